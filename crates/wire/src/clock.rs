@@ -1,0 +1,49 @@
+//! The exchange that clock offset and round trip are estimated from.
+
+use nearlight_units::Time;
+
+use crate::cursor::Reader;
+use crate::{Kind, WireError};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ping {
+    /// On the client's clock.
+    pub client_sent_at: Time,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pong {
+    /// Copied from the ping.
+    pub client_sent_at: Time,
+    /// On the server's clock.
+    pub server_received_at: Time,
+    /// On the server's clock.
+    pub server_sent_at: Time,
+}
+
+impl Ping {
+    pub(crate) fn write(self, bytes: &mut Vec<u8>) {
+        bytes.push(Kind::Ping.first_byte());
+        bytes.extend_from_slice(&self.client_sent_at.as_micros().to_be_bytes());
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        Ok(Self { client_sent_at: Time::from_micros(reader.u64()?) })
+    }
+}
+
+impl Pong {
+    #[must_use]
+    pub fn to_bytes(self) -> Vec<u8> {
+        let mut bytes = vec![Kind::Pong.first_byte()];
+        for time in [self.client_sent_at, self.server_received_at, self.server_sent_at] {
+            bytes.extend_from_slice(&time.as_micros().to_be_bytes());
+        }
+        bytes
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut time = || reader.u64().map(Time::from_micros);
+        Ok(Self { client_sent_at: time()?, server_received_at: time()?, server_sent_at: time()? })
+    }
+}

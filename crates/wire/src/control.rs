@@ -1,0 +1,151 @@
+//! The reliable stream: JSON messages, each after its length as a 32-bit big-endian number.
+
+use serde::{Deserialize, Serialize};
+
+use crate::WireError;
+
+/// A longer control message is refused before any of it is stored.
+pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
+
+/// What the user looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DisplayKind {
+    Screen,
+    Headset,
+}
+
+/// The first message of a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    pub protocol: u8,
+    /// The pairing token of the printed link.
+    pub token: String,
+    /// What the client calls itself, for the server's log; at most 200 characters are kept.
+    pub client: String,
+    pub display: DisplayKind,
+    /// Codecs that the client decodes, best first: `h264`, `vp8`.
+    pub codecs: Vec<String>,
+    /// Refresh rate of the display in hertz.
+    pub display_hz: u16,
+}
+
+/// How the pictures are coded from now on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StreamDescription {
+    /// `h264` or `vp8`.
+    pub codec: String,
+    /// The codec string of WebCodecs, such as `avc1.42E01F`.
+    pub codec_string: String,
+    pub width: u16,
+    pub height: u16,
+    pub fps: u16,
+    /// Which encoder runs, with its version.
+    pub encoder: String,
+    /// Which renderer and graphics adapter run, or which other source.
+    pub adapter: String,
+    /// 1 for a screen, 2 for side-by-side eyes.
+    pub views: u8,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Welcome {
+    pub session: u32,
+    pub stream: StreamDescription,
+    /// `nearlight` and its version.
+    pub server: String,
+    pub controller: String,
+    pub pacing: String,
+    pub max_rate_bps: u64,
+}
+
+/// Why a session was refused or ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RefusalReason {
+    Token,
+    TooManyAttempts,
+    Full,
+    Protocol,
+    Codec,
+    Internal,
+}
+
+/// The rate decision in force, for the client's display.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RateStatus {
+    pub target_bps: u64,
+    pub pacing_bps: u64,
+    pub sent_bps: u64,
+    /// Name of the limit that decided the target.
+    pub binding: String,
+    /// Every candidate: limit and rate.
+    pub limits: Vec<(String, u64)>,
+    pub rtt_us: Option<u64>,
+    pub packets_lost: u64,
+    pub key_frames: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ServerMessage {
+    Welcome(Welcome),
+    Refused {
+        reason: RefusalReason,
+        message: String,
+    },
+    Stream(StreamDescription),
+    Rate(RateStatus),
+    /// The server ends the session in good order; a client that reconnects finds it again after a restart.
+    Goodbye {
+        message: String,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum ClientMessage {
+    Hello(Hello),
+    /// The user entered or left the headset.
+    Display {
+        display: DisplayKind,
+        display_hz: u16,
+    },
+    Goodbye,
+}
+
+/// The bytes of one message on the stream.
+pub fn write_control<M: Serialize>(message: &M) -> Vec<u8> {
+    let json = serde_json::to_vec(message).expect("control messages are plain data");
+    let mut bytes = (json.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&json);
+    bytes
+}
+
+/// Cuts a byte stream into messages. Holds at most one message.
+#[derive(Debug, Default)]
+pub struct ControlReader {
+    buffered: Vec<u8>,
+}
+
+impl ControlReader {
+    /// Takes what the stream delivered.
+    ///
+    /// Call [`ControlReader::poll`] until it returns none before the next call, so that the buffer stays bounded.
+    pub fn on_bytes(&mut self, bytes: &[u8]) {
+        self.buffered.extend_from_slice(bytes);
+    }
+
+    /// The next whole message. After an error the stream cannot be read any further.
+    pub fn poll<M: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<M>, WireError> {
+        let Some(prefix) = self.buffered.first_chunk::<4>() else { return Ok(None) };
+        let length = u32::from_be_bytes(*prefix) as usize;
+        if length > MAX_CONTROL_BYTES {
+            return Err(WireError::ControlTooLong(length));
+        }
+        let Some(json) = self.buffered.get(4..4 + length) else { return Ok(None) };
+        let message = serde_json::from_slice(json).map_err(|_| WireError::ControlSyntax)?;
+        self.buffered.drain(..4 + length);
+        Ok(Some(message))
+    }
+}

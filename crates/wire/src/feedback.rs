@@ -1,0 +1,79 @@
+//! The receiver's account of which media datagrams arrived, and when.
+//!
+//! RFC 8888 quantises arrivals to 1/1024 s, ten packets of a 100 Mb/s stream; here the step is one microsecond.
+
+use nearlight_units::{PacketSeq, Time};
+
+use crate::cursor::{Reader, write_signed_varint};
+use crate::{Kind, WireError};
+
+/// One feedback datagram covers at most this many consecutive sequence numbers: with five bytes for each it still fits 1,200.
+pub const MAX_FEEDBACK_PACKETS: usize = 220;
+
+/// A datagram's fate as the receiver knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    pub seq: PacketSeq,
+    /// On the client's clock; none for a datagram that has not arrived.
+    pub at: Option<Time>,
+}
+
+/// Arrivals of consecutive sequence numbers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feedback {
+    /// When the report left, on the client's clock: minus the newest arrival it is the time the client held it back.
+    pub sent_at: Time,
+    pub first: PacketSeq,
+    /// Fate of `first`, `first + 1`, ...: between 1 and [`MAX_FEEDBACK_PACKETS`] entries.
+    pub arrivals: Vec<Option<Time>>,
+}
+
+impl Feedback {
+    /// Every covered datagram in sequence order.
+    pub fn iter(&self) -> impl Iterator<Item = Arrival> + '_ {
+        self.arrivals
+            .iter()
+            .enumerate()
+            .map(|(offset, at)| Arrival { seq: PacketSeq(self.first.0.wrapping_add(offset as u32)), at: *at })
+    }
+
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        debug_assert!((1..=MAX_FEEDBACK_PACKETS).contains(&self.arrivals.len()));
+        bytes.push(Kind::Feedback.first_byte());
+        bytes.push(self.arrivals.len() as u8);
+        bytes.extend_from_slice(&self.first.0.to_be_bytes());
+        bytes.extend_from_slice(&self.sent_at.as_micros().to_be_bytes());
+        for group in self.arrivals.chunks(8) {
+            let mask = group.iter().enumerate().fold(0, |mask, (bit, at)| mask | (u8::from(at.is_some()) << bit));
+            bytes.push(mask);
+        }
+        // Backwards from the report's own time each step is small; the first one is how long ago the newest arrived.
+        let mut previous = self.sent_at.as_micros() as i64;
+        for at in self.arrivals.iter().rev().flatten() {
+            let micros = at.as_micros() as i64;
+            let step = (previous - micros).clamp(i64::from(i32::MIN >> 1), i64::from(i32::MAX >> 1));
+            write_signed_varint(bytes, step as i32);
+            previous -= step;
+        }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let count = usize::from(reader.u8()?);
+        if count == 0 || count > MAX_FEEDBACK_PACKETS {
+            return Err(WireError::Field("count"));
+        }
+        let first = PacketSeq(reader.u32()?);
+        let sent_at = Time::from_micros(reader.u64()?);
+        let mask = reader.take(count.div_ceil(8))?;
+        let mut arrivals = vec![None; count];
+        let mut micros = sent_at.as_micros() as i64;
+        for index in (0..count).rev() {
+            if mask[index / 8] >> (index % 8) & 1 == 1 {
+                micros = micros.checked_sub(i64::from(reader.signed_varint()?)).ok_or(WireError::Field("arrival"))?;
+                let at = u64::try_from(micros).map_err(|_| WireError::Field("arrival"))?;
+                arrivals[index] = Some(Time::from_micros(at));
+            }
+        }
+        Ok(Self { sent_at, first, arrivals })
+    }
+}

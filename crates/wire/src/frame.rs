@@ -1,0 +1,90 @@
+//! What travels in front of a frame's coded picture, cut into symbols together with it.
+
+use nearlight_units::{InputSeq, Time};
+
+use crate::View;
+use crate::WireError;
+use crate::cursor::Reader;
+
+/// The longest header that [`FrameHeader::write`] makes (two views).
+pub const MAX_FRAME_HEADER_BYTES: usize = 2 + 2 + 2 + 4 + 8 * 7 + 1 + 2 * View::BYTES;
+
+/// A frame's pose, input echo and the server's share of its timeline. Times are on the server's clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FrameHeader {
+    /// Picture size in pixels; it changes in the middle of a stream only at a key frame.
+    pub width: u16,
+    pub height: u16,
+    /// Newest input sample whose effect the picture shows, 0 before the first one; acknowledges all events up to it.
+    pub input: InputSeq,
+    /// When that sample came in at the server; the start of rendering where there is none.
+    pub input_received_at: Time,
+    pub render_started_at: Time,
+    pub rendered_at: Time,
+    pub converted_at: Time,
+    pub encoded_at: Time,
+    /// The moment the frame was rendered for: when it should be on the display.
+    pub display_at: Time,
+    /// After this moment the frame is of no use on a display.
+    pub deadline: Time,
+    /// What each eye of the picture shows, left first: one for a screen, two side by side for a headset.
+    pub views: Vec<View>,
+}
+
+impl FrameHeader {
+    pub fn write(&self, bytes: &mut Vec<u8>) {
+        let start = bytes.len();
+        bytes.extend_from_slice(&[0, 0]);
+        bytes.extend_from_slice(&self.width.to_be_bytes());
+        bytes.extend_from_slice(&self.height.to_be_bytes());
+        bytes.extend_from_slice(&self.input.0.to_be_bytes());
+        for time in self.times() {
+            bytes.extend_from_slice(&time.as_micros().to_be_bytes());
+        }
+        View::write_list(&self.views, bytes);
+        let length = (bytes.len() - start) as u16;
+        bytes[start..start + 2].copy_from_slice(&length.to_be_bytes());
+    }
+
+    /// Reads the header of a whole frame; the coded picture is what follows.
+    pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), WireError> {
+        let mut reader = Reader::new(frame);
+        let length = usize::from(reader.u16()?);
+        let (width, height) = (reader.u16()?, reader.u16()?);
+        if width == 0 || height == 0 {
+            return Err(WireError::Field("size"));
+        }
+        let input = InputSeq(reader.u32()?);
+        let mut time = || reader.u64().map(Time::from_micros);
+        let mut header = Self {
+            width,
+            height,
+            input,
+            input_received_at: time()?,
+            render_started_at: time()?,
+            rendered_at: time()?,
+            converted_at: time()?,
+            encoded_at: time()?,
+            display_at: time()?,
+            deadline: time()?,
+            views: Vec::new(),
+        };
+        header.views = View::read_list(&mut reader)?;
+        if reader.position() != length {
+            return Err(WireError::Field("header length"));
+        }
+        Ok((header, reader.rest()))
+    }
+
+    const fn times(&self) -> [Time; 7] {
+        [
+            self.input_received_at,
+            self.render_started_at,
+            self.rendered_at,
+            self.converted_at,
+            self.encoded_at,
+            self.display_at,
+            self.deadline,
+        ]
+    }
+}

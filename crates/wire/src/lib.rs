@@ -1,0 +1,148 @@
+//! Packet layouts: parse and write, no state. `docs/wire.md` is the normative description.
+//!
+//! Every parser takes bytes from a stranger: it never panics, allocates no more than its bound and rejects what is left over.
+
+#![forbid(unsafe_code)]
+
+mod clock;
+mod control;
+mod cursor;
+mod feedback;
+mod frame;
+mod input;
+pub mod marker;
+mod nack;
+mod pose;
+mod report;
+mod symbol;
+
+pub use clock::{Ping, Pong};
+pub use control::{
+    ClientMessage, ControlReader, DisplayKind, Hello, MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage,
+    StreamDescription, Welcome, write_control,
+};
+pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
+pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
+pub use input::{Action, Hand, HandPose, InputEvent, InputSample, MAX_INPUT_EVENTS};
+pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
+pub use pose::{Fov, Pose, View};
+pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
+pub use symbol::{MAX_FRAME_BYTES, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
+
+/// The version that both ends must speak; it is the high nibble of every datagram's first byte.
+pub const PROTOCOL_VERSION: u8 = 1;
+
+/// The application protocol's path in the WebTransport CONNECT request.
+pub const WEBTRANSPORT_PATH: &str = "/nearlight";
+
+/// Why bytes were refused. All variants are the peer's fault; the receiver counts them and drops the datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WireError {
+    #[error("datagram ends after {have} bytes where {need} are needed")]
+    Truncated { need: usize, have: usize },
+    #[error("{0} bytes are left after the end of the message")]
+    Trailing(usize),
+    #[error("protocol version {0} is not spoken here (this is version {PROTOCOL_VERSION})")]
+    Version(u8),
+    #[error("datagram kind {0} is unknown")]
+    Kind(u8),
+    #[error("field `{0}` is out of its range")]
+    Field(&'static str),
+    #[error("control message of {0} bytes exceeds the limit of {MAX_CONTROL_BYTES}")]
+    ControlTooLong(usize),
+    #[error("control message is not the JSON that the protocol describes")]
+    ControlSyntax,
+}
+
+/// The low nibble of a datagram's first byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Symbol = 1,
+    Pong = 2,
+    Input = 3,
+    Feedback = 4,
+    Nack = 5,
+    KeyFrameRequest = 6,
+    Ping = 7,
+    Report = 8,
+}
+
+impl Kind {
+    pub(crate) const fn first_byte(self) -> u8 {
+        (PROTOCOL_VERSION << 4) | self as u8
+    }
+}
+
+/// What a server sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToClient<'a> {
+    Symbol(SymbolHeader, &'a [u8]),
+    Pong(Pong),
+}
+
+impl<'a> ToClient<'a> {
+    pub fn parse(datagram: &'a [u8]) -> Result<Self, WireError> {
+        let mut reader = cursor::Reader::new(datagram);
+        match reader.kind()? {
+            kind if kind == Kind::Symbol as u8 => {
+                let header = SymbolHeader::read(&mut reader)?;
+                let payload = reader.rest();
+                header.check_payload(payload.len())?;
+                Ok(Self::Symbol(header, payload))
+            }
+            kind if kind == Kind::Pong as u8 => {
+                let pong = Pong::read(&mut reader)?;
+                reader.finish()?;
+                Ok(Self::Pong(pong))
+            }
+            kind => Err(WireError::Kind(kind)),
+        }
+    }
+}
+
+/// What a client sends.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ToServer {
+    Input(InputSample),
+    Feedback(Feedback),
+    Nack(Nack),
+    KeyFrameRequest(KeyFrameRequest),
+    Ping(Ping),
+    Report(Report),
+}
+
+impl ToServer {
+    pub fn parse(datagram: &[u8]) -> Result<Self, WireError> {
+        let mut reader = cursor::Reader::new(datagram);
+        let message = match reader.kind()? {
+            kind if kind == Kind::Input as u8 => Self::Input(InputSample::read(&mut reader)?),
+            kind if kind == Kind::Feedback as u8 => Self::Feedback(Feedback::read(&mut reader)?),
+            kind if kind == Kind::Nack as u8 => Self::Nack(Nack::read(&mut reader)?),
+            kind if kind == Kind::KeyFrameRequest as u8 => Self::KeyFrameRequest(KeyFrameRequest::read(&mut reader)?),
+            kind if kind == Kind::Ping as u8 => Self::Ping(Ping::read(&mut reader)?),
+            kind if kind == Kind::Report as u8 => Self::Report(Report::read(&mut reader)?),
+            kind => return Err(WireError::Kind(kind)),
+        };
+        reader.finish()?;
+        Ok(message)
+    }
+
+    /// Writes the datagram that [`ToServer::parse`] reads back as the same message.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(256);
+        match self {
+            Self::Input(message) => message.write(&mut bytes),
+            Self::Feedback(message) => message.write(&mut bytes),
+            Self::Nack(message) => message.write(&mut bytes),
+            Self::KeyFrameRequest(message) => message.write(&mut bytes),
+            Self::Ping(message) => message.write(&mut bytes),
+            Self::Report(message) => message.write(&mut bytes),
+        }
+        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,124 @@
+//! Where an eye, a head or a hand is, and what an eye sees.
+//!
+//! Right-handed metres with y up and -z forward, as WebXR and OpenXR have it.
+
+use serde::{Deserialize, Serialize};
+
+use crate::WireError;
+use crate::cursor::{Reader, write_f32s};
+
+/// Farther from the origin than this (in metres) is refused: single precision no longer resolves a millimetre there.
+const MAX_COORDINATE: f32 = 10_000.0;
+/// Tangents beyond this (an 85-degree half angle is 11.4) are no view that a display could have.
+const MAX_TANGENT: f32 = 20.0;
+
+/// A position in metres and a rotation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Pose {
+    pub position: [f32; 3],
+    /// Unit quaternion x, y, z, w.
+    pub orientation: [f32; 4],
+}
+
+impl Default for Pose {
+    fn default() -> Self {
+        Self { position: [0.0; 3], orientation: [0.0, 0.0, 0.0, 1.0] }
+    }
+}
+
+/// Tangents of the angles between the view axis and the picture's edges: left and down are negative in a usual view.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fov {
+    pub left: f32,
+    pub right: f32,
+    pub down: f32,
+    pub up: f32,
+}
+
+impl Fov {
+    /// A symmetric view `vertical` radians high (0 to pi) and `aspect` times as wide as high.
+    #[must_use]
+    pub fn symmetric(vertical: f32, aspect: f32) -> Self {
+        let up = (vertical / 2.0).tan();
+        Self { left: -up * aspect, right: up * aspect, down: -up, up }
+    }
+
+    /// The view widened on all sides by `margin` times its width and height (0.1 = a tenth on each side).
+    #[must_use]
+    pub fn widened(self, margin: f32) -> Self {
+        let (across, along) = ((self.right - self.left) * margin, (self.up - self.down) * margin);
+        Self { left: self.left - across, right: self.right + across, down: self.down - along, up: self.up + along }
+    }
+}
+
+/// One eye: where it is and what it sees.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct View {
+    pub pose: Pose,
+    pub fov: Fov,
+}
+
+impl Pose {
+    pub(crate) const BYTES: usize = 28;
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let mut position = [0.0; 3];
+        for coordinate in &mut position {
+            *coordinate = reader.f32("position")?;
+            if coordinate.abs() > MAX_COORDINATE {
+                return Err(WireError::Field("position"));
+            }
+        }
+        let mut orientation = [0.0; 4];
+        for component in &mut orientation {
+            *component = reader.f32("orientation")?;
+        }
+        let norm = orientation.iter().map(|component| component * component).sum::<f32>();
+        // A browser hands out single-precision quaternions whose norm is off by rounding only.
+        if !(0.9..=1.1).contains(&norm) {
+            return Err(WireError::Field("orientation"));
+        }
+        Ok(Self { position, orientation })
+    }
+
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        write_f32s(bytes, &self.position);
+        write_f32s(bytes, &self.orientation);
+    }
+}
+
+impl View {
+    pub(crate) const BYTES: usize = Pose::BYTES + 16;
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let pose = Pose::read(reader)?;
+        let mut tangent = || {
+            let value = reader.f32("fov")?;
+            if value.abs() <= MAX_TANGENT { Ok(value) } else { Err(WireError::Field("fov")) }
+        };
+        let fov = Fov { left: tangent()?, right: tangent()?, down: tangent()?, up: tangent()? };
+        if fov.left < fov.right && fov.down < fov.up { Ok(Self { pose, fov }) } else { Err(WireError::Field("fov")) }
+    }
+
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        self.pose.write(bytes);
+        write_f32s(bytes, &[self.fov.left, self.fov.right, self.fov.down, self.fov.up]);
+    }
+
+    /// One view for a screen or two for a headset, after a count byte.
+    pub(crate) fn read_list(reader: &mut Reader<'_>) -> Result<Vec<Self>, WireError> {
+        let count = reader.u8()?;
+        if !(1..=2).contains(&count) {
+            return Err(WireError::Field("views"));
+        }
+        (0..count).map(|_| Self::read(reader)).collect()
+    }
+
+    pub(crate) fn write_list(views: &[Self], bytes: &mut Vec<u8>) {
+        debug_assert!((1..=2).contains(&views.len()));
+        bytes.push(views.len() as u8);
+        for view in views {
+            view.write(bytes);
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! What became of frames at the client, for the server's metrics and for rate controllers that use it.
+
+use nearlight_units::{FrameId, Span};
+
+use crate::cursor::{Reader, write_varint};
+use crate::{Kind, WireError};
+
+/// One report covers at most this many frames.
+pub const MAX_FRAME_REPORTS: usize = 32;
+
+/// The client's share of one displayed frame's timeline, each length in microseconds on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameReport {
+    pub frame: FrameId,
+    /// Last packet of the first transmission sent to its arrival.
+    pub network: Span,
+    pub reassemble: Span,
+    pub decode: Span,
+    pub present: Span,
+    /// From the input event to the first displayed pixels that show it; none where the frame showed no new input.
+    pub motion_to_photon: Option<Span>,
+    /// The frame was displayed after its deadline.
+    pub late: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// Between 1 and [`MAX_FRAME_REPORTS`] frames.
+    pub frames: Vec<FrameReport>,
+}
+
+impl Report {
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        debug_assert!((1..=MAX_FRAME_REPORTS).contains(&self.frames.len()));
+        bytes.push(Kind::Report.first_byte());
+        bytes.push(self.frames.len() as u8);
+        for frame in &self.frames {
+            bytes.extend_from_slice(&frame.frame.0.to_be_bytes());
+            bytes.push(u8::from(frame.late) | (u8::from(frame.motion_to_photon.is_some()) << 1));
+            let spans = [frame.network, frame.reassemble, frame.decode, frame.present];
+            for span in spans.into_iter().chain(frame.motion_to_photon) {
+                write_varint(bytes, u32::try_from(span.as_micros().max(0)).unwrap_or(u32::MAX));
+            }
+        }
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let count = usize::from(reader.u8()?);
+        if count == 0 || count > MAX_FRAME_REPORTS {
+            return Err(WireError::Field("count"));
+        }
+        let mut frames = Vec::with_capacity(count);
+        for _ in 0..count {
+            let frame = FrameId(reader.u32()?);
+            let flags = reader.u8()?;
+            if flags > 3 {
+                return Err(WireError::Field("flags"));
+            }
+            let mut span = || reader.varint().map(|micros| Span::from_micros(i64::from(micros)));
+            let (network, reassemble, decode, present) = (span()?, span()?, span()?, span()?);
+            let motion_to_photon = if flags & 2 != 0 { Some(span()?) } else { None };
+            frames.push(FrameReport {
+                frame,
+                network,
+                reassemble,
+                decode,
+                present,
+                motion_to_photon,
+                late: flags & 1 != 0,
+            });
+        }
+        Ok(Self { frames })
+    }
+}

@@ -1,0 +1,199 @@
+use nearlight_units::{FrameId, InputSeq, PacketSeq, Span, Time};
+use proptest::prelude::*;
+
+use super::*;
+
+fn symbol_bytes(header: &SymbolHeader, payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    bytes.extend_from_slice(payload);
+    bytes
+}
+
+fn sample_symbol() -> SymbolHeader {
+    SymbolHeader {
+        flags: SymbolFlags { key: false, retransmission: true, probe: false },
+        reference_distance: 1,
+        seq: PacketSeq(7),
+        sent_at: Time::from_micros(123_456),
+        frame: FrameId(42),
+        index: 2,
+        symbols: 3,
+        frame_bytes: 3_001,
+        deadline_after_send_us: 90_000,
+    }
+}
+
+fn sample_input() -> InputSample {
+    let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 16.0 / 9.0) };
+    InputSample {
+        seq: InputSeq(9),
+        sampled_at: Time::from_micros(55),
+        head: Pose { position: [1.0, 1.6, -3.0], ..Pose::default() },
+        views: vec![view, view],
+        hands: vec![HandPose { hand: Hand::Left, pose: Pose::default() }],
+        events: vec![InputEvent { seq: InputSeq(8), hand: Hand::Left, action: Action::Grab }],
+    }
+}
+
+#[test]
+fn symbol_layout_is_the_documented_one() {
+    let payload = vec![5; symbol_range(3_001, 3, 2).len()];
+    let bytes = symbol_bytes(&sample_symbol(), &payload);
+    assert_eq!(bytes.len(), SYMBOL_HEADER_BYTES + 999);
+    assert_eq!(bytes[..8], [0x11, 2, 1, 0, 0, 0, 0, 7]);
+    assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Symbol(sample_symbol(), &payload)));
+}
+
+#[test]
+fn symbols_tile_the_frame() {
+    for (frame_bytes, symbols) in [(1, 1), (10, 3), (1_200, 2), (4_000_000, 4_000)] {
+        let mut end = 0;
+        for index in 0..symbols {
+            let range = symbol_range(frame_bytes, symbols, index);
+            assert_eq!(range.start, end);
+            end = range.end;
+        }
+        assert_eq!(end, frame_bytes as usize);
+    }
+}
+
+#[test]
+fn malformed_symbols_are_refused() {
+    let payload = vec![5; 999];
+    type Break = fn(&mut SymbolHeader);
+    let cases: [(Break, WireError); 4] = [
+        (|header| header.frame_bytes = MAX_FRAME_BYTES + 1, WireError::Field("frame_bytes")),
+        (|header| header.index = 3, WireError::Field("index")),
+        (|header| header.reference_distance = 0, WireError::Field("reference_distance")),
+        (|header| header.frame_bytes = 900, WireError::Field("payload length")),
+    ];
+    for (break_header, error) in cases {
+        let mut header = sample_symbol();
+        break_header(&mut header);
+        assert_eq!(ToClient::parse(&symbol_bytes(&header, &payload)), Err(error));
+    }
+    assert_eq!(ToClient::parse(&[0x21]), Err(WireError::Version(2)));
+    assert_eq!(ToClient::parse(&[0x1f]), Err(WireError::Kind(15)));
+}
+
+#[test]
+fn every_uplink_message_survives_the_wire() {
+    let messages = [
+        ToServer::Input(sample_input()),
+        ToServer::Feedback(Feedback {
+            sent_at: Time::from_micros(10_000),
+            first: PacketSeq(3),
+            arrivals: vec![Some(Time::from_micros(9_001)), None, Some(Time::from_micros(8_999)), None],
+        }),
+        ToServer::Nack(Nack {
+            missing: vec![Missing { frame: FrameId(1), first: 4, count: 2 }, Missing::whole(FrameId(2))],
+        }),
+        ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(12) }),
+        ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }),
+        ToServer::Report(Report {
+            frames: vec![FrameReport {
+                frame: FrameId(1),
+                network: Span::from_micros(300),
+                reassemble: Span::from_micros(200),
+                decode: Span::from_micros(2_000),
+                present: Span::ZERO,
+                motion_to_photon: Some(Span::from_micros(41_000)),
+                late: false,
+            }],
+        }),
+    ];
+    for message in messages {
+        let bytes = message.to_bytes();
+        assert!(bytes.len() <= 1_200, "{message:?} takes {} bytes", bytes.len());
+        assert_eq!(ToServer::parse(&bytes), Ok(message.clone()));
+        for end in 0..bytes.len() {
+            assert!(ToServer::parse(&bytes[..end]).is_err(), "{message:?} cut to {end} bytes was accepted");
+        }
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(ToServer::parse(&longer), Err(WireError::Trailing(1)));
+    }
+}
+
+#[test]
+fn the_largest_messages_fit_a_datagram() {
+    let mut input = sample_input();
+    input.hands.push(HandPose { hand: Hand::Right, pose: Pose::default() });
+    input.events = vec![input.events[0]; MAX_INPUT_EVENTS];
+    assert!(ToServer::Input(input).to_bytes().len() <= 1_150);
+    // Three bytes an arrival cover gaps of a second in either direction.
+    let arrivals = (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(Time::from_micros(900_000 * offset)));
+    let feedback = Feedback { sent_at: Time::from_secs(200), first: PacketSeq(0), arrivals: arrivals.collect() };
+    assert!(ToServer::Feedback(feedback).to_bytes().len() <= 1_150);
+}
+
+#[test]
+fn hostile_poses_are_refused() {
+    for position in [f32::NAN, f32::INFINITY, 1e9] {
+        let mut input = sample_input();
+        input.head.position[1] = position;
+        assert_eq!(ToServer::parse(&ToServer::Input(input).to_bytes()), Err(WireError::Field("position")));
+    }
+    let mut input = sample_input();
+    input.head.orientation = [0.0; 4];
+    assert_eq!(ToServer::parse(&ToServer::Input(input).to_bytes()), Err(WireError::Field("orientation")));
+}
+
+#[test]
+fn frame_header_precedes_the_picture() {
+    let header = FrameHeader {
+        width: 1_280,
+        height: 720,
+        input: InputSeq(5),
+        input_received_at: Time::from_micros(1),
+        render_started_at: Time::from_micros(2),
+        rendered_at: Time::from_micros(3),
+        converted_at: Time::from_micros(4),
+        encoded_at: Time::from_micros(5),
+        display_at: Time::from_micros(6),
+        deadline: Time::from_micros(7),
+        views: sample_input().views,
+    };
+    let mut frame = Vec::new();
+    header.write(&mut frame);
+    assert_eq!(frame.len(), MAX_FRAME_HEADER_BYTES);
+    frame.extend_from_slice(b"picture");
+    assert_eq!(FrameHeader::parse(&frame), Ok((header, &b"picture"[..])));
+}
+
+#[test]
+fn control_messages_are_cut_out_of_the_stream() {
+    let goodbye = ServerMessage::Goodbye { message: "bye".into() };
+    let bytes = [write_control(&goodbye), write_control(&goodbye)].concat();
+    let mut reader = ControlReader::default();
+    let mut seen = 0;
+    for byte in bytes {
+        reader.on_bytes(&[byte]);
+        while let Some(message) = reader.poll::<ServerMessage>().expect("well-formed") {
+            assert_eq!(message, goodbye);
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 2);
+    let mut hostile = ControlReader::default();
+    hostile.on_bytes(&u32::MAX.to_be_bytes());
+    assert_eq!(hostile.poll::<ServerMessage>(), Err(WireError::ControlTooLong(u32::MAX as usize)));
+}
+
+proptest! {
+    #[test]
+    fn parsers_accept_or_refuse_but_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..16) {
+        let mut bytes = bytes;
+        if let Some(first) = bytes.first_mut() {
+            *first = PROTOCOL_VERSION << 4 | kind;
+        }
+        let _ = ToClient::parse(&bytes);
+        if let Ok(message) = ToServer::parse(&bytes) {
+            prop_assert_eq!(ToServer::parse(&message.to_bytes()), Ok(message));
+        }
+        let _ = FrameHeader::parse(&bytes);
+        let mut control = ControlReader::default();
+        control.on_bytes(&bytes);
+        let _ = control.poll::<ClientMessage>();
+    }
+}
