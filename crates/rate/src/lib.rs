@@ -1,1 +1,178 @@
+//! Rate control: how many bits the encoder may spend and how fast packets may leave.
+//!
+//! A controller sees facts of packets and frames (`on_*`) and answers a [`Decision`] that carries every candidate limit. It never
+//! reads a clock, knows nothing of packets' contents and owns no socket: the same code runs in virtual time and live.
+
 #![forbid(unsafe_code)]
+
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use serde::Serialize;
+
+/// A media datagram that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentPacket {
+    pub seq: PacketSeq,
+    pub sent_at: Time,
+    /// On the wire, without the transport's own headers.
+    pub size: Bytes,
+    /// None for probe padding.
+    pub frame: Option<FrameId>,
+    /// The probe cluster that it belongs to.
+    pub probe: Option<ProbeId>,
+    /// The sender had nothing more to send when this packet left.
+    pub app_limited: bool,
+}
+
+/// A sent packet's fate. Arrivals are on the receiver's clock, whose offset is unknown: only differences mean something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PacketReport {
+    pub packet: SentPacket,
+    /// None: reported missing by the receiver.
+    pub arrived_at: Option<Time>,
+}
+
+/// One feedback message, matched with the sender's records.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Feedback<'a> {
+    /// In sequence order; a packet is reported as missing at most once and as arrived at most once (a late arrival may follow a
+    /// report of loss).
+    pub packets: &'a [PacketReport],
+    /// Round trip of the newest packet, without the time that the receiver held the report back.
+    pub round_trip: Option<Span>,
+}
+
+/// A frame that the encoder delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SentFrame {
+    pub frame: FrameId,
+    pub size: Bytes,
+    pub key: bool,
+    pub encode: Span,
+}
+
+/// What the application at the receiver says of a displayed frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameOutcome {
+    pub frame: FrameId,
+    /// Last packet's way, from sent to arrived.
+    pub network: Span,
+    pub reassemble: Span,
+    pub decode: Span,
+    pub motion_to_photon: Option<Span>,
+    pub late: bool,
+}
+
+/// Names a group of packets sent to measure the path's capacity.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct ProbeId(pub u32);
+
+/// A wish to send `size` at `rate` and see how it arrives; the sender pads where frames do not suffice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Probe {
+    pub id: ProbeId,
+    pub rate: Bitrate,
+    pub size: Bytes,
+}
+
+/// What argued for a rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Limit {
+    /// The user's or the plan's constant.
+    Fixed,
+    /// The lowest rate that the session works with.
+    Minimum,
+    /// The highest rate that the user allows.
+    Maximum,
+    /// Growing delay.
+    Delay,
+    /// Lost packets.
+    Loss,
+    /// A multiple of what is known to arrive.
+    Delivered,
+    /// A finished bandwidth probe.
+    Probe,
+    /// No feedback arrives.
+    FeedbackTimeout,
+}
+
+impl Limit {
+    /// The name in logs, on the wire and on the page.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Fixed => "fixed",
+            Self::Minimum => "minimum",
+            Self::Maximum => "maximum",
+            Self::Delay => "delay",
+            Self::Loss => "loss",
+            Self::Delivered => "delivered",
+            Self::Probe => "probe",
+            Self::FeedbackTimeout => "feedback_timeout",
+        }
+    }
+}
+
+/// The rates in force and everything that argued for others. Goes to the log as it is.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Decision {
+    /// For the encoder.
+    pub target: Bitrate,
+    /// For the pacer.
+    pub pacing: Bitrate,
+    /// Bytes that may be unacknowledged, where the controller has such a window.
+    pub window: Option<Bytes>,
+    /// The limit that decided the target.
+    pub binding: Limit,
+    /// All candidates, the winner included.
+    pub limits: Vec<(Limit, Bitrate)>,
+}
+
+/// Why a controller wants to be woken. Early calls are harmless; a late one delays what the reason names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// A periodic step of the control law.
+    Step,
+    /// Feedback has been missing for too long.
+    FeedbackTimeout,
+    /// A probe is due.
+    Probe,
+}
+
+/// Bounds and start that every controller keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    pub minimum: Bitrate,
+    pub start: Bitrate,
+    pub maximum: Bitrate,
+}
+
+/// Decides how many bits the encoder may spend.
+///
+/// Facts come with non-decreasing `now`. `decision` has no side effects and may be read as often as you like.
+pub trait RateController: Send {
+    /// The preset's name, as on the command line.
+    fn name(&self) -> &'static str;
+
+    fn on_packet_sent(&mut self, packet: &SentPacket);
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
+
+    fn on_frame_sent(&mut self, _now: Time, _frame: &SentFrame) {}
+
+    fn on_frame_outcome(&mut self, _now: Time, _outcome: &FrameOutcome) {}
+
+    /// The time that [`RateController::poll_timeout`] named has come.
+    fn on_timeout(&mut self, now: Time);
+
+    fn poll_timeout(&self) -> Option<(Time, Wake)>;
+
+    /// A probe to send now; each is handed out once.
+    fn poll_probe(&mut self, _now: Time) -> Option<Probe> {
+        None
+    }
+
+    fn set_bounds(&mut self, now: Time, bounds: Bounds);
+
+    fn decision(&self) -> Decision;
+}

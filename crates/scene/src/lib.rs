@@ -1,1 +1,86 @@
-#![forbid(unsafe_code)]
+//! Where pictures come from: the rendered world, a video file or a test card, each with the latency marker drawn in.
+
+use nearlight_units::{Span, Time};
+use nearlight_wire::{HandPose, InputEvent, Pose, View, marker::Marker};
+
+/// Names a client within one server run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Viewer(pub u32);
+
+/// What the world knows of a viewer: the newest sample only.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Presence {
+    pub head: Pose,
+    pub hands: Vec<HandPose>,
+}
+
+/// One picture to make.
+#[derive(Clone, Debug)]
+pub struct RenderRequest<'a> {
+    /// Whose eyes: that viewer's own avatar is left out.
+    pub viewer: Viewer,
+    /// One view, or two drawn side by side, left eye in the left half.
+    pub views: &'a [View],
+    /// Size of the whole picture in pixels, both even.
+    pub width: u16,
+    pub height: u16,
+    pub marker: Marker,
+}
+
+/// Byte order of a pixel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PixelFormat {
+    Rgba,
+    Bgra,
+}
+
+/// A finished picture in mapped memory, borrowed for the length of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct Pixels<'a> {
+    pub bytes: &'a [u8],
+    pub format: PixelFormat,
+    pub width: u16,
+    pub height: u16,
+    /// Bytes from one row to the next.
+    pub stride: usize,
+}
+
+/// A source of frames.
+pub trait Source: Send {
+    /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
+    fn describe(&self) -> String;
+
+    /// A viewer came, moved or acted. `events` are new, in order, and each is handed over once.
+    fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]);
+
+    fn on_viewer_left(&mut self, viewer: Viewer);
+
+    /// Moves the world on to `now`, which never goes back.
+    fn advance(&mut self, now: Time);
+
+    /// Draws one picture of the world as it is and hands it, mapped, to `take`.
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError>;
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum SceneError {
+    #[error(
+        "no graphics adapter answers: {0}. Install Mesa's software renderer (Debian: apt install mesa-vulkan-drivers libegl1)"
+    )]
+    NoAdapter(String),
+    #[error("the graphics adapter failed: {0}")]
+    Adapter(String),
+    #[error("cannot load {file}: {reason}")]
+    File { file: String, reason: String },
+}
+
+/// What `--size auto` and `--fps auto` settled on, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sustained {
+    pub width: u16,
+    pub height: u16,
+    pub fps: u16,
+    pub render_median: Span,
+    /// One sentence for people.
+    pub reason: String,
+}
