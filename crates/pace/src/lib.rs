@@ -2,20 +2,25 @@
 //!
 //! A pacer holds sizes and times, never packets' contents: the sender asks [`Pacer::poll`] whether the packet at the head of its
 //! queue may leave now, and [`Pacer::poll_timeout`] when it will.
+//!
+//! ```
+//! use nearlight_pace::{Class, Mode, Pacer};
+//! use nearlight_units::{Bitrate, Bytes, Time};
+//!
+//! let (start, next_frame) = (Time::ZERO, Time::from_millis(33));
+//! let mut pacer = Pacer::new(Mode::Compressed);
+//! pacer.set_rate(start, Bitrate::from_mbps(48));
+//! pacer.on_frame(start, Bytes::new(2_400), next_frame);
+//! assert!(pacer.poll(start, Bytes::new(1_200), Class::Media));
+//! assert!(!pacer.poll(start, Bytes::new(1_200), Class::Media));
+//! assert_eq!(pacer.poll_timeout(), Some(Time::from_micros(200)));
+//! ```
 
 #![forbid(unsafe_code)]
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+mod meter;
+mod mode;
+mod pacer;
 
-/// How a frame's packets are laid out in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// All at once, as soon as the frame is there.
-    Burst,
-    /// Groups of packets, one group an interval, each as large as the pacing rate allows (WebRTC's habit with 5 ms).
-    Interval(Span),
-    /// Evenly over the time to the next frame.
-    Spread,
-    /// Evenly at the pacing rate, a multiple of the target: done well before the next frame.
-    Compressed,
-}
+pub use mode::{Mode, UnknownMode};
+pub use pacer::{Class, Pacer};

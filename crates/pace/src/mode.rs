@@ -1,0 +1,107 @@
+//! The named ways to lay a frame's packets out in time.
+
+use std::fmt;
+use std::str::FromStr;
+
+use nearlight_units::Span;
+use thiserror::Error;
+
+/// How a frame's packets are laid out in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// All at once, as soon as the frame is there.
+    Burst,
+    /// Groups of packets, one group an interval, each as large as the pacing rate allows (WebRTC's habit with 5 ms).
+    Interval(Span),
+    /// Evenly over the time to the next frame, never above the pacing rate.
+    Spread,
+    /// Evenly at the pacing rate, a multiple of the target: done well before the next frame.
+    Compressed,
+}
+
+impl Mode {
+    /// WebRTC's interval (`burst_time` in draft-ietf-rmcat-gcc-02, section 4).
+    pub const DEFAULT_INTERVAL: Span = Span::from_millis(5);
+
+    /// The longest interval that `interval:…` accepts. Guess: beyond it a frame's packets wait longer than any frame lasts.
+    const LONGEST_INTERVAL: Span = Span::from_secs(1);
+}
+
+/// A name that is no pacing mode.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error(
+    "`{0}` is no pacing mode: use burst, interval, interval:5ms (from 1us up to 1000ms, whole numbers), spread or compressed"
+)]
+pub struct UnknownMode(String);
+
+impl fmt::Display for Mode {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Burst => formatter.write_str("burst"),
+            Self::Interval(interval) if interval.as_micros() % 1_000 == 0 => {
+                write!(formatter, "interval:{}ms", interval.as_micros() / 1_000)
+            }
+            Self::Interval(interval) => write!(formatter, "interval:{}us", interval.as_micros()),
+            Self::Spread => formatter.write_str("spread"),
+            Self::Compressed => formatter.write_str("compressed"),
+        }
+    }
+}
+
+impl FromStr for Mode {
+    type Err = UnknownMode;
+
+    fn from_str(text: &str) -> Result<Self, UnknownMode> {
+        match text {
+            "burst" => Ok(Self::Burst),
+            "interval" => Ok(Self::Interval(Self::DEFAULT_INTERVAL)),
+            "spread" => Ok(Self::Spread),
+            "compressed" => Ok(Self::Compressed),
+            _ => {
+                let length = text.strip_prefix("interval:").and_then(parse_length);
+                let accepted = length.filter(|&length| length > Span::ZERO && length <= Self::LONGEST_INTERVAL);
+                accepted.map(Self::Interval).ok_or_else(|| UnknownMode(text.to_owned()))
+            }
+        }
+    }
+}
+
+fn parse_length(text: &str) -> Option<Span> {
+    if let Some(millis) = text.strip_suffix("ms") {
+        return millis.parse().ok().map(Span::from_millis);
+    }
+    text.strip_suffix("us")?.parse().ok().map(Span::from_micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_read_back_as_the_mode_that_printed_them() {
+        let cases = [
+            ("burst", Mode::Burst),
+            ("interval:5ms", Mode::Interval(Span::from_millis(5))),
+            ("interval:1000ms", Mode::Interval(Span::from_secs(1))),
+            ("interval:2500us", Mode::Interval(Span::from_micros(2_500))),
+            ("spread", Mode::Spread),
+            ("compressed", Mode::Compressed),
+        ];
+        for (name, mode) in cases {
+            assert_eq!(name.parse(), Ok(mode));
+            assert_eq!(mode.to_string(), name);
+        }
+        assert_eq!("interval".parse(), Ok(Mode::Interval(Mode::DEFAULT_INTERVAL)));
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_right_ones() {
+        for wrong in
+            ["", "Burst", "interval:", "interval:0ms", "interval:-5ms", "interval:5", "interval:1001ms", "even"]
+        {
+            let error = wrong.parse::<Mode>().expect_err(wrong).to_string();
+            assert!(error.contains("burst, interval, interval:5ms"), "{error}");
+            assert!(error.contains("spread or compressed"), "{error}");
+        }
+    }
+}

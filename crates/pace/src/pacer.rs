@@ -1,0 +1,204 @@
+//! The pacer: one meter for media, one for a running probe.
+
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+use crate::meter::Meter;
+use crate::mode::Mode;
+
+/// Credit that a late wake-up may use, and debt that repairs and probes may leave behind. Guess: one of WebRTC's pacing
+/// intervals; a driver that wakes up later than that loses pacing precision, not memory.
+const CATCH_UP: Span = Mode::DEFAULT_INTERVAL;
+
+/// What a packet is to the pacer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Part of a frame announced by [`Pacer::on_frame`]: waits its turn.
+    Media,
+    /// A retransmission: never waits, but media waits for it, at most 5 ms.
+    Repair,
+    /// Filling of a probe: leaves only while a probe runs, at the probe's rate.
+    Padding,
+}
+
+/// Says when packets may leave.
+///
+/// Facts come with non-decreasing `now`; an earlier one counts as the latest so far. Polling early is harmless, polling late is
+/// caught up by at most one interval's worth of extra packets. A queue that was empty earns nothing.
+#[derive(Clone, Debug)]
+pub struct Pacer {
+    mode: Mode,
+    /// The sender's pacing rate.
+    rate: Bitrate,
+    /// What `Spread` needs to be done by the next frame.
+    needed: Bitrate,
+    /// In `Interval` its clock stands at the last interval's start, and each interval's credit is granted in advance.
+    meter: Meter,
+    /// `Interval` only: a first interval has begun.
+    begun: bool,
+    queued: Bytes,
+    probe: Option<ProbeRun>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct ProbeRun {
+    meter: Meter,
+    left: Bytes,
+}
+
+impl Pacer {
+    /// A pacer with an empty queue and a rate of zero: set a rate before the first frame.
+    #[must_use]
+    pub fn new(mode: Mode) -> Self {
+        let mode = match mode {
+            Mode::Interval(interval) => Mode::Interval(interval.max(Span::from_micros(1))),
+            other => other,
+        };
+        let meter = Meter::new(Time::ZERO, Bitrate::ZERO);
+        Self { mode, rate: Bitrate::ZERO, needed: Bitrate::MAX, meter, begun: false, queued: Bytes::ZERO, probe: None }
+    }
+
+    #[must_use]
+    pub fn mode(&self) -> Mode {
+        self.mode
+    }
+
+    /// Bytes of media that were announced and have neither left nor been dropped.
+    #[must_use]
+    pub fn queued(&self) -> Bytes {
+        self.queued
+    }
+
+    /// Whether a probe runs: packets that leave now belong to it.
+    #[must_use]
+    pub fn is_probing(&self) -> bool {
+        self.probe.is_some()
+    }
+
+    /// The pacing rate from now on; what has left is paid for at the new rate too.
+    pub fn set_rate(&mut self, now: Time, rate: Bitrate) {
+        self.advance(now);
+        self.rate = rate;
+        self.apply_rate();
+    }
+
+    /// A frame's packets, `size` in all, were queued; the frame after it is expected at `next_frame_at`.
+    pub fn on_frame(&mut self, now: Time, size: Bytes, next_frame_at: Time) {
+        self.advance(now);
+        if self.queued == Bytes::ZERO {
+            self.begin(now);
+        }
+        self.queued += size;
+        let left = next_frame_at.saturating_since(now);
+        // A next frame that is already due leaves no time to spread over: the pacing rate decides.
+        self.needed = if left == Span::ZERO { Bitrate::MAX } else { self.queued.over(left) + Bitrate::from_bps(1) };
+        self.apply_rate();
+    }
+
+    /// Queued media of `size` was given up: it will not be polled for.
+    pub fn on_dropped(&mut self, now: Time, size: Bytes) {
+        self.advance(now);
+        self.queued = self.queued.saturating_sub(size);
+    }
+
+    /// Starts a probe: until `size` has left, packets leave at `rate`, whatever the mode. A running probe is replaced.
+    pub fn on_probe(&mut self, now: Time, rate: Bitrate, size: Bytes) {
+        self.advance(now);
+        let wanted = rate > Bitrate::ZERO && size > Bytes::ZERO;
+        self.probe = wanted.then(|| ProbeRun { meter: Meter::new(now, rate), left: size });
+    }
+
+    /// Ends a running probe early, for example because nothing is connected any more.
+    pub fn cancel_probe(&mut self) {
+        self.probe = None;
+    }
+
+    /// Whether a packet may leave now. If so it is accounted as having left.
+    pub fn poll(&mut self, now: Time, size: Bytes, class: Class) -> bool {
+        self.advance(now);
+        let bypass = class == Class::Repair || self.probe.is_some();
+        let open = match (&self.probe, class) {
+            (_, Class::Repair) => true,
+            (Some(probe), _) => probe.meter.is_open(),
+            (None, Class::Padding) => false,
+            (None, Class::Media) => self.is_open(),
+        };
+        if open {
+            self.account(size, class, bypass);
+        }
+        open
+    }
+
+    /// When a packet may leave next: media, or anything while a probe runs; None if nothing waits.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Time> {
+        if let Some(probe) = &self.probe {
+            return Some(probe.meter.opens_at());
+        }
+        if self.queued == Bytes::ZERO {
+            return None;
+        }
+        Some(match self.mode {
+            Mode::Burst => self.meter.at(),
+            Mode::Interval(interval) => self.meter.earns_credit_at(interval),
+            Mode::Spread | Mode::Compressed => self.meter.opens_at(),
+        })
+    }
+
+    fn is_open(&self) -> bool {
+        match self.mode {
+            Mode::Burst => true,
+            Mode::Interval(_) => self.meter.has_credit(),
+            Mode::Spread | Mode::Compressed => self.meter.is_open(),
+        }
+    }
+
+    fn account(&mut self, size: Bytes, class: Class, bypass: bool) {
+        if class == Class::Media {
+            self.queued = self.queued.saturating_sub(size);
+        }
+        if bypass {
+            self.meter.on_sent_ahead(size, CATCH_UP);
+        } else {
+            self.meter.on_sent(size);
+        }
+        if let Some(probe) = &mut self.probe {
+            probe.meter.on_sent(size);
+            probe.left = probe.left.saturating_sub(size);
+            if probe.left == Bytes::ZERO {
+                self.probe = None;
+            }
+        }
+    }
+
+    fn advance(&mut self, now: Time) {
+        if let Some(probe) = &mut self.probe {
+            probe.meter.on_time(now, CATCH_UP);
+        }
+        match self.mode {
+            Mode::Interval(_) if self.queued == Bytes::ZERO => {}
+            Mode::Interval(interval) => {
+                let intervals = now.saturating_since(self.meter.at()).as_nanos() / interval.as_nanos();
+                // The interval that begins now and the one before it, which a late wake-up missed.
+                self.meter.on_time(self.meter.at() + interval * intervals, interval * 2);
+            }
+            _ if self.queued == Bytes::ZERO => self.meter.on_time(now, Span::ZERO),
+            _ => self.meter.on_time(now, CATCH_UP),
+        }
+    }
+
+    /// A frame meets an empty queue: its first interval begins now, unless the last one is still going on.
+    fn begin(&mut self, now: Time) {
+        let Mode::Interval(interval) = self.mode else { return };
+        if !self.begun || now.saturating_since(self.meter.at()) >= interval {
+            self.begun = true;
+            self.meter.begin_interval(now, interval);
+        }
+    }
+
+    fn apply_rate(&mut self) {
+        self.meter.set_rate(match self.mode {
+            Mode::Spread => self.rate.min(self.needed),
+            _ => self.rate,
+        });
+    }
+}
