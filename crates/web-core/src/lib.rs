@@ -1,1 +1,214 @@
+//! The receiver that runs in a browser: the very state machines of the native client behind calls that JavaScript can make.
+//!
+//! Nothing is decided here. Times are microseconds on the page's clock; frames, hands and actions are numbers; only what happens
+//! a few times a second (control messages, statistics, the summary) is JSON.
+
 #![forbid(unsafe_code)]
+
+mod presence;
+mod tally;
+
+use nearlight_session::{ReadyFrame, Receiver, ReceiverConfig};
+use nearlight_units::{FrameId, Time};
+use nearlight_wire::marker::{self, Marker};
+use nearlight_wire::{
+    ClientMessage, ControlReader, DisplayKind, Hello, PROTOCOL_VERSION, ServerMessage, write_control,
+};
+use wasm_bindgen::prelude::*;
+
+use crate::tally::Tally;
+
+/// Bytes of a pixel as WebGL reads it back.
+const RGBA_BYTES: usize = 4;
+
+/// The client's end of one session.
+#[wasm_bindgen]
+pub struct Core {
+    receiver: Receiver,
+    control: ControlReader,
+    tally: Tally,
+    last_marker: Option<Marker>,
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        Self {
+            receiver: Receiver::new(ReceiverConfig { events: false }),
+            control: ControlReader::default(),
+            tally: Tally::default(),
+            last_marker: None,
+        }
+    }
+}
+
+#[wasm_bindgen]
+impl Core {
+    #[wasm_bindgen(constructor)]
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
+    pub fn hello(&self, token: String, client: String, immersive: bool, codecs: Vec<String>, display_hz: u16) -> Vec<u8> {
+        let display = display_kind(immersive);
+        let hello = Hello { protocol: PROTOCOL_VERSION, token, client, display, codecs, display_hz };
+        write_control(&ClientMessage::Hello(hello))
+    }
+
+    /// The control message that says which display the user looks at now.
+    pub fn display(&self, immersive: bool, display_hz: u16) -> Vec<u8> {
+        write_control(&ClientMessage::Display { display: display_kind(immersive), display_hz })
+    }
+
+    /// The control message before leaving.
+    pub fn goodbye(&self) -> Vec<u8> {
+        write_control(&ClientMessage::Goodbye)
+    }
+
+    /// The control stream delivered bytes. Call `poll_message` until it has no more.
+    pub fn on_control(&mut self, bytes: &[u8]) {
+        self.control.on_bytes(bytes);
+    }
+
+    /// The next message of the server as JSON; throws where the stream cannot be read any further.
+    pub fn poll_message(&mut self) -> Result<Option<String>, JsError> {
+        let Some(message) = self.control.poll::<ServerMessage>()? else { return Ok(None) };
+        self.tally.on_message(&message);
+        Ok(Some(serde_json::to_string(&message)?))
+    }
+
+    /// A datagram came in.
+    pub fn on_datagram(&mut self, now: f64, bytes: &[u8]) {
+        self.receiver.on_datagram(time(now), bytes);
+    }
+
+    /// The user was there at `at`: head, count of views and views, count of hands and hands (see `presence`). Answers with the
+    /// input's sequence number, or 0 where the list is malformed.
+    pub fn on_presence(&mut self, at: f64, values: &[f32]) -> u32 {
+        presence::presence(values).map_or(0, |presence| self.receiver.on_input(time(at), presence).0)
+    }
+
+    /// The user acted at `at`; hands and actions are numbered in the wire's order. Answers with the input's sequence number, or
+    /// 0 where there is no such hand or action or no presence came before.
+    pub fn on_action(&mut self, at: f64, hand: u8, action: u8) -> u32 {
+        let (Some(hand), Some(action)) = (presence::hand(hand), presence::action(action)) else { return 0 };
+        self.receiver.on_action(time(at), hand, action).map_or(0, |seq| seq.0)
+    }
+
+    /// The next frame for the decoder.
+    pub fn poll_frame(&mut self, now: f64) -> Option<Frame> {
+        self.receiver.poll_frame(time(now)).map(Frame)
+    }
+
+    /// The decoder handed out the frame's picture.
+    pub fn on_decoded(&mut self, now: f64, frame: u32) {
+        self.receiver.on_decoded(time(now), FrameId(frame));
+    }
+
+    /// The decoder will never hand out the frame's picture.
+    pub fn on_decode_failed(&mut self, now: f64, frame: u32) {
+        self.receiver.on_decode_failed(time(now), FrameId(frame));
+    }
+
+    /// The frame is on the display. `pixels` are the marker's as displayed: RGBA, rows from the top or, with `bottom_up`, from
+    /// the bottom.
+    pub fn on_displayed(&mut self, now: f64, frame: u32, pixels: &[u8], bottom_up: bool) {
+        let marker = read_marker(pixels, bottom_up);
+        self.last_marker = marker;
+        let displayed = self.receiver.on_displayed(time(now), FrameId(frame), marker);
+        self.tally.on_displayed(time(now), displayed.as_ref());
+    }
+
+    /// Frame and input sequence that the newest displayed pixels carried, if they were readable.
+    pub fn last_marker(&self) -> Option<Vec<u32>> {
+        self.last_marker.map(|marker| vec![marker.frame.0, marker.input.0])
+    }
+
+    /// The next datagram to send.
+    pub fn poll_transmit(&mut self, now: f64) -> Option<Vec<u8>> {
+        self.receiver.poll_transmit(time(now))
+    }
+
+    /// When `poll_transmit` wants to be called even if nothing happens, or infinity.
+    pub fn next_timeout(&self) -> f64 {
+        self.receiver.poll_timeout().map_or(f64::INFINITY, |(at, _)| micros(at))
+    }
+
+    /// Rows of frame, moment of display, total, motion-to-photon (or not-a-number), clock error, late (0 or 1) and the stages,
+    /// for frames displayed since the last call. Lengths are microseconds.
+    pub fn take_timelines(&mut self) -> Vec<f64> {
+        self.tally.take_timelines()
+    }
+
+    /// Counters as JSON.
+    pub fn statistics(&self, now: f64) -> String {
+        Tally::statistics(time(now), &self.receiver)
+    }
+
+    /// The session so far as the JSON object of docs/json.md.
+    pub fn summary(&self, now: f64) -> String {
+        let summary = self.tally.summary(time(now), &self.receiver);
+        serde_json::to_string(&summary).expect("a summary is plain data")
+    }
+}
+
+/// A coded picture on its way to the decoder.
+#[wasm_bindgen]
+pub struct Frame(ReadyFrame);
+
+#[wasm_bindgen]
+impl Frame {
+    #[wasm_bindgen(getter)]
+    pub fn id(&self) -> u32 {
+        self.0.id.0
+    }
+
+    #[wasm_bindgen(getter)]
+    pub fn key(&self) -> bool {
+        self.0.key
+    }
+
+    /// Whether the picture is still of use on a display; otherwise it is decoded only because later ones refer to it.
+    #[wasm_bindgen(getter)]
+    pub fn show(&self) -> bool {
+        self.0.show
+    }
+
+    /// What each eye of the picture shows: position, quaternion, tangents left, right, down, up.
+    pub fn views(&self) -> Vec<f32> {
+        presence::view_numbers(&self.0.header.views)
+    }
+
+    /// The coded picture, copied into JavaScript's memory.
+    pub fn bits(&self) -> Vec<u8> {
+        self.0.bits().to_vec()
+    }
+}
+
+const fn display_kind(immersive: bool) -> DisplayKind {
+    if immersive { DisplayKind::Headset } else { DisplayKind::Screen }
+}
+
+fn time(micros: f64) -> Time {
+    Time::from_nanos((micros * 1e3) as u64)
+}
+
+fn micros(time: Time) -> f64 {
+    time.as_nanos() as f64 / 1e3
+}
+
+/// Reads the marker from exactly its pixels; none where there are fewer.
+fn read_marker(pixels: &[u8], bottom_up: bool) -> Option<Marker> {
+    if pixels.len() != marker::WIDTH * marker::HEIGHT * RGBA_BYTES {
+        return None;
+    }
+    // The marker is black and white: green alone is as good as luma and needs no weights.
+    Marker::read(|x, y| {
+        let row = if bottom_up { marker::HEIGHT - 1 - y } else { y };
+        pixels[(row * marker::WIDTH + x) * RGBA_BYTES + 1]
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,137 @@
+//! What the page shows and the summary says: collected from displayed frames and the server's messages.
+
+use nearlight_events::{Rates, STAGES, Summary, SummaryBuilder, SummaryRest, SummaryStream};
+use nearlight_session::{Displayed, Receiver};
+use nearlight_units::{Bitrate, Span, Time};
+use nearlight_wire::{RateStatus, ServerMessage, StreamDescription};
+use serde::Serialize;
+
+/// Numbers of a timeline before its stages: frame, moment of display, total, motion-to-photon, clock error, late.
+const FIELDS: usize = 6;
+const ROW: usize = FIELDS + STAGES.len();
+/// Timelines that nobody fetches are dropped, oldest first: 4 s at 60 frames a second.
+const MAX_ROWS: usize = 240;
+/// The one transport that a page has.
+const TRANSPORT: &str = "webtransport";
+
+/// Counters of the page's display; lengths are microseconds, rates bits per second.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Statistics {
+    completed: u64,
+    decoded: u64,
+    displayed: u64,
+    late: u64,
+    lost: u64,
+    packets_lost: u64,
+    repaired: u64,
+    key_frames: u64,
+    malformed: u64,
+    unreadable_markers: u64,
+    received_bps: u64,
+    clock_error_us: Option<f64>,
+    round_trip_us: Option<f64>,
+}
+
+#[derive(Default)]
+pub struct Tally {
+    builder: SummaryBuilder,
+    stream: Option<StreamDescription>,
+    rate: Option<RateStatus>,
+    first_shown_at: Option<Time>,
+    last_shown_at: Time,
+    rows: Vec<f64>,
+}
+
+impl Tally {
+    pub fn on_message(&mut self, message: &ServerMessage) {
+        match message {
+            ServerMessage::Welcome(welcome) => self.stream = Some(welcome.stream.clone()),
+            ServerMessage::Stream(stream) => self.stream = Some(stream.clone()),
+            ServerMessage::Rate(rate) => self.rate = Some(rate.clone()),
+            ServerMessage::Refused { .. } | ServerMessage::Goodbye { .. } => {}
+        }
+    }
+
+    /// A frame is on the display; `displayed` is what the receiver made of it.
+    pub fn on_displayed(&mut self, now: Time, displayed: Option<&Displayed>) {
+        self.first_shown_at.get_or_insert(now);
+        self.last_shown_at = now;
+        let Some(Displayed { timeline, total, inputs }) = displayed else { return };
+        self.builder.on_displayed(timeline, *total);
+        for (_, span) in inputs {
+            self.builder.on_motion_to_photon(*span);
+        }
+        if self.rows.len() == MAX_ROWS * ROW {
+            self.rows.drain(..ROW);
+        }
+        self.rows.extend([
+            f64::from(timeline.frame.0),
+            now.as_nanos() as f64 / 1e3,
+            micros(timeline.total()),
+            inputs.last().map_or(f64::NAN, |(_, span)| micros(*span)),
+            micros(timeline.clock_error),
+            f64::from(u8::from(timeline.late)),
+        ]);
+        self.rows.extend(STAGES.map(|stage| micros(timeline.stage(stage))));
+    }
+
+    /// Rows of [`FIELDS`] numbers and the stages, for the frames since the last call.
+    pub fn take_timelines(&mut self) -> Vec<f64> {
+        std::mem::take(&mut self.rows)
+    }
+
+    /// Counters as JSON.
+    #[must_use]
+    pub fn statistics(now: Time, receiver: &Receiver) -> String {
+        let statistics = receiver.statistics(now);
+        let clock = receiver.clock(now);
+        let (frames, loss) = (statistics.frames, statistics.loss);
+        let counters = Statistics {
+            completed: frames.completed,
+            decoded: frames.decoded,
+            displayed: frames.displayed,
+            late: frames.late,
+            lost: frames.lost,
+            packets_lost: loss.packets,
+            repaired: loss.repaired,
+            key_frames: loss.key_frames,
+            malformed: statistics.malformed,
+            unreadable_markers: statistics.unreadable_markers,
+            received_bps: statistics.received_rate.as_bps(),
+            clock_error_us: clock.map(|clock| micros(clock.error)),
+            round_trip_us: clock.map(|clock| micros(clock.round_trip)),
+        };
+        serde_json::to_string(&counters).expect("counters are plain numbers")
+    }
+
+    /// The session so far.
+    #[must_use]
+    pub fn summary(&self, now: Time, receiver: &Receiver) -> Summary {
+        let statistics = receiver.statistics(now);
+        let watched = self.first_shown_at.map_or(Span::ZERO, |first| self.last_shown_at - first);
+        let rate = |pick: fn(&RateStatus) -> u64| Bitrate::from_bps(self.rate.as_ref().map_or(0, pick));
+        let stream = self.stream.as_ref().map(|stream| SummaryStream {
+            codec: stream.codec.clone(),
+            encoder: stream.encoder.clone(),
+            adapter: stream.adapter.clone(),
+            transport: TRANSPORT.to_owned(),
+        });
+        let rest = SummaryRest {
+            rates: Rates::new(
+                rate(|status| status.target_bps),
+                rate(|status| status.sent_bps),
+                statistics.received.over(watched),
+            ),
+            loss: statistics.loss,
+            stream: stream.unwrap_or_default(),
+            clock_error: receiver.clock(now).map_or(Span::ZERO, |clock| clock.error),
+            unreadable_markers: statistics.unreadable_markers,
+        };
+        self.builder.build(statistics.frames, watched, rest)
+    }
+}
+
+fn micros(span: Span) -> f64 {
+    span.as_nanos() as f64 / 1e3
+}

@@ -1,0 +1,86 @@
+// WebCodecs behind frame ids: coded pictures go in, pictures come out, and every frame that will never come out is named.
+
+export interface DecoderOut {
+  /** The receiver of a picture closes it. */
+  onPicture(frame: number, picture: VideoFrame): void;
+  /** The frame could not be decoded; later ones need a key frame. */
+  onFailure(frame: number, why: string): void;
+}
+
+export class Decoder {
+  readonly #out: DecoderOut;
+  readonly #codec: string;
+  #decoder: VideoDecoder | null = null;
+  #inside: number[] = [];
+  #needsKey = true;
+
+  constructor(codec: string, out: DecoderOut) {
+    this.#codec = codec;
+    this.#out = out;
+  }
+
+  decode(frame: number, key: boolean, bits: Uint8Array): void {
+    if (this.#needsKey && !key) {
+      this.#out.onFailure(frame, "no key frame yet");
+      return;
+    }
+    try {
+      const decoder = this.#running();
+      this.#needsKey = false;
+      this.#inside.push(frame);
+      // The time stamp is a label that comes out again with the picture; nothing is scheduled by it.
+      decoder.decode(new EncodedVideoChunk({ type: key ? "key" : "delta", timestamp: frame, data: bits }));
+    } catch (error) {
+      this.#fail(String(error));
+    }
+  }
+
+  close(): void {
+    this.#inside = [];
+    if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
+    this.#decoder = null;
+  }
+
+  #running(): VideoDecoder {
+    if (this.#decoder) return this.#decoder;
+    const decoder = new VideoDecoder({
+      output: (picture) => {
+        if (decoder !== this.#decoder) {
+          picture.close();
+          return;
+        }
+        this.#inside = this.#inside.filter((frame) => frame !== picture.timestamp);
+        this.#out.onPicture(picture.timestamp, picture);
+      },
+      error: (error) => {
+        if (decoder === this.#decoder) this.#fail(error.message);
+      },
+    });
+    // Size and parameter sets travel in the stream (Annex B), so there is nothing else to configure.
+    decoder.configure({ codec: this.#codec, optimizeForLatency: true, hardwareAcceleration: "no-preference" });
+    this.#decoder = decoder;
+    return decoder;
+  }
+
+  #fail(why: string): void {
+    const lost = this.#inside;
+    this.close();
+    this.#needsKey = true;
+    for (const frame of lost) this.#out.onFailure(frame, why);
+  }
+}
+
+/** The codecs that this browser decodes, best first, by the names of the wire protocol. */
+export async function decodableCodecs(): Promise<string[]> {
+  const candidates: [string, string][] = [
+    ["h264", "avc1.42E01F"],
+    ["vp8", "vp8"],
+  ];
+  const answers = await Promise.all(
+    candidates.map(async ([name, codec]) => {
+      const answer = await VideoDecoder.isConfigSupported({ codec, optimizeForLatency: true }).catch(() => null);
+      return answer?.supported ? name : null;
+    }),
+  );
+  return answers.filter((name) => name !== null);
+}

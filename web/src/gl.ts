@@ -1,0 +1,48 @@
+// The few lines of WebGL2 that the screen and the headset share.
+
+/** Size of the latency marker in the picture's top left corner, in pixels. */
+export const MARKER_WIDTH = 192;
+export const MARKER_HEIGHT = 32;
+
+export function program(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
+  const linked = gl.createProgram();
+  for (const [kind, text] of [
+    [gl.VERTEX_SHADER, vertex],
+    [gl.FRAGMENT_SHADER, fragment],
+  ] as const) {
+    const shader = gl.createShader(kind);
+    if (!shader) throw new Error("the graphics context is lost");
+    gl.shaderSource(shader, text);
+    gl.compileShader(shader);
+    gl.attachShader(linked, shader);
+    gl.deleteShader(shader);
+  }
+  gl.linkProgram(linked);
+  if (!gl.getProgramParameter(linked, gl.LINK_STATUS) && !gl.isContextLost()) {
+    throw new Error(`the page's shader does not link: ${gl.getProgramInfoLog(linked) ?? "no log"}`);
+  }
+  return linked;
+}
+
+/** A texture for pictures: its first row is the picture's top row. */
+export function pictureTexture(gl: WebGL2RenderingContext): WebGLTexture {
+  const texture = gl.createTexture();
+  gl.bindTexture(gl.TEXTURE_2D, texture);
+  for (const [name, value] of [
+    [gl.TEXTURE_MIN_FILTER, gl.LINEAR],
+    [gl.TEXTURE_MAG_FILTER, gl.LINEAR],
+    [gl.TEXTURE_WRAP_S, gl.CLAMP_TO_EDGE],
+    [gl.TEXTURE_WRAP_T, gl.CLAMP_TO_EDGE],
+  ] as const) {
+    gl.texParameteri(gl.TEXTURE_2D, name, value);
+  }
+  return texture;
+}
+
+/** One triangle that covers the viewport; `corner` runs from -1 to 1 across it. */
+export const COVER_VERTEX = `#version 300 es
+out vec2 corner;
+void main() {
+  corner = vec2(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0);
+  gl_Position = vec4(corner, 0.0, 1.0);
+}`;

@@ -1,0 +1,138 @@
+// What the window and the worker tell each other. Times are milliseconds on the window's `performance` clock.
+
+export type Hand = "gaze" | "left" | "right";
+export type Action = "grab" | "release" | "push" | "throw" | "reset";
+
+/** The order is the wire's numbering. */
+export const HANDS: readonly Hand[] = ["gaze", "left", "right"];
+export const ACTIONS: readonly Action[] = ["grab", "release", "push", "throw", "reset"];
+
+/** The order of the stages in a frame's timeline. */
+export const STAGES = [
+  "input",
+  "wait",
+  "render",
+  "convert",
+  "encode",
+  "pace",
+  "network",
+  "reassemble",
+  "decode",
+  "present",
+] as const;
+
+/** One row of the timelines that the core hands out: these numbers, then one per stage; lengths in microseconds. */
+export const TIMELINE_FIELDS = ["frame", "displayedAt", "total", "motionToPhoton", "clockError", "late"] as const;
+export const TIMELINE_ROW = TIMELINE_FIELDS.length + STAGES.length;
+
+export interface StreamDescription {
+  codec: string;
+  codec_string: string;
+  width: number;
+  height: number;
+  fps: number;
+  encoder: string;
+  adapter: string;
+  views: number;
+}
+
+export interface Welcome {
+  session: number;
+  stream: StreamDescription;
+  server: string;
+  controller: string;
+  pacing: string;
+  max_rate_bps: number;
+}
+
+export interface RateStatus {
+  target_bps: number;
+  pacing_bps: number;
+  sent_bps: number;
+  binding: string;
+  limits: [string, number][];
+  rtt_us: number | null;
+  packets_lost: number;
+  key_frames: number;
+}
+
+export type RefusalReason = "token" | "too_many_attempts" | "full" | "protocol" | "codec" | "internal";
+
+export type ServerMessage =
+  | ({ type: "welcome" } & Welcome)
+  | { type: "refused"; reason: RefusalReason; message: string }
+  | ({ type: "stream" } & StreamDescription)
+  | ({ type: "rate" } & RateStatus)
+  | { type: "goodbye"; message: string };
+
+/** What the receiver counts, taken a few times a second. */
+export interface Statistics {
+  /** Milliseconds on the window's clock. */
+  at: number;
+  completed: number;
+  decoded: number;
+  displayed: number;
+  late: number;
+  lost: number;
+  packets: number;
+  packetsLost: number;
+  repaired: number;
+  keyFrames: number;
+  receivedBps: number;
+  /** None until the clocks are synchronised. */
+  clockErrorUs: number | null;
+  roundTripUs: number | null;
+}
+
+export interface Marker {
+  frame: number;
+  input: number;
+}
+
+/** What the picture shows of one eye: position, unit quaternion x y z w, tangents left right down up. */
+export const VIEW_FLOATS = 11;
+/** Position and quaternion. */
+export const POSE_FLOATS = 7;
+
+export type ConnectionState =
+  | { state: "connecting"; attempt: number }
+  | { state: "waiting" }
+  | { state: "live" }
+  | { state: "stalled"; sinceMs: number }
+  | { state: "reconnecting"; attempt: number; retryInMs: number; why: string }
+  | { state: "refused"; reason: RefusalReason; message: string }
+  | { state: "failed"; message: string };
+
+export interface StartMessage {
+  type: "start";
+  canvas: OffscreenCanvas;
+  /** Where `session.json` lies. */
+  origin: string;
+  token: string;
+  /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
+  epoch: number;
+  displayHz: number;
+}
+
+export type ToWorker =
+  | StartMessage
+  /** Head, count and views, count and hands, as the core's `on_presence` reads them. */
+  | { type: "presence"; at: number; values: Float32Array<ArrayBuffer> }
+  | { type: "act"; at: number; hand: Hand; action: Action }
+  | { type: "display"; immersive: boolean; displayHz: number }
+  /** The headset showed a frame whose marker pixels were these, rows from the top. */
+  | { type: "shown"; at: number; frame: number; pixels: Uint8Array<ArrayBuffer> }
+  | { type: "retry" }
+  | { type: "summary"; id: number }
+  | { type: "close" };
+
+export type FromWorker =
+  | { type: "state"; state: ConnectionState }
+  | { type: "welcome"; welcome: Welcome }
+  | { type: "stream"; stream: StreamDescription }
+  | { type: "rate"; at: number; rate: RateStatus }
+  | { type: "timelines"; rows: Float64Array<ArrayBuffer> }
+  | { type: "statistics"; statistics: Statistics; marker: Marker | null }
+  /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */
+  | { type: "frame"; frame: number; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
+  | { type: "summary"; id: number; json: string };

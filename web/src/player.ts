@@ -1,0 +1,191 @@
+// One session: joins the core, which decides, with the decoder and the link, which only move data.
+
+import { type PageClock, micros } from "./clock.ts";
+import type { Link } from "./connection.ts";
+import { Core } from "./core/core.js";
+import { Decoder } from "./decoder.ts";
+import {
+  ACTIONS,
+  type Action,
+  HANDS,
+  type Hand,
+  type Marker,
+  type ServerMessage,
+  type Statistics,
+  type StreamDescription,
+} from "./messages.ts";
+
+export interface PlayerOptions {
+  link: Link;
+  clock: PageClock;
+  token: string;
+  codecs: string[];
+  immersive: boolean;
+  displayHz: number;
+}
+
+export interface PlayerOut {
+  onMessage(message: ServerMessage): void;
+  /** Whoever takes the picture answers with `onShown` or `onSkipped` and closes it. */
+  onPicture(frame: number, picture: VideoFrame, views: Float32Array<ArrayBuffer>): void;
+  /** The session cannot go on. */
+  onBroken(why: string): void;
+}
+
+/** What is known of a frame between receiver and display. */
+interface Passing {
+  show: boolean;
+  views: Float32Array<ArrayBuffer>;
+}
+
+export class Player {
+  readonly #core = new Core();
+  readonly #link: Link;
+  readonly #clock: PageClock;
+  readonly #out: PlayerOut;
+  readonly #passing = new Map<number, Passing>();
+  #decoder: Decoder | null = null;
+  #stream: StreamDescription | null = null;
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #timerAt = Number.POSITIVE_INFINITY;
+  #closed = false;
+
+  constructor(options: PlayerOptions, out: PlayerOut) {
+    this.#link = options.link;
+    this.#clock = options.clock;
+    this.#out = out;
+    const { token, codecs, immersive, displayHz } = options;
+    this.#link.sendControl(this.#core.hello(token, navigator.userAgent, immersive, codecs, displayHz));
+  }
+
+  onControl(bytes: Uint8Array): void {
+    this.#core.on_control(bytes);
+    try {
+      for (let json = this.#core.poll_message(); json !== undefined; json = this.#core.poll_message()) {
+        const message = JSON.parse(json) as ServerMessage;
+        if (message.type === "welcome") this.#onStream(message.stream);
+        if (message.type === "stream") this.#onStream(message);
+        this.#out.onMessage(message);
+      }
+    } catch (error) {
+      this.#out.onBroken(`the server's control message cannot be read: ${String(error)}`);
+    }
+  }
+
+  onDatagram(bytes: Uint8Array): void {
+    this.#core.on_datagram(this.#now(), bytes);
+    this.#pump();
+  }
+
+  /** Where the user is; see the core's `on_presence` for the layout. */
+  onPresence(at: number, values: Float32Array): void {
+    this.#core.on_presence(micros(at), values);
+    this.#pump();
+  }
+
+  onAction(at: number, hand: Hand, action: Action): void {
+    this.#core.on_action(micros(at), HANDS.indexOf(hand), ACTIONS.indexOf(action));
+    this.#pump();
+  }
+
+  onDisplay(immersive: boolean, displayHz: number): void {
+    this.#link.sendControl(this.#core.display(immersive, displayHz));
+  }
+
+  /** The frame's pixels exist since `at`; `pixels` are the marker's, RGBA. */
+  onShown(at: number, frame: number, pixels: Uint8Array, bottomUp: boolean): void {
+    this.#core.on_displayed(micros(at), frame, pixels, bottomUp);
+    this.#pump();
+  }
+
+  /** Rows of `TIMELINE_ROW` numbers for the frames displayed since the last call. */
+  takeTimelines(): Float64Array<ArrayBuffer> {
+    return this.#core.take_timelines() as Float64Array<ArrayBuffer>;
+  }
+
+  statistics(): Statistics {
+    const at = this.#clock.now();
+    return { ...(JSON.parse(this.#core.statistics(micros(at))) as Omit<Statistics, "at">), at };
+  }
+
+  marker(): Marker | null {
+    const marker = this.#core.last_marker();
+    return marker ? { frame: marker[0] ?? 0, input: marker[1] ?? 0 } : null;
+  }
+
+  summary(): string {
+    return this.#core.summary(this.#now());
+  }
+
+  close(): void {
+    if (this.#closed) return;
+    this.#closed = true;
+    this.#link.sendControl(this.#core.goodbye());
+    clearTimeout(this.#timer);
+    this.#decoder?.close();
+    this.#passing.clear();
+    this.#core.free();
+  }
+
+  #now(): number {
+    return micros(this.#clock.now());
+  }
+
+  #onStream(stream: StreamDescription): void {
+    const changed = stream.codec_string !== this.#stream?.codec_string;
+    this.#stream = stream;
+    if (!changed) return;
+    this.#decoder?.close();
+    this.#decoder = new Decoder(stream.codec_string, {
+      onPicture: (frame, picture) => this.#onPicture(frame, picture),
+      onFailure: (frame) => {
+        this.#passing.delete(frame);
+        this.#core.on_decode_failed(this.#now(), frame);
+        this.#pump();
+      },
+    });
+  }
+
+  #onPicture(frame: number, picture: VideoFrame): void {
+    this.#core.on_decoded(this.#now(), frame);
+    const passing = this.#passing.get(frame);
+    this.#passing.delete(frame);
+    if (passing?.show) this.#out.onPicture(frame, picture, passing.views);
+    else picture.close();
+    this.#pump();
+  }
+
+  /** Hands out all work that the core has: frames to the decoder, datagrams to the link, its next deadline to the timer. */
+  #pump(): void {
+    if (this.#closed) return;
+    const now = this.#now();
+    for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
+      const { id, key, show } = frame;
+      const views = frame.views() as Float32Array<ArrayBuffer>;
+      const bits = frame.bits();
+      frame.free();
+      this.#passing.set(id, { show, views });
+      if (this.#decoder) this.#decoder.decode(id, key, bits);
+      else this.#core.on_decode_failed(this.#now(), id);
+    }
+    for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
+      this.#link.sendDatagram(out);
+    }
+    this.#arm(now);
+  }
+
+  #arm(now: number): void {
+    const due = this.#core.next_timeout();
+    if (due === this.#timerAt) return;
+    clearTimeout(this.#timer);
+    this.#timerAt = due;
+    if (!Number.isFinite(due)) return;
+    this.#timer = setTimeout(
+      () => {
+        this.#timerAt = Number.POSITIVE_INFINITY;
+        this.#pump();
+      },
+      Math.max(0, (due - now) / 1000),
+    );
+  }
+}

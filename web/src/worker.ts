@@ -1,0 +1,163 @@
+// The media side of the page: everything between the network and the canvas, away from the window's thread.
+
+import { PageClock } from "./clock.ts";
+import { Connection, type Link } from "./connection.ts";
+import initCore from "./core/core.js";
+import { decodableCodecs } from "./decoder.ts";
+import type { FromWorker, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import { Player } from "./player.ts";
+import { Screen } from "./screen.ts";
+
+/** How often the window hears of timelines and counters. */
+const REPORT_MS = 100;
+
+const scope = self as unknown as {
+  onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
+  postMessage(message: FromWorker, transfer?: Transferable[]): void;
+};
+
+class Media {
+  readonly #start: StartMessage;
+  readonly #clock: PageClock;
+  readonly #codecs: string[];
+  readonly #screen: Screen;
+  #connection: Connection;
+  #player: Player | null = null;
+  #immersive = false;
+  #displayHz: number;
+  /** The newest presence, which a new session needs before the user moves again. */
+  #presence: Float32Array<ArrayBuffer> | null = null;
+  readonly #reporter: ReturnType<typeof setInterval>;
+
+  constructor(start: StartMessage, codecs: string[]) {
+    this.#start = start;
+    this.#clock = new PageClock(start.epoch);
+    this.#codecs = codecs;
+    this.#displayHz = start.displayHz;
+    this.#screen = new Screen(start.canvas, {
+      onShown: (frame, pixels) => this.#onShown(this.#clock.now(), frame, pixels, true),
+      onSkipped: () => undefined,
+    });
+    this.#connection = this.#connect();
+    this.#reporter = setInterval(() => this.#report(), REPORT_MS);
+  }
+
+  onMessage(message: Exclude<ToWorker, StartMessage>): void {
+    switch (message.type) {
+      case "presence":
+        this.#presence = message.values;
+        this.#player?.onPresence(message.at, message.values);
+        break;
+      case "act":
+        this.#player?.onAction(message.at, message.hand, message.action);
+        break;
+      case "display":
+        this.#immersive = message.immersive;
+        this.#displayHz = message.displayHz;
+        this.#player?.onDisplay(message.immersive, message.displayHz);
+        break;
+      case "shown":
+        this.#onShown(message.at, message.frame, message.pixels, false);
+        break;
+      case "retry":
+        this.#connection.close();
+        this.#connection = this.#connect();
+        break;
+      case "summary":
+        scope.postMessage({ type: "summary", id: message.id, json: this.#player?.summary() ?? "null" });
+        break;
+      case "close":
+        this.#close();
+        break;
+    }
+  }
+
+  #connect(): Connection {
+    return new Connection(this.#start.origin, {
+      onOpen: (link) => this.#open(link),
+      onControl: (bytes) => this.#player?.onControl(bytes),
+      onDatagram: (bytes) => this.#player?.onDatagram(bytes),
+      onLost: () => this.#lose(),
+      onState: (state) => scope.postMessage({ type: "state", state }),
+    });
+  }
+
+  #open(link: Link): void {
+    this.#lose();
+    const player = new Player(
+      {
+        link,
+        clock: this.#clock,
+        token: this.#start.token,
+        codecs: this.#codecs,
+        immersive: this.#immersive,
+        displayHz: this.#displayHz,
+      },
+      {
+        onMessage: (message) => this.#onServer(message),
+        onPicture: (frame, picture, views) => {
+          if (this.#immersive) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
+          else this.#screen.show(frame, picture);
+        },
+        onBroken: (why) => this.#connection.restart(why),
+      },
+    );
+    this.#player = player;
+    if (this.#presence) player.onPresence(this.#clock.now(), this.#presence);
+  }
+
+  #onServer(message: ServerMessage): void {
+    const { type } = message;
+    if (type === "welcome") scope.postMessage({ type, welcome: message });
+    else if (type === "stream") scope.postMessage({ type, stream: message });
+    else if (type === "rate") scope.postMessage({ type, at: this.#clock.now(), rate: message });
+    else if (type === "goodbye") this.#connection.restart(message.message);
+    else {
+      this.#connection.close();
+      scope.postMessage({ type: "state", state: { state: "refused", reason: message.reason, message: message.message } });
+    }
+  }
+
+  #onShown(at: number, frame: number, pixels: Uint8Array, bottomUp: boolean): void {
+    this.#player?.onShown(at, frame, pixels, bottomUp);
+    this.#connection.onShown();
+  }
+
+  #report(): void {
+    if (!this.#player) return;
+    const rows = this.#player.takeTimelines();
+    if (rows.length > 0) scope.postMessage({ type: "timelines", rows }, [rows.buffer]);
+    scope.postMessage({ type: "statistics", statistics: this.#player.statistics(), marker: this.#player.marker() });
+  }
+
+  #lose(): void {
+    this.#player?.close();
+    this.#player = null;
+  }
+
+  #close(): void {
+    clearInterval(this.#reporter);
+    this.#lose();
+    this.#connection.close();
+    this.#screen.close();
+  }
+}
+
+let media: Promise<Media> | null = null;
+
+async function start(message: StartMessage): Promise<Media> {
+  const [codecs] = await Promise.all([decodableCodecs(), initCore({ module_or_path: new URL("core.wasm", self.location.href) })]);
+  return new Media(message, codecs);
+}
+
+scope.onmessage = ({ data }) => {
+  if (data.type !== "start") {
+    void media?.then((running) => running.onMessage(data), () => undefined);
+    return;
+  }
+  media = start(data);
+  media.catch((error: unknown) => {
+    const message = error instanceof Error ? error.message : String(error);
+    scope.postMessage({ type: "state", state: { state: "failed", message } });
+  });
+};
