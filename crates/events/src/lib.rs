@@ -2,6 +2,13 @@
 
 #![forbid(unsafe_code)]
 
+mod event;
+mod summary;
 mod timeline;
 
+pub use event::{Candidate, Event, Origin, Record, write_line};
+pub use summary::{
+    Distribution, FrameCounts, LossCounts, Rates, Samples, StageMedian, Summary, SummaryBuilder, SummaryRest,
+    SummaryStream,
+};
 pub use timeline::{STAGES, Stage, Timeline};

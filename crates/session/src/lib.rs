@@ -1,1 +1,57 @@
+//! The two ends of a stream as sans-IO state machines.
+//!
+//! [`Sender`] cuts frames into symbols, paces, repairs and asks for key frames; [`Receiver`] puts frames together again, reports
+//! arrivals, asks for what is missing, keeps the clocks in step and closes each frame's timeline. Time is an argument, bytes go
+//! in through `on_datagram` and come out of `poll_transmit`: the same code runs in virtual time, on a server and in a browser.
+//!
+//! The order of calls for both: hand over facts (`on_*`), then drain `poll_transmit`, the other `poll_*`, and sleep until
+//! `poll_timeout`. Waking early is harmless; waking late delays what the [`Wake`] names.
+
 #![forbid(unsafe_code)]
+
+mod arrivals;
+mod assembly;
+mod clock;
+mod history;
+mod inbox;
+mod presentation;
+mod receiver;
+mod recent;
+mod sender;
+mod uplink;
+
+pub use clock::ClockEstimate;
+pub use inbox::ReceivedInput;
+pub use presentation::Displayed;
+pub use receiver::{ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics};
+pub use sender::{EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics};
+pub use uplink::Presence;
+
+/// Why a state machine wants to be woken, and what a late call costs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wake {
+    /// Packets wait for the pacer: late means a longer frame.
+    Pace,
+    /// The rate controller's own clock.
+    Rate,
+    /// Arrivals want to be reported: late means older feedback.
+    Feedback,
+    /// Symbols may be missing by now: late means a later repair.
+    Repair,
+    /// A clock exchange is due.
+    Clock,
+    /// Frame reports want to leave.
+    Report,
+    /// A key frame request may have to be repeated.
+    KeyFrame,
+}
+
+/// The earlier of two deadlines, where either may be absent.
+fn earliest(
+    deadlines: impl IntoIterator<Item = Option<(nearlight_units::Time, Wake)>>,
+) -> Option<(nearlight_units::Time, Wake)> {
+    deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+}
+
+#[cfg(test)]
+mod tests;

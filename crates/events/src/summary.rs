@@ -1,0 +1,253 @@
+//! A run in one object: what `nearlight view --json` prints and the page's `summary()` returns (docs/json.md).
+
+use nearlight_units::{Bitrate, Span};
+use serde::Serialize;
+
+use crate::{STAGES, Timeline};
+
+/// Keeps at most this many samples; a longer run keeps an evenly thinned set, so memory stays flat.
+const MAX_SAMPLES: usize = 16_384;
+
+/// Samples of a length, thinned evenly once there are too many.
+#[derive(Clone, Debug)]
+pub struct Samples {
+    values: Vec<Span>,
+    /// Every `stride`-th sample is kept.
+    stride: u64,
+    seen: u64,
+}
+
+impl Default for Samples {
+    fn default() -> Self {
+        Self { values: Vec::new(), stride: 1, seen: 0 }
+    }
+}
+
+impl Samples {
+    pub fn push(&mut self, value: Span) {
+        if self.seen.is_multiple_of(self.stride) {
+            if self.values.len() == MAX_SAMPLES {
+                let mut index = 0;
+                self.values.retain(|_| {
+                    index += 1;
+                    index % 2 == 1
+                });
+                self.stride *= 2;
+            }
+            self.values.push(value);
+        }
+        self.seen += 1;
+    }
+
+    /// How many samples were pushed.
+    #[must_use]
+    pub const fn count(&self) -> u64 {
+        self.seen
+    }
+
+    /// The sample below which a share of `percent` lies (nearest rank); zero without samples.
+    #[must_use]
+    pub fn percentile(&self, percent: u32) -> Span {
+        let mut sorted = self.values.clone();
+        sorted.sort_unstable();
+        let rank = (sorted.len() * percent as usize).div_ceil(100).max(1);
+        sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
+    }
+}
+
+/// Percentiles in milliseconds and the number of samples.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Distribution {
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub n: u64,
+}
+
+impl From<&Samples> for Distribution {
+    fn from(samples: &Samples) -> Self {
+        Self {
+            p50: milliseconds(samples.percentile(50)),
+            p95: milliseconds(samples.percentile(95)),
+            p99: milliseconds(samples.percentile(99)),
+            n: samples.count(),
+        }
+    }
+}
+
+/// One stage's share in milliseconds.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct StageMedian {
+    pub p50: f64,
+    pub p95: f64,
+}
+
+/// What became of the frames that the server sent while the client watched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct FrameCounts {
+    pub sent: u64,
+    /// All symbols arrived.
+    pub completed: u64,
+    pub decoded: u64,
+    pub displayed: u64,
+    /// Displayed after their deadline, or decoded only because later frames needed them.
+    pub late: u64,
+    /// Never decoded.
+    pub lost: u64,
+}
+
+/// Rates in megabits per second.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Rates {
+    pub target: f64,
+    pub sent: f64,
+    pub received: f64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct LossCounts {
+    /// Media datagrams that never arrived.
+    pub packets: u64,
+    /// Symbols that arrived in a later datagram after theirs was lost.
+    pub repaired: u64,
+    /// Key frames after the first.
+    pub key_frames: u64,
+}
+
+/// What the stream was, in words.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SummaryStream {
+    pub codec: String,
+    pub encoder: String,
+    pub adapter: String,
+    pub transport: String,
+}
+
+/// The object itself; field names are stable.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub frames: FrameCounts,
+    pub fps: f64,
+    pub motion_to_photon_ms: Distribution,
+    /// By stage name.
+    pub stages_ms: serde_json::Map<String, serde_json::Value>,
+    /// Largest difference between a frame's total and the sum of its stages.
+    pub stage_sum_error_us_max: i64,
+    pub rate_mbps: Rates,
+    pub loss: LossCounts,
+    #[serde(flatten)]
+    pub stream: SummaryStream,
+    /// Bound on the error of mapped server times at the end, in milliseconds.
+    pub clock_error_ms: f64,
+    /// Displayed frames whose pixels carried no readable marker.
+    pub unreadable_markers: u64,
+}
+
+/// Collects timelines as they come.
+#[derive(Clone, Debug, Default)]
+pub struct SummaryBuilder {
+    stages: [Samples; STAGES.len()],
+    motion_to_photon: Samples,
+    stage_sum_error: Span,
+}
+
+impl SummaryBuilder {
+    /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.
+    pub fn on_displayed(&mut self, timeline: &Timeline, total: Span) {
+        let mut sum = Span::ZERO;
+        for (samples, stage) in self.stages.iter_mut().zip(STAGES) {
+            let span = timeline.stage(stage);
+            samples.push(span);
+            sum += span;
+        }
+        self.stage_sum_error = self.stage_sum_error.max((sum - total).abs());
+    }
+
+    pub fn on_motion_to_photon(&mut self, span: Span) {
+        self.motion_to_photon.push(span);
+    }
+
+    /// How motion-to-photon was distributed so far.
+    #[must_use]
+    pub fn motion_to_photon(&self) -> Distribution {
+        Distribution::from(&self.motion_to_photon)
+    }
+
+    /// The run so far. `watched` is how long the client displayed frames.
+    #[must_use]
+    pub fn build(&self, frames: FrameCounts, watched: Span, rest: SummaryRest) -> Summary {
+        let stages_ms = STAGES.iter().zip(&self.stages).map(|(stage, samples)| {
+            let shares =
+                StageMedian { p50: milliseconds(samples.percentile(50)), p95: milliseconds(samples.percentile(95)) };
+            (stage.name().to_owned(), serde_json::to_value(shares).expect("two numbers"))
+        });
+        let fps = if watched > Span::ZERO { frames.displayed as f64 / watched.as_secs_f64() } else { 0.0 };
+        Summary {
+            frames,
+            fps: round(fps, 100.0),
+            motion_to_photon_ms: self.motion_to_photon(),
+            stages_ms: stages_ms.collect(),
+            stage_sum_error_us_max: self.stage_sum_error.as_micros(),
+            rate_mbps: rest.rates,
+            loss: rest.loss,
+            stream: rest.stream,
+            clock_error_ms: milliseconds(rest.clock_error),
+            unreadable_markers: rest.unreadable_markers,
+        }
+    }
+}
+
+/// What a summary takes from outside the timelines.
+#[derive(Clone, Debug, Default)]
+pub struct SummaryRest {
+    pub rates: Rates,
+    pub loss: LossCounts,
+    pub stream: SummaryStream,
+    pub clock_error: Span,
+    pub unreadable_markers: u64,
+}
+
+impl Rates {
+    #[must_use]
+    pub fn new(target: Bitrate, sent: Bitrate, received: Bitrate) -> Self {
+        let mbps = |rate: Bitrate| round(rate.as_mbps_f64(), 1e3);
+        Self { target: mbps(target), sent: mbps(sent), received: mbps(received) }
+    }
+}
+
+fn milliseconds(span: Span) -> f64 {
+    round(span.as_millis_f64(), 1e3)
+}
+
+fn round(value: f64, steps: f64) -> f64 {
+    (value * steps).round() / steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_nearest_rank() {
+        let mut samples = Samples::default();
+        assert_eq!(samples.percentile(50), Span::ZERO);
+        for value in 1..=100 {
+            samples.push(Span::from_micros(value));
+        }
+        assert_eq!(samples.percentile(50), Span::from_micros(50));
+        assert_eq!(samples.percentile(99), Span::from_micros(99));
+        assert_eq!(samples.percentile(100), Span::from_micros(100));
+    }
+
+    #[test]
+    fn a_long_run_keeps_bounded_samples_and_its_median() {
+        let mut samples = Samples::default();
+        for value in 0..1_000_000 {
+            samples.push(Span::from_nanos(value));
+        }
+        assert_eq!(samples.count(), 1_000_000);
+        assert!(samples.values.len() <= MAX_SAMPLES);
+        let median = samples.percentile(50).as_nanos();
+        assert!((450_000..550_000).contains(&median), "median {median}");
+    }
+}

@@ -1,0 +1,157 @@
+//! Which datagrams arrived when, and when to tell the sender.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{PacketSeq, Span, Time};
+use nearlight_wire::{Feedback, MAX_FEEDBACK_PACKETS};
+
+use crate::Wake;
+
+/// Arrivals are reported at the latest after this: at 30 frames a second a frame may take 33 ms, and GCC wants 30 ms or less
+/// between reports (draft-ietf-rmcat-gcc-02 section 3).
+const MAX_HOLD: Span = Span::from_millis(10);
+/// A report repeats this many sequence numbers of the one before, so that a lost report costs nothing.
+const REPEATED: u32 = 64;
+/// A jump forward of more than this many sequence numbers is an outage: only the end of it is reported.
+const MAX_GAP: u32 = 4_096;
+
+#[derive(Debug, Default)]
+pub(crate) struct ArrivalLog {
+    /// Fate of `first`, `first + 1`, ... up to the newest seen.
+    window: VecDeque<Option<Time>>,
+    first: u32,
+    /// Everything before this was reported at least once.
+    reported_to: u32,
+    /// A packet that was reported missing has arrived since: the next report starts here.
+    revise_from: Option<u32>,
+    oldest_unreported_at: Option<Time>,
+    /// Datagrams that arrived, each counted once.
+    pub(crate) arrived: u64,
+    flush: bool,
+}
+
+impl ArrivalLog {
+    /// Notes an arrival; false for a duplicate or one too old to matter.
+    pub(crate) fn on_arrival(&mut self, now: Time, seq: PacketSeq) -> bool {
+        let seq = seq.0;
+        if self.window.is_empty() && self.arrived == 0 {
+            (self.first, self.reported_to) = (seq, seq);
+        }
+        if seq < self.first {
+            return false;
+        }
+        let end = self.first + self.window.len() as u32;
+        if seq >= end {
+            if seq - end > MAX_GAP {
+                self.window.clear();
+                (self.first, self.reported_to) = (seq, seq);
+            }
+            let length = (seq - self.first) as usize + 1;
+            self.window.resize(length, None);
+        }
+        let slot = &mut self.window[(seq - self.first) as usize];
+        if slot.is_some() {
+            return false;
+        }
+        *slot = Some(now);
+        self.arrived += 1;
+        if seq < self.reported_to {
+            self.revise_from = Some(self.revise_from.map_or(seq, |from| from.min(seq)));
+        }
+        self.oldest_unreported_at.get_or_insert(now);
+        true
+    }
+
+    /// Report at the next opportunity: a frame is whole.
+    pub(crate) fn set_flush(&mut self) {
+        self.flush = self.oldest_unreported_at.is_some();
+    }
+
+    /// A report that is due, one datagram's worth; call until none.
+    pub(crate) fn poll_report(&mut self, now: Time) -> Option<Feedback> {
+        let oldest = self.oldest_unreported_at?;
+        let end = self.first + self.window.len() as u32;
+        let pending = end - self.reported_to.min(end);
+        if !self.flush && now - oldest < MAX_HOLD && (pending as usize) < MAX_FEEDBACK_PACKETS - REPEATED as usize {
+            return None;
+        }
+        let from =
+            self.revise_from.take().unwrap_or(end).min(self.reported_to.saturating_sub(REPEATED)).max(self.first);
+        let to = end.min(from + MAX_FEEDBACK_PACKETS as u32);
+        let range = (from - self.first) as usize..(to - self.first) as usize;
+        let arrivals = self.window.range(range).copied().collect();
+        self.reported_to = self.reported_to.max(to);
+        if to == end {
+            self.flush = false;
+            self.oldest_unreported_at = None;
+        } else {
+            // The rest follows in the next call.
+            self.flush = true;
+        }
+        let keep_from = self.reported_to.saturating_sub(MAX_FEEDBACK_PACKETS as u32 * 2);
+        while self.first < keep_from && self.window.pop_front().is_some() {
+            self.first += 1;
+        }
+        Some(Feedback { sent_at: now, first: PacketSeq(from), arrivals })
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        let oldest = self.oldest_unreported_at?;
+        Some((if self.flush { oldest } else { oldest + MAX_HOLD }, Wake::Feedback))
+    }
+
+    /// Sequence numbers between the first and the newest seen that have not arrived and are older than reordering explains.
+    pub(crate) fn highest(&self) -> Option<u32> {
+        (!self.window.is_empty()).then(|| self.first + self.window.len() as u32 - 1)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fates(feedback: &Feedback) -> Vec<(u32, bool)> {
+        feedback.iter().map(|arrival| (arrival.seq.0, arrival.at.is_some())).collect()
+    }
+
+    #[test]
+    fn a_whole_frame_is_reported_at_once_and_a_part_within_ten_milliseconds() {
+        let mut log = ArrivalLog::default();
+        let start = Time::from_secs(1);
+        assert!(log.on_arrival(start, PacketSeq(0)));
+        assert_eq!(log.poll_report(start), None);
+        assert_eq!(log.poll_timeout(), Some((start + MAX_HOLD, Wake::Feedback)));
+        assert_eq!(fates(&log.poll_report(start + MAX_HOLD).expect("due")), [(0, true)]);
+        assert!(log.on_arrival(start + MAX_HOLD, PacketSeq(2)));
+        log.set_flush();
+        assert_eq!(fates(&log.poll_report(start + MAX_HOLD).expect("due")), [(0, true), (1, false), (2, true)]);
+        assert_eq!(log.poll_report(start + MAX_HOLD), None);
+    }
+
+    #[test]
+    fn a_late_arrival_corrects_the_report() {
+        let mut log = ArrivalLog::default();
+        let now = Time::from_secs(1);
+        for seq in [0, 1, 3, 200] {
+            log.on_arrival(now, PacketSeq(seq));
+        }
+        log.set_flush();
+        while log.poll_report(now).is_some() {}
+        assert!(log.on_arrival(now, PacketSeq(2)));
+        assert!(!log.on_arrival(now, PacketSeq(2)), "a duplicate counts once");
+        log.set_flush();
+        let corrected = log.poll_report(now).expect("due");
+        assert!(fates(&corrected).contains(&(2, true)));
+        assert_eq!(log.arrived, 5);
+    }
+
+    #[test]
+    fn an_outage_does_not_grow_memory() {
+        let mut log = ArrivalLog::default();
+        for step in 0..1_000u32 {
+            log.on_arrival(Time::from_millis(u64::from(step)), PacketSeq(step.wrapping_mul(4_000_000)));
+            while log.poll_report(Time::from_secs(3_600)).is_some() {}
+            assert!(log.window.len() <= MAX_GAP as usize + MAX_FEEDBACK_PACKETS * 3);
+        }
+    }
+}

@@ -1,0 +1,416 @@
+//! Frames on their way from symbols to whole, and the order in which a decoder may have them.
+//!
+//! Bounded: at most [`MAX_FRAMES`] frames and [`MAX_BYTES`] bytes wait here, whatever the peer sends.
+
+use std::collections::BTreeMap;
+use std::collections::VecDeque;
+
+use nearlight_units::{FrameId, Span, Time};
+use nearlight_wire::{Missing, SymbolHeader, symbol_range};
+
+/// Half a second at 120 frames a second: whoever is farther behind needs a key frame.
+const MAX_FRAMES: usize = 64;
+/// Four of the largest frames.
+const MAX_BYTES: usize = 16 << 20;
+/// A gap in frame ids of more than this is an outage, not a loss. Guess: half a second at 30 frames a second.
+const MAX_GAP: u32 = 15;
+/// Remembered ids of frames that the decoder has had.
+const REMEMBERED: usize = 256;
+/// Packets overtake one another by less than this on real paths; RFC 9002 section 6.1.2 allows an eighth of a round trip.
+pub(crate) const REORDER_WAIT: Span = Span::from_millis(1);
+/// A frame's last symbols are asked for when nothing of it has come for this long: twice the 5 ms at which WebRTC-like pacing
+/// releases its groups.
+const TAIL_WAIT: Span = Span::from_millis(10);
+
+/// A frame that is whole, with what is known of its way.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Whole {
+    pub(crate) id: FrameId,
+    pub(crate) key: bool,
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) transfer: Transfer,
+}
+
+/// When a frame's packets came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Transfer {
+    /// Of the last first-time packet that arrived: when it left, on the server's clock, and when it came.
+    pub(crate) last_sent_at: Time,
+    pub(crate) last_arrived_at: Time,
+    pub(crate) completed_at: Time,
+    /// Symbols that came in a later datagram than their first.
+    pub(crate) repaired: u32,
+}
+
+#[derive(Clone, Debug)]
+struct Assembly {
+    /// None until the first symbol has come: then nothing but the id is known.
+    shape: Option<Shape>,
+    bytes: Vec<u8>,
+    have: Vec<bool>,
+    have_count: usize,
+    /// Symbols below this index are suspect when missing: a later one has come.
+    highest: usize,
+    last_arrival_at: Time,
+    last_first_transmission: Option<(Time, Time)>,
+    repaired: u32,
+    /// When its loss was first suspected, and when and how often it was asked for.
+    suspect_since: Option<Time>,
+    asked_at: Option<Time>,
+    attempts: u32,
+    /// When a newer frame was seen: everything missing of this one is suspect from then on.
+    overtaken_at: Option<Time>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shape {
+    key: bool,
+    reference_distance: u8,
+    symbols: u16,
+    frame_bytes: u32,
+}
+
+/// What a symbol did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// A new symbol of a frame that still lacks others.
+    Partial,
+    /// The frame is whole now.
+    Completed { key: bool, repaired: u32 },
+    /// Already there, too old, or contradicting what came before.
+    Useless,
+    /// The frame is so far ahead that everything between is given up.
+    Jump,
+}
+
+/// How to ask for symbols again.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RepairPolicy {
+    /// Ask again after this long without an answer.
+    pub(crate) retry: Span,
+    /// Give a frame up when it has been missing for this long.
+    pub(crate) give_up: Span,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Assembler {
+    frames: BTreeMap<u32, Assembly>,
+    whole: BTreeMap<u32, Whole>,
+    /// Distance to its reference of each whole frame.
+    references: BTreeMap<u32, u8>,
+    bytes: usize,
+    /// Newest frame of which anything was seen.
+    newest: Option<u32>,
+    /// Frames up to this id are done with: handed out or given up.
+    done_to: Option<u32>,
+    delivered: VecDeque<u32>,
+    /// No frame but a key frame is of use.
+    broken: bool,
+    /// Frames that will never be handed out.
+    pub(crate) lost: u64,
+}
+
+impl Assembly {
+    fn placeholder(now: Time) -> Self {
+        Self {
+            shape: None,
+            bytes: Vec::new(),
+            have: Vec::new(),
+            have_count: 0,
+            highest: 0,
+            last_arrival_at: now,
+            last_first_transmission: None,
+            repaired: 0,
+            suspect_since: None,
+            asked_at: None,
+            attempts: 0,
+            overtaken_at: None,
+        }
+    }
+
+    /// Index from which on missing symbols are merely late.
+    fn suspect_to(&self, now: Time) -> usize {
+        let overtaken = self.overtaken_at.is_some_and(|at| now - at >= REORDER_WAIT);
+        if overtaken || now - self.last_arrival_at >= TAIL_WAIT {
+            self.have.len()
+        } else if now - self.last_arrival_at >= REORDER_WAIT || self.highest == self.have.len() {
+            self.highest
+        } else {
+            // The newest arrivals may have overtaken their neighbours; three places is RFC 9002's packet threshold.
+            self.highest.saturating_sub(3)
+        }
+    }
+
+    fn missing(&self, now: Time, id: FrameId, out: &mut Vec<Missing>) {
+        if self.shape.is_none() {
+            if self.overtaken_at.is_some_and(|at| now - at >= REORDER_WAIT) {
+                out.push(Missing::whole(id));
+            }
+            return;
+        }
+        let mut index = 0;
+        let end = self.suspect_to(now);
+        while index < end {
+            if self.have[index] {
+                index += 1;
+                continue;
+            }
+            let run = self.have[index..end].iter().take_while(|have| !**have).count();
+            out.push(Missing { frame: id, first: index as u16, count: run as u16 });
+            index += run;
+        }
+    }
+}
+
+impl Assembler {
+    pub(crate) fn newest(&self) -> Option<FrameId> {
+        self.newest.map(FrameId)
+    }
+
+    pub(crate) const fn is_broken(&self) -> bool {
+        self.broken
+    }
+
+    /// The decoder cannot go on: everything up to the next key frame is lost.
+    pub(crate) fn set_broken(&mut self) {
+        self.broken = true;
+    }
+
+    pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) -> Taken {
+        let id = header.frame.0;
+        if self.done_to.is_some_and(|done| id <= done) || self.whole.contains_key(&id) {
+            return Taken::Useless;
+        }
+        let jumped = self.note_newest(now, id);
+        let shape = Shape {
+            key: header.flags.key,
+            reference_distance: header.reference_distance,
+            symbols: header.symbols,
+            frame_bytes: header.frame_bytes,
+        };
+        if !self.frames.contains_key(&id) && !self.make_room(id) {
+            return Taken::Useless;
+        }
+        let assembly = self.frames.entry(id).or_insert_with(|| Assembly::placeholder(now));
+        if assembly.shape.is_none() {
+            // A stranger's header may claim 4 MiB: the bytes are bounded over all frames before they are set aside.
+            if self.bytes + header.frame_bytes as usize > MAX_BYTES {
+                return Taken::Useless;
+            }
+            self.bytes += header.frame_bytes as usize;
+            assembly.bytes = vec![0; header.frame_bytes as usize];
+            assembly.have = vec![false; usize::from(header.symbols)];
+            assembly.shape = Some(shape);
+        }
+        let index = usize::from(header.index);
+        if assembly.shape != Some(shape) || assembly.have[index] {
+            return Taken::Useless;
+        }
+        assembly.bytes[symbol_range(header.frame_bytes, header.symbols, header.index)].copy_from_slice(payload);
+        assembly.have[index] = true;
+        assembly.have_count += 1;
+        assembly.last_arrival_at = now;
+        if header.flags.retransmission {
+            assembly.repaired += 1;
+        } else {
+            assembly.highest = assembly.highest.max(index);
+            if assembly.last_first_transmission.is_none_or(|(sent_at, _)| sent_at <= header.sent_at) {
+                assembly.last_first_transmission = Some((header.sent_at, now));
+            }
+        }
+        if assembly.have_count < assembly.have.len() {
+            return if jumped { Taken::Jump } else { Taken::Partial };
+        }
+        self.complete(now, id, header.sent_at)
+    }
+
+    fn complete(&mut self, now: Time, id: u32, sent_at: Time) -> Taken {
+        let Some(assembly) = self.frames.remove(&id) else { return Taken::Useless };
+        let key = assembly.shape.is_some_and(|shape| shape.key);
+        // A frame that came through repairs alone has no first transmission to time.
+        let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
+        let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: assembly.repaired };
+        let distance = assembly.shape.map_or(0, |shape| shape.reference_distance);
+        self.references.insert(id, distance);
+        self.whole.insert(id, Whole { id: FrameId(id), key, bytes: assembly.bytes, transfer });
+        Taken::Completed { key, repaired: assembly.repaired }
+    }
+
+    /// Makes placeholders for frames of which nothing has come; true where the gap is too long to be repaired.
+    fn note_newest(&mut self, now: Time, id: u32) -> bool {
+        let Some(newest) = self.newest else {
+            self.newest = Some(id);
+            // Frames before the first one seen were never this receiver's.
+            self.done_to = id.checked_sub(1);
+            return false;
+        };
+        if id <= newest {
+            return false;
+        }
+        self.newest = Some(id);
+        let jumped = id - newest > MAX_GAP;
+        if jumped {
+            self.give_up_before(id);
+            self.broken = true;
+        } else {
+            for between in newest + 1..id {
+                self.frames.insert(between, Assembly::placeholder(now));
+            }
+        }
+        for (_, assembly) in self.frames.range_mut(..id) {
+            assembly.overtaken_at.get_or_insert(now);
+        }
+        jumped
+    }
+
+    /// Room for one more frame: the oldest incomplete one goes where there is none, unless `id` is older still.
+    fn make_room(&mut self, id: u32) -> bool {
+        while self.frames.len() + self.whole.len() >= MAX_FRAMES {
+            let oldest = self.frames.keys().chain(self.whole.keys()).min().copied();
+            match oldest {
+                Some(oldest) if oldest < id => {
+                    self.give_up_before(oldest + 1);
+                    self.broken = true;
+                }
+                _ => return false,
+            }
+        }
+        true
+    }
+
+    /// Everything older than `id` that has not been handed out is lost.
+    fn give_up_before(&mut self, id: u32) {
+        let Some(first) = self.done_to.map_or(Some(0), |done| done.checked_add(1)) else { return };
+        if id <= first {
+            return;
+        }
+        self.lost += u64::from(id - first);
+        self.done_to = Some(id - 1);
+        let kept = self.frames.split_off(&id);
+        self.bytes -= self.frames.values().map(|assembly| assembly.bytes.len()).sum::<usize>();
+        self.frames = kept;
+        let kept = self.whole.split_off(&id);
+        self.bytes -= self.whole.values().map(|whole| whole.bytes.len()).sum::<usize>();
+        self.whole = kept;
+        self.references = self.references.split_off(&id);
+    }
+
+    /// The next frame that the decoder may have, in order.
+    ///
+    /// A key frame may go ahead at once; any other frame once its reference has gone. What is older is given up then.
+    pub(crate) fn poll_whole(&mut self) -> Option<Whole> {
+        let id = self.deliverable()?;
+        self.give_up_before(id);
+        let whole = self.whole.remove(&id)?;
+        self.references.remove(&id);
+        self.bytes -= whole.bytes.len();
+        self.done_to = Some(id);
+        if whole.key {
+            self.broken = false;
+        }
+        self.delivered.push_back(id);
+        if self.delivered.len() > REMEMBERED {
+            self.delivered.pop_front();
+        }
+        Some(whole)
+    }
+
+    fn deliverable(&self) -> Option<u32> {
+        self.whole.values().find_map(|whole| {
+            let id = whole.id.0;
+            let distance = u32::from(*self.references.get(&id)?);
+            let reference_delivered =
+                !self.broken && id.checked_sub(distance).is_some_and(|reference| self.delivered.contains(&reference));
+            (whole.key || reference_delivered).then_some(id)
+        })
+    }
+
+    /// A frame newer than the ones handed out could be handed out as well.
+    pub(crate) fn has_deliverable(&self) -> bool {
+        self.deliverable().is_some()
+    }
+
+    /// What to ask for now; a frame's entry counts as one attempt.
+    pub(crate) fn poll_missing(
+        &mut self,
+        now: Time,
+        policy: RepairPolicy,
+        room: usize,
+    ) -> Vec<(FrameId, u32, Vec<Missing>)> {
+        let mut asked = Vec::new();
+        if self.broken {
+            return asked;
+        }
+        let mut used = 0;
+        for (&id, assembly) in &mut self.frames {
+            let mut missing = Vec::new();
+            assembly.missing(now, FrameId(id), &mut missing);
+            if missing.is_empty() {
+                continue;
+            }
+            assembly.suspect_since.get_or_insert(now);
+            if assembly.asked_at.is_some_and(|at| now - at < policy.retry) || used >= room {
+                continue;
+            }
+            missing.truncate(room - used);
+            used += missing.len();
+            assembly.asked_at = Some(now);
+            assembly.attempts += 1;
+            asked.push((FrameId(id), assembly.attempts, missing));
+        }
+        asked
+    }
+
+    /// Gives up frames that have been missing for too long; true where that broke the chain of references.
+    pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) -> bool {
+        let overdue = |assembly: &Assembly| assembly.suspect_since.is_some_and(|since| now - since >= policy.give_up);
+        if self.broken || !self.frames.values().any(overdue) {
+            return false;
+        }
+        self.broken = true;
+        true
+    }
+
+    /// While the chain is broken all but key frames are lost: frees them.
+    pub(crate) fn drop_useless(&mut self) {
+        if !self.broken {
+            return;
+        }
+        let key = self.whole.values().find(|whole| whole.key).map(|whole| whole.id.0).or_else(|| {
+            self.frames.iter().find(|(_, assembly)| assembly.shape.is_some_and(|shape| shape.key)).map(|(id, _)| *id)
+        });
+        let end = key.or(self.newest.and_then(|newest| newest.checked_add(1)));
+        if let Some(end) = end {
+            self.give_up_before(end);
+        }
+    }
+
+    /// A key frame is on its way or here.
+    pub(crate) fn has_key(&self) -> bool {
+        self.whole.values().any(|whole| whole.key)
+            || self.frames.values().any(|assembly| assembly.shape.is_some_and(|shape| shape.key))
+    }
+
+    /// When something may become suspect, be asked for again or be given up.
+    pub(crate) fn poll_timeout(&self, policy: RepairPolicy) -> Option<Time> {
+        if self.broken && !self.has_key() {
+            return None;
+        }
+        let next = |assembly: &Assembly| {
+            let asked = assembly.asked_at.map(|at| at + policy.retry);
+            let overtaken = assembly.overtaken_at.map(|at| at + REORDER_WAIT);
+            let gap = (assembly.have_count < assembly.highest + 1).then_some(assembly.last_arrival_at + REORDER_WAIT);
+            let tail = Some(assembly.last_arrival_at + TAIL_WAIT);
+            match asked {
+                Some(asked) => Some(assembly.suspect_since.map_or(asked, |since| asked.min(since + policy.give_up))),
+                None => [overtaken, gap, tail].into_iter().flatten().min(),
+            }
+        };
+        self.frames.values().filter_map(next).min()
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.frames.len() + self.whole.len(), self.bytes)
+    }
+}

@@ -1,0 +1,164 @@
+//! Closes each frame's timeline when it is displayed, and reads motion-to-photon off the marker.
+
+use std::collections::VecDeque;
+
+use nearlight_events::Timeline;
+use nearlight_units::{FrameId, InputSeq, Span, Time};
+use nearlight_wire::{FrameHeader, FrameReport, MAX_FRAME_REPORTS, Report, marker::Marker};
+
+use crate::assembly::Transfer;
+use crate::uplink::Uplink;
+use crate::{ClockEstimate, Wake};
+
+/// Frames between the assembler and the display: a decoder holds one or two, a stalled page may pile up a second's worth.
+const MAX_PENDING: usize = 128;
+/// Reports wait at most this long, so that several frames share a datagram.
+const REPORT_HOLD: Span = Span::from_millis(100);
+
+/// What became of a displayed frame.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Displayed {
+    pub timeline: Timeline,
+    /// From the event of the newest input that the timeline starts with to the display, taken from the client's clock alone.
+    pub total: Span,
+    /// Each input whose first pixels these are, oldest first, with its motion-to-photon. Inputs that a newer one overtook count
+    /// from their own event.
+    pub inputs: Vec<(InputSeq, Span)>,
+}
+
+#[derive(Debug)]
+struct Pending {
+    id: FrameId,
+    header: FrameHeader,
+    transfer: Transfer,
+    decoded_at: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Presentation {
+    pending: VecDeque<Pending>,
+    /// Newest input that was seen in displayed pixels.
+    shown: InputSeq,
+    /// Newest input that a timeline started with.
+    timed: InputSeq,
+    reports: Vec<FrameReport>,
+    first_report_at: Option<Time>,
+    pub(crate) displayed: u64,
+    pub(crate) late: u64,
+    pub(crate) unreadable_markers: u64,
+}
+
+impl Presentation {
+    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader, transfer: Transfer) {
+        if self.pending.len() == MAX_PENDING {
+            self.pending.pop_front();
+        }
+        self.pending.push_back(Pending { id, header, transfer, decoded_at: None });
+    }
+
+    /// False for a frame that was not handed out or is decoded already.
+    pub(crate) fn on_decoded(&mut self, now: Time, id: FrameId) -> bool {
+        match self.pending.iter_mut().find(|pending| pending.id == id && pending.decoded_at.is_none()) {
+            Some(pending) => {
+                pending.decoded_at = Some(now);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The header of a frame that was handed out and not yet displayed.
+    pub(crate) fn header(&self, id: FrameId) -> Option<&FrameHeader> {
+        self.pending.iter().find(|pending| pending.id == id).map(|pending| &pending.header)
+    }
+
+    pub(crate) fn on_displayed(
+        &mut self,
+        now: Time,
+        id: FrameId,
+        marker: Option<Marker>,
+        clock: Option<ClockEstimate>,
+        uplink: &Uplink,
+    ) -> Option<Displayed> {
+        let index = self.pending.iter().position(|pending| pending.id == id)?;
+        // What was decoded but passed over is late: a newer frame is on the display.
+        let passed_over = self.pending.drain(..index).filter(|pending| pending.decoded_at.is_some()).count();
+        self.late += passed_over as u64;
+        let pending = self.pending.pop_front()?;
+        self.displayed += 1;
+        let marker = marker.filter(|marker| marker.frame == id);
+        self.unreadable_markers += u64::from(marker.is_none());
+        // Without a single clock exchange nothing of the server's times can be said.
+        let clock = clock?;
+        let late = now > clock.to_client(pending.header.deadline);
+        self.late += u64::from(late);
+        let input_at = uplink.sampled_at(pending.header.input).filter(|_| pending.header.input > self.timed);
+        self.timed = self.timed.max(pending.header.input);
+        let timeline = Timeline {
+            frame: id,
+            input: pending.header.input,
+            boundaries: boundaries(&pending, now, &clock, input_at),
+            clock_error: clock.error,
+            late,
+        };
+        let total = input_at.map_or_else(|| timeline.total(), |input_at| now - input_at);
+        let shown = marker.map_or(self.shown, |marker| marker.input.max(self.shown));
+        let inputs = uplink.between(self.shown, shown).map(|(input, at)| (input, now - at)).collect::<Vec<_>>();
+        self.shown = shown;
+        self.report(now, &timeline, inputs.last().map(|(_, span)| *span));
+        Some(Displayed { timeline, total, inputs })
+    }
+
+    fn report(&mut self, now: Time, timeline: &Timeline, motion_to_photon: Option<Span>) {
+        use nearlight_events::Stage;
+        if self.reports.len() == MAX_FRAME_REPORTS {
+            self.reports.remove(0);
+        }
+        self.reports.push(FrameReport {
+            frame: timeline.frame,
+            network: timeline.stage(Stage::Network),
+            reassemble: timeline.stage(Stage::Reassemble),
+            decode: timeline.stage(Stage::Decode),
+            present: timeline.stage(Stage::Present),
+            motion_to_photon,
+            late: timeline.late,
+        });
+        self.first_report_at.get_or_insert(now);
+    }
+
+    pub(crate) fn poll_report(&mut self, now: Time) -> Option<Report> {
+        let due = self.first_report_at? + REPORT_HOLD <= now || self.reports.len() == MAX_FRAME_REPORTS;
+        if !due {
+            return None;
+        }
+        self.first_report_at = None;
+        Some(Report { frames: std::mem::take(&mut self.reports) })
+    }
+
+    pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        self.first_report_at.map(|at| (at + REPORT_HOLD, Wake::Report))
+    }
+}
+
+/// Where each stage begins, on the client's clock. A frame without new input starts with its rendering.
+fn boundaries(pending: &Pending, now: Time, clock: &ClockEstimate, input_at: Option<Time>) -> [Time; 11] {
+    let header = &pending.header;
+    let render_started_at = clock.to_client(header.render_started_at);
+    let (input_at, received_at) = match input_at {
+        Some(at) => (at, clock.to_client(header.input_received_at)),
+        None => (render_started_at, render_started_at),
+    };
+    [
+        input_at,
+        received_at,
+        render_started_at,
+        clock.to_client(header.rendered_at),
+        clock.to_client(header.converted_at),
+        clock.to_client(header.encoded_at),
+        clock.to_client(pending.transfer.last_sent_at),
+        pending.transfer.last_arrived_at,
+        pending.transfer.completed_at,
+        pending.decoded_at.unwrap_or(now),
+        now,
+    ]
+}

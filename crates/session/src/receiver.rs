@@ -1,0 +1,383 @@
+//! The client's end: symbols in, frames out, and everything the sender must hear.
+
+use std::collections::VecDeque;
+
+use nearlight_events::{Event, FrameCounts, LossCounts};
+use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
+use nearlight_wire::{
+    Action, FrameHeader, Hand, KeyFrameRequest, MAX_NACK_ENTRIES, Nack, SymbolHeader, ToClient, ToServer,
+    marker::Marker,
+};
+
+use crate::arrivals::ArrivalLog;
+use crate::assembly::{Assembler, RepairPolicy, Taken};
+use crate::clock::{ClockEstimate, ClockSync};
+use crate::presentation::{Displayed, Presentation};
+use crate::recent::RecentRate;
+use crate::uplink::{Presence, Uplink};
+use crate::{Wake, earliest};
+
+/// A repair that is not there after a round trip and this is asked for again: the answer waits for the server's loop and pacer.
+const REPAIR_SLACK: Span = Span::from_millis(5);
+/// Before the first clock exchange. Guess: a slow mobile path.
+const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
+/// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
+/// Guess: about what a key frame of five ordinary frames takes at 30 frames a second.
+const GIVE_UP: Span = Span::from_millis(200);
+/// An unanswered request for a key frame is repeated after this or two round trips.
+const KEY_FRAME_RETRY: Span = Span::from_millis(150);
+/// An action that no frame has acknowledged leaves again after this.
+const ACTION_REPEAT: Span = Span::from_millis(33);
+/// Events that nobody fetches are dropped, oldest first.
+const MAX_EVENTS: usize = 256;
+
+/// Wishes of the receiving application.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiverConfig {
+    /// Emit events for `poll_event`; without it they are not even made.
+    pub events: bool,
+}
+
+/// A whole frame in decoding order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReadyFrame {
+    pub id: FrameId,
+    /// Decodes without any other frame.
+    pub key: bool,
+    pub header: FrameHeader,
+    /// Header and coded picture as they travelled; [`ReadyFrame::bits`] is the picture.
+    bytes: Vec<u8>,
+    bits_from: usize,
+    /// False: a newer frame is ready as well, so decode this one for it and do not display it.
+    pub show: bool,
+}
+
+impl ReadyFrame {
+    /// The coded picture.
+    #[must_use]
+    pub fn bits(&self) -> &[u8] {
+        &self.bytes[self.bits_from..]
+    }
+}
+
+/// What was received so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct ReceiverStatistics {
+    pub frames: FrameCounts,
+    pub loss: LossCounts,
+    pub received: Bytes,
+    /// Over the last second.
+    pub received_rate: Bitrate,
+    /// Datagrams that no parser accepts.
+    pub malformed: u64,
+    pub unreadable_markers: u64,
+}
+
+/// Puts frames together, asks for what is missing, reports arrivals and keeps the clocks in step.
+#[derive(Debug)]
+pub struct Receiver {
+    config: ReceiverConfig,
+    assembler: Assembler,
+    arrivals: ArrivalLog,
+    clock: ClockSync,
+    uplink: Uplink,
+    presentation: Presentation,
+    transmit: VecDeque<ToServer>,
+    events: VecDeque<(Time, Event)>,
+    key_frame_asked_at: Option<Time>,
+    action_repeat_at: Option<Time>,
+    first_frame: Option<FrameId>,
+    first_seq: Option<u32>,
+    counts: FrameCounts,
+    repaired: u64,
+    key_frames: u64,
+    malformed: u64,
+    received: Bytes,
+    recent: RecentRate,
+}
+
+impl Receiver {
+    #[must_use]
+    pub fn new(config: ReceiverConfig) -> Self {
+        Self {
+            config,
+            assembler: Assembler::default(),
+            arrivals: ArrivalLog::default(),
+            clock: ClockSync::default(),
+            uplink: Uplink::default(),
+            presentation: Presentation::default(),
+            transmit: VecDeque::new(),
+            events: VecDeque::new(),
+            key_frame_asked_at: None,
+            action_repeat_at: None,
+            first_frame: None,
+            first_seq: None,
+            counts: FrameCounts::default(),
+            repaired: 0,
+            key_frames: 0,
+            malformed: 0,
+            received: Bytes::ZERO,
+            recent: RecentRate::default(),
+        }
+    }
+
+    /// A datagram came. What does not parse is counted and dropped.
+    pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
+        match ToClient::parse(datagram) {
+            Ok(ToClient::Pong(pong)) => {
+                let before = self.clock.estimate(now);
+                self.clock.on_pong(now, &pong);
+                if before.is_none() {
+                    self.note_clock(now);
+                }
+            }
+            Ok(ToClient::Symbol(header, payload)) => {
+                let size = Bytes::new(datagram.len() as u64);
+                self.received += size;
+                self.recent.on_bytes(now, size);
+                self.first_seq.get_or_insert(header.seq.0);
+                if self.arrivals.on_arrival(now, header.seq) && !header.flags.probe {
+                    self.on_symbol(now, &header, payload);
+                }
+            }
+            Err(error) => {
+                self.malformed += 1;
+                self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
+            }
+        }
+    }
+
+    fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
+        self.first_frame.get_or_insert(header.frame);
+        match self.assembler.on_symbol(now, header, payload) {
+            Taken::Completed { key, repaired } => {
+                self.counts.completed += 1;
+                self.key_frames += u64::from(key);
+                self.repaired += u64::from(repaired);
+                self.arrivals.set_flush();
+                if repaired > 0 {
+                    let late = self.assembler.newest() > Some(header.frame);
+                    self.emit(now, || Event::FrameRepaired { frame: header.frame, symbols: repaired, late });
+                }
+            }
+            Taken::Jump => self.request_key_frame(now, "gap too long to repair"),
+            Taken::Partial | Taken::Useless => {}
+        }
+        self.assembler.drop_useless();
+    }
+
+    /// The user moved at `now`; the sample leaves at once and replaces any that has not left.
+    pub fn on_input(&mut self, now: Time, presence: Presence) -> InputSeq {
+        self.uplink.on_presence(now, presence)
+    }
+
+    /// The user acted at `now`; repeated until a frame shows it. None before the first [`Receiver::on_input`].
+    pub fn on_action(&mut self, now: Time, hand: Hand, action: Action) -> Option<InputSeq> {
+        let seq = self.uplink.on_action(now, hand, action)?;
+        self.action_repeat_at = Some(now + ACTION_REPEAT);
+        Some(seq)
+    }
+
+    /// The next frame for the decoder.
+    pub fn poll_frame(&mut self, now: Time) -> Option<ReadyFrame> {
+        loop {
+            let whole = self.assembler.poll_whole()?;
+            if whole.key {
+                self.key_frame_asked_at = None;
+            }
+            let Ok((header, bits)) = FrameHeader::parse(&whole.bytes) else {
+                self.malformed += 1;
+                self.assembler.set_broken();
+                self.request_key_frame(now, "frame header does not parse");
+                continue;
+            };
+            let bits_from = whole.bytes.len() - bits.len();
+            self.uplink.on_acknowledged(header.input);
+            self.presentation.on_ready(whole.id, header.clone(), whole.transfer);
+            let show = !self.assembler.has_deliverable();
+            return Some(ReadyFrame { id: whole.id, key: whole.key, header, bytes: whole.bytes, bits_from, show });
+        }
+    }
+
+    pub fn on_decoded(&mut self, now: Time, frame: FrameId) {
+        if self.presentation.on_decoded(now, frame) {
+            self.counts.decoded += 1;
+        }
+    }
+
+    /// The decoder refused a frame: only a key frame helps.
+    pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
+        self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it" });
+        self.assembler.set_broken();
+        self.request_key_frame(now, "decoder refused a frame");
+    }
+
+    /// A decoded frame is on the display since `now`, with the marker that was read from the displayed pixels.
+    ///
+    /// None for an unknown frame and before the first clock exchange.
+    pub fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Option<Marker>) -> Option<Displayed> {
+        let clock = self.clock.estimate(now);
+        let displayed = self.presentation.on_displayed(now, frame, marker, clock, &self.uplink)?;
+        if self.config.events {
+            let timeline = displayed.timeline.clone();
+            self.emit(now, || Event::FrameDisplayed { timeline });
+            for (input, span) in &displayed.inputs {
+                self.emit(now, || Event::MotionToPhoton { input: *input, frame, span: *span });
+            }
+        }
+        Some(displayed)
+    }
+
+    /// The header of a frame that was handed out and not yet displayed, for reprojection.
+    #[must_use]
+    pub fn header(&self, frame: FrameId) -> Option<&FrameHeader> {
+        self.presentation.header(frame)
+    }
+
+    /// The next datagram to send; call until none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.run_timers(now);
+        let message = self
+            .uplink
+            .poll_sample()
+            .map(ToServer::Input)
+            .or_else(|| self.transmit.pop_front())
+            .or_else(|| self.arrivals.poll_report(now).map(ToServer::Feedback))
+            .or_else(|| self.clock.poll_ping(now).map(ToServer::Ping))
+            .or_else(|| self.presentation.poll_report(now).map(ToServer::Report))?;
+        Some(message.to_bytes())
+    }
+
+    /// When to call [`Receiver::poll_transmit`] next even if nothing happens.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        let policy = self.repair_policy();
+        earliest([
+            Some(self.clock.poll_timeout()),
+            self.arrivals.poll_timeout(),
+            self.presentation.poll_timeout(),
+            self.assembler.poll_timeout(policy).map(|at| (at, Wake::Repair)),
+            self.key_frame_asked_at.map(|at| (at + self.key_frame_retry(), Wake::KeyFrame)),
+            self.action_repeat_at.map(|at| (at, Wake::Repair)),
+        ])
+    }
+
+    pub fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.pop_front()
+    }
+
+    #[must_use]
+    pub fn clock(&self, now: Time) -> Option<ClockEstimate> {
+        self.clock.estimate(now)
+    }
+
+    #[must_use]
+    pub fn statistics(&self, now: Time) -> ReceiverStatistics {
+        let sent = match (self.first_frame, self.assembler.newest()) {
+            (Some(first), Some(newest)) => u64::from(newest.0 - first.0.min(newest.0)) + 1,
+            _ => 0,
+        };
+        let expected = match (self.first_seq, self.arrivals.highest()) {
+            (Some(first), Some(highest)) => u64::from(highest.saturating_sub(first)) + 1,
+            _ => 0,
+        };
+        ReceiverStatistics {
+            frames: FrameCounts {
+                sent,
+                displayed: self.presentation.displayed,
+                late: self.presentation.late,
+                lost: self.assembler.lost,
+                ..self.counts
+            },
+            loss: LossCounts {
+                packets: expected.saturating_sub(self.arrivals.arrived),
+                repaired: self.repaired,
+                key_frames: self.key_frames.saturating_sub(1),
+            },
+            received: self.received,
+            received_rate: self.recent.rate(now),
+            malformed: self.malformed,
+            unreadable_markers: self.presentation.unreadable_markers,
+        }
+    }
+
+    fn run_timers(&mut self, now: Time) {
+        let policy = self.repair_policy();
+        if self.assembler.expire(now, policy) {
+            self.request_key_frame(now, "repair took too long");
+        }
+        self.assembler.drop_useless();
+        let repeat_key_frame = self.key_frame_asked_at.is_some_and(|at| now - at >= self.key_frame_retry());
+        if repeat_key_frame {
+            self.key_frame_asked_at = None;
+            if self.assembler.is_broken() && !self.assembler.has_key() {
+                self.request_key_frame(now, "request unanswered");
+            } else if self.assembler.is_broken() {
+                // Its symbols are coming in: look again after another while.
+                self.key_frame_asked_at = Some(now);
+            }
+        }
+        if self.action_repeat_at.is_some_and(|at| now >= at) {
+            let waiting = self.uplink.has_unacknowledged();
+            self.action_repeat_at = waiting.then_some(now + ACTION_REPEAT);
+            if waiting {
+                self.uplink.set_repeat();
+            }
+        }
+        self.request_missing(now, policy);
+    }
+
+    fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
+        let asked = self.assembler.poll_missing(now, policy, MAX_NACK_ENTRIES);
+        if asked.is_empty() {
+            return;
+        }
+        let mut missing = Vec::new();
+        for (frame, attempt, runs) in asked {
+            let symbols = runs.iter().map(|run| u32::from(run.count)).sum();
+            self.emit(now, || Event::SymbolsRequested { frame, symbols, attempt });
+            missing.extend(runs);
+        }
+        self.transmit.push_back(ToServer::Nack(Nack { missing }));
+    }
+
+    fn request_key_frame(&mut self, now: Time, reason: &'static str) {
+        if self.key_frame_asked_at.is_some_and(|at| now - at < self.key_frame_retry()) {
+            return;
+        }
+        let Some(newest) = self.assembler.newest() else { return };
+        self.key_frame_asked_at = Some(now);
+        self.transmit.push_back(ToServer::KeyFrameRequest(KeyFrameRequest { newest }));
+        self.emit(now, || Event::KeyFrameRequested { newest, reason });
+    }
+
+    fn repair_policy(&self) -> RepairPolicy {
+        let round_trip = self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP);
+        RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up: GIVE_UP.max(round_trip * 4) }
+    }
+
+    fn key_frame_retry(&self) -> Span {
+        KEY_FRAME_RETRY.max(self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP) * 2)
+    }
+
+    fn note_clock(&mut self, now: Time) {
+        if let Some(ClockEstimate { offset, error, round_trip, drift_ppm }) = self.clock.estimate(now) {
+            self.emit(now, || Event::ClockEstimated { offset, error, round_trip, drift_ppm });
+        }
+    }
+
+    fn emit(&mut self, now: Time, event: impl FnOnce() -> Event) {
+        if !self.config.events {
+            return;
+        }
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back((now, event()));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> (usize, usize) {
+        self.assembler.held()
+    }
+}

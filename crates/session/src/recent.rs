@@ -1,0 +1,31 @@
+//! The mean rate over the last second, in constant memory.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+const WINDOW: Span = Span::from_secs(1);
+/// Bytes of this long share an entry: a hundred entries however many packets there are.
+const BIN: Span = Span::from_millis(10);
+
+#[derive(Debug, Default)]
+pub(crate) struct RecentRate {
+    bins: VecDeque<(Time, Bytes)>,
+}
+
+impl RecentRate {
+    pub(crate) fn on_bytes(&mut self, now: Time, size: Bytes) {
+        match self.bins.back_mut() {
+            Some((start, sum)) if now - *start < BIN => *sum += size,
+            _ => self.bins.push_back((now, size)),
+        }
+        while self.bins.front().is_some_and(|(start, _)| now - *start >= WINDOW) {
+            self.bins.pop_front();
+        }
+    }
+
+    pub(crate) fn rate(&self, now: Time) -> Bitrate {
+        let recent = self.bins.iter().filter(|(start, _)| now - *start < WINDOW);
+        recent.map(|(_, size)| *size).sum::<Bytes>().over(WINDOW)
+    }
+}

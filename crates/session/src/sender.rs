@@ -1,0 +1,459 @@
+//! The server's end: frames in, paced symbols out, repairs on request, and what the encoder should do next.
+
+use std::collections::VecDeque;
+
+use nearlight_events::{Candidate, Event};
+use nearlight_pace::{Class, Mode, Pacer};
+use nearlight_rate::{
+    Decision, Feedback as RateFeedback, FrameOutcome, ProbeId, RateController, SentFrame, SentPacket,
+};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{
+    Feedback, FrameHeader, KeyFrameRequest, Nack, Pong, Report, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader,
+    ToServer,
+};
+
+use crate::history::{FrameHistory, KeptFrame, PacketHistory};
+use crate::inbox::{Inbox, ReceivedInput};
+use crate::recent::RecentRate;
+use crate::{Wake, earliest};
+
+/// Before the first feedback. Guess: a slow mobile path.
+const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
+/// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
+const MAX_QUEUE_INTERVALS: f64 = 1.5;
+/// Symbols waiting to be sent again: more than the largest frame that a usual rate makes.
+const MAX_REPAIRS: usize = 2_048;
+/// Repairs may burst by this much beyond the media's own rate: about one large key frame.
+const REPAIR_BURST: Bytes = Bytes::new(512 * 1_024);
+/// Answers to pings that wait: a client that pings faster than the driver drains gets no answer to the rest.
+const MAX_PONGS: usize = 16;
+/// Events that nobody fetches are dropped, oldest first.
+const MAX_EVENTS: usize = 256;
+/// Two key frames for one receiver are at least this far apart. Guess: three frames at 30 frames a second.
+const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
+
+/// What a session is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SenderConfig {
+    /// Largest datagram that the transport takes, in bytes: at least 200.
+    pub max_datagram: usize,
+    pub pacing: Mode,
+    pub frame_interval: Span,
+    /// Emit events for `poll_event`; without it they are not even made.
+    pub events: bool,
+}
+
+/// A frame from the encoder.
+#[derive(Clone, Debug, PartialEq)]
+pub struct EncodedFrame {
+    /// One more than the frame before it.
+    pub id: FrameId,
+    pub key: bool,
+    pub header: FrameHeader,
+    pub bits: Vec<u8>,
+}
+
+/// How the next frame should be coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderWish {
+    pub rate: Bitrate,
+    pub key: bool,
+}
+
+/// What was sent so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SenderStatistics {
+    pub frames: u64,
+    pub skipped: u64,
+    pub key_frames: u64,
+    pub packets: u64,
+    /// Packets that the receiver reported missing.
+    pub packets_lost: u64,
+    /// Symbols that were sent again.
+    pub repairs: u64,
+    /// Requests for symbols that had left the history or came too often.
+    pub repairs_refused: u64,
+    pub probe_packets: u64,
+    /// Datagrams that no parser accepts.
+    pub malformed: u64,
+    pub sent: Bytes,
+    /// Over the last second.
+    pub sent_rate: Bitrate,
+    pub round_trip: Option<Span>,
+}
+
+/// Cuts, paces, repairs and decides when a key frame is needed; joins rate controller and pacer.
+pub struct Sender {
+    config: SenderConfig,
+    controller: Box<dyn RateController>,
+    pacer: Pacer,
+    frames: FrameHistory,
+    packets: PacketHistory,
+    inbox: Inbox,
+    pongs: VecDeque<Pong>,
+    repairs: VecDeque<(FrameId, u16)>,
+    repair_credit: Bytes,
+    repair_credit_at: Time,
+    probe: Option<ProbeId>,
+    decision: Decision,
+    events: VecDeque<(Time, Event)>,
+    next_seq: PacketSeq,
+    next_frame: FrameId,
+    last_key: Option<(FrameId, Time)>,
+    key_wanted: Option<&'static str>,
+    round_trip: Option<Span>,
+    recent: RecentRate,
+    statistics: SenderStatistics,
+}
+
+impl Sender {
+    #[must_use]
+    pub fn new(now: Time, config: SenderConfig, controller: Box<dyn RateController>) -> Self {
+        let decision = controller.decision();
+        let mut pacer = Pacer::new(config.pacing);
+        pacer.set_rate(now, decision.pacing);
+        let mut sender = Self {
+            config,
+            controller,
+            pacer,
+            frames: FrameHistory::default(),
+            packets: PacketHistory::default(),
+            inbox: Inbox::default(),
+            pongs: VecDeque::new(),
+            repairs: VecDeque::new(),
+            repair_credit: REPAIR_BURST,
+            repair_credit_at: now,
+            probe: None,
+            decision,
+            events: VecDeque::new(),
+            next_seq: PacketSeq(0),
+            next_frame: FrameId(0),
+            last_key: None,
+            key_wanted: Some("first frame"),
+            round_trip: None,
+            recent: RecentRate::default(),
+            statistics: SenderStatistics::default(),
+        };
+        sender.log_decision(now);
+        sender
+    }
+
+    /// A datagram came. What does not parse is counted and dropped.
+    pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
+        match ToServer::parse(datagram) {
+            Ok(ToServer::Input(sample)) => self.inbox.on_sample(now, sample),
+            Ok(ToServer::Feedback(feedback)) => self.on_feedback(now, &feedback),
+            Ok(ToServer::Nack(nack)) => self.on_nack(now, &nack),
+            Ok(ToServer::KeyFrameRequest(request)) => self.on_key_frame_request(now, request),
+            Ok(ToServer::Report(report)) => self.on_report(now, &report),
+            Ok(ToServer::Ping(ping)) => {
+                if self.pongs.len() < MAX_PONGS {
+                    let client_sent_at = ping.client_sent_at;
+                    self.pongs.push_back(Pong { client_sent_at, server_received_at: now, server_sent_at: now });
+                }
+            }
+            Err(error) => {
+                self.statistics.malformed += 1;
+                self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
+            }
+        }
+    }
+
+    /// The user's newest movements and actions, if any came since the last call.
+    pub fn poll_input(&mut self) -> Option<ReceivedInput> {
+        self.inbox.poll()
+    }
+
+    /// The id that the next frame must have.
+    #[must_use]
+    pub const fn next_frame(&self) -> FrameId {
+        self.next_frame
+    }
+
+    /// Whether a frame rendered now should be encoded at all, or the reason why it would only wait in the queue.
+    pub fn admit(&mut self, now: Time) -> Result<(), &'static str> {
+        let queued = self.decision.pacing.time_to_send(self.pacer.queued());
+        if queued <= self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
+            return Ok(());
+        }
+        let reason = "pacer queue";
+        self.statistics.skipped += 1;
+        self.emit(now, || Event::FrameSkipped { reason });
+        Err(reason)
+    }
+
+    /// How to encode the next frame. The key frame wish stays until a key frame comes.
+    #[must_use]
+    pub fn wish(&self) -> EncoderWish {
+        // The target counts datagrams, the encoder only their payload.
+        let payload = self.payload() as f64 / self.config.max_datagram as f64;
+        EncoderWish { rate: self.decision.target.mul_f64(payload), key: self.key_wanted.is_some() }
+    }
+
+    /// A frame was encoded: it is cut and queued.
+    pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
+        debug_assert_eq!(frame.id, self.next_frame, "frames come in order");
+        let mut bytes = Vec::with_capacity(frame.bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
+        frame.header.write(&mut bytes);
+        bytes.extend_from_slice(&frame.bits);
+        let size = Bytes::new(bytes.len() as u64);
+        let kept = KeptFrame::new(frame.id, frame.key, bytes, self.payload(), frame.header.deadline);
+        let symbols = u32::from(kept.symbols);
+        self.next_frame = frame.id.next();
+        self.statistics.frames += 1;
+        if frame.key {
+            self.statistics.key_frames += 1;
+            self.last_key = Some((frame.id, now));
+            self.key_wanted = None;
+        }
+        self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
+        self.frames.push(kept);
+        let encode = frame.header.encoded_at.saturating_since(frame.header.converted_at);
+        self.controller.on_frame_sent(now, &SentFrame { frame: frame.id, size, key: frame.key, encode });
+        self.emit(now, || Event::FrameSent { frame: frame.id, bytes: size.get(), key: frame.key, symbols });
+    }
+
+    /// The next datagram to send; call until none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
+        if let Some(pong) = self.pongs.pop_front() {
+            return Some(Pong { server_sent_at: now, ..pong }.to_bytes());
+        }
+        self.run_controller(now);
+        self.poll_repair(now).or_else(|| self.poll_media(now)).or_else(|| self.poll_padding(now))
+    }
+
+    /// When to call [`Sender::poll_transmit`] next even if nothing happens.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        earliest([
+            self.pacer.poll_timeout().map(|at| (at, Wake::Pace)),
+            self.controller.poll_timeout().map(|(at, _)| (at, Wake::Rate)),
+        ])
+    }
+
+    pub fn poll_event(&mut self) -> Option<(Time, Event)> {
+        self.events.pop_front()
+    }
+
+    /// The rates in force and what argued for others.
+    #[must_use]
+    pub const fn decision(&self) -> &Decision {
+        &self.decision
+    }
+
+    #[must_use]
+    pub fn controller_name(&self) -> &'static str {
+        self.controller.name()
+    }
+
+    #[must_use]
+    pub fn statistics(&self, now: Time) -> SenderStatistics {
+        SenderStatistics {
+            packets_lost: self.packets.lost,
+            sent_rate: self.recent.rate(now),
+            round_trip: self.round_trip,
+            ..self.statistics
+        }
+    }
+
+    /// Makes the next frame a key frame, for a reason that only the driver knows, such as a changed picture size.
+    pub fn set_key_wanted(&mut self, now: Time, reason: &'static str) {
+        if self.key_wanted.is_none() {
+            self.key_wanted = Some(reason);
+            self.emit(now, || Event::KeyFrameForced { reason });
+        }
+    }
+
+    const fn payload(&self) -> usize {
+        self.config.max_datagram.saturating_sub(SYMBOL_HEADER_BYTES)
+    }
+
+    fn run_controller(&mut self, now: Time) {
+        if self.controller.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            self.controller.on_timeout(now);
+            self.take_decision(now);
+        }
+        if self.probe.is_some() && !self.pacer.is_probing() {
+            self.probe = None;
+        }
+        if self.probe.is_none()
+            && let Some(probe) = self.controller.poll_probe(now)
+        {
+            self.probe = Some(probe.id);
+            self.pacer.on_probe(now, probe.rate, probe.size);
+        }
+    }
+
+    fn take_decision(&mut self, now: Time) {
+        let decision = self.controller.decision();
+        if decision == self.decision {
+            return;
+        }
+        let news = decision.target != self.decision.target || decision.binding != self.decision.binding;
+        self.decision = decision;
+        self.pacer.set_rate(now, self.decision.pacing);
+        if news {
+            self.log_decision(now);
+        }
+    }
+
+    fn log_decision(&mut self, now: Time) {
+        let Decision { target, pacing, binding, ref limits, .. } = self.decision;
+        let candidates = limits.iter().map(|(limit, rate)| Candidate { limit: limit.name(), rate: *rate }).collect();
+        self.emit(now, || Event::RateDecision { target, pacing, binding: binding.name(), candidates });
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback) {
+        let matched = self.packets.on_feedback(feedback);
+        let round_trip = matched.newest_arrival.and_then(|(sent_at, arrived_at)| {
+            let held = feedback.sent_at - arrived_at;
+            // A hold that is negative or longer than the whole round trip is a lie or a clock that was set.
+            let round_trip = (now - sent_at) - held;
+            (held >= Span::ZERO && round_trip >= Span::ZERO).then_some(round_trip)
+        });
+        self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
+        if let Some(sample) = round_trip {
+            // RFC 6298's smoothing.
+            self.round_trip = Some(self.round_trip.map_or(sample, |smoothed| smoothed + (sample - smoothed) / 8));
+        }
+        self.take_decision(now);
+    }
+
+    fn on_report(&mut self, now: Time, report: &Report) {
+        for frame in &report.frames {
+            let outcome = FrameOutcome {
+                frame: frame.frame,
+                network: frame.network,
+                reassemble: frame.reassemble,
+                decode: frame.decode,
+                motion_to_photon: frame.motion_to_photon,
+                late: frame.late,
+            };
+            self.controller.on_frame_outcome(now, &outcome);
+        }
+        self.take_decision(now);
+    }
+
+    fn on_nack(&mut self, now: Time, nack: &Nack) {
+        let hold = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP) / 2;
+        for run in &nack.missing {
+            let Some(frame) = self.frames.get_mut(run.frame) else {
+                self.statistics.repairs_refused += 1;
+                continue;
+            };
+            // What has not left yet is not missing.
+            let end = run.first.saturating_add(run.count).min(frame.sent);
+            for index in run.first..end {
+                if self.repairs.len() < MAX_REPAIRS && frame.on_resent(now, index, hold) {
+                    self.repairs.push_back((run.frame, index));
+                } else {
+                    self.statistics.repairs_refused += 1;
+                }
+            }
+        }
+    }
+
+    fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
+        let answered = self.last_key.is_some_and(|(id, _)| id > request.newest);
+        let recent = self.last_key.is_some_and(|(_, at)| now - at < KEY_FRAME_INTERVAL);
+        // A receiver cannot have seen frames that were never sent.
+        if !answered && !recent && request.newest < self.next_frame {
+            self.set_key_wanted(now, "receiver asked");
+        }
+    }
+
+    fn poll_repair(&mut self, now: Time) -> Option<Vec<u8>> {
+        let earned = self.decision.target.bytes_in(now.saturating_since(self.repair_credit_at));
+        if earned > Bytes::ZERO {
+            self.repair_credit = (self.repair_credit + earned).min(REPAIR_BURST);
+            self.repair_credit_at = now;
+        }
+        while let Some((id, index)) = self.repairs.pop_front() {
+            let Some(frame) = self.frames.get_mut(id) else { continue };
+            let size = frame.symbol_size(index);
+            if self.repair_credit < size {
+                self.repairs.clear();
+                self.statistics.repairs_refused += 1;
+                return None;
+            }
+            self.repair_credit = self.repair_credit.saturating_sub(size);
+            let datagram = frame.datagram(now, self.next_seq, index, true);
+            self.pacer.poll(now, size, Class::Repair);
+            self.statistics.repairs += 1;
+            self.on_sent(now, size, Some(id));
+            return Some(datagram);
+        }
+        None
+    }
+
+    fn poll_media(&mut self, now: Time) -> Option<Vec<u8>> {
+        let frame = self.frames.first_unsent()?;
+        let size = frame.symbol_size(frame.sent);
+        if !self.pacer.poll(now, size, Class::Media) {
+            return None;
+        }
+        let datagram = frame.datagram(now, self.next_seq, frame.sent, false);
+        let id = frame.id;
+        frame.sent += 1;
+        self.on_sent(now, size, Some(id));
+        Some(datagram)
+    }
+
+    fn poll_padding(&mut self, now: Time) -> Option<Vec<u8>> {
+        let size = Bytes::new(self.config.max_datagram as u64);
+        if self.probe.is_none() || !self.pacer.poll(now, size, Class::Padding) {
+            return None;
+        }
+        let header = SymbolHeader {
+            flags: SymbolFlags { key: false, retransmission: false, probe: true },
+            reference_distance: 0,
+            seq: self.next_seq,
+            sent_at: now,
+            frame: FrameId(0),
+            index: 0,
+            symbols: 0,
+            frame_bytes: 0,
+            deadline_after_send_us: 0,
+        };
+        let mut datagram = Vec::with_capacity(self.config.max_datagram);
+        header.write(&mut datagram);
+        datagram.resize(self.config.max_datagram, 0);
+        self.statistics.probe_packets += 1;
+        self.on_sent(now, size, None);
+        Some(datagram)
+    }
+
+    fn on_sent(&mut self, now: Time, size: Bytes, frame: Option<FrameId>) {
+        let packet = SentPacket {
+            seq: self.next_seq,
+            sent_at: now,
+            size,
+            frame,
+            probe: self.probe,
+            app_limited: self.pacer.queued() == Bytes::ZERO,
+        };
+        self.next_seq = self.next_seq.next();
+        self.packets.on_sent(packet);
+        self.controller.on_packet_sent(&packet);
+        self.recent.on_bytes(now, size);
+        self.statistics.packets += 1;
+        self.statistics.sent += size;
+    }
+
+    fn emit(&mut self, now: Time, event: impl FnOnce() -> Event) {
+        if !self.config.events {
+            return;
+        }
+        if self.events.len() == MAX_EVENTS {
+            self.events.pop_front();
+        }
+        self.events.push_back((now, event()));
+    }
+
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> (usize, usize, usize, usize) {
+        let (frames, bytes) = self.frames.held();
+        (frames, bytes, self.packets.held(), self.repairs.len())
+    }
+}

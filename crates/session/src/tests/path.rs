@@ -1,0 +1,214 @@
+//! A virtual path between a sender and a receiver, and a user who moves every 10 ms.
+
+use std::collections::BinaryHeap;
+
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, new_controller};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use crate::{
+    Displayed, EncodedFrame, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender, SenderConfig,
+    SenderStatistics,
+};
+
+/// What the path does to datagrams, each way the same.
+#[derive(Clone, Copy)]
+pub(super) struct Conditions {
+    pub(super) delay: Span,
+    /// Each datagram is delayed by up to this much more: more than the spacing of packets means reordering.
+    pub(super) jitter: Span,
+    pub(super) loss: f64,
+    pub(super) duplicates: f64,
+    pub(super) outage: bool,
+}
+
+impl Conditions {
+    pub(super) const CLEAN: Self =
+        Self { delay: Span::from_millis(5), jitter: Span::ZERO, loss: 0.0, duplicates: 0.0, outage: false };
+}
+
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct InFlight {
+    // Reversed, for the heap hands out its largest.
+    arrives_at: std::cmp::Reverse<(Time, u64)>,
+    to_client: bool,
+    datagram: Vec<u8>,
+}
+
+pub(super) struct Story {
+    pub(super) now: Time,
+    pub(super) conditions: Conditions,
+    pub(super) sender: Sender,
+    pub(super) receiver: Receiver,
+    pub(super) displayed: Vec<Displayed>,
+    pub(super) frame_bytes: usize,
+    random: Pcg64Mcg,
+    in_flight: BinaryHeap<InFlight>,
+    count: u64,
+    next_frame_at: Time,
+    next_input_at: Time,
+    /// The server's clock is ahead of the client's by this.
+    pub(super) clock_offset: Span,
+    newest_input: Option<(nearlight_units::InputSeq, Time)>,
+    decoding: Vec<(Time, FrameId, Marker, bool)>,
+}
+
+const FRAME_INTERVAL: Span = Span::from_millis(33);
+const DECODE: Span = Span::from_millis(2);
+
+impl Story {
+    pub(super) fn new(seed: u64) -> Self {
+        Self::paced(seed, Mode::Burst)
+    }
+
+    pub(super) fn paced(seed: u64, pacing: Mode) -> Self {
+        let config = SenderConfig { max_datagram: 1_200, pacing, frame_interval: FRAME_INTERVAL, events: true };
+        let rate = Bitrate::from_mbps(20);
+        let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
+        let controller = new_controller("fixed", bounds).expect("a preset");
+        let start = Time::from_secs(5);
+        Self {
+            now: start,
+            conditions: Conditions::CLEAN,
+            sender: Sender::new(start, config, controller),
+            receiver: Receiver::new(ReceiverConfig { events: true }),
+            displayed: Vec::new(),
+            frame_bytes: 30_000,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            in_flight: BinaryHeap::new(),
+            count: 0,
+            next_frame_at: start,
+            next_input_at: start,
+            clock_offset: Span::from_secs(1_000),
+            newest_input: None,
+            decoding: Vec::new(),
+        }
+    }
+
+    pub(super) fn with(mut self, conditions: Conditions) -> Self {
+        self.conditions = conditions;
+        self
+    }
+
+    fn server_now(&self) -> Time {
+        self.now + self.clock_offset
+    }
+
+    /// Lets `span` pass.
+    pub(super) fn run(&mut self, span: Span) {
+        let end = self.now + span;
+        while self.now < end {
+            self.step();
+            let wakes = [
+                self.next_frame_at,
+                self.next_input_at,
+                self.sender.poll_timeout().map_or(end, |(at, _)| at - self.clock_offset),
+                self.receiver.poll_timeout().map_or(end, |(at, _)| at),
+                self.in_flight.peek().map_or(end, |packet| packet.arrives_at.0.0),
+                self.decoding.first().map_or(end, |(at, ..)| *at),
+            ];
+            let next = wakes.into_iter().min().unwrap_or(end);
+            // A timer that is due already must not stop the clock.
+            self.now = next.max(self.now + Span::from_micros(10)).min(end);
+        }
+    }
+
+    fn step(&mut self) {
+        while self.in_flight.peek().is_some_and(|packet| packet.arrives_at.0.0 <= self.now) {
+            let Some(packet) = self.in_flight.pop() else { break };
+            if packet.to_client {
+                self.receiver.on_datagram(self.now, &packet.datagram);
+            } else {
+                self.sender.on_datagram(self.server_now(), &packet.datagram);
+            }
+        }
+        if self.now >= self.next_input_at {
+            self.next_input_at = self.now + Span::from_millis(10);
+            self.receiver.on_input(self.now, presence());
+        }
+        if self.now >= self.next_frame_at {
+            self.next_frame_at += FRAME_INTERVAL;
+            self.encode();
+        }
+        self.decode();
+        while let Some(datagram) = self.sender.poll_transmit(self.server_now()) {
+            self.put(datagram, true);
+        }
+        while let Some(datagram) = self.receiver.poll_transmit(self.now) {
+            self.put(datagram, false);
+        }
+    }
+
+    fn encode(&mut self) {
+        let now = self.server_now();
+        if let Some(input) = self.sender.poll_input() {
+            self.newest_input = Some((input.sample.seq, input.received_at));
+        }
+        if self.sender.admit(now).is_err() {
+            return;
+        }
+        let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
+        let id = self.sender.next_frame();
+        let key = self.sender.wish().key;
+        let header = FrameHeader {
+            width: 64,
+            height: 64,
+            input,
+            input_received_at,
+            render_started_at: now,
+            rendered_at: now,
+            converted_at: now,
+            encoded_at: now,
+            display_at: now + Span::from_millis(50),
+            deadline: now + Span::from_millis(100),
+            views: presence().views,
+        };
+        let bits = vec![id.0 as u8; if key { self.frame_bytes * 4 } else { self.frame_bytes }];
+        self.sender.on_frame(now, EncodedFrame { id, key, header, bits });
+    }
+
+    fn decode(&mut self) {
+        while let Some(frame) = self.receiver.poll_frame(self.now) {
+            assert!(frame.bits().iter().all(|byte| *byte == frame.id.0 as u8), "frame {} is damaged", frame.id);
+            let marker = Marker { frame: frame.id, input: frame.header.input };
+            self.decoding.push((self.now + DECODE, frame.id, marker, frame.show));
+        }
+        while self.decoding.first().is_some_and(|(at, ..)| *at <= self.now) {
+            let (_, id, marker, show) = self.decoding.remove(0);
+            self.receiver.on_decoded(self.now, id);
+            if show {
+                self.displayed.extend(self.receiver.on_displayed(self.now, id, Some(marker)));
+            }
+        }
+    }
+
+    fn put(&mut self, datagram: Vec<u8>, to_client: bool) {
+        assert!(datagram.len() <= 1_200);
+        let copies = if self.random.random_bool(self.conditions.duplicates) { 2 } else { 1 };
+        for _ in 0..copies {
+            if self.conditions.outage || self.random.random_bool(self.conditions.loss) {
+                continue;
+            }
+            let jitter = self.conditions.jitter.mul_f64(self.random.random::<f64>());
+            self.count += 1;
+            let arrives_at = std::cmp::Reverse((self.now + self.conditions.delay + jitter, self.count));
+            self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.clone() });
+        }
+    }
+
+    pub(super) fn received(&self) -> ReceiverStatistics {
+        self.receiver.statistics(self.now)
+    }
+
+    pub(super) fn sent(&self) -> SenderStatistics {
+        self.sender.statistics(self.server_now())
+    }
+}
+
+pub(super) fn presence() -> Presence {
+    let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
+    Presence { head: Pose::default(), views: vec![view], hands: Vec::new() }
+}

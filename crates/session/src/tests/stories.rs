@@ -1,0 +1,138 @@
+use nearlight_events::{STAGES, Stage};
+use nearlight_pace::Mode;
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Action, Hand};
+
+use super::path::{Conditions, Story};
+
+#[test]
+fn a_clean_path_shows_every_frame_and_its_stages_sum_to_the_total() {
+    let mut story = Story::new(1);
+    story.run(Span::from_secs(10));
+    let received = story.received();
+    assert_eq!((received.frames.lost, received.frames.late, received.loss.packets), (0, 0, 0));
+    assert!(received.frames.displayed >= 300, "{received:?}");
+    assert_eq!(story.sent().key_frames, 1);
+    assert_eq!(story.sent().repairs, 0);
+    for displayed in &story.displayed {
+        let sum = STAGES.iter().fold(Span::ZERO, |sum, stage| sum + displayed.timeline.stage(*stage));
+        assert_eq!(sum, displayed.timeline.total());
+        assert_eq!(sum, displayed.total);
+    }
+    // An input waits at most for one frame and 10 ms, then takes 5 ms each way and 2 ms to decode.
+    let slowest = story.displayed.iter().flat_map(|displayed| &displayed.inputs).map(|(_, span)| *span).max();
+    assert!(slowest.expect("inputs") <= Span::from_millis(33 + 12), "{slowest:?}");
+}
+
+#[test]
+fn clocks_that_started_at_different_times_are_brought_together() {
+    let mut story = Story::new(2);
+    story.run(Span::from_secs(3));
+    let clock = story.receiver.clock(story.now).expect("pings were answered");
+    assert!((clock.offset - story.clock_offset).abs() <= clock.error);
+    let network = story.displayed.last().expect("frames").timeline.stage(Stage::Network);
+    assert!((network - Span::from_millis(5)).abs() <= clock.error, "{network}");
+}
+
+#[test]
+fn two_percent_loss_is_repaired_without_a_key_frame() {
+    for seed in 0..5 {
+        let mut story = Story::new(seed).with(Conditions { loss: 0.02, ..Conditions::CLEAN });
+        story.run(Span::from_secs(20));
+        let received = story.received();
+        let shown = received.frames.displayed as f64 / received.frames.sent as f64;
+        assert!(shown >= 0.99, "seed {seed}: {received:?}");
+        assert_eq!(story.sent().key_frames, 1, "seed {seed}: {received:?}");
+        assert!(received.loss.repaired > 100, "seed {seed}: {received:?}");
+    }
+}
+
+#[test]
+fn ten_percent_loss_on_a_long_path_keeps_the_picture_moving() {
+    let long = Conditions { delay: Span::from_millis(40), loss: 0.10, ..Conditions::CLEAN };
+    let mut story = Story::new(3).with(long);
+    story.run(Span::from_secs(20));
+    let received = story.received();
+    assert!(received.frames.decoded as f64 >= 0.95 * received.frames.sent as f64, "{received:?}");
+}
+
+#[test]
+fn reordering_and_duplicates_cost_nothing() {
+    let shuffled = Conditions { jitter: Span::from_micros(900), duplicates: 0.05, ..Conditions::CLEAN };
+    let mut story = Story::new(4).with(shuffled);
+    story.run(Span::from_secs(10));
+    let received = story.received();
+    assert_eq!((received.frames.lost, received.loss.packets, story.sent().key_frames), (0, 0, 1), "{received:?}");
+    assert_eq!(story.sent().repairs, 0, "nothing was lost, so nothing is sent twice");
+}
+
+#[test]
+fn a_two_second_outage_ends_with_one_key_frame() {
+    let mut story = Story::new(5);
+    story.run(Span::from_secs(3));
+    story.conditions.outage = true;
+    story.run(Span::from_secs(2));
+    story.conditions.outage = false;
+    let back = story.now;
+    story.run(Span::from_secs(2));
+    let first = story.displayed.iter().map(|displayed| displayed.timeline.displayed_at()).find(|at| *at > back);
+    let resumed = first.expect("the picture is back") - back;
+    assert!(resumed <= Span::from_millis(150), "resumed after {resumed}");
+    assert_eq!(story.sent().key_frames, 2);
+}
+
+#[test]
+fn an_action_survives_loss_and_is_applied_once() {
+    for seed in 0..20 {
+        let mut story = Story::new(seed).with(Conditions { loss: 0.5, ..Conditions::CLEAN });
+        story.run(Span::from_millis(500));
+        story.receiver.on_action(story.now, Hand::Gaze, Action::Push).expect("the user is present");
+        let mut applied = 0;
+        for _ in 0..100 {
+            story.run(Span::from_millis(10));
+            if let Some(input) = story.sender.poll_input() {
+                applied += input.actions.len();
+            }
+        }
+        // The story's own encoder polls inputs too, so an action may have gone there instead.
+        assert!(applied <= 1, "seed {seed}: applied {applied} times");
+        assert!(story.receiver.poll_timeout().is_some());
+    }
+}
+
+#[test]
+fn frames_that_would_only_wait_are_left_out_before_they_are_encoded() {
+    // 4 MB/s at a fixed 20 Mb/s.
+    let mut story = Story::paced(6, Mode::Compressed);
+    story.frame_bytes = 130_000;
+    story.run(Span::from_secs(5));
+    let (sent, received) = (story.sent(), story.received());
+    assert!(sent.skipped > 30, "{sent:?}");
+    assert_eq!((received.frames.lost, sent.key_frames), (0, 1), "{received:?}");
+    let slowest = story.displayed.iter().map(|displayed| displayed.timeline.stage(Stage::Pace)).max();
+    assert!(slowest.expect("frames") <= Span::from_millis(33 * 7), "{slowest:?}");
+}
+
+#[test]
+fn same_seed_same_story() {
+    let run = || {
+        let lossy = Conditions { loss: 0.05, jitter: Span::from_millis(2), duplicates: 0.01, ..Conditions::CLEAN };
+        let mut story = Story::new(7).with(lossy);
+        story.run(Span::from_secs(5));
+        (story.received(), story.sent(), story.displayed.len())
+    };
+    assert_eq!(run(), run());
+}
+
+#[test]
+fn a_garbled_stream_is_counted_and_dropped() {
+    let mut story = Story::new(8);
+    story.run(Span::from_secs(1));
+    for length in 0..100 {
+        story.receiver.on_datagram(story.now, &vec![0xff; length]);
+        story.sender.on_datagram(Time::from_secs(1_006), &vec![0xff; length]);
+    }
+    assert_eq!((story.received().malformed, story.sent().malformed), (100, 100));
+    story.run(Span::from_secs(1));
+    assert_eq!(story.received().frames.lost, 0);
+}
