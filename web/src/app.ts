@@ -1,0 +1,253 @@
+// The page: joins the shell, the worker that plays the stream, the screen's user and the headset.
+
+import { Headset, headsetSupported } from "./headset.ts";
+import { Hud } from "./hud.ts";
+import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker } from "./messages.ts";
+import { element } from "./page.ts";
+import { Shell } from "./shell.ts";
+import { missingFeatures } from "./support.ts";
+import { Walker } from "./walker.ts";
+
+/** What tests and curious people find at `window.nearlight`. */
+export interface Hooks {
+  /** `connecting`, `waiting`, `live`, `stalled`, `reconnecting`, `refused`, `failed`, `unsupported` or `unpaired`. */
+  readonly state: string;
+  /** What the newest displayed pixels said, if they were readable. */
+  readonly lastMarker: Marker | null;
+  readonly stream: StreamDescription | null;
+  readonly statistics: Statistics | null;
+  /** The session so far, as `nearlight view --json` prints it; none before there is one. */
+  summary(): Promise<unknown>;
+  act(hand: Hand, action: Action): void;
+  /** Puts the screen's user somewhere: metres, and radians to the left of -z and up. */
+  setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
+}
+
+declare global {
+  interface Window {
+    nearlight: Hooks;
+  }
+}
+
+class App {
+  readonly #shell: Shell;
+  readonly #hud = new Hud();
+  readonly #worker = new Worker(new URL("worker.js", document.baseURI), { type: "module" });
+  readonly #walker: Walker;
+  readonly #questions = new Map<number, (json: string) => void>();
+  #asked = 0;
+  #headset: Headset | null = null;
+  #entering = false;
+  #marker: Marker | null = null;
+  #stream: StreamDescription | null = null;
+  #statistics: Statistics | null = null;
+
+  constructor(token: string) {
+    this.#shell = new Shell({
+      onEnter: () => this.#enter(),
+      onEnterVr: () => void this.#enterVr(),
+      onToggleHud: () => this.#toggleHud(),
+      onFullscreen: () => void toggleFullscreen(),
+      onRetry: () => this.#post({ type: "retry" }),
+    });
+    this.#walker = new Walker(element("stage"), {
+      onPresence: (at, values) => this.#post({ type: "presence", at, values }),
+      onAction: (at, action) => this.#post({ type: "act", at, hand: "gaze", action }),
+      onToggleHud: () => this.#toggleHud(),
+    });
+    this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
+    this.#worker.onerror = (event) =>
+      this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
+    this.#start(token);
+    this.#offerVr();
+    window.addEventListener("pagehide", () => this.#post({ type: "close" }));
+    // A page that comes back from the browser's cache has closed its session.
+    window.addEventListener("pageshow", (event) => {
+      if (event.persisted) location.reload();
+    });
+    window.nearlight = this.#hooks();
+  }
+
+  #start(token: string): void {
+    const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
+    const start: ToWorker = {
+      type: "start",
+      canvas,
+      origin: location.href,
+      token,
+      epoch: performance.timeOrigin,
+      displayHz: 60,
+    };
+    this.#worker.postMessage(start, [canvas]);
+    this.#walker.sendNow();
+  }
+
+  #post(message: ToWorker): void {
+    this.#worker.postMessage(message);
+  }
+
+  #onWorker(message: FromWorker): void {
+    switch (message.type) {
+      case "state":
+        this.#shell.onState(message.state);
+        break;
+      case "welcome":
+        this.#hud.onWelcome(message.welcome);
+        this.#onStream(message.welcome.stream);
+        break;
+      case "stream":
+        this.#hud.onStream(message.stream);
+        this.#onStream(message.stream);
+        break;
+      case "rate":
+        this.#hud.onRate(message.rate);
+        break;
+      case "timelines":
+        this.#hud.onTimelines(message.rows);
+        break;
+      case "statistics":
+        this.#marker = message.marker;
+        this.#statistics = message.statistics;
+        this.#hud.onStatistics(message.statistics);
+        break;
+      case "frame":
+        if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.views);
+        else message.picture.close();
+        break;
+      case "summary":
+        this.#questions.get(message.id)?.(message.json);
+        this.#questions.delete(message.id);
+        break;
+    }
+  }
+
+  #onStream(stream: StreamDescription): void {
+    this.#stream = stream;
+    if (stream.views === 1) this.#walker.aspect = stream.width / stream.height;
+  }
+
+  #enter(): void {
+    this.#shell.view = "world";
+    element("stage").focus({ preventScroll: true });
+    if (matchMedia("(pointer: fine)").matches) this.#walker.lockPointer();
+  }
+
+  async #enterVr(): Promise<void> {
+    if (this.#headset) {
+      this.#headset.close();
+      return;
+    }
+    if (this.#entering) return;
+    this.#entering = true;
+    try {
+      this.#headset = await Headset.enter(element("headset"), {
+        onBegin: (displayHz) => this.#onImmersive(true, displayHz),
+        onPresence: (at, values) => this.#post({ type: "presence", at, values }),
+        onAction: (at, hand, action) => this.#post({ type: "act", at, hand, action }),
+        onShown: (at, frame, pixels) => this.#worker.postMessage({ type: "shown", at, frame, pixels } satisfies ToWorker, [pixels.buffer]),
+        onEnd: () => {
+          this.#headset = null;
+          this.#onImmersive(false, 60);
+        },
+      });
+    } catch (error) {
+      // A headset that is taken or a user who declines is no reason to stop: the screen goes on.
+      console.warn("the headset's session did not begin:", error);
+    } finally {
+      this.#entering = false;
+    }
+  }
+
+  #onImmersive(immersive: boolean, displayHz: number): void {
+    document.body.toggleAttribute("data-immersive", immersive);
+    element("enter-vr").textContent = immersive ? "Leave VR" : "Enter VR";
+    this.#walker.paused = immersive;
+    this.#shell.view = "world";
+    this.#post({ type: "display", immersive, displayHz });
+    if (!immersive) this.#walker.sendNow();
+  }
+
+  #offerVr(): void {
+    const offer = async (): Promise<void> => {
+      this.#shell.vrOffered = await headsetSupported();
+    };
+    void offer();
+    navigator.xr?.addEventListener("devicechange", () => void offer());
+  }
+
+  #toggleHud(): void {
+    this.#hud.visible = !this.#hud.visible;
+    this.#shell.hudPressed = this.#hud.visible;
+  }
+
+  #ask(): Promise<unknown> {
+    const id = (this.#asked += 1);
+    return new Promise((resolve) => {
+      this.#questions.set(id, (json) => resolve(JSON.parse(json)));
+      this.#post({ type: "summary", id });
+    });
+  }
+
+  #hooks(): Hooks {
+    const app = this;
+    return {
+      get state() {
+        return app.#shell.state;
+      },
+      get lastMarker() {
+        return app.#marker;
+      },
+      get stream() {
+        return app.#stream;
+      },
+      get statistics() {
+        return app.#statistics;
+      },
+      summary: () => this.#ask(),
+      act: (hand, action) => this.#post({ type: "act", at: performance.now(), hand, action }),
+      setPose: ({ position, yaw = 0, pitch = 0 }) => this.#walker.place(position, yaw, pitch),
+    };
+  }
+}
+
+async function toggleFullscreen(): Promise<void> {
+  if (document.fullscreenElement) await document.exitFullscreen();
+  else await document.documentElement.requestFullscreen().catch(() => undefined);
+}
+
+/** The pairing token of the link: in the fragment, which no browser sends to a server. */
+function tokenOf(address: Location): string | null {
+  return new URLSearchParams(address.hash.slice(1)).get("token");
+}
+
+/** Runs the page, or says why it cannot. */
+function begin(): void {
+  const silent = { onEnter: () => undefined, onEnterVr: () => undefined, onToggleHud: () => undefined };
+  const shell = (): Shell => new Shell({ ...silent, onFullscreen: () => undefined, onRetry: () => location.reload() });
+  const still = (state: string): void => {
+    window.nearlight = {
+      state,
+      lastMarker: null,
+      stream: null,
+      statistics: null,
+      summary: () => Promise.resolve(null),
+      act: () => undefined,
+      setPose: () => undefined,
+    };
+  };
+  // Another link in the same tab changes only the fragment.
+  window.addEventListener("hashchange", () => location.reload());
+  const missing = missingFeatures();
+  const token = tokenOf(location);
+  if (missing.length > 0) {
+    shell().onUnsupported(missing);
+    still("unsupported");
+  } else if (!token) {
+    shell().onUnpaired();
+    still("unpaired");
+  } else {
+    new App(token);
+  }
+}
+
+begin();

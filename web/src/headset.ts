@@ -1,0 +1,197 @@
+// An immersive session: poses and controllers go out, stereo pictures come in and are drawn for where the eyes look now.
+
+import { Locomotion } from "./locomotion.ts";
+import { type Quat, type Vec3, fovOfProjection, rotate, widened } from "./math.ts";
+import { type Action, HANDS, type Hand } from "./messages.ts";
+import { type Eye, Reprojection } from "./reprojection.ts";
+
+/** Asked for beyond each edge of an eye's view, as a share of its size, for turning while a picture travels.
+ *  Guess: 6 % of 100 degrees covers 60 ms at 100 degrees a second. */
+const MARGIN = 0.06;
+/** Where the runtime does not say. */
+const USUAL_HZ = 72;
+/** Button A or X in the gamepad of a tracked controller (xr-standard mapping). */
+const THROW_BUTTON = 4;
+/** The thumbstick's axes in that mapping. */
+const [STICK_X, STICK_Y] = [2, 3];
+
+export interface HeadsetOut {
+  onBegin(displayHz: number): void;
+  onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
+  onAction(at: number, hand: Hand, action: Action): void;
+  /** The frame was drawn into the headset's layer; `pixels` are its marker's. */
+  onShown(at: number, frame: number, pixels: Uint8Array<ArrayBuffer>): void;
+  onEnd(): void;
+}
+
+interface Arrived {
+  frame: number;
+  picture: VideoFrame;
+  views: Float32Array;
+}
+
+export async function headsetSupported(): Promise<boolean> {
+  return (await navigator.xr?.isSessionSupported("immersive-vr").catch(() => false)) ?? false;
+}
+
+export class Headset {
+  readonly #session: XRSession;
+  readonly #room: XRReferenceSpace;
+  readonly #layer: XRWebGLLayer;
+  readonly #canvas: HTMLCanvasElement;
+  readonly #reprojection: Reprojection;
+  readonly #out: HeadsetOut;
+  readonly #locomotion = new Locomotion();
+  #world: XRReferenceSpace;
+  #arrived: Arrived | null = null;
+  #throwing = new Set<Hand>();
+  #steppedAt = 0;
+  #ended = false;
+
+  /** Begins a session; call from a user's gesture. `place` takes the canvas of a runtime that draws on the page. */
+  static async enter(place: HTMLElement, out: HeadsetOut): Promise<Headset> {
+    if (!navigator.xr) throw new Error("this browser has no WebXR");
+    const session = await navigator.xr.requestSession("immersive-vr", { requiredFeatures: ["local-floor"] });
+    const canvas = document.createElement("canvas");
+    const gl = canvas.getContext("webgl2", { xrCompatible: true, alpha: false, antialias: false, depth: false });
+    if (!gl) throw new Error("this browser gives the headset no WebGL2 context");
+    const layer = new XRWebGLLayer(session, gl, { antialias: false, alpha: false, depth: false, stencil: false });
+    await session.updateRenderState({ baseLayer: layer });
+    const room = await session.requestReferenceSpace("local-floor");
+    const headset = new Headset(session, room, layer, canvas, gl, out);
+    // Emulators draw on the page's own canvas instead of a display of their own.
+    if (!layer.framebuffer) place.replaceChildren(canvas);
+    out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
+    return headset;
+  }
+
+  private constructor(
+    session: XRSession,
+    room: XRReferenceSpace,
+    layer: XRWebGLLayer,
+    canvas: HTMLCanvasElement,
+    gl: WebGL2RenderingContext,
+    out: HeadsetOut,
+  ) {
+    this.#session = session;
+    this.#room = room;
+    this.#layer = layer;
+    this.#canvas = canvas;
+    this.#out = out;
+    this.#reprojection = new Reprojection(gl);
+    this.#world = room.getOffsetReferenceSpace(this.#locomotion.offset());
+    const act = (name: "selectstart" | "squeezestart" | "squeezeend", action: Action): void =>
+      session.addEventListener(name, (event) => out.onAction(event.timeStamp, handOf(event.inputSource), action));
+    act("selectstart", "push");
+    act("squeezestart", "grab");
+    act("squeezeend", "release");
+    session.addEventListener("end", () => this.#onEnd());
+    session.requestAnimationFrame((now, frame) => this.#onFrame(now, frame));
+  }
+
+  /** Takes a picture over; the newest wins. */
+  onPicture(frame: number, picture: VideoFrame, views: Float32Array): void {
+    this.#arrived?.picture.close();
+    this.#arrived = { frame, picture, views };
+    if (this.#ended) this.#drop();
+  }
+
+  close(): void {
+    if (!this.#ended) void this.#session.end();
+  }
+
+  #onFrame(now: number, frame: XRFrame): void {
+    if (this.#ended) return;
+    this.#session.requestAnimationFrame((next, nextFrame) => this.#onFrame(next, nextFrame));
+    const pose = frame.getViewerPose(this.#world);
+    if (!pose) return;
+    this.#out.onPresence(performance.now(), this.#presence(frame, pose));
+    const eyes = pose.views.map((view) => this.#eye(view));
+    const arrived = this.#arrived;
+    this.#arrived = null;
+    if (arrived) {
+      this.#reprojection.upload(arrived.picture, arrived.views);
+      arrived.picture.close();
+    }
+    this.#reprojection.draw(this.#layer.framebuffer, eyes);
+    if (arrived) {
+      // Reading waits for the graphics queue: the eyes' pixels exist when it returns.
+      const pixels = this.#reprojection.marker();
+      this.#out.onShown(performance.now(), arrived.frame, pixels);
+    }
+    this.#buttons(now);
+    this.#walk(now, pose);
+  }
+
+  #eye(view: XRView): Eye {
+    const viewport = this.#layer.getViewport(view) ?? { x: 0, y: 0, width: 0, height: 0 };
+    return { orientation: quat(view.transform), fov: fovOfProjection(view.projectionMatrix), viewport };
+  }
+
+  /** Head, both eyes with their widened views, and the tracked hands, as the core reads them. */
+  #presence(frame: XRFrame, pose: XRViewerPose): Float32Array<ArrayBuffer> {
+    const values = [...numbers(pose.transform), Math.min(2, pose.views.length)];
+    for (const view of pose.views.slice(0, 2)) {
+      const { left, right, down, up } = widened(fovOfProjection(view.projectionMatrix), MARGIN);
+      values.push(...numbers(view.transform), left, right, down, up);
+    }
+    const hands = [...this.#session.inputSources].flatMap((source) => {
+      const hand = handOf(source);
+      const where = hand === "gaze" ? undefined : frame.getPose(source.targetRaySpace, this.#world);
+      return where ? [[HANDS.indexOf(hand), ...numbers(where.transform)]] : [];
+    });
+    values.push(Math.min(2, hands.length), ...hands.slice(0, 2).flat());
+    return new Float32Array(values);
+  }
+
+  /** Buttons beyond trigger and squeeze have no events. */
+  #buttons(now: number): void {
+    for (const source of this.#session.inputSources) {
+      const hand = handOf(source);
+      const pressed = source.gamepad?.buttons[THROW_BUTTON]?.pressed ?? false;
+      if (pressed && !this.#throwing.has(hand)) this.#out.onAction(Math.max(now, performance.now()), hand, "throw");
+      if (pressed) this.#throwing.add(hand);
+      else this.#throwing.delete(hand);
+    }
+  }
+
+  #walk(now: number, pose: XRViewerPose): void {
+    const seconds = this.#steppedAt > 0 ? (now - this.#steppedAt) / 1000 : 0;
+    this.#steppedAt = now;
+    const axes = (handedness: XRHandedness): readonly number[] =>
+      [...this.#session.inputSources].find((source) => source.handedness === handedness)?.gamepad?.axes ?? [];
+    const [left, right] = [axes("left"), axes("right")];
+    const { x, y, z } = pose.transform.position;
+    const [fx, , fz] = rotate(quat(pose.transform), [0, 0, -1]);
+    const sticks = { walk: [left[STICK_X] ?? 0, left[STICK_Y] ?? 0] as const, turn: right[STICK_X] ?? 0 };
+    const moved = this.#locomotion.step(sticks, seconds, [x, y, z], Math.atan2(-fx, -fz));
+    if (moved) this.#world = this.#room.getOffsetReferenceSpace(this.#locomotion.offset());
+  }
+
+  #onEnd(): void {
+    this.#ended = true;
+    this.#drop();
+    this.#reprojection.close();
+    this.#canvas.remove();
+    this.#out.onEnd();
+  }
+
+  #drop(): void {
+    this.#arrived?.picture.close();
+    this.#arrived = null;
+  }
+}
+
+function handOf(source: XRInputSource): Hand {
+  return source.handedness === "none" ? "gaze" : source.handedness;
+}
+
+function quat({ orientation: { x, y, z, w } }: XRRigidTransform): Quat {
+  return [x, y, z, w];
+}
+
+function numbers(transform: XRRigidTransform): number[] {
+  const { x, y, z } = transform.position;
+  const position: Vec3 = [x, y, z];
+  return [...position, ...quat(transform)];
+}

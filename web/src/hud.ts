@@ -1,0 +1,224 @@
+// The statistics panel: where each frame's time went, rates with what bounds them, loss and repairs, and what runs.
+
+import { LatencyGraph, RATE_COLOURS, RateGraph, type RateSample, STAGE_COLOURS } from "./graphs.ts";
+import {
+  type RateStatus,
+  STAGES,
+  type Statistics,
+  type StreamDescription,
+  TIMELINE_FIELDS,
+  TIMELINE_ROW,
+  type Welcome,
+} from "./messages.ts";
+import { element } from "./page.ts";
+
+/** Frames in the latency graph. */
+const FRAMES = 300;
+/** Length of the rate graph in seconds. */
+const RATE_SECONDS = 20;
+/** Numbers that change faster than this cannot be read. */
+const TEXT_MS = 400;
+
+interface FrameRow {
+  displayedAt: number;
+  motionToPhoton: number;
+  late: boolean;
+  /** Milliseconds. */
+  stages: number[];
+}
+
+/** Words for the limits that a rate controller names. */
+const LIMIT_NAMES: Record<string, string> = {
+  max: "the configured maximum",
+  min: "the configured minimum",
+  start: "the start rate",
+};
+
+export class Hud {
+  readonly #panel = element("hud");
+  readonly #latency = new LatencyGraph(element("latency-graph", HTMLCanvasElement));
+  readonly #rateGraph = new RateGraph(element("rate-graph", HTMLCanvasElement));
+  readonly #stageNumbers: HTMLElement[];
+  readonly #rateNumbers: Record<"target" | "sent" | "received", HTMLElement>;
+  #frames: FrameRow[] = [];
+  #motionToPhoton: number[] = [];
+  #samples: RateSample[] = [];
+  #rate: RateStatus | null = null;
+  #statistics: Statistics | null = null;
+  #welcome: Welcome | null = null;
+  #stream: StreamDescription | null = null;
+  #writtenAt = 0;
+
+  constructor() {
+    this.#stageNumbers = STAGES.map((stage, index) => row("legend", STAGE_COLOURS[index] ?? "", stage));
+    this.#rateNumbers = {
+      target: row("rates", RATE_COLOURS.target, "target"),
+      sent: row("rates", RATE_COLOURS.sent, "sent"),
+      received: row("rates", RATE_COLOURS.received, "received"),
+    };
+  }
+
+  get visible(): boolean {
+    return !this.#panel.hidden;
+  }
+
+  set visible(visible: boolean) {
+    this.#panel.hidden = !visible;
+    this.#draw(true);
+  }
+
+  /** A new session: numbers of the old one mean nothing any more. */
+  onWelcome(welcome: Welcome): void {
+    this.#welcome = welcome;
+    this.#stream = welcome.stream;
+    this.#rate = null;
+    this.#statistics = null;
+    this.#samples = [];
+    this.#motionToPhoton = [];
+  }
+
+  onStream(stream: StreamDescription): void {
+    this.#stream = stream;
+  }
+
+  onRate(rate: RateStatus): void {
+    this.#rate = rate;
+  }
+
+  /** Rows as the core hands them out, lengths in microseconds. */
+  onTimelines(rows: Float64Array): void {
+    for (let start = 0; start + TIMELINE_ROW <= rows.length; start += TIMELINE_ROW) {
+      const [, displayedAt = 0, , motionToPhoton = Number.NaN, , late = 0] = rows.subarray(start, start + TIMELINE_FIELDS.length);
+      const stages = Array.from(rows.subarray(start + TIMELINE_FIELDS.length, start + TIMELINE_ROW), (length) => length / 1000);
+      this.#frames.push({ displayedAt: displayedAt / 1000, motionToPhoton: motionToPhoton / 1000, late: late !== 0, stages });
+      if (!Number.isNaN(motionToPhoton)) this.#motionToPhoton.push(motionToPhoton / 1000);
+    }
+    this.#frames = this.#frames.slice(-FRAMES);
+    this.#motionToPhoton = this.#motionToPhoton.slice(-FRAMES);
+    this.#draw(false);
+  }
+
+  onStatistics(statistics: Statistics): void {
+    this.#statistics = statistics;
+    const at = statistics.at / 1000;
+    const { target_bps: target = null, sent_bps: sent = null } = this.#rate ?? {};
+    this.#samples = this.#samples.filter((sample) => at - sample.at < RATE_SECONDS + 1);
+    this.#samples.push({ at, target, sent, received: statistics.receivedBps });
+    this.#draw(false);
+  }
+
+  #draw(force: boolean): void {
+    if (!this.visible) return;
+    this.#latency.draw(this.#frames, FRAMES);
+    this.#rateGraph.draw(this.#samples, (this.#statistics?.at ?? 0) / 1000, RATE_SECONDS);
+    const now = performance.now();
+    if (!force && now - this.#writtenAt < TEXT_MS) return;
+    this.#writtenAt = now;
+    this.#write();
+  }
+
+  #write(): void {
+    const mtp = this.#motionToPhoton;
+    text("mtp", mtp.length > 0 ? percentile(mtp, 50).toFixed(1) : "–");
+    text("mtp-more", mtp.length > 0 ? `p95 ${percentile(mtp, 95).toFixed(1)} ms · read from pixels` : "waiting for an input's pixels");
+    const recent = this.#frames.slice(-60);
+    text("fps", frameRate(recent));
+    const stream = this.#stream;
+    text("fps-more", stream ? `of ${stream.fps} · ${stream.width}×${stream.height}` : "");
+    for (const [index, number] of this.#stageNumbers.entries()) {
+      const lengths = this.#frames.map(({ stages }) => stages[index] ?? 0);
+      number.textContent = lengths.length > 0 ? `${percentile(lengths, 50).toFixed(1)} ms` : "–";
+    }
+    this.#writeRates();
+    this.#writeCounters();
+    this.#writeFacts();
+  }
+
+  #writeRates(): void {
+    const mbps = (bps: number | undefined): string => (bps === undefined ? "–" : (bps / 1e6).toFixed(1));
+    this.#rateNumbers.target.textContent = mbps(this.#rate?.target_bps);
+    this.#rateNumbers.sent.textContent = mbps(this.#rate?.sent_bps);
+    this.#rateNumbers.received.textContent = mbps(this.#statistics?.receivedBps);
+    const binding = this.#rate?.binding;
+    text("binding", binding ? `bound by ${LIMIT_NAMES[binding] ?? binding.replaceAll("_", " ").replaceAll("-", " ")}` : "–");
+  }
+
+  #writeCounters(): void {
+    const counts = this.#statistics;
+    const shown = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
+    const length = (us: number | null | undefined): string => (us === null || us === undefined ? "–" : `${(us / 1000).toFixed(us < 10_000 ? 2 : 1)} ms`);
+    list("counters", [
+      ["packets lost", shown(counts?.packetsLost)],
+      ["repaired", shown(counts?.repaired)],
+      ["frames lost", shown(counts?.lost)],
+      ["late", shown(counts?.late)],
+      ["key frames", shown(counts?.keyFrames)],
+      ["round trip", length(counts?.roundTripUs)],
+      ["clock error", counts?.clockErrorUs == null ? "–" : `±${length(counts.clockErrorUs)}`],
+      ["displayed", shown(counts?.displayed)],
+    ]);
+  }
+
+  #writeFacts(): void {
+    const stream = this.#stream;
+    list("facts", [
+      ["Encoder", stream?.encoder ?? "–"],
+      ["Decoder", stream ? `WebCodecs · ${stream.codec_string}` : "–"],
+      ["Renderer", stream?.adapter ?? "–"],
+      ["Transport", "WebTransport datagrams"],
+      ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing}` : "–"],
+    ]);
+  }
+}
+
+function text(id: string, value: string): void {
+  const target = element(id);
+  if (target.textContent !== value) target.textContent = value;
+}
+
+/** A coloured line of a legend; answers with the place of its number. */
+function row(listId: string, colour: string, name: string): HTMLElement {
+  const item = document.createElement("li");
+  item.style.setProperty("--colour", colour);
+  const [swatch, label, number] = ["i", "span", "b"].map((tag) => document.createElement(tag)) as [HTMLElement, HTMLElement, HTMLElement];
+  label.textContent = name;
+  number.textContent = "–";
+  item.append(swatch, label, number);
+  element(listId).append(item);
+  return number;
+}
+
+/** Fills a definition list, keeping its elements from one call to the next. */
+function list(id: string, entries: readonly (readonly [string, string])[]): void {
+  const target = element(id);
+  const grouped = id === "counters";
+  if (target.childElementCount === 0) {
+    for (const [name] of entries) {
+      const [term, value] = [document.createElement("dt"), document.createElement("dd")];
+      term.textContent = name;
+      if (grouped) {
+        const group = document.createElement("div");
+        group.append(term, value);
+        target.append(group);
+      } else target.append(term, value);
+    }
+  }
+  for (const [index, value] of [...target.querySelectorAll("dd")].entries()) {
+    const wanted = entries[index]?.[1] ?? "";
+    if (value.textContent !== wanted) {
+      value.textContent = wanted;
+      value.title = wanted;
+    }
+  }
+}
+
+function percentile(values: readonly number[], percent: number): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  return sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? 0;
+}
+
+function frameRate(frames: readonly FrameRow[]): string {
+  const [first, last] = [frames[0], frames.at(-1)];
+  if (!first || !last || last.displayedAt <= first.displayedAt) return "–";
+  return (((frames.length - 1) * 1000) / (last.displayedAt - first.displayedAt)).toFixed(1);
+}

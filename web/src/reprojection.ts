@@ -1,0 +1,117 @@
+// Draws a received stereo picture for where the eyes look now: each eye's half is turned from the view that it was rendered for
+// to the present one. Only rotation is corrected; what a step moved meanwhile would need depth.
+
+import { COVER_VERTEX, MARKER_HEIGHT, MARKER_WIDTH, pictureTexture, program } from "./gl.ts";
+import { type Fov, type Quat, conjugate, multiply, toMatrix3 } from "./math.ts";
+import { VIEW_FLOATS } from "./messages.ts";
+
+const FRAGMENT = `#version 300 es
+precision highp float;
+uniform sampler2D picture;
+uniform mat3 turn;      // direction in the present eye to direction in the rendered eye
+uniform vec4 present;   // tangents: left, down, right, up
+uniform vec4 rendered;
+uniform vec4 part;      // of the picture: left edge, width, half a texel across and along
+in vec2 corner;
+out vec4 colour;
+void main() {
+  vec3 ray = turn * vec3(mix(present.xy, present.zw, corner * 0.5 + 0.5), -1.0);
+  vec2 place = (ray.xy / -ray.z - rendered.xy) / (rendered.zw - rendered.xy);
+  // Beyond the rendered margin the border fades instead of smearing.
+  vec2 beyond = max(max(-place, place - 1.0), 0.0);
+  float seen = ray.z < 0.0 ? 1.0 - smoothstep(0.0, 0.02, max(beyond.x, beyond.y)) : 0.0;
+  vec2 at = vec2(clamp(part.x + place.x * part.y, part.x + part.z, part.x + part.y - part.z), 1.0 - place.y);
+  colour = vec4(texture(picture, at).rgb * seen, 1.0);
+}`;
+
+/** One eye as the headset shows it now. */
+export interface Eye {
+  orientation: Quat;
+  fov: Fov;
+  viewport: { x: number; y: number; width: number; height: number };
+}
+
+interface RenderedView {
+  orientation: Quat;
+  fov: Fov;
+}
+
+export class Reprojection {
+  readonly #gl: WebGL2RenderingContext;
+  readonly #program: WebGLProgram;
+  readonly #texture: WebGLTexture;
+  readonly #reader: WebGLFramebuffer;
+  readonly #places: Record<"turn" | "present" | "rendered" | "part", WebGLUniformLocation | null>;
+  #views: RenderedView[] = [];
+  #size = { width: 1, height: 1 };
+
+  constructor(gl: WebGL2RenderingContext) {
+    this.#gl = gl;
+    this.#program = program(gl, COVER_VERTEX, FRAGMENT);
+    this.#texture = pictureTexture(gl);
+    this.#reader = gl.createFramebuffer();
+    const place = (name: string): WebGLUniformLocation | null => gl.getUniformLocation(this.#program, name);
+    this.#places = { turn: place("turn"), present: place("present"), rendered: place("rendered"), part: place("part") };
+  }
+
+  /** Takes a new picture's pixels; `views` says what each half shows. The caller closes the picture. */
+  upload(picture: VideoFrame, views: Float32Array): void {
+    const gl = this.#gl;
+    gl.bindTexture(gl.TEXTURE_2D, this.#texture);
+    gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, gl.RGBA, gl.UNSIGNED_BYTE, picture);
+    this.#size = { width: picture.displayWidth, height: picture.displayHeight };
+    this.#views = [];
+    for (let start = 0; start + VIEW_FLOATS <= views.length; start += VIEW_FLOATS) {
+      const [, , , x = 0, y = 0, z = 0, w = 1, left = -1, right = 1, down = -1, up = 1] = views.subarray(start, start + VIEW_FLOATS);
+      this.#views.push({ orientation: [x, y, z, w], fov: { left, right, down, up } });
+    }
+  }
+
+  /** Draws all eyes into the framebuffer that the headset shows (null: the canvas). */
+  draw(framebuffer: WebGLFramebuffer | null, eyes: readonly Eye[]): void {
+    const gl = this.#gl;
+    gl.bindFramebuffer(gl.FRAMEBUFFER, framebuffer);
+    gl.disable(gl.SCISSOR_TEST);
+    gl.clearColor(0, 0, 0, 1);
+    gl.clear(gl.COLOR_BUFFER_BIT);
+    if (this.#views.length === 0) return;
+    gl.useProgram(this.#program);
+    gl.bindTexture(gl.TEXTURE_2D, this.#texture);
+    for (const [index, eye] of eyes.entries()) {
+      // Until the server has switched to stereo, both eyes see the one view that there is.
+      const half = Math.min(index, this.#views.length - 1);
+      const view = this.#views[half];
+      if (view) this.#drawEye(eye, view, half);
+    }
+  }
+
+  /** The marker's pixels of the newest picture, RGBA, top row first. */
+  marker(): Uint8Array<ArrayBuffer> {
+    const gl = this.#gl;
+    const pixels = new Uint8Array(MARKER_WIDTH * MARKER_HEIGHT * 4);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, this.#reader);
+    gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, this.#texture, 0);
+    gl.readPixels(0, 0, MARKER_WIDTH, MARKER_HEIGHT, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+    return pixels;
+  }
+
+  close(): void {
+    const gl = this.#gl;
+    gl.deleteProgram(this.#program);
+    gl.deleteTexture(this.#texture);
+    gl.deleteFramebuffer(this.#reader);
+  }
+
+  #drawEye(eye: Eye, view: RenderedView, half: number): void {
+    const gl = this.#gl;
+    const { x, y, width, height } = eye.viewport;
+    gl.viewport(x, y, width, height);
+    gl.uniformMatrix3fv(this.#places.turn, false, toMatrix3(multiply(conjugate(view.orientation), eye.orientation)));
+    const edges = ({ left, right, down, up }: Fov): [number, number, number, number] => [left, down, right, up];
+    gl.uniform4f(this.#places.present, ...edges(eye.fov));
+    gl.uniform4f(this.#places.rendered, ...edges(view.fov));
+    const share = 1 / this.#views.length;
+    gl.uniform4f(this.#places.part, half * share, share, 0.5 / this.#size.width, 0.5 / this.#size.height);
+    gl.drawArrays(gl.TRIANGLES, 0, 3);
+  }
+}

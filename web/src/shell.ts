@@ -1,0 +1,174 @@
+// Everything the page says in words: status, landing, and notices about what is wrong and what to do.
+
+import type { ConnectionState, RefusalReason } from "./messages.ts";
+import { element } from "./page.ts";
+import type { Missing } from "./support.ts";
+
+/** States of the page: those of the connection and two that never get that far. */
+export type PageState = ConnectionState["state"] | "unsupported" | "unpaired";
+
+export interface ShellOut {
+  onEnter(): void;
+  onEnterVr(): void;
+  onToggleHud(): void;
+  onFullscreen(): void;
+  onRetry(): void;
+}
+
+const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: boolean }> = {
+  token: {
+    title: "This link is not valid here",
+    advice: "Its token is wrong or was replaced when the server started again. Open the link that the server prints now.",
+    retry: false,
+  },
+  too_many_attempts: {
+    title: "Too many attempts",
+    advice: "Someone at this address used a wrong link too often. Wait a minute, then try again with the right one.",
+    retry: true,
+  },
+  full: {
+    title: "All places are taken",
+    advice: "The server serves as many people as it may (--max-clients). Try again when someone has left.",
+    retry: true,
+  },
+  protocol: {
+    title: "This page is out of date",
+    advice: "The server speaks another version than this page. Reload the page.",
+    retry: false,
+  },
+  codec: {
+    title: "No common codec",
+    advice: "This browser decodes none of the server's codecs. Start the server with --codec vp8 or --codec h264, or use another browser.",
+    retry: true,
+  },
+  internal: { title: "The server could not start a session", advice: "Its log says why. Try again once that is mended.", retry: true },
+};
+
+export class Shell {
+  readonly #status = element("status").querySelector("span") as HTMLElement;
+  #countdown: ReturnType<typeof setInterval> | undefined;
+  #state: PageState = "connecting";
+
+  constructor(out: ShellOut) {
+    const onClick = (id: string, handle: () => void): void => element(id).addEventListener("click", handle);
+    onClick("enter", () => out.onEnter());
+    onClick("landing-vr", () => out.onEnterVr());
+    onClick("enter-vr", () => out.onEnterVr());
+    onClick("toggle-hud", () => out.onToggleHud());
+    onClick("fullscreen", () => out.onFullscreen());
+    onClick("notice-action", () => out.onRetry());
+  }
+
+  get state(): PageState {
+    return this.#state;
+  }
+
+  /** The picture or the landing page in front of it. */
+  set view(view: "landing" | "world") {
+    document.body.dataset.view = view;
+  }
+
+  get view(): string {
+    return document.body.dataset.view ?? "landing";
+  }
+
+  set vrOffered(offered: boolean) {
+    element("landing-vr").hidden = !offered;
+    element("enter-vr").hidden = !offered;
+  }
+
+  set hudPressed(pressed: boolean) {
+    element("toggle-hud").setAttribute("aria-pressed", String(pressed));
+  }
+
+  onState(state: ConnectionState): void {
+    clearInterval(this.#countdown);
+    this.#enter(state.state);
+    if (state.state !== "refused" && state.state !== "failed") this.#hideNotice();
+    switch (state.state) {
+      case "connecting":
+        this.#say("Connecting");
+        break;
+      case "waiting":
+        this.#say("Waiting for the first picture");
+        break;
+      case "live":
+        document.body.dataset.shown = "";
+        this.#say("Live");
+        break;
+      case "stalled":
+        this.#say(`No picture for ${(state.sinceMs / 1000).toFixed(0)} s`);
+        break;
+      case "reconnecting":
+        this.#count(state.why, state.retryInMs);
+        break;
+      case "refused": {
+        const { title, advice, retry } = REFUSALS[state.reason];
+        this.#say("Refused");
+        this.#notice(title, advice, state.message ? [{ name: "The server says", advice: state.message }] : [], retry);
+        break;
+      }
+      case "failed":
+        this.#say("Stopped");
+        this.#notice("The page cannot go on", state.message, [], false);
+        break;
+    }
+  }
+
+  onUnsupported(missing: readonly Missing[]): void {
+    this.#enter("unsupported");
+    this.#say("Unsupported browser");
+    const what = missing.length === 1 ? "something" : "some things";
+    this.#notice("This browser cannot show the world", `It lacks ${what} that the page is built on.`, missing, false);
+  }
+
+  onUnpaired(): void {
+    this.#enter("unpaired");
+    this.#say("Not paired");
+    this.#notice(
+      "This address lacks its token",
+      "Open the whole link that the server printed, including the part after #token=, or scan its QR code.",
+      [],
+      false,
+    );
+  }
+
+  #enter(state: PageState): void {
+    this.#state = state;
+    document.body.dataset.state = state;
+  }
+
+  #say(words: string): void {
+    if (this.#status.textContent !== words) this.#status.textContent = words;
+  }
+
+  #count(why: string, milliseconds: number): void {
+    const until = performance.now() + milliseconds;
+    const tell = (): void => {
+      const left = Math.ceil((until - performance.now()) / 1000);
+      this.#say(left > 0 && milliseconds >= 1000 ? `Lost: ${why}. Trying again in ${left} s` : `Lost: ${why}. Trying again`);
+    };
+    tell();
+    this.#countdown = setInterval(tell, 250);
+  }
+
+  #notice(title: string, words: string, details: readonly Missing[], retry: boolean): void {
+    element("notice-title").textContent = title;
+    element("notice-text").textContent = words;
+    element("notice-list").replaceChildren(
+      ...details.map(({ name, advice }) => {
+        const item = document.createElement("li");
+        const head = document.createElement("b");
+        head.textContent = name;
+        item.append(head, advice);
+        return item;
+      }),
+    );
+    element("notice-action").hidden = !retry;
+    element("notice").hidden = false;
+  }
+
+  #hideNotice(): void {
+    element("notice").hidden = true;
+  }
+}

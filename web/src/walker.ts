@@ -1,0 +1,121 @@
+// The user of a screen: joins mouse, keys, touch and gamepad into one camera and says where it is.
+
+import { Camera, type Wish } from "./input/camera.ts";
+import type { InputOut } from "./input/devices.ts";
+import { GamepadInput } from "./input/gamepad.ts";
+import { MouseKeyboard } from "./input/mouse-keyboard.ts";
+import { Touch } from "./input/touch.ts";
+import { type Pose, symmetricFov } from "./math.ts";
+import type { Action } from "./messages.ts";
+import { element } from "./page.ts";
+
+/** Between samples, in milliseconds: no server renders faster, and a gaming mouse reports 1,000 times a second. */
+const SHORTEST_GAP_MS = 1000 / 240;
+/** The server must know that the user stands still, too. */
+const LONGEST_GAP_MS = 1000 / 30;
+/** Height of the view in radians: a screen at arm's length would be less, but then one bumps into things. */
+const VIEW_HEIGHT = (65 / 180) * Math.PI;
+
+export interface WalkerOut {
+  onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
+  onAction(at: number, action: Action): void;
+  onToggleHud(): void;
+}
+
+export class Walker {
+  readonly #out: WalkerOut;
+  readonly #camera = new Camera();
+  readonly #mouse: MouseKeyboard;
+  readonly #touch: Touch;
+  readonly #gamepad: GamepadInput;
+  #aspect = 16 / 9;
+  #sentAt = Number.NEGATIVE_INFINITY;
+  /** When the newest change happened that no sample tells of yet. */
+  #unsentAt: number | null = null;
+  #stepAt = performance.now();
+  #frame = 0;
+  #paused = false;
+
+  constructor(stage: HTMLElement, out: WalkerOut) {
+    this.#out = out;
+    const input: InputOut = {
+      onLook: (at, left, up) => {
+        this.#camera.turn(left, up);
+        this.#onChange(at);
+      },
+      onAction: (at, action) => {
+        if (!this.#paused) out.onAction(at, action);
+      },
+      onToggleHud: () => out.onToggleHud(),
+      onActivity: () => undefined,
+    };
+    this.#mouse = new MouseKeyboard(stage, input);
+    this.#touch = new Touch(stage, element("stick"), input);
+    this.#gamepad = new GamepadInput(input);
+    this.#frame = requestAnimationFrame((now) => this.#step(now));
+  }
+
+  /** Width of the picture by its height. */
+  set aspect(aspect: number) {
+    this.#aspect = aspect;
+    this.#onChange(performance.now());
+  }
+
+  /** While a headset is on, the screen's user stands still and says nothing. */
+  set paused(paused: boolean) {
+    this.#paused = paused;
+  }
+
+  lockPointer(): void {
+    this.#mouse.lock();
+  }
+
+  place(position: readonly [number, number, number], yaw: number, pitch: number): void {
+    this.#camera.place(position, yaw, pitch);
+    this.#onChange(performance.now());
+  }
+
+  /** Sends the present pose: a new worker knows nothing. */
+  sendNow(): void {
+    this.#send(performance.now());
+  }
+
+  close(): void {
+    cancelAnimationFrame(this.#frame);
+    this.#mouse.close();
+    this.#touch.close();
+  }
+
+  #step(now: number): void {
+    this.#frame = requestAnimationFrame((next) => this.#step(next));
+    const seconds = (now - this.#stepAt) / 1000;
+    this.#stepAt = now;
+    if (this.#paused) return;
+    const at = performance.now();
+    const wish: Wish = { right: 0, up: 0, forward: 0, run: false };
+    this.#mouse.addTo(wish);
+    this.#touch.addTo(wish);
+    this.#gamepad.poll(at, seconds, wish);
+    if (this.#camera.walk(wish, seconds)) this.#unsentAt = at;
+    if (this.#unsentAt !== null || at - this.#sentAt >= LONGEST_GAP_MS) this.#send(this.#unsentAt ?? at);
+  }
+
+  #onChange(at: number): void {
+    this.#unsentAt = at;
+    if (performance.now() - this.#sentAt >= SHORTEST_GAP_MS) this.#send(at);
+  }
+
+  #send(at: number): void {
+    if (this.#paused) return;
+    this.#sentAt = performance.now();
+    this.#unsentAt = null;
+    this.#out.onPresence(at, presence(this.#camera.pose(), this.#aspect));
+  }
+}
+
+/** Head, one view and no hands, as the core reads them. */
+function presence({ position, orientation }: Pose, aspect: number): Float32Array<ArrayBuffer> {
+  const { left, right, down, up } = symmetricFov(VIEW_HEIGHT, aspect);
+  const pose = [...position, ...orientation];
+  return new Float32Array([...pose, 1, ...pose, left, right, down, up, 0]);
+}
