@@ -1,5 +1,16 @@
 //! Where pictures come from: the rendered world, a video file or a test card, each with the latency marker drawn in.
 
+#![forbid(unsafe_code)]
+
+pub mod plaza;
+mod render;
+mod rendered;
+mod solid;
+pub mod world;
+
+pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
+pub use rendered::WorldSource;
+
 use nearlight_units::{Span, Time};
 use nearlight_wire::{HandPose, InputEvent, Pose, View, marker::Marker};
 
@@ -70,6 +81,8 @@ pub enum SceneError {
     NoAdapter(String),
     #[error("the graphics adapter failed: {0}")]
     Adapter(String),
+    #[error("a picture of {width}x{height} cannot be drawn: {reason}")]
+    Size { width: u16, height: u16, reason: String },
     #[error("cannot load {file}: {reason}")]
     File { file: String, reason: String },
 }

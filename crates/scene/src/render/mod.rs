@@ -1,0 +1,364 @@
+//! Draws the world through wgpu, on whatever adapter there is.
+
+mod adapter;
+mod eye;
+mod pipelines;
+mod stage;
+mod target;
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Fov, Pose, View, marker};
+
+use crate::plaza::{Environment, Surface};
+use crate::world::{Instance, Show, Sprite};
+use crate::{Pixels, RenderRequest, SceneError};
+use eye::Eye;
+use pipelines::{INSTANCE_BYTES, Pipelines, SPRITE_BYTES};
+use stage::Stage;
+use target::Target;
+
+pub use adapter::{AdapterSummary, Backend, list_adapters};
+
+/// Sizes whose targets are kept: a screen and a headset at two sizes each.
+const MAX_TARGETS: usize = 4;
+/// Pictures drawn per software renderer to find the faster one; the first is not counted.
+const TRIAL_PICTURES: usize = 4;
+/// Size of the trial pictures.
+const TRIAL_SIZE: (u16, u16) = (960, 540);
+
+/// What a picture took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drawn {
+    /// In all views together, after everything outside of the picture was left out.
+    pub triangles: usize,
+    pub draws: usize,
+}
+
+pub struct Renderer {
+    device: wgpu::Device,
+    queue: wgpu::Queue,
+    summary: AdapterSummary,
+    pipelines: Pipelines,
+    stage: Stage,
+    eyes: wgpu::Buffer,
+    eye_group: wgpu::BindGroup,
+    instances: Growing,
+    sprites: Growing,
+    targets: Vec<Target>,
+    failure: Arc<Mutex<Option<String>>>,
+}
+
+/// A buffer that is written anew for each picture and grows when it must.
+struct Growing {
+    buffer: wgpu::Buffer,
+}
+
+impl Growing {
+    fn new(device: &wgpu::Device, bytes: u64) -> Self {
+        let usage = wgpu::BufferUsages::VERTEX | wgpu::BufferUsages::COPY_DST;
+        let descriptor = wgpu::BufferDescriptor { label: None, size: bytes, usage, mapped_at_creation: false };
+        Self { buffer: device.create_buffer(&descriptor) }
+    }
+
+    fn write(&mut self, device: &wgpu::Device, queue: &wgpu::Queue, bytes: &[u8]) {
+        if bytes.len() as u64 > self.buffer.size() {
+            *self = Self::new(device, (bytes.len() as u64).next_power_of_two());
+        }
+        if !bytes.is_empty() {
+            queue.write_buffer(&self.buffer, 0, bytes);
+        }
+    }
+}
+
+impl Renderer {
+    /// Opens the best adapter of `backend`; where two software renderers are left, both draw and the faster one stays.
+    pub fn open(backend: Backend, place: &Environment, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
+        let adapters = adapter::candidates(backend);
+        let Some(first) = adapters.first() else {
+            return Err(SceneError::NoAdapter("neither Vulkan nor OpenGL lists one".into()));
+        };
+        if !adapter::summary(first).software {
+            return Self::on(first, place);
+        }
+        let mut best: Option<(Span, Self)> = None;
+        let mut failures = Vec::new();
+        for adapter in &adapters {
+            let trial = Self::on(adapter, place).and_then(|mut renderer| {
+                if adapters.len() == 1 {
+                    return Ok((Span::ZERO, renderer));
+                }
+                let cost = renderer.trial(clock)?;
+                tracing::info!(adapter = %renderer.summary, %cost, "software renderer tried");
+                Ok((cost, renderer))
+            });
+            match trial {
+                Ok(trial) if best.as_ref().is_none_or(|(cost, _)| trial.0 < *cost) => best = Some(trial),
+                Ok(_) => {}
+                Err(error) => failures.push(error.to_string()),
+            }
+        }
+        best.map(|(_, renderer)| renderer).ok_or_else(|| SceneError::NoAdapter(failures.join("; ")))
+    }
+
+    fn on(adapter: &wgpu::Adapter, place: &Environment) -> Result<Self, SceneError> {
+        let failed = |error: &dyn std::fmt::Display| SceneError::Adapter(error.to_string());
+        let limits = wgpu::Limits::downlevel_webgl2_defaults().using_resolution(adapter.limits());
+        let request = adapter.request_device(&wgpu::DeviceDescriptor {
+            label: Some("nearlight"),
+            required_limits: limits,
+            memory_hints: wgpu::MemoryHints::MemoryUsage,
+            ..wgpu::DeviceDescriptor::default()
+        });
+        let (device, queue) = adapter::wait(request)
+            .ok_or_else(|| SceneError::Adapter("the device does not answer".into()))?
+            .map_err(|error| failed(&error))?;
+        let failure = Arc::new(Mutex::new(None));
+        let (errors, losses) = (Arc::clone(&failure), Arc::clone(&failure));
+        device.on_uncaptured_error(Arc::new(move |error: wgpu::Error| note(&errors, error.to_string())));
+        device.set_device_lost_callback(move |reason, message| {
+            if reason != wgpu::DeviceLostReason::Destroyed {
+                note(&losses, format!("the device is lost: {message}"));
+            }
+        });
+        let pipelines = Pipelines::new(&device);
+        let stage = Stage::new(&device, &queue, &pipelines, place);
+        let eyes = device.create_buffer(&wgpu::BufferDescriptor {
+            label: Some("eyes"),
+            size: 2 * eye::STRIDE,
+            usage: wgpu::BufferUsages::UNIFORM | wgpu::BufferUsages::COPY_DST,
+            mapped_at_creation: false,
+        });
+        let binding = wgpu::BufferBinding { buffer: &eyes, offset: 0, size: std::num::NonZeroU64::new(eye::STRIDE) };
+        let eye_group = device.create_bind_group(&wgpu::BindGroupDescriptor {
+            label: Some("eyes"),
+            layout: &pipelines.eye_layout,
+            entries: &[wgpu::BindGroupEntry { binding: 0, resource: wgpu::BindingResource::Buffer(binding) }],
+        });
+        let renderer = Self {
+            instances: Growing::new(&device, 512 * INSTANCE_BYTES),
+            sprites: Growing::new(&device, 512 * SPRITE_BYTES),
+            summary: adapter::summary(adapter),
+            targets: Vec::new(),
+            device,
+            queue,
+            pipelines,
+            stage,
+            eyes,
+            eye_group,
+            failure,
+        };
+        renderer.check()?;
+        Ok(renderer)
+    }
+
+    /// The shortest time of a few pictures of the still scene.
+    fn trial(&mut self, clock: &dyn Fn() -> Time) -> Result<Span, SceneError> {
+        let (width, height) = TRIAL_SIZE;
+        let pose = Pose { position: [0.0, 1.6, 0.0], ..Pose::default() };
+        let views = [View { pose, fov: Fov::symmetric(1.1, f32::from(width) / f32::from(height)) }];
+        let request = RenderRequest {
+            viewer: crate::Viewer(u32::MAX),
+            views: &views,
+            width,
+            height,
+            marker: marker::Marker::default(),
+        };
+        let mut best = Span::MAX;
+        for picture in 0..TRIAL_PICTURES {
+            let started = clock();
+            self.draw(&request, &Show::default(), &mut |_| {})?;
+            if picture > 0 {
+                best = best.min(clock() - started);
+            }
+        }
+        Ok(best)
+    }
+
+    pub fn summary(&self) -> &AdapterSummary {
+        &self.summary
+    }
+
+    /// The first error that the adapter reported since the last call.
+    fn check(&self) -> Result<(), SceneError> {
+        match self.failure.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            Some(message) => Err(SceneError::Adapter(message)),
+            None => Ok(()),
+        }
+    }
+
+    fn target(&mut self, width: u16, height: u16) -> Result<usize, SceneError> {
+        let refused = |reason: String| Err(SceneError::Size { width, height, reason });
+        if let Some(index) = self.targets.iter().position(|target| (target.width, target.height) == (width, height)) {
+            return Ok(index);
+        }
+        if !width.is_multiple_of(2) || !height.is_multiple_of(2) {
+            return refused("both sides must be even, as video codecs halve the colour".into());
+        }
+        if usize::from(width) < marker::WIDTH || usize::from(height) < marker::HEIGHT {
+            return refused(format!("the marker alone takes {}x{}", marker::WIDTH, marker::HEIGHT));
+        }
+        let limit = self.summary.max_side;
+        if u32::from(width.max(height)) > limit {
+            return refused(format!("{} draws at most {limit} pixels a side", self.summary.name));
+        }
+        if self.targets.len() == MAX_TARGETS {
+            self.targets.remove(0);
+        }
+        self.targets.push(Target::new(&self.device, width, height));
+        self.check()?;
+        Ok(self.targets.len() - 1)
+    }
+
+    /// Draws one picture and lends it to `take`.
+    pub fn draw(
+        &mut self,
+        request: &RenderRequest<'_>,
+        show: &Show,
+        take: &mut dyn FnMut(Pixels<'_>),
+    ) -> Result<Drawn, SceneError> {
+        if !(1..=2).contains(&request.views.len()) {
+            return Err(SceneError::Adapter(format!("a picture has one or two views, not {}", request.views.len())));
+        }
+        let target = self.target(request.width, request.height)?;
+        let eyes: Vec<Eye> = request.views.iter().map(Eye::new).collect();
+        let cells = request.marker.cells();
+        let blocks: Vec<u8> = eyes.iter().flat_map(|eye| eye.block(&cells)).collect();
+        self.queue.write_buffer(&self.eyes, 0, &blocks);
+        let runs = self.upload(show, &eyes);
+        let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
+        let drawn = self.encode(&mut encoder, &self.targets[target], &eyes, &runs);
+        self.targets[target].copy(&mut encoder);
+        self.queue.submit([encoder.finish()]);
+        let read = self.targets[target].read(&self.device, take);
+        self.check()?;
+        read?;
+        Ok(drawn)
+    }
+
+    /// Writes what is in the picture to the adapter: runs of one model each, and the number of sprites.
+    fn upload(&mut self, show: &Show, eyes: &[Eye]) -> Runs {
+        let seen = |instance: &&Instance| eyes.iter().any(|eye| eye.sees(instance.position(), instance.reach));
+        let mut instances: Vec<&Instance> = show.instances.iter().filter(seen).collect();
+        instances.sort_by_key(|instance| instance.model);
+        let mut bytes = Vec::with_capacity(instances.len() * INSTANCE_BYTES as usize);
+        let mut models = Vec::new();
+        for run in instances.chunk_by(|a, b| a.model == b.model) {
+            let start = bytes.len() as u64;
+            run.iter().for_each(|instance| write_instance(instance, &mut bytes));
+            models.push((run[0].model, start, run.len() as u32));
+        }
+        self.instances.write(&self.device, &self.queue, &bytes);
+        let mut spots = Vec::with_capacity(show.sprites.len() * SPRITE_BYTES as usize);
+        let seen = |sprite: &&Sprite| eyes.iter().any(|eye| eye.sees(sprite.centre, sprite.radius * 1.42));
+        show.sprites.iter().filter(seen).for_each(|sprite| write_sprite(sprite, &mut spots));
+        self.sprites.write(&self.device, &self.queue, &spots);
+        Runs { models, sprites: (spots.len() as u64 / SPRITE_BYTES) as u32 }
+    }
+
+    fn encode(&self, encoder: &mut wgpu::CommandEncoder, target: &Target, eyes: &[Eye], runs: &Runs) -> Drawn {
+        let mut drawn = Drawn::default();
+        let mut pass = encoder.begin_render_pass(&wgpu::RenderPassDescriptor {
+            label: Some("picture"),
+            color_attachments: &[Some(wgpu::RenderPassColorAttachment {
+                view: &target.colour_view,
+                depth_slice: None,
+                resolve_target: None,
+                ops: wgpu::Operations { load: wgpu::LoadOp::Clear(wgpu::Color::BLACK), store: wgpu::StoreOp::Store },
+            })],
+            depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
+                view: &target.depth_view,
+                depth_ops: Some(wgpu::Operations { load: wgpu::LoadOp::Clear(0.0), store: wgpu::StoreOp::Discard }),
+                stencil_ops: None,
+            }),
+            ..wgpu::RenderPassDescriptor::default()
+        });
+        let (width, height) = (u32::from(target.width), u32::from(target.height));
+        let share = width / eyes.len() as u32;
+        for (index, eye) in eyes.iter().enumerate() {
+            let left = share * index as u32;
+            pass.set_viewport(left as f32, 0.0, share as f32, height as f32, 0.0, 1.0);
+            pass.set_scissor_rect(left, 0, share, height);
+            pass.set_bind_group(0, &self.eye_group, &[index as u32 * eye::STRIDE as u32]);
+            self.draw_moving(&mut pass, runs, &mut drawn);
+            self.draw_still(&mut pass, eye, &mut drawn);
+            if runs.sprites > 0 {
+                pass.set_pipeline(&self.pipelines.sprite);
+                pass.set_vertex_buffer(0, self.sprites.buffer.slice(..));
+                pass.draw(0..4, 0..runs.sprites);
+                drawn.triangles += 2 * runs.sprites as usize;
+                drawn.draws += 1;
+            }
+        }
+        pass.set_viewport(0.0, 0.0, marker::WIDTH as f32, marker::HEIGHT as f32, 0.0, 1.0);
+        pass.set_scissor_rect(0, 0, marker::WIDTH as u32, marker::HEIGHT as u32);
+        pass.set_bind_group(0, &self.eye_group, &[0]);
+        pass.set_pipeline(&self.pipelines.marker);
+        pass.draw(0..3, 0..1);
+        drawn
+    }
+
+    fn draw_moving(&self, pass: &mut wgpu::RenderPass<'_>, runs: &Runs, drawn: &mut Drawn) {
+        pass.set_pipeline(&self.pipelines.moving);
+        pass.set_bind_group(1, &self.stage.array, &[]);
+        pass.set_vertex_buffer(0, self.stage.moving.vertices.slice(..));
+        pass.set_index_buffer(self.stage.moving.indices.slice(..), wgpu::IndexFormat::Uint32);
+        for (model, start, count) in &runs.models {
+            let indices = self.stage.models[model].clone();
+            pass.set_vertex_buffer(1, self.instances.buffer.slice(*start..));
+            drawn.triangles += indices.len() / 3 * *count as usize;
+            drawn.draws += 1;
+            pass.draw_indexed(indices, 0, 0..*count);
+        }
+    }
+
+    fn draw_still(&self, pass: &mut wgpu::RenderPass<'_>, eye: &Eye, drawn: &mut Drawn) {
+        pass.set_vertex_buffer(0, self.stage.still.vertices.slice(..));
+        pass.set_index_buffer(self.stage.still.indices.slice(..), wgpu::IndexFormat::Uint32);
+        let mut bound = None;
+        let seen: Vec<_> = self.stage.chunks.iter().filter(|chunk| eye.sees(chunk.centre, chunk.radius)).collect();
+        for run in seen.chunk_by(|a, b| a.surface == b.surface && a.indices.end == b.indices.start) {
+            let surface = run[0].surface;
+            if bound != Some(surface) {
+                pass.set_pipeline(match surface {
+                    Surface::Array => &self.pipelines.still,
+                    Surface::Floor => &self.pipelines.floor,
+                    Surface::Picture(_) => &self.pipelines.picture,
+                });
+                pass.set_bind_group(1, self.stage.textures(surface), &[]);
+                bound = Some(surface);
+            }
+            let indices = run[0].indices.start..run[run.len() - 1].indices.end;
+            drawn.triangles += indices.len() / 3;
+            drawn.draws += 1;
+            pass.draw_indexed(indices, 0, 0..1);
+        }
+    }
+}
+
+struct Runs {
+    /// Model, first byte in the instance buffer, number of instances.
+    models: Vec<(crate::world::Model, u64, u32)>,
+    sprites: u32,
+}
+
+fn note(failure: &Mutex<Option<String>>, message: String) {
+    failure.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(message);
+}
+
+fn write_instance(instance: &Instance, bytes: &mut Vec<u8>) {
+    let colour = instance.colour.extend(instance.glow).to_array();
+    let look = [f32::from(instance.layer as u8), instance.metal, instance.sunlight, instance.ripple];
+    for number in instance.transform.to_cols_array().into_iter().chain(colour).chain(look) {
+        bytes.extend(number.to_le_bytes());
+    }
+}
+
+fn write_sprite(sprite: &Sprite, bytes: &mut Vec<u8>) {
+    let centre = sprite.centre.extend(sprite.radius).to_array();
+    let flat = f32::from(u8::from(sprite.flat));
+    for number in centre.into_iter().chain(sprite.colour.to_array()).chain([flat]) {
+        bytes.extend(number.to_le_bytes());
+    }
+}

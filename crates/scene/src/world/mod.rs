@@ -1,0 +1,303 @@
+//! The shared world: bodies, viewers and what they do to it. Time and input come in as arguments; drawing is elsewhere.
+
+pub mod body;
+mod decor;
+mod show;
+
+use std::collections::BTreeMap;
+
+use glam::{Quat, Vec3};
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Action, Hand, InputEvent, Pose};
+
+use crate::solid::Solid;
+use crate::{Presence, Viewer};
+use body::{Body, STEP, Shape};
+
+pub use show::{Instance, Model, Show, Sprite};
+
+/// Thrown balls in the world at a time; the oldest makes room.
+const MAX_THROWN: usize = 16;
+/// Objects farther away than this, in metres, cannot be reached.
+const REACH: f32 = 14.0;
+/// How much larger than it is an object is for pointing, in metres.
+const AIM_MARGIN: f32 = 0.06;
+/// Metres a second of a throw and a push. Guess: a ball lands about eight metres away.
+const THROW_SPEED: f32 = 8.5;
+const PUSH_SPEED: f32 = 4.2;
+/// How long the ring that answers an action is seen.
+const PULSE: Span = Span::from_millis(450);
+/// Rings seen at a time.
+const MAX_PULSES: usize = 24;
+/// After a pause longer than this the world goes on from where it was.
+const MAX_CATCH_UP: Span = Span::from_millis(250);
+
+/// What a viewer's hand holds.
+#[derive(Clone, Copy, Debug)]
+struct Grip {
+    viewer: Viewer,
+    hand: Hand,
+    body: usize,
+    /// Metres in front of the hand.
+    distance: f32,
+    /// The body's rotation as the hand sees it.
+    rotation: Quat,
+}
+
+/// The answer to an action, for the eye.
+#[derive(Clone, Copy, Debug)]
+struct Pulse {
+    at: Time,
+    place: Vec3,
+    normal: Vec3,
+    colour: Vec3,
+}
+
+/// What surrounds the bodies.
+#[derive(Clone, Debug, Default)]
+pub struct Setting {
+    pub solids: Vec<Solid>,
+    pub lighting: crate::plaza::light::Lighting,
+    /// Whether the plaza's sculpture, pendulums, water and lanterns are there.
+    pub decor: bool,
+}
+
+pub struct World {
+    setting: Setting,
+    bodies: Vec<Body>,
+    viewers: BTreeMap<Viewer, Presence>,
+    grips: Vec<Grip>,
+    pulses: Vec<Pulse>,
+    started_at: Option<Time>,
+    now: Time,
+    /// Up to here the bodies have been moved.
+    stepped_to: Time,
+}
+
+impl World {
+    pub fn new(setting: Setting) -> Self {
+        Self {
+            setting,
+            bodies: starting_bodies(),
+            viewers: BTreeMap::new(),
+            grips: Vec::new(),
+            pulses: Vec::new(),
+            started_at: None,
+            now: Time::ZERO,
+            stepped_to: Time::ZERO,
+        }
+    }
+
+    /// The bodies as they are.
+    pub fn bodies(&self) -> &[Body] {
+        &self.bodies
+    }
+
+    pub fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]) {
+        self.viewers.insert(viewer, presence.clone());
+        for event in events {
+            self.act(now, viewer, event);
+        }
+    }
+
+    pub fn on_viewer_left(&mut self, viewer: Viewer) {
+        self.viewers.remove(&viewer);
+        self.drop_grips(|grip| grip.viewer == viewer);
+    }
+
+    /// Moves the world on to `now` in fixed steps.
+    pub fn advance(&mut self, now: Time) {
+        if self.started_at.is_none() {
+            self.started_at = Some(now);
+            self.stepped_to = now;
+        }
+        self.now = self.now.max(now);
+        if now.saturating_since(self.stepped_to) > MAX_CATCH_UP {
+            self.stepped_to = now - MAX_CATCH_UP;
+        }
+        let step = Span::from_secs_f64(f64::from(STEP));
+        while self.stepped_to + step <= now {
+            self.stepped_to = self.stepped_to + step;
+            self.move_held();
+            body::step(&mut self.bodies, &self.setting.solids);
+        }
+        self.pulses.retain(|pulse| now.saturating_since(pulse.at) < PULSE);
+    }
+
+    /// Seconds since the world began.
+    fn age(&self) -> f64 {
+        self.started_at.map_or(0.0, |start| self.now.saturating_since(start).as_secs_f64())
+    }
+
+    /// Origin and direction of what `hand` points along; a hand that is not tracked points where its head looks.
+    fn ray(&self, viewer: Viewer, hand: Hand) -> Option<(Vec3, Quat)> {
+        let presence = self.viewers.get(&viewer)?;
+        let tracked = presence.hands.iter().find(|tracked| tracked.hand == hand && hand != Hand::Gaze);
+        Some(place(tracked.map_or(&presence.head, |tracked| &tracked.pose)))
+    }
+
+    /// The nearest body that a ray meets, and how far away it is.
+    pub fn pick(&self, origin: Vec3, direction: Vec3) -> Option<(usize, f32)> {
+        let bodies = self.bodies.iter().enumerate().filter(|(_, body)| !body.held);
+        let hits = bodies.filter_map(|(index, body)| Some((index, body.solid().hit(origin, direction, AIM_MARGIN)?)));
+        hits.filter(|(_, distance)| *distance < REACH).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// Bodies that a viewer points at, with gaze or with either hand.
+    fn pointed_at(&self, viewer: Viewer) -> Vec<usize> {
+        let Some(presence) = self.viewers.get(&viewer) else { return Vec::new() };
+        let hands: Vec<Hand> = if presence.hands.is_empty() {
+            vec![Hand::Gaze]
+        } else {
+            presence.hands.iter().map(|tracked| tracked.hand).collect()
+        };
+        let rays = hands.into_iter().filter_map(|hand| self.ray(viewer, hand));
+        rays.filter_map(|(origin, turn)| self.pick(origin, turn * Vec3::NEG_Z)).map(|(body, _)| body).collect()
+    }
+
+    fn act(&mut self, now: Time, viewer: Viewer, event: &InputEvent) {
+        let Some((origin, turn)) = self.ray(viewer, event.hand) else { return };
+        let direction = turn * Vec3::NEG_Z;
+        let target = self.pick(origin, direction);
+        match event.action {
+            Action::Grab => {
+                self.drop_grips(|grip| grip.viewer == viewer && grip.hand == event.hand);
+                if let Some((body, distance)) = target {
+                    let reach = distance + self.bodies[body].reach() * 0.6;
+                    self.bodies[body].held = true;
+                    self.grips.push(Grip {
+                        viewer,
+                        hand: event.hand,
+                        body,
+                        distance: reach.clamp(0.35, 3.0),
+                        rotation: turn.inverse() * self.bodies[body].rotation,
+                    });
+                }
+            }
+            Action::Release => self.drop_grips(|grip| grip.viewer == viewer && grip.hand == event.hand),
+            Action::Push => {
+                if let Some((body, _)) = target {
+                    let body = &mut self.bodies[body];
+                    body.wake();
+                    body.velocity += direction * PUSH_SPEED + Vec3::Y * 0.9;
+                    body.spin += Vec3::Y.cross(direction) * 2.0;
+                }
+            }
+            Action::Throw => self.throw(viewer, origin, direction),
+            Action::Reset => self.reset(),
+        }
+        self.answer(now, viewer, event.action, (origin, direction), target);
+    }
+
+    /// Shows a ring where the action took place.
+    fn answer(&mut self, now: Time, viewer: Viewer, action: Action, ray: (Vec3, Vec3), target: Option<(usize, f32)>) {
+        let (origin, direction) = ray;
+        let ground = Solid::GROUND.hit(origin, direction, 0.0).filter(|distance| *distance < 30.0);
+        let (place, normal) = match (action, target, ground) {
+            (Action::Throw | Action::Reset, ..) => (origin + direction * 2.0, -direction),
+            (_, Some((body, _)), _) => (self.bodies[body].position, -direction),
+            (_, None, Some(distance)) => (origin + direction * distance + Vec3::Y * 0.03, Vec3::Y),
+            (_, None, None) => (origin + direction * 4.0, -direction),
+        };
+        if self.pulses.len() == MAX_PULSES {
+            self.pulses.remove(0);
+        }
+        self.pulses.push(Pulse { at: now, place, normal, colour: viewer_colour(viewer) });
+    }
+
+    fn throw(&mut self, viewer: Viewer, origin: Vec3, direction: Vec3) {
+        let thrown = self.bodies.iter().filter(|body| body.home.is_none()).count();
+        let oldest = self.bodies.iter().position(|body| body.home.is_none() && !body.held);
+        if let (true, Some(oldest)) = (thrown >= MAX_THROWN, oldest) {
+            self.remove(oldest);
+        } else if thrown >= MAX_THROWN {
+            return;
+        }
+        let mut ball = Body::new(Shape::Ball { radius: 0.13 }, origin + direction * 0.45, viewer_colour(viewer));
+        ball.home = None;
+        ball.velocity = direction * THROW_SPEED + Vec3::Y * 1.4;
+        ball.spin = direction.cross(Vec3::Y) * 6.0;
+        self.bodies.push(ball);
+    }
+
+    fn remove(&mut self, body: usize) {
+        self.bodies.remove(body);
+        self.grips.retain(|grip| grip.body != body);
+        for grip in &mut self.grips {
+            grip.body -= usize::from(grip.body > body);
+        }
+    }
+
+    fn reset(&mut self) {
+        self.drop_grips(|_| true);
+        self.bodies.retain(|body| body.home.is_some());
+        self.bodies.iter_mut().for_each(Body::go_home);
+    }
+
+    fn drop_grips(&mut self, dropped: impl Fn(&Grip) -> bool) {
+        let bodies = &mut self.bodies;
+        self.grips.retain(|grip| {
+            let keep = !dropped(grip);
+            if !keep {
+                bodies[grip.body].held = false;
+                bodies[grip.body].wake();
+            }
+            keep
+        });
+    }
+
+    /// Steers what is held to where its hand is: letting go in a swing throws it.
+    fn move_held(&mut self) {
+        for grip in &self.grips {
+            let Some((origin, turn)) = self.ray(grip.viewer, grip.hand) else { continue };
+            let body = &mut self.bodies[grip.body];
+            let mut target = origin + turn * Vec3::NEG_Z * grip.distance;
+            target.y = target.y.max(body.reach() * 0.7);
+            body.velocity = ((target - body.position) * 18.0).clamp_length_max(body::MAX_SPEED);
+            body.spin = Vec3::ZERO;
+            body.rotation = body.rotation.slerp(turn * grip.rotation, 0.2).normalize();
+        }
+    }
+}
+
+/// Position and rotation of a pose; the wire has checked that both are sane.
+pub fn place(pose: &Pose) -> (Vec3, Quat) {
+    (Vec3::from(pose.position), Quat::from_array(pose.orientation).normalize())
+}
+
+/// A viewer's own display colour: neighbours in number are far apart in hue.
+pub fn viewer_colour(viewer: Viewer) -> Vec3 {
+    let hue = (viewer.0 as f32 * 0.618_034 + 0.52).fract() * 6.0;
+    let channel = |shift: f32| {
+        let along = (shift + hue) % 6.0;
+        1.0 - 0.72 * along.min(4.0 - along).clamp(0.0, 1.0)
+    };
+    Vec3::new(channel(5.0), channel(3.0), channel(1.0))
+}
+
+fn starting_bodies() -> Vec<Body> {
+    let ball = |radius: f32, place: [f32; 3], colour: [f32; 3]| {
+        Body::new(Shape::Ball { radius }, Vec3::from(place), Vec3::from(colour))
+    };
+    let mut bodies = vec![
+        ball(0.20, [-1.75, 1.12, -3.3], [0.95, 0.30, 0.22]),
+        ball(0.17, [1.55, 1.09, -2.9], [0.20, 0.58, 0.92]),
+        ball(0.26, [-0.75, 0.26, -4.3], [0.98, 0.76, 0.20]),
+        ball(0.22, [5.1, 0.70, -6.6], [0.30, 0.78, 0.56]),
+        ball(0.16, [0.95, 0.16, -3.7], [0.93, 0.42, 0.66]),
+        ball(0.19, [5.9, 0.67, -6.6], [0.88, 0.88, 0.92]),
+    ];
+    let (x, z, half) = (3.05, -4.6, 0.27);
+    let pitch = half * 2.0 + 0.03;
+    for (column, row) in [(-1.0, 0.0), (0.0, 0.0), (1.0, 0.0), (-0.5, 1.0), (0.5, 1.0), (0.0, 2.0)] {
+        let mut body =
+            Body::new(Shape::Crate { half }, Vec3::new(x + column * pitch, half + row * half * 2.0, z), Vec3::ONE);
+        body.rotation = Quat::from_rotation_y(0.06 * (column + row * 1.7));
+        body.home = Some((body.position, body.rotation));
+        bodies.push(body);
+    }
+    bodies
+}
+
+#[cfg(test)]
+mod tests;
