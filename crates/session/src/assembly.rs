@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::{Missing, SymbolHeader, symbol_range};
+use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
 
 /// Half a second at 120 frames a second: whoever is farther behind needs a key frame.
 const MAX_FRAMES: usize = 64;
@@ -17,7 +17,7 @@ const MAX_GAP: u32 = 15;
 /// Remembered ids of frames that the decoder has had.
 const REMEMBERED: usize = 256;
 /// Packets overtake one another by less than this on real paths; RFC 9002 section 6.1.2 allows an eighth of a round trip.
-pub(crate) const REORDER_WAIT: Span = Span::from_millis(1);
+const REORDER_WAIT: Span = Span::from_millis(1);
 /// A frame's last symbols are asked for when nothing of it has come for this long: twice the 5 ms at which WebRTC-like pacing
 /// releases its groups.
 const TAIL_WAIT: Span = Span::from_millis(10);
@@ -42,24 +42,35 @@ pub(crate) struct Transfer {
     pub(crate) repaired: u32,
 }
 
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    have: bool,
+    asked_at: Option<Time>,
+}
+
 #[derive(Clone, Debug)]
 struct Assembly {
     /// None until the first symbol has come: then nothing but the id is known.
     shape: Option<Shape>,
     bytes: Vec<u8>,
-    have: Vec<bool>,
+    slots: Vec<Slot>,
     have_count: usize,
-    /// Symbols below this index are suspect when missing: a later one has come.
-    highest: usize,
+    /// Ends of gaps and when they showed: below such an index, missing symbols become suspect after [`REORDER_WAIT`].
+    gaps: VecDeque<(usize, Time)>,
+    /// Missing symbols below this index are suspect.
+    suspect_to: usize,
+    highest: Option<usize>,
     last_arrival_at: Time,
     last_first_transmission: Option<(Time, Time)>,
     repaired: u32,
-    /// When its loss was first suspected, and when and how often it was asked for.
+    /// When a newer frame was seen: everything missing of this one is suspect soon after.
+    overtaken_at: Option<Time>,
     suspect_since: Option<Time>,
+    /// When the whole frame was asked for, while nothing of it is known.
     asked_at: Option<Time>,
     attempts: u32,
-    /// When a newer frame was seen: everything missing of this one is suspect from then on.
-    overtaken_at: Option<Time>,
+    /// Something may have to be asked for again then.
+    retry_at: Option<Time>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,6 +117,8 @@ pub(crate) struct Assembler {
     delivered: VecDeque<u32>,
     /// No frame but a key frame is of use.
     broken: bool,
+    /// When symbols may have become suspect, or patience may end.
+    check_at: Option<Time>,
     /// Frames that will never be handed out.
     pub(crate) lost: u64,
 }
@@ -115,50 +128,101 @@ impl Assembly {
         Self {
             shape: None,
             bytes: Vec::new(),
-            have: Vec::new(),
+            slots: Vec::new(),
             have_count: 0,
-            highest: 0,
+            gaps: VecDeque::new(),
+            suspect_to: 0,
+            highest: None,
             last_arrival_at: now,
             last_first_transmission: None,
             repaired: 0,
+            overtaken_at: None,
             suspect_since: None,
             asked_at: None,
             attempts: 0,
-            overtaken_at: None,
+            retry_at: None,
         }
     }
 
-    /// Index from which on missing symbols are merely late.
-    fn suspect_to(&self, now: Time) -> usize {
-        let overtaken = self.overtaken_at.is_some_and(|at| now - at >= REORDER_WAIT);
-        if overtaken || now - self.last_arrival_at >= TAIL_WAIT {
-            self.have.len()
-        } else if now - self.last_arrival_at >= REORDER_WAIT || self.highest == self.have.len() {
-            self.highest
-        } else {
-            // The newest arrivals may have overtaken their neighbours; three places is RFC 9002's packet threshold.
-            self.highest.saturating_sub(3)
-        }
+    /// What it takes from the common bound.
+    fn cost(&self) -> usize {
+        self.bytes.len() + self.slots.len() * size_of::<Slot>()
     }
 
-    fn missing(&self, now: Time, id: FrameId, out: &mut Vec<Missing>) {
-        if self.shape.is_none() {
-            if self.overtaken_at.is_some_and(|at| now - at >= REORDER_WAIT) {
-                out.push(Missing::whole(id));
-            }
+    fn note_symbol(&mut self, now: Time, header: &SymbolHeader) {
+        let index = usize::from(header.index);
+        self.slots[index].have = true;
+        self.have_count += 1;
+        self.last_arrival_at = now;
+        if header.flags.retransmission {
+            self.repaired += 1;
             return;
         }
-        let mut index = 0;
-        let end = self.suspect_to(now);
-        while index < end {
-            if self.have[index] {
-                index += 1;
-                continue;
-            }
-            let run = self.have[index..end].iter().take_while(|have| !**have).count();
-            out.push(Missing { frame: id, first: index as u16, count: run as u16 });
-            index += run;
+        if index > self.highest.map_or(0, |highest| highest + 1) {
+            self.gaps.push_back((index, now));
         }
+        self.highest = self.highest.max(Some(index));
+        if self.last_first_transmission.is_none_or(|(sent_at, _)| sent_at <= header.sent_at) {
+            self.last_first_transmission = Some((header.sent_at, now));
+        }
+    }
+
+    /// Everything missing is suspect from here on, unless that is so already.
+    fn tail_suspect_at(&self) -> Time {
+        let tail = self.last_arrival_at + TAIL_WAIT;
+        self.overtaken_at.map_or(tail, |at| tail.min(at + REORDER_WAIT))
+    }
+
+    /// Notes which missing symbols have become suspect, and returns those that are to be asked for.
+    fn missing(&mut self, now: Time, id: FrameId, retry: Span) -> Vec<Missing> {
+        while self.gaps.front().is_some_and(|(_, at)| now - *at >= REORDER_WAIT) {
+            self.suspect_to = self.gaps.pop_front().map_or(0, |(end, _)| end.max(self.suspect_to));
+        }
+        let everything = now >= self.tail_suspect_at();
+        self.retry_at = None;
+        let due = |asked_at: Option<Time>| asked_at.is_none_or(|at| now - at >= retry);
+        if self.shape.is_none() {
+            if !everything {
+                return Vec::new();
+            }
+            self.suspect_since.get_or_insert(now);
+            if due(self.asked_at) {
+                self.asked_at = Some(now);
+                self.retry_at = Some(now + retry);
+                return vec![Missing::whole(id)];
+            }
+            self.retry_at = self.asked_at.map(|at| at + retry);
+            return Vec::new();
+        }
+        if everything {
+            self.suspect_to = self.slots.len();
+        }
+        let mut runs: Vec<Missing> = Vec::new();
+        let mut oldest_asked = None;
+        for (index, slot) in self.slots[..self.suspect_to].iter_mut().enumerate().filter(|(_, slot)| !slot.have) {
+            self.suspect_since.get_or_insert(now);
+            if due(slot.asked_at) && runs.len() < MAX_NACK_ENTRIES {
+                slot.asked_at = Some(now);
+                match runs.last_mut() {
+                    Some(run) if usize::from(run.first + run.count) == index => run.count += 1,
+                    _ => runs.push(Missing { frame: id, first: index as u16, count: 1 }),
+                }
+            }
+            let asked_at = slot.asked_at.unwrap_or(now);
+            oldest_asked = Some(oldest_asked.map_or(asked_at, |oldest: Time| oldest.min(asked_at)));
+        }
+        self.retry_at = oldest_asked.map(|at| at + retry);
+        runs
+    }
+
+    /// When [`Assembly::missing`] or the end of all patience is due.
+    fn next_check(&self, policy: RepairPolicy) -> Option<Time> {
+        let gap = self.gaps.front().map(|(_, at)| *at + REORDER_WAIT);
+        let all_suspect =
+            if self.shape.is_none() { self.suspect_since.is_some() } else { self.suspect_to == self.slots.len() };
+        let tail = (!all_suspect).then(|| self.tail_suspect_at());
+        let give_up = self.suspect_since.map(|since| since + policy.give_up);
+        [gap, tail, self.retry_at, give_up].into_iter().flatten().min()
     }
 }
 
@@ -193,35 +257,28 @@ impl Assembler {
         }
         let assembly = self.frames.entry(id).or_insert_with(|| Assembly::placeholder(now));
         if assembly.shape.is_none() {
-            // A stranger's header may claim 4 MiB: the bytes are bounded over all frames before they are set aside.
-            if self.bytes + header.frame_bytes as usize > MAX_BYTES {
+            // A stranger's header may claim 4 MiB: the cost is bounded over all frames before anything is set aside.
+            let cost = header.frame_bytes as usize + usize::from(header.symbols) * size_of::<Slot>();
+            if self.bytes + cost > MAX_BYTES {
                 return Taken::Useless;
             }
-            self.bytes += header.frame_bytes as usize;
+            self.bytes += cost;
             assembly.bytes = vec![0; header.frame_bytes as usize];
-            assembly.have = vec![false; usize::from(header.symbols)];
+            assembly.slots = vec![Slot::default(); usize::from(header.symbols)];
             assembly.shape = Some(shape);
         }
-        let index = usize::from(header.index);
-        if assembly.shape != Some(shape) || assembly.have[index] {
+        if assembly.shape != Some(shape) || assembly.slots[usize::from(header.index)].have {
             return Taken::Useless;
         }
         assembly.bytes[symbol_range(header.frame_bytes, header.symbols, header.index)].copy_from_slice(payload);
-        assembly.have[index] = true;
-        assembly.have_count += 1;
-        assembly.last_arrival_at = now;
-        if header.flags.retransmission {
-            assembly.repaired += 1;
-        } else {
-            assembly.highest = assembly.highest.max(index);
-            if assembly.last_first_transmission.is_none_or(|(sent_at, _)| sent_at <= header.sent_at) {
-                assembly.last_first_transmission = Some((header.sent_at, now));
-            }
+        assembly.note_symbol(now, header);
+        if assembly.have_count == assembly.slots.len() {
+            return self.complete(now, id, header.sent_at);
         }
-        if assembly.have_count < assembly.have.len() {
-            return if jumped { Taken::Jump } else { Taken::Partial };
+        if !assembly.gaps.is_empty() || assembly.have_count == 1 || self.check_at.is_none() {
+            self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
         }
-        self.complete(now, id, header.sent_at)
+        if jumped { Taken::Jump } else { Taken::Partial }
     }
 
     fn complete(&mut self, now: Time, id: u32, sent_at: Time) -> Taken {
@@ -229,6 +286,7 @@ impl Assembler {
         let key = assembly.shape.is_some_and(|shape| shape.key);
         // A frame that came through repairs alone has no first transmission to time.
         let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
+        self.bytes -= assembly.cost() - assembly.bytes.len();
         let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: assembly.repaired };
         let distance = assembly.shape.map_or(0, |shape| shape.reference_distance);
         self.references.insert(id, distance);
@@ -259,6 +317,7 @@ impl Assembler {
         }
         for (_, assembly) in self.frames.range_mut(..id) {
             assembly.overtaken_at.get_or_insert(now);
+            self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
         }
         jumped
     }
@@ -287,7 +346,7 @@ impl Assembler {
         self.lost += u64::from(id - first);
         self.done_to = Some(id - 1);
         let kept = self.frames.split_off(&id);
-        self.bytes -= self.frames.values().map(|assembly| assembly.bytes.len()).sum::<usize>();
+        self.bytes -= self.frames.values().map(Assembly::cost).sum::<usize>();
         self.frames = kept;
         let kept = self.whole.split_off(&id);
         self.bytes -= self.whole.values().map(|whole| whole.bytes.len()).sum::<usize>();
@@ -330,42 +389,43 @@ impl Assembler {
         self.deliverable().is_some()
     }
 
-    /// What to ask for now; a frame's entry counts as one attempt.
-    pub(crate) fn poll_missing(
-        &mut self,
-        now: Time,
-        policy: RepairPolicy,
-        room: usize,
-    ) -> Vec<(FrameId, u32, Vec<Missing>)> {
+    /// What to ask for now, with the count of attempts by frame. Costs nothing before it is due.
+    pub(crate) fn poll_missing(&mut self, now: Time, policy: RepairPolicy) -> Vec<(FrameId, u32, Vec<Missing>)> {
         let mut asked = Vec::new();
-        if self.broken {
+        if self.check_at.is_none_or(|at| now < at) {
             return asked;
         }
-        let mut used = 0;
+        let mut next_check: Option<Time> = None;
+        let mut room = MAX_NACK_ENTRIES;
         for (&id, assembly) in &mut self.frames {
-            let mut missing = Vec::new();
-            assembly.missing(now, FrameId(id), &mut missing);
-            if missing.is_empty() {
-                continue;
+            if room == 0 {
+                next_check = Some(now + REORDER_WAIT);
+                break;
             }
-            assembly.suspect_since.get_or_insert(now);
-            if assembly.asked_at.is_some_and(|at| now - at < policy.retry) || used >= room {
-                continue;
+            let mut missing = assembly.missing(now, FrameId(id), policy.retry);
+            missing.truncate(room);
+            room -= missing.len();
+            if !missing.is_empty() {
+                assembly.attempts += 1;
+                asked.push((FrameId(id), assembly.attempts, missing));
             }
-            missing.truncate(room - used);
-            used += missing.len();
-            assembly.asked_at = Some(now);
-            assembly.attempts += 1;
-            asked.push((FrameId(id), assembly.attempts, missing));
+            next_check = next_check.into_iter().chain(assembly.next_check(policy)).min();
         }
+        self.check_at = next_check;
         asked
     }
 
-    /// Gives up frames that have been missing for too long; true where that broke the chain of references.
+    /// Gives up on frames that have been missing for too long; true where only a key frame helps from now on.
     pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) -> bool {
         let overdue = |assembly: &Assembly| assembly.suspect_since.is_some_and(|since| now - since >= policy.give_up);
-        if self.broken || !self.frames.values().any(overdue) {
+        if self.check_at.is_none_or(|at| now < at) || !self.frames.values().any(overdue) {
             return false;
+        }
+        // What is left while the chain is broken starts with a key frame: that one is given up too.
+        if self.broken
+            && let Some(newest) = self.newest
+        {
+            self.give_up_before(newest.saturating_add(1));
         }
         self.broken = true;
         true
@@ -391,22 +451,9 @@ impl Assembler {
             || self.frames.values().any(|assembly| assembly.shape.is_some_and(|shape| shape.key))
     }
 
-    /// When something may become suspect, be asked for again or be given up.
-    pub(crate) fn poll_timeout(&self, policy: RepairPolicy) -> Option<Time> {
-        if self.broken && !self.has_key() {
-            return None;
-        }
-        let next = |assembly: &Assembly| {
-            let asked = assembly.asked_at.map(|at| at + policy.retry);
-            let overtaken = assembly.overtaken_at.map(|at| at + REORDER_WAIT);
-            let gap = (assembly.have_count < assembly.highest + 1).then_some(assembly.last_arrival_at + REORDER_WAIT);
-            let tail = Some(assembly.last_arrival_at + TAIL_WAIT);
-            match asked {
-                Some(asked) => Some(assembly.suspect_since.map_or(asked, |since| asked.min(since + policy.give_up))),
-                None => [overtaken, gap, tail].into_iter().flatten().min(),
-            }
-        };
-        self.frames.values().filter_map(next).min()
+    /// When [`Assembler::poll_missing`] or [`Assembler::expire`] has something to do.
+    pub(crate) const fn poll_timeout(&self) -> Option<Time> {
+        self.check_at
     }
 
     #[cfg(test)]

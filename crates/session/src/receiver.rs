@@ -5,8 +5,7 @@ use std::collections::VecDeque;
 use nearlight_events::{Event, FrameCounts, LossCounts};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{
-    Action, FrameHeader, Hand, KeyFrameRequest, MAX_NACK_ENTRIES, Nack, SymbolHeader, ToClient, ToServer,
-    marker::Marker,
+    Action, FrameHeader, Hand, KeyFrameRequest, Nack, SymbolHeader, ToClient, ToServer, marker::Marker,
 };
 
 use crate::arrivals::ArrivalLog;
@@ -251,12 +250,11 @@ impl Receiver {
     /// When to call [`Receiver::poll_transmit`] next even if nothing happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        let policy = self.repair_policy();
         earliest([
             Some(self.clock.poll_timeout()),
             self.arrivals.poll_timeout(),
             self.presentation.poll_timeout(),
-            self.assembler.poll_timeout(policy).map(|at| (at, Wake::Repair)),
+            self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
             self.key_frame_asked_at.map(|at| (at + self.key_frame_retry(), Wake::KeyFrame)),
             self.action_repeat_at.map(|at| (at, Wake::Repair)),
         ])
@@ -328,7 +326,7 @@ impl Receiver {
     }
 
     fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
-        let asked = self.assembler.poll_missing(now, policy, MAX_NACK_ENTRIES);
+        let asked = self.assembler.poll_missing(now, policy);
         if asked.is_empty() {
             return;
         }
