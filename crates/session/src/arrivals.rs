@@ -34,9 +34,6 @@ impl ArrivalLog {
     /// Notes an arrival; false for a duplicate or one too old to matter.
     pub(crate) fn on_arrival(&mut self, now: Time, seq: PacketSeq) -> bool {
         let seq = seq.0;
-        if self.window.is_empty() && self.arrived == 0 {
-            (self.first, self.reported_to) = (seq, seq);
-        }
         if seq < self.first {
             return false;
         }

@@ -86,7 +86,6 @@ pub struct Receiver {
     key_frame_asked_at: Option<Time>,
     action_repeat_at: Option<Time>,
     first_frame: Option<FrameId>,
-    first_seq: Option<u32>,
     counts: FrameCounts,
     repaired: u64,
     key_frames: u64,
@@ -110,7 +109,6 @@ impl Receiver {
             key_frame_asked_at: None,
             action_repeat_at: None,
             first_frame: None,
-            first_seq: None,
             counts: FrameCounts::default(),
             repaired: 0,
             key_frames: 0,
@@ -134,7 +132,6 @@ impl Receiver {
                 let size = Bytes::new(datagram.len() as u64);
                 self.received += size;
                 self.recent.on_bytes(now, size);
-                self.first_seq.get_or_insert(header.seq.0);
                 if self.arrivals.on_arrival(now, header.seq) && !header.flags.probe {
                     self.on_symbol(now, &header, payload);
                 }
@@ -275,10 +272,7 @@ impl Receiver {
             (Some(first), Some(newest)) => u64::from(newest.0 - first.0.min(newest.0)) + 1,
             _ => 0,
         };
-        let expected = match (self.first_seq, self.arrivals.highest()) {
-            (Some(first), Some(highest)) => u64::from(highest.saturating_sub(first)) + 1,
-            _ => 0,
-        };
+        let expected = self.arrivals.highest().map_or(0, |highest| u64::from(highest) + 1);
         ReceiverStatistics {
             frames: FrameCounts {
                 sent,
