@@ -11,19 +11,19 @@ use crate::Wake;
 /// between reports (draft-ietf-rmcat-gcc-02 section 3).
 const MAX_HOLD: Span = Span::from_millis(10);
 /// A report repeats this many sequence numbers of the one before, so that a lost report costs nothing.
-const REPEATED: u32 = 64;
+const REPEATED: u64 = 64;
 /// A jump forward of more than this many sequence numbers is an outage: only the end of it is reported.
-const MAX_GAP: u32 = 4_096;
+const MAX_GAP: u64 = 4_096;
 
 #[derive(Debug, Default)]
 pub(crate) struct ArrivalLog {
     /// Fate of `first`, `first + 1`, ... up to the newest seen.
     window: VecDeque<Option<Time>>,
-    first: u32,
+    first: u64,
     /// Everything before this was reported at least once.
-    reported_to: u32,
+    reported_to: u64,
     /// A packet that was reported missing has arrived since: the next report starts here.
-    revise_from: Option<u32>,
+    revise_from: Option<u64>,
     oldest_unreported_at: Option<Time>,
     /// Datagrams that arrived, each counted once.
     pub(crate) arrived: u64,
@@ -33,11 +33,11 @@ pub(crate) struct ArrivalLog {
 impl ArrivalLog {
     /// Notes an arrival; false for a duplicate or one too old to matter.
     pub(crate) fn on_arrival(&mut self, now: Time, seq: PacketSeq) -> bool {
-        let seq = seq.0;
+        let seq = u64::from(seq.0);
         if seq < self.first {
             return false;
         }
-        let end = self.first + self.window.len() as u32;
+        let end = self.first + self.window.len() as u64;
         if seq >= end {
             if seq - end > MAX_GAP {
                 self.window.clear();
@@ -67,14 +67,14 @@ impl ArrivalLog {
     /// A report that is due, one datagram's worth; call until none.
     pub(crate) fn poll_report(&mut self, now: Time) -> Option<Feedback> {
         let oldest = self.oldest_unreported_at?;
-        let end = self.first + self.window.len() as u32;
+        let end = self.first + self.window.len() as u64;
         let pending = end - self.reported_to.min(end);
         if !self.flush && now - oldest < MAX_HOLD && (pending as usize) < MAX_FEEDBACK_PACKETS - REPEATED as usize {
             return None;
         }
         let from =
             self.revise_from.take().unwrap_or(end).min(self.reported_to.saturating_sub(REPEATED)).max(self.first);
-        let to = end.min(from + MAX_FEEDBACK_PACKETS as u32);
+        let to = end.min(from + MAX_FEEDBACK_PACKETS as u64);
         let range = (from - self.first) as usize..(to - self.first) as usize;
         let arrivals = self.window.range(range).copied().collect();
         self.reported_to = self.reported_to.max(to);
@@ -85,11 +85,11 @@ impl ArrivalLog {
             // The rest follows in the next call.
             self.flush = true;
         }
-        let keep_from = self.reported_to.saturating_sub(MAX_FEEDBACK_PACKETS as u32 * 2);
+        let keep_from = self.reported_to.saturating_sub(MAX_FEEDBACK_PACKETS as u64 * 2);
         while self.first < keep_from && self.window.pop_front().is_some() {
             self.first += 1;
         }
-        Some(Feedback { sent_at: now, first: PacketSeq(from), arrivals })
+        Some(Feedback { sent_at: now, first: PacketSeq(from as u32), arrivals })
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {
@@ -97,9 +97,9 @@ impl ArrivalLog {
         Some((if self.flush { oldest } else { oldest + MAX_HOLD }, Wake::Feedback))
     }
 
-    /// Sequence numbers between the first and the newest seen that have not arrived and are older than reordering explains.
-    pub(crate) fn highest(&self) -> Option<u32> {
-        (!self.window.is_empty()).then(|| self.first + self.window.len() as u32 - 1)
+    /// Newest sequence number seen.
+    pub(crate) fn highest(&self) -> Option<u64> {
+        (!self.window.is_empty()).then(|| self.first + self.window.len() as u64 - 1)
     }
 }
 

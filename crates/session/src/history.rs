@@ -25,13 +25,26 @@ pub(crate) struct KeptFrame {
     /// Symbols below this index have left at least once.
     pub(crate) sent: u16,
     pub(crate) deadline: Time,
+    pub(crate) render_started_at: Time,
+    /// When the newest of its symbols left for the first time.
+    pub(crate) last_sent_at: Time,
     resent_at: Vec<Option<Time>>,
 }
 
 impl KeptFrame {
     pub(crate) fn new(id: FrameId, key: bool, bytes: Vec<u8>, payload: usize, deadline: Time) -> Self {
         let symbols = bytes.len().div_ceil(payload).clamp(1, usize::from(u16::MAX)) as u16;
-        Self { id, key, bytes, symbols, sent: 0, deadline, resent_at: Vec::new() }
+        Self {
+            id,
+            key,
+            bytes,
+            symbols,
+            sent: 0,
+            deadline,
+            render_started_at: Time::ZERO,
+            last_sent_at: Time::ZERO,
+            resent_at: Vec::new(),
+        }
     }
 
     /// On the wire.

@@ -272,7 +272,7 @@ impl Receiver {
             (Some(first), Some(newest)) => u64::from(newest.0 - first.0.min(newest.0)) + 1,
             _ => 0,
         };
-        let expected = self.arrivals.highest().map_or(0, |highest| u64::from(highest) + 1);
+        let expected = self.arrivals.highest().map_or(0, |highest| highest + 1);
         ReceiverStatistics {
             frames: FrameCounts {
                 sent,

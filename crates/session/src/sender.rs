@@ -9,8 +9,8 @@ use nearlight_rate::{
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Feedback, FrameHeader, KeyFrameRequest, Nack, Pong, Report, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader,
-    ToServer,
+    Feedback, FrameHeader, FrameReport, KeyFrameRequest, MAX_FRAME_REPORTS, Nack, Pong, Report, SYMBOL_HEADER_BYTES,
+    SymbolFlags, SymbolHeader, ToServer,
 };
 
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
@@ -18,6 +18,8 @@ use crate::inbox::{Inbox, ReceivedInput};
 use crate::recent::RecentRate;
 use crate::{Wake, earliest};
 
+/// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
+const MIN_DATAGRAM: usize = 640;
 /// Before the first feedback. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
@@ -30,13 +32,15 @@ const REPAIR_BURST: Bytes = Bytes::new(512 * 1_024);
 const MAX_PONGS: usize = 16;
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
+/// Weight of the newest frame in the time from rendering to display. Guess: a second's memory at 30 frames a second.
+const DISPLAY_SMOOTHING: i64 = 16;
 /// Two key frames for one receiver are at least this far apart. Guess: three frames at 30 frames a second.
 const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
 
 /// What a session is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
-    /// Largest datagram that the transport takes, in bytes: at least 200.
+    /// Largest datagram that the transport takes, in bytes: at least 640.
     pub max_datagram: usize,
     pub pacing: Mode,
     pub frame_interval: Span,
@@ -104,6 +108,8 @@ pub struct Sender {
     key_wanted: Option<&'static str>,
     round_trip: Option<Span>,
     recent: RecentRate,
+    render_to_display: Option<Span>,
+    outcomes: VecDeque<FrameReport>,
     statistics: SenderStatistics,
 }
 
@@ -133,6 +139,8 @@ impl Sender {
             key_wanted: Some("first frame"),
             round_trip: None,
             recent: RecentRate::default(),
+            render_to_display: None,
+            outcomes: VecDeque::new(),
             statistics: SenderStatistics::default(),
         };
         sender.log_decision(now);
@@ -198,7 +206,8 @@ impl Sender {
         frame.header.write(&mut bytes);
         bytes.extend_from_slice(&frame.bits);
         let size = Bytes::new(bytes.len() as u64);
-        let kept = KeptFrame::new(frame.id, frame.key, bytes, self.payload(), frame.header.deadline);
+        let mut kept = KeptFrame::new(frame.id, frame.key, bytes, self.payload(), frame.header.deadline);
+        kept.render_started_at = frame.header.render_started_at;
         let symbols = u32::from(kept.symbols);
         self.next_frame = frame.id.next();
         self.statistics.frames += 1;
@@ -240,6 +249,22 @@ impl Sender {
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// What clients said became of frames, each once.
+    pub fn poll_outcome(&mut self) -> Option<FrameReport> {
+        self.outcomes.pop_front()
+    }
+
+    /// How long a frame takes from the start of its rendering to the client's display, smoothed: poses are predicted by it.
+    #[must_use]
+    pub const fn render_to_display(&self) -> Option<Span> {
+        self.render_to_display
+    }
+
+    /// The transport's largest datagram has changed, in bytes: frames from now on are cut to it.
+    pub fn set_max_datagram(&mut self, bytes: usize) {
+        self.config.max_datagram = bytes.max(MIN_DATAGRAM);
     }
 
     #[must_use]
@@ -331,8 +356,21 @@ impl Sender {
                 late: frame.late,
             };
             self.controller.on_frame_outcome(now, &outcome);
+            self.note_display(frame);
+            if self.outcomes.len() == MAX_FRAME_REPORTS {
+                self.outcomes.pop_front();
+            }
+            self.outcomes.push_back(*frame);
         }
         self.take_decision(now);
+    }
+
+    fn note_display(&mut self, report: &FrameReport) {
+        let Some(frame) = self.frames.get_mut(report.frame) else { return };
+        let at_server = frame.last_sent_at.saturating_since(frame.render_started_at);
+        let sample = at_server + report.network + report.reassemble + report.decode + report.present;
+        let smoothed = self.render_to_display.map_or(sample, |mean| mean + (sample - mean) / DISPLAY_SMOOTHING);
+        self.render_to_display = Some(smoothed);
     }
 
     fn on_nack(&mut self, now: Time, nack: &Nack) {
@@ -396,6 +434,7 @@ impl Sender {
         let datagram = frame.datagram(now, self.next_seq, frame.sent, false);
         let id = frame.id;
         frame.sent += 1;
+        frame.last_sent_at = now;
         self.on_sent(now, size, Some(id));
         Some(datagram)
     }

@@ -27,8 +27,9 @@ enum ToReceiver {
 }
 
 fn to_receiver() -> impl Strategy<Value = ToReceiver> {
-    let symbol =
-        (0..400u32, 0..6u16, 1..6u16, prop_oneof![1..5_000u32, Just(4 << 20)], any::<[bool; 2]>(), 0..3_000u32);
+    let frame = prop_oneof![9 => 0..400u32, 1 => any::<u32>()];
+    let seq = prop_oneof![9 => 0..3_000u32, 1 => any::<u32>()];
+    let symbol = (frame, 0..6u16, 1..6u16, prop_oneof![1..5_000u32, Just(4 << 20)], any::<[bool; 2]>(), seq);
     prop_oneof![
         2 => (0..200_000u32).prop_map(ToReceiver::Wait),
         8 => symbol.prop_map(|(frame, index, symbols, bytes, [key, again], seq)| {
@@ -126,7 +127,7 @@ fn to_sender() -> impl Strategy<Value = ToSender> {
     prop_oneof![
         2 => (0..200_000u32).prop_map(ToSender::Wait),
         4 => (1..60_000usize).prop_map(ToSender::Frame),
-        3 => (0..2_000u32, arrivals, 0..20_000_000u64)
+        3 => (prop_oneof![9 => 0..2_000u32, 1 => any::<u32>()], arrivals, 0..20_000_000u64)
             .prop_map(|(first, arrivals, sent_at)| ToSender::Feedback { first, arrivals, sent_at }),
         2 => vec((0..40u32, any::<u16>(), 1..=u16::MAX), 1..64).prop_map(ToSender::Nack),
         1 => any::<u32>().prop_map(ToSender::KeyFrameRequest),
