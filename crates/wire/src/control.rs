@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::WireError;
+use crate::{Pose, WireError};
 
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
@@ -48,7 +48,7 @@ pub struct StreamDescription {
     pub views: u8,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Welcome {
     pub session: u32,
     pub stream: StreamDescription,
@@ -57,6 +57,8 @@ pub struct Welcome {
     pub controller: String,
     pub pacing: String,
     pub max_rate_bps: u64,
+    /// Where the user begins: the middle between the eyes.
+    pub start: Pose,
 }
 
 /// Why a session was refused or ended.
