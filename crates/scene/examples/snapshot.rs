@@ -1,4 +1,4 @@
-//! Renders one picture into a PNG: `snapshot FILE [mono|stereo] [WIDTH HEIGHT] [SECONDS]`.
+//! Renders one picture into a PNG: `snapshot FILE [mono|stereo] [WIDTH HEIGHT] [SECONDS] [FRAMES]`.
 
 use std::error::Error;
 use std::time::Instant;
@@ -15,9 +15,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stereo = argument(1, "mono") == "stereo";
     let (width, height): (u16, u16) = (argument(2, "1280").parse()?, argument(3, "720").parse()?);
     let seconds: u64 = argument(4, "6").parse()?;
+    let frames: usize = argument(5, "60").parse()?;
     let started = Instant::now();
     let clock = || Time::from_nanos(started.elapsed().as_nanos() as u64);
-    let mut source = WorldSource::open(None, Backend::default().or_environment()?, &clock)?;
+    let mut source = WorldSource::plaza(Backend::default().or_environment()?, &clock)?;
     println!("{} after {:?}", source.describe(), started.elapsed());
 
     let aspect = f32::from(width) / f32::from(height);
@@ -36,21 +37,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let marker = Marker { frame: FrameId(1), input: InputSeq(1) };
     let request = RenderRequest { viewer: Viewer(1), views: &views, width, height, marker };
-    let mut rgb = Vec::new();
     let mut times = Vec::new();
-    for _ in 0..60 {
+    for _ in 0..frames {
         let begin = Instant::now();
-        source.render(&request, &mut |pixels| {
-            rgb.clear();
-            for row in pixels.bytes.chunks(pixels.stride) {
-                let row = &row[..usize::from(width) * 4];
-                rgb.extend(row.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]));
-            }
-            times.push(begin.elapsed());
-        })?;
+        source.render(&request, &mut |_| times.push(begin.elapsed()))?;
     }
     times.sort();
-    println!("{:?}, median {:?}, longest {:?}", source.drawn(), times[times.len() / 2], times[times.len() - 1]);
+    let time = |share: usize| times[times.len() * share / 100];
+    println!("{:?}, fastest {:?}, tenth {:?}, median {:?}", source.drawn(), time(0), time(10), time(50));
+    let mut rgb = Vec::new();
+    source.render(&request, &mut |pixels| {
+        for row in pixels.bytes.chunks(pixels.stride) {
+            let row = &row[..usize::from(width) * 4];
+            rgb.extend(row.chunks_exact(4).flat_map(|pixel| [pixel[0], pixel[1], pixel[2]]));
+        }
+    })?;
     image::save_buffer(&file, &rgb, u32::from(width), u32::from(height), image::ColorType::Rgb8)?;
     Ok(())
 }

@@ -2,14 +2,26 @@
 
 #![forbid(unsafe_code)]
 
-pub mod plaza;
+mod canvas;
+mod card;
+mod glb;
+mod open;
+mod plaza;
+pub mod predict;
 mod render;
 mod rendered;
 mod solid;
-pub mod world;
+mod sustain;
+mod video;
+mod world;
 
+pub use canvas::marker_draw;
+pub use card::TestCard;
+pub use open::{OpenOptions, SourceKind, open};
 pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
-pub use rendered::WorldSource;
+pub use rendered::{START, WorldSource};
+pub use sustain::{Wish, choose_size};
+pub use video::VideoSource;
 
 use nearlight_units::{Span, Time};
 use nearlight_wire::{HandPose, InputEvent, Pose, View, marker::Marker};

@@ -47,7 +47,7 @@ fn arc_angle(position: f32) -> f32 {
 pub fn plaza() -> Environment {
     let mut place = Environment { lighting: lighting(), ..Environment::default() };
     place.floor_light = Some(bake(&place.lighting, &contacts()));
-    solids(&mut place.solids);
+    place.solids = solids();
     floor(&mut place);
     colonnade(&mut place);
     fountain(&mut place);
@@ -108,8 +108,9 @@ fn contacts() -> Vec<(Vec2, f32)> {
     contacts
 }
 
-fn solids(solids: &mut Vec<Solid>) {
-    solids.push(Solid::GROUND);
+/// What bodies bounce off.
+pub fn solids() -> Vec<Solid> {
+    let mut solids = vec![Solid::GROUND];
     for index in 0..COLUMNS {
         solids.push(Solid::column(ring_point(index as f32, COLONNADE_RADIUS), 0.42, COLUMN_HEIGHT));
     }
@@ -123,6 +124,7 @@ fn solids(solids: &mut Vec<Solid>) {
     for z in [MIDDLE - REACH, MIDDLE + REACH] {
         solids.push(Solid::block(Vec3::new(0.0, 0.0, z), Vec3::new(REACH, 3.0, 0.6)));
     }
+    solids
 }
 
 /// Middles and half sizes of the stone blocks that carry things.
@@ -137,7 +139,7 @@ pub fn plinths() -> [(Vec3, Vec3); 4] {
 }
 
 fn floor(place: &mut Environment) {
-    const CELLS: u32 = 22;
+    const CELLS: u32 = 11;
     let mut mesh = Mesh::default();
     for row in 0..=CELLS {
         for column in 0..=CELLS {
@@ -164,13 +166,13 @@ fn floor(place: &mut Environment) {
 }
 
 fn column() -> Mesh {
-    let shaft = [(0.34, 0.34), (0.335, 1.6), (0.315, 3.0), (0.285, 4.15)];
-    let base = [(0.46, 0.0), (0.46, 0.12), (0.42, 0.16), (0.44, 0.22), (0.40, 0.29), (0.34, 0.34)];
-    let capital = [(0.285, 4.15), (0.33, 4.19), (0.30, 4.25), (0.36, 4.36), (0.47, 4.48)];
+    let shaft = [(0.34, 0.34), (0.325, 2.2), (0.285, 4.15)];
+    let base = [(0.46, 0.0), (0.46, 0.14), (0.43, 0.22), (0.34, 0.34)];
+    let capital = [(0.285, 4.15), (0.33, 4.2), (0.31, 4.27), (0.47, 4.48)];
     let profile = |points: &[(f32, f32)]| points.iter().map(|(x, y)| Vec2::new(*x, *y)).collect::<Vec<_>>();
-    let mut mesh = Mesh::lathe(&profile(&shaft), 14, Vec2::new(1.0, 0.4)).coloured(MARBLE, Layer::Marble);
-    mesh.append(&Mesh::lathe(&profile(&base), 14, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
-    mesh.append(&Mesh::lathe(&profile(&capital), 14, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
+    let mut mesh = Mesh::lathe(&profile(&shaft), 12, Vec2::new(1.0, 0.4)).coloured(MARBLE, Layer::Marble);
+    mesh.append(&Mesh::lathe(&profile(&base), 12, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
+    mesh.append(&Mesh::lathe(&profile(&capital), 12, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
     mesh.append(
         &Mesh::cuboid(Vec3::new(0.5, 0.11, 0.5), Some(0.5)).at(0.0, 4.59, 0.0).coloured(MARBLE, Layer::Stone),
     );
@@ -239,7 +241,7 @@ fn beam(profile: &[(f32, f32)], bay: u32) -> Mesh {
 
 /// A slim arch of bronze under the beam of one bay.
 fn arch(bay: u32) -> Mesh {
-    const STEPS: u32 = 12;
+    const STEPS: u32 = 8;
     let mut mesh = Mesh::default();
     let ring = |share: f32, height: f32| {
         let position = bay as f32 + 0.12 + 0.76 * share;
@@ -366,13 +368,11 @@ fn backdrop(place: &mut Environment) {
     for (distance, height, seed, near) in [(150.0, 13.0, 1, 0.0), (120.0, 7.0, 2, 1.0)] {
         place.add(Surface::Array, &hills(distance, height, seed, near));
     }
-    let picture = place.pictures.len();
-    place.pictures.push(texture::sky());
-    place.add(Surface::Picture(picture), &dome());
+    place.add(Surface::Sky, &dome());
 }
 
 fn hills(distance: f32, height: f32, seed: i32, near: f32) -> Mesh {
-    const STEPS: u32 = 96;
+    const STEPS: u32 = 72;
     let mut mesh = Mesh::default();
     let dusk = Vec3::new(0.56, 0.44, 0.55).lerp(Vec3::new(0.36, 0.33, 0.42), near);
     for step in 0..=STEPS {
@@ -401,8 +401,8 @@ fn hills(distance: f32, height: f32, seed: i32, near: f32) -> Mesh {
 }
 
 fn dome() -> Mesh {
-    const AROUND: u32 = 40;
-    const UP: u32 = 10;
+    const AROUND: u32 = 36;
+    const UP: u32 = 7;
     let mut mesh = Mesh::default();
     for ring in 0..=UP {
         // Elevations from a little below the horizon to straight up, closer together near the horizon.

@@ -60,10 +60,6 @@ pub struct Mesh {
 }
 
 impl Mesh {
-    pub fn triangles(&self) -> usize {
-        self.indices.len() / 3
-    }
-
     pub fn append(&mut self, other: &Self) {
         let first = self.vertices.len() as u32;
         self.vertices.extend_from_slice(&other.vertices);

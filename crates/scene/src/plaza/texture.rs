@@ -213,7 +213,8 @@ fn sky_colour(direction: Vec3) -> Vec3 {
     let zenith = Vec3::new(0.13, 0.19, 0.40);
     let mut colour = horizon.lerp(middle, smooth(height / 0.28)).lerp(zenith, smooth((height - 0.12) / 0.75));
     let near_sun = direction.dot(sun).max(0.0);
-    colour += Vec3::new(0.55, 0.36, 0.16) * near_sun.powi(14) * 0.8 + Vec3::new(0.9, 0.75, 0.5) * near_sun.powi(160);
+    colour += Vec3::new(0.55, 0.36, 0.16) * near_sun.powi(12) * 0.38
+        + Vec3::new(0.9, 0.75, 0.5) * (near_sun.powi(420) * 1.2 + near_sun.powi(60) * 0.22);
     // Clouds hang on a plane overhead and stretch towards the horizon.
     let plane = Vec2::new(direction.x, direction.z) / (height + 0.12);
     let wisp = cloudy(Vec3::new(plane.x * 0.55 + 9.0, plane.y * 1.25, 31.0), 0);

@@ -11,12 +11,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Fov, Pose, View, marker};
 
+use crate::canvas::check_size;
 use crate::plaza::{Environment, Surface};
 use crate::world::{Instance, Show, Sprite};
 use crate::{Pixels, RenderRequest, SceneError};
 use eye::Eye;
 use pipelines::{INSTANCE_BYTES, Pipelines, SPRITE_BYTES};
-use stage::Stage;
+use stage::{Art, Stage};
 use target::Target;
 
 pub use adapter::{AdapterSummary, Backend, list_adapters};
@@ -74,18 +75,42 @@ impl Growing {
 
 impl Renderer {
     /// Opens the best adapter of `backend`; where two software renderers are left, both draw and the faster one stays.
-    pub fn open(backend: Backend, place: &Environment, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
-        let adapters = adapter::candidates(backend);
+    ///
+    /// `place` is built while the adapters are asked, on another thread; it comes back with the renderer.
+    pub fn open(
+        backend: Backend,
+        place: impl FnOnce() -> Environment + Send,
+        clock: &dyn Fn() -> Time,
+    ) -> Result<(Self, Environment), SceneError> {
+        let (adapters, place, art) = std::thread::scope(|scope| {
+            let place = scope.spawn(place);
+            let art = scope.spawn(Art::paint);
+            let adapters = adapter::candidates(backend);
+            (adapters, place.join(), art.join())
+        });
+        let (Ok(place), Ok(art)) = (place, art) else {
+            return Err(SceneError::Adapter("building the place failed".into()));
+        };
+        let renderer = Self::best(&adapters, &place, &art, clock)?;
+        Ok((renderer, place))
+    }
+
+    fn best(
+        adapters: &[wgpu::Adapter],
+        place: &Environment,
+        art: &Art,
+        clock: &dyn Fn() -> Time,
+    ) -> Result<Self, SceneError> {
         let Some(first) = adapters.first() else {
             return Err(SceneError::NoAdapter("neither Vulkan nor OpenGL lists one".into()));
         };
         if !adapter::summary(first).software {
-            return Self::on(first, place);
+            return Self::on(first, place, art);
         }
         let mut best: Option<(Span, Self)> = None;
         let mut failures = Vec::new();
-        for adapter in &adapters {
-            let trial = Self::on(adapter, place).and_then(|mut renderer| {
+        for adapter in adapters {
+            let trial = Self::on(adapter, place, art).and_then(|mut renderer| {
                 if adapters.len() == 1 {
                     return Ok((Span::ZERO, renderer));
                 }
@@ -102,7 +127,7 @@ impl Renderer {
         best.map(|(_, renderer)| renderer).ok_or_else(|| SceneError::NoAdapter(failures.join("; ")))
     }
 
-    fn on(adapter: &wgpu::Adapter, place: &Environment) -> Result<Self, SceneError> {
+    fn on(adapter: &wgpu::Adapter, place: &Environment, art: &Art) -> Result<Self, SceneError> {
         let failed = |error: &dyn std::fmt::Display| SceneError::Adapter(error.to_string());
         let limits = wgpu::Limits::downlevel_webgl2_defaults().using_resolution(adapter.limits());
         let request = adapter.request_device(&wgpu::DeviceDescriptor {
@@ -123,7 +148,7 @@ impl Renderer {
             }
         });
         let pipelines = Pipelines::new(&device);
-        let stage = Stage::new(&device, &queue, &pipelines, place);
+        let stage = Stage::new((&device, &queue), &pipelines, place, art);
         let eyes = device.create_buffer(&wgpu::BufferDescriptor {
             label: Some("eyes"),
             size: 2 * eye::STRIDE,
@@ -189,19 +214,14 @@ impl Renderer {
     }
 
     fn target(&mut self, width: u16, height: u16) -> Result<usize, SceneError> {
-        let refused = |reason: String| Err(SceneError::Size { width, height, reason });
         if let Some(index) = self.targets.iter().position(|target| (target.width, target.height) == (width, height)) {
             return Ok(index);
         }
-        if !width.is_multiple_of(2) || !height.is_multiple_of(2) {
-            return refused("both sides must be even, as video codecs halve the colour".into());
-        }
-        if usize::from(width) < marker::WIDTH || usize::from(height) < marker::HEIGHT {
-            return refused(format!("the marker alone takes {}x{}", marker::WIDTH, marker::HEIGHT));
-        }
+        check_size(width, height)?;
         let limit = self.summary.max_side;
         if u32::from(width.max(height)) > limit {
-            return refused(format!("{} draws at most {limit} pixels a side", self.summary.name));
+            let reason = format!("{} draws at most {limit} pixels a side", self.summary.name);
+            return Err(SceneError::Size { width, height, reason });
         }
         if self.targets.len() == MAX_TARGETS {
             self.targets.remove(0);
@@ -325,6 +345,7 @@ impl Renderer {
                     Surface::Array => &self.pipelines.still,
                     Surface::Floor => &self.pipelines.floor,
                     Surface::Picture(_) => &self.pipelines.picture,
+                    Surface::Sky => &self.pipelines.sky,
                 });
                 pass.set_bind_group(1, self.stage.textures(surface), &[]);
                 bound = Some(surface);

@@ -15,6 +15,7 @@ pub struct Pipelines {
     pub moving: wgpu::RenderPipeline,
     pub floor: wgpu::RenderPipeline,
     pub picture: wgpu::RenderPipeline,
+    pub sky: wgpu::RenderPipeline,
     pub sprite: wgpu::RenderPipeline,
     pub marker: wgpu::RenderPipeline,
     pub eye_layout: wgpu::BindGroupLayout,
@@ -68,7 +69,7 @@ impl Pipelines {
         let sprites = [layout(SPRITE_BYTES, wgpu::VertexStepMode::Instance, &SPRITE)];
         let solid = Recipe {
             vertex: "still",
-            fragment: "from_layers",
+            fragment: "still_layers",
             buffers: &still,
             strip: false,
             cull: true,
@@ -83,9 +84,10 @@ impl Pipelines {
         };
         Self {
             still: build(device, &shader, &textured, &solid),
-            moving: build(device, &shader, &textured, &Recipe { vertex: "moving", buffers: &moving, ..solid }),
-            floor: build(device, &shader, &textured, &Recipe { fragment: "from_floor", ..solid }),
-            picture: build(device, &shader, &textured, &Recipe { fragment: "from_picture", cull: false, ..solid }),
+            moving: build(device, &shader, &textured, &Recipe { vertex: "moving", fragment: "moving_layers", buffers: &moving, ..solid }),
+            floor: build(device, &shader, &textured, &Recipe { fragment: "floor", ..solid }),
+            picture: build(device, &shader, &textured, &Recipe { fragment: "still_picture", cull: false, ..solid }),
+            sky: build(device, &shader, &textured, &Recipe { fragment: "sky", depth_write: false, ..solid }),
             sprite: build(
                 device,
                 &shader,

@@ -38,7 +38,16 @@ struct Instance {
     @location(8) look: vec4<f32>,
 }
 
-struct Shaded {
+// Fragment stages name only what they read: each number that is interpolated costs time.
+struct Still {
+    @builtin(position) clip: vec4<f32>,
+    @location(0) uv: vec2<f32>,
+    @location(1) air: f32,
+    @location(2) times: vec3<f32>,
+    @location(3) @interpolate(flat) layer: i32,
+}
+
+struct Moving {
     @builtin(position) clip: vec4<f32>,
     @location(0) uv: vec2<f32>,
     @location(1) times: vec3<f32>,
@@ -51,13 +60,12 @@ fn air(place: vec3<f32>, share: f32) -> f32 {
 }
 
 @vertex
-fn still(vertex: Vertex) -> Shaded {
-    let air = air(vertex.position, vertex.colour.a);
-    var out: Shaded;
+fn still(vertex: Vertex) -> Still {
+    var out: Still;
     out.clip = eye.clip * vec4(vertex.position, 1.0);
     out.uv = vertex.uv;
-    out.times = vertex.colour.rgb * (LIGHT_RANGE * (1.0 - air));
-    out.plus = eye.fog.rgb * air;
+    out.times = vertex.colour.rgb * LIGHT_RANGE;
+    out.air = air(vertex.position, vertex.colour.a);
     out.layer = i32(vertex.normal.w * 127.0 + 0.5);
     return out;
 }
@@ -78,7 +86,7 @@ fn reflected(ray: vec3<f32>, sunlight: f32) -> vec3<f32> {
 }
 
 @vertex
-fn moving(vertex: Vertex, instance: Instance) -> Shaded {
+fn moving(vertex: Vertex, instance: Instance) -> Moving {
     let x = instance.first.xyz;
     let y = vec3(instance.first.w, instance.second.xy);
     let z = vec3(instance.second.zw, instance.third.x);
@@ -104,7 +112,7 @@ fn moving(vertex: Vertex, instance: Instance) -> Shaded {
     let glow = instance.colour.a;
     let air = air(place, 1.0);
     let shine = mix(colour, vec3(1.0), select(0.0, 0.8, metal < 0.2)) * reflected(reflect(-view, normal), sunlight) * mirror;
-    var out: Shaded;
+    var out: Moving;
     out.clip = eye.clip * vec4(place, 1.0);
     out.uv = vertex.uv;
     out.times = colour * (mix(light * (1.0 - mirror), vec3(1.25), clamp(glow, 0.0, 1.0)) * (1.0 - air));
@@ -115,21 +123,40 @@ fn moving(vertex: Vertex, instance: Instance) -> Shaded {
 }
 
 @fragment
-fn from_layers(in: Shaded) -> @location(0) vec4<f32> {
+fn moving_layers(in: Moving) -> @location(0) vec4<f32> {
     return vec4(textureSample(layers, smooth_sampler, in.uv, in.layer).rgb * in.times + in.plus, 1.0);
 }
 
 @fragment
-fn from_picture(in: Shaded) -> @location(0) vec4<f32> {
-    return vec4(textureSample(picture, smooth_sampler, in.uv).rgb * in.times + in.plus, 1.0);
+fn still_layers(
+    @location(0) uv: vec2<f32>,
+    @location(1) air: f32,
+    @location(2) times: vec3<f32>,
+    @location(3) @interpolate(flat) layer: i32,
+) -> @location(0) vec4<f32> {
+    return vec4(mix(textureSample(layers, smooth_sampler, uv, layer).rgb * times, eye.fog.rgb, air), 1.0);
+}
+
+@fragment
+fn still_picture(
+    @location(0) uv: vec2<f32>,
+    @location(1) air: f32,
+    @location(2) times: vec3<f32>,
+) -> @location(0) vec4<f32> {
+    return vec4(mix(textureSample(picture, smooth_sampler, uv).rgb * times, eye.fog.rgb, air), 1.0);
+}
+
+@fragment
+fn sky(@location(0) uv: vec2<f32>) -> @location(0) vec4<f32> {
+    return textureSample(picture, smooth_sampler, uv);
 }
 
 // The flagstones repeat every four metres, their light does not: 44 metres lie under it.
 @fragment
-fn from_floor(in: Shaded) -> @location(0) vec4<f32> {
-    let light = textureSampleLevel(picture, smooth_sampler, in.uv, 0.0).rgb;
-    let stone = textureSample(layers, smooth_sampler, in.uv * 11.0, 0).rgb;
-    return vec4(stone * light * (in.times * LIGHT_RANGE) + in.plus, 1.0);
+fn floor(@location(0) uv: vec2<f32>, @location(1) air: f32) -> @location(0) vec4<f32> {
+    let light = textureSample(picture, smooth_sampler, uv).rgb * LIGHT_RANGE;
+    let stone = textureSample(layers, smooth_sampler, uv * 11.0, 0).rgb;
+    return vec4(mix(stone * light, eye.fog.rgb, air), 1.0);
 }
 
 struct Spot {

@@ -14,6 +14,24 @@ use crate::world::Model;
 /// Side of a layer of the shared texture array, in pixels.
 const LAYER_SIDE: u32 = 256;
 
+/// The pictures of the place with their smaller levels, the same for every adapter.
+pub struct Art {
+    layers: Vec<Vec<Image>>,
+    floor: Vec<Image>,
+    sky: Image,
+}
+
+impl Art {
+    pub fn paint() -> Self {
+        Self {
+            layers: build::layers(LAYER_SIDE).into_iter().map(Image::mip_chain).collect(),
+            floor: texture::floor().mip_chain(),
+            // Without smaller levels: the sky is never seen from far away.
+            sky: texture::sky(),
+        }
+    }
+}
+
 /// Vertices and indices in buffers.
 pub struct Geometry {
     pub vertices: wgpu::Buffer,
@@ -25,18 +43,25 @@ pub struct Stage {
     pub chunks: Vec<Chunk>,
     pub moving: Geometry,
     pub models: BTreeMap<Model, Range<u32>>,
-    /// With the shared array; also the floor's under [`Surface::Floor`].
     pub array: wgpu::BindGroup,
-    pub floor: wgpu::BindGroup,
-    pub pictures: Vec<wgpu::BindGroup>,
+    floor: wgpu::BindGroup,
+    sky: wgpu::BindGroup,
+    pictures: Vec<wgpu::BindGroup>,
 }
 
 impl Stage {
-    pub fn new(device: &wgpu::Device, queue: &wgpu::Queue, pipelines: &Pipelines, place: &Environment) -> Self {
+    pub fn new(
+        (device, queue): (&wgpu::Device, &wgpu::Queue),
+        pipelines: &Pipelines,
+        place: &Environment,
+        art: &Art,
+    ) -> Self {
         let painter = Painter { device, queue, layout: &pipelines.texture_layout, sampler: sampler(device) };
-        let layers = painter.array(&build::layers(LAYER_SIDE));
-        let flags = texture::floor();
-        let floor_layers = painter.array(&[flags.clone(), flags]);
+        let array = wgpu::TextureViewDimension::D2Array;
+        let layers: Vec<&[Image]> = art.layers.iter().map(Vec::as_slice).collect();
+        let layers = painter.upload(&layers, array);
+        // Some adapters take an array of one layer for no array at all.
+        let floor_layers = painter.upload(&[&art.floor, &art.floor], array);
         let white = Image { width: 1, height: 1, rgba: vec![255; 4] };
         let blank = painter.picture(&white, false);
         let floor_light = place.floor_light.as_ref().map_or_else(|| blank.clone(), |light| painter.picture(light, false));
@@ -54,6 +79,7 @@ impl Stage {
             models,
             array: painter.bind(&blank, &layers),
             floor: painter.bind(&floor_light, &floor_layers),
+            sky: painter.bind(&painter.picture(&art.sky, false), &layers),
             pictures: place
                 .pictures
                 .iter()
@@ -66,18 +92,20 @@ impl Stage {
         match surface {
             Surface::Array => &self.array,
             Surface::Floor => &self.floor,
+            Surface::Sky => &self.sky,
             Surface::Picture(index) => &self.pictures[index],
         }
     }
 }
 
-/// Chunks as they are drawn: those of the array first, then the floor, then pictures (the sky is the last of them to be seen).
+/// Chunks in drawing order: what is near and hides others first, the sky last.
 fn merged(chunks: &[Chunk]) -> Vec<Chunk> {
     let mut chunks = chunks.to_vec();
     chunks.sort_by_key(|chunk| match chunk.surface {
-        Surface::Array => (0, 0),
-        Surface::Floor => (1, 0),
-        Surface::Picture(index) => (2, index),
+        Surface::Picture(index) => (0, index),
+        Surface::Array => (1, 0),
+        Surface::Floor => (2, 0),
+        Surface::Sky => (3, 0),
     });
     chunks
 }
@@ -132,15 +160,11 @@ impl Painter<'_> {
 
     fn picture(&self, image: &Image, mipmaps: bool) -> wgpu::TextureView {
         let chain = if mipmaps { image.clone().mip_chain() } else { vec![image.clone()] };
-        self.upload(&[chain], wgpu::TextureViewDimension::D2)
+        self.upload(&[&chain], wgpu::TextureViewDimension::D2)
     }
 
-    fn array(&self, images: &[Image]) -> wgpu::TextureView {
-        let chains: Vec<_> = images.iter().map(|image| image.clone().mip_chain()).collect();
-        self.upload(&chains, wgpu::TextureViewDimension::D2Array)
-    }
-
-    fn upload(&self, chains: &[Vec<Image>], dimension: wgpu::TextureViewDimension) -> wgpu::TextureView {
+    /// A texture whose layers are given from the largest to the smallest level.
+    fn upload(&self, chains: &[&[Image]], dimension: wgpu::TextureViewDimension) -> wgpu::TextureView {
         let first = &chains[0][0];
         let texture = self.device.create_texture(&wgpu::TextureDescriptor {
             label: None,

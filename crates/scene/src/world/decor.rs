@@ -65,7 +65,7 @@ fn rings(age: f64, show: &mut Show) {
     let mut core = Instance::new(Model::Ball, RINGS, frame, Vec3::splat(0.40 * beat));
     (core.colour, core.glow) = (Vec3::new(1.0, 0.80, 0.50), 0.9);
     show.instances.push(core);
-    show.sprites.push(glow(RINGS, 1.9 * beat, Vec3::new(0.50, 0.30, 0.13)));
+    show.sprites.push(glow(RINGS, 1.45 * beat, Vec3::new(0.52, 0.31, 0.13)));
 }
 
 fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
@@ -82,7 +82,7 @@ fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
         let mut rod = Instance::new(Model::Rod, down(length / 2.0), turn * swing, Vec3::new(0.006, length / 2.0, 0.006));
         (rod.colour, rod.reach) = (Vec3::new(0.30, 0.26, 0.24), length);
         show.instances.push(rod);
-        let mut ball = Instance::new(Model::Ball, down(length), turn * swing, Vec3::splat(0.115));
+        let mut ball = Instance::new(Model::Globe, down(length), turn * swing, Vec3::splat(0.115));
         let (warm, cool) = (Vec3::new(1.0, 0.50, 0.26), Vec3::new(0.30, 0.72, 0.95));
         (ball.colour, ball.metal) = (warm.lerp(cool, share), 0.45);
         ball.sunlight = lighting.sunlight(ball.position());
@@ -103,7 +103,7 @@ fn lanterns(age: f64, show: &mut Show) {
             Instance::new(Model::Rod, place + Vec3::Y * 0.62, Quat::IDENTITY, Vec3::new(0.006, 0.38, 0.006));
         string.colour = Vec3::new(0.25, 0.18, 0.14);
         show.instances.push(string);
-        show.sprites.push(glow(place, 0.95, Vec3::new(0.42, 0.22, 0.07)));
+        show.sprites.push(glow(place, 0.72, Vec3::new(0.46, 0.24, 0.08)));
     }
 }
 
@@ -118,10 +118,10 @@ fn sky_lanterns(age: f64, show: &mut Show) {
         let place = SCULPTURE
             + Vec3::new(bearing.cos() * distance + drift, 4.0 + rise * (0.45 + 0.3 * random(4)), bearing.sin() * distance);
         let seen = smooth(rise / 5.0) * smooth((40.0 - rise) / 8.0);
-        let mut lantern = Instance::new(Model::Pearl, place, Quat::IDENTITY, Vec3::new(0.30, 0.40, 0.30) * seen);
+        let mut lantern = Instance::new(Model::Speck, place, Quat::IDENTITY, Vec3::new(0.30, 0.40, 0.30) * seen);
         (lantern.colour, lantern.glow) = (Vec3::new(1.0, 0.66, 0.34), 0.85);
         show.instances.push(lantern);
-        show.sprites.push(glow(place, 1.5, Vec3::new(0.34, 0.17, 0.06) * seen));
+        show.sprites.push(glow(place, 1.15, Vec3::new(0.36, 0.18, 0.06) * seen));
     }
 }
 

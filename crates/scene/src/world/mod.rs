@@ -88,11 +88,6 @@ impl World {
         }
     }
 
-    /// The bodies as they are.
-    pub fn bodies(&self) -> &[Body] {
-        &self.bodies
-    }
-
     pub fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]) {
         self.viewers.insert(viewer, presence.clone());
         for event in events {
@@ -195,7 +190,7 @@ impl World {
         let ground = Solid::GROUND.hit(origin, direction, 0.0).filter(|distance| *distance < 30.0);
         let (place, normal) = match (action, target, ground) {
             (Action::Throw | Action::Reset, ..) => (origin + direction * 2.0, -direction),
-            (_, Some((body, _)), _) => (self.bodies[body].position, -direction),
+            (_, Some((_, distance)), _) => (origin + direction * (distance - 0.05), -direction),
             (_, None, Some(distance)) => (origin + direction * distance + Vec3::Y * 0.03, Vec3::Y),
             (_, None, None) => (origin + direction * 4.0, -direction),
         };

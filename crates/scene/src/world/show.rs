@@ -12,7 +12,9 @@ use crate::{Presence, Viewer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Model {
     Ball,
+    Globe,
     Pearl,
+    Speck,
     Crate,
     Ring,
     Band,
@@ -23,9 +25,11 @@ pub enum Model {
 }
 
 impl Model {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Ball,
+        Self::Globe,
         Self::Pearl,
+        Self::Speck,
         Self::Crate,
         Self::Ring,
         Self::Band,
@@ -40,14 +44,16 @@ impl Model {
         let profile = |points: &[(f32, f32)]| points.iter().map(|point| glam::Vec2::from(*point)).collect::<Vec<_>>();
         let uv = glam::Vec2::ONE;
         match self {
-            Self::Ball => Mesh::ball(26, 16),
-            Self::Pearl => Mesh::ball(12, 8),
+            Self::Ball => Mesh::ball(18, 10),
+            Self::Globe => Mesh::ball(12, 7),
+            Self::Pearl => Mesh::ball(10, 6),
+            Self::Speck => Mesh::ball(6, 4),
             Self::Crate => Mesh::cuboid(Vec3::ONE, None),
-            Self::Ring => Mesh::torus(0.042, 72, 10),
-            Self::Band => Mesh::torus(0.05, 40, 6),
+            Self::Ring => Mesh::torus(0.042, 44, 7),
+            Self::Band => Mesh::torus(0.05, 32, 6),
             Self::Rod => Mesh::cuboid(Vec3::ONE, None),
             Self::Lantern => {
-                Mesh::lathe(&profile(&[(0.45, -1.0), (0.85, -0.6), (1.0, 0.0), (0.85, 0.6), (0.45, 1.0)]), 14, uv)
+                Mesh::lathe(&profile(&[(0.45, -1.0), (0.85, -0.6), (1.0, 0.0), (0.85, 0.6), (0.45, 1.0)]), 10, uv)
             }
             Self::Water => {
                 let mut disc = Mesh::lathe(

@@ -1,0 +1,166 @@
+use nearlight_units::InputSeq;
+use nearlight_wire::HandPose;
+
+use super::*;
+use crate::plaza::build;
+
+const ME: Viewer = Viewer(1);
+const OTHER: Viewer = Viewer(2);
+/// The red ball on its plinth.
+const RED: usize = 0;
+
+fn world() -> World {
+    let mut world = World::new(Setting { solids: build::solids(), ..Setting::default() });
+    world.advance(Time::ZERO);
+    world
+}
+
+/// A head at eye height that looks at `target`.
+fn looking_at(target: Vec3) -> Presence {
+    let eye = Vec3::new(0.0, 1.6, 0.0);
+    let turn = Quat::from_rotation_arc(Vec3::NEG_Z, (target - eye).normalize());
+    Presence { head: Pose { position: eye.to_array(), orientation: turn.to_array() }, hands: Vec::new() }
+}
+
+fn event(hand: Hand, action: Action) -> InputEvent {
+    InputEvent { seq: InputSeq(1), hand, action }
+}
+
+fn run(world: &mut World, from: u64, to: u64) {
+    for millis in (from..to).step_by(16) {
+        world.advance(Time::from_millis(millis));
+    }
+}
+
+fn positions(world: &World) -> Vec<Vec3> {
+    world.bodies.iter().map(|body| body.position).collect()
+}
+
+#[test]
+fn what_stands_at_the_start_stays_there() {
+    let mut world = world();
+    let before = positions(&world);
+    run(&mut world, 0, 10_000);
+    for (body, (before, after)) in before.iter().zip(positions(&world)).enumerate() {
+        assert!(before.distance(after) < 0.06, "body {body} moved from {before} to {after}");
+    }
+}
+
+#[test]
+fn a_ray_picks_the_nearest_thing_it_meets() {
+    let world = world();
+    let red = world.bodies[RED].position;
+    let eye = Vec3::new(0.0, 1.6, 0.0);
+    let towards = |target: Vec3| world.pick(eye, (target - eye).normalize());
+    assert_eq!(towards(red).map(|(body, _)| body), Some(RED));
+    assert_eq!(world.pick(eye, Vec3::Y), None);
+    assert_eq!(world.pick(eye, Vec3::Z), None);
+    // Two balls in line, from the far one's side.
+    let behind = red + (red - eye).normalize() * 2.0;
+    assert_eq!(world.pick(behind, (eye - behind).normalize()).map(|(body, _)| body), Some(RED));
+}
+
+#[test]
+fn a_held_ball_follows_the_head_and_is_let_go() {
+    let mut world = world();
+    let red = world.bodies[RED].position;
+    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Grab)]);
+    assert!(world.bodies[RED].held);
+    world.on_input(Time::ZERO, ME, &looking_at(Vec3::new(2.0, 2.5, -3.0)), &[]);
+    run(&mut world, 0, 1_000);
+    let held = world.bodies[RED].position;
+    assert!(held.x > 0.8 && held.y > 1.8, "{held} is not where the head looks");
+    // Another viewer cannot take it, and an action of another hand does not drop it.
+    world.on_input(Time::from_secs(1), OTHER, &looking_at(held), &[event(Hand::Gaze, Action::Grab)]);
+    world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Left, Action::Release)]);
+    assert_eq!(world.grips.len(), 1);
+    world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Gaze, Action::Release)]);
+    run(&mut world, 1_000, 4_000);
+    assert!(world.bodies[RED].position.y < 1.0, "it falls");
+}
+
+#[test]
+fn a_tracked_hand_points_for_itself() {
+    let mut world = world();
+    let red = world.bodies[RED].position;
+    let mut presence = looking_at(Vec3::new(0.0, 9.0, -1.0));
+    presence.hands.push(HandPose { hand: Hand::Right, pose: looking_at(red).head });
+    world.on_input(Time::ZERO, ME, &presence, &[]);
+    assert_eq!(world.pointed_at(ME), [RED]);
+    world.on_input(Time::ZERO, ME, &presence, &[event(Hand::Gaze, Action::Grab)]);
+    assert!(!world.bodies[RED].held);
+    world.on_input(Time::ZERO, ME, &presence, &[event(Hand::Right, Action::Grab)]);
+    assert!(world.bodies[RED].held);
+}
+
+#[test]
+fn pushes_throws_and_resets_do_what_they_say() {
+    let mut world = world();
+    let before = positions(&world);
+    let red = before[RED];
+    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Push)]);
+    run(&mut world, 0, 500);
+    assert!(world.bodies[RED].position.z < red.z - 0.8);
+    for shot in 0..40 {
+        let now = Time::from_millis(500 + shot * 20);
+        world.on_input(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::Gaze, Action::Throw)]);
+        world.advance(now);
+    }
+    assert_eq!(world.bodies.len(), before.len() + MAX_THROWN);
+    assert!(world.pulses.len() <= MAX_PULSES);
+    world.on_input(Time::from_secs(2), ME, &looking_at(red), &[event(Hand::Gaze, Action::Reset)]);
+    assert_eq!(positions(&world), before);
+}
+
+#[test]
+fn who_leaves_lets_go() {
+    let mut world = world();
+    let red = world.bodies[RED].position;
+    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Grab)]);
+    world.on_viewer_left(ME);
+    assert!(!world.bodies[RED].held && world.grips.is_empty());
+    // An event of one who is not there any more changes nothing.
+    world.act(Time::ZERO, ME, &event(Hand::Gaze, Action::Throw));
+    run(&mut world, 0, 200);
+}
+
+#[test]
+fn the_same_input_makes_the_same_world() {
+    let story = |stride: u64| {
+        let mut world = world();
+        let red = world.bodies[RED].position;
+        for millis in (0..3_000).step_by(stride as usize) {
+            let now = Time::from_millis(millis);
+            if millis == 1_000 {
+                world.on_input(now, ME, &looking_at(red), &[event(Hand::Gaze, Action::Push)]);
+                world.on_input(now, ME, &looking_at(red), &[event(Hand::Gaze, Action::Throw)]);
+            }
+            world.advance(now);
+        }
+        positions(&world)
+    };
+    assert_eq!(story(10), story(10));
+    // How often the world is asked for makes no difference either.
+    assert_eq!(story(10)[..6], story(20)[..6]);
+}
+
+#[test]
+fn others_see_a_viewer_who_does_not_see_itself() {
+    let mut world = world();
+    let alone = world.show(ME).instances.len();
+    world.on_input(Time::ZERO, ME, &looking_at(Vec3::NEG_Z), &[]);
+    assert_eq!(world.show(ME).instances.len(), alone);
+    let mut presence = looking_at(Vec3::NEG_Z);
+    presence.hands.push(HandPose { hand: Hand::Left, pose: presence.head });
+    world.on_input(Time::ZERO, ME, &presence, &[]);
+    assert_eq!(world.show(OTHER).instances.len(), alone + 4);
+}
+
+#[test]
+fn viewers_differ_in_colour() {
+    for viewer in 0..6 {
+        let (own, next) = (viewer_colour(Viewer(viewer)), viewer_colour(Viewer(viewer + 1)));
+        assert!(own.distance(next) > 0.3, "{own} and {next}");
+        assert!(own.min_element() >= 0.0 && own.max_element() <= 1.0);
+    }
+}

@@ -1,0 +1,111 @@
+//! A test card: everything in it shows something that a broken pipeline would spoil.
+
+use nearlight_units::{Span, Time};
+use nearlight_wire::InputEvent;
+
+use crate::canvas::{Canvas, check_size, marker_draw};
+use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer};
+
+/// How long the picture answers an input event with a bright border.
+const FLASH: Span = Span::from_millis(200);
+/// The usual bars at three quarters of full brightness.
+const BARS: [[u8; 3]; 7] = [
+    [191, 191, 191],
+    [191, 191, 0],
+    [0, 191, 191],
+    [0, 191, 0],
+    [191, 0, 191],
+    [191, 0, 0],
+    [0, 0, 191],
+];
+
+/// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of frames as a row of lights.
+#[derive(Debug, Default)]
+pub struct TestCard {
+    now: Time,
+    flash_until: Time,
+    /// The part that does not move, at the size it was drawn for.
+    still: Canvas,
+    canvas: Canvas,
+    scratch: Canvas,
+}
+
+impl TestCard {
+    fn draw(&mut self, width: u16, height: u16, frame: u32) {
+        if (self.still.width, self.still.height) != (width, height) {
+            self.still = still(width, height);
+        }
+        self.scratch.clone_from(&self.still);
+        let card = &mut self.scratch;
+        let (across, down) = (usize::from(width), usize::from(height));
+        // One crossing in four seconds: at 60 frames a second a few pixels a frame.
+        let side = down / 9;
+        let share = (self.now.as_nanos() % 4_000_000_000) as f64 / 4e9;
+        let left = (share * across.saturating_sub(side) as f64) as usize;
+        card.fill((left, down * 70 / 100), (side, side), [255, 210, 80]);
+        let light = across / 34;
+        for bit in 0..32 {
+            let on = frame >> (31 - bit) & 1 == 1;
+            let colour = if on { [255; 3] } else { [24; 3] };
+            card.fill((light + light * bit as usize, down * 92 / 100), (light * 3 / 4, down / 20), colour);
+        }
+        if self.now < self.flash_until {
+            let edge = down / 24;
+            card.fill((0, 0), (across, edge), [255; 3]);
+            card.fill((0, down - edge), (across, edge), [255; 3]);
+            card.fill((0, 0), (edge, down), [255; 3]);
+            card.fill((across - edge, 0), (edge, down), [255; 3]);
+        }
+    }
+}
+
+fn still(width: u16, height: u16) -> Canvas {
+    let mut card = Canvas::new(width, height);
+    let (across, down) = (usize::from(width), usize::from(height));
+    card.fill((0, 0), (across, down), [16; 3]);
+    for (index, colour) in BARS.into_iter().enumerate() {
+        let left = across * index / BARS.len();
+        card.fill((left, 0), (across * (index + 1) / BARS.len() - left, down * 45 / 100), colour);
+    }
+    for x in 0..across {
+        let grey = (x * 255 / across.max(1)) as u8;
+        card.fill((x, down * 45 / 100), (1, down * 12 / 100), [grey; 3]);
+        // Lines of one to eight pixels, finer to the right.
+        let period = 16 - 14 * x / across;
+        let white = x % period.max(2) < period.max(2) / 2;
+        card.fill((x, down * 58 / 100), (1, down * 9 / 100), if white { [235; 3] } else { [16; 3] });
+    }
+    card
+}
+
+impl Source for TestCard {
+    fn describe(&self) -> String {
+        "test card".into()
+    }
+
+    fn on_input(&mut self, now: Time, _viewer: Viewer, _presence: &Presence, events: &[InputEvent]) {
+        if !events.is_empty() {
+            self.flash_until = now + FLASH;
+        }
+    }
+
+    fn on_viewer_left(&mut self, _viewer: Viewer) {}
+
+    fn advance(&mut self, now: Time) {
+        self.now = self.now.max(now);
+    }
+
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+        check_size(request.width, request.height)?;
+        let copies = request.views.len().max(1);
+        self.draw(request.width / copies as u16, request.height, request.marker.frame.0);
+        if (self.canvas.width, self.canvas.height) != (request.width, request.height) {
+            self.canvas = Canvas::new(request.width, request.height);
+        }
+        self.canvas.tile(&self.scratch, copies);
+        let stride = self.canvas.stride();
+        marker_draw(request.marker, &mut self.canvas.bytes, stride);
+        take(self.canvas.pixels());
+        Ok(())
+    }
+}

@@ -1,0 +1,373 @@
+//! A scene out of a binary glTF file, in place of the plaza.
+//!
+//! Positions, normals, texture coordinates, base colours and node transforms are taken; animation, skins and morph targets are
+//! not. A file of six metres and more is a place to stand in, a smaller one an exhibit in front of the viewer.
+
+use std::path::Path;
+
+use glam::{Mat4, Vec2, Vec3};
+use gltf::accessor::{DataType, Dimensions};
+use gltf::mesh::Mode;
+
+use crate::SceneError;
+use crate::plaza::light::LIGHT_RANGE;
+use crate::plaza::mesh::{Layer, Mesh, Vertex};
+use crate::plaza::texture::Image;
+use crate::plaza::{Environment, Surface, bounds, build};
+
+/// Larger files are not read.
+const MAX_FILE_BYTES: u64 = 256 << 20;
+/// More corners than this no adapter draws at thirty pictures a second.
+const MAX_CORNERS: usize = 6_000_000;
+const MAX_NODES: usize = 100_000;
+/// Nodes inside nodes; a file whose nodes contain themselves ends here.
+const MAX_DEPTH: usize = 64;
+/// Textures are halved until no side is longer, in pixels.
+const MAX_TEXTURE_SIDE: u32 = 1024;
+/// Metres: what is at least this large is a place, the rest is an exhibit.
+const PLACE_FROM: f32 = 6.0;
+/// Metres that the longest side of a place and of an exhibit get.
+const PLACE_SIZE: f32 = 20.0;
+const EXHIBIT_SIZE: f32 = 4.0;
+const EXHIBIT_AT: Vec3 = Vec3::new(0.0, 0.0, -6.0);
+
+/// Loads `file` as the surroundings of the world.
+pub fn load(file: &Path) -> Result<Environment, SceneError> {
+    let failed = |reason: String| SceneError::File { file: file.display().to_string(), reason };
+    let size = std::fs::metadata(file).map_err(|error| failed(error.to_string()))?.len();
+    if size > MAX_FILE_BYTES {
+        return Err(failed(format!("it has {size} bytes; at most {MAX_FILE_BYTES} are read")));
+    }
+    let bytes = std::fs::read(file).map_err(|error| failed(error.to_string()))?;
+    parse(&bytes).map_err(failed)
+}
+
+/// The surroundings that `bytes` describe, or what is wrong with them.
+pub fn parse(bytes: &[u8]) -> Result<Environment, String> {
+    if !bytes.starts_with(b"glTF") {
+        return Err("it is not binary glTF (.glb): its first four bytes are not `glTF`".into());
+    }
+    check_container(bytes)?;
+    let gltf = gltf::Gltf::from_slice(bytes).map_err(|error| format!("its glTF is damaged: {error}"))?;
+    let blob = gltf.blob.clone().unwrap_or_default();
+    check_buffers(&gltf.document, &blob)?;
+    let mut reader = Reader { blob: &blob, parts: Vec::new(), corners: 0, nodes: 0 };
+    let scene = gltf.document.default_scene().or_else(|| gltf.document.scenes().next());
+    for node in scene.ok_or("it has no scene")?.nodes() {
+        reader.node(&node, Mat4::IDENTITY, 0)?;
+    }
+    let mut place = build::surroundings();
+    place.pictures = pictures(&gltf.document, &blob)?;
+    fit(&mut reader.parts)?;
+    for (surface, mesh) in reader.parts {
+        place.add(surface, &mesh);
+    }
+    Ok(place)
+}
+
+/// The lengths of file and chunks; the library trusts them.
+fn check_container(bytes: &[u8]) -> Result<(), String> {
+    let word = |at: usize| bytes.get(at..at + 4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]]));
+    let (Some(version), Some(length)) = (word(4), word(8)) else { return Err("it ends within its header".into()) };
+    if version != 2 {
+        return Err(format!("it is glTF version {version}; version 2 is read"));
+    }
+    if length as usize > bytes.len() {
+        return Err(format!("it ends after {} bytes where its header says {length}", bytes.len()));
+    }
+    let mut at = 12;
+    while at < length as usize {
+        let size = word(at).ok_or("it ends within a chunk's header")? as usize;
+        at = at.saturating_add(8).saturating_add(size);
+        if at > bytes.len() {
+            return Err("it ends within a chunk".into());
+        }
+    }
+    Ok(())
+}
+
+/// Everything that the library would index with must lie within the one embedded buffer.
+fn check_buffers(document: &gltf::Document, blob: &[u8]) -> Result<(), String> {
+    for buffer in document.buffers() {
+        if let gltf::buffer::Source::Uri(_) = buffer.source() {
+            return Err("it refers to another file; only self-contained .glb files are read".into());
+        }
+        if buffer.length() > blob.len() {
+            return Err(format!("its buffer has {} of {} bytes", blob.len(), buffer.length()));
+        }
+    }
+    for view in document.views() {
+        let end = view.offset().checked_add(view.length());
+        if end.is_none_or(|end| end > blob.len()) {
+            return Err(format!("its buffer view {} lies outside of the buffer", view.index()));
+        }
+    }
+    for accessor in document.accessors() {
+        let Some(view) = accessor.view() else { continue };
+        let stride = view.stride().unwrap_or(accessor.size()).max(1);
+        let steps = accessor.count().saturating_sub(1).saturating_mul(stride);
+        let end = accessor.offset().saturating_add(steps).saturating_add(accessor.size());
+        if end > view.length() || accessor.count() > MAX_CORNERS || stride < accessor.size() {
+            return Err(format!("its accessor {} lies outside of its view", accessor.index()));
+        }
+    }
+    Ok(())
+}
+
+struct Reader<'a> {
+    blob: &'a [u8],
+    parts: Vec<(Surface, Mesh)>,
+    corners: usize,
+    nodes: usize,
+}
+
+impl Reader<'_> {
+    fn node(&mut self, node: &gltf::Node<'_>, parent: Mat4, depth: usize) -> Result<(), String> {
+        self.nodes += 1;
+        if depth > MAX_DEPTH || self.nodes > MAX_NODES {
+            return Err(format!("its nodes lie more than {MAX_DEPTH} deep or are more than {MAX_NODES}"));
+        }
+        let transform = parent * Mat4::from_cols_array_2d(&node.transform().matrix());
+        if let Some(mesh) = node.mesh() {
+            for primitive in mesh.primitives().filter(|primitive| primitive.mode() == Mode::Triangles) {
+                self.primitive(&primitive, transform)?;
+            }
+        }
+        for child in node.children() {
+            self.node(&child, transform, depth + 1)?;
+        }
+        Ok(())
+    }
+
+    fn primitive(&mut self, primitive: &gltf::Primitive<'_>, transform: Mat4) -> Result<(), String> {
+        let Some(accessor) = primitive.get(&gltf::Semantic::Positions) else { return Ok(()) };
+        let expected = (DataType::F32, Dimensions::Vec3);
+        if (accessor.data_type(), accessor.dimensions()) != expected || accessor.sparse().is_some() {
+            return Err("it has sparse or compressed positions, which are not read".into());
+        }
+        let reader = primitive.reader(|buffer| (buffer.index() == 0).then_some(self.blob));
+        let positions: Vec<Vec3> = reader.read_positions().ok_or("its positions are missing")?.map(Vec3::from).collect();
+        let indices: Vec<u32> = match primitive.indices() {
+            Some(accessor) if accessor.sparse().is_some() => return Err("it has sparse indices, which are not read".into()),
+            Some(_) => reader.read_indices().ok_or("its indices are missing")?.into_u32().collect(),
+            None => (0..positions.len() as u32).collect(),
+        };
+        if indices.iter().any(|index| *index as usize >= positions.len()) {
+            return Err("an index of it points at no corner".into());
+        }
+        self.corners += indices.len().max(positions.len());
+        if self.corners > MAX_CORNERS {
+            return Err(format!("it has more than {MAX_CORNERS} corners"));
+        }
+        let usable = |semantic: &gltf::Semantic, dimensions: Dimensions| {
+            primitive.get(semantic).is_some_and(|accessor| {
+                accessor.dimensions() == dimensions && accessor.sparse().is_none() && accessor.count() == positions.len()
+            })
+        };
+        let normals = usable(&gltf::Semantic::Normals, Dimensions::Vec3).then(|| reader.read_normals()).flatten();
+        let normals = normals.map(|normals| normals.map(Vec3::from).collect::<Vec<_>>());
+        let normals = normals.filter(|normals| normals.len() == positions.len());
+        let normals = normals.unwrap_or_else(|| flat_normals(&positions, &indices));
+        let uvs = usable(&gltf::Semantic::TexCoords(0), Dimensions::Vec2).then(|| reader.read_tex_coords(0)).flatten();
+        let mut uvs = uvs.map(gltf::mesh::util::ReadTexCoords::into_f32);
+
+        let look = primitive.material().pbr_metallic_roughness();
+        let surface = look.base_color_texture().map_or(0, |texture| texture.texture().source().index() + 1);
+        let [red, green, blue, _] = look.base_color_factor();
+        let colour = Vec3::new(red, green, blue).clamp(Vec3::ZERO, Vec3::ONE).powf(1.0 / 2.2);
+        let turn = transform.inverse().transpose();
+        let vertices = positions.iter().zip(&normals).map(|(position, normal)| {
+            let normal = turn.transform_vector3(*normal).normalize_or(Vec3::Y);
+            let uv = uvs.as_mut().and_then(Iterator::next).map_or(Vec2::ZERO, Vec2::from);
+            Vertex {
+                position: transform.transform_point3(*position),
+                normal,
+                uv,
+                colour: colour * build::open_light(normal) / LIGHT_RANGE,
+                fog: 1.0,
+                layer: Layer::White,
+            }
+        });
+        let mesh = Mesh { vertices: vertices.collect(), indices: indices[..indices.len() / 3 * 3].to_vec() };
+        if mesh.vertices.iter().any(|vertex| !vertex.position.is_finite() || !vertex.uv.is_finite()) {
+            return Err("a corner of it lies nowhere (not a finite number)".into());
+        }
+        self.parts.push((Surface::Picture(surface), mesh));
+        Ok(())
+    }
+}
+
+fn flat_normals(positions: &[Vec3], indices: &[u32]) -> Vec<Vec3> {
+    let mut normals = vec![Vec3::ZERO; positions.len()];
+    for triangle in indices.chunks_exact(3) {
+        let [a, b, c] = [triangle[0], triangle[1], triangle[2]].map(|index| positions[index as usize]);
+        for index in triangle {
+            normals[*index as usize] += (b - a).cross(c - a);
+        }
+    }
+    normals.into_iter().map(|normal| normal.normalize_or(Vec3::Y)).collect()
+}
+
+/// A white pixel for plain surfaces, then every picture of the file.
+fn pictures(document: &gltf::Document, blob: &[u8]) -> Result<Vec<Image>, String> {
+    let mut pictures = vec![Image { width: 1, height: 1, rgba: vec![255; 4] }];
+    let buffers = [gltf::buffer::Data(blob.to_vec())];
+    for picture in document.images() {
+        let number = picture.index();
+        if matches!(picture.source(), gltf::image::Source::Uri { .. }) {
+            return Err("it refers to a picture in another file; only self-contained .glb files are read".into());
+        }
+        let data = gltf::image::Data::from_source(picture.source(), None, &buffers)
+            .map_err(|error| format!("its picture {number} cannot be decoded: {error}"))?;
+        let mut image = rgba(&data).ok_or_else(|| format!("its picture {number} has an unusual pixel format"))?;
+        while image.width.max(image.height) > MAX_TEXTURE_SIDE {
+            image = image.halved();
+        }
+        pictures.push(image);
+    }
+    Ok(pictures)
+}
+
+fn rgba(data: &gltf::image::Data) -> Option<Image> {
+    use gltf::image::Format;
+    let (channels, bytes) = match data.format {
+        Format::R8 => (1, 1),
+        Format::R8G8 => (2, 1),
+        Format::R8G8B8 => (3, 1),
+        Format::R8G8B8A8 => (4, 1),
+        Format::R16 => (1, 2),
+        Format::R16G16 => (2, 2),
+        Format::R16G16B16 => (3, 2),
+        Format::R16G16B16A16 => (4, 2),
+        _ => return None,
+    };
+    let pixels = data.pixels.chunks_exact(channels * bytes).flat_map(|pixel| {
+        // Of two bytes, in the machine's order, the upper one counts.
+        let channel = |index: usize| pixel[index.min(channels - 1) * bytes + usize::from(bytes == 2)];
+        if channels < 3 { [channel(0), channel(0), channel(0), 255] } else { [channel(0), channel(1), channel(2), 255] }
+    });
+    let image = Image { width: data.width, height: data.height, rgba: pixels.collect() };
+    (image.rgba.len() == image.width as usize * image.height as usize * 4 && image.width > 0).then_some(image)
+}
+
+/// Scales and moves everything to where the viewer stands.
+fn fit(parts: &mut [(Surface, Mesh)]) -> Result<(), String> {
+    let corners = parts.iter().map(|(_, mesh)| bounds(&mesh.vertices));
+    let (low, high) = corners.fold((Vec3::INFINITY, Vec3::NEG_INFINITY), |(low, high), (part_low, part_high)| {
+        (low.min(part_low), high.max(part_high))
+    });
+    let size = high - low;
+    let longest = size.max_element();
+    if !longest.is_finite() || longest <= 1e-6 {
+        return Err("it has no triangles to show".into());
+    }
+    let is_place = longest >= PLACE_FROM;
+    let scale = if is_place { PLACE_SIZE / longest } else { EXHIBIT_SIZE / longest };
+    let target = if is_place { Vec3::ZERO } else { EXHIBIT_AT };
+    let middle = ((low + high) / 2.0).with_y(low.y);
+    for vertex in parts.iter_mut().flat_map(|(_, mesh)| &mut mesh.vertices) {
+        vertex.position = (vertex.position - middle) * scale + target;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A square of two triangles as binary glTF.
+    pub(crate) fn square(half: f32) -> Vec<u8> {
+        let mut blob = Vec::new();
+        for (x, y) in [(-1.0, -1.0), (1.0, -1.0), (1.0, 1.0), (-1.0, 1.0)] {
+            for number in [x * half, y * half, 0.0f32] {
+                blob.extend(number.to_le_bytes());
+            }
+        }
+        for index in [0u16, 1, 2, 0, 2, 3] {
+            blob.extend(index.to_le_bytes());
+        }
+        let mut json = format!(
+            r#"{{"asset":{{"version":"2.0"}},"scene":0,"scenes":[{{"nodes":[0]}}],"nodes":[{{"mesh":0}}],
+            "meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}},"indices":1,"material":0}}]}}],
+            "materials":[{{"pbrMetallicRoughness":{{"baseColorFactor":[1.0,0.1,0.1,1.0]}}}}],
+            "buffers":[{{"byteLength":60}}],
+            "bufferViews":[{{"buffer":0,"byteLength":48}},{{"buffer":0,"byteOffset":48,"byteLength":12}}],
+            "accessors":[{{"bufferView":0,"componentType":5126,"count":4,"type":"VEC3",
+            "min":[-{half:?},-{half:?},0.0],"max":[{half:?},{half:?},0.0]}},
+            {{"bufferView":1,"componentType":5123,"count":6,"type":"SCALAR"}}]}}"#
+        )
+        .into_bytes();
+        json.resize(json.len().next_multiple_of(4), b' ');
+        let mut bytes = b"glTF".to_vec();
+        bytes.extend(2u32.to_le_bytes());
+        bytes.extend((12 + 8 + json.len() as u32 + 8 + blob.len() as u32).to_le_bytes());
+        for (kind, chunk) in [(b"JSON", &json), (b"BIN\0", &blob)] {
+            bytes.extend((chunk.len() as u32).to_le_bytes());
+            bytes.extend(kind);
+            bytes.extend(chunk);
+        }
+        bytes
+    }
+
+    fn extent(bytes: &[u8]) -> (Vec3, Vec3) {
+        let place = parse(bytes).expect("a good file");
+        let chunk = place.chunks.last().expect("a chunk");
+        assert_eq!((chunk.surface, chunk.indices.len()), (Surface::Picture(0), 6));
+        let corners: Vec<Vertex> = place.mesh.indices[chunk.indices.start as usize..chunk.indices.end as usize]
+            .iter()
+            .map(|index| place.mesh.vertices[*index as usize])
+            .collect();
+        bounds(&corners)
+    }
+
+    #[test]
+    fn small_files_are_exhibits_and_large_ones_places() {
+        let (low, high) = extent(&square(0.5));
+        assert!((high - low - Vec3::new(4.0, 4.0, 0.0)).length() < 1e-3 && low.y.abs() < 1e-4 && low.z < -5.0);
+        let (low, high) = extent(&square(300.0));
+        assert!((high - low - Vec3::new(20.0, 20.0, 0.0)).length() < 1e-2 && low.z.abs() < 1e-3);
+    }
+
+    #[test]
+    fn bad_files_are_refused_in_words() {
+        let good = square(1.0);
+        let patched = |from: &str, to: &str| {
+            assert_eq!(from.len(), to.len());
+            let at = good.windows(from.len()).position(|window| window == from.as_bytes()).expect("in the file");
+            let mut bytes = good.clone();
+            bytes[at..at + to.len()].copy_from_slice(to.as_bytes());
+            bytes
+        };
+        let cases: [(Vec<u8>, &str); 7] = [
+            (b"hello".to_vec(), "not binary glTF"),
+            (good[..10].to_vec(), "within its header"),
+            (good[..good.len() - 20].to_vec(), "ends after"),
+            (patched("\"count\":6", "\"count\":9"), "outside of its view"),
+            (patched("\"byteLength\":48", "\"byteLength\":99"), "outside of the buffer"),
+            (patched("\"nodes\":[{\"mesh\":0}]", "\"nodes\":[{        }]"), "no triangles"),
+            (patched("\"version\":\"2.0\"", "\"verrion\":\"2.0\""), "damaged"),
+        ];
+        for (bytes, expected) in cases {
+            let error = parse(&bytes).map(|_| ()).expect_err(expected);
+            assert!(error.contains(expected), "{error:?} should contain {expected:?}");
+        }
+        let missing = load(Path::new("/nonexistent/scene.glb")).map(|_| ()).expect_err("no such file").to_string();
+        assert!(missing.contains("cannot load /nonexistent/scene.glb"), "{missing}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        #[test]
+        fn garbage_never_panics(changes in proptest::collection::vec((0usize..1000, any::<u8>()), 1..6), cut in 0usize..1200) {
+            let mut bytes = square(1.0);
+            let length = bytes.len();
+            for (at, value) in changes {
+                bytes[at % length] = value;
+            }
+            bytes.truncate(cut.max(12));
+            let _ = parse(&bytes);
+        }
+    }
+}

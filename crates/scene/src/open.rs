@@ -1,0 +1,43 @@
+//! Opens a source by name.
+
+use std::path::PathBuf;
+
+use nearlight_units::Time;
+
+use crate::render::Backend;
+use crate::{SceneError, Source, TestCard, VideoSource, WorldSource, glb};
+
+/// What to show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SourceKind {
+    /// The shared world: the plaza, or what a binary glTF file describes.
+    World {
+        scene: Option<PathBuf>,
+    },
+    Video(PathBuf),
+    TestCard,
+}
+
+/// How to show it.
+#[derive(Clone, Copy)]
+pub struct OpenOptions<'a> {
+    pub backend: Backend,
+    /// Size that a video is decoded to; the others draw whatever size is asked for.
+    pub size: (u16, u16),
+    /// Pictures a second of a video.
+    pub fps: u16,
+    /// Read to find the faster of two software renderers.
+    pub clock: &'a dyn Fn() -> Time,
+}
+
+/// Opens a source; it is ready to draw.
+pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Box<dyn Source>, SceneError> {
+    Ok(match kind {
+        SourceKind::World { scene } => {
+            let environment = scene.as_deref().map(glb::load).transpose()?;
+            Box::new(WorldSource::open(environment, options.backend.or_environment()?, options.clock)?)
+        }
+        SourceKind::Video(file) => Box::new(VideoSource::open(file, options.size, options.fps)?),
+        SourceKind::TestCard => Box::new(TestCard::default()),
+    })
+}

@@ -1,0 +1,151 @@
+//! Where the eyes will be when a frame reaches the display, from the newest input samples.
+//!
+//! Positions go on at their last velocity, orientations at their last angular velocity. Nothing is predicted across a jump or
+//! a pause, and never farther than [`MAX_AHEAD`].
+
+use glam::{Quat, Vec3};
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Pose, View};
+
+/// The farthest prediction: half a head turn takes about this long, beyond it the last pose is the better guess.
+pub const MAX_AHEAD: Span = Span::from_millis(100);
+/// Metres a second. Guess: faster heads do not exist, faster positions are jumps.
+const MAX_SPEED: f32 = 6.0;
+/// Radians a second: fast head turns reach about 10.
+const MAX_TURN: f32 = 14.0;
+/// Samples this far apart say nothing about the velocity now.
+const MAX_PAUSE: Span = Span::from_millis(150);
+/// Velocity is taken over at least this span, if samples allow: two samples a millisecond apart only show noise.
+const MIN_SPAN: Span = Span::from_millis(8);
+/// Samples kept.
+const MEMORY: usize = 3;
+
+#[derive(Clone, Debug)]
+struct Sample {
+    at: Time,
+    views: Vec<View>,
+}
+
+/// Predicts one viewer's views.
+#[derive(Clone, Debug, Default)]
+pub struct Predictor {
+    samples: Vec<Sample>,
+}
+
+impl Predictor {
+    /// Takes the views of an input sample. All times must be of one clock; a sample older than the newest is ignored.
+    pub fn on_sample(&mut self, sampled_at: Time, views: &[View]) {
+        if let Some(newest) = self.samples.last() {
+            if sampled_at < newest.at {
+                return;
+            }
+            if sampled_at == newest.at {
+                self.samples.pop();
+            } else if newest.views.len() != views.len() || sampled_at - newest.at > MAX_PAUSE {
+                self.samples.clear();
+            }
+        }
+        if self.samples.len() == MEMORY {
+            self.samples.remove(0);
+        }
+        self.samples.push(Sample { at: sampled_at, views: views.to_vec() });
+    }
+
+    /// The views at the moment `at`, on the samples' clock; empty before the first sample.
+    pub fn predict(&self, at: Time) -> Vec<View> {
+        let Some(newest) = self.samples.last() else { return Vec::new() };
+        let ahead = at.saturating_since(newest.at).min(MAX_AHEAD).as_secs_f64() as f32;
+        let Some(base) = self.base(newest.at) else { return newest.views.clone() };
+        let span = (newest.at - base.at).as_secs_f64() as f32;
+        let pairs = base.views.iter().zip(&newest.views);
+        pairs.map(|(from, to)| View { pose: go_on(&from.pose, &to.pose, span, ahead), fov: to.fov }).collect()
+    }
+
+    /// The youngest sample that is old enough to measure a velocity against, else the oldest there is.
+    fn base(&self, newest: Time) -> Option<&Sample> {
+        let earlier = &self.samples[..self.samples.len() - 1];
+        earlier.iter().rev().find(|sample| newest - sample.at >= MIN_SPAN).or(earlier.first())
+    }
+}
+
+/// The pose `ahead` seconds after `to`, which came `span` seconds after `from`.
+fn go_on(from: &Pose, to: &Pose, span: f32, ahead: f32) -> Pose {
+    if span <= 0.0 {
+        return *to;
+    }
+    let position = Vec3::from(to.position);
+    let velocity = (position - Vec3::from(from.position)) / span;
+    let (first, last) = (Quat::from_array(from.orientation).normalize(), Quat::from_array(to.orientation).normalize());
+    let turned = last * first.inverse();
+    // Of the two quaternions of a rotation the one with the shorter way.
+    let turned = if turned.w < 0.0 { -turned } else { turned };
+    let spin = turned.to_scaled_axis() / span;
+    // What moves faster than people do has jumped: stay there.
+    let position = if velocity.length() > MAX_SPEED { position } else { position + velocity * ahead };
+    let orientation = if spin.length() > MAX_TURN { last } else { Quat::from_scaled_axis(spin * ahead) * last };
+    Pose { position: position.to_array(), orientation: orientation.normalize().to_array() }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_wire::Fov;
+
+    use super::*;
+
+    fn view(x: f32, yaw: f32) -> View {
+        let orientation = Quat::from_rotation_y(yaw).to_array();
+        View { pose: Pose { position: [x, 1.6, 0.0], orientation }, fov: Fov::symmetric(1.0, 1.5) }
+    }
+
+    fn fed(samples: &[(u64, f32, f32)]) -> Predictor {
+        let mut predictor = Predictor::default();
+        for (millis, x, yaw) in samples {
+            predictor.on_sample(Time::from_millis(*millis), &[view(*x, *yaw)]);
+        }
+        predictor
+    }
+
+    #[test]
+    fn motion_goes_on_as_it_was() {
+        // Samples (milliseconds, metres, radians), the moment asked for, and the pose then.
+        type Case<'a> = (&'a [(u64, f32, f32)], u64, (f32, f32));
+        let cases: [Case<'_>; 8] = [
+            (&[(0, 0.0, 0.0)], 50, (0.0, 0.0)),
+            (&[(0, 0.0, 0.0), (10, 0.01, 0.02)], 40, (0.04, 0.08)),
+            (&[(0, 0.0, 0.0), (10, 0.01, -0.02)], 10, (0.01, -0.02)),
+            // Never farther than a tenth of a second.
+            (&[(0, 0.0, 0.0), (10, 0.01, 0.02)], 900, (0.11, 0.22)),
+            // Asked for the past: the newest.
+            (&[(0, 0.0, 0.0), (10, 0.01, 0.02)], 5, (0.01, 0.02)),
+            // A jump and a snap turn are not a velocity.
+            (&[(0, 0.0, 0.0), (10, 3.0, 1.5)], 40, (3.0, 1.5)),
+            // Nor is what lies before a pause.
+            (&[(0, 0.0, 0.0), (10, 0.01, 0.02), (600, 0.5, 0.4)], 640, (0.5, 0.4)),
+            // Samples close together lean on the one before.
+            (&[(0, 0.0, 0.0), (10, 0.01, 0.02), (11, 0.011, 0.022)], 20, (0.02, 0.04)),
+        ];
+        for (samples, at, (x, yaw)) in cases {
+            let predicted = fed(samples).predict(Time::from_millis(at));
+            let pose = predicted[0].pose;
+            let angle = Quat::from_array(pose.orientation).angle_between(Quat::from_rotation_y(yaw));
+            assert!((pose.position[0] - x).abs() < 1e-4 && angle < 1e-3, "{samples:?} at {at}: {pose:?}");
+        }
+        assert!(Predictor::default().predict(Time::ZERO).is_empty());
+    }
+
+    #[test]
+    fn entering_a_headset_starts_afresh() {
+        let mut predictor = fed(&[(0, 0.0, 0.0), (10, 0.01, 0.0)]);
+        predictor.on_sample(Time::from_millis(20), &[view(-0.03, 0.0), view(0.03, 0.0)]);
+        let predicted = predictor.predict(Time::from_millis(40));
+        assert_eq!(predicted, [view(-0.03, 0.0), view(0.03, 0.0)]);
+    }
+
+    #[test]
+    fn old_samples_change_nothing() {
+        let mut predictor = fed(&[(0, 0.0, 0.0), (10, 0.01, 0.02)]);
+        let before = predictor.predict(Time::from_millis(30));
+        predictor.on_sample(Time::from_millis(5), &[view(9.0, 2.0)]);
+        assert_eq!(predictor.predict(Time::from_millis(30)), before);
+    }
+}

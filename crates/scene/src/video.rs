@@ -1,0 +1,167 @@
+//! A video file as a source, decoded by the `ffmpeg` command line, looped for ever.
+
+use std::io::{ErrorKind, Read};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use nearlight_units::Time;
+use nearlight_wire::InputEvent;
+
+use crate::canvas::{Canvas, check_size, marker_draw};
+use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer};
+
+/// Decoded pictures that wait for their time: enough to hide a slow one.
+const QUEUE: usize = 3;
+/// How long the first picture may take; a network mount and a long seek included.
+const FIRST_PICTURE: Duration = Duration::from_secs(10);
+/// Characters of ffmpeg's last words that an error repeats.
+const MAX_COMPLAINT: usize = 400;
+
+/// One decoder whose pictures all viewers share. Every picture is written once by the pipe and lent out from there.
+pub struct VideoSource {
+    file: PathBuf,
+    fps: u16,
+    child: Child,
+    ready: Receiver<Canvas>,
+    spent: SyncSender<Canvas>,
+    current: Canvas,
+    /// For viewers whose size is not the decoder's.
+    resized: Canvas,
+    started_at: Option<Time>,
+    shown: u64,
+}
+
+impl VideoSource {
+    /// Starts decoding `file` to `width` x `height` at `fps` and waits for the first picture.
+    pub fn open(file: &Path, (width, height): (u16, u16), fps: u16) -> Result<Self, SceneError> {
+        check_size(width, height)?;
+        let failed = |reason: String| SceneError::File { file: file.display().to_string(), reason };
+        if let Err(error) = std::fs::File::open(file) {
+            return Err(failed(error.to_string()));
+        }
+        let mut child = start(file, (width, height), fps).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => {
+                failed("the program `ffmpeg`, which decodes video files, is missing (Debian: apt install ffmpeg)".into())
+            }
+            _ => failed(format!("ffmpeg does not start: {error}")),
+        })?;
+        let pipe = child.stdout.take().ok_or_else(|| failed("ffmpeg has no output".into()))?;
+        let (ready_to, ready) = sync_channel(QUEUE);
+        let (spent, spent_from) = sync_channel(QUEUE + 2);
+        for _ in 0..QUEUE {
+            // The channel has room for all of them.
+            let _ = spent.try_send(Canvas::new(width, height));
+        }
+        std::thread::spawn(move || pump(pipe, &ready_to, &spent_from));
+        match ready.recv_timeout(FIRST_PICTURE) {
+            Ok(current) => {
+                let file = file.to_path_buf();
+                let resized = Canvas::default();
+                if let Some(mut stderr) = child.stderr.take() {
+                    // Left unread it would stop the decoder once the pipe is full.
+                    std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
+                }
+                Ok(Self { file, fps, child, ready, spent, current, resized, started_at: None, shown: 0 })
+            }
+            Err(error) => {
+                // It has either ended already or is of no more use.
+                let _ = child.kill();
+                let words = last_words(&mut child);
+                let _ = child.wait();
+                Err(failed(match (error, words.is_empty()) {
+                    (RecvTimeoutError::Timeout, true) => "ffmpeg decodes nothing within ten seconds".into(),
+                    (RecvTimeoutError::Disconnected, true) => "ffmpeg finds no picture in it".into(),
+                    (_, false) => format!("ffmpeg says: {words}"),
+                }))
+            }
+        }
+    }
+}
+
+fn start(file: &Path, (width, height): (u16, u16), fps: u16) -> std::io::Result<Child> {
+    let fit = format!(
+        "scale={width}:{height}:force_original_aspect_ratio=decrease,pad={width}:{height}:-1:-1,fps={fps},format=rgba"
+    );
+    // A relative name that starts with a dash must not be read as an option.
+    let input = if file.is_absolute() { file.to_path_buf() } else { Path::new(".").join(file) };
+    Command::new("ffmpeg")
+        .args(["-nostdin", "-hide_banner", "-loglevel", "error", "-stream_loop", "-1", "-i"])
+        .arg(input)
+        .args(["-map", "0:v:0", "-vf", &fit, "-f", "rawvideo", "-"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+}
+
+/// Fills spent pictures from the pipe until either end goes away.
+fn pump(mut pipe: ChildStdout, ready: &SyncSender<Canvas>, spent: &Receiver<Canvas>) {
+    while let Ok(mut canvas) = spent.recv() {
+        if pipe.read_exact(&mut canvas.bytes).is_err() || ready.send(canvas).is_err() {
+            return;
+        }
+    }
+}
+
+fn last_words(child: &mut Child) -> String {
+    let mut words = String::new();
+    if let Some(stderr) = child.stderr.take() {
+        // Whatever can be read is better than nothing.
+        let _ = stderr.take(64 * 1024).read_to_string(&mut words);
+    }
+    words.trim().chars().take(MAX_COMPLAINT).collect()
+}
+
+impl Source for VideoSource {
+    fn describe(&self) -> String {
+        let name = self.file.file_name().unwrap_or(self.file.as_os_str());
+        format!("video {} ({}x{}, ffmpeg)", name.display(), self.current.width, self.current.height)
+    }
+
+    fn on_input(&mut self, _now: Time, _viewer: Viewer, _presence: &Presence, _events: &[InputEvent]) {}
+
+    fn on_viewer_left(&mut self, _viewer: Viewer) {}
+
+    fn advance(&mut self, now: Time) {
+        let start = *self.started_at.get_or_insert(now);
+        let due = (now.saturating_since(start).as_secs_f64() * f64::from(self.fps)) as u64;
+        // A picture that is late is skipped; where the decoder is late the last one stays.
+        while self.shown < due {
+            let Ok(next) = self.ready.try_recv() else { break };
+            let old = std::mem::replace(&mut self.current, next);
+            let _ = self.spent.try_send(old);
+            self.shown += 1;
+        }
+        // What the decoder could not deliver in time is not asked for again.
+        self.shown = self.shown.max(due.saturating_sub(QUEUE as u64));
+    }
+
+    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
+        check_size(request.width, request.height)?;
+        let copies = request.views.len().max(1);
+        let fits = (self.current.width, self.current.height) == (request.width, request.height);
+        let canvas = if fits && copies == 1 {
+            &mut self.current
+        } else {
+            if (self.resized.width, self.resized.height) != (request.width, request.height) {
+                self.resized = Canvas::new(request.width, request.height);
+            }
+            self.resized.tile(&self.current, copies);
+            &mut self.resized
+        };
+        let stride = canvas.stride();
+        marker_draw(request.marker, &mut canvas.bytes, stride);
+        take(canvas.pixels());
+        Ok(())
+    }
+}
+
+impl Drop for VideoSource {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

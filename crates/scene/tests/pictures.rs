@@ -1,0 +1,222 @@
+//! Draws real pictures on whatever adapter there is and looks at their pixels.
+
+use std::path::PathBuf;
+
+use nearlight_scene::{
+    Backend, OpenOptions, Presence, RenderRequest, SceneError, Source, SourceKind, START, Viewer, WorldSource,
+    list_adapters, open,
+};
+use nearlight_units::{FrameId, InputSeq, Time};
+use nearlight_wire::{Action, Fov, Hand, InputEvent, Pose, View, marker::Marker};
+
+const ME: Viewer = Viewer(1);
+
+/// Time stands still: with an unmoved clock the first of two equal adapters is taken.
+fn plaza() -> WorldSource {
+    let backend = Backend::default().or_environment().expect("a known backend");
+    WorldSource::plaza(backend, &|| Time::ZERO)
+        .expect("a graphics adapter; install Mesa's software renderer (apt install mesa-vulkan-drivers libegl1)")
+}
+
+fn options() -> OpenOptions<'static> {
+    OpenOptions { backend: Backend::default(), size: (320, 180), fps: 30, clock: &|| Time::ZERO }
+}
+
+fn view(pose: Pose) -> View {
+    View { pose, fov: Fov::symmetric(1.05, 16.0 / 9.0) }
+}
+
+fn marker() -> Marker {
+    Marker { frame: FrameId(4711), input: InputSeq(42) }
+}
+
+/// The picture without padding.
+fn picture(source: &mut dyn Source, views: &[View], (width, height): (u16, u16)) -> Vec<[u8; 4]> {
+    let request = RenderRequest { viewer: ME, views, width, height, marker: marker() };
+    let mut pixels = Vec::new();
+    let take = &mut |lent: nearlight_scene::Pixels<'_>| {
+        assert_eq!((lent.width, lent.height), (width, height));
+        assert!(lent.stride >= usize::from(width) * 4 && lent.bytes.len() >= lent.stride * usize::from(height));
+        for row in lent.bytes.chunks(lent.stride).take(usize::from(height)) {
+            let row = &row[..usize::from(width) * 4];
+            pixels.extend(row.chunks_exact(4).map(|pixel| [pixel[0], pixel[1], pixel[2], pixel[3]]));
+        }
+    };
+    source.render(&request, take).expect("a picture");
+    pixels
+}
+
+/// Pixels below the marker whose colour differs clearly.
+fn different(a: &[[u8; 4]], b: &[[u8; 4]], width: usize) -> usize {
+    let below = 32 * width;
+    let clearly = |(a, b): &(&[u8; 4], &[u8; 4])| a.iter().zip(b.iter()).any(|(a, b)| a.abs_diff(*b) > 12);
+    a[below..].iter().zip(&b[below..]).filter(clearly).count()
+}
+
+fn read_marker(pixels: &[[u8; 4]], width: usize) -> Option<Marker> {
+    Marker::read(|x, y| pixels[y * width + x][1])
+}
+
+fn looking(yaw: f32, pitch: f32) -> Presence {
+    let (sin_yaw, cos_yaw) = (yaw / 2.0).sin_cos();
+    let (sin_pitch, cos_pitch) = (pitch / 2.0).sin_cos();
+    // Pitch about x, then yaw about y.
+    let orientation = [cos_yaw * sin_pitch, sin_yaw * cos_pitch, -sin_yaw * sin_pitch, cos_yaw * cos_pitch];
+    Presence { head: Pose { orientation, ..START }, hands: Vec::new() }
+}
+
+#[test]
+fn the_start_shows_a_rich_lit_picture() {
+    assert!(!list_adapters().is_empty(), "no adapter: apt install mesa-vulkan-drivers libegl1");
+    let mut source = plaza();
+    source.advance(Time::ZERO);
+    let pixels = picture(&mut source, &[view(START)], (640, 360));
+    assert!(source.drawn().triangles >= 10_000, "{:?}", source.drawn());
+    assert!(source.drawn().draws < 60, "{:?}", source.drawn());
+    assert_eq!(read_marker(&pixels, 640), Some(marker()));
+    // The marker's cells are pure and end where they should.
+    let cells = marker().cells();
+    for (x, y, cell) in [(0, 0, 0), (7, 7, 0), (8, 0, 1), (191, 31, 95), (184, 24, 95)] {
+        let level = if cells[cell] { 255 } else { 0 };
+        assert_eq!(pixels[y * 640 + x], [level, level, level, 255], "cell {cell} at {x}, {y}");
+    }
+    let colours: std::collections::BTreeSet<[u8; 4]> = pixels.iter().copied().collect();
+    assert!(colours.len() > 5_000, "only {} colours", colours.len());
+    let mean = pixels.iter().map(|pixel| u32::from(pixel[1])).sum::<u32>() / pixels.len() as u32;
+    assert!((60..200).contains(&mean), "mean green is {mean}");
+    assert!(source.describe().contains('('), "{}", source.describe());
+
+    // Things move by themselves.
+    source.advance(Time::from_millis(200));
+    let later = picture(&mut source, &[view(START)], (640, 360));
+    assert!(different(&pixels, &later, 640) > 300);
+}
+
+#[test]
+fn every_action_changes_pixels_at_once() {
+    for action in [Action::Grab, Action::Push, Action::Throw, Action::Reset] {
+        let mut source = plaza();
+        source.advance(Time::ZERO);
+        // At the red ball: left and down.
+        let presence = looking(0.488, -0.128);
+        source.on_input(Time::ZERO, ME, &presence, &[]);
+        let before = picture(&mut source, &[view(START)], (640, 360));
+        let event = InputEvent { seq: InputSeq(1), hand: Hand::Gaze, action };
+        source.on_input(Time::ZERO, ME, &presence, &[event]);
+        let after = picture(&mut source, &[view(START)], (640, 360));
+        let changed = different(&before, &after, 640);
+        assert!(changed > 60, "{action:?} changed {changed} pixels");
+    }
+}
+
+#[test]
+fn two_eyes_see_two_pictures() {
+    let mut source = plaza();
+    source.advance(Time::ZERO);
+    let eye = |x: f32, left: f32, right: f32| View {
+        pose: Pose { position: [x, 1.6, 0.0], ..START },
+        fov: Fov { left, right, down: -1.0, up: 0.9 },
+    };
+    let views = [eye(-0.032, -1.1, 0.9), eye(0.032, -0.9, 1.1)];
+    let both = picture(&mut source, &views, (640, 320));
+    assert_eq!(read_marker(&both, 640), Some(marker()));
+    let half = |start: usize| -> Vec<[u8; 4]> {
+        both.chunks(640).flat_map(|row| row[start..start + 320].iter().copied()).collect()
+    };
+    let (left, right) = (half(0), half(320));
+    let changed = different(&left, &right, 320);
+    assert!(changed > 5_000, "the eyes differ in {changed} pixels only");
+    // Each half is the picture of its own view.
+    let alone = picture(&mut source, &views[1..], (320, 320));
+    assert!(different(&right, &alone, 320) < 50);
+}
+
+#[test]
+fn impossible_sizes_are_refused_and_the_source_lives_on() {
+    let mut source = plaza();
+    for (width, height) in [(641, 360), (640, 361), (64, 64), (60_000, 720)] {
+        let request = RenderRequest { viewer: ME, views: &[view(START)], width, height, marker: marker() };
+        let refused = source.render(&request, &mut |_| panic!("no picture"));
+        assert!(matches!(refused, Err(SceneError::Size { .. })), "{width}x{height}: {refused:?}");
+    }
+    let request = RenderRequest { viewer: ME, views: &[], width: 640, height: 360, marker: marker() };
+    assert!(source.render(&request, &mut |_| panic!("no picture")).is_err());
+    for size in [(640, 360), (320, 180), (480, 270), (800, 450), (960, 540), (640, 360)] {
+        assert_eq!(read_marker(&picture(&mut source, &[view(START)], size), usize::from(size.0)), Some(marker()));
+    }
+}
+
+#[test]
+fn the_test_card_answers_input() {
+    let mut source = open(&SourceKind::TestCard, &options()).expect("a test card");
+    source.advance(Time::from_millis(100));
+    let before = picture(source.as_mut(), &[view(START)], (640, 360));
+    assert_eq!(read_marker(&before, 640), Some(marker()));
+    let event = InputEvent { seq: InputSeq(1), hand: Hand::Gaze, action: Action::Push };
+    source.on_input(Time::from_millis(100), ME, &looking(0.0, 0.0), &[event]);
+    let flash = picture(source.as_mut(), &[view(START)], (640, 360));
+    assert!(different(&before, &flash, 640) > 5_000);
+    source.advance(Time::from_millis(900));
+    let moved = picture(source.as_mut(), &[view(START), view(START)], (640, 360));
+    assert_eq!(read_marker(&moved, 640), Some(marker()));
+    assert_eq!(moved[200 * 640 + 10..200 * 640 + 300], moved[200 * 640 + 330..200 * 640 + 620]);
+}
+
+/// A file in cargo's folder for tests, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str, bytes: &[u8]) -> Self {
+        let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+        std::fs::write(&path, bytes).expect("a scratch file");
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+#[test]
+fn a_video_plays_in_a_loop() {
+    let scratch = Scratch::new("loop.mp4", b"");
+    let made = std::process::Command::new("ffmpeg")
+        .args(["-nostdin", "-loglevel", "error", "-y", "-f", "lavfi", "-i", "testsrc=size=320x180:rate=30:duration=0.5"])
+        .arg(&scratch.0)
+        .status()
+        .expect("the program ffmpeg; apt install ffmpeg");
+    assert!(made.success());
+    let mut source = open(&SourceKind::Video(scratch.0.clone()), &options()).expect("a video");
+    source.advance(Time::ZERO);
+    let first = picture(source.as_mut(), &[view(START)], (320, 180));
+    assert_eq!(read_marker(&first, 320), Some(marker()));
+    // Far beyond the file's end pictures still come; the decoder runs beside us, so it is asked until it has one.
+    let mut changed = 0;
+    for frame in 1..20_000u64 {
+        source.advance(Time::from_millis(frame * 33));
+        changed = different(&first, &picture(source.as_mut(), &[view(START)], (320, 180)), 320);
+        if frame > 60 && changed > 100 {
+            break;
+        }
+    }
+    assert!(changed > 100, "the video stands still");
+    let both = picture(source.as_mut(), &[view(START), view(START)], (640, 180));
+    assert_eq!(both[100 * 640..100 * 640 + 320], both[100 * 640 + 320..101 * 640]);
+}
+
+#[test]
+fn files_that_are_no_pictures_are_refused_in_words() {
+    let scratch = Scratch::new("garbage.mp4", b"this is not a video");
+    let cases = [
+        (SourceKind::Video(scratch.0.clone()), "ffmpeg says"),
+        (SourceKind::Video("/nonexistent/film.mkv".into()), "No such file"),
+        (SourceKind::World { scene: Some(scratch.0.clone()) }, "not binary glTF"),
+        (SourceKind::World { scene: Some("/nonexistent/scene.glb".into()) }, "No such file"),
+    ];
+    for (kind, expected) in cases {
+        let error = open(&kind, &options()).map(|_| ()).expect_err("refused").to_string();
+        assert!(error.starts_with("cannot load") && error.contains(expected), "{error}");
+    }
+}
