@@ -1,1 +1,47 @@
+//! Drivers that move datagrams and stamp times. They decide nothing about rate, loss or frames.
+//!
+//! One port number carries everything: QUIC (WebTransport) on UDP, the page (HTTP and HTTPS) on TCP. Browser and native
+//! client speak the same WebTransport session: datagrams for media, feedback and input, one stream for control messages.
+//!
+//! A stranger may send anything here. Handshakes are bounded in number, in number per address and in time; streams, stream
+//! windows and queues of datagrams are bounded per connection; garbage costs one look at its first bytes.
+
 #![forbid(unsafe_code)]
+
+mod address;
+mod attempts;
+mod client;
+mod clock;
+mod connection;
+mod control;
+mod error;
+mod gate;
+mod http;
+mod identity;
+mod impairment;
+mod link;
+mod listener;
+mod pages;
+mod sockets;
+mod token;
+mod transport;
+mod trust;
+
+pub use attempts::{AttemptLimiter, AttemptPolicy};
+pub use client::{ConnectOptions, connect};
+pub use clock::Clock;
+pub use connection::{CloseReason, Connection, Direction, DropReason, Received, Statistics};
+pub use control::{ControlReceiver, ControlSender};
+pub use error::NetError;
+pub use http::{SESSION_INFO_PATH, SessionInfo, discover_trust, http_get};
+pub use identity::Identity;
+pub use impairment::{DropModel, Impairment, ImpairmentConfig, NotAProbability, Probability};
+pub use link::Link;
+pub use listener::{Limits, ListenOptions, Listener};
+pub use pages::PageStream;
+pub use token::{Token, TokenError};
+pub use transport::{Unbounded, transport_config};
+pub use trust::{CertificateHash, NotAHash, Trust};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,31 @@
+//! Whom an address stands for when something is counted per stranger.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+/// The address that stands for one party: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
+///
+/// One subscriber usually holds a whole /64 (RFC 6177), so counting single IPv6 addresses would bound nothing.
+pub(crate) fn party(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_of_one_party_are_one() {
+        let cases = [
+            ("192.0.2.7", "192.0.2.7"),
+            ("::ffff:192.0.2.7", "192.0.2.7"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+            ("::1", "::"),
+        ];
+        for (address, expected) in cases {
+            assert_eq!(party(address.parse().unwrap()), expected.parse::<IpAddr>().unwrap(), "{address}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Slows down whoever offers wrong tokens. Time is an argument.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use nearlight_units::{Span, Time};
+
+use crate::address::party;
+
+/// How many failures are free and how the wait grows after them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AttemptPolicy {
+    /// Failures without a wait.
+    pub free_failures: u32,
+    /// The wait after the first failure beyond those; each further failure doubles it.
+    pub first_wait: Span,
+    pub longest_wait: Span,
+    /// Failures are forgotten after this long without another.
+    pub memory: Span,
+    /// Addresses remembered at once; the one that failed longest ago makes room.
+    pub addresses: usize,
+}
+
+impl Default for AttemptPolicy {
+    /// Guess: five typing mistakes are free; then at most one attempt a minute, 2^20 attempts in two years.
+    fn default() -> Self {
+        Self {
+            free_failures: 5,
+            first_wait: Span::from_secs(1),
+            longest_wait: Span::from_secs(60),
+            memory: Span::from_secs(600),
+            addresses: 1_024,
+        }
+    }
+}
+
+/// Counts failed attempts per address; an IPv6 /64 counts as one address.
+#[derive(Clone, Debug)]
+pub struct AttemptLimiter {
+    policy: AttemptPolicy,
+    failures: BTreeMap<IpAddr, Failures>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Failures {
+    count: u32,
+    latest: Time,
+}
+
+impl AttemptLimiter {
+    #[must_use]
+    pub fn new(policy: AttemptPolicy) -> Self {
+        Self { policy, failures: BTreeMap::new() }
+    }
+
+    /// How long `address` must wait before its next attempt is looked at; none where it may try now.
+    #[must_use]
+    pub fn wait(&self, now: Time, address: IpAddr) -> Option<Span> {
+        let failures = self.failures.get(&party(address))?;
+        let since = now.saturating_since(failures.latest);
+        if since >= self.policy.memory {
+            return None;
+        }
+        let wait = self.wait_after(failures.count) - since;
+        (wait > Span::ZERO).then_some(wait)
+    }
+
+    /// A wrong token came from `address`. Do not call it for attempts that were turned away while they had to wait.
+    pub fn on_failure(&mut self, now: Time, address: IpAddr) {
+        let party = party(address);
+        if !self.failures.contains_key(&party) {
+            self.make_room(now);
+        }
+        let failures = self.failures.entry(party).or_insert(Failures { count: 0, latest: now });
+        if now.saturating_since(failures.latest) >= self.policy.memory {
+            failures.count = 0;
+        }
+        failures.count = failures.count.saturating_add(1);
+        failures.latest = now;
+    }
+
+    /// The right token came from `address`: its failures were mistakes.
+    pub fn on_success(&mut self, address: IpAddr) {
+        self.failures.remove(&party(address));
+    }
+
+    fn wait_after(&self, count: u32) -> Span {
+        let Some(doublings) = count.checked_sub(self.policy.free_failures) else { return Span::ZERO };
+        let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i64::MAX);
+        (self.policy.first_wait * factor).min(self.policy.longest_wait)
+    }
+
+    fn make_room(&mut self, now: Time) {
+        if self.failures.len() < self.policy.addresses {
+            return;
+        }
+        let memory = self.policy.memory;
+        self.failures.retain(|_, failures| now.saturating_since(failures.latest) < memory);
+        if self.failures.len() < self.policy.addresses {
+            return;
+        }
+        let oldest = self.failures.iter().min_by_key(|(_, failures)| failures.latest).map(|(party, _)| *party);
+        if let Some(oldest) = oldest {
+            self.failures.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
+    #[test]
+    fn mistakes_are_free_and_guessing_is_not() {
+        let mut limiter = AttemptLimiter::new(AttemptPolicy::default());
+        let mut now = Time::from_secs(1);
+        let mut waits = Vec::new();
+        for _ in 0..13 {
+            limiter.on_failure(now, HOME);
+            let wait = limiter.wait(now, HOME).unwrap_or(Span::ZERO);
+            waits.push(wait.as_nanos() / 1_000_000_000);
+            now += wait;
+            assert_eq!(limiter.wait(now, HOME), None, "the wait is over");
+        }
+        assert_eq!(waits, [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(limiter.wait(now, IpAddr::from([192, 0, 2, 2])), None, "others do not wait");
+    }
+
+    #[test]
+    fn success_and_time_forgive() {
+        let mut limiter = AttemptLimiter::new(AttemptPolicy::default());
+        let now = Time::from_secs(1);
+        for _ in 0..100 {
+            limiter.on_failure(now, HOME);
+        }
+        assert_eq!(limiter.wait(now, HOME), Some(Span::from_secs(60)));
+        limiter.on_success(HOME);
+        assert_eq!(limiter.wait(now, HOME), None);
+        for _ in 0..100 {
+            limiter.on_failure(now, HOME);
+        }
+        let later = now + Span::from_secs(600);
+        limiter.on_failure(later, HOME);
+        assert_eq!(limiter.wait(later, HOME), None, "the count starts anew");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_oldest_makes_room() {
+        let policy = AttemptPolicy { addresses: 4, free_failures: 1, ..AttemptPolicy::default() };
+        let mut limiter = AttemptLimiter::new(policy);
+        let address = |n: u8| IpAddr::from([192, 0, 2, n]);
+        for n in 0..100 {
+            limiter.on_failure(Time::from_millis(u64::from(n)), address(n));
+            assert!(limiter.failures.len() <= 4);
+        }
+        let now = Time::from_millis(100);
+        assert!(limiter.wait(now, address(99)).is_some());
+        assert!(limiter.wait(now, address(95)).is_none());
+    }
+}

@@ -1,0 +1,124 @@
+//! Opens a session to a server.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearlight_units::Span;
+use nearlight_wire::WEBTRANSPORT_PATH;
+use quinn::crypto::rustls::QuicClientConfig;
+use quinn_proto::TransportErrorCode;
+use tokio::task::JoinSet;
+use url::Url;
+use web_transport_quinn::{ClientError, ConnectError, Session, proto};
+
+use crate::clock::duration;
+use crate::sockets::{local_for, udp_socket};
+use crate::transport::endpoint_config;
+use crate::trust::ClientTls;
+use crate::{Clock, Connection, Link, NetError, Trust};
+
+/// The head start of a name's next address (RFC 8305 section 5, "Connection Attempt Delay").
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Addresses of one name that are tried.
+const MOST_ADDRESSES: usize = 4;
+
+/// Whom to open a session to.
+#[derive(Clone, Debug)]
+pub struct ConnectOptions {
+    /// A name or an address, IPv6 without brackets.
+    pub host: String,
+    pub port: u16,
+    pub trust: Trust,
+    /// How long the session may take to open.
+    pub time_limit: Span,
+}
+
+impl ConnectOptions {
+    /// The server of `link`, within 5 s. See [`crate::discover_trust`] for `trust`.
+    #[must_use]
+    pub fn new(link: &Link, trust: Trust) -> Self {
+        Self { host: link.host.clone(), port: link.port, trust, time_limit: Span::from_secs(5) }
+    }
+
+    fn target(&self) -> String {
+        let Self { host, port, .. } = self;
+        if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+    }
+}
+
+/// Opens a session; tries the addresses of a name in turn, each with a head start over the next.
+pub async fn connect(options: &ConnectOptions, clock: Clock) -> Result<Connection, NetError> {
+    let limit = duration(options.time_limit);
+    let opened = tokio::time::timeout(limit, open_any(options, clock)).await;
+    opened.unwrap_or_else(|_| Err(NetError::NoAnswer { target: options.target() }))
+}
+
+async fn open_any(options: &ConnectOptions, clock: Clock) -> Result<Connection, NetError> {
+    let unknown = || NetError::Name { host: options.host.clone() };
+    let addresses = tokio::net::lookup_host((options.host.as_str(), options.port)).await.map_err(|_| unknown())?;
+    let mut attempts = JoinSet::new();
+    for (remote, turn) in addresses.take(MOST_ADDRESSES).zip(0_u32..) {
+        let options = options.clone();
+        attempts.spawn(async move {
+            tokio::time::sleep(HEAD_START * turn).await;
+            open(&options, remote, clock).await
+        });
+    }
+    let mut failure = unknown();
+    while let Some(attempt) = attempts.join_next().await {
+        match attempt {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) => failure = error,
+            Err(error) => failure = NetError::Protocol { target: options.target(), reason: error.to_string() },
+        }
+    }
+    Err(failure)
+}
+
+async fn open(options: &ConnectOptions, remote: SocketAddr, clock: Clock) -> Result<Connection, NetError> {
+    let tls = ClientTls::new(&options.trust, web_transport_quinn::ALPN)?;
+    let endpoint = endpoint(remote)?;
+    let failed = |error| tls.mismatch().unwrap_or_else(|| explain(error, options.target()));
+    let connecting =
+        endpoint.connect_with(quic_config(&tls), remote, &options.host).map_err(|error| failed(error.into()))?;
+    let connection = connecting.await.map_err(|error| failed(error.into()))?;
+    let address = format!("https://{}{WEBTRANSPORT_PATH}", options.target());
+    let url = Url::parse(&address).map_err(|_| NetError::Link(options.target()))?;
+    let session = Session::connect(connection, url).await.map_err(failed)?;
+    Ok(Connection::new(session, clock, Some(endpoint)))
+}
+
+/// A client's own endpoint, on a free port from which `remote` can be reached.
+pub(crate) fn endpoint(remote: SocketAddr) -> Result<quinn::Endpoint, NetError> {
+    let failed = |source| NetError::Socket { what: "a UDP socket to reach the server".into(), source };
+    let socket = udp_socket(local_for(remote)).map_err(failed)?;
+    quinn::Endpoint::new(endpoint_config(), None, socket, Arc::new(quinn::TokioRuntime)).map_err(failed)
+}
+
+/// QUIC settings of a client with these TLS settings.
+pub(crate) fn quic_config(tls: &ClientTls) -> quinn::ClientConfig {
+    let crypto =
+        QuicClientConfig::try_from(tls.config.clone()).expect("TLS 1.3 with ring has QUIC's first cipher suite");
+    let mut config = quinn::ClientConfig::new(Arc::new(crypto));
+    config.transport_config(Arc::new(crate::transport_config()));
+    config
+}
+
+/// What a failure to open a session means for the person at the client.
+pub(crate) fn explain(error: ClientError, target: String) -> NetError {
+    match error {
+        ClientError::HttpError(
+            ConnectError::ErrorStatus(status)
+            | ConnectError::ProtoError(proto::ConnectError::WrongStatus(Some(status))),
+        ) => NetError::WrongPath { target, status: status.as_u16() },
+        ClientError::Connection(quinn::ConnectionError::TimedOut) => NetError::NoAnswer { target },
+        ClientError::Connection(quinn::ConnectionError::ConnectionClosed(close))
+            if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
+        {
+            NetError::Refused { target, reason: "it has too many others to answer".into() }
+        }
+        other => NetError::Protocol { target, reason: other.to_string() },
+    }
+}

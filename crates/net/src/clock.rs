@@ -1,0 +1,49 @@
+//! The one place where this crate reads a clock.
+
+use std::time::{Duration, Instant};
+
+use nearlight_units::{Span, Time};
+
+/// The machine's monotonic clock since an origin. Copies share the origin, so their times are comparable.
+#[derive(Clone, Copy, Debug)]
+pub struct Clock {
+    origin: Instant,
+}
+
+impl Clock {
+    /// A clock whose origin is this moment.
+    #[must_use]
+    #[expect(clippy::disallowed_methods, reason = "the driver's clock: all times of a process come from here")]
+    pub fn start() -> Self {
+        Self { origin: Instant::now() }
+    }
+
+    /// The time since the origin.
+    #[must_use]
+    pub fn now(&self) -> Time {
+        Time::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
+    }
+
+    /// The runtime's name for `time`, to wait until then. A time beyond the platform's reach is a day from the origin.
+    #[must_use]
+    pub fn instant(&self, time: Time) -> tokio::time::Instant {
+        let since_origin = Duration::from_nanos(time.as_nanos());
+        let instant = self.origin.checked_add(since_origin).unwrap_or(self.origin + Duration::from_hours(24));
+        tokio::time::Instant::from_std(instant)
+    }
+
+    /// Waits until `time`; returns at once if it has passed. The runtime's timer rounds up to a millisecond.
+    pub async fn sleep_until(&self, time: Time) {
+        tokio::time::sleep_until(self.instant(time)).await;
+    }
+}
+
+/// The platform's name for a length of time; a negative span is none at all.
+pub(crate) fn duration(span: Span) -> Duration {
+    Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(0))
+}
+
+/// A platform's length of time in the units of the other parts.
+pub(crate) fn span(duration: Duration) -> Span {
+    Span::from_nanos(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
+}

@@ -1,0 +1,388 @@
+//! One WebTransport session, the same on both ends.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use nearlight_units::{Span, Time};
+use nearlight_wire::{ClientMessage, ServerMessage};
+use web_transport_quinn::{Session, SessionError, WebTransportError};
+
+use crate::clock::span;
+use crate::sockets::{local_for, udp_socket};
+use crate::{Clock, ControlReceiver, ControlSender, Impairment, ImpairmentConfig, NetError};
+
+/// How long an orderly end may take before the rest is left to the idle timeout. Guess: three long round trips.
+pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(1);
+
+/// A session with one peer. Clones share it; when the last one goes, the session is closed with code 0.
+#[derive(Clone)]
+pub struct Connection {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    session: Session,
+    clock: Clock,
+    /// The client's own endpoint; none on the server, where all sessions share one.
+    endpoint: Option<quinn::Endpoint>,
+    closed_here: AtomicBool,
+    /// Whether `path` has anything to say, so that a clean path costs no lock.
+    impaired: AtomicBool,
+    path: Mutex<BadPath>,
+    counters: Counters,
+}
+
+#[derive(Default)]
+struct BadPath {
+    outage: bool,
+    send: Option<Impairment>,
+    receive: Option<Impairment>,
+    /// What came out of `receive` and was not handed out yet: at most three datagrams.
+    arrived: VecDeque<Bytes>,
+}
+
+#[derive(Default)]
+struct Counters {
+    sent: AtomicU64,
+    received: AtomicU64,
+    queue_full: AtomicU64,
+    too_large: AtomicU64,
+    closed: AtomicU64,
+    impaired: AtomicU64,
+}
+
+/// A datagram with the moment at which the driver got it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    pub at: Time,
+    pub datagram: Bytes,
+}
+
+/// Which way datagrams go, seen from this end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    Send,
+    Receive,
+}
+
+/// Why a datagram was dropped before it reached the network.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DropReason {
+    #[error("the queue towards the network is full")]
+    QueueFull,
+    #[error("it is larger than the path carries now")]
+    TooLarge,
+    #[error("the session has ended")]
+    Closed,
+}
+
+/// Why a session ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CloseReason {
+    /// This end closed it.
+    Here,
+    /// The peer closed it, with its code and its words.
+    Peer { code: u32, reason: String },
+    /// Nothing came from the peer for the idle limit.
+    TimedOut,
+    /// The transport gave up.
+    Failed(String),
+}
+
+/// Counts and measurements of a session, for logs and metrics; the session's own control does not use them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// QUIC's smoothed round trip.
+    pub rtt: Span,
+    /// QUIC packets, of which datagrams are the most.
+    pub packets_sent: u64,
+    /// QUIC packets that the path lost, as far as acknowledgements tell.
+    pub packets_lost: u64,
+    pub datagrams_sent: u64,
+    pub datagrams_received: u64,
+    pub dropped_queue_full: u64,
+    pub dropped_too_large: u64,
+    pub dropped_closed: u64,
+    /// Lost on purpose, by [`Connection::set_impairment`] and [`Connection::set_outage`].
+    pub dropped_on_purpose: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(session: Session, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
+        let inner = Inner {
+            session,
+            clock,
+            endpoint,
+            closed_here: AtomicBool::new(false),
+            impaired: AtomicBool::new(false),
+            path: Mutex::default(),
+            counters: Counters::default(),
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
+    /// Queues a datagram for the network; never waits. The transport copies it once, to put the session's number in front.
+    ///
+    /// A datagram that does not fit is dropped and counted; the queue keeps what it has.
+    pub fn send_datagram(&self, datagram: Bytes) -> Result<(), DropReason> {
+        if !self.inner.impaired.load(Ordering::Relaxed) {
+            return self.queue(datagram);
+        }
+        let out = self.path().on_datagram(Direction::Send, datagram);
+        if out.is_empty() {
+            count(&self.inner.counters.impaired);
+        }
+        out.into_iter().try_for_each(|datagram| self.queue(datagram))
+    }
+
+    fn queue(&self, datagram: Bytes) -> Result<(), DropReason> {
+        let Inner { session, counters, .. } = &*self.inner;
+        // Sending on would push out the oldest in the queue, whose deadline is the nearest.
+        if session.datagram_send_buffer_space() < datagram.len() {
+            let reason = if session.close_reason().is_some() { DropReason::Closed } else { DropReason::QueueFull };
+            return self.dropped(reason);
+        }
+        match session.send_datagram(datagram) {
+            Ok(()) => {
+                count(&counters.sent);
+                Ok(())
+            }
+            Err(SessionError::SendDatagramError(quinn::SendDatagramError::TooLarge)) => {
+                self.dropped(DropReason::TooLarge)
+            }
+            Err(_) => self.dropped(DropReason::Closed),
+        }
+    }
+
+    fn dropped(&self, reason: DropReason) -> Result<(), DropReason> {
+        let counters = &self.inner.counters;
+        count(match reason {
+            DropReason::QueueFull => &counters.queue_full,
+            DropReason::TooLarge => &counters.too_large,
+            DropReason::Closed => &counters.closed,
+        });
+        Err(reason)
+    }
+
+    /// The next datagram, stamped with the driver's time. Dropping the future loses nothing. For one reader at a time.
+    pub async fn recv_datagram(&self) -> Result<Received, CloseReason> {
+        loop {
+            if let Some(datagram) = self.take_arrived() {
+                return Ok(self.stamp(datagram));
+            }
+            let datagram = self.inner.session.read_datagram().await.map_err(|error| self.reason(error))?;
+            if !self.inner.impaired.load(Ordering::Relaxed) {
+                return Ok(self.stamp(datagram));
+            }
+            let mut path = self.path();
+            let out = path.on_datagram(Direction::Receive, datagram);
+            if out.is_empty() {
+                count(&self.inner.counters.impaired);
+            }
+            path.arrived.extend(out);
+        }
+    }
+
+    fn take_arrived(&self) -> Option<Bytes> {
+        if self.inner.impaired.load(Ordering::Relaxed) { self.path().arrived.pop_front() } else { None }
+    }
+
+    fn stamp(&self, datagram: Bytes) -> Received {
+        count(&self.inner.counters.received);
+        Received { at: self.inner.clock.now(), datagram }
+    }
+
+    /// The largest datagram that the path carries now, in bytes. Discovery raises it during the first round trips, a move to
+    /// another path may lower it, so ask before each frame.
+    #[must_use]
+    pub fn max_datagram_size(&self) -> usize {
+        self.inner.session.max_datagram_size()
+    }
+
+    /// The peer's address now; IPv4 as such. It changes when the peer moves to another network.
+    #[must_use]
+    pub fn peer(&self) -> SocketAddr {
+        let address = self.inner.session.remote_address();
+        SocketAddr::new(address.ip().to_canonical(), address.port())
+    }
+
+    /// The client's end of the control stream. The server learns of the stream with the first message.
+    pub async fn open_control(
+        &self,
+    ) -> Result<(ControlSender<ClientMessage>, ControlReceiver<ServerMessage>), NetError> {
+        let (send, receive) =
+            self.inner.session.open_bi().await.map_err(|error| NetError::Closed(self.reason(error)))?;
+        prefer_control(&send);
+        Ok((ControlSender::new(send), ControlReceiver::new(receive)))
+    }
+
+    /// The server's end of the control stream. Waits for a client that may never open one: bound it in time.
+    pub async fn accept_control(
+        &self,
+    ) -> Result<(ControlSender<ServerMessage>, ControlReceiver<ClientMessage>), NetError> {
+        let (send, receive) =
+            self.inner.session.accept_bi().await.map_err(|error| NetError::Closed(self.reason(error)))?;
+        prefer_control(&send);
+        Ok((ControlSender::new(send), ControlReceiver::new(receive)))
+    }
+
+    /// Tells the peer that the session is over, and why. Returns at once; see [`Connection::finish`].
+    pub fn close(&self, code: u32, reason: &str) {
+        self.inner.close(code, reason);
+    }
+
+    /// Closes the session and waits, a second at most, until the peer knows.
+    pub async fn finish(&self, code: u32, reason: &str) {
+        self.close(code, reason);
+        let ended = async {
+            self.inner.session.closed().await;
+            if let Some(endpoint) = &self.inner.endpoint {
+                endpoint.wait_idle().await;
+            }
+        };
+        let _ = tokio::time::timeout(CLOSING_LIMIT, ended).await;
+    }
+
+    /// Waits until the session has ended, by whichever end.
+    pub async fn closed(&self) -> CloseReason {
+        let error = self.inner.session.closed().await;
+        self.reason(error)
+    }
+
+    fn reason(&self, error: SessionError) -> CloseReason {
+        match CloseReason::from(error) {
+            // The transport says the same when the peer ended the session without a word.
+            CloseReason::Here if !self.inner.closed_here.load(Ordering::Relaxed) => {
+                CloseReason::Peer { code: 0, reason: String::new() }
+            }
+            reason => reason,
+        }
+    }
+
+    /// Moves a client to a new local port, as a change of network does; the session goes on. Returns the new address.
+    pub fn rebind(&self) -> Result<SocketAddr, NetError> {
+        let failed = |source| NetError::Socket { what: "a UDP socket to move the session to".into(), source };
+        let endpoint = self.inner.endpoint.as_ref().ok_or_else(|| failed(std::io::ErrorKind::Unsupported.into()))?;
+        let local = endpoint.local_addr().map_err(failed)?;
+        let socket = udp_socket(local_for(local)).map_err(failed)?;
+        endpoint.rebind(socket).map_err(failed)?;
+        endpoint.local_addr().map_err(failed)
+    }
+
+    /// Makes one direction of this session's path bad, for tests and `--drop`; the default config makes it clean again.
+    ///
+    /// It acts on datagrams only: control messages are repaired by QUIC on whatever path there is.
+    pub fn set_impairment(&self, direction: Direction, config: ImpairmentConfig) {
+        let impairment = (config != ImpairmentConfig::default()).then(|| Impairment::new(config));
+        let mut path = self.path();
+        match direction {
+            Direction::Send => path.send = impairment,
+            Direction::Receive => path.receive = impairment,
+        }
+        self.inner.impaired.store(path.is_bad(), Ordering::Relaxed);
+    }
+
+    /// While `outage` lasts, every datagram in either direction is lost at this end.
+    pub fn set_outage(&self, outage: bool) {
+        let mut path = self.path();
+        path.outage = outage;
+        self.inner.impaired.store(path.is_bad(), Ordering::Relaxed);
+    }
+
+    /// What happened on this session until now.
+    #[must_use]
+    pub fn statistics(&self) -> Statistics {
+        let counters = &self.inner.counters;
+        let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let path = quinn::Connection::stats(&self.inner.session).path;
+        Statistics {
+            rtt: span(path.rtt),
+            packets_sent: path.sent_packets,
+            packets_lost: path.lost_packets,
+            datagrams_sent: read(&counters.sent),
+            datagrams_received: read(&counters.received),
+            dropped_queue_full: read(&counters.queue_full),
+            dropped_too_large: read(&counters.too_large),
+            dropped_closed: read(&counters.closed),
+            dropped_on_purpose: read(&counters.impaired),
+        }
+    }
+
+    fn path(&self) -> MutexGuard<'_, BadPath> {
+        self.inner.path.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Inner {
+    fn close(&self, code: u32, reason: &str) {
+        self.closed_here.store(true, Ordering::Relaxed);
+        self.session.close(code, reason.as_bytes());
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        self.close(0, "");
+    }
+}
+
+impl BadPath {
+    fn is_bad(&self) -> bool {
+        self.outage || self.send.is_some() || self.receive.is_some() || !self.arrived.is_empty()
+    }
+
+    fn on_datagram(&mut self, direction: Direction, datagram: Bytes) -> Vec<Bytes> {
+        if self.outage {
+            return Vec::new();
+        }
+        let impairment = match direction {
+            Direction::Send => &mut self.send,
+            Direction::Receive => &mut self.receive,
+        };
+        match impairment {
+            Some(impairment) => impairment.on_datagram(datagram),
+            None => vec![datagram],
+        }
+    }
+}
+
+impl From<SessionError> for CloseReason {
+    fn from(error: SessionError) -> Self {
+        match error {
+            SessionError::WebTransportError(WebTransportError::Closed(code, reason)) => Self::Peer { code, reason },
+            SessionError::ConnectionError(quinn::ConnectionError::LocallyClosed) => Self::Here,
+            SessionError::ConnectionError(quinn::ConnectionError::TimedOut) => Self::TimedOut,
+            SessionError::ConnectionError(quinn::ConnectionError::Reset) => {
+                Self::Failed("the peer no longer knows this session: it was probably restarted".into())
+            }
+            other => Self::Failed(other.to_string()),
+        }
+    }
+}
+
+impl fmt::Display for CloseReason {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Here => formatter.write_str("this end closed it"),
+            Self::Peer { code, reason } if reason.is_empty() => write!(formatter, "the peer closed it (code {code})"),
+            Self::Peer { code, reason } => write!(formatter, "the peer closed it: {reason} (code {code})"),
+            Self::TimedOut => formatter.write_str("the peer has been silent for too long"),
+            Self::Failed(reason) => formatter.write_str(reason),
+        }
+    }
+}
+
+/// Control messages are few and others wait for them, so they go before other streams. Datagrams share the packets either way.
+fn prefer_control(stream: &web_transport_quinn::SendStream) {
+    // Fails only on a stream that has ended, which the next message reports.
+    let _ = stream.set_priority(1);
+}
+
+fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}

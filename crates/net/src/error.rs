@@ -1,0 +1,74 @@
+//! What can go wrong between two machines, in words for the person who has to do something about it.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::trust::CertificateHash;
+
+/// Why a driver could not do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum NetError {
+    #[error(
+        "port {port} is already in use on this machine: stop the other program or choose another port with `--port`"
+    )]
+    PortInUse { port: u16 },
+    #[error(
+        "port {port} may not be opened by this user: choose a port above 1023 with `--port`, or run with the right to"
+    )]
+    PortForbidden { port: u16 },
+    #[error("no port is free for both UDP and TCP: choose one with `--port`")]
+    NoFreePort,
+    #[error("opening {what} failed: {source}")]
+    Socket { what: String, source: io::Error },
+
+    #[error("reading {what} from {path} failed: {reason}; give a PEM file that this user may read")]
+    CertificateFile { what: &'static str, path: PathBuf, reason: String },
+    #[error(
+        "the certificate and its key cannot be used together: {0}; give the chain and the private key that belongs to it"
+    )]
+    CertificateRefused(String),
+    #[error("making a self-signed certificate failed: {0}; give one with `--cert` and `--key`")]
+    CertificateNotMade(String),
+    #[error(
+        "this machine offers no trusted root certificates ({0}): install `ca-certificates`, or use a link with a pinned one"
+    )]
+    NoRoots(String),
+
+    #[error("{0} is no link to a server: it needs http:// or https://, a host and a port")]
+    Link(String),
+    #[error("the name {host} was not found: check the link, or use the server's address instead of its name")]
+    Name { host: String },
+    #[error("{target} does not answer: check that the server runs and that nothing blocks its port (UDP and TCP)")]
+    NoAnswer { target: String },
+    #[error(
+        "{target} refused the connection ({reason}): check that the server runs there, or try again when it is less busy"
+    )]
+    Refused { target: String, reason: String },
+    #[error(
+        "the server's certificate is not the one that the link names: expected SHA-256 {expected}, got {presented}. \
+         Either the server was restarted (open its new link) or someone stands between you and it"
+    )]
+    CertificateMismatch { expected: CertificateHash, presented: CertificateHash },
+    #[error("{target} answered {status} where a Nearlight server has its session: check the link")]
+    WrongPath { target: String, status: u16 },
+    #[error("talking to {target} failed: {reason}")]
+    Protocol { target: String, reason: String },
+
+    #[error("the session ended: {0}")]
+    Closed(crate::CloseReason),
+    #[error("the peer ended the control stream")]
+    ControlEnded,
+    #[error("the peer's control message was refused: {0}")]
+    Control(#[from] nearlight_wire::WireError),
+}
+
+impl NetError {
+    /// The error of opening `what` on `port`, with the two common causes said plainly.
+    pub(crate) fn opening(what: &str, port: u16, source: io::Error) -> Self {
+        match source.kind() {
+            io::ErrorKind::AddrInUse => Self::PortInUse { port },
+            io::ErrorKind::PermissionDenied => Self::PortForbidden { port },
+            _ => Self::Socket { what: what.to_owned(), source },
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! The server's port: sessions over QUIC, the page over TCP.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use nearlight_units::Span;
+use nearlight_wire::WEBTRANSPORT_PATH;
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
+use web_transport_quinn::http::StatusCode;
+use web_transport_quinn::{Request, ServerError};
+
+use crate::clock::duration;
+use crate::connection::CLOSING_LIMIT;
+use crate::gate::{Gate, Pass};
+use crate::identity::own_addresses;
+use crate::pages::PageAcceptor;
+use crate::sockets::Sockets;
+use crate::transport::endpoint_config;
+use crate::{Clock, Connection, Identity, NetError, PageStream};
+
+/// Accepted but not yet taken by the server, of each kind.
+const ACCEPTED: usize = 16;
+
+/// Connection attempts that quinn keeps while we look at others, and the early bytes it keeps for each and for all.
+const WAITING_ATTEMPTS: usize = 256;
+const EARLY_BYTES: u64 = 16 << 10;
+const EARLY_BYTES_IN_ALL: u64 = 1 << 20;
+
+/// What strangers may occupy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Handshakes of sessions that are not finished, in all and from one address (an IPv6 /64 counts as one).
+    pub handshakes: usize,
+    pub handshakes_per_address: usize,
+    /// From this many unfinished handshakes on, a client first proves its address (QUIC Retry), so that forged addresses
+    /// cost us one small packet and no memory.
+    pub retry_above: usize,
+    /// How long a handshake may take, of a session or of a page.
+    pub handshake_time: Span,
+    /// Page connections that are open, in all and from one address.
+    pub pages: usize,
+    pub pages_per_address: usize,
+}
+
+impl Default for Limits {
+    /// Guess: a class of 30 behind one address opens the link at the same moment, and a browser opens six page connections.
+    fn default() -> Self {
+        Self {
+            handshakes: 64,
+            handshakes_per_address: 32,
+            retry_above: 16,
+            handshake_time: Span::from_secs(5),
+            pages: 512,
+            pages_per_address: 192,
+        }
+    }
+}
+
+/// Where to listen.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListenOptions {
+    /// None listens on every address, IPv6 and IPv4.
+    pub address: Option<IpAddr>,
+    /// 0 picks one that is free for UDP and TCP.
+    pub port: u16,
+    pub limits: Limits,
+}
+
+/// The server's end of one port number. Dropping it stops accepting; sessions live on until they are closed.
+pub struct Listener {
+    endpoint: quinn::Endpoint,
+    local: SocketAddr,
+    tls: Arc<Mutex<TlsAcceptor>>,
+    handshakes: Arc<Gate>,
+    sessions: tokio::sync::Mutex<mpsc::Receiver<Connection>>,
+    pages: tokio::sync::Mutex<mpsc::Receiver<PageStream>>,
+    tasks: [JoinHandle<()>; 2],
+}
+
+impl Listener {
+    /// Opens the port for UDP and TCP and starts to accept. Call it inside a tokio runtime.
+    pub fn bind(options: &ListenOptions, identity: &Identity, clock: Clock) -> Result<Self, NetError> {
+        let Sockets { udp, tcp, local } = Sockets::open(options.address, options.port)?;
+        let failed = |error| NetError::opening("the server's sockets", local.port(), error);
+        let (config, tls) = (server_config(identity)?, page_tls(identity)?);
+        let endpoint = quinn::Endpoint::new(endpoint_config(), Some(config), udp, Arc::new(quinn::TokioRuntime))
+            .map_err(failed)?;
+        let limits = &options.limits;
+        let time_limit = duration(limits.handshake_time);
+        let handshakes = Gate::new(limits.handshakes, limits.handshakes_per_address);
+        let (session_sender, sessions) = mpsc::channel(ACCEPTED);
+        let sessions_task = SessionAcceptor {
+            endpoint: endpoint.clone(),
+            gate: Arc::clone(&handshakes),
+            retry_above: limits.retry_above,
+            time_limit,
+            clock,
+            accepted: session_sender,
+        };
+        let tls = Arc::new(Mutex::new(tls));
+        let (page_sender, pages) = mpsc::channel(ACCEPTED);
+        let pages_task = PageAcceptor {
+            listener: tokio::net::TcpListener::from_std(tcp).map_err(failed)?,
+            tls: Arc::clone(&tls),
+            gate: Gate::new(limits.pages, limits.pages_per_address),
+            time_limit,
+            accepted: page_sender,
+        };
+        Ok(Self {
+            endpoint,
+            local,
+            tls,
+            handshakes,
+            sessions: tokio::sync::Mutex::new(sessions),
+            pages: tokio::sync::Mutex::new(pages),
+            tasks: [tokio::spawn(sessions_task.run()), tokio::spawn(pages_task.run())],
+        })
+    }
+
+    /// The port number of both UDP and TCP.
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.local.port()
+    }
+
+    /// The addresses under which other machines may reach this one, in the platform's order; empty without a network.
+    #[must_use]
+    pub fn reachable_addresses(&self) -> Vec<IpAddr> {
+        let bound = self.local.ip();
+        if !bound.is_unspecified() {
+            return if bound.is_loopback() { Vec::new() } else { vec![bound] };
+        }
+        own_addresses().into_iter().filter(|address| bound.is_ipv6() || address.is_ipv4()).collect()
+    }
+
+    /// The next session, already opened on the protocol's path; none once the listener has shut down. Its client has not
+    /// shown a token yet: bound the number of such sessions and the time they take.
+    pub async fn accept(&self) -> Option<Connection> {
+        self.sessions.lock().await.recv().await
+    }
+
+    /// The next connection to serve the page on; none once the listener has shut down.
+    pub async fn accept_page(&self) -> Option<PageStream> {
+        self.pages.lock().await.recv().await
+    }
+
+    /// Handshakes of sessions under way, for metrics.
+    #[must_use]
+    pub fn pending_handshakes(&self) -> usize {
+        self.handshakes.held()
+    }
+
+    /// Shows another certificate from now on; what is open stays open. A self-signed one expires after 12 days.
+    pub fn set_identity(&self, identity: &Identity) -> Result<(), NetError> {
+        let (config, tls) = (server_config(identity)?, page_tls(identity)?);
+        self.endpoint.set_server_config(Some(config));
+        *self.tls.lock().unwrap_or_else(PoisonError::into_inner) = tls;
+        Ok(())
+    }
+
+    /// Stops accepting, closes what sessions are left with `reason`, and waits, a second at most, until peers know.
+    pub async fn shutdown(&self, reason: &str) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        self.endpoint.close(quinn::VarInt::from_u32(0), reason.as_bytes());
+        let _ = tokio::time::timeout(CLOSING_LIMIT, self.endpoint.wait_idle()).await;
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(JoinHandle::abort);
+        // Attempts that come while sessions live on are refused at once.
+        self.endpoint.set_server_config(None);
+    }
+}
+
+fn server_config(identity: &Identity) -> Result<quinn::ServerConfig, NetError> {
+    let mut config = identity.quic()?;
+    config
+        .max_incoming(WAITING_ATTEMPTS)
+        .incoming_buffer_size(EARLY_BYTES)
+        .incoming_buffer_size_total(EARLY_BYTES_IN_ALL);
+    Ok(config)
+}
+
+fn page_tls(identity: &Identity) -> Result<TlsAcceptor, NetError> {
+    Ok(TlsAcceptor::from(Arc::new(identity.tls(&[b"h2", b"http/1.1"])?)))
+}
+
+struct SessionAcceptor {
+    endpoint: quinn::Endpoint,
+    gate: Arc<Gate>,
+    retry_above: usize,
+    time_limit: Duration,
+    clock: Clock,
+    accepted: mpsc::Sender<Connection>,
+}
+
+impl SessionAcceptor {
+    /// Looks at every attempt at once and lets each handshake run by itself, so that a slow one holds up nobody.
+    async fn run(self) {
+        while let Some(incoming) = self.endpoint.accept().await {
+            let peer = incoming.remote_address();
+            if !incoming.remote_address_validated() && incoming.may_retry() && self.gate.held() >= self.retry_above {
+                // Fails only where a retry is not allowed, which was just asked.
+                let _ = incoming.retry();
+                continue;
+            }
+            let Some(pass) = self.gate.enter(peer.ip()) else {
+                tracing::debug!(%peer, "too many handshakes under way; refused");
+                incoming.refuse();
+                continue;
+            };
+            let (time_limit, clock, accepted) = (self.time_limit, self.clock, self.accepted.clone());
+            tokio::spawn(async move {
+                match tokio::time::timeout(time_limit, open(incoming, clock)).await {
+                    Ok(Ok(Some(connection))) => hand_over(connection, pass, &accepted).await,
+                    Ok(Ok(None)) => tracing::debug!(%peer, "session asked for another path; refused"),
+                    Ok(Err(error)) => tracing::debug!(%peer, %error, "handshake failed"),
+                    Err(_) => tracing::debug!(%peer, "handshake took too long; dropped"),
+                }
+            });
+        }
+    }
+}
+
+/// Keeps the place of the handshake until the server takes the session, so that sessions nobody takes are bounded too.
+async fn hand_over(connection: Connection, pass: Pass, accepted: &mpsc::Sender<Connection>) {
+    let _ = accepted.send(connection).await;
+    drop(pass);
+}
+
+/// The session that `incoming` opens, or none where it asked for something else than the protocol's path.
+async fn open(incoming: quinn::Incoming, clock: Clock) -> Result<Option<Connection>, ServerError> {
+    let connection = incoming.accept()?.await?;
+    let request = Request::accept(connection).await?;
+    if request.url.path() == WEBTRANSPORT_PATH {
+        return Ok(Some(Connection::new(request.ok().await?, clock, None)));
+    }
+    let connection = request.conn().clone();
+    request.reject(StatusCode::NOT_FOUND).await?;
+    // Dropping the connection now would lose the answer; the client closes it once it has read that.
+    let _ = tokio::time::timeout(CLOSING_LIMIT, connection.closed()).await;
+    Ok(None)
+}

@@ -1,0 +1,422 @@
+//! Both ends over loopback. No test looks at how long anything took; limits in time only end what would never end.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use nearlight_units::Span;
+use nearlight_wire::{ClientMessage, DisplayKind, RefusalReason, ServerMessage};
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpStream, UdpSocket};
+use url::Url;
+use web_transport_quinn::Session;
+
+use crate::trust::ClientTls;
+use crate::*;
+
+/// Nothing on loopback takes this long; a test that waits for it has failed.
+const NEVER: Duration = Duration::from_secs(20);
+
+struct Server {
+    listener: Arc<Listener>,
+    identity: Identity,
+    clock: Clock,
+}
+
+impl Server {
+    fn start() -> Self {
+        Self::start_with(Limits::default())
+    }
+
+    fn start_with(limits: Limits) -> Self {
+        let clock = Clock::start();
+        let identity = Identity::self_signed(&[]).unwrap();
+        let listener = Listener::bind(&ListenOptions { limits, ..ListenOptions::default() }, &identity, clock).unwrap();
+        Self { listener: Arc::new(listener), identity, clock }
+    }
+
+    fn trust(&self) -> Trust {
+        Trust::Certificate(self.identity.certificate_sha256())
+    }
+
+    fn options(&self, trust: Trust) -> ConnectOptions {
+        ConnectOptions { host: "127.0.0.1".into(), port: self.listener.port(), trust, time_limit: Span::from_secs(10) }
+    }
+
+    fn link(&self, secure: bool) -> Link {
+        Link { secure, host: "127.0.0.1".into(), port: self.listener.port(), token: None, certificate: None }
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::new(Ipv4Addr::LOCALHOST.into(), self.listener.port())
+    }
+
+    /// A session, as both of its ends see it: the client's and the server's.
+    async fn pair(&self) -> (Connection, Connection) {
+        let options = self.options(self.trust());
+        let (client, server) = tokio::join!(within(connect(&options, self.clock)), within(self.listener.accept()));
+        (client.unwrap(), server.unwrap())
+    }
+
+    /// A QUIC connection that has not asked for a session.
+    async fn silent(&self) -> Result<(quinn::Endpoint, quinn::Connection), quinn::ConnectionError> {
+        let tls = ClientTls::new(&self.trust(), web_transport_quinn::ALPN).unwrap();
+        let endpoint = client::endpoint(self.address()).unwrap();
+        let connecting = endpoint.connect_with(client::quic_config(&tls), self.address(), "127.0.0.1").unwrap();
+        connecting.await.map(|connection| (endpoint, connection))
+    }
+
+    /// Answers every page request with whether it came encrypted, and with the session's certificate.
+    fn serve_pages(&self) {
+        let listener = Arc::clone(&self.listener);
+        let info = SessionInfo { certificate_sha256: Some(self.identity.certificate_sha256()) };
+        tokio::spawn(async move {
+            while let Some(stream) = listener.accept_page().await {
+                tokio::spawn(serve_page(stream, info));
+            }
+        });
+    }
+}
+
+async fn serve_page(stream: PageStream, info: SessionInfo) {
+    let secure = stream.secure();
+    assert_eq!(stream.peer().ip(), IpAddr::from(Ipv4Addr::LOCALHOST));
+    let answer = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
+        let body = match request.uri().path() {
+            SESSION_INFO_PATH => serde_json::to_string(&info).unwrap(),
+            "/large" => "x".repeat(1 << 20),
+            _ => format!("secure: {secure}"),
+        };
+        Ok::<_, std::convert::Infallible>(hyper::Response::new(Full::new(Bytes::from(body))))
+    });
+    let builder = hyper_util::server::conn::auto::Builder::new(TokioExecutor::new());
+    let _ = builder.serve_connection(TokioIo::new(stream), answer).await;
+}
+
+async fn within<T>(future: impl Future<Output = T>) -> T {
+    tokio::time::timeout(NEVER, future).await.expect("this never ends")
+}
+
+/// Sends numbered datagrams one by one until `receiver` gets one.
+async fn reaches(sender: &Connection, receiver: &Connection) -> Received {
+    let send = async {
+        for number in 0_u32.. {
+            let _ = sender.send_datagram(Bytes::copy_from_slice(&number.to_be_bytes()));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    within(async {
+        tokio::select! { () = send => unreachable!(), received = receiver.recv_datagram() => received }
+    })
+    .await
+    .unwrap()
+}
+
+#[tokio::test]
+async fn datagrams_go_both_ways_with_times() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    for (sender, receiver) in [(&client, &accepted), (&accepted, &client)] {
+        let largest = Bytes::from(vec![7; sender.max_datagram_size()]);
+        assert!(largest.len() >= 1_100, "{}", largest.len());
+        let before = server.clock.now();
+        sender.send_datagram(largest.clone()).unwrap();
+        let received = within(receiver.recv_datagram()).await.unwrap();
+        assert_eq!(received.datagram, largest);
+        assert!(received.at >= before && received.at <= server.clock.now());
+    }
+    assert_eq!(accepted.peer().ip(), IpAddr::from(Ipv4Addr::LOCALHOST), "IPv4 is shown as such");
+    let statistics = client.statistics();
+    assert_eq!((statistics.datagrams_sent, statistics.datagrams_received), (1, 1));
+    assert!(statistics.rtt > Span::ZERO && statistics.packets_sent > 0);
+}
+
+#[tokio::test]
+async fn what_does_not_fit_is_dropped_and_counted() {
+    let server = Server::start();
+    let (client, _accepted) = server.pair().await;
+    assert_eq!(client.send_datagram(Bytes::from(vec![0; 2_000])), Err(DropReason::TooLarge));
+    // No await: the transport gets no turn to empty its queue.
+    let datagram = Bytes::from(vec![0; 1_000]);
+    let outcomes: Vec<_> = (0..10_000).map(|_| client.send_datagram(datagram.clone())).collect();
+    let kept = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
+    assert_eq!(outcomes.last(), Some(&Err(DropReason::QueueFull)));
+    client.finish(0, "").await;
+    assert_eq!(client.send_datagram(datagram), Err(DropReason::Closed));
+    let statistics = client.statistics();
+    assert_eq!(statistics.datagrams_sent, kept);
+    assert_eq!(statistics.dropped_queue_full, 10_000 - kept);
+    assert_eq!((statistics.dropped_too_large, statistics.dropped_closed), (1, 1));
+}
+
+#[tokio::test]
+async fn control_messages_arrive_whole_and_in_order() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let (mut to_server, mut from_server) = client.open_control().await.unwrap();
+    let display = |display_hz| ClientMessage::Display { display: DisplayKind::Headset, display_hz };
+    to_server.send(&display(0)).await.unwrap();
+    let (mut to_client, mut from_client) = within(accepted.accept_control()).await.unwrap();
+    let sending = async {
+        for hz in 1..2_000 {
+            to_server.send(&display(hz)).await.unwrap();
+        }
+        to_server.send(&ClientMessage::Goodbye).await.unwrap();
+    };
+    let receiving = async {
+        for hz in 0..2_000 {
+            assert_eq!(from_client.recv().await.unwrap(), display(hz));
+        }
+        assert_eq!(from_client.recv().await.unwrap(), ClientMessage::Goodbye);
+    };
+    within(async { tokio::join!(sending, receiving) }).await;
+    // The largest message that the protocol allows, give or take its frame.
+    let message = "m".repeat(60_000);
+    let refused = ServerMessage::Refused { reason: RefusalReason::Full, message };
+    to_client.send(&refused).await.unwrap();
+    assert_eq!(within(from_server.recv()).await.unwrap(), refused);
+}
+
+#[tokio::test]
+async fn a_message_that_does_not_parse_ends_the_stream_not_the_server() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let (mut to_server, _from_server) = client.open_control().await.unwrap();
+    to_server.send_raw(&[0xff; 8]).await;
+    let (_to_client, mut from_client) = within(accepted.accept_control()).await.unwrap();
+    assert!(matches!(within(from_client.recv()).await, Err(NetError::Control(_))));
+    reaches(&client, &accepted).await;
+}
+
+#[tokio::test]
+async fn the_end_of_a_session_is_told_with_its_reason() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let (told, ()) = within(async { tokio::join!(client.closed(), accepted.finish(3, "the show is over")) }).await;
+    assert_eq!(told, CloseReason::Peer { code: 3, reason: "the show is over".into() });
+    assert_eq!(accepted.closed().await, CloseReason::Here);
+
+    let (client, accepted) = server.pair().await;
+    drop(client);
+    assert!(matches!(within(accepted.closed()).await, CloseReason::Peer { code: 0, .. }));
+
+    let (client, _accepted) = server.pair().await;
+    server.listener.shutdown("restarting").await;
+    assert!(matches!(within(client.closed()).await, CloseReason::Peer { .. } | CloseReason::Failed(_)));
+    assert!(within(server.listener.accept()).await.is_none());
+    assert!(within(server.listener.accept_page()).await.is_none());
+}
+
+#[tokio::test]
+async fn another_path_is_refused() {
+    let server = Server::start();
+    let (_endpoint, connection) = within(server.silent()).await.unwrap();
+    let url = Url::parse(&format!("https://127.0.0.1:{}/elsewhere", server.listener.port())).unwrap();
+    let refusal = within(Session::connect(connection, url)).await.err().unwrap();
+    let error = client::explain(refusal, "the server".into());
+    assert!(matches!(error, NetError::WrongPath { status: 404, .. }), "{error}");
+    server.pair().await;
+}
+
+#[tokio::test]
+async fn another_certificate_is_refused_and_both_are_named() {
+    let server = Server::start();
+    server.serve_pages();
+    let expected = Identity::self_signed(&[]).unwrap().certificate_sha256();
+    let trust = Trust::Certificate(expected);
+    let over_quic = within(connect(&server.options(trust.clone()), server.clock)).await.err().unwrap();
+    let over_tcp = within(http_get(&server.link(true), "/", &trust)).await.unwrap_err();
+    for error in [over_quic, over_tcp] {
+        let NetError::CertificateMismatch { expected: named, presented } = error else { panic!("{error}") };
+        assert_eq!((named, presented), (expected, server.identity.certificate_sha256()));
+    }
+}
+
+#[tokio::test]
+async fn a_replaced_certificate_is_shown_from_then_on() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let fresh = Identity::self_signed(&[]).unwrap();
+    server.listener.set_identity(&fresh).unwrap();
+    let options = server.options(Trust::Certificate(fresh.certificate_sha256()));
+    within(connect(&options, server.clock)).await.unwrap();
+    let old = within(connect(&server.options(server.trust()), server.clock)).await.err().unwrap();
+    assert!(matches!(old, NetError::CertificateMismatch { .. }), "{old}");
+    reaches(&client, &accepted).await;
+}
+
+#[tokio::test]
+async fn nobody_there_is_said_plainly() {
+    let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let link = Link { secure: false, host: "127.0.0.1".into(), port, token: None, certificate: None };
+    let error = within(http_get(&link, "/", &Trust::Roots)).await.unwrap_err();
+    assert!(matches!(error, NetError::NoAnswer { .. }), "{error}");
+    let options = ConnectOptions { time_limit: Span::from_millis(200), ..ConnectOptions::new(&link, Trust::FirstUse) };
+    let error = within(connect(&options, Clock::start())).await.err().unwrap();
+    assert!(error.to_string().contains(&format!("127.0.0.1:{port} does not answer")), "{error}");
+}
+
+#[tokio::test]
+async fn a_client_that_moves_keeps_its_session() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let (mut to_server, _from_server) = client.open_control().await.unwrap();
+    to_server.send(&ClientMessage::Goodbye).await.unwrap();
+    let (_to_client, mut from_client) = within(accepted.accept_control()).await.unwrap();
+    within(from_client.recv()).await.unwrap();
+    let mut ports = vec![accepted.peer().port()];
+    for _ in 0..3 {
+        let moved = client.rebind().unwrap();
+        reaches(&client, &accepted).await;
+        reaches(&accepted, &client).await;
+        to_server.send(&ClientMessage::Goodbye).await.unwrap();
+        within(from_client.recv()).await.unwrap();
+        assert_eq!(accepted.peer().port(), moved.port());
+        ports.push(moved.port());
+    }
+    ports.dedup();
+    assert_eq!(ports.len(), 4, "each move took a new port");
+    assert!(accepted.rebind().is_err(), "the server's socket is not one session's to move");
+}
+
+#[tokio::test]
+async fn losses_are_the_same_for_the_same_seed_in_both_directions() {
+    let server = Server::start();
+    let config = ImpairmentConfig { seed: 11, drop: "2%".parse().unwrap(), ..ImpairmentConfig::default() };
+    let mut losses = DropModel::new(config.seed, config.drop);
+    let survivors: Vec<u32> = (0..2_000).filter(|_| !losses.drops_next()).collect();
+    for direction in [Direction::Send, Direction::Receive] {
+        let (client, accepted) = server.pair().await;
+        match direction {
+            Direction::Send => client.set_impairment(direction, config),
+            Direction::Receive => accepted.set_impairment(direction, config),
+        }
+        let sending = async {
+            for number in 0..2_000_u32 {
+                client.send_datagram(Bytes::copy_from_slice(&number.to_be_bytes())).unwrap();
+                // Lets the receiver read, so that its queue never overflows.
+                tokio::task::yield_now().await;
+            }
+        };
+        let receiving = async {
+            let mut numbers = Vec::new();
+            while numbers.len() < survivors.len() {
+                let received = accepted.recv_datagram().await.unwrap();
+                numbers.push(u32::from_be_bytes(received.datagram[..].try_into().unwrap()));
+            }
+            numbers
+        };
+        let (received, ()) = within(async { tokio::join!(receiving, sending) }).await;
+        assert_eq!(received, survivors, "{direction:?}");
+    }
+}
+
+#[tokio::test]
+async fn an_outage_loses_datagrams_and_ends() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    reaches(&client, &accepted).await;
+    client.set_outage(true);
+    let before = accepted.statistics().datagrams_received;
+    for _ in 0..100 {
+        client.send_datagram(Bytes::from_static(b"lost")).unwrap();
+    }
+    assert_eq!(client.statistics().dropped_on_purpose, 100);
+    client.set_outage(false);
+    let received = reaches(&client, &accepted).await;
+    assert_ne!(received.datagram, Bytes::from_static(b"lost"));
+    assert!(accepted.statistics().datagrams_received > before);
+}
+
+#[tokio::test]
+async fn http_and_https_share_the_port() {
+    let server = Server::start();
+    server.serve_pages();
+    let get = async |secure, path, trust| within(http_get(&server.link(secure), path, &trust)).await;
+    assert_eq!(get(false, "/", Trust::Roots).await.unwrap(), "secure: false");
+    assert_eq!(get(true, "/", server.trust()).await.unwrap(), "secure: true");
+    assert_eq!(get(true, "/", Trust::FirstUse).await.unwrap(), "secure: true");
+    assert!(matches!(get(true, "/", Trust::Roots).await, Err(NetError::Protocol { .. } | NetError::NoRoots(_))));
+    assert!(
+        matches!(get(false, "/large", Trust::Roots).await, Err(NetError::Protocol { .. })),
+        "the answer is bounded"
+    );
+}
+
+#[tokio::test]
+async fn trust_is_found_from_the_link_or_the_server() {
+    let server = Server::start();
+    server.serve_pages();
+    let own = server.identity.certificate_sha256();
+    let named = CertificateHash::of(b"named in the link");
+    let cases = [
+        (server.link(false), own),
+        (server.link(true), own),
+        (Link { certificate: Some(named), ..server.link(true) }, named),
+    ];
+    for (link, expected) in cases {
+        let trust = within(discover_trust(&link)).await.unwrap();
+        assert!(matches!(trust, Trust::Certificate(hash) if hash == expected), "{link}: {trust:?}");
+    }
+}
+
+#[tokio::test]
+async fn garbage_disturbs_nobody() {
+    let server = Server::start();
+    server.serve_pages();
+    let (client, accepted) = server.pair().await;
+    let stranger = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    for number in 0..1_000_u32 {
+        // Short and long, with and without QUIC's header bits.
+        let bytes: Vec<u8> =
+            (0..number % 1_400).map(|index| (index.wrapping_mul(31) ^ number.wrapping_mul(197)) as u8).collect();
+        stranger.send_to(&bytes, server.address()).await.unwrap();
+    }
+    for bytes in [&b"\x16"[..], b"\x16\x03\x01\xff\xff garbage", b"\0\0\0\0", b"no HTTP at all\r\n\r\n"] {
+        let mut stream = TcpStream::connect(server.address()).await.unwrap();
+        stream.write_all(bytes).await.unwrap();
+    }
+    reaches(&client, &accepted).await;
+    reaches(&accepted, &client).await;
+    server.pair().await;
+    assert_eq!(within(http_get(&server.link(false), "/", &Trust::Roots)).await.unwrap(), "secure: false");
+}
+
+#[tokio::test]
+async fn unfinished_handshakes_are_bounded_in_number_and_in_time() {
+    let limits = Limits { handshakes: 2, handshake_time: Span::from_millis(1_500), ..Limits::default() };
+    let server = Server::start_with(limits);
+    let first = within(server.silent()).await.unwrap();
+    let second = within(server.silent()).await.unwrap();
+    assert_eq!(server.listener.pending_handshakes(), 2);
+    let refused = within(connect(&server.options(server.trust()), server.clock)).await.err().unwrap();
+    assert!(matches!(refused, NetError::Refused { .. }), "{refused}");
+    within(async { tokio::join!(first.1.closed(), second.1.closed()) }).await;
+    server.pair().await;
+    assert_eq!(server.listener.pending_handshakes(), 0);
+}
+
+#[tokio::test]
+async fn a_busy_server_asks_for_proof_of_address() {
+    let server = Server::start_with(Limits { retry_above: 0, ..Limits::default() });
+    let (client, accepted) = server.pair().await;
+    reaches(&client, &accepted).await;
+}
+
+#[tokio::test]
+async fn page_connections_are_bounded_and_silent_ones_dropped() {
+    let limits = Limits { pages: 2, handshake_time: Span::from_millis(500), ..Limits::default() };
+    let server = Server::start_with(limits);
+    server.serve_pages();
+    let silent =
+        [TcpStream::connect(server.address()).await.unwrap(), TcpStream::connect(server.address()).await.unwrap()];
+    let mut beyond = TcpStream::connect(server.address()).await.unwrap();
+    for stream in [&mut beyond].into_iter().chain(&mut Vec::from(silent)) {
+        let read = within(tokio::io::AsyncReadExt::read(stream, &mut [0])).await;
+        assert!(matches!(read, Ok(0) | Err(_)), "a stranger's connection was kept");
+    }
+    assert_eq!(within(http_get(&server.link(false), "/", &Trust::Roots)).await.unwrap(), "secure: false");
+}

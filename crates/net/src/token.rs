@@ -1,0 +1,99 @@
+//! The pairing token: who knows it may see and touch the world.
+
+use std::fmt;
+use std::str::FromStr;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use subtle::ConstantTimeEq as _;
+
+/// Bits of a generated token over 8: 128 bits, out of reach of guessing even without the limit on attempts.
+const TOKEN_BYTES: usize = 16;
+
+/// A chosen token shorter than this is refused. Guess: 16 characters of 64 are 96 bits if chosen at random.
+const SHORTEST: usize = 16;
+
+/// A longer text is not a token: what a stranger sends is not compared beyond this.
+const LONGEST: usize = 128;
+
+/// A secret of URL-safe characters. `Debug` hides it; `Display` is for the link that the owner reads.
+#[derive(Clone)]
+pub struct Token(String);
+
+/// Why a text is no token. Both variants are the owner's fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TokenError {
+    #[error("a token has {SHORTEST} to {LONGEST} characters, this one has {0}: choose another or let one be generated")]
+    Length(usize),
+    #[error("a token holds only letters, digits, `-` and `_`, so that it survives in a link: choose another")]
+    Characters,
+    #[error("the operating system gave no random bytes, so no token can be made: {0}")]
+    Randomness(getrandom::Error),
+}
+
+impl Token {
+    /// 128 bits from the operating system's random source, 22 characters.
+    pub fn generate() -> Result<Self, TokenError> {
+        let mut bytes = [0; TOKEN_BYTES];
+        getrandom::fill(&mut bytes).map_err(TokenError::Randomness)?;
+        Ok(Self(URL_SAFE_NO_PAD.encode(bytes)))
+    }
+
+    /// Whether `offered` is this token; the time taken tells nothing but the offer's length.
+    #[must_use]
+    pub fn matches(&self, offered: &str) -> bool {
+        offered.len() <= LONGEST && self.0.as_bytes().ct_eq(offered.as_bytes()).into()
+    }
+}
+
+impl FromStr for Token {
+    type Err = TokenError;
+
+    fn from_str(text: &str) -> Result<Self, TokenError> {
+        if !(SHORTEST..=LONGEST).contains(&text.len()) {
+            return Err(TokenError::Length(text.len()));
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_') {
+            return Err(TokenError::Characters);
+        }
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Token {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str("Token(hidden)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generated_tokens_differ_survive_a_link_and_match_only_themselves() {
+        let (one, other) = (Token::generate().unwrap(), Token::generate().unwrap());
+        let text = one.to_string();
+        assert_eq!(text.len(), 22);
+        assert!(Token::from_str(&text).unwrap().matches(&text));
+        assert!(one.matches(&text));
+        assert!(!other.matches(&text));
+        for offer in ["", &text[..21], &format!("{text}A"), &text.to_lowercase().replace(|c: char| c.is_ascii(), "a")] {
+            assert!(!one.matches(offer), "{offer:?}");
+        }
+        assert_eq!(format!("{one:?}"), "Token(hidden)");
+    }
+
+    #[test]
+    fn unusable_tokens_are_refused_with_the_reason() {
+        assert_eq!(Token::from_str("short").unwrap_err(), TokenError::Length(5));
+        assert_eq!(Token::from_str(&"a".repeat(129)).unwrap_err(), TokenError::Length(129));
+        assert_eq!(Token::from_str("sixteen chars ok#").unwrap_err(), TokenError::Characters);
+    }
+}

@@ -1,0 +1,108 @@
+//! How QUIC is set up on both ends: no congestion decisions of its own, bounded memory, patience with outages.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use quinn::congestion::{Controller, ControllerFactory};
+use quinn::{EndpointConfig, IdleTimeout, TransportConfig, VarInt};
+use quinn_proto::RttEstimator;
+
+/// Larger than `u32::MAX`, above which quinn's pacer stands aside (quinn-proto 0.11.19, `Pacer::delay`), and far more than
+/// any path holds in flight.
+const WINDOW: u64 = 1 << 40;
+
+/// How often an idle end shows that it lives, so that neither NAT bindings nor the idle timeout end a quiet session.
+const KEEP_ALIVE: Duration = Duration::from_secs(2);
+
+/// Silence after which a session is over: survives an outage of 2 s with the probes' back-off (RFC 9002 section 6.2.1
+/// doubles them) and a move to another network, and frees a vanished client's memory soon.
+const IDLE_LIMIT: Duration = Duration::from_secs(10);
+
+/// Queue of datagrams towards the network. Holds the largest frame that the wire format allows in one burst several times
+/// over at the usual sizes; a full queue means that the sender's own pacing is wrong.
+const DATAGRAM_SEND_QUEUE: usize = 2 << 20;
+
+/// Queue of datagrams that arrived and were not read yet; quinn drops the oldest beyond it. 80 ms at 100 Mb/s.
+const DATAGRAM_RECEIVE_QUEUE: usize = 1 << 20;
+
+/// Streams that the peer may have open: CONNECT and control in both directions, and room for one that is closing.
+const BIDIRECTIONAL_STREAMS: u32 = 4;
+
+/// HTTP/3 control, two of QPACK, and browsers' deliberately unknown ones (RFC 9114 section 7.2.8).
+const UNIDIRECTIONAL_STREAMS: u32 = 8;
+
+/// Unread bytes per stream: one control message of the largest size and the start of the next.
+const STREAM_WINDOW: u32 = 128 << 10;
+
+/// Unread bytes of all streams of a connection.
+const CONNECTION_WINDOW: u32 = 256 << 10;
+
+/// Unacknowledged stream bytes that a peer who does not read can make us keep.
+const SEND_WINDOW: u64 = 256 << 10;
+
+/// The smallest that QUIC guarantees (RFC 9000 section 14); discovery raises it.
+const INITIAL_MTU: u16 = 1_200;
+
+/// The largest UDP payload we take. Ethernet's 1,500 bytes less IPv4 and UDP headers.
+const LARGEST_UDP_PAYLOAD: u16 = 1_472;
+
+/// A congestion controller without an opinion: the session's own rate controller and pacer decide what is sent and when.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Unbounded;
+
+impl Controller for Unbounded {
+    fn on_ack(&mut self, _: Instant, _: Instant, _: u64, _: bool, _: &RttEstimator) {}
+
+    fn on_congestion_event(&mut self, _: Instant, _: Instant, _: bool, _: u64) {}
+
+    fn on_mtu_update(&mut self, _: u16) {}
+
+    fn window(&self) -> u64 {
+        WINDOW
+    }
+
+    fn clone_box(&self) -> Box<dyn Controller> {
+        Box::new(*self)
+    }
+
+    fn initial_window(&self) -> u64 {
+        WINDOW
+    }
+
+    fn into_any(self: Box<Self>) -> Box<dyn Any> {
+        self
+    }
+}
+
+impl ControllerFactory for Unbounded {
+    fn build(self: Arc<Self>, _: Instant, _: u16) -> Box<dyn Controller> {
+        Box::new(*self)
+    }
+}
+
+/// The QUIC settings of both ends.
+#[must_use]
+pub fn transport_config() -> TransportConfig {
+    let mut config = TransportConfig::default();
+    config
+        .congestion_controller_factory(Arc::new(Unbounded))
+        .keep_alive_interval(Some(KEEP_ALIVE))
+        .max_idle_timeout(IdleTimeout::try_from(IDLE_LIMIT).ok())
+        .datagram_send_buffer_size(DATAGRAM_SEND_QUEUE)
+        .datagram_receive_buffer_size(Some(DATAGRAM_RECEIVE_QUEUE))
+        .max_concurrent_bidi_streams(VarInt::from_u32(BIDIRECTIONAL_STREAMS))
+        .max_concurrent_uni_streams(VarInt::from_u32(UNIDIRECTIONAL_STREAMS))
+        .stream_receive_window(VarInt::from_u32(STREAM_WINDOW))
+        .receive_window(VarInt::from_u32(CONNECTION_WINDOW))
+        .send_window(SEND_WINDOW)
+        .initial_mtu(INITIAL_MTU);
+    config
+}
+
+/// What an endpoint takes from its socket.
+pub(crate) fn endpoint_config() -> EndpointConfig {
+    let mut config = EndpointConfig::default();
+    config.max_udp_payload_size(LARGEST_UDP_PAYLOAD).expect("a payload of 1,200 to 65,527 bytes is allowed");
+    config
+}

@@ -1,0 +1,211 @@
+//! How a client decides that it talks to the right server.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Arc, OnceLock};
+
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use serde::{Deserialize, Serialize};
+
+use crate::NetError;
+
+/// SHA-256 of a certificate's DER bytes, as `serverCertificateHashes` of browsers takes it. Written as 64 hex digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+pub struct CertificateHash([u8; 32]);
+
+/// The text is no hash; whoever wrote it is at fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no SHA-256: it needs 64 hexadecimal digits, with or without colons")]
+pub struct NotAHash(String);
+
+impl CertificateHash {
+    /// The hash of a certificate's DER bytes.
+    #[must_use]
+    pub fn of(certificate: &[u8]) -> Self {
+        let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
+        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+    }
+
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 32] {
+        &self.0
+    }
+}
+
+impl fmt::Display for CertificateHash {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+    }
+}
+
+impl FromStr for CertificateHash {
+    type Err = NotAHash;
+
+    fn from_str(text: &str) -> Result<Self, NotAHash> {
+        let refused = || NotAHash(text.chars().take(100).collect());
+        let digits = text.chars().filter(|character| *character != ':').map(|character| character.to_digit(16));
+        let digits = digits.take(65).collect::<Option<Vec<u32>>>().ok_or_else(refused)?;
+        let bytes: Vec<u8> =
+            digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect();
+        if digits.len() != 64 {
+            return Err(refused());
+        }
+        bytes.try_into().map(Self).map_err(|_| refused())
+    }
+}
+
+impl From<CertificateHash> for String {
+    fn from(hash: CertificateHash) -> Self {
+        hash.to_string()
+    }
+}
+
+impl TryFrom<String> for CertificateHash {
+    type Error = NotAHash;
+
+    fn try_from(text: String) -> Result<Self, NotAHash> {
+        text.parse()
+    }
+}
+
+/// Which server certificate a client accepts. The handshake's signature is verified in every case.
+#[derive(Clone, Debug)]
+pub enum Trust {
+    /// Exactly this one, whatever its names and dates.
+    Certificate(CertificateHash),
+    /// One that the platform's root certificates vouch for, issued for the host's name.
+    Roots,
+    /// Any. Protects against listeners, not against someone who stands in between: only for the first question to a server
+    /// with a self-signed certificate, when nothing better is known.
+    FirstUse,
+}
+
+/// A client's TLS settings and, for pinned certificates, what the server showed instead.
+pub(crate) struct ClientTls {
+    pub(crate) config: ClientConfig,
+    presented: Option<(CertificateHash, Arc<OnceLock<CertificateHash>>)>,
+}
+
+impl ClientTls {
+    /// Settings that accept what `trust` says and offer the application protocol `alpn`.
+    pub(crate) fn new(trust: &Trust, alpn: &str) -> Result<Self, NetError> {
+        let provider = provider();
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(&[&rustls::version::TLS13])
+            .expect("ring's provider speaks TLS 1.3");
+        let presented = Arc::new(OnceLock::new());
+        let accept = |expected| {
+            let presented = Arc::clone(&presented);
+            Arc::new(Pinned { expected, presented, provider })
+        };
+        let (mut config, presented) = match trust {
+            Trust::Certificate(expected) => {
+                let verifier = accept(Some(*expected));
+                let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+                (builder.with_no_client_auth(), Some((*expected, presented)))
+            }
+            Trust::FirstUse => {
+                let builder = builder.dangerous().with_custom_certificate_verifier(accept(None));
+                (builder.with_no_client_auth(), None)
+            }
+            Trust::Roots => (builder.with_root_certificates(platform_roots()?).with_no_client_auth(), None),
+        };
+        config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
+        Ok(Self { config, presented })
+    }
+
+    /// The mismatch that ended a handshake with these settings, if that was what ended it.
+    pub(crate) fn mismatch(&self) -> Option<NetError> {
+        let (expected, presented) = self.presented.as_ref()?;
+        let presented = *presented.get()?;
+        Some(NetError::CertificateMismatch { expected: *expected, presented })
+    }
+}
+
+/// The cryptography of both ends.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    Arc::new(rustls::crypto::ring::default_provider())
+}
+
+fn platform_roots() -> Result<RootCertStore, NetError> {
+    let found = rustls_native_certs::load_native_certs();
+    let mut roots = RootCertStore::empty();
+    let (added, _) = roots.add_parsable_certificates(found.certs);
+    if added == 0 {
+        let reasons: Vec<String> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(NetError::NoRoots(if reasons.is_empty() { "none found".into() } else { reasons.join("; ") }));
+    }
+    Ok(roots)
+}
+
+/// Accepts one certificate, or any where none is expected.
+#[derive(Debug)]
+struct Pinned {
+    expected: Option<CertificateHash>,
+    /// What was shown instead of the expected one.
+    presented: Arc<OnceLock<CertificateHash>>,
+    provider: Arc<CryptoProvider>,
+}
+
+impl ServerCertVerifier for Pinned {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let presented = CertificateHash::of(end_entity);
+        if self.expected.is_some_and(|expected| expected != presented) {
+            let _ = self.presented.set(presented);
+            return Err(rustls::CertificateError::ApplicationVerificationFailure.into());
+        }
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.provider.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hashes_are_read_back_with_and_without_colons() {
+        let hash = CertificateHash::of(b"abc");
+        // The test vector of FIPS 180-2, appendix B.1.
+        let text = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
+        assert_eq!(hash.to_string(), text);
+        assert_eq!(text.parse(), Ok(hash));
+        let pairs: Vec<&str> = (0..32).map(|n| &text[2 * n..2 * n + 2]).collect();
+        assert_eq!(pairs.join(":").to_uppercase().parse(), Ok(hash));
+        for wrong in ["", "ba78", &text[1..], &format!("{text}0"), &text.replace('b', "g")] {
+            assert!(wrong.parse::<CertificateHash>().is_err(), "{wrong}");
+        }
+    }
+}
