@@ -133,10 +133,7 @@ impl Connection {
         if !self.inner.impaired.load(Ordering::Relaxed) {
             return self.queue(datagram);
         }
-        let out = self.path().on_datagram(Direction::Send, datagram);
-        if out.is_empty() {
-            count(&self.inner.counters.impaired);
-        }
+        let out = self.path().on_datagram(Direction::Send, datagram, &self.inner.counters);
         out.into_iter().try_for_each(|datagram| self.queue(datagram))
     }
 
@@ -180,10 +177,7 @@ impl Connection {
                 return Ok(self.stamp(datagram));
             }
             let mut path = self.path();
-            let out = path.on_datagram(Direction::Receive, datagram);
-            if out.is_empty() {
-                count(&self.inner.counters.impaired);
-            }
+            let out = path.on_datagram(Direction::Receive, datagram, &self.inner.counters);
             path.arrived.extend(out);
         }
     }
@@ -336,18 +330,20 @@ impl BadPath {
         self.outage || self.send.is_some() || self.receive.is_some() || !self.arrived.is_empty()
     }
 
-    fn on_datagram(&mut self, direction: Direction, datagram: Bytes) -> Vec<Bytes> {
+    fn on_datagram(&mut self, direction: Direction, datagram: Bytes, counters: &Counters) -> Vec<Bytes> {
         if self.outage {
+            count(&counters.impaired);
             return Vec::new();
         }
         let impairment = match direction {
             Direction::Send => &mut self.send,
             Direction::Receive => &mut self.receive,
         };
-        match impairment {
-            Some(impairment) => impairment.on_datagram(datagram),
-            None => vec![datagram],
-        }
+        let Some(impairment) = impairment else { return vec![datagram] };
+        let dropped = impairment.dropped();
+        let out = impairment.on_datagram(datagram);
+        counters.impaired.fetch_add(impairment.dropped() - dropped, Ordering::Relaxed);
+        out
     }
 }
 

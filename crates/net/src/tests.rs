@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -329,6 +330,51 @@ async fn an_outage_loses_datagrams_and_ends() {
     let received = reaches(&client, &accepted).await;
     assert_ne!(received.datagram, Bytes::from_static(b"lost"));
     assert!(accepted.statistics().datagrams_received > before);
+}
+
+/// Stands between a client and a server and forwards UDP while `open`.
+async fn relay(socket: UdpSocket, server: SocketAddr, open: Arc<AtomicBool>) {
+    let mut client = None;
+    let mut bytes = [0; 2_048];
+    while let Ok((length, from)) = socket.recv_from(&mut bytes).await {
+        if from != server {
+            client = Some(from);
+        }
+        let to = if from == server { client } else { Some(server) };
+        if let Some(to) = to.filter(|_| open.load(Ordering::Relaxed)) {
+            let _ = socket.send_to(&bytes[..length], to).await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn two_seconds_without_a_path_do_not_end_a_session() {
+    let server = Server::start();
+    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+    let port = socket.local_addr().unwrap().port();
+    let open = Arc::new(AtomicBool::new(true));
+    tokio::spawn(relay(socket, server.address(), Arc::clone(&open)));
+    let options = ConnectOptions { port, ..server.options(server.trust()) };
+    let (client, accepted) = tokio::join!(within(connect(&options, server.clock)), within(server.listener.accept()));
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
+    let (mut to_server, _from_server) = client.open_control().await.unwrap();
+    to_server.send(&ClientMessage::Goodbye).await.unwrap();
+    let (_to_client, mut from_client) = within(accepted.accept_control()).await.unwrap();
+    within(from_client.recv()).await.unwrap();
+
+    open.store(false, Ordering::Relaxed);
+    to_server.send(&ClientMessage::Goodbye).await.unwrap();
+    for _ in 0..100 {
+        // Full rate into the void: what is in flight must not hold up what comes after.
+        for _ in 0..10 {
+            accepted.send_datagram(Bytes::from(vec![0; 1_000])).unwrap();
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    open.store(true, Ordering::Relaxed);
+    reaches(&accepted, &client).await;
+    reaches(&client, &accepted).await;
+    within(from_client.recv()).await.unwrap();
 }
 
 #[tokio::test]
