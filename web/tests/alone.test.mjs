@@ -1,0 +1,161 @@
+// The page without a server: what it says, what its panel shows, what its input sends.
+
+import assert from "node:assert/strict";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { openBrowser, openPage, screenshot, servePage, until } from "./helper.mjs";
+
+const fakeWorker = path.join(path.dirname(fileURLToPath(import.meta.url)), "fake-worker.js");
+let browser;
+let server;
+
+before(async () => {
+  [browser, server] = await Promise.all([openBrowser(), servePage()]);
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.close();
+});
+
+/** A page whose worker is made up. */
+async function openAlone(options) {
+  const opened = await openPage(browser, options);
+  await opened.page.addInitScript({ path: fakeWorker });
+  await opened.page.goto(`${server.url}#token=made-up`);
+  await until(opened.page, () => window.fake?.instance?.canvas, "the page starts its worker");
+  return opened;
+}
+
+const sent = (page, type) => page.evaluate((type) => window.fake.received.filter((message) => message.type === type), type);
+
+test("a browser without WebTransport is told what is missing", async () => {
+  const { context, page } = await openPage(browser);
+  await page.addInitScript(() => {
+    delete window.WebTransport;
+  });
+  await page.goto(`${server.url}#token=x`);
+  const notice = page.locator("#notice");
+  await notice.waitFor({ state: "visible" });
+  assert.match(await notice.innerText(), /WebTransport/);
+  assert.match(await notice.innerText(), /Chrome/);
+  assert.equal(await page.evaluate(() => window.nearlight.state), "unsupported");
+  await screenshot(page, "unsupported");
+  await context.close();
+});
+
+test("an address without its token says so", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(server.url);
+  const notice = page.locator("#notice");
+  await notice.waitFor({ state: "visible" });
+  assert.match(await notice.innerText(), /#token=/);
+  await context.close();
+});
+
+test("a server that is away is dialled again with back-off", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(`${server.url}#token=x`);
+  await until(page, () => window.nearlight?.state === "reconnecting", "the page tries again");
+  assert.match(await page.locator("#status").innerText(), /Trying again/i);
+  await context.close();
+});
+
+for (const [name, viewport] of [
+  ["desktop", { width: 1280, height: 720 }],
+  ["phone", { width: 390, height: 844 }],
+]) {
+  test(`landing page and panel fit a ${name}`, async () => {
+    const touch = name === "phone" ? { hasTouch: true, isMobile: true, deviceScaleFactor: 2 } : {};
+    const { context, page, errors } = await openAlone({ viewport, ...touch });
+    await page.evaluate(() => window.fake.play(400));
+    await page.waitForTimeout(600);
+    await screenshot(page, `landing-${name}`);
+    const narrower = () => document.documentElement.scrollWidth <= window.innerWidth;
+    assert.ok(await page.evaluate(narrower), "the landing page is not wider than the window");
+    await page.locator("#enter").click();
+    // A locked pointer cannot press buttons.
+    if (name === "phone") await page.locator("#toggle-hud").tap();
+    else await page.keyboard.press("KeyH");
+    await page.waitForTimeout(600);
+    await screenshot(page, `panel-${name}`);
+    assert.match(await page.locator("#mtp").innerText(), /^\d+\.\d$/);
+    assert.match(await page.locator("#legend").innerText(), /encode\s+\d+\.\d ms/);
+    assert.match(await page.locator("#binding").innerText(), /maximum/);
+    const panel = await page.locator("#hud").boundingBox();
+    const bar = await page.locator("#toggle-hud").boundingBox();
+    assert.ok(panel.y >= bar.y + bar.height, "the panel lies below the bar");
+    assert.ok(panel.x >= 0 && panel.x + panel.width <= viewport.width && panel.y + panel.height <= viewport.height, "the panel fits");
+    assert.ok(await page.evaluate(narrower), "the panel is not wider than the window");
+    assert.deepEqual(errors, []);
+    await context.close();
+  });
+}
+
+test("mouse and keys move the user and act", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => window.fake.play(3));
+  await page.locator("#enter").click();
+  await until(page, () => document.pointerLockElement !== null, "the pointer is locked");
+  await page.mouse.move(640, 360);
+  await page.evaluate(() => {
+    window.fake.received = [];
+  });
+  await page.mouse.move(760, 360, { steps: 6 });
+  await page.keyboard.down("KeyW");
+  await page.waitForTimeout(400);
+  await page.keyboard.up("KeyW");
+  await page.mouse.down();
+  await page.mouse.up();
+  await page.keyboard.press("KeyF");
+  await page.keyboard.press("KeyR");
+  const presences = (await sent(page, "presence")).map(({ values }) => Object.values(values));
+  const last = presences.at(-1);
+  assert.equal(last.length, 7 + 1 + 11 + 1);
+  // 120 pixels to the right at pi / 1,500 radians a pixel: the quaternion's y is the sine of half of that, negative.
+  assert.ok(Math.abs(last[4] - Math.sin((-120 * Math.PI) / 3000)) < 0.01, `yaw is ${last[4]}`);
+  assert.ok(last[2] < 5.8, `walked forward, to z ${last[2]}`);
+  assert.ok(last[0] > 0.01, `and to the right, to x ${last[0]}`);
+  const actions = (await sent(page, "act")).map(({ action }) => action);
+  assert.deepEqual(actions, ["grab", "release", "throw", "reset"]);
+  await context.close();
+});
+
+test("touch looks, taps push and long presses hold", async () => {
+  const { context, page } = await openAlone({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
+  await page.evaluate(() => window.fake.play(3));
+  await page.locator("#enter").tap();
+  await page.waitForTimeout(500);
+  await page.touchscreen.tap(300, 500);
+  const client = await context.newCDPSession(page);
+  const touch = (type, points) => client.send("Input.dispatchTouchEvent", { type, touchPoints: points });
+  await touch("touchStart", [{ x: 300, y: 500 }]);
+  await page.waitForTimeout(500);
+  await touch("touchEnd", []);
+  await touch("touchStart", [{ x: 100, y: 600 }]);
+  await touch("touchMove", [{ x: 100, y: 540 }]);
+  await page.waitForTimeout(400);
+  await screenshot(page, "touch-stick");
+  await touch("touchEnd", []);
+  const actions = (await sent(page, "act")).map(({ action }) => action);
+  assert.deepEqual(actions, ["push", "grab", "release"]);
+  const last = Object.values((await sent(page, "presence")).at(-1).values);
+  assert.ok(last[2] < 5.8, `walked forward, to z ${last[2]}`);
+  await context.close();
+});
+
+test("hooks answer", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => window.fake.play(3));
+  assert.deepEqual(await page.evaluate(() => window.nearlight.summary()), { frames: { displayed: 1 } });
+  await page.evaluate(() => {
+    window.nearlight.act("left", "throw");
+    window.nearlight.setPose({ position: [1, 2, 3], yaw: 0.5 });
+  });
+  assert.equal((await sent(page, "act")).at(-1).hand, "left");
+  const last = Object.values((await sent(page, "presence")).at(-1).values);
+  assert.deepEqual(last.slice(0, 3), [1, 2, 3]);
+  assert.equal(await page.evaluate(() => window.nearlight.state), "live");
+  await context.close();
+});

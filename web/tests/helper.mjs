@@ -1,0 +1,129 @@
+// Starts what the page's tests need: the real server, a browser, and a plain file server for the page alone.
+
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdir, readFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import path from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { chromium } from "playwright-core";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const dist = path.join(here, "../dist");
+
+/** The binary under test; `make test` names it. */
+export const binary = process.env.NEARLIGHT_BIN ?? path.join(here, "../../target/release/nearlight");
+
+/** What the server sends with the page: the tests of the page alone must not be laxer. */
+const POLICY =
+  "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' https:; base-uri 'none'";
+
+export async function openBrowser() {
+  return chromium.launch({
+    executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
+    args: [
+      "--headless=new",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-background-networking",
+      "--disable-component-update",
+      "--disable-sync",
+      "--no-first-run",
+    ],
+  });
+}
+
+/** A page that collects what went wrong in it in `errors`. Options are those of the browser's context. */
+export async function openPage(browser, options = {}) {
+  const context = await browser.newContext({ viewport: { width: 1280, height: 720 }, ...options });
+  const page = await context.newPage();
+  const errors = [];
+  page.on("pageerror", (error) => errors.push(String(error)));
+  page.on("console", (message) => {
+    if (message.type() === "error") errors.push(message.text());
+  });
+  return { context, page, errors };
+}
+
+/** The emulated headset's script, to be loaded before the page. */
+export function emulatedHeadset() {
+  return readFile(path.join(here, "../node_modules/iwer/build/iwer.min.js"), "utf8");
+}
+
+/** Saves a picture of the page where NEARLIGHT_SCREENSHOTS names a folder. */
+export async function screenshot(page, name) {
+  const folder = process.env.NEARLIGHT_SCREENSHOTS;
+  if (!folder) return;
+  await mkdir(folder, { recursive: true });
+  await page.screenshot({ path: path.join(folder, `${name}.png`) });
+}
+
+/** A page's file server without any session behind it. */
+export async function servePage() {
+  const types = { ".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml", ".wasm": "application/wasm" };
+  const server = createServer(async (request, response) => {
+    const name = new URL(request.url ?? "/", "http://localhost").pathname.slice(1) || "index.html";
+    try {
+      const bytes = await readFile(path.join(dist, path.basename(name)));
+      response.writeHead(200, { "content-type": types[path.extname(name)] ?? "text/plain", "content-security-policy": POLICY });
+      response.end(bytes);
+    } catch {
+      response.writeHead(404).end();
+    }
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    url: `http://127.0.0.1:${server.address().port}/`,
+    close: () => new Promise((resolve) => {
+      server.close(resolve);
+      server.closeAllConnections();
+    }),
+  };
+}
+
+/** Runs `nearlight serve`; `port` 0 picks a free one. */
+export async function startServer({ port = 0, token, more = [] } = {}) {
+  const words = ["serve", "--json", "--port", String(port), ...(token ? ["--token", token] : []), ...more];
+  const child = spawn(binary, words, { stdio: ["ignore", "pipe", "pipe"] });
+  const log = [];
+  child.stderr.on("data", (chunk) => {
+    log.push(String(chunk));
+    if (log.length > 400) log.shift();
+  });
+  const exited = once(child, "exit");
+  const lines = createInterface({ input: child.stdout });
+  const first = await Promise.race([
+    once(lines, "line").then(([line]) => line),
+    exited.then(([code]) => {
+      throw new Error(`nearlight serve ended with ${code}: ${log.join("")}`);
+    }),
+  ]);
+  const { url, port: listening } = JSON.parse(first);
+  return {
+    url,
+    port: listening,
+    log: () => log.join(""),
+    /** Ends it at once, as a crash would, or in good order. */
+    async stop(signal = "SIGTERM") {
+      if (child.exitCode === null && child.signalCode === null) child.kill(signal);
+      await exited;
+    },
+  };
+}
+
+/** Waits until `probe`, evaluated in the page, is true; says what the page knew when it never was. */
+export async function until(page, probe, what, timeout = 30_000) {
+  try {
+    await page.waitForFunction(probe, undefined, { timeout, polling: 50 });
+  } catch {
+    const seen = await page
+      .evaluate(() => {
+        const { state, lastMarker, statistics, stream } = window.nearlight ?? {};
+        return JSON.stringify({ state, lastMarker, statistics, stream, status: document.getElementById("status")?.innerText });
+      })
+      .catch(() => "no page");
+    throw new Error(`never happened in ${timeout} ms: ${what}. The page: ${seen}`);
+  }
+}
