@@ -1,1 +1,40 @@
-fn main() {}
+//! The `nearlight` command.
+
+mod parse;
+mod serve;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Rendered far away, felt near by.
+#[derive(Debug, Parser)]
+#[command(version, about, long_about = None)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve a page with an interactive 3D world and print the link to it
+    Serve(Box<serve::ServeArguments>),
+}
+
+fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    // Results go to standard output, words about the work to standard error.
+    let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,nearlight=info,nearlight_server=info"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    let done = match arguments.command {
+        Command::Serve(serve) => serve::run(*serve),
+    };
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("nearlight: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,1 +1,19 @@
+//! The server: one port, one page, one shared world, a session for each client.
+//!
+//! Thin by design: it moves datagrams between the transport and [`nearlight_session::Sender`], and pictures from the source
+//! through an encoder to it. Decisions about rate, pacing, repair and key frames are made there.
+
 #![forbid(unsafe_code)]
+
+mod encoding;
+mod journal;
+mod metrics;
+mod options;
+mod page;
+mod seat;
+mod serve;
+mod studio;
+mod visit;
+
+pub use options::{PictureSize, ServeOptions};
+pub use serve::{Server, ServerError};

@@ -456,7 +456,7 @@ impl Assembler {
         self.check_at
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.frames.len() + self.whole.len(), self.bytes)
     }

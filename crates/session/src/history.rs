@@ -122,7 +122,7 @@ impl FrameHistory {
         self.frames.iter_mut().find(|frame| frame.sent < frame.symbols)
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.frames.len(), self.bytes)
     }
@@ -191,7 +191,7 @@ impl PacketHistory {
         Matched { reports: &self.reports, newest_arrival }
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> usize {
         self.packets.len()
     }

@@ -12,6 +12,8 @@
 mod arrivals;
 mod assembly;
 mod clock;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod history;
 mod inbox;
 mod presentation;

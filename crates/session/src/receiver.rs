@@ -368,7 +368,7 @@ impl Receiver {
         self.events.push_back((now, event()));
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize) {
         self.assembler.held()
     }

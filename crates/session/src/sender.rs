@@ -490,7 +490,7 @@ impl Sender {
         self.events.push_back((now, event()));
     }
 
-    #[cfg(test)]
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize, usize, usize) {
         let (frames, bytes) = self.frames.held();
         (frames, bytes, self.packets.held(), self.repairs.len())

@@ -1,5 +1,4 @@
-//! Sender and receiver joined by a virtual path: stories of a frame's way, and fuzzing of both machines.
+//! Sender and receiver joined by a virtual path: stories of a frame's way.
 
-mod fuzz;
 mod path;
 mod stories;

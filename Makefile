@@ -1,0 +1,47 @@
+# make run     installs what is missing, builds, serves and prints the link          (ARGS="--port 9000" passes options on)
+# make test    installs what the tests need and runs every test
+# make bench   measures: codecs, controllers, sessions and the whole path
+# make check   formatting, lints and the page's types
+# make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=10)
+
+export PATH := $(HOME)/.cargo/bin:$(PATH)
+TARGET := $(or $(CARGO_TARGET_DIR),target)
+NEARLIGHT := $(TARGET)/release/nearlight
+PAGE := web/dist/index.html
+PAGE_SOURCES := $(shell find web/src web/index.html web/static web/package-lock.json web/tsconfig.json crates/web-core crates/session crates/wire crates/events crates/units crates/rate crates/pace crates/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
+SECONDS_EACH ?= 60
+
+.PHONY: run test bench check fuzz build setup-run setup-test clean
+
+run: setup-run build
+	exec $(NEARLIGHT) serve $(ARGS)
+
+setup-run:
+	@scripts/setup.sh run
+
+setup-test:
+	@scripts/setup.sh test
+
+$(PAGE): $(PAGE_SOURCES)
+	cargo run --quiet --profile tool -p nearlight-xtask -- page
+
+build: $(PAGE)
+	cargo build --release -p nearlight-cli
+
+check: setup-run $(PAGE)
+	cargo fmt --all --check
+	cargo clippy --release --workspace --all-targets -- -D warnings
+	cd web && npm run --silent check
+
+test: setup-test build
+	scripts/test.sh
+
+bench: setup-run build
+	scripts/bench.sh
+
+fuzz: setup-run
+	scripts/fuzz.sh $(SECONDS_EACH)
+
+clean:
+	cargo clean
+	rm -rf web/dist web/src/core web/node_modules

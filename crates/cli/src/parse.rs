@@ -1,0 +1,71 @@
+//! Quantities as people type them.
+
+use nearlight_server::PictureSize;
+use nearlight_units::Bitrate;
+
+/// `25mbps`, `25mbit`, `800kbps`, or a plain number of megabits per second.
+pub(crate) fn bitrate(text: &str) -> Result<Bitrate, String> {
+    let lower = text.to_ascii_lowercase();
+    let split = lower.find(|letter: char| letter.is_ascii_alphabetic()).unwrap_or(lower.len());
+    let (number, unit) = lower.split_at(split);
+    let factor = match unit.trim() {
+        "" | "m" | "mbps" | "mbit" => 1e6,
+        "k" | "kbps" | "kbit" => 1e3,
+        "g" | "gbps" | "gbit" => 1e9,
+        _ => return Err(format!("`{text}` is no rate: write it as 25mbps or 800kbps")),
+    };
+    match number.trim().parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(Bitrate::from_bps((value * factor) as u64)),
+        _ => Err(format!("`{text}` is no rate: write it as 25mbps or 800kbps")),
+    }
+}
+
+/// `1280x720`, or `auto`.
+pub(crate) fn picture_size(text: &str) -> Result<PictureSize, String> {
+    if text == "auto" {
+        return Ok(PictureSize::Auto);
+    }
+    let side = |text: &str| text.parse::<u16>().ok().filter(|side| (64..=4096).contains(side) && side % 2 == 0);
+    let sides = text.split_once('x').and_then(|(width, height)| Some((side(width)?, side(height)?)));
+    sides.map(|(width, height)| PictureSize::Fixed { width, height }).ok_or_else(|| {
+        format!("`{text}` is no size: write it as 1280x720 (even numbers from 64 to 4096) or auto")
+    })
+}
+
+/// `60`, or `auto`.
+pub(crate) fn fps(text: &str) -> Result<Option<u16>, String> {
+    if text == "auto" {
+        return Ok(None);
+    }
+    match text.parse() {
+        Ok(fps) if (1..=240).contains(&fps) => Ok(Some(fps)),
+        _ => Err(format!("`{text}` is no frame rate: write a number from 1 to 240, or auto")),
+    }
+}
+
+/// `2%`, or a fraction such as 0.02.
+pub(crate) fn share(text: &str) -> Result<f64, String> {
+    let (number, factor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
+    match number.trim().parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&(value * factor)) => Ok(value * factor),
+        _ => Err(format!("`{text}` is no share: write it as 2% or 0.02")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_are_read_as_people_write_them() {
+        assert_eq!(bitrate("25mbps"), Ok(Bitrate::from_mbps(25)));
+        assert_eq!(bitrate("1.5"), Ok(Bitrate::from_kbps(1_500)));
+        assert_eq!(bitrate("800 kbit"), Ok(Bitrate::from_kbps(800)));
+        assert!(["", "fast", "-3", "nan", "3 parsecs"].iter().all(|text| bitrate(text).is_err()));
+        assert_eq!(picture_size("1280x720"), Ok(PictureSize::Fixed { width: 1_280, height: 720 }));
+        assert!(["1281x720", "0x0", "1280", "9000x9000"].iter().all(|text| picture_size(text).is_err()));
+        assert_eq!((fps("auto"), fps("72")), (Ok(None), Ok(Some(72))));
+        assert_eq!((share("2%"), share("0.5")), (Ok(0.02), Ok(0.5)));
+        assert!(["200%", "-1", "x"].iter().all(|text| share(text).is_err()));
+    }
+}

@@ -1,0 +1,172 @@
+//! `nearlight serve`.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use nearlight_codec::CodecKind;
+use nearlight_net::{Clock, ImpairmentConfig, Probability, Token};
+use nearlight_pace::Mode;
+use nearlight_rate::Bounds;
+use nearlight_scene::{Backend, SourceKind};
+use nearlight_server::{PictureSize, ServeOptions, Server};
+use nearlight_units::Bitrate;
+
+use crate::parse;
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// Port for the page (TCP) and the media (UDP); 0 picks a free one
+    #[arg(long, default_value_t = 8090)]
+    port: u16,
+    /// Address to listen on; every address if not given
+    #[arg(long)]
+    address: Option<IpAddr>,
+    /// Pairing token, 16 characters or more; a new one at each start if not given
+    #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
+    token: Option<Token>,
+    /// Certificate chain in PEM, for a name that browsers trust
+    #[arg(long, requires = "key")]
+    cert: Option<PathBuf>,
+    /// Private key of --cert in PEM
+    #[arg(long, requires = "cert")]
+    key: Option<PathBuf>,
+    /// Serve a glTF scene (.glb) in place of the plaza
+    #[arg(long, conflicts_with_all = ["video", "test_card"])]
+    scene: Option<PathBuf>,
+    /// Serve a video file, looped (anything that the ffmpeg command decodes)
+    #[arg(long, conflicts_with = "test_card")]
+    video: Option<PathBuf>,
+    /// Serve a test card
+    #[arg(long)]
+    test_card: bool,
+    /// Graphics interface: auto, vulkan or gl
+    #[arg(long, default_value = "auto")]
+    backend: Backend,
+    /// Picture size such as 1280x720, or auto
+    #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
+    size: PictureSize,
+    /// Frames a second, or auto
+    #[arg(long, default_value = "auto", value_parser = parse::fps)]
+    fps: Fps,
+    /// Codec to prefer: h264 or vp8
+    #[arg(long, default_value = "h264")]
+    codec: CodecKind,
+    /// Rate controller
+    #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
+    controller: String,
+    /// Rate to start with (what `--controller fixed` stays at)
+    #[arg(long, value_parser = parse::bitrate)]
+    rate: Option<Bitrate>,
+    /// Highest rate
+    #[arg(long, default_value = "50mbps", value_parser = parse::bitrate)]
+    max_rate: Bitrate,
+    /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
+    #[arg(long, default_value = "compressed")]
+    pacing: Mode,
+    /// Most clients at the same time
+    #[arg(long, default_value_t = 8)]
+    max_clients: usize,
+    /// Write what happens to this file, one JSON object a line
+    #[arg(long)]
+    events: Option<PathBuf>,
+    /// Lose this share of datagrams on purpose, each way
+    #[arg(long, value_parser = parse::share, default_value = "0")]
+    drop: f64,
+    /// Seed of the losses
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Print one JSON object with url and port instead of words and a QR code
+    #[arg(long)]
+    json: bool,
+}
+
+/// Clap would take a bare `Option` as an argument that may be left out.
+type Fps = Option<u16>;
+
+impl ServeArguments {
+    fn options(self) -> anyhow::Result<ServeOptions> {
+        let source = match (self.video, self.test_card) {
+            (Some(file), _) => SourceKind::Video(file),
+            (None, true) => SourceKind::TestCard,
+            (None, false) => SourceKind::World { scene: self.scene },
+        };
+        let mut bounds = Bounds::up_to(self.max_rate);
+        if let Some(rate) = self.rate {
+            bounds = Bounds { start: rate, maximum: self.max_rate.max(rate), ..bounds }.in_order();
+        }
+        let drop = Probability::new(self.drop).context("--drop")?;
+        let impairment = if self.drop > 0.0 {
+            ImpairmentConfig { seed: self.seed, drop, ..ImpairmentConfig::default() }
+        } else {
+            ImpairmentConfig::default()
+        };
+        Ok(ServeOptions {
+            address: self.address,
+            port: self.port,
+            token: self.token,
+            certificate: self.cert.zip(self.key),
+            source,
+            backend: self.backend,
+            size: self.size,
+            fps: self.fps,
+            codec: self.codec,
+            controller: self.controller,
+            bounds,
+            pacing: self.pacing,
+            max_clients: self.max_clients,
+            events: self.events,
+            impairment,
+        })
+    }
+}
+
+pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
+    let json = arguments.json;
+    let options = arguments.options()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
+    runtime.block_on(async {
+        let server = Server::start(options, Clock::start())?;
+        announce(&server, json)?;
+        server.run(stop_signal()).await?;
+        Ok(ExitCode::SUCCESS)
+    })
+}
+
+fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
+    let local = server.local_link().to_string();
+    if json {
+        println!("{}", serde_json::json!({ "url": local, "port": server.port() }));
+        return Ok(());
+    }
+    println!("Nearlight draws with {}", server.adapter());
+    println!("and sends {}", server.format());
+    println!();
+    println!("  Open   {local}");
+    let others = server.other_links();
+    // A phone or a headset reads the code, so it names an address that they can reach.
+    let code = others.first().map_or_else(|| local.clone(), ToString::to_string);
+    for link in &others {
+        println!("  or, from another machine,   {link}");
+    }
+    println!("\n{}", qr_code(&code)?);
+    println!("Ctrl-C ends it.");
+    Ok(())
+}
+
+fn qr_code(text: &str) -> anyhow::Result<String> {
+    let code = qrcode::QrCode::new(text).context("the link does not fit a QR code")?;
+    Ok(code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build())
+}
+
+async fn stop_signal() {
+    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
+        .expect("a tokio runtime can watch signals");
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminate.recv() => {}
+    }
+    eprintln!("nearlight: saying goodbye to every client");
+}

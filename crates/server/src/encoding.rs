@@ -1,0 +1,134 @@
+//! One encoder on one thread for each client, so that one picture is coded while the next one is drawn.
+//!
+//! Pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::thread;
+
+use nearlight_codec::{CodecError, EncoderConfig, Picture, Size, new_encoder};
+use nearlight_net::Clock;
+use nearlight_session::EncodedFrame;
+use nearlight_units::{FrameId, InputSeq, Span, Time};
+use nearlight_wire::{FrameHeader, View};
+
+use crate::seat::{Delivery, Seat};
+
+/// One picture in work and one on its way.
+const PICTURES: usize = 2;
+
+/// A drawn and converted picture with what its frame header says.
+#[derive(Debug)]
+pub(crate) struct Job {
+    pub(crate) picture: Picture,
+    pub(crate) id: FrameId,
+    pub(crate) input: InputSeq,
+    pub(crate) input_received_at: Time,
+    pub(crate) render_started_at: Time,
+    pub(crate) rendered_at: Time,
+    pub(crate) converted_at: Time,
+    pub(crate) display_at: Time,
+    pub(crate) deadline: Time,
+    pub(crate) views: Vec<View>,
+}
+
+/// The studio's end of an encoder thread.
+#[derive(Debug)]
+pub(crate) struct EncoderLane {
+    jobs: SyncSender<Job>,
+    free: Receiver<Picture>,
+    next: Option<Picture>,
+}
+
+impl EncoderLane {
+    /// Starts the thread. It ends when the lane is dropped or the session is gone.
+    pub(crate) fn start(seat: Arc<Seat>, config: EncoderConfig, clock: Clock) -> std::io::Result<Self> {
+        let (jobs, work) = sync_channel(1);
+        let (give_back, free) = sync_channel(PICTURES);
+        for _ in 0..PICTURES {
+            let _ = give_back.try_send(Picture::new(config.size));
+        }
+        thread::Builder::new().name(format!("encode-{}", seat.viewer.0)).spawn(move || {
+            if let Err(error) = encode_all(&seat, config, clock, &work, &give_back) {
+                tracing::error!(viewer = seat.viewer.0, %error, "the encoder failed");
+                seat.deliver(Delivery::Failed(error.to_string()));
+            }
+        })?;
+        Ok(Self { jobs, free, next: None })
+    }
+
+    /// A picture to draw into; none while the encoder is behind.
+    pub(crate) fn poll_picture(&mut self) -> Option<Picture> {
+        self.next.take().or_else(|| self.free.try_recv().ok())
+    }
+
+    /// Gives a picture back that was not drawn after all.
+    pub(crate) fn put_back(&mut self, picture: Picture) {
+        self.next = Some(picture);
+    }
+
+    /// False when the encoder has ended.
+    pub(crate) fn encode(&mut self, job: Job) -> bool {
+        match self.jobs.try_send(job) {
+            Ok(()) => true,
+            // There are as many pictures as places, so a full queue means that a picture came from elsewhere.
+            Err(TrySendError::Full(job)) => {
+                self.next = Some(job.picture);
+                true
+            }
+            Err(TrySendError::Disconnected(_)) => false,
+        }
+    }
+}
+
+fn encode_all(
+    seat: &Seat,
+    config: EncoderConfig,
+    clock: Clock,
+    work: &Receiver<Job>,
+    give_back: &SyncSender<Picture>,
+) -> Result<(), CodecError> {
+    let mut encoder = new_encoder(seat.codec, config)?;
+    let mut size: Size = config.size;
+    let mut rate = config.rate;
+    for job in work {
+        let wish = seat.wish();
+        if job.picture.size != size {
+            size = job.picture.size;
+            encoder.set_size(size)?;
+            if !seat.deliver(Delivery::Size(size, job.views.len() as u8)) {
+                return Ok(());
+            }
+        }
+        if wish.rate != rate {
+            rate = wish.rate;
+            encoder.set_rate(rate)?;
+        }
+        let coded = encoder.encode(&job.picture, wish.key)?;
+        let header = FrameHeader {
+            width: size.width,
+            height: size.height,
+            input: job.input,
+            input_received_at: job.input_received_at,
+            render_started_at: job.render_started_at,
+            rendered_at: job.rendered_at,
+            converted_at: job.converted_at,
+            encoded_at: clock.now(),
+            display_at: job.display_at,
+            deadline: job.deadline,
+            views: job.views,
+        };
+        let _ = give_back.try_send(job.picture);
+        let frame = EncodedFrame { id: job.id, key: coded.key, header, bits: coded.bits };
+        if !seat.deliver(Delivery::Frame(frame)) {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// How long a frame is of use after its rendering began: three frames, and a tenth of a second at least, in which a repair over
+/// a mobile path still fits.
+pub(crate) fn display_budget(frame_interval: Span) -> Span {
+    (frame_interval * 3).max(Span::from_millis(100))
+}

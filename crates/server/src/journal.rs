@@ -1,0 +1,63 @@
+//! `--events`: what happened, written by one thread so that no session waits for a disk.
+
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nearlight_events::{Event, Origin, Record, write_line};
+use nearlight_units::Time;
+
+/// Entries that wait for the disk; a disk that is slower than the events loses some, and the log says how many.
+const WAITING: usize = 16_384;
+/// What is buffered reaches the file after this, for those who follow it.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
+
+type Entry = (Time, u32, Event);
+
+/// Takes events from sessions; cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    entries: SyncSender<Entry>,
+}
+
+/// The writing thread: waits for it to finish the file.
+pub(crate) struct JournalThread(JoinHandle<std::io::Result<()>>);
+
+impl Journal {
+    pub(crate) fn create(path: &Path) -> std::io::Result<(Self, JournalThread)> {
+        let mut file = BufWriter::new(File::create(path)?);
+        let (entries, waiting) = sync_channel::<Entry>(WAITING);
+        let thread = thread::Builder::new().name("journal".into()).spawn(move || {
+            loop {
+                match waiting.recv_timeout(FLUSH_INTERVAL) {
+                    Ok((at, session, event)) => {
+                        write_line(&mut file, &Record { at, origin: Origin::Server, session, event: &event })?;
+                    }
+                    Err(RecvTimeoutError::Timeout) => file.flush()?,
+                    Err(RecvTimeoutError::Disconnected) => return file.flush(),
+                }
+            }
+        })?;
+        Ok((Self { entries }, JournalThread(thread)))
+    }
+
+    pub(crate) fn write(&self, at: Time, session: u32, event: Event) {
+        if self.entries.try_send((at, session, event)).is_err() {
+            tracing::warn!("an event was not written: the disk is slower than the events, or the file failed");
+        }
+    }
+}
+
+impl JournalThread {
+    /// Call it once every [`Journal`] is gone.
+    pub(crate) fn finish(self) {
+        match self.0.join() {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::error!(%error, "the events file is not complete"),
+            Err(_) => tracing::error!("the events file is not complete: its thread panicked"),
+        }
+    }
+}

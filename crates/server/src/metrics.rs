@@ -1,0 +1,238 @@
+//! `/metrics` in Prometheus' text format.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use nearlight_session::SenderStatistics;
+use nearlight_units::{Bitrate, Span};
+use nearlight_wire::FrameReport;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::{Registry, Unit};
+
+/// Bucket edges in seconds: quarter frames at 90 Hz up to what nobody would call interactive.
+const LATENCY_BUCKETS: [f64; 12] = [0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075, 0.1, 0.2, 0.5];
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct SessionLabel {
+    session: u32,
+}
+
+#[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
+struct RefusalLabel {
+    reason: Refusal,
+}
+
+/// Why a client was turned away.
+#[derive(Clone, Copy, Debug, Hash, PartialEq, Eq, EncodeLabelValue)]
+pub(crate) enum Refusal {
+    Token,
+    TooManyAttempts,
+    Full,
+    Protocol,
+    Codec,
+    Silent,
+}
+
+/// A live session's figures.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SessionFigures {
+    pub(crate) sender: SenderStatistics,
+    pub(crate) target: Bitrate,
+}
+
+type Gauges = Family<SessionLabel, Gauge<f64, std::sync::atomic::AtomicU64>>;
+
+struct Exported {
+    registry: Registry,
+    sessions_open: Gauge,
+    target: Gauges,
+    sent_rate: Gauges,
+    round_trip: Gauges,
+    counters: [(Family<SessionLabel, Counter>, fn(&SenderStatistics) -> u64); 8],
+    sessions: Counter,
+    refusals: Family<RefusalLabel, Counter>,
+    motion_to_photon: Histogram,
+    network: Histogram,
+    decode: Histogram,
+    late_frames: Counter,
+}
+
+/// Everything the server counts.
+pub(crate) struct Metrics {
+    exported: Exported,
+    live: Mutex<BTreeMap<u32, SessionFigures>>,
+}
+
+impl Metrics {
+    pub(crate) fn new() -> Self {
+        let mut registry = Registry::with_prefix("nearlight");
+        let mut gauges = |name, help, unit| {
+            let family = Gauges::default();
+            registry.register_with_unit(name, help, unit, family.clone());
+            family
+        };
+        let bits = || Unit::Other("bits_per_second".into());
+        let target = gauges("target", "Rate that the controller allows the encoder", bits());
+        let sent_rate = gauges("sent", "Mean rate of media datagrams over the last second", bits());
+        let round_trip = gauges("round_trip", "Smoothed round trip of media datagrams", Unit::Seconds);
+        let mut counters = |name, help, read: fn(&SenderStatistics) -> u64| {
+            let family = Family::<SessionLabel, Counter>::default();
+            registry.register(name, help, family.clone());
+            (family, read)
+        };
+        let counters = [
+            counters("frames", "Frames encoded and sent", |sender| sender.frames),
+            counters("frames_skipped", "Frames left out because the pacer was behind", |sender| sender.skipped),
+            counters("key_frames", "Key frames sent", |sender| sender.key_frames),
+            counters("packets", "Media datagrams sent", |sender| sender.packets),
+            counters("packets_lost", "Media datagrams reported missing", |sender| sender.packets_lost),
+            counters("repairs", "Symbols sent again", |sender| sender.repairs),
+            counters("malformed_datagrams", "Datagrams that no parser accepts", |sender| sender.malformed),
+            counters("sent_bytes", "Bytes of media datagrams sent", |sender| sender.sent.get()),
+        ];
+        let histogram = || Histogram::new(LATENCY_BUCKETS);
+        let exported = Exported {
+            sessions_open: Gauge::default(),
+            target,
+            sent_rate,
+            round_trip,
+            counters,
+            sessions: Counter::default(),
+            refusals: Family::default(),
+            motion_to_photon: histogram(),
+            network: histogram(),
+            decode: histogram(),
+            late_frames: Counter::default(),
+            registry,
+        };
+        Self { exported: exported.register(), live: Mutex::default() }
+    }
+
+    fn live(&self) -> MutexGuard<'_, BTreeMap<u32, SessionFigures>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn on_session(&self, session: u32) {
+        self.exported.sessions.inc();
+        self.live().insert(session, SessionFigures::default());
+    }
+
+    pub(crate) fn on_figures(&self, session: u32, figures: SessionFigures) {
+        self.live().insert(session, figures);
+    }
+
+    /// The session's own series disappear: a server that runs for months would collect them without bound.
+    pub(crate) fn on_session_end(&self, session: u32) {
+        self.live().remove(&session);
+        let label = SessionLabel { session };
+        for gauges in [&self.exported.target, &self.exported.sent_rate, &self.exported.round_trip] {
+            gauges.remove(&label);
+        }
+        for (counters, _) in &self.exported.counters {
+            counters.remove(&label);
+        }
+    }
+
+    pub(crate) fn on_refusal(&self, reason: Refusal) {
+        self.exported.refusals.get_or_create(&RefusalLabel { reason }).inc();
+    }
+
+    pub(crate) fn on_outcome(&self, report: &FrameReport) {
+        let seconds = Span::as_secs_f64;
+        if let Some(span) = report.motion_to_photon {
+            self.exported.motion_to_photon.observe(seconds(span));
+        }
+        self.exported.network.observe(seconds(report.network + report.reassemble));
+        self.exported.decode.observe(seconds(report.decode));
+        if report.late {
+            self.exported.late_frames.inc();
+        }
+    }
+
+    pub(crate) fn sessions_open(&self) -> usize {
+        self.live().len()
+    }
+
+    /// The page that Prometheus fetches.
+    pub(crate) fn text(&self) -> String {
+        let live = self.live();
+        self.exported.sessions_open.set(live.len() as i64);
+        for (session, figures) in live.iter() {
+            let label = SessionLabel { session: *session };
+            self.exported.target.get_or_create(&label).set(figures.target.as_bps() as f64);
+            self.exported.sent_rate.get_or_create(&label).set(figures.sender.sent_rate.as_bps() as f64);
+            if let Some(round_trip) = figures.sender.round_trip {
+                self.exported.round_trip.get_or_create(&label).set(round_trip.as_secs_f64());
+            }
+            for (counters, read) in &self.exported.counters {
+                let counter = counters.get_or_create(&label);
+                counter.inc_by(read(&figures.sender).saturating_sub(counter.get()));
+            }
+        }
+        let mut text = String::new();
+        match encode(&mut text, &self.exported.registry) {
+            Ok(()) => text,
+            Err(error) => format!("# metrics could not be written: {error}\n"),
+        }
+    }
+}
+
+impl Exported {
+    fn register(mut self) -> Self {
+        let registry = &mut self.registry;
+        registry.register("sessions_open", "Sessions that are open now", self.sessions_open.clone());
+        registry.register("sessions", "Sessions that were opened", self.sessions.clone());
+        registry.register("refusals", "Clients that were turned away", self.refusals.clone());
+        registry.register("frames_late", "Frames displayed after their deadline", self.late_frames.clone());
+        let mut latency = |name, help, histogram: &Histogram| {
+            registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
+        };
+        latency("motion_to_photon", "From an input to the first pixels that show it", &self.motion_to_photon);
+        latency("network", "From the last packet sent to the frame whole", &self.network);
+        latency("decode", "Decoding at the client", &self.decode);
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_units::FrameId;
+
+    use super::*;
+
+    #[test]
+    fn figures_appear_and_go_with_their_session() {
+        let metrics = Metrics::new();
+        metrics.on_session(7);
+        let sender = SenderStatistics { frames: 30, ..SenderStatistics::default() };
+        metrics.on_figures(7, SessionFigures { sender, target: Bitrate::from_mbps(8) });
+        metrics.on_refusal(Refusal::Token);
+        metrics.on_outcome(&FrameReport {
+            frame: FrameId(1),
+            network: Span::from_millis(1),
+            reassemble: Span::ZERO,
+            decode: Span::from_millis(2),
+            present: Span::ZERO,
+            motion_to_photon: Some(Span::from_millis(41)),
+            late: true,
+        });
+        let text = metrics.text();
+        for line in [
+            "nearlight_sessions_open 1",
+            "nearlight_frames_total{session=\"7\"} 30",
+            "nearlight_target_bits_per_second{session=\"7\"} 8000000.0",
+            "nearlight_refusals_total{reason=\"Token\"} 1",
+            "nearlight_motion_to_photon_seconds_count 1",
+            "nearlight_frames_late_total 1",
+        ] {
+            assert!(text.contains(line), "`{line}` is missing in\n{text}");
+        }
+        metrics.on_session_end(7);
+        assert!(!metrics.text().contains("session=\"7\""));
+    }
+}

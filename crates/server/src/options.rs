@@ -1,0 +1,47 @@
+//! What the owner of a server may choose.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+
+use nearlight_codec::CodecKind;
+use nearlight_net::{ImpairmentConfig, Token};
+use nearlight_pace::Mode;
+use nearlight_rate::Bounds;
+use nearlight_scene::{Backend, SourceKind};
+
+/// Size of the picture for a screen. A headset gets as many pixels, shared between both eyes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureSize {
+    /// What the machine sustains, measured at start.
+    Auto,
+    Fixed { width: u16, height: u16 },
+}
+
+/// What to serve, where, and how.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// None listens on every address.
+    pub address: Option<IpAddr>,
+    /// 0 picks a free one.
+    pub port: u16,
+    /// None generates one.
+    pub token: Option<Token>,
+    /// Certificate chain and key as PEM files; none makes a self-signed certificate.
+    pub certificate: Option<(PathBuf, PathBuf)>,
+    pub source: SourceKind,
+    pub backend: Backend,
+    pub size: PictureSize,
+    /// None: what the machine sustains, up to 60.
+    pub fps: Option<u16>,
+    pub codec: CodecKind,
+    /// A preset of `nearlight_rate`.
+    pub controller: String,
+    pub bounds: Bounds,
+    pub pacing: Mode,
+    pub max_clients: usize,
+    /// Events as JSON lines.
+    pub events: Option<PathBuf>,
+
+    /// A bad path on purpose, for trying how repairs work.
+    pub impairment: ImpairmentConfig,
+}

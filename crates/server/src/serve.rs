@@ -1,0 +1,271 @@
+//! Starts everything, and ends it in good order.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicU32;
+use std::sync::{Arc, Mutex, RwLock};
+use std::time::Duration;
+
+use nearlight_codec::Size;
+use nearlight_net::{
+    AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token, TokenError,
+};
+use nearlight_rate::{UnknownController, new_controller};
+use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
+use nearlight_units::Time;
+use tokio::sync::{Semaphore, watch};
+
+use crate::journal::{Journal, JournalThread};
+use crate::metrics::Metrics;
+use crate::options::{PictureSize, ServeOptions};
+use crate::page::{self, PageState};
+use crate::studio::{Format, Studio};
+use crate::visit::{self, House};
+
+/// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
+const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
+/// How often the server looks whether the studio still draws.
+const STUDIO_CHECK: Duration = Duration::from_millis(500);
+/// How long sessions may take to say goodbye when the server shuts down.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
+
+/// What a video is shown at unless the owner says otherwise: 720p30, which two processor cores sustain.
+const VIDEO_SIZE: (u16, u16) = (1_280, 720);
+const VIDEO_FPS: u16 = 30;
+
+/// Why a server cannot start or go on.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error(transparent)]
+    Net(#[from] NetError),
+    #[error(transparent)]
+    Token(#[from] TokenError),
+    #[error(transparent)]
+    Scene(#[from] SceneError),
+    #[error(transparent)]
+    Controller(#[from] UnknownController),
+    #[error("a picture of {width}x{height} cannot be coded: {reason}")]
+    Size { width: u16, height: u16, reason: String },
+    #[error("cannot write {path}: {source}")]
+    File { path: String, source: std::io::Error },
+    #[error("the system gives no more threads: {0}")]
+    Thread(std::io::Error),
+}
+
+/// A server that is ready for its first client.
+pub struct Server {
+    listener: Listener,
+    house: Arc<House>,
+    page: Arc<PageState>,
+    token: Token,
+    secure_hosts: Vec<IpAddr>,
+    self_signed: bool,
+    closing: watch::Sender<bool>,
+    journal: Option<JournalThread>,
+    sustained: Option<Sustained>,
+}
+
+impl Server {
+    /// Opens the port, the renderer and the page. Call it inside a tokio runtime.
+    pub fn start(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
+        new_controller(&options.controller, options.bounds)?;
+        let token = options.token.map_or_else(Token::generate, Ok)?;
+        let identity = match &options.certificate {
+            Some((certificate, key)) => Identity::from_files(certificate, key)?,
+            None => Identity::self_signed(&[])?,
+        };
+        let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
+        let listener = Listener::bind(&listen, &identity, clock)?;
+        let now = move || clock.now();
+        let mut source = open_source(&options, &now)?;
+        let (format, sustained) = choose_format(source.as_mut(), &options, &now)?;
+        let (journal, journal_thread) = match &options.events {
+            Some(path) => {
+                let file_error = |source| ServerError::File { path: path.display().to_string(), source };
+                let (journal, thread) = Journal::create(path).map_err(file_error)?;
+                (Some(journal), Some(thread))
+            }
+            None => (None, None),
+        };
+        let adapter = source.describe();
+        let studio = Studio::start(source, format, clock).map_err(ServerError::Thread)?;
+        let metrics = Arc::new(Metrics::new());
+        let (closing, closing_seen) = watch::channel(false);
+        let self_signed = identity.is_self_signed();
+        let house = Arc::new(House {
+            clock,
+            token: token.clone(),
+            limiter: Mutex::new(AttemptLimiter::new(AttemptPolicy::default())),
+            greeting: Semaphore::new(House::greeting_places()),
+            places: Arc::new(Semaphore::new(options.max_clients)),
+            next_session: AtomicU32::new(1),
+            studio,
+            adapter,
+            format,
+            codec: options.codec,
+            controller: options.controller,
+            bounds: options.bounds,
+            pacing: options.pacing,
+            impairment: options.impairment,
+            metrics: Arc::clone(&metrics),
+            journal,
+            closing: closing_seen,
+        });
+        let healthy = Arc::clone(&house);
+        let page = Arc::new(PageState {
+            metrics,
+            info: RwLock::new(info(&identity)),
+            healthy: Box::new(move || !healthy.studio.has_failed()),
+        });
+        let secure_hosts = listener.reachable_addresses();
+        Ok(Self {
+            listener,
+            house,
+            page,
+            token,
+            secure_hosts,
+            self_signed,
+            closing,
+            journal: journal_thread,
+            sustained,
+        })
+    }
+
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.listener.port()
+    }
+
+    /// The link for a browser on this machine.
+    #[must_use]
+    pub fn local_link(&self) -> Link {
+        self.link(false, "localhost".into())
+    }
+
+    /// Links for other machines, in the platform's order of addresses.
+    #[must_use]
+    pub fn other_links(&self) -> Vec<Link> {
+        self.secure_hosts.iter().map(|address| self.link(true, address.to_string())).collect()
+    }
+
+    fn link(&self, secure: bool, host: String) -> Link {
+        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
+    }
+
+    /// What draws the pictures.
+    #[must_use]
+    pub fn adapter(&self) -> &str {
+        &self.house.adapter
+    }
+
+    /// One line on size and frame rate, and why where they were measured.
+    #[must_use]
+    pub fn format(&self) -> String {
+        let Format { size, fps } = self.house.format;
+        let measured = self.sustained.as_ref().map_or(String::new(), |sustained| format!(": {}", sustained.reason));
+        format!("{}x{} at {fps} fps{measured}", size.width, size.height)
+    }
+
+    /// Serves until `stop` is done, then says goodbye to every client.
+    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+        let Self { listener, house, page, self_signed, closing, journal, .. } = self;
+        let router = page::router(Arc::clone(&page));
+        let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
+        renewal.tick().await;
+        let mut check = tokio::time::interval(STUDIO_CHECK);
+        let (mut visits, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+        tokio::pin!(stop);
+        loop {
+            tokio::select! {
+                () = &mut stop => break,
+                Some(connection) = listener.accept() => {
+                    visits.spawn(visit::receive(Arc::clone(&house), connection));
+                }
+                Some(stream) = listener.accept_page() => {
+                    pages.spawn(page::serve(stream, router.clone()));
+                }
+                Some(_) = pages.join_next() => {}
+                Some(ended) = visits.join_next() => {
+                    if let Err(error) = ended {
+                        tracing::error!(%error, "a session ended badly");
+                    }
+                }
+                _ = renewal.tick() => if self_signed {
+                    renew(&listener, &page)?;
+                },
+                _ = check.tick() => if house.studio.has_failed() {
+                    break;
+                },
+            }
+        }
+        let _ = closing.send(true);
+        let goodbyes = async { while visits.join_next().await.is_some() {} };
+        let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbyes).await;
+        visits.shutdown().await;
+        pages.shutdown().await;
+        listener.shutdown("the server is shutting down").await;
+        drop((router, page));
+        finish(house, journal).await
+    }
+}
+
+/// Waits for the studio's and the journal's threads, once nobody else holds the house.
+async fn finish(house: Arc<House>, journal: Option<JournalThread>) -> Result<(), ServerError> {
+    let house = Arc::into_inner(house).expect("sessions and pages have ended");
+    let House { studio, journal: entries, .. } = house;
+    drop(entries);
+    let ended = tokio::task::spawn_blocking(move || {
+        let ended = studio.finish();
+        if let Some(thread) = journal {
+            thread.finish();
+        }
+        ended
+    });
+    match ended.await {
+        Ok(ended) => Ok(ended?),
+        Err(error) => Err(SceneError::Adapter(error.to_string()).into()),
+    }
+}
+
+fn info(identity: &Identity) -> SessionInfo {
+    SessionInfo { certificate_sha256: identity.is_self_signed().then(|| identity.certificate_sha256()) }
+}
+
+fn renew(listener: &Listener, page: &PageState) -> Result<(), NetError> {
+    let identity = Identity::self_signed(&[])?;
+    listener.set_identity(&identity)?;
+    *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) = info(&identity);
+    tracing::info!("the self-signed certificate was renewed");
+    Ok(())
+}
+
+/// A video is decoded to one size from the start, so `auto` cannot be measured for it.
+fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Box<dyn Source>, SceneError> {
+    let size = match options.size {
+        PictureSize::Auto => VIDEO_SIZE,
+        PictureSize::Fixed { width, height } => (width, height),
+    };
+    let fps = options.fps.unwrap_or(VIDEO_FPS);
+    open(&options.source, &OpenOptions { backend: options.backend, size, fps, clock: now })
+}
+
+/// Size and frame rate as the owner wished, the rest as the machine sustains it.
+fn choose_format(
+    source: &mut dyn Source,
+    options: &ServeOptions,
+    now: &dyn Fn() -> Time,
+) -> Result<(Format, Option<Sustained>), ServerError> {
+    let size = match options.size {
+        PictureSize::Auto => None,
+        PictureSize::Fixed { width, height } => Some((width, height)),
+    };
+    let (width, height, fps, sustained) = match (size, options.fps) {
+        (Some((width, height)), Some(fps)) => (width, height, fps, None),
+        (size, fps) => {
+            let sustained = choose_size(source, &SizeWish { size, fps, views: 1 }, now)?;
+            (sustained.width, sustained.height, sustained.fps, Some(sustained))
+        }
+    };
+    let size = Size { width, height };
+    size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
+    Ok((Format { size, fps }, sustained))
+}

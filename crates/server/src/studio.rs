@@ -1,0 +1,244 @@
+//! The studio: one thread that owns the source of pictures, moves the shared world on and draws each client's view.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use nearlight_codec::convert::{self, PixelOrder};
+use nearlight_codec::{EncoderConfig, Size};
+use nearlight_net::Clock;
+use nearlight_scene::predict::Predictor;
+use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
+use nearlight_units::{FrameId, InputSeq, Span, Time};
+use nearlight_wire::{DisplayKind, Fov, View, marker::Marker};
+
+use crate::encoding::{EncoderLane, Job, display_budget};
+use crate::seat::{Delivery, Seat};
+
+/// From rendering to display before the first report. Guess: two frames at 30 frames a second.
+const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
+
+/// What the studio makes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Format {
+    pub(crate) size: Size,
+    pub(crate) fps: u16,
+}
+
+impl Format {
+    pub(crate) fn frame_interval(self) -> Span {
+        Span::from_secs(1) / i64::from(self.fps)
+    }
+
+    /// The picture for a display: as many pixels for both eyes of a headset as for a screen, each eye square, in whole
+    /// macroblocks.
+    pub(crate) fn size_for(self, display: DisplayKind) -> Size {
+        if display == DisplayKind::Screen {
+            return self.size;
+        }
+        let pixels = f64::from(self.size.width) * f64::from(self.size.height);
+        let side = ((pixels / 2.0).sqrt() / 16.0).round().max(4.0) * 16.0;
+        Size { width: side as u16 * 2, height: side as u16 }
+    }
+}
+
+/// The studio's handle: seats go in, the thread ends when it is dropped.
+pub(crate) struct Studio {
+    seats: Sender<Arc<Seat>>,
+    thread: Option<JoinHandle<Result<(), SceneError>>>,
+}
+
+impl Studio {
+    pub(crate) fn start(source: Box<dyn Source>, format: Format, clock: Clock) -> std::io::Result<Self> {
+        let (seats, arrivals) = channel();
+        let set = Set { source, format, clock, stands: Vec::new() };
+        let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
+        Ok(Self { seats, thread: Some(thread) })
+    }
+
+    /// False when the studio has failed.
+    pub(crate) fn seat(&self, seat: Arc<Seat>) -> bool {
+        self.seats.send(seat).is_ok()
+    }
+
+    /// Ends the thread and says how it ended.
+    pub(crate) fn finish(mut self) -> Result<(), SceneError> {
+        let Some(thread) = self.thread.take() else { return Ok(()) };
+        drop(self.seats);
+        thread.join().unwrap_or_else(|_| Err(SceneError::Adapter("the studio thread panicked; see the log".into())))
+    }
+
+    /// The studio cannot draw any more.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
+    }
+}
+
+/// A seat as the studio sees it.
+struct Stand {
+    seat: Arc<Seat>,
+    lane: EncoderLane,
+    predictor: Predictor,
+    views: Vec<View>,
+    input: InputSeq,
+    input_received_at: Option<Time>,
+    next_frame: FrameId,
+    ended: bool,
+}
+
+struct Set {
+    source: Box<dyn Source>,
+    format: Format,
+    clock: Clock,
+    stands: Vec<Stand>,
+}
+
+impl Set {
+    fn run(mut self, arrivals: &Receiver<Arc<Seat>>) -> Result<(), SceneError> {
+        let interval = self.format.frame_interval();
+        let mut due = self.clock.now();
+        loop {
+            if self.stands.is_empty() {
+                // Nobody watches: the studio costs nothing until somebody comes.
+                let Ok(seat) = arrivals.recv() else { return Ok(()) };
+                self.take_in(seat);
+                due = self.clock.now();
+            }
+            let wait = due.saturating_since(self.clock.now());
+            match arrivals.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
+                Ok(seat) => {
+                    self.take_in(seat);
+                    continue;
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return Ok(()),
+            }
+            if let Err(error) = self.draw_all() {
+                tracing::error!(%error, "the studio stopped");
+                for stand in &self.stands {
+                    stand.seat.deliver(Delivery::Failed(error.to_string()));
+                }
+                return Err(error);
+            }
+            // A machine that is too slow draws as fast as it can, without trying to catch up.
+            due = (due + interval).max(self.clock.now());
+        }
+    }
+
+    fn take_in(&mut self, seat: Arc<Seat>) {
+        let wish = seat.wish();
+        let size = self.format.size_for(wish.display);
+        let config = EncoderConfig { size, fps: self.format.fps, rate: wish.rate };
+        match EncoderLane::start(Arc::clone(&seat), config, self.clock) {
+            Ok(lane) => self.stands.push(Stand {
+                seat,
+                lane,
+                predictor: Predictor::default(),
+                views: Vec::new(),
+                input: InputSeq(0),
+                input_received_at: None,
+                next_frame: FrameId(0),
+                ended: false,
+            }),
+            Err(error) => {
+                seat.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+            }
+        }
+    }
+
+    fn draw_all(&mut self) -> Result<(), SceneError> {
+        let now = self.clock.now();
+        for stand in &mut self.stands {
+            if stand.seat.has_left() {
+                stand.ended = true;
+                self.source.on_viewer_left(stand.seat.viewer);
+                continue;
+            }
+            if let Some(input) = stand.seat.take_input() {
+                let presence = Presence { head: input.sample.head, hands: input.sample.hands };
+                self.source.on_input(now, stand.seat.viewer, &presence, &input.actions);
+                // The server's own clock: the client's differs by an unknown offset, and only differences matter here.
+                stand.predictor.on_sample(input.received_at, &input.sample.views);
+                stand.views = input.sample.views;
+                stand.input = input.sample.seq;
+                stand.input_received_at = Some(input.received_at);
+            }
+        }
+        self.stands.retain(|stand| !stand.ended);
+        self.source.advance(now);
+        for stand in &mut self.stands {
+            draw(self.source.as_mut(), self.format, self.clock, stand)?;
+        }
+        Ok(())
+    }
+}
+
+/// Draws one client's picture and hands it to the encoder, unless either could not take it.
+fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand) -> Result<(), SceneError> {
+    let wish = stand.seat.wish();
+    if !wish.admits {
+        return Ok(());
+    }
+    let Some(mut picture) = stand.lane.poll_picture() else { return Ok(()) };
+    let size = format.size_for(wish.display);
+    let render_started_at = clock.now();
+    let display_at = render_started_at + wish.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
+    let views = views_at(stand, wish.display, size, display_at);
+    let request = RenderRequest {
+        viewer: stand.seat.viewer,
+        views: &views,
+        width: size.width,
+        height: size.height,
+        marker: Marker { frame: stand.next_frame, input: stand.input },
+    };
+    let mut rendered_at = render_started_at;
+    let mut converted = Ok(());
+    source.render(&request, &mut |pixels| {
+        rendered_at = clock.now();
+        converted = convert::to_picture(for_codec(pixels), &mut picture);
+    })?;
+    if let Err(error) = converted {
+        stand.lane.put_back(picture);
+        return Err(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
+    }
+    let job = Job {
+        picture,
+        id: stand.next_frame,
+        input: stand.input,
+        input_received_at: stand.input_received_at.unwrap_or(render_started_at),
+        render_started_at,
+        rendered_at,
+        converted_at: clock.now(),
+        display_at,
+        deadline: render_started_at + display_budget(format.frame_interval()),
+        views,
+    };
+    stand.next_frame = stand.next_frame.next();
+    stand.ended = !stand.lane.encode(job);
+    Ok(())
+}
+
+/// What to draw: a headset's views as they will be at display time, a screen's as they are.
+///
+/// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a
+/// screen has no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
+fn views_at(stand: &Stand, display: DisplayKind, size: Size, at: Time) -> Vec<View> {
+    let wanted = if display == DisplayKind::Headset { 2 } else { 1 };
+    if stand.views.len() == wanted {
+        return if wanted == 2 { stand.predictor.predict(at) } else { stand.views.clone() };
+    }
+    // The display changed and its first sample is not here yet, or there has been no sample at all.
+    let pose = stand.views.first().map_or(START, |view| view.pose);
+    let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
+    vec![View { pose, fov: Fov::symmetric(1.2, aspect) }; wanted]
+}
+
+fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {
+    let order = match pixels.format {
+        PixelFormat::Rgba => PixelOrder::Rgba,
+        PixelFormat::Bgra => PixelOrder::Bgra,
+    };
+    let size = Size { width: pixels.width, height: pixels.height };
+    convert::Pixels { size, order, bytes: pixels.bytes, stride: pixels.stride }
+}

@@ -1,0 +1,264 @@
+//! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without
+//! bound, nothing is handed out twice, `poll_*` comes to an end.
+
+use arbitrary::Arbitrary;
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, PRESETS, new_controller};
+use nearlight_units::{Bitrate, FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_wire::{
+    Action, Feedback, Fov, FrameHeader, Hand, KeyFrameRequest, Missing, Nack, Ping, Pong, Pose, SymbolFlags,
+    SymbolHeader, ToServer, View, marker::Marker, symbol_range,
+};
+
+use crate::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
+
+/// A number that is usually small and sometimes at the far end.
+#[derive(Arbitrary, Clone, Copy, Debug)]
+pub struct Number {
+    low: u16,
+    far: u8,
+}
+
+impl Number {
+    const fn get(self) -> u32 {
+        if self.far > 245 { u32::MAX - self.low as u32 } else { self.low as u32 % 3_000 }
+    }
+}
+
+/// What may happen to a receiver.
+#[derive(Arbitrary, Clone, Debug)]
+pub enum ReceiverOperation {
+    Wait { hundreds_of_micros: u16 },
+    Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, key: bool, again: bool, seq: Number },
+    Pong { sent: Number, received: u64, held: Number },
+    Garbage(Vec<u8>),
+    Input,
+    Action,
+    Decoded(Number),
+    DecodeFailed(Number),
+    Displayed(Number),
+    Poll,
+}
+
+/// What may happen to a sender.
+#[derive(Arbitrary, Clone, Debug)]
+pub enum SenderOperation {
+    Wait { hundreds_of_micros: u16 },
+    Frame { bytes: u16 },
+    Feedback { first: Number, arrivals: Vec<Option<u32>>, sent: u32 },
+    Nack(Vec<(Number, u16, u16)>),
+    KeyFrameRequest(Number),
+    Ping(u64),
+    Garbage(Vec<u8>),
+    MaxDatagram(u16),
+    Poll,
+}
+
+fn view() -> View {
+    View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) }
+}
+
+fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
+    let ReceiverOperation::Symbol { frame, index, symbols, bytes, huge, key, again, seq } = *operation else {
+        return None;
+    };
+    let bytes = if huge { 4 << 20 } else { u32::from(bytes).max(1) };
+    // Keeps payloads within a datagram, as a transport would.
+    let symbols = u16::from(symbols).max((bytes / 1_100 + 1) as u16);
+    let index = u16::from(index) % symbols;
+    let header = SymbolHeader {
+        flags: SymbolFlags { key, retransmission: again, probe: false },
+        reference_distance: u8::from(!key),
+        seq: PacketSeq(seq.get()),
+        sent_at: now,
+        frame: FrameId(frame.get()),
+        index,
+        symbols,
+        frame_bytes: bytes,
+        deadline_after_send_us: 0,
+    };
+    let mut datagram = Vec::new();
+    header.write(&mut datagram);
+    datagram.resize(datagram.len() + symbol_range(bytes, symbols, index).len(), 7);
+    Some(datagram)
+}
+
+/// Runs the operations on a fresh receiver and panics where an invariant breaks.
+pub fn receiver(operations: &[ReceiverOperation]) {
+    let mut receiver = Receiver::new(ReceiverConfig { events: true });
+    let mut now = Time::from_secs(1);
+    let mut newest_handed_out = None;
+    for operation in operations {
+        apply_to_receiver(&mut receiver, &mut now, operation);
+        while let Some(frame) = receiver.poll_frame(now) {
+            assert!(newest_handed_out < Some(frame.id), "frame {} came twice or too late", frame.id);
+            newest_handed_out = Some(frame.id);
+        }
+        while receiver.poll_event().is_some() {}
+        let (frames, bytes) = receiver.held();
+        assert!(frames <= 96 && bytes <= 16 << 20, "{frames} frames of {bytes} bytes are held");
+        let _ = (receiver.poll_timeout(), receiver.statistics(now), receiver.clock(now));
+    }
+}
+
+fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &ReceiverOperation) {
+    match operation {
+        ReceiverOperation::Wait { hundreds_of_micros } => {
+            *now += Span::from_micros(100 * i64::from(*hundreds_of_micros));
+        }
+        ReceiverOperation::Symbol { .. } => {
+            receiver.on_datagram(*now, &symbol(operation, *now).expect("a symbol"));
+        }
+        ReceiverOperation::Pong { sent, received, held } => {
+            let server_received_at = Time::from_micros(*received);
+            let pong = Pong {
+                client_sent_at: Time::from_micros(u64::from(sent.get())),
+                server_received_at,
+                server_sent_at: server_received_at + Span::from_micros(i64::from(held.get())),
+            };
+            receiver.on_datagram(*now, &pong.to_bytes());
+        }
+        ReceiverOperation::Garbage(bytes) => receiver.on_datagram(*now, bytes),
+        ReceiverOperation::Input => {
+            let presence = Presence { head: Pose::default(), views: vec![view()], hands: Vec::new() };
+            receiver.on_input(*now, presence);
+        }
+        ReceiverOperation::Action => {
+            receiver.on_action(*now, Hand::Gaze, Action::Grab);
+        }
+        ReceiverOperation::Decoded(frame) => receiver.on_decoded(*now, FrameId(frame.get())),
+        ReceiverOperation::DecodeFailed(frame) => receiver.on_decode_failed(*now, FrameId(frame.get())),
+        ReceiverOperation::Displayed(frame) => {
+            let marker = Marker { frame: FrameId(frame.get()), input: InputSeq(1) };
+            receiver.on_displayed(*now, marker.frame, Some(marker));
+        }
+        ReceiverOperation::Poll => {
+            let mut sent = 0;
+            while let Some(datagram) = receiver.poll_transmit(*now) {
+                assert!(datagram.len() <= 1_200 && ToServer::parse(&datagram).is_ok());
+                sent += 1;
+                assert!(sent < 500, "poll_transmit never ends");
+            }
+        }
+    }
+}
+
+fn message(operation: &SenderOperation) -> Option<ToServer> {
+    Some(match operation {
+        SenderOperation::Feedback { first, arrivals, sent } if !arrivals.is_empty() => {
+            let micros = |micros: &u32| Time::from_micros(u64::from(*micros));
+            let arrivals = arrivals.iter().take(nearlight_wire::MAX_FEEDBACK_PACKETS);
+            ToServer::Feedback(Feedback {
+                sent_at: micros(sent),
+                first: PacketSeq(first.get()),
+                arrivals: arrivals.map(|at| at.as_ref().map(micros)).collect(),
+            })
+        }
+        SenderOperation::Nack(runs) if !runs.is_empty() => {
+            let run = |(frame, first, count): &(Number, u16, u16)| Missing {
+                frame: FrameId(frame.get()),
+                first: *first,
+                count: (*count).max(1),
+            };
+            ToServer::Nack(Nack { missing: runs.iter().take(nearlight_wire::MAX_NACK_ENTRIES).map(run).collect() })
+        }
+        SenderOperation::KeyFrameRequest(newest) => {
+            ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(newest.get()) })
+        }
+        SenderOperation::Ping(micros) => ToServer::Ping(Ping { client_sent_at: Time::from_micros(*micros) }),
+        _ => return None,
+    })
+}
+
+/// Runs the operations on a fresh sender with one of the presets and panics where an invariant breaks.
+pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
+    let modes = [Mode::Burst, Mode::Compressed, Mode::Spread, Mode::Interval(Mode::DEFAULT_INTERVAL)];
+    let config = SenderConfig {
+        max_datagram: 1_200,
+        pacing: modes[usize::from(pacing) % modes.len()],
+        frame_interval: Span::from_millis(33),
+        events: true,
+    };
+    let bounds = Bounds::up_to(Bitrate::from_mbps(50));
+    let preset = &PRESETS[usize::from(preset) % PRESETS.len()];
+    let controller = new_controller(preset.name, bounds).expect("a preset");
+    let mut now = Time::from_secs(1);
+    let mut sender = Sender::new(now, config, controller);
+    for operation in operations {
+        apply_to_sender(&mut sender, &mut now, operation);
+        while sender.poll_event().is_some() {}
+        while sender.poll_outcome().is_some() {}
+        let decision = sender.decision();
+        assert!((bounds.minimum..=bounds.maximum).contains(&decision.target), "{decision:?}");
+        let (frames, bytes, packets, repairs) = sender.held();
+        assert!(frames <= 64 && bytes <= 16 << 20 && packets <= 8_192 && repairs <= 2_048);
+        let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.admit(now));
+    }
+}
+
+fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperation) {
+    match operation {
+        SenderOperation::Wait { hundreds_of_micros } => {
+            *now += Span::from_micros(100 * i64::from(*hundreds_of_micros));
+        }
+        SenderOperation::Frame { bytes } => {
+            let (id, key) = (sender.next_frame(), sender.wish().key);
+            let bits = vec![1; usize::from(*bytes)];
+            sender.on_frame(*now, EncodedFrame { id, key, header: header(*now), bits });
+        }
+        SenderOperation::Garbage(bytes) => sender.on_datagram(*now, bytes),
+        SenderOperation::MaxDatagram(bytes) => sender.set_max_datagram(usize::from(*bytes).min(1_200)),
+        SenderOperation::Poll => {
+            let mut sent = 0;
+            while let Some(datagram) = sender.poll_transmit(*now) {
+                assert!(datagram.len() <= 1_200);
+                sent += 1;
+                assert!(sent < 20_000, "poll_transmit never ends");
+            }
+        }
+        _ => {
+            if let Some(message) = message(operation) {
+                sender.on_datagram(*now, &message.to_bytes());
+            }
+        }
+    }
+}
+
+fn header(now: Time) -> FrameHeader {
+    FrameHeader {
+        width: 64,
+        height: 64,
+        input: InputSeq(0),
+        input_received_at: now,
+        render_started_at: now,
+        rendered_at: now,
+        converted_at: now,
+        encoded_at: now,
+        display_at: now,
+        deadline: now,
+        views: vec![view()],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arbitrary::Unstructured;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn receiver_withstands_any_operations(bytes in vec(any::<u8>(), 0..4_000)) {
+            let mut source = Unstructured::new(&bytes);
+            receiver(&Vec::arbitrary(&mut source).expect("any bytes will do"));
+        }
+
+        #[test]
+        fn sender_withstands_any_operations(preset: u8, pacing: u8, bytes in vec(any::<u8>(), 0..4_000)) {
+            let mut source = Unstructured::new(&bytes);
+            sender(preset, pacing, &Vec::arbitrary(&mut source).expect("any bytes will do"));
+        }
+    }
+}

@@ -1,0 +1,80 @@
+#!/usr/bin/env bash
+# Installs what a bare Debian 12 or Ubuntu 24.04 lacks, and nothing else. Safe to run again: what is there is left alone.
+#
+#   scripts/setup.sh run    what building and serving need
+#   scripts/setup.sh test   that, and what the tests need (a browser, a virtual screen, ffmpeg)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+purpose=${1:-run}
+
+say() { printf 'setup: %s\n' "$*" >&2; }
+fail() { say "$*"; exit 1; }
+
+# --- packages of the distribution -------------------------------------------------------------------------------------------
+# g++ and nasm build OpenH264; without nasm it would run three times slower, so the build refuses to go on.
+packages=(ca-certificates curl g++ make nasm pkg-config libvpx-dev
+  # Mesa draws on machines without a GPU, through Vulkan or OpenGL.
+  libvulkan1 mesa-vulkan-drivers libegl1 libgl1-mesa-dri
+  # What the native viewer opens its window with.
+  libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
+[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils)
+
+node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 18 ]; }
+node_is_recent && command -v npm >/dev/null || packages+=(nodejs npm)
+
+find_chromium() {
+  local name
+  for name in "${CHROMIUM:-}" chromium chromium-browser google-chrome; do
+    # Ubuntu's chromium-browser is a stub that wants snap: only a browser that answers counts.
+    if [ -n "$name" ] && command -v "$name" >/dev/null && "$name" --version >/dev/null 2>&1; then
+      command -v "$name"
+      return
+    fi
+  done
+  return 1
+}
+if [ "$purpose" = test ] && ! find_chromium >/dev/null && [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
+  packages+=(chromium)
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  dpkg-query -W -f '${Status}' "$package" 2>/dev/null | grep -q 'ok installed' || missing+=("$package")
+done
+if [ ${#missing[@]} -gt 0 ]; then
+  command -v apt-get >/dev/null || fail "this system has no apt-get. Install what these Debian packages hold, then try again: ${missing[*]}"
+  as_root=()
+  if [ "$(id -u)" != 0 ]; then
+    command -v sudo >/dev/null || fail "these packages are missing and you are neither root nor have sudo: ${missing[*]}"
+    as_root=(sudo)
+  fi
+  say "installing: ${missing[*]}"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+fi
+
+# --- Rust ---------------------------------------------------------------------------------------------------------------------
+export PATH="$HOME/.cargo/bin:$PATH"
+toolchain=$(sed -n 's/^channel = "\(.*\)"/\1/p' rust-toolchain.toml)
+if ! command -v rustup >/dev/null; then
+  say "installing: rustup (Rust's own installer, into your home directory)"
+  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --quiet --profile minimal --default-toolchain none --no-modify-path
+fi
+have_toolchain() {
+  local parts
+  parts=$(rustup component list --toolchain "$toolchain" --installed 2>/dev/null) || return 1
+  for part in clippy rustfmt rust-std-wasm32-unknown-unknown; do
+    grep -q "^$part" <<<"$parts" || return 1
+  done
+}
+if ! have_toolchain; then
+  say "installing: Rust $toolchain with rustfmt, clippy and the WebAssembly target"
+  rustup toolchain install "$toolchain" --profile minimal --component rustfmt --component clippy --target wasm32-unknown-unknown --no-self-update >&2
+fi
+
+# --- a browser where the distribution has none ---------------------------------------------------------------------------------
+if [ "$purpose" = test ] && ! find_chromium >/dev/null; then
+  say "installing: Chromium (Playwright's build, for this distribution packages it only as a snap)"
+  (cd web && npm ci --silent && npx playwright-core install --with-deps chromium >&2)
+fi
+say "everything for '$purpose' is installed"
