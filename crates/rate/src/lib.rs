@@ -5,6 +5,12 @@
 
 #![forbid(unsafe_code)]
 
+pub mod fixed;
+pub mod gcc;
+mod registry;
+
+pub use registry::{PRESETS, Preset, UnknownController, new_controller};
+
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use serde::Serialize;
 
@@ -145,6 +151,33 @@ pub struct Bounds {
     pub minimum: Bitrate,
     pub start: Bitrate,
     pub maximum: Bitrate,
+}
+
+impl Bounds {
+    /// The rate before anything is known. Guess: what most home Wi-Fi carries; 720p at 30 frames a second looks decent.
+    pub const START: Bitrate = Bitrate::from_mbps(8);
+
+    /// Guess: 720p at 30 frames a second is still readable, and a frame of it fits into four packets.
+    pub const MINIMUM: Bitrate = Bitrate::from_mbps(1);
+
+    /// The usual minimum and start below the user's maximum.
+    #[must_use]
+    pub fn up_to(maximum: Bitrate) -> Self {
+        Self { minimum: Self::MINIMUM, start: Self::START, maximum }.in_order()
+    }
+
+    /// The same with minimum and start lowered to the maximum where they lie above it, and the start not below the minimum.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        let minimum = self.minimum.min(self.maximum);
+        Self { minimum, start: self.start.clamp(minimum, self.maximum), maximum: self.maximum }
+    }
+
+    /// The nearest rate within.
+    #[must_use]
+    pub fn clamp(&self, rate: Bitrate) -> Bitrate {
+        rate.max(self.minimum).min(self.maximum)
+    }
 }
 
 /// Decides how many bits the encoder may spend.

@@ -1,0 +1,157 @@
+//! What is known to arrive: a Bayesian blend of short windows.
+
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+/// The first window is longer, for a start without history (libwebrtc `kInitialRateWindowMs`).
+const FIRST_WINDOW: Span = Span::from_millis(500);
+/// `kRateWindowMs`.
+const WINDOW: Span = Span::from_millis(150);
+/// How much a sample's distance counts as its uncertainty (`uncertainty_scale_`).
+const UNCERTAINTY: f64 = 10.0;
+/// The same for a window of few bytes, which says little.
+const UNCERTAINTY_OF_SMALL: f64 = 25.0;
+/// Below this a window is small (STR0M's value; libwebrtc's field trial is off by default).
+const SMALL: Bytes = Bytes::new(2_000);
+/// The estimate's variance at start, and what each window adds (`bitrate_estimate_var_`, `+ 5`).
+const FIRST_VARIANCE: f64 = 50.0;
+const ADDED_VARIANCE: f64 = 5.0;
+/// Variance after the sender began to send at its full rate again (`ExpectFastRateChange`).
+const EXPECTED_CHANGE: f64 = 200.0;
+/// The lowest estimate in kb/s (STR0M's floor).
+const FLOOR: f64 = 40.0;
+/// An arrival this much before its predecessor is a change of the receiver's clock rather than reordering.
+/// Guess: no path reorders by more, and no clock adjustment that matters is smaller.
+const CLOCK_JUMP: Span = Span::from_secs(1);
+
+/// Estimates the rate at which packets arrive: libwebrtc `BitrateEstimator`.
+#[derive(Clone, Debug, Default)]
+pub struct AckedRate {
+    /// In kb/s, the unit in which the constants are meant.
+    estimate: Option<f64>,
+    variance: f64,
+    window: Window,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Window {
+    last: Option<Time>,
+    span: Span,
+    sum: Bytes,
+}
+
+impl AckedRate {
+    /// A packet arrived, by the receiver's clock.
+    pub fn on_packet(&mut self, arrived_at: Time, size: Bytes) {
+        let length = if self.estimate.is_some() { WINDOW } else { FIRST_WINDOW };
+        if let Some((sum, sample)) = self.window.on_packet(arrived_at, size, length) {
+            self.blend(sum, sample);
+        }
+    }
+
+    /// The sender goes from sending little to sending all it may: the next windows count more.
+    pub fn expect_change(&mut self) {
+        self.variance += EXPECTED_CHANGE;
+    }
+
+    /// None until the first window is complete.
+    #[must_use]
+    pub fn rate(&self) -> Option<Bitrate> {
+        self.estimate.map(|estimate| Bitrate::from_kbps(1).mul_f64(estimate))
+    }
+
+    fn blend(&mut self, sum: Bytes, sample: f64) {
+        let Some(estimate) = self.estimate else {
+            self.estimate = Some(sample.max(FLOOR));
+            self.variance = FIRST_VARIANCE;
+            return;
+        };
+        let scale = if sum < SMALL { UNCERTAINTY_OF_SMALL } else { UNCERTAINTY };
+        let uncertainty = scale * (estimate - sample).abs() / estimate;
+        let sample_variance = uncertainty * uncertainty;
+        let variance = self.variance + ADDED_VARIANCE;
+        let blended = (sample_variance * estimate + variance * sample) / (sample_variance + variance);
+        self.estimate = Some(blended.max(FLOOR));
+        self.variance = sample_variance * variance / (sample_variance + variance);
+    }
+}
+
+impl Window {
+    /// The bytes and the rate in kb/s of a window that this packet closes.
+    fn on_packet(&mut self, now: Time, size: Bytes, length: Span) -> Option<(Bytes, f64)> {
+        let last = *self.last.get_or_insert(now);
+        if last - now > CLOCK_JUMP {
+            *self = Self { last: Some(now), ..Self::default() };
+        }
+        let passed = now.saturating_since(last);
+        self.last = self.last.max(Some(now));
+        self.span += passed;
+        if passed > length {
+            // Silence is no low rate: the sender may have had nothing to send.
+            self.sum = Bytes::ZERO;
+            self.span = Span::from_nanos(self.span.as_nanos() % length.as_nanos());
+        }
+        let closed = (self.span >= length).then(|| {
+            self.span -= length;
+            let sum = std::mem::take(&mut self.sum);
+            (sum, sum.over(length).as_bps() as f64 / 1e3)
+        });
+        self.sum += size;
+        closed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(acked: &mut AckedRate, from: Time, length: Span, rate: Bitrate) {
+        let size = Bytes::new(1_250);
+        let gap = rate.time_to_send(size);
+        let mut at = from;
+        while at < from + length {
+            acked.on_packet(at, size);
+            at += gap;
+        }
+    }
+
+    #[test]
+    fn a_steady_rate_is_found_exactly_after_the_first_window() {
+        let mut acked = AckedRate::default();
+        feed(&mut acked, Time::ZERO, Span::from_millis(499), Bitrate::from_mbps(10));
+        assert_eq!(acked.rate(), None);
+        feed(&mut acked, Time::from_millis(499), Span::from_millis(10), Bitrate::from_mbps(10));
+        let found = acked.rate().expect("the window is complete").as_bps();
+        assert!(found.abs_diff(10_000_000) < 50_000, "{found}");
+    }
+
+    #[test]
+    fn one_sample_blends_as_the_formula_says() {
+        // At 1,000 kb/s with variance 50, a sample of 2,000 kb/s: uncertainty 10 * 1000 / 1000, so variance 100 against 55.
+        let mut acked = AckedRate { estimate: Some(1_000.0), variance: 50.0, window: Window::default() };
+        acked.blend(Bytes::new(37_500), 2_000.0);
+        let expected = (100.0 * 1_000.0 + 55.0 * 2_000.0) / 155.0;
+        assert!((acked.estimate.expect("kept") - expected).abs() < 1e-9);
+        assert!((acked.variance - 100.0 * 55.0 / 155.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn an_expected_change_is_followed_faster() {
+        let mut acked = AckedRate { estimate: Some(4_000.0), variance: 1.0, window: Window::default() };
+        let mut expecting = acked.clone();
+        expecting.expect_change();
+        for rates in [&mut acked, &mut expecting] {
+            feed(rates, Time::from_secs(1), Span::from_millis(320), Bitrate::from_mbps(16));
+        }
+        assert!(expecting.rate() > acked.rate());
+    }
+
+    #[test]
+    fn silence_and_jumps_of_the_clock_are_no_rates() {
+        let mut acked = AckedRate::default();
+        feed(&mut acked, Time::from_secs(100), Span::from_secs(2), Bitrate::from_mbps(10));
+        feed(&mut acked, Time::from_secs(160), Span::from_secs(2), Bitrate::from_mbps(10));
+        feed(&mut acked, Time::from_secs(3), Span::from_secs(2), Bitrate::from_mbps(10));
+        let found = acked.rate().expect("known").as_bps();
+        assert!(found.abs_diff(10_000_000) < 300_000, "{found}");
+    }
+}

@@ -1,0 +1,137 @@
+//! Packets sent together are one sample: the change of delay from group to group.
+
+use nearlight_units::{Span, Time};
+
+/// Packets sent within this span form a group (libwebrtc `kSendTimeGroupLength`).
+const GROUP: Span = Span::from_millis(5);
+/// Packets that arrive this close together, and sooner than they were sent apart, join the group (`kBurstDeltaThreshold`).
+const BURST: Span = Span::from_millis(5);
+/// The longest time over which arrivals are merged (`kMaxBurstDuration`).
+const LONGEST_BURST: Span = Span::from_millis(100);
+/// Groups that arrive before their predecessors until all is forgotten (`kReorderedResetThreshold`).
+const MOST_REORDERED: u8 = 3;
+
+/// How two neighbouring groups' distances differ between sender and receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Delta {
+    /// From the last packet of one to the last of the other, as sent.
+    pub sent: Span,
+    /// The same, as arrived.
+    pub arrived: Span,
+    /// The newer group's last arrival, on the receiver's clock.
+    pub arrived_at: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Group {
+    first_sent: Time,
+    last_sent: Time,
+    first_arrived: Time,
+    last_arrived: Time,
+}
+
+impl Group {
+    fn takes(&self, sent_at: Time, arrived_at: Time) -> bool {
+        sent_at - self.first_sent <= GROUP || self.is_burst_with(sent_at, arrived_at)
+    }
+
+    fn is_burst_with(&self, sent_at: Time, arrived_at: Time) -> bool {
+        let arrival = arrived_at - self.last_arrived;
+        let sending = sent_at - self.last_sent;
+        sending == Span::ZERO
+            || (arrival < sending && arrival <= BURST && (arrived_at - self.first_arrived).abs() < LONGEST_BURST)
+    }
+}
+
+/// Forms groups out of packets: libwebrtc `InterArrivalDelta`.
+#[derive(Clone, Debug, Default)]
+pub struct Groups {
+    current: Option<Group>,
+    previous: Option<Group>,
+    reordered: u8,
+}
+
+impl Groups {
+    /// A packet arrived. Answers the delta of the two groups before it, if it begins a new one.
+    pub fn on_packet(&mut self, sent_at: Time, arrived_at: Time) -> Option<Delta> {
+        let fresh =
+            Group { first_sent: sent_at, last_sent: sent_at, first_arrived: arrived_at, last_arrived: arrived_at };
+        let Some(current) = &mut self.current else {
+            self.current = Some(fresh);
+            return None;
+        };
+        if sent_at < current.first_sent {
+            return None;
+        }
+        if current.takes(sent_at, arrived_at) {
+            current.last_sent = current.last_sent.max(sent_at);
+            current.last_arrived = current.last_arrived.max(arrived_at);
+            return None;
+        }
+        let complete = *current;
+        self.current = Some(fresh);
+        let previous = self.previous.replace(complete)?;
+        self.delta(&previous, &complete)
+    }
+
+    fn delta(&mut self, previous: &Group, complete: &Group) -> Option<Delta> {
+        let arrived = complete.last_arrived - previous.last_arrived;
+        if arrived < Span::ZERO {
+            self.reordered += 1;
+            if self.reordered >= MOST_REORDERED {
+                *self = Self::default();
+            }
+            return None;
+        }
+        self.reordered = 0;
+        let sent = complete.last_sent - previous.last_sent;
+        Some(Delta { sent, arrived, arrived_at: complete.last_arrived })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn feed(packets: &[(u64, u64)]) -> Vec<(i64, i64)> {
+        let mut groups = Groups::default();
+        let at = Time::from_millis;
+        let deltas = packets.iter().filter_map(|&(sent, arrived)| groups.on_packet(at(sent), at(arrived)));
+        deltas.map(|delta| (delta.sent.as_micros() / 1_000, delta.arrived.as_micros() / 1_000)).collect()
+    }
+
+    #[test]
+    fn groups_by_sending_time_and_merges_bursts() {
+        let cases: [(&str, &[(u64, u64)], &[(i64, i64)]); 5] = [
+            ("single packets", &[(0, 100), (10, 112), (20, 125), (30, 140)], &[(10, 12), (10, 13)]),
+            (
+                "last packets count",
+                &[(0, 100), (4, 106), (10, 112), (14, 120), (30, 130), (50, 150)],
+                &[(10, 14), (16, 10)],
+            ),
+            (
+                "a burst after a stall is one group",
+                &[(0, 100), (20, 200), (40, 201), (60, 202), (80, 220), (99, 239)],
+                &[(60, 102), (20, 18)],
+            ),
+            (
+                "an older packet is ignored",
+                &[(0, 100), (20, 120), (10, 121), (40, 140), (60, 160)],
+                &[(20, 20), (20, 20)],
+            ),
+            ("nothing for one group", &[(0, 100), (1, 101), (2, 102)], &[]),
+        ];
+        for (what, packets, deltas) in cases {
+            assert_eq!(feed(packets), deltas, "{what}");
+        }
+    }
+
+    #[test]
+    fn a_receiver_whose_clock_jumps_back_is_learnt_anew() {
+        let mut packets: Vec<(u64, u64)> = (0..10).map(|number| (number * 20, 10_000 + number * 20)).collect();
+        packets.extend((10..20).map(|number| (number * 20, 100 + number * 20)));
+        let deltas = feed(&packets);
+        assert!(deltas.len() >= 12, "{deltas:?}");
+        assert!(deltas.iter().all(|&delta| delta == (20, 20)), "{deltas:?}");
+    }
+}

@@ -1,0 +1,340 @@
+//! GCC as libwebrtc runs it today.
+//!
+//! Read through two ports of libwebrtc (str0m at its revision 2bc24d4 of January 2026, and `AlphaRTC`) and
+//! draft-ietf-rmcat-gcc-02; the parts and constants name what they are in libwebrtc. Decides from arrival times, losses and probes; never from frames.
+//!
+//! # Departures
+//! * The start rate, 8 Mb/s, is known from the first packet on, so libwebrtc's 5 s of initialisation are gone.
+//! * [`Options::SCALED`] measures loss-based constants by the path ([`Scale::Path`]) and probes a rate that stagnates (str0m's
+//!   idea): near a known capacity, growth is 40 kb/s each second, which at these rates would take minutes.
+//! * Without feedback for 500 ms the rate falls by a fifth, and again every 500 ms; libwebrtc waits for seconds. When feedback is
+//!   back the path is probed, and packets lost in between are not held against it: they have been paid for.
+//! * Loss of packets that arrive later than reported is taken back within the block of 250 ms.
+//! * No estimate from the network, no congestion window, no priority for audio: nothing here has them.
+
+use nearlight_units::{Bitrate, Span, Time};
+
+use super::acked::AckedRate;
+use super::aimd::{Aimd, Mover, Observation};
+use super::alr::AlrDetector;
+use super::groups::Groups;
+use super::loss::{LossBased, Scale, Update};
+use super::probe_rate::ProbeRate;
+use super::probing::{Probing, Situation};
+use super::trendline::{Trendline, Usage};
+use crate::{Bounds, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, Wake};
+
+/// Pacing over target (libwebrtc `kDefaultPaceMultiplier`).
+const PACING_FACTOR: f64 = 2.5;
+/// A silence of the receiver's packets after which delay is learnt anew (`kStreamTimeOut`).
+const STREAM_TIMEOUT: Span = Span::from_secs(2);
+/// Feedback that is missing for this long says that the path is blocked. Guess: fifteen feedback intervals at 30 frames a second.
+const FEEDBACK_TIMEOUT: Span = Span::from_millis(500);
+/// What remains of the rate after each such time (`0.8` in libwebrtc's time-out of feedback).
+const TIMEOUT_FACTOR: f64 = 0.8;
+/// A probe's result counts at least as much as this share of what arrives anyway (`kProbeDropThroughputFraction`).
+const PROBE_FLOOR: f64 = 0.85;
+/// Weight of a new round trip (RFC 6298, alpha).
+const ROUND_TRIP_WEIGHT: f64 = 0.125;
+
+/// What presets differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub name: &'static str,
+    pub loss_scale: Scale,
+    /// Time between probes of a rate that grows too slowly; None as in libwebrtc.
+    pub stagnant_interval: Option<Span>,
+}
+
+impl Options {
+    /// For remote rendering at 5 to 100 Mb/s. The interval is str0m's.
+    pub const SCALED: Self =
+        Self { name: "gcc-libwebrtc", loss_scale: Scale::Path, stagnant_interval: Some(Span::from_secs(15)) };
+
+    /// As in libwebrtc.
+    pub const STOCK: Self = Self { name: "gcc-libwebrtc-stock", loss_scale: Scale::Call, stagnant_interval: None };
+}
+
+/// Times without feedback.
+#[derive(Clone, Copy, Debug, Default)]
+struct Silence {
+    /// The first packet that has had no feedback since.
+    waiting_since: Option<Time>,
+    next_step: Option<Time>,
+    /// Sending times of packets whose loss is not counted.
+    forgiven: Option<(Time, Time)>,
+    blocked: bool,
+}
+
+/// The controller.
+#[derive(Debug)]
+pub struct LibWebrtc {
+    options: Options,
+    bounds: Bounds,
+    groups: Groups,
+    trendline: Trendline,
+    acked: AckedRate,
+    aimd: Aimd,
+    loss: LossBased,
+    alr: AlrDetector,
+    alr_ended_seen: Option<Time>,
+    probe_rate: ProbeRate,
+    probing: Probing,
+    probed: Option<Bitrate>,
+    round_trip: Option<Span>,
+    last_arrival: Option<Time>,
+    silence: Silence,
+    arrivals: Vec<PacketReport>,
+}
+
+impl LibWebrtc {
+    #[must_use]
+    pub fn new(bounds: Bounds, options: Options) -> Self {
+        let bounds = bounds.in_order();
+        Self {
+            options,
+            bounds,
+            groups: Groups::default(),
+            trendline: Trendline::default(),
+            acked: AckedRate::default(),
+            aimd: Aimd::new(bounds.start, bounds.maximum),
+            loss: LossBased::new(options.loss_scale),
+            alr: AlrDetector::new(bounds.start),
+            alr_ended_seen: None,
+            probe_rate: ProbeRate::default(),
+            probing: Probing::new(options.stagnant_interval),
+            probed: None,
+            round_trip: None,
+            last_arrival: None,
+            silence: Silence::default(),
+            arrivals: Vec::new(),
+        }
+    }
+
+    /// Records in memory: bounded, whatever comes in. The packets of one feedback message are not kept.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.trendline.held() + self.loss.held() + self.probe_rate.held() + self.probing.held() + self.arrivals.len()
+    }
+
+    fn target(&self) -> Bitrate {
+        let wanted = self.loss.limit().map_or(self.aimd.estimate(), |loss| loss.min(self.aimd.estimate()));
+        self.bounds.clamp(wanted)
+    }
+
+    fn situation(&self) -> Situation {
+        Situation {
+            estimate: self.target(),
+            maximum: self.bounds.maximum,
+            app_limited_since: self.alr.since(),
+            app_limited_until: self.alr.ended(),
+            congested: self.trendline.usage() == Usage::Over || self.loss.limit().is_some() || self.silence.blocked,
+        }
+    }
+
+    /// Arrivals in the order of the receiver's clock; losses go to the loss estimator at once.
+    fn sort_out(&mut self, feedback: &Feedback<'_>) {
+        let forgiven = self.silence.forgiven;
+        self.arrivals.clear();
+        for report in feedback.packets {
+            let packet = &report.packet;
+            if report.arrived_at.is_some() {
+                self.loss.on_arrived(packet.seq, packet.sent_at, packet.size);
+                self.arrivals.push(*report);
+            } else if forgiven.is_none_or(|(from, to)| packet.sent_at < from || packet.sent_at > to) {
+                self.loss.on_missing(packet.seq, packet.sent_at, packet.size);
+            }
+        }
+        if !self.arrivals.is_sorted_by_key(|report| report.arrived_at) {
+            self.arrivals.sort_by_key(|report| report.arrived_at);
+        }
+    }
+
+    /// Passes arrivals to the estimators; answers a probe's result.
+    fn on_arrivals(&mut self) -> Option<Bitrate> {
+        let mut probed = None;
+        let arrivals = std::mem::take(&mut self.arrivals);
+        for report in &arrivals {
+            let Some(arrived_at) = report.arrived_at else { continue };
+            let packet = &report.packet;
+            if self.last_arrival.is_some_and(|last| arrived_at - last > STREAM_TIMEOUT) {
+                self.groups = Groups::default();
+                self.trendline = Trendline::default();
+            }
+            self.last_arrival = Some(arrived_at);
+            if self.alr.ended() != self.alr_ended_seen && self.alr.ended().is_some_and(|ended| packet.sent_at > ended) {
+                self.alr_ended_seen = self.alr.ended();
+                self.acked.expect_change();
+            }
+            self.acked.on_packet(arrived_at, packet.size);
+            if let Some(delta) = self.groups.on_packet(packet.sent_at, arrived_at) {
+                self.trendline.on_delta(&delta);
+            }
+            probed = self.probe_rate.on_packet(report).or(probed);
+        }
+        self.arrivals = arrivals;
+        self.arrivals.clear();
+        probed
+    }
+
+    fn on_delay(&mut self, now: Time, probed: Option<Bitrate>) {
+        let usage = self.trendline.usage();
+        let arriving = self.acked.rate();
+        if let Some(probed) = probed
+            && usage != Usage::Over
+        {
+            // A probe that was squeezed by other traffic must not lower the rate below what arrives anyway.
+            let floor = arriving.map_or(Bitrate::ZERO, |arriving| arriving.mul_f64(PROBE_FLOOR));
+            let believed = probed.max(floor.min(self.aimd.estimate()));
+            self.probed = Some(believed);
+            self.aimd.on_probe(believed);
+            self.aimd.set_estimate(now, believed);
+            return;
+        }
+        let app_limited = self.alr.since().is_some();
+        self.aimd.on_observation(now, &Observation { usage, arriving, app_limited });
+        if self.aimd.mover() != Mover::Outside {
+            self.probed = None;
+        }
+    }
+
+    /// Feedback came: an outage is over.
+    fn end_silence(&mut self, now: Time) {
+        self.silence.waiting_since = None;
+        self.silence.next_step = None;
+        if std::mem::take(&mut self.silence.blocked) {
+            if let Some((from, _)) = self.silence.forgiven {
+                self.silence.forgiven = Some((from, now));
+            }
+            self.probing.on_unknown_path(now, &self.situation());
+        }
+    }
+
+    fn on_silence(&mut self, now: Time) {
+        let Some(since) = self.silence.waiting_since else { return };
+        self.trendline.drop_hypothesis();
+        self.aimd.set_estimate(now, self.target().mul_f64(TIMEOUT_FACTOR));
+        self.probed = None;
+        if !self.silence.blocked {
+            self.silence.forgiven = Some((since, Time::FAR_FUTURE));
+        }
+        self.silence.blocked = true;
+        self.silence.next_step = Some(now + FEEDBACK_TIMEOUT);
+        self.alr.set_estimate(self.target());
+    }
+
+    /// What moved the delay-based rate last.
+    fn delay_limit(&self) -> Limit {
+        match self.aimd.mover() {
+            Mover::Outside if self.probed.is_some() => Limit::Probe,
+            Mover::Outside if self.silence.forgiven.is_some() => Limit::FeedbackTimeout,
+            Mover::Delivered if self.acked.rate().is_some() => Limit::Delivered,
+            _ => Limit::Delay,
+        }
+    }
+
+    fn binding(&self) -> Limit {
+        let delay = self.aimd.estimate();
+        let (limit, wanted) = match self.loss.limit() {
+            Some(loss) if loss < delay => (Limit::Loss, loss),
+            _ => (self.delay_limit(), delay),
+        };
+        match wanted {
+            _ if wanted >= self.bounds.maximum => Limit::Maximum,
+            _ if wanted < self.bounds.minimum => Limit::Minimum,
+            _ => limit,
+        }
+    }
+}
+
+impl RateController for LibWebrtc {
+    fn name(&self) -> &'static str {
+        self.options.name
+    }
+
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        self.alr.on_sent(packet.sent_at, packet.size);
+        if self.silence.waiting_since.is_none() {
+            self.silence.waiting_since = Some(packet.sent_at);
+            self.silence.next_step = Some(packet.sent_at + FEEDBACK_TIMEOUT);
+        }
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
+        self.end_silence(now);
+        if let Some(round_trip) = feedback.round_trip {
+            let sample = round_trip.max(Span::ZERO);
+            let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(ROUND_TRIP_WEIGHT));
+            self.round_trip = Some(smoothed);
+            self.aimd.set_round_trip(smoothed);
+        }
+        let usage_before = self.trendline.usage();
+        self.sort_out(feedback);
+        if !self.arrivals.is_empty() {
+            let probed = self.on_arrivals();
+            self.on_delay(now, probed);
+        }
+        let delay_based = self.aimd.estimate();
+        let app_limited = self.alr.since().is_some();
+        self.loss.update(&Update { delay_based, arriving: self.acked.rate(), app_limited });
+        self.alr.set_estimate(self.target());
+        let situation = self.situation();
+        self.probing.on_estimate(now, &situation);
+        if usage_before == Usage::Under && self.trendline.usage() == Usage::Normal {
+            self.probing.on_recovered(now, &situation);
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        if self.silence.next_step.is_some_and(|next| now >= next) {
+            self.on_silence(now);
+        }
+        self.probing.on_time(now, &self.situation());
+    }
+
+    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        let falls = self.target() > self.bounds.minimum || !self.silence.blocked;
+        let silence = self.silence.next_step.filter(|_| falls).map(|at| (at, Wake::FeedbackTimeout));
+        let probe = self.probing.due(&self.situation()).map(|at| (at, Wake::Probe));
+        [silence, probe].into_iter().flatten().min_by_key(|(at, _)| *at)
+    }
+
+    fn poll_probe(&mut self, now: Time) -> Option<Probe> {
+        let situation = self.situation();
+        let probe = self.probing.poll(now, &situation)?;
+        self.probe_rate.on_probe(&probe);
+        Some(probe)
+    }
+
+    fn set_bounds(&mut self, now: Time, bounds: Bounds) {
+        let was_at_maximum = self.target() >= self.bounds.maximum;
+        let raised = bounds.maximum > self.bounds.maximum;
+        self.bounds = bounds.in_order();
+        self.aimd.set_maximum(self.bounds.maximum);
+        self.alr.set_estimate(self.target());
+        if raised && was_at_maximum {
+            self.probing.on_unknown_path(now, &self.situation());
+        }
+    }
+
+    fn decision(&self) -> Decision {
+        let target = self.target();
+        let delay = self.aimd.estimate();
+        let mut limits = vec![(Limit::Delay, delay)];
+        limits.extend(self.loss.limit().map(|rate| (Limit::Loss, rate)));
+        limits.extend(self.acked.rate().map(|rate| (Limit::Delivered, Aimd::ceiling(rate))));
+        limits.extend(self.probed.map(|rate| (Limit::Probe, rate)));
+        if self.delay_limit() == Limit::FeedbackTimeout {
+            limits.push((Limit::FeedbackTimeout, delay));
+        }
+        limits.push((Limit::Minimum, self.bounds.minimum));
+        limits.push((Limit::Maximum, self.bounds.maximum));
+        Decision {
+            target,
+            pacing: target.mul_f64(PACING_FACTOR).max(target),
+            window: None,
+            binding: self.binding(),
+            limits,
+        }
+    }
+}

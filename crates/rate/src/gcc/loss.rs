@@ -1,0 +1,286 @@
+//! The loss-based rate: the capacity and the inherent loss that explain best what was lost.
+//!
+//! Loss has two causes here: a part that has nothing to do with us (inherent), and overflow because we send more than the path
+//! carries. Each block of 250 ms is an observation of how much was sent and lost; candidates for the capacity are judged by the
+//! likelihood of all observations. This estimator only ever lowers the delay-based rate.
+
+mod model;
+
+use std::collections::BTreeMap;
+
+use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
+
+use model::{Channel, Model, Observation};
+
+/// The shortest observation (libwebrtc `ObservationDurationLowerBound`).
+const OBSERVATION: Span = Span::from_millis(250);
+/// Observations remembered, and needed at all (`ObservationWindowSize`, `MinNumObservations`).
+const REMEMBERED: usize = 15;
+const NEEDED: usize = 3;
+/// Candidates relative to the current best (`CandidateFactors`).
+const CANDIDATES: [f64; 3] = [1.02, 1.0, 0.95];
+/// Loss above which an instant bound applies (`InstantUpperBoundLossOffset`).
+const TOLERATED_LOSS: f64 = 0.05;
+/// While loss limits, growth in a window of this length is at most this factor (`DelayedIncreaseWindow`,
+/// `MaxIncreaseFactor`).
+const GROWTH_WINDOW: Span = Span::from_millis(300);
+const GROWTH_IN_WINDOW: f64 = 1.3;
+/// While loss limits, a multiple of what arrives bounds growth, a smaller one during a hold (`BandwidthRampupUpperBoundFactor`,
+/// `...InHold`).
+const OVER_ARRIVING: f64 = 1.5;
+const OVER_ARRIVING_IN_HOLD: f64 = 1.2;
+/// After a decrease the rate is held; each further decrease doubles the time (`HoldDurationFactor`).
+const FIRST_HOLD: Span = Span::from_millis(300);
+const LONGEST_HOLD: Span = Span::from_secs(60);
+/// Growth that is bounded goes on at least this fast, so that the state tells growth from standstill.
+const LEAST_GROWTH: f64 = 1.0;
+/// Missing packets of the current block that may still arrive late. Guess: a block at 100 Mb/s holds 2,600 packets.
+const MOST_MISSING: usize = 4_096;
+
+/// Which rate the constants in kb/s are meant for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// As in libwebrtc: video calls of about 2 Mb/s. At 50 Mb/s, a loss of 6 % caps the rate at 10 Mb/s and one of 10 % at 2 Mb/s,
+    /// and the preference for high rates outweighs any loss below 20 %.
+    Call,
+    /// In proportion to the delay-based estimate: what 2 Mb/s means to a call, that estimate means here.
+    Path,
+}
+
+/// The rate for which libwebrtc's constants are taken to be right. Guess: the top of its default video range.
+const CALL: f64 = 2_000.0;
+
+impl Scale {
+    /// How much larger than a call the path is.
+    fn factor(self, delay_based: f64) -> f64 {
+        match self {
+            Self::Call => 1.0,
+            Self::Path => (delay_based / CALL).max(1.0),
+        }
+    }
+}
+
+/// What feedback says besides its packets.
+#[derive(Clone, Copy, Debug)]
+pub struct Update {
+    pub delay_based: Bitrate,
+    pub arriving: Option<Bitrate>,
+    /// The application sends less than it may: what arrives is no candidate for the capacity.
+    pub app_limited: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Loss does not limit.
+    Calm,
+    Decreasing,
+    Increasing,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Hold {
+    until: Time,
+    length: Span,
+    /// In kb/s.
+    rate: f64,
+}
+
+/// Estimates the rate that loss allows: libwebrtc `LossBasedBweV2`.
+#[derive(Clone, Debug)]
+pub struct LossBased {
+    scale: Scale,
+    observations: Vec<Observation>,
+    pending: Pending,
+    best: Option<Channel>,
+    /// In kb/s.
+    result: f64,
+    state: State,
+    hold: Option<Hold>,
+    /// While loss limits: the end of the growth window and the most that it allows.
+    growth: Option<(Time, f64)>,
+}
+
+/// The block that is being filled.
+#[derive(Clone, Debug, Default)]
+struct Pending {
+    size: Bytes,
+    lost: Bytes,
+    missing: BTreeMap<u32, Bytes>,
+    begun_at: Option<Time>,
+    last_sent: Option<Time>,
+}
+
+impl LossBased {
+    #[must_use]
+    pub fn new(scale: Scale) -> Self {
+        Self {
+            scale,
+            observations: Vec::with_capacity(REMEMBERED),
+            pending: Pending::default(),
+            best: None,
+            result: f64::INFINITY,
+            state: State::Calm,
+            hold: None,
+            growth: None,
+        }
+    }
+
+    pub fn on_arrived(&mut self, seq: PacketSeq, sent_at: Time, size: Bytes) {
+        if let Some(late) = self.pending.missing.remove(&seq.0) {
+            self.pending.lost = self.pending.lost.saturating_sub(late);
+            return;
+        }
+        self.pending.count(sent_at, size);
+    }
+
+    pub fn on_missing(&mut self, seq: PacketSeq, sent_at: Time, size: Bytes) {
+        self.pending.count(sent_at, size);
+        self.pending.lost += size;
+        if self.pending.missing.len() < MOST_MISSING {
+            self.pending.missing.insert(seq.0, size);
+        }
+    }
+
+    /// Judges anew once enough has been sent since the last time.
+    pub fn update(&mut self, update: &Update) {
+        let Some((sent_at, observation)) = self.pending.take() else { return };
+        if self.observations.len() == REMEMBERED {
+            self.observations.remove(0);
+        }
+        self.observations.push(observation);
+        let delay_based = kbps(update.delay_based);
+        let factor = self.scale.factor(delay_based);
+        let model = Model::new(&self.observations, factor);
+        let current = self.best.unwrap_or(Channel { capacity: delay_based, inherent_loss: model::INHERENT_START });
+        if self.observations.len() < NEEDED {
+            self.best = Some(Channel { capacity: delay_based, ..current });
+            return;
+        }
+        let mut best = model.best_of(current, &self.candidates(current, update));
+        if best.capacity > current.capacity && model.average_loss() > best.inherent_loss {
+            best.capacity = current.capacity;
+        }
+        if self.state != State::Calm {
+            best.capacity = self.bounded_growth(sent_at, current.capacity, best.capacity, update);
+        }
+        let excess = model.average_loss() - TOLERATED_LOSS;
+        if excess > 0.0 {
+            best.capacity = best.capacity.min(model::BALANCE * factor / excess);
+        }
+        self.best = Some(best);
+        self.conclude(sent_at, best.capacity, delay_based);
+    }
+
+    /// None while loss does not limit.
+    #[must_use]
+    pub fn limit(&self) -> Option<Bitrate> {
+        (self.state != State::Calm).then(|| Bitrate::from_kbps(1).mul_f64(self.result))
+    }
+
+    /// The loss that the model takes for no fault of ours, from 0 to 1.
+    #[must_use]
+    pub fn inherent_loss(&self) -> f64 {
+        self.best.map_or(model::INHERENT_START, |best| best.inherent_loss)
+    }
+
+    /// Records in memory.
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.observations.len() + self.pending.missing.len()
+    }
+
+    fn candidates(&self, current: Channel, update: &Update) -> Vec<f64> {
+        let mut capacities: Vec<f64> = CANDIDATES.iter().map(|factor| current.capacity * factor).collect();
+        if let Some(arriving) = update.arriving
+            && !update.app_limited
+        {
+            capacities.push(kbps(arriving));
+        }
+        if kbps(update.delay_based) > current.capacity {
+            capacities.push(kbps(update.delay_based));
+        }
+        let most = self.growth.map_or(f64::INFINITY, |(_, most)| most);
+        if self.state != State::Calm {
+            for capacity in &mut capacities {
+                *capacity = capacity.min(most);
+            }
+        }
+        capacities
+    }
+
+    fn bounded_growth(&self, now: Time, current: f64, best: f64, update: &Update) -> f64 {
+        if best <= current {
+            return best;
+        }
+        let mut bounded = best;
+        if let Some((ends_at, most)) = self.growth
+            && now < ends_at
+        {
+            bounded = bounded.min(most);
+        }
+        if let Some(arriving) = update.arriving {
+            let held = self.hold.is_some_and(|hold| now < hold.until);
+            let factor = if held { OVER_ARRIVING_IN_HOLD } else { OVER_ARRIVING };
+            bounded = bounded.min(kbps(arriving) * factor);
+        }
+        bounded.max(current + LEAST_GROWTH)
+    }
+
+    fn conclude(&mut self, now: Time, capacity: f64, delay_based: f64) {
+        let bounded = capacity.min(delay_based);
+        if let Some(hold) = self.hold
+            && self.state == State::Decreasing
+            && now < hold.until
+            && bounded < delay_based
+        {
+            self.result = bounded.min(hold.rate);
+            return;
+        }
+        if bounded >= delay_based {
+            self.state = State::Calm;
+            self.hold = None;
+            self.growth = None;
+        } else if self.state != State::Calm && bounded > self.result {
+            self.state = State::Increasing;
+        } else if bounded < self.result || self.state == State::Calm {
+            let length = self.hold.map_or(FIRST_HOLD, |hold| (hold.length * 2).min(LONGEST_HOLD));
+            self.hold = Some(Hold { until: now + length, length, rate: bounded });
+            self.state = State::Decreasing;
+        }
+        self.result = bounded;
+        if self.state != State::Calm && self.growth.is_none_or(|(ends_at, _)| now >= ends_at) {
+            self.growth = Some((now + GROWTH_WINDOW, capacity * GROWTH_IN_WINDOW));
+        }
+    }
+}
+
+impl Pending {
+    fn count(&mut self, sent_at: Time, size: Bytes) {
+        self.begun_at.get_or_insert(sent_at);
+        self.last_sent = self.last_sent.max(Some(sent_at));
+        self.size += size;
+    }
+
+    /// The finished block with the time of its last packet.
+    fn take(&mut self) -> Option<(Time, Observation)> {
+        let (begun_at, last_sent) = (self.begun_at?, self.last_sent?);
+        let span = last_sent - begun_at;
+        if span < OBSERVATION || self.size == Bytes::ZERO {
+            return None;
+        }
+        let observation = Observation {
+            sent: self.size.get() as f64 / 1e3,
+            lost: self.lost.get() as f64 / 1e3,
+            rate: kbps(self.size.over(span)),
+        };
+        *self = Self { begun_at: Some(last_sent), ..Self::default() };
+        Some((last_sent, observation))
+    }
+}
+
+fn kbps(rate: Bitrate) -> f64 {
+    rate.as_bps() as f64 / 1e3
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,72 @@
+use super::*;
+
+/// Feeds blocks of 250 ms at `mbps` of which `loss` percent are missing, and answers the last limit.
+fn feed(estimator: &mut LossBased, from: u64, blocks: u64, mbps: u64, loss: u64) -> Option<Bitrate> {
+    let delay_based = Bitrate::from_mbps(50);
+    let size = Bytes::new(1_250);
+    let per_block = mbps * 25;
+    for number in 0..blocks * per_block {
+        let seq = PacketSeq((from * 1_000 + number) as u32);
+        let sent_at = Time::from_secs(from) + Span::from_micros((number * 10_000 / mbps) as i64);
+        if number % 100 < loss {
+            estimator.on_missing(seq, sent_at, size);
+        } else {
+            estimator.on_arrived(seq, sent_at, size);
+        }
+        let arriving = Bitrate::from_kbps(mbps * (1_000 - 10 * loss));
+        estimator.update(&Update { delay_based, arriving: Some(arriving), app_limited: false });
+    }
+    estimator.limit()
+}
+
+#[test]
+fn no_loss_sets_no_limit() {
+    let mut estimator = LossBased::new(Scale::Path);
+    assert_eq!(feed(&mut estimator, 0, 40, 50, 0), None);
+    assert!(estimator.inherent_loss() < 0.002);
+}
+
+#[test]
+fn random_loss_of_a_few_percent_is_learnt_and_does_not_limit() {
+    for percent in [1, 2, 4] {
+        let mut estimator = LossBased::new(Scale::Path);
+        assert_eq!(feed(&mut estimator, 0, 60, 50, percent), None, "{percent} %");
+        assert!((estimator.inherent_loss() - percent as f64 / 100.0).abs() < 0.006, "{}", estimator.inherent_loss());
+    }
+}
+
+#[test]
+fn the_balance_is_that_of_a_call_or_in_proportion() {
+    // 100 kb/s / (10 % - 5 %) is 2 Mb/s; scaled by 50/2 it is 50 Mb/s, which does not limit.
+    let mut call = LossBased::new(Scale::Call);
+    let limit = feed(&mut call, 0, 40, 50, 10).expect("limits");
+    assert!(limit <= Bitrate::from_mbps(2), "{limit}");
+    let mut path = LossBased::new(Scale::Path);
+    let limit = feed(&mut path, 0, 40, 50, 10).unwrap_or(Bitrate::from_mbps(50));
+    assert!(limit >= Bitrate::from_mbps(40), "{limit}");
+    // 30 %: 2.5 Mb/s / 25 % is 10 Mb/s.
+    let mut path = LossBased::new(Scale::Path);
+    let limit = feed(&mut path, 0, 40, 50, 30).expect("limits");
+    assert!((Bitrate::from_mbps(5)..=Bitrate::from_mbps(10)).contains(&limit), "{limit}");
+}
+
+#[test]
+fn a_limit_goes_away_with_the_loss() {
+    let mut estimator = LossBased::new(Scale::Path);
+    assert!(feed(&mut estimator, 0, 12, 50, 30).is_some());
+    assert_eq!(feed(&mut estimator, 10, 120, 50, 0), None);
+}
+
+#[test]
+fn a_late_arrival_takes_its_loss_back_and_memory_is_bounded() {
+    let mut estimator = LossBased::new(Scale::Path);
+    let size = Bytes::new(1_200);
+    for number in 0..10_000 {
+        estimator.on_missing(PacketSeq(number), Time::from_micros(1), size);
+    }
+    assert!(estimator.held() <= MOST_MISSING + REMEMBERED);
+    for number in 0..4_096 {
+        estimator.on_arrived(PacketSeq(number), Time::from_micros(1), size);
+    }
+    assert_eq!(estimator.pending.lost, Bytes::new((10_000 - 4_096) * 1_200));
+}
