@@ -1,8 +1,29 @@
 //! Pictures in, bits out, and back: encoder and decoder traits over OpenH264 and libvpx, colour conversion, PSNR and SSIM.
 //!
-//! Knows nothing of networks. Encoders never insert key frames of their own accord and change rate without one.
+//! Knows nothing of networks and never reads a clock. Encoders never insert key frames of their own accord and change rate without
+//! one.
+//!
+//! Pixels on their way through this crate: the renderer's mapped buffer is read once by [`convert::to_picture`], which writes the
+//! [`Picture`]; both libraries copy that picture once more into padded memory of their own, which their interfaces do not let a
+//! caller avoid. A decoder's [`PictureView`] borrows the library's memory and is no copy.
 
-use nearlight_units::{Bitrate, Span};
+#![deny(unsafe_code)]
+
+pub mod convert;
+mod h264;
+mod measure;
+mod picture;
+pub mod quality;
+pub mod sample;
+mod vp8;
+
+use std::fmt;
+use std::str::FromStr;
+
+use nearlight_units::Bitrate;
+
+pub use measure::{Measured, measure};
+pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
 
 /// What a stream is coded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -11,37 +32,45 @@ pub enum CodecKind {
     Vp8,
 }
 
-/// Width and height in pixels, both even.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Size {
-    pub width: u16,
-    pub height: u16,
+impl CodecKind {
+    pub const ALL: [Self; 2] = [Self::H264, Self::Vp8];
+
+    /// As people write it on a command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::H264 => "h264",
+            Self::Vp8 => "vp8",
+        }
+    }
 }
 
-/// A 4:2:0 picture in BT.709 limited range, planes without padding: `width * height`, then twice a quarter of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Picture {
-    pub size: Size,
-    pub luma: Vec<u8>,
-    pub blue: Vec<u8>,
-    pub red: Vec<u8>,
+impl fmt::Display for CodecKind {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.pad(self.name())
+    }
 }
 
-/// A decoded picture, borrowed from the decoder until its next call.
-#[derive(Clone, Copy, Debug)]
-pub struct PictureView<'a> {
-    pub size: Size,
-    pub luma: &'a [u8],
-    pub blue: &'a [u8],
-    pub red: &'a [u8],
-    /// Bytes from one row to the next of luma and of each chroma plane.
-    pub luma_stride: usize,
-    pub chroma_stride: usize,
+impl FromStr for CodecKind {
+    type Err = UnknownCodec;
+
+    fn from_str(text: &str) -> Result<Self, UnknownCodec> {
+        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownCodec { name: text.to_owned() })
+    }
 }
 
+/// Somebody asked for a codec that does not exist.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no codec {name:?}; choose one of: {}", CodecKind::ALL.map(CodecKind::name).join(", "))]
+pub struct UnknownCodec {
+    pub name: String,
+}
+
+/// What an encoder starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderConfig {
     pub size: Size,
+    /// Frames per second that share the rate; at least 1.
     pub fps: u16,
     pub rate: Bitrate,
 }
@@ -58,9 +87,9 @@ pub struct Coded {
 pub trait Encoder: Send {
     /// Library and version, for people.
     fn name(&self) -> String;
-    /// WebCodecs' codec string of the stream, such as `avc1.42E01F`.
+    /// WebCodecs' codec string of the stream, such as `avc1.42C02A`; may change with the size.
     fn codec_string(&self) -> String;
-    /// Codes one picture of the configured size, as a key frame where `key` asks for it.
+    /// Codes one picture of the configured size, as a key frame where `key` asks for it; the first is one in any case.
     fn encode(&mut self, picture: &Picture, key: bool) -> Result<Coded, CodecError>;
     /// Takes effect with the next frame and without a key frame.
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError>;
@@ -71,27 +100,42 @@ pub trait Encoder: Send {
 /// Turns bits into pictures.
 pub trait Decoder: Send {
     fn name(&self) -> String;
-    /// The decoded picture, or none where the decoder needs more data. Bits from the network may be damaged: an error, no panic.
+    /// The decoded picture, or none where the decoder needs more data. Bits from the network may be damaged: an error, no panic,
+    /// and errors from then on until the next key frame.
     fn decode(&mut self, bits: &[u8]) -> Result<Option<PictureView<'_>>, CodecError>;
+}
+
+/// Opens an encoder; its first frame will be a key frame.
+pub fn new_encoder(kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
+    Ok(match kind {
+        CodecKind::H264 => Box::new(h264::H264Encoder::new(config)?),
+        CodecKind::Vp8 => Box::new(vp8::Vp8Encoder::new(config)?),
+    })
+}
+
+/// Opens a decoder, which takes its size from the stream.
+pub fn new_decoder(kind: CodecKind) -> Result<Box<dyn Decoder>, CodecError> {
+    Ok(match kind {
+        CodecKind::H264 => Box::new(h264::H264Decoder::new()?),
+        CodecKind::Vp8 => Box::new(vp8::Vp8Decoder::new()?),
+    })
 }
 
 #[derive(Debug, thiserror::Error)]
 pub enum CodecError {
+    /// The caller's fault, or the stream's where a decoder says it.
+    #[error("pictures of {size} are not possible: {reason}")]
+    Shape { size: Size, reason: &'static str },
     /// The caller's fault.
-    #[error("picture of {got:?} given where {expected:?} was configured")]
+    #[error("picture of {got} given where {expected} was configured")]
     Size { expected: Size, got: Size },
+    /// The caller's fault.
+    #[error("{what} of {got} bytes is too small for {size}, which needs {needed}")]
+    Buffer { what: &'static str, size: Size, needed: usize, got: usize },
     /// The stream's fault.
     #[error("the {codec} decoder refused the bits: {reason}")]
     Bits { codec: &'static str, reason: String },
     /// The library's fault.
     #[error("the {codec} library failed in {call}: {reason}")]
     Library { codec: &'static str, call: &'static str, reason: String },
-}
-
-/// How long each step took in a self-test, for `doctor`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Measured {
-    pub name: String,
-    pub encode_median: Span,
-    pub decode_median: Span,
 }

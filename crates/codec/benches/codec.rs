@@ -1,0 +1,57 @@
+//! What one 720p frame costs at 10 Mb/s: conversion, encoding, decoding, and the quality measures.
+
+use std::hint::black_box;
+
+use criterion::{Criterion, criterion_group, criterion_main};
+use nearlight_codec::convert::{PixelOrder, Pixels, to_picture, to_rgba};
+use nearlight_codec::{CodecKind, EncoderConfig, Picture, Size, new_decoder, new_encoder, quality, sample};
+use nearlight_units::Bitrate;
+
+const SIZE: Size = Size { width: 1280, height: 720 };
+const CONFIG: EncoderConfig = EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(10) };
+
+/// Pictures that the encoders cycle through, forwards and back so that motion never jumps.
+fn pictures() -> Vec<Picture> {
+    (0..30).chain((1..29).rev()).map(|moment| sample::moving_picture(SIZE, moment)).collect()
+}
+
+fn conversion(criterion: &mut Criterion) {
+    let mut rgba = Vec::new();
+    let mut picture = sample::moving_picture(SIZE, 0);
+    to_rgba(picture.view(), &mut rgba).expect("a valid picture");
+    criterion.bench_function("convert/rgba_to_picture", |bencher| {
+        let pixels = Pixels { size: SIZE, order: PixelOrder::Rgba, bytes: &rgba, stride: 1280 * 4 };
+        bencher.iter(|| to_picture(black_box(pixels), &mut picture).expect("valid pixels"));
+    });
+    criterion.bench_function("convert/picture_to_rgba", |bencher| {
+        bencher.iter(|| to_rgba(black_box(picture.view()), &mut rgba).expect("a valid picture"));
+    });
+}
+
+fn codecs(criterion: &mut Criterion) {
+    let pictures = pictures();
+    for kind in CodecKind::ALL {
+        let mut encoder = new_encoder(kind, CONFIG).expect("an encoder");
+        let mut moments = pictures.iter().cycle();
+        criterion.bench_function(&format!("encode/{kind}"), |bencher| {
+            bencher.iter(|| encoder.encode(moments.next().expect("endless"), false).expect("bits"));
+        });
+        let mut encoder = new_encoder(kind, CONFIG).expect("an encoder");
+        let coded: Vec<_> = pictures.iter().map(|picture| encoder.encode(picture, false).expect("bits").bits).collect();
+        let mut decoder = new_decoder(kind).expect("a decoder");
+        // The stream starts over with its key frame each time round: one frame in 58.
+        let mut moments = coded.iter().cycle();
+        criterion.bench_function(&format!("decode/{kind}"), |bencher| {
+            bencher.iter(|| decoder.decode(moments.next().expect("endless")).expect("a picture").is_some());
+        });
+    }
+}
+
+fn metrics(criterion: &mut Criterion) {
+    let (one, other) = (sample::moving_picture(SIZE, 0), sample::moving_picture(SIZE, 1));
+    criterion.bench_function("quality/psnr", |bencher| bencher.iter(|| quality::psnr(one.view(), other.view())));
+    criterion.bench_function("quality/ssim", |bencher| bencher.iter(|| quality::ssim(one.view(), other.view())));
+}
+
+criterion_group!(benches, conversion, codecs, metrics);
+criterion_main!(benches);

@@ -1,0 +1,154 @@
+//! Colour conversion between what renderers and screens hold (8-bit RGB in BT.709's primaries) and what codecs code
+//! (4:2:0, BT.709 matrix, limited range).
+
+use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImage, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
+
+use crate::{CodecError, Picture, PictureView, Size};
+
+/// Order of a pixel's four bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PixelOrder {
+    Rgba,
+    Bgra,
+}
+
+/// Rendered or captured pixels, four bytes each, top row first.
+#[derive(Clone, Copy, Debug)]
+pub struct Pixels<'a> {
+    pub size: Size,
+    pub order: PixelOrder,
+    pub bytes: &'a [u8],
+    /// Bytes from one row to the next; a mapped GPU buffer pads its rows.
+    pub stride: usize,
+}
+
+/// Converts `pixels` into `picture`, which takes their size and is allocated anew only where it grows. Alpha is ignored.
+///
+/// The only time that the pixels are touched between renderer and encoder.
+pub fn to_picture(pixels: Pixels<'_>, picture: &mut Picture) -> Result<(), CodecError> {
+    let Pixels { size, order, bytes, stride } = pixels;
+    size.check()?;
+    let stride = check_rgb("an RGB buffer", size, bytes.len(), stride)?;
+    picture.set_size(size);
+    let mut planes = YuvPlanarImageMut {
+        y_plane: BufferStoreMut::Borrowed(&mut picture.luma),
+        y_stride: size.width.into(),
+        u_plane: BufferStoreMut::Borrowed(&mut picture.blue),
+        u_stride: u32::from(size.width / 2),
+        v_plane: BufferStoreMut::Borrowed(&mut picture.red),
+        v_stride: u32::from(size.width / 2),
+        width: size.width.into(),
+        height: size.height.into(),
+    };
+    let convert = match order {
+        PixelOrder::Rgba => yuv::rgba_to_yuv420,
+        PixelOrder::Bgra => yuv::bgra_to_yuv420,
+    };
+    convert(&mut planes, bytes, stride, YuvRange::Limited, YuvStandardMatrix::Bt709, YuvConversionMode::Balanced)
+        .map_err(|error| library("rgb_to_yuv420", &error))
+}
+
+/// Converts a picture into RGBA, rows without padding, opaque; `rgba` is allocated anew only where it grows.
+pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), CodecError> {
+    picture.check()?;
+    let size = picture.size;
+    rgba.resize(size.pixels() * 4, 255);
+    let planes = YuvPlanarImage {
+        y_plane: picture.luma,
+        y_stride: picture.luma_stride as u32,
+        u_plane: picture.blue,
+        u_stride: picture.chroma_stride as u32,
+        v_plane: picture.red,
+        v_stride: picture.chroma_stride as u32,
+        width: size.width.into(),
+        height: size.height.into(),
+    };
+    let stride = u32::from(size.width) * 4;
+    yuv::yuv420_to_rgba(&planes, rgba, stride, YuvRange::Limited, YuvStandardMatrix::Bt709)
+        .map_err(|error| library("yuv420_to_rgba", &error))
+}
+
+fn check_rgb(what: &'static str, size: Size, got: usize, stride: usize) -> Result<u32, CodecError> {
+    let row = usize::from(size.width) * 4;
+    let needed = stride.max(row).saturating_mul(usize::from(size.height) - 1).saturating_add(row);
+    if stride < row || got < needed {
+        return Err(CodecError::Buffer { what, size, needed, got });
+    }
+    u32::try_from(stride).map_err(|_| CodecError::Buffer { what, size, needed, got })
+}
+
+fn library(call: &'static str, error: &yuv::YuvError) -> CodecError {
+    CodecError::Library { codec: "colour conversion", call, reason: error.to_string() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: Size = Size { width: 32, height: 16 };
+
+    fn flat(colour: [u8; 4], stride: usize) -> Vec<u8> {
+        let mut bytes = vec![0; stride * 16];
+        for row in bytes.chunks_mut(stride) {
+            row[..128].copy_from_slice(&colour.repeat(32));
+        }
+        bytes
+    }
+
+    /// ITU-R BT.709-6 item 3: luma and colour differences of the primaries, in the digital representation of item 4.
+    #[test]
+    fn primaries_have_their_standard_values() {
+        let cases = [
+            ("black", [0, 0, 0], (16, 128, 128)),
+            ("white", [255, 255, 255], (235, 128, 128)),
+            ("red", [255, 0, 0], (63, 102, 240)),
+            ("green", [0, 255, 0], (173, 42, 26)),
+            ("blue", [0, 0, 255], (32, 240, 118)),
+        ];
+        for (name, [red, green, blue], (luma, blue_difference, red_difference)) in cases {
+            for (order, colour) in
+                [(PixelOrder::Rgba, [red, green, blue, 0]), (PixelOrder::Bgra, [blue, green, red, 255])]
+            {
+                let bytes = flat(colour, 256);
+                let mut picture = Picture::new(SIZE);
+                to_picture(Pixels { size: SIZE, order, bytes: &bytes, stride: 256 }, &mut picture).unwrap();
+                let near = |plane: &[u8], wanted: i32| plane.iter().all(|got| (i32::from(*got) - wanted).abs() <= 1);
+                assert!(near(&picture.luma, luma), "{name} {order:?}: luma {}", picture.luma[0]);
+                assert!(near(&picture.blue, blue_difference), "{name} {order:?}: blue {}", picture.blue[0]);
+                assert!(near(&picture.red, red_difference), "{name} {order:?}: red {}", picture.red[0]);
+                let mut back = Vec::new();
+                to_rgba(picture.view(), &mut back).unwrap();
+                for (got, wanted) in back[..4].iter().zip([red, green, blue, 255]) {
+                    assert!(got.abs_diff(wanted) <= 3, "{name}: {:?}", &back[..4]);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn wrong_buffers_are_errors() {
+        let bytes = vec![0; 128 * 16];
+        let cases = [
+            ("short buffer", SIZE, 2047, 128),
+            ("stride below a row", SIZE, 2048, 124),
+            ("stride beyond the buffer", SIZE, 2048, 132),
+            ("huge stride", SIZE, 2048, usize::MAX),
+            ("odd width", Size { width: 31, height: 16 }, 2048, 128),
+            ("no pixels", Size { width: 0, height: 0 }, 2048, 128),
+        ];
+        for (name, size, length, stride) in cases {
+            let pixels = Pixels { size, order: PixelOrder::Rgba, bytes: &bytes[..length], stride };
+            assert!(to_picture(pixels, &mut Picture::new(SIZE)).is_err(), "{name}");
+        }
+        let mut damaged = Picture::new(SIZE);
+        damaged.red.pop();
+        assert!(to_rgba(damaged.view(), &mut Vec::new()).is_err());
+    }
+
+    #[test]
+    fn the_last_row_needs_no_padding() {
+        let bytes = vec![0; 256 * 15 + 128];
+        let pixels = Pixels { size: SIZE, order: PixelOrder::Bgra, bytes: &bytes, stride: 256 };
+        to_picture(pixels, &mut Picture::new(SIZE)).unwrap();
+    }
+}

@@ -1,0 +1,251 @@
+//! Just enough of H.264's syntax to know, before the decoder sees a frame, what it would make the decoder do.
+
+use crate::{CodecError, Size};
+
+const CODEC: &str = "H.264";
+
+/// NAL unit types (ITU-T H.264 table 7-1) that a stream of ours or of any other plain encoder consists of.
+const SLICE: u8 = 1;
+const KEY_SLICE: u8 = 5;
+const SUPPLEMENTAL: u8 = 6;
+const SEQUENCE_PARAMETERS: u8 = 7;
+const PICTURE_PARAMETERS: u8 = 8;
+const DELIMITER: u8 = 9;
+const FILLER: u8 = 12;
+
+/// Bytes of sequence parameters that are read; a set with every optional part that our profiles know is far shorter.
+const LONGEST_PARAMETERS: usize = 256;
+
+/// Reference pictures, each of which costs the decoder a picture's memory. Guess: four times what a stream without delay needs.
+const MOST_REFERENCES: u32 = 4;
+
+/// What one access unit holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessUnit {
+    /// It has at least one slice, so it makes a picture.
+    pub picture: bool,
+    /// All its slices belong to a key frame.
+    pub key: bool,
+    pub sequence: Option<Sequence>,
+}
+
+/// What sequence parameters say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sequence {
+    pub profile: u8,
+    /// The constraint flags, most significant bit first.
+    pub constraints: u8,
+    pub level: u8,
+    /// Before cropping.
+    pub size: Size,
+}
+
+impl Sequence {
+    /// WebCodecs' name of the stream (RFC 6381 section 3.3).
+    #[cfg(test)]
+    pub fn codec_string(self) -> String {
+        format!("avc1.{:02X}{:02X}{:02X}", self.profile, self.constraints, self.level)
+    }
+}
+
+/// Walks the NAL units of an access unit in Annex B format.
+///
+/// Refuses unit types that belong to scalable or multi-view coding: they would reach parts of the decoder that nothing of ours
+/// needs. Sequence parameters are refused where they do not parse or ask for more than [`crate::LARGEST_SIDE`].
+pub fn inspect(bits: &[u8]) -> Result<AccessUnit, CodecError> {
+    let mut unit = AccessUnit { key: true, ..AccessUnit::default() };
+    for nal in nal_units(bits) {
+        let Some((header, payload)) = nal.split_first() else { continue };
+        match header & 0x1F {
+            SLICE => (unit.picture, unit.key) = (true, false),
+            KEY_SLICE => unit.picture = true,
+            SEQUENCE_PARAMETERS => {
+                let sequence = parse_sequence(payload).ok_or_else(|| refused("sequence parameters do not parse"))?;
+                sequence.size.check()?;
+                unit.sequence = Some(sequence);
+            }
+            SUPPLEMENTAL | PICTURE_PARAMETERS | DELIMITER | FILLER => {}
+            _ => return Err(refused("a NAL unit of an unexpected type")),
+        }
+    }
+    unit.key &= unit.picture;
+    Ok(unit)
+}
+
+pub fn refused(reason: &str) -> CodecError {
+    CodecError::Bits { codec: CODEC, reason: reason.to_owned() }
+}
+
+/// The bytes between start codes.
+fn nal_units(bits: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = after_start_code(bits);
+    std::iter::from_fn(move || {
+        let current = rest?;
+        rest = after_start_code(current);
+        let length = rest.map_or(current.len(), |rest| current.len() - rest.len() - 3);
+        Some(&current[..length])
+    })
+}
+
+fn after_start_code(bits: &[u8]) -> Option<&[u8]> {
+    let mut from = 0;
+    // A 1 that follows two zeros; looking for the 1 first skips three bytes at a time.
+    while let Some(byte) = bits.get(from + 2) {
+        match byte {
+            0 => from += 1,
+            1 if bits[from] == 0 && bits[from + 1] == 0 => return Some(&bits[from + 3..]),
+            _ => from += 3,
+        }
+    }
+    None
+}
+
+/// Reads sequence parameters (section 7.3.2.1.1) up to the picture's size; none where they end early or leave what is possible.
+fn parse_sequence(payload: &[u8]) -> Option<Sequence> {
+    let bytes = without_emulation_prevention(payload);
+    let [profile, constraints, level, rest @ ..] = bytes.as_slice() else { return None };
+    let mut reader = BitReader { bytes: rest, position: 0 };
+    reader.unsigned()?; // seq_parameter_set_id
+    if matches!(profile, 44 | 83 | 86 | 100 | 110 | 118 | 122 | 128 | 134 | 135 | 138 | 139 | 244) {
+        skip_high_profile_fields(&mut reader)?;
+    }
+    reader.unsigned()?; // log2_max_frame_num_minus4
+    match reader.unsigned()? {
+        0 => {
+            reader.unsigned()?; // log2_max_pic_order_cnt_lsb_minus4
+        }
+        1 => {
+            reader.bit()?; // delta_pic_order_always_zero_flag
+            reader.unsigned()?; // offset_for_non_ref_pic
+            reader.unsigned()?; // offset_for_top_to_bottom_field
+            let cycle = reader.unsigned()?;
+            if cycle > 255 {
+                return None;
+            }
+            for _ in 0..cycle {
+                reader.unsigned()?;
+            }
+        }
+        2 => {}
+        _ => return None,
+    }
+    if reader.unsigned()? > MOST_REFERENCES {
+        return None; // max_num_ref_frames
+    }
+    reader.bit()?; // gaps_in_frame_num_value_allowed_flag
+    let columns = reader.unsigned()?.checked_add(1)?;
+    let rows = reader.unsigned()?.checked_add(1)?;
+    let frames_only = reader.bit()?;
+    let rows = if frames_only { rows } else { rows.checked_mul(2)? };
+    let size = Size { width: pixels(columns)?, height: pixels(rows)? };
+    Some(Sequence { profile: *profile, constraints: *constraints, level: *level, size })
+}
+
+fn pixels(macroblocks: u32) -> Option<u16> {
+    u16::try_from(macroblocks.checked_mul(16)?).ok()
+}
+
+/// The fields that only high profiles have; none where they hold what a stream for us has no use for.
+fn skip_high_profile_fields(reader: &mut BitReader<'_>) -> Option<()> {
+    let chroma_format = reader.unsigned()?;
+    let (luma_depth, chroma_depth) = (reader.unsigned()?, reader.unsigned()?);
+    let (bypass, scaling_matrix) = (reader.bit()?, reader.bit()?);
+    (chroma_format == 1 && luma_depth == 0 && chroma_depth == 0 && !bypass && !scaling_matrix).then_some(())
+}
+
+/// Drops each 3 that only keeps two zeros from looking like a start code (section 7.4.1.1).
+fn without_emulation_prevention(payload: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let mut zeros = 0;
+    for byte in payload.iter().take(LONGEST_PARAMETERS) {
+        if zeros >= 2 && *byte == 3 {
+            zeros = 0;
+            continue;
+        }
+        zeros = if *byte == 0 { zeros + 1 } else { 0 };
+        bytes.push(*byte);
+    }
+    bytes
+}
+
+struct BitReader<'a> {
+    bytes: &'a [u8],
+    position: usize,
+}
+
+impl BitReader<'_> {
+    fn bit(&mut self) -> Option<bool> {
+        let byte = self.bytes.get(self.position / 8)?;
+        let bit = byte >> (7 - self.position % 8) & 1;
+        self.position += 1;
+        Some(bit == 1)
+    }
+
+    /// An Exp-Golomb number (section 9.1); signed ones have the same length.
+    fn unsigned(&mut self) -> Option<u32> {
+        let mut zeros = 0;
+        while !self.bit()? {
+            zeros += 1;
+            if zeros > 31 {
+                return None;
+            }
+        }
+        let mut value = 1u64;
+        for _ in 0..zeros {
+            value = value << 1 | u64::from(self.bit()?);
+        }
+        u32::try_from(value - 1).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written by hand: baseline profile, level 1.1, 11 by 9 macroblocks (176x144).
+    const QCIF: [u8; 11] = [0, 0, 0, 1, 0x67, 66, 0xC0, 11, 0b1111_0110, 0b0001_0110, 0b0010_0111];
+
+    #[test]
+    fn a_known_sequence_parses() {
+        let unit = inspect(&QCIF).unwrap();
+        let sequence = unit.sequence.unwrap();
+        assert_eq!(sequence.size, Size { width: 176, height: 144 });
+        assert_eq!(sequence.codec_string(), "avc1.42C00B");
+        assert!(!unit.picture && !unit.key);
+    }
+
+    /// Name, bits, and whether they hold a picture and a key frame; none where they are refused.
+    type Case<'a> = (&'a str, &'a [u8], Option<(bool, bool)>);
+
+    #[test]
+    fn units_are_told_apart() {
+        let cases: [Case<'_>; 8] = [
+            ("nothing", &[], Some((false, false))),
+            ("no start code", &[1, 2, 3, 4], Some((false, false))),
+            ("start code at the end", &[0, 0, 1], Some((false, false))),
+            ("a slice", &[0, 0, 1, 0x41, 9], Some((true, false))),
+            ("a key slice", &[0, 0, 0, 1, 0x65, 9], Some((true, true))),
+            ("both", &[0, 0, 1, 0x65, 9, 0, 0, 1, 0x41, 9], Some((true, false))),
+            ("scalable", &[0, 0, 1, 0x74, 9], None),
+            ("sequence cut short", &QCIF[..9], None),
+        ];
+        for (name, bits, wanted) in cases {
+            let got = inspect(bits).ok().map(|unit| (unit.picture, unit.key));
+            assert_eq!(got, wanted, "{name}");
+        }
+    }
+
+    #[test]
+    fn emulation_prevention_is_undone() {
+        assert_eq!(without_emulation_prevention(&[0, 0, 3, 1, 0, 0, 3, 3, 3]), [0, 0, 1, 0, 0, 3, 3]);
+    }
+
+    #[test]
+    fn start_codes_are_found_at_every_offset() {
+        for offset in 0..8 {
+            let mut bits = vec![7; offset];
+            bits.extend([0, 0, 1, 0x65]);
+            assert_eq!(nal_units(&bits).collect::<Vec<_>>(), [&[0x65]], "offset {offset}");
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What the `openh264` crate leaves to its raw interface.
+#![expect(unsafe_code, reason = "foreign functions; each block states why it is sound")]
+
+use std::ptr::null_mut;
+
+use openh264::decoder::Decoder;
+use openh264::encoder::Encoder;
+use openh264_sys2::{
+    DECODING_STATE, ENCODER_OPTION, ENCODER_OPTION_BITRATE, ENCODER_OPTION_MAX_BITRATE, ENCODER_OPTION_TRACE_LEVEL,
+    SBitrateInfo, SBufferInfo, SPATIAL_LAYER_0, SPATIAL_LAYER_ALL, SSysMEMBuffer, WELS_LOG_QUIET, dsBitstreamError,
+    dsDataErrorConcealed, dsNoParamSets, dsOutOfMemory, dsRefListNullPtrs, dsRefLost,
+};
+
+use super::bitstream::refused;
+use crate::{CodecError, PictureView, Size};
+
+/// Fails to link where OpenH264 was built without its assembly: three times slower, and nothing else would tell.
+/// `build.rs` refuses such a build too, but cannot see what an earlier build without nasm left behind.
+#[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
+fn require_assembly() {
+    unsafe extern "C" {
+        /// Whether the processor has the CPUID instruction; one of the assembly's smallest functions.
+        fn WelsCPUIdVerify() -> i32;
+    }
+    // SAFETY: takes no arguments and only reads and restores the processor's flags.
+    let present = unsafe { WelsCPUIdVerify() };
+    debug_assert_ne!(present, 0);
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "x86")))]
+fn require_assembly() {}
+
+/// Version of the library, such as `2.6.0`.
+pub fn version() -> String {
+    require_assembly();
+    // SAFETY: takes no arguments and returns plain numbers.
+    let version = unsafe { openh264_sys2::source::APILoader::WelsGetCodecVersion() };
+    format!("{}.{}.{}", version.uMajor, version.uMinor, version.uRevision)
+}
+
+/// Keeps the library from writing to standard error: the wrapper asks for that too, but only after the library has warned, with every
+/// new encoder, that it will not skip frames.
+pub fn silence(encoder: &mut Encoder) {
+    let mut level = WELS_LOG_QUIET;
+    // SAFETY: the option takes a pointer to an integer, valid for the call, and works before initialisation.
+    unsafe { encoder.raw_api().set_option(ENCODER_OPTION_TRACE_LEVEL, (&raw mut level).cast()) };
+}
+
+/// Changes the target rate of an encoder that has coded at least one frame; `false` where the library refuses.
+///
+/// The library refuses a target above the maximum, so the maximum moves first when the rate rises and last when it falls.
+pub fn set_rate(encoder: &mut Encoder, bits_per_second: i32, rises: bool) -> bool {
+    let target = (ENCODER_OPTION_BITRATE, SPATIAL_LAYER_ALL);
+    let maximum = (ENCODER_OPTION_MAX_BITRATE, SPATIAL_LAYER_0);
+    let order = if rises { [maximum, target] } else { [target, maximum] };
+    order.into_iter().all(|(option, layer)| {
+        let mut info = SBitrateInfo { iLayer: layer, iBitrate: bits_per_second };
+        set_option(encoder, option, &mut info)
+    })
+}
+
+fn set_option(encoder: &mut Encoder, option: ENCODER_OPTION, info: &mut SBitrateInfo) -> bool {
+    // SAFETY: both options take a pointer to an `SBitrateInfo`, valid for the call, which keeps nothing of it. An encoder that is not
+    // initialised answers with an error.
+    unsafe { encoder.raw_api().set_option(option, (&raw mut *info).cast()) == 0 }
+}
+
+/// What the decoder's answer can mean, in words.
+const STATES: [(DECODING_STATE, &str); 6] = [
+    (dsRefLost, "a frame that it refers to is missing"),
+    (dsBitstreamError, "the bits are damaged"),
+    (dsNoParamSets, "parameter sets are missing"),
+    (dsDataErrorConcealed, "damage was painted over"),
+    (dsRefListNullPtrs, "a reference without a picture"),
+    (dsOutOfMemory, "out of memory"),
+];
+
+/// Decodes one access unit and borrows the picture from the decoder, which the wrapper's own `decode` would make us copy.
+pub fn decode<'a>(decoder: &'a mut Decoder, bits: &[u8]) -> Result<Option<PictureView<'a>>, CodecError> {
+    let length = i32::try_from(bits.len()).map_err(|_| refused("more than 2 GiB in one frame"))?;
+    let mut planes = [null_mut::<u8>(); 3];
+    let mut info = SBufferInfo::default();
+    // SAFETY: the decoder is initialised and borrowed alone; `bits` holds `length` bytes and is read during the call only; `planes` has
+    // the three entries that the call writes, and `info` is valid for the call.
+    let state = unsafe {
+        decoder.raw_api().decode_frame_no_delay(bits.as_ptr(), length, (&raw mut planes).cast(), &raw mut info)
+    };
+    if state != 0 {
+        let known: Vec<&str> = STATES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, text)| *text).collect();
+        return Err(refused(&format!("{} (state {state:#x})", known.join(", "))));
+    }
+    if info.iBufferStatus != 1 || planes.iter().any(|plane| plane.is_null()) {
+        return Ok(None);
+    }
+    // SAFETY: with one picture ready, the union holds the description of a picture in system memory.
+    view(planes, unsafe { info.UsrData.sSystemBuffer }).map(Some)
+}
+
+/// Borrows the decoder's picture; the caller ties the lifetime to the decoder.
+fn view<'a>(planes: [*mut u8; 3], buffer: SSysMEMBuffer) -> Result<PictureView<'a>, CodecError> {
+    let (Ok(width), Ok(height)) = (u16::try_from(buffer.iWidth), u16::try_from(buffer.iHeight)) else {
+        return Err(refused("a picture of impossible size"));
+    };
+    let size = Size { width, height };
+    size.check()?;
+    let [luma_stride, chroma_stride] = buffer.iStride.map(|stride| usize::try_from(stride).unwrap_or(0));
+    let (rows, columns) = (usize::from(height), usize::from(width));
+    if luma_stride < columns || chroma_stride < columns / 2 {
+        return Err(refused("a picture with rows shorter than its width"));
+    }
+    // The last row ends with its last pixel, so that no slice reaches past the library's buffer.
+    let luma_length = luma_stride * (rows - 1) + columns;
+    let chroma_length = chroma_stride * (rows / 2 - 1) + columns / 2;
+    let [luma, blue, red] = planes;
+    // SAFETY: the library owns planes of this many rows at these strides until its next call, which the caller's borrow delays.
+    let (luma, blue, red) = unsafe {
+        (
+            std::slice::from_raw_parts(luma, luma_length),
+            std::slice::from_raw_parts(blue, chroma_length),
+            std::slice::from_raw_parts(red, chroma_length),
+        )
+    };
+    Ok(PictureView { size, luma, blue, red, luma_stride, chroma_stride })
+}

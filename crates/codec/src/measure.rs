@@ -1,0 +1,65 @@
+//! What encoding and decoding cost on this machine, for `nearlight doctor` and for choosing a picture size at start.
+
+use nearlight_units::{Span, Time};
+
+use crate::{CodecError, CodecKind, EncoderConfig, new_decoder, new_encoder, sample};
+
+/// Frames that are timed: a second at 30 frames a second, enough for a median.
+const FRAMES: u32 = 30;
+
+/// How long each step took in a self-test, for `doctor`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// Library and version.
+    pub name: String,
+    pub encode_median: Span,
+    pub decode_median: Span,
+}
+
+/// Codes and decodes moving pictures, a key frame first, and times every step with `clock`.
+pub fn measure(kind: CodecKind, config: EncoderConfig, clock: &dyn Fn() -> Time) -> Result<Measured, CodecError> {
+    let mut encoder = new_encoder(kind, config)?;
+    let mut decoder = new_decoder(kind)?;
+    let (mut encoding, mut decoding) = (Vec::new(), Vec::new());
+    for moment in 0..FRAMES {
+        let picture = sample::moving_picture(config.size, moment);
+        let start = clock();
+        let coded = encoder.encode(&picture, false)?;
+        let encoded = clock();
+        decoder.decode(&coded.bits)?;
+        encoding.push(encoded.saturating_since(start));
+        decoding.push(clock().saturating_since(encoded));
+    }
+    Ok(Measured { name: encoder.name(), encode_median: median(encoding), decode_median: median(decoding) })
+}
+
+fn median(mut spans: Vec<Span>) -> Span {
+    spans.sort_unstable();
+    spans[spans.len() / 2]
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use nearlight_units::Bitrate;
+
+    use super::*;
+    use crate::Size;
+
+    #[test]
+    fn every_step_is_timed_by_the_given_clock() {
+        let ticks = Cell::new(0);
+        // Each reading is one millisecond later than the one before.
+        let clock = || {
+            ticks.set(ticks.get() + 1);
+            Time::from_millis(ticks.get())
+        };
+        let config = EncoderConfig { size: Size { width: 320, height: 180 }, fps: 30, rate: Bitrate::from_mbps(1) };
+        for kind in CodecKind::ALL {
+            let measured = measure(kind, config, &clock).unwrap();
+            assert_eq!((measured.encode_median, measured.decode_median), (Span::from_millis(1), Span::from_millis(1)));
+            assert!(measured.name.chars().any(|letter| letter.is_ascii_digit()), "{}", measured.name);
+        }
+    }
+}
