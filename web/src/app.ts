@@ -2,7 +2,8 @@
 
 import { Headset, headsetSupported } from "./headset.ts";
 import { Hud } from "./hud.ts";
-import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker } from "./messages.ts";
+import { type Pose, yawPitchOf } from "./math.ts";
+import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 import { Shell } from "./shell.ts";
 import { missingFeatures } from "./support.ts";
@@ -29,6 +30,9 @@ declare global {
   }
 }
 
+/** Where the headset's user begins if the server has not said so yet. */
+const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
+
 class App {
   readonly #shell: Shell;
   readonly #hud = new Hud();
@@ -41,6 +45,8 @@ class App {
   #marker: Marker | null = null;
   #stream: StreamDescription | null = null;
   #statistics: Statistics | null = null;
+  /** Where the server lets users begin, once it has said so. */
+  #start: Pose | null = null;
 
   constructor(token: string) {
     this.#shell = new Shell({
@@ -58,7 +64,7 @@ class App {
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
     this.#worker.onerror = (event) =>
       this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
-    this.#start(token);
+    this.#startWorker(token);
     this.#offerVr();
     window.addEventListener("pagehide", () => this.#post({ type: "close" }));
     // A page that comes back from the browser's cache has closed its session.
@@ -68,7 +74,7 @@ class App {
     window.nearlight = this.#hooks();
   }
 
-  #start(token: string): void {
+  #startWorker(token: string): void {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
     const start: ToWorker = {
       type: "start",
@@ -93,7 +99,7 @@ class App {
         break;
       case "welcome":
         this.#hud.onWelcome(message.welcome);
-        this.#onStream(message.welcome.stream);
+        this.#onWelcome(message.welcome);
         break;
       case "stream":
         this.#hud.onStream(message.stream);
@@ -121,6 +127,16 @@ class App {
     }
   }
 
+  /** Only the first session says where to stand: after a lost connection users go on from where they are. */
+  #onWelcome({ stream, start }: Welcome): void {
+    if (!this.#start) {
+      this.#start = start;
+      const { yaw, pitch } = yawPitchOf(start.orientation);
+      this.#walker.place(start.position, yaw, pitch);
+    }
+    this.#onStream(stream);
+  }
+
   #onStream(stream: StreamDescription): void {
     this.#stream = stream;
     if (stream.views === 1) this.#walker.aspect = stream.width / stream.height;
@@ -140,7 +156,7 @@ class App {
     if (this.#entering) return;
     this.#entering = true;
     try {
-      this.#headset = await Headset.enter(element("headset"), {
+      this.#headset = await Headset.enter({ start: this.#start ?? START, canvas: element("headset") }, {
         onBegin: (displayHz) => this.#onImmersive(true, displayHz),
         onPresence: (at, values) => this.#post({ type: "presence", at, values }),
         onAction: (at, hand, action) => this.#post({ type: "act", at, hand, action }),

@@ -34,7 +34,7 @@ export interface ConnectionOut {
 
 /** What the server says of itself at `session.json`. */
 interface SessionInfo {
-  webtransport_port: number;
+  /** None where an authority vouches for the certificate. */
   certificate_sha256: string | null;
 }
 
@@ -124,13 +124,15 @@ export class Connection {
     if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
     const info = (await answer.json()) as SessionInfo;
     // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
-    const host = new URL(this.#origin).hostname;
-    const address = host === "localhost" ? "127.0.0.1" : host;
+    const { hostname, port, protocol } = new URL(this.#origin);
+    const host = hostname === "localhost" ? "127.0.0.1" : hostname;
+    // Page and sessions share one port number; an address leaves out its scheme's own.
+    const sessions = port || (protocol === "https:" ? "443" : "80");
     const options: WebTransportOptions = { requireUnreliable: true };
     if (info.certificate_sha256) {
       options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(info.certificate_sha256) }];
     }
-    const transport = new WebTransport(`https://${address}:${info.webtransport_port}${PATH}`, options);
+    const transport = new WebTransport(`https://${host}:${sessions}${PATH}`, options);
     // Otherwise an unhandled rejection, beside the one that `ready` reports.
     transport.closed.catch(() => undefined);
     limit.addEventListener("abort", () => {

@@ -71,7 +71,7 @@ export class LatencyGraph {
     grid(context, width, this.#top, y, "ms");
     const column = width / capacity;
     const start = width - frames.length * column;
-    for (const [index, stage] of STAGES.entries()) {
+    for (const index of STAGES.keys()) {
       context.fillStyle = STAGE_COLOURS[index] ?? INK;
       context.beginPath();
       for (const [place, { stages }] of frames.entries()) {
@@ -81,7 +81,6 @@ export class LatencyGraph {
         if (length > 0) context.rect(start + place * column, y(below + length), column + 0.4, y(below) - y(below + length));
       }
       context.fill();
-      void stage;
     }
     context.fillStyle = "#ff4d6d";
     for (const [place, { late }] of frames.entries()) if (late) context.fillRect(start + place * column, height - 1.5, Math.max(1, column), 1.5);
@@ -119,7 +118,7 @@ export class RateGraph {
     if (!begun) return;
     const { context, width, height } = begun;
     const highest = Math.max(1e6, ...samples.flatMap(({ target, sent, received }) => [target ?? 0, sent ?? 0, received]));
-    const top = [1, 2, 4, 6, 8, 10, 15, 20, 30, 40, 60, 80, 100, 150, 200, 300, 500].find((step) => step * 1e6 >= highest * 1.08) ?? highest / 1e6;
+    const top = [1, 2, 4, 6, 8, 10, 15, 20, 25, 30, 40, 60, 80, 100, 150, 200, 300, 500].find((step) => step * 1e6 >= highest * 1.08) ?? highest / 1e6;
     const x = (at: number): number => width - ((now - at) / seconds) * width;
     const y = (bps: number): number => height - 1 - (bps / 1e6 / top) * (height - 14);
     grid(context, width, top, (mbps) => y(mbps * 1e6), "Mb/s");

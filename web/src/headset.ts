@@ -1,7 +1,7 @@
 // An immersive session: poses and controllers go out, stereo pictures come in and are drawn for where the eyes look now.
 
 import { Locomotion } from "./locomotion.ts";
-import { type Quat, type Vec3, fovOfProjection, rotate, widened } from "./math.ts";
+import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
 import { type Action, HANDS, type Hand } from "./messages.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 
@@ -14,6 +14,13 @@ const USUAL_HZ = 72;
 const THROW_BUTTON = 4;
 /** The thumbstick's axes in that mapping. */
 const [STICK_X, STICK_Y] = [2, 3];
+
+export interface HeadsetPlace {
+  /** Where the user begins. */
+  start: Pose;
+  /** Takes the canvas of a runtime that draws on the page. */
+  canvas: HTMLElement;
+}
 
 export interface HeadsetOut {
   onBegin(displayHz: number): void;
@@ -30,26 +37,31 @@ interface Arrived {
   views: Float32Array;
 }
 
+/** What one session is made of. */
+interface Parts {
+  session: XRSession;
+  room: XRReferenceSpace;
+  layer: XRWebGLLayer;
+  canvas: HTMLCanvasElement;
+  locomotion: Locomotion;
+  reprojection: Reprojection;
+}
+
 export async function headsetSupported(): Promise<boolean> {
   return (await navigator.xr?.isSessionSupported("immersive-vr").catch(() => false)) ?? false;
 }
 
 export class Headset {
-  readonly #session: XRSession;
-  readonly #room: XRReferenceSpace;
-  readonly #layer: XRWebGLLayer;
-  readonly #canvas: HTMLCanvasElement;
-  readonly #reprojection: Reprojection;
+  readonly #parts: Parts;
   readonly #out: HeadsetOut;
-  readonly #locomotion = new Locomotion();
   #world: XRReferenceSpace;
   #arrived: Arrived | null = null;
   #throwing = new Set<Hand>();
   #steppedAt = 0;
   #ended = false;
 
-  /** Begins a session; call from a user's gesture. `place` takes the canvas of a runtime that draws on the page. */
-  static async enter(place: HTMLElement, out: HeadsetOut): Promise<Headset> {
+  /** Begins a session; call from a user's gesture. */
+  static async enter(place: HeadsetPlace, out: HeadsetOut): Promise<Headset> {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
     const session = await navigator.xr.requestSession("immersive-vr", { requiredFeatures: ["local-floor"] });
     const canvas = document.createElement("canvas");
@@ -58,28 +70,20 @@ export class Headset {
     const layer = new XRWebGLLayer(session, gl, { antialias: false, alpha: false, depth: false, stencil: false });
     await session.updateRenderState({ baseLayer: layer });
     const room = await session.requestReferenceSpace("local-floor");
-    const headset = new Headset(session, room, layer, canvas, gl, out);
+    const { position, orientation } = place.start;
+    const locomotion = new Locomotion(position, yawPitchOf(orientation).yaw);
+    const headset = new Headset({ session, room, layer, canvas, locomotion, reprojection: new Reprojection(gl) }, out);
     // Emulators draw on the page's own canvas instead of a display of their own.
-    if (!layer.framebuffer) place.replaceChildren(canvas);
+    if (!layer.framebuffer) place.canvas.replaceChildren(canvas);
     out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
     return headset;
   }
 
-  private constructor(
-    session: XRSession,
-    room: XRReferenceSpace,
-    layer: XRWebGLLayer,
-    canvas: HTMLCanvasElement,
-    gl: WebGL2RenderingContext,
-    out: HeadsetOut,
-  ) {
-    this.#session = session;
-    this.#room = room;
-    this.#layer = layer;
-    this.#canvas = canvas;
+  private constructor(parts: Parts, out: HeadsetOut) {
+    const { session, room, locomotion } = parts;
+    this.#parts = parts;
     this.#out = out;
-    this.#reprojection = new Reprojection(gl);
-    this.#world = room.getOffsetReferenceSpace(this.#locomotion.offset());
+    this.#world = room.getOffsetReferenceSpace(locomotion.offset());
     const act = (name: "selectstart" | "squeezestart" | "squeezeend", action: Action): void =>
       session.addEventListener(name, (event) => out.onAction(event.timeStamp, handOf(event.inputSource), action));
     act("selectstart", "push");
@@ -97,12 +101,12 @@ export class Headset {
   }
 
   close(): void {
-    if (!this.#ended) void this.#session.end();
+    if (!this.#ended) void this.#parts.session.end();
   }
 
   #onFrame(now: number, frame: XRFrame): void {
     if (this.#ended) return;
-    this.#session.requestAnimationFrame((next, nextFrame) => this.#onFrame(next, nextFrame));
+    this.#parts.session.requestAnimationFrame((next, nextFrame) => this.#onFrame(next, nextFrame));
     const pose = frame.getViewerPose(this.#world);
     if (!pose) return;
     this.#out.onPresence(performance.now(), this.#presence(frame, pose));
@@ -110,13 +114,13 @@ export class Headset {
     const arrived = this.#arrived;
     this.#arrived = null;
     if (arrived) {
-      this.#reprojection.upload(arrived.picture, arrived.views);
+      this.#parts.reprojection.upload(arrived.picture, arrived.views);
       arrived.picture.close();
     }
-    this.#reprojection.draw(this.#layer.framebuffer, eyes);
+    this.#parts.reprojection.draw(this.#parts.layer.framebuffer, eyes);
     if (arrived) {
       // Reading waits for the graphics queue: the eyes' pixels exist when it returns.
-      const pixels = this.#reprojection.marker();
+      const pixels = this.#parts.reprojection.marker();
       this.#out.onShown(performance.now(), arrived.frame, pixels);
     }
     this.#buttons(now);
@@ -124,7 +128,7 @@ export class Headset {
   }
 
   #eye(view: XRView): Eye {
-    const viewport = this.#layer.getViewport(view) ?? { x: 0, y: 0, width: 0, height: 0 };
+    const viewport = this.#parts.layer.getViewport(view) ?? { x: 0, y: 0, width: 0, height: 0 };
     return { orientation: quat(view.transform), fov: fovOfProjection(view.projectionMatrix), viewport };
   }
 
@@ -135,7 +139,7 @@ export class Headset {
       const { left, right, down, up } = widened(fovOfProjection(view.projectionMatrix), MARGIN);
       values.push(...numbers(view.transform), left, right, down, up);
     }
-    const hands = [...this.#session.inputSources].flatMap((source) => {
+    const hands = [...this.#parts.session.inputSources].flatMap((source) => {
       const hand = handOf(source);
       const where = hand === "gaze" ? undefined : frame.getPose(source.targetRaySpace, this.#world);
       return where ? [[HANDS.indexOf(hand), ...numbers(where.transform)]] : [];
@@ -146,7 +150,7 @@ export class Headset {
 
   /** Buttons beyond trigger and squeeze have no events. */
   #buttons(now: number): void {
-    for (const source of this.#session.inputSources) {
+    for (const source of this.#parts.session.inputSources) {
       const hand = handOf(source);
       const pressed = source.gamepad?.buttons[THROW_BUTTON]?.pressed ?? false;
       if (pressed && !this.#throwing.has(hand)) this.#out.onAction(Math.max(now, performance.now()), hand, "throw");
@@ -159,20 +163,19 @@ export class Headset {
     const seconds = this.#steppedAt > 0 ? (now - this.#steppedAt) / 1000 : 0;
     this.#steppedAt = now;
     const axes = (handedness: XRHandedness): readonly number[] =>
-      [...this.#session.inputSources].find((source) => source.handedness === handedness)?.gamepad?.axes ?? [];
+      [...this.#parts.session.inputSources].find((source) => source.handedness === handedness)?.gamepad?.axes ?? [];
     const [left, right] = [axes("left"), axes("right")];
     const { x, y, z } = pose.transform.position;
-    const [fx, , fz] = rotate(quat(pose.transform), [0, 0, -1]);
     const sticks = { walk: [left[STICK_X] ?? 0, left[STICK_Y] ?? 0] as const, turn: right[STICK_X] ?? 0 };
-    const moved = this.#locomotion.step(sticks, seconds, [x, y, z], Math.atan2(-fx, -fz));
-    if (moved) this.#world = this.#room.getOffsetReferenceSpace(this.#locomotion.offset());
+    const moved = this.#parts.locomotion.step(sticks, seconds, [x, y, z], yawPitchOf(quat(pose.transform)).yaw);
+    if (moved) this.#world = this.#parts.room.getOffsetReferenceSpace(this.#parts.locomotion.offset());
   }
 
   #onEnd(): void {
     this.#ended = true;
     this.#drop();
-    this.#reprojection.close();
-    this.#canvas.remove();
+    this.#parts.reprojection.close();
+    this.#parts.canvas.remove();
     this.#out.onEnd();
   }
 
@@ -192,6 +195,5 @@ function quat({ orientation: { x, y, z, w } }: XRRigidTransform): Quat {
 
 function numbers(transform: XRRigidTransform): number[] {
   const { x, y, z } = transform.position;
-  const position: Vec3 = [x, y, z];
-  return [...position, ...quat(transform)];
+  return [x, y, z, ...quat(transform)];
 }

@@ -12,11 +12,18 @@ const SNAP_AT = 0.7;
 const REACH = 20;
 
 export class Locomotion {
-  #origin: Vec3 = [0, 0, 6];
-  #yaw = 0;
+  /** Of the room's floor. */
+  #origin: Vec3;
+  #yaw: number;
   #snapped = false;
 
-  /** Moves the room for `seconds`; `head` is the user's head in the world, `facing` its orientation. True where it moved. */
+  /** Puts the room's middle where a user of a screen would begin, on the ground. */
+  constructor(start: Vec3, yaw: number) {
+    this.#origin = [start[0], 0, start[2]];
+    this.#yaw = yaw;
+  }
+
+  /** Moves the room for `seconds`; `head` is the user's head in the world, which faces `heading` radians to the left of -z. True where it moved. */
   step(sticks: { walk: readonly [number, number]; turn: number }, seconds: number, head: Vec3, heading: number): boolean {
     const [right, back] = sticks.walk.map((value) => (Math.abs(value) < DEAD_ZONE ? 0 : value)) as [number, number];
     const [x, , z] = rotate(fromYawPitch(heading, 0), [right, 0, back]);

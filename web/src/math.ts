@@ -24,6 +24,12 @@ export function fromYawPitch(yaw: number, pitch: number): Quat {
   return [cy * sp, sy * cp, -sy * sp, cy * cp];
 }
 
+/** Which way a rotation looks: radians to the left of -z and up. */
+export function yawPitchOf(q: Quat): { yaw: number; pitch: number } {
+  const [x, y, z] = rotate(q, [0, 0, -1]);
+  return { yaw: Math.atan2(-x, -z), pitch: Math.asin(clamp(y, -1, 1)) };
+}
+
 export function conjugate([x, y, z, w]: Quat): Quat {
   return [-x, -y, -z, w];
 }

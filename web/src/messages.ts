@@ -43,6 +43,8 @@ export interface Welcome {
   controller: string;
   pacing: string;
   max_rate_bps: number;
+  /** Where the user begins: the middle between the eyes. */
+  start: { position: [number, number, number]; orientation: [number, number, number, number] };
 }
 
 export interface RateStatus {

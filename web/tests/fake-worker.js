@@ -52,6 +52,7 @@ window.fake.play = (frames) => {
     controller: "gcc-libwebrtc",
     pacing: "interval 5 ms",
     max_rate_bps: 20e6,
+    start: { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] },
   };
   instance.say({ type: "state", state: { state: "waiting" } });
   instance.say({ type: "welcome", welcome });
