@@ -2,13 +2,17 @@
 
 #![forbid(unsafe_code)]
 
+mod csv;
 mod event;
 mod summary;
 mod timeline;
+mod trace;
 
+pub use csv::CsvWriter;
 pub use event::{Candidate, Event, Origin, Record, write_line};
 pub use summary::{
     Distribution, FrameCounts, LossCounts, Rates, Samples, StageMedian, Summary, SummaryBuilder, SummaryRest,
     SummaryStream,
 };
 pub use timeline::{STAGES, Stage, Timeline};
+pub use trace::TraceWriter;

@@ -1,0 +1,181 @@
+//! Where the user of a window stands and looks; the same walk as on the page.
+
+use nearlight_units::Span;
+use nearlight_wire::Pose;
+
+/// Metres a second; a calm walk and a run.
+const WALK: f32 = 1.8;
+const RUN: f32 = 3.6;
+/// Speed follows the keys with this time constant in seconds, so that steps start and end softly.
+const EASE: f32 = 0.08;
+/// The world ends here, in metres from its middle.
+const REACH: f32 = 20.0;
+const LOWEST: f32 = 0.4;
+const HIGHEST: f32 = 8.0;
+/// Straight up and down are left out: there yaw would lose its meaning.
+const PITCH_LIMIT: f32 = 1.5;
+/// A window that slept must not jump.
+const LONGEST_STEP: Span = Span::from_millis(100);
+
+/// How strongly the user wants to move: right, up and forward, each from -1 to 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Wish {
+    pub right: f32,
+    pub up: f32,
+    pub forward: f32,
+    pub run: bool,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Camera {
+    position: [f32; 3],
+    yaw: f32,
+    pitch: f32,
+    velocity: [f32; 3],
+}
+
+impl Camera {
+    /// Stands still at `pose`, upright.
+    pub fn at(pose: &Pose) -> Self {
+        let eye = Pose { position: [0.0; 3], ..*pose };
+        let [x, y, z] = beside(&eye, [0.0, 0.0, -1.0]);
+        let pitch = y.clamp(-1.0, 1.0).asin().clamp(-PITCH_LIMIT, PITCH_LIMIT);
+        Self { position: pose.position, yaw: (-x).atan2(-z), pitch, velocity: [0.0; 3] }
+    }
+
+    /// Turns by radians to the left and up.
+    pub fn turn(&mut self, left: f32, up: f32) {
+        self.yaw = (self.yaw + left) % std::f32::consts::TAU;
+        self.pitch = (self.pitch + up).clamp(-PITCH_LIMIT, PITCH_LIMIT);
+    }
+
+    /// Walks for `span`. True where the pose changed.
+    pub fn walk(&mut self, wish: Wish, span: Span) -> bool {
+        let seconds = span.min(LONGEST_STEP).as_secs_f64() as f32;
+        let speed = if wish.run { RUN } else { WALK } / wish.right.hypot(wish.forward).max(1.0);
+        let (sin, cos) = self.yaw.sin_cos();
+        let wanted = [
+            (wish.right * cos - wish.forward * sin) * speed,
+            wish.up * speed,
+            (-wish.right * sin - wish.forward * cos) * speed,
+        ];
+        let share = 1.0 - (-seconds / EASE).exp();
+        let before = self.position;
+        for (axis, wanted) in wanted.into_iter().enumerate() {
+            let velocity = &mut self.velocity[axis];
+            *velocity += (wanted - *velocity) * share;
+            if velocity.abs() < 0.001 {
+                *velocity = 0.0;
+            }
+            let (low, high) = if axis == 1 { (LOWEST, HIGHEST) } else { (-REACH, REACH) };
+            self.position[axis] = (self.position[axis] + *velocity * seconds).clamp(low, high);
+        }
+        before.iter().zip(self.position).any(|(before, now)| before.to_bits() != now.to_bits())
+    }
+
+    pub fn pose(&self) -> Pose {
+        Pose { position: self.position, orientation: orientation(self.yaw, self.pitch) }
+    }
+}
+
+/// Looking `yaw` radians to the left of -z and `pitch` radians up, as a quaternion x, y, z, w.
+pub fn orientation(yaw: f32, pitch: f32) -> [f32; 4] {
+    let ((sy, cy), (sp, cp)) = ((yaw / 2.0).sin_cos(), (pitch / 2.0).sin_cos());
+    [cy * sp, sy * cp, -sy * sp, cy * cp]
+}
+
+/// The rotation `second` seen from `first`: both one after the other.
+pub fn turned([ax, ay, az, aw]: [f32; 4], [bx, by, bz, bw]: [f32; 4]) -> [f32; 4] {
+    [
+        aw * bx + ax * bw + ay * bz - az * by,
+        aw * by - ax * bz + ay * bw + az * bx,
+        aw * bz + ax * by - ay * bx + az * bw,
+        aw * bw - ax * bx - ay * by - az * bz,
+    ]
+}
+
+/// The point `offset` metres from `pose`, in its own directions.
+pub fn beside(pose: &Pose, offset: [f32; 3]) -> [f32; 3] {
+    let [x, y, z, w] = pose.orientation;
+    let cross =
+        |a: [f32; 3], b: [f32; 3]| [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]];
+    // v + 2w(u x v) + 2(u x (u x v)) with u the quaternion's vector part.
+    let once = cross([x, y, z], offset);
+    let twice = cross([x, y, z], once);
+    std::array::from_fn(|axis| pose.position[axis] + offset[axis] + 2.0 * (w * once[axis] + twice[axis]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn walked(yaw: f32, wish: Wish) -> [f32; 3] {
+        let mut camera = Camera::at(&Pose::default());
+        camera.turn(yaw, 0.3);
+        let start = camera.position;
+        for _ in 0..100 {
+            camera.walk(wish, Span::from_millis(10));
+        }
+        std::array::from_fn(|axis| camera.position[axis] - start[axis])
+    }
+
+    #[test]
+    fn forward_is_where_one_looks() {
+        let quarter = std::f32::consts::FRAC_PI_2;
+        let forward = Wish { forward: 1.0, ..Wish::default() };
+        let right = Wish { right: 1.0, ..Wish::default() };
+        // Yaw turns left: after a quarter turn, forward is -x.
+        let cases = [
+            (0.0, forward, [0.0, 0.0, -1.0]),
+            (quarter, forward, [-1.0, 0.0, 0.0]),
+            (0.0, right, [1.0, 0.0, 0.0]),
+            (quarter, right, [0.0, 0.0, -1.0]),
+        ];
+        for (yaw, wish, direction) in cases {
+            let way = walked(yaw, wish);
+            let along: f32 = way.iter().zip(direction).map(|(way, direction)| way * direction).sum();
+            // A second at walking speed, less the soft start.
+            assert!((1.5..1.8).contains(&along), "{yaw} {wish:?}: {way:?}");
+        }
+    }
+
+    #[test]
+    fn diagonals_are_not_faster_and_the_world_ends() {
+        let way = walked(0.0, Wish { right: 1.0, forward: 1.0, ..Wish::default() });
+        assert!(way[0].hypot(way[2]) < 1.8);
+        let mut camera = Camera::at(&Pose::default());
+        for _ in 0..1_000 {
+            camera.walk(Wish { forward: -1.0, up: -1.0, run: true, right: 0.0 }, Span::from_millis(100));
+        }
+        let [_, height, depth] = camera.position;
+        assert_eq!((height.to_bits(), depth.to_bits()), (LOWEST.to_bits(), REACH.to_bits()));
+        assert!(!camera.walk(Wish { forward: -1.0, ..Wish::default() }, Span::from_millis(10)));
+    }
+
+    #[test]
+    fn a_camera_stands_where_it_was_put() {
+        for (yaw, pitch) in [(0.0, 0.0), (1.0, -0.5), (-2.5, 1.2)] {
+            let pose = Pose { position: [1.0, 1.6, -2.0], orientation: orientation(yaw, pitch) };
+            let got = Camera::at(&pose).pose();
+            let near = got.orientation.iter().zip(pose.orientation).all(|(got, wanted)| (got - wanted).abs() < 1e-3);
+            assert!(near, "{yaw} {pitch}: {got:?} instead of {pose:?}");
+        }
+    }
+
+    #[test]
+    fn turns_add_up() {
+        let both = turned(orientation(0.4, 0.0), orientation(0.0, 0.3));
+        for (got, wanted) in both.into_iter().zip(orientation(0.4, 0.3)) {
+            assert!((got - wanted).abs() < 1e-6, "{both:?}");
+        }
+    }
+
+    #[test]
+    fn eyes_turn_with_the_head() {
+        let pose = Pose { position: [1.0, 2.0, 3.0], orientation: orientation(std::f32::consts::FRAC_PI_2, 0.0) };
+        let right = beside(&pose, [0.5, 0.0, 0.0]);
+        for (got, expected) in right.into_iter().zip([1.0, 2.0, 2.5]) {
+            assert!((got - expected).abs() < 1e-5, "{right:?}");
+        }
+    }
+}

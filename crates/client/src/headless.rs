@@ -1,0 +1,198 @@
+//! A viewer without a display, for measurements and tests, with a synthetic user.
+//!
+//! "Displayed" means handed over at the decoder's output; with a display rate given, it means the next slot of a virtual display
+//! of that rate, which shows the newest picture that was decoded before the slot.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use nearlight_codec::{Picture, PictureView};
+use nearlight_events::Summary;
+use nearlight_net::Clock;
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Hand, Pose, marker::Marker};
+use tokio::sync::{mpsc, watch};
+
+use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels, read_marker};
+use crate::{ClientError, HeadlessOptions, screenshot, user};
+
+/// The refresh rate that the server is told where pictures are displayed at the decoder's output.
+const NOMINAL_HZ: u16 = 60;
+
+/// Watches until the options' length has passed, or until SIGINT or SIGTERM; blocks meanwhile.
+///
+/// One thread does everything but decoding, so that no datagram waits for another thread to wake up.
+pub fn run(options: HeadlessOptions) -> Result<Summary, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| ClientError::System { what: "event loop", source })?;
+    runtime.block_on(async {
+        let (stop, stopped) = watch::channel(false);
+        tokio::spawn(async move {
+            interrupted().await;
+            let _ = stop.send(true);
+        });
+        watch_until(options, Clock::start(), stopped).await
+    })
+}
+
+/// The same within a runtime, on `clock`; `stopped` ends it when it becomes true.
+pub async fn watch_until(
+    options: HeadlessOptions,
+    clock: Clock,
+    mut stopped: watch::Receiver<bool>,
+) -> Result<Summary, ClientError> {
+    let (handles, ports) = channels();
+    let HeadlessOptions { view, display_hz, samples_per_second } = options;
+    let file = view.record.screenshot.clone();
+    let last = file.as_ref().map(|_| Arc::new(Mutex::new(None)));
+    let slots = display_hz.map(|hz| {
+        let (pictures, waiting) = mpsc::unbounded_channel();
+        tokio::spawn(virtual_display(interval(hz), clock, waiting, handles.happenings.clone()));
+        pictures
+    });
+    let screen = Pictures { reports: handles.happenings, slots, last: last.clone() };
+    let moving = tokio::spawn(move_about(interval(samples_per_second), clock, handles.start, handles.inputs));
+    let player = Player {
+        clock,
+        options: view,
+        display_hz: display_hz.unwrap_or(NOMINAL_HZ),
+        screen: Arc::new(screen),
+        ports,
+        on_status: Box::new(|_| ()),
+    };
+    let stop = handles.stop;
+    let stopping = tokio::spawn(async move {
+        if stopped.wait_for(|stopped| *stopped).await.is_ok() {
+            let _ = stop.send(true);
+        }
+        // The player takes a vanished sender for "never".
+    });
+    let outcome = player.run().await;
+    moving.abort();
+    stopping.abort();
+    let summary = outcome?;
+    if let (Some(file), Some(last)) = (file, last) {
+        let picture = last.lock().unwrap_or_else(PoisonError::into_inner).take();
+        screenshot::save(&picture.ok_or_else(|| ClientError::NoScreenshot(file.clone()))?, &file)?;
+    }
+    Ok(summary)
+}
+
+/// Resolves when the process is asked to end.
+async fn interrupted() {
+    let terminated = async {
+        #[cfg(unix)]
+        if let Ok(mut signal) = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate()) {
+            signal.recv().await;
+            return;
+        }
+        std::future::pending::<()>().await;
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
+}
+
+/// The time between `rate` events a second; one a second at least.
+fn interval(rate: u16) -> Span {
+    Span::from_secs(1) / i64::from(rate.max(1))
+}
+
+/// Moves the synthetic user, from where the server wants it, until nobody listens.
+async fn move_about(
+    step: Span,
+    clock: Clock,
+    mut place: watch::Receiver<Option<Pose>>,
+    inputs: mpsc::Sender<UserInput>,
+) {
+    let Ok(place) = place.wait_for(Option::is_some).await.map(|place| place.unwrap_or_default()) else { return };
+    let start = clock.now();
+    let mut moved = Span::ZERO;
+    let mut next = start;
+    loop {
+        let at = clock.now();
+        let since = at - start;
+        // A full queue means that nobody is connected, and then nobody minds.
+        let closed = |error| matches!(error, mpsc::error::TrySendError::Closed(_));
+        let head = user::head(&place, since);
+        if inputs.try_send(UserInput::Moved { at, head, hands: Vec::new() }).is_err_and(closed) {
+            return;
+        }
+        for action in user::actions(moved, since) {
+            let _ = inputs.try_send(UserInput::Acted { at, hand: Hand::Gaze, action });
+        }
+        moved = since;
+        // A late wake-up shifts no later one, but what was missed is not caught up with.
+        next = (next + step).max(at);
+        clock.sleep_until(next).await;
+    }
+}
+
+/// A decoded picture on its way to a virtual display.
+struct Waiting {
+    ticket: Ticket,
+    marker: Option<Marker>,
+}
+
+/// The display of a headless run.
+struct Pictures {
+    reports: mpsc::UnboundedSender<Happening>,
+    slots: Option<mpsc::UnboundedSender<Waiting>>,
+    /// The last picture, where somebody wants to see it.
+    last: Option<Arc<Mutex<Option<Picture>>>>,
+}
+
+impl Screen for Pictures {
+    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>) {
+        let marker = read_marker(&picture);
+        // A player that has ended needs no report.
+        match &self.slots {
+            Some(slots) => drop(slots.send(Waiting { ticket, marker })),
+            None => drop(self.reports.send(Happening::Displayed { ticket, at: decoded_at, marker })),
+        }
+        if let Some(last) = &self.last {
+            let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
+            picture.copy_to(last.get_or_insert_with(|| Picture::new(picture.size)));
+        }
+    }
+}
+
+/// Displays the newest picture at each slot. Slots lie at multiples of the interval on the clock.
+async fn virtual_display(
+    interval: Span,
+    clock: Clock,
+    mut waiting: mpsc::UnboundedReceiver<Waiting>,
+    reports: mpsc::UnboundedSender<Happening>,
+) {
+    while let Some(mut newest) = waiting.recv().await {
+        let at = next_slot(clock.now(), interval);
+        clock.sleep_until(at).await;
+        while let Ok(newer) = waiting.try_recv() {
+            newest = newer;
+        }
+        let Waiting { ticket, marker } = newest;
+        if reports.send(Happening::Displayed { ticket, at, marker }).is_err() {
+            return;
+        }
+    }
+}
+
+fn next_slot(now: Time, interval: Span) -> Time {
+    let interval = interval.as_nanos().max(1).cast_unsigned();
+    Time::from_nanos((now.as_nanos() / interval + 1) * interval)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_lie_on_the_grid_and_ahead() {
+        let interval = Span::from_millis(10);
+        for (now, slot) in [(0, 10), (1, 10), (9, 10), (10, 20), (25, 30)] {
+            assert_eq!(next_slot(Time::from_millis(now), interval), Time::from_millis(slot), "{now}");
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! What a viewer can be asked to do.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use nearlight_codec::CodecKind;
+use nearlight_net::{Link, Probability};
+use nearlight_units::Span;
+use nearlight_wire::DisplayKind;
+
+/// No picture within this time of the start is an error. Guess: long enough for a server that measures its encoder first.
+const FIRST_PICTURE: Span = Span::from_secs(10);
+
+/// Common to a window and a headless run.
+#[derive(Clone, Debug)]
+pub struct ViewOptions {
+    pub link: Link,
+    /// Ends so long after the first picture; none watches until it is stopped.
+    pub length: Option<Span>,
+    /// Gives up where no picture came so long after the start.
+    pub first_picture: Span,
+    /// `Headset` asks for two eyes side by side.
+    pub display: DisplayKind,
+    /// What the server may code with, best first.
+    pub codecs: Vec<CodecKind>,
+    pub record: RecordOptions,
+    pub path: PathOptions,
+}
+
+impl ViewOptions {
+    /// Watches the server of `link` on a screen until stopped.
+    #[must_use]
+    pub fn new(link: Link) -> Self {
+        Self {
+            link,
+            length: None,
+            first_picture: FIRST_PICTURE,
+            display: DisplayKind::Screen,
+            codecs: CodecKind::ALL.to_vec(),
+            record: RecordOptions::default(),
+            path: PathOptions::default(),
+        }
+    }
+}
+
+/// Files that a run leaves.
+#[derive(Clone, Debug, Default)]
+pub struct RecordOptions {
+    /// Every event as a line of JSON.
+    pub events: Option<PathBuf>,
+    /// Every frame's stages for Perfetto and chrome://tracing.
+    pub trace: Option<PathBuf>,
+    /// Every displayed frame as a line of comma-separated values.
+    pub csv: Option<PathBuf>,
+    /// The last displayed picture as PNG.
+    pub screenshot: Option<PathBuf>,
+}
+
+impl RecordOptions {
+    pub(crate) fn wants_events(&self) -> bool {
+        self.events.is_some() || self.trace.is_some() || self.csv.is_some()
+    }
+}
+
+/// What goes wrong on purpose at this end of the path. Moments count from the first picture.
+#[derive(Clone, Debug, Default)]
+pub struct PathOptions {
+    /// Share of datagrams that are lost, each way.
+    pub drop: Probability,
+    /// The same seed loses the same datagrams.
+    pub seed: u64,
+    pub outages: Vec<Outage>,
+    /// Moments of moving to a new local port, as a change of network does.
+    pub rebinds: Vec<Span>,
+}
+
+/// A while in which nothing gets through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outage {
+    pub at: Span,
+    pub length: Span,
+}
+
+/// The text names no outage.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is no outage: write when it begins and how long it lasts in seconds, such as `3:2`")]
+pub struct NotAnOutage(String);
+
+impl FromStr for Outage {
+    type Err = NotAnOutage;
+
+    /// Reads `AT:SECONDS`.
+    fn from_str(text: &str) -> Result<Self, NotAnOutage> {
+        let refused = || NotAnOutage(text.to_owned());
+        let (at, length) = text.split_once(':').ok_or_else(refused)?;
+        let seconds = |text: &str| {
+            let value = text.trim().parse::<f64>().ok().filter(|value| (0.0..=1e6).contains(value));
+            value.map(Span::from_secs_f64).ok_or_else(refused)
+        };
+        Ok(Self { at: seconds(at)?, length: seconds(length)? })
+    }
+}
+
+/// A run without a display.
+#[derive(Clone, Debug)]
+pub struct HeadlessOptions {
+    pub view: ViewOptions,
+    /// Refresh rate of a virtual display: a picture is displayed at its next slot. None displays at the decoder's output.
+    pub display_hz: Option<u16>,
+    /// Movements of the synthetic user per second, at least 1.
+    pub samples_per_second: u16,
+}
+
+impl HeadlessOptions {
+    /// Displays at the decoder's output, with a user who moves 60 times a second.
+    #[must_use]
+    pub const fn new(view: ViewOptions) -> Self {
+        Self { view, display_hz: None, samples_per_second: 60 }
+    }
+}
+
+/// A viewer in a window.
+#[derive(Clone, Debug)]
+pub struct WindowOptions {
+    pub view: ViewOptions,
+    /// Width and height of the window in pixels; the picture keeps its shape within.
+    pub size: (u32, u32),
+}
+
+impl WindowOptions {
+    #[must_use]
+    pub const fn new(view: ViewOptions) -> Self {
+        Self { view, size: (1280, 720) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outages_are_read_as_people_write_them() {
+        let outage = |at, length| Ok(Outage { at: Span::from_millis(at), length: Span::from_millis(length) });
+        assert_eq!("3:2".parse(), outage(3_000, 2_000));
+        assert_eq!("0.5: 1.25".parse(), outage(500, 1_250));
+        for wrong in ["", "3", "3:", ":2", "-1:2", "a:b", "1:inf"] {
+            assert!(wrong.parse::<Outage>().is_err(), "{wrong}");
+        }
+    }
+}

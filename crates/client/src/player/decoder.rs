@@ -1,0 +1,93 @@
+//! The decoder on a thread of its own, so that a slow picture delays no datagram.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::JoinHandle;
+
+use nearlight_codec::{CodecKind, Decoder, new_decoder};
+use nearlight_net::Clock;
+use nearlight_session::ReadyFrame;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{Happening, Screen, Ticket};
+use crate::ClientError;
+
+/// Frames that the decoder holds: one at work and one waiting, so that it never idles while the receiver still decides for all
+/// later ones whether they are worth showing.
+pub const CAPACITY: usize = 2;
+
+/// What the thread works with.
+struct Work {
+    decoder: Box<dyn Decoder>,
+    epoch: u32,
+    clock: Clock,
+    screen: Arc<dyn Screen>,
+    reports: UnboundedSender<Happening>,
+}
+
+/// Decodes frames in order; each is answered with [`Happening::Decoded`].
+pub struct DecoderThread {
+    kind: CodecKind,
+    jobs: Option<SyncSender<ReadyFrame>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where a decoder's pictures and reports go.
+pub struct Outlets {
+    pub clock: Clock,
+    pub screen: Arc<dyn Screen>,
+    pub reports: UnboundedSender<Happening>,
+}
+
+impl DecoderThread {
+    /// `epoch` tells its reports from those of earlier decoders.
+    pub fn start(kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ClientError> {
+        let Outlets { clock, screen, reports } = outlets;
+        let work = Work { decoder: new_decoder(kind)?, epoch, clock, screen, reports };
+        let (jobs, queue) = sync_channel(CAPACITY);
+        let thread = std::thread::Builder::new()
+            .name("decoder".into())
+            .spawn(move || work.run(&queue))
+            .map_err(|source| ClientError::System { what: "thread for the decoder", source })?;
+        Ok(Self { kind, jobs: Some(jobs), thread: Some(thread) })
+    }
+
+    pub const fn kind(&self) -> CodecKind {
+        self.kind
+    }
+
+    /// Hands a frame over. The caller keeps at most [`CAPACITY`] under way, so this never waits.
+    pub fn decode(&self, frame: ReadyFrame) {
+        if let Some(jobs) = &self.jobs {
+            // Fails only when the thread has died, which its missing report shows.
+            let _ = jobs.try_send(frame);
+        }
+    }
+}
+
+impl Drop for DecoderThread {
+    fn drop(&mut self) {
+        self.jobs = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Work {
+    fn run(mut self, queue: &Receiver<ReadyFrame>) {
+        while let Ok(frame) = queue.recv() {
+            let ticket = Ticket { epoch: self.epoch, frame: frame.id };
+            let decoded = self.decoder.decode(frame.bits());
+            let at = self.clock.now();
+            let (picture, outcome) = match decoded {
+                Ok(picture) => (picture, Ok(())),
+                Err(error) => (None, Err(error)),
+            };
+            let _ = self.reports.send(Happening::Decoded { ticket, at, outcome });
+            if let Some(picture) = picture.filter(|_| frame.show) {
+                self.screen.on_picture(ticket, at, picture);
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! What a window and a headless run share: the connection and its loss, the receiver, the decoder and the summary.
+
+mod decoder;
+mod drain;
+mod opening;
+mod plan;
+mod session;
+mod tally;
+mod view;
+
+use std::sync::Arc;
+
+use nearlight_codec::{CodecError, PictureView};
+use nearlight_events::Summary;
+use nearlight_net::Clock;
+use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_wire::{Action, Hand, HandPose, Pose, marker, marker::Marker};
+use tokio::sync::{mpsc, watch};
+
+use crate::record::Recorder;
+use crate::{ClientError, ViewOptions};
+use opening::{Trouble, open};
+use plan::PathPlan;
+use session::Session;
+use tally::Tally;
+
+/// Waits between attempts to reach the server again: the first, and the longest that doubling leads to.
+const FIRST_WAIT: Span = Span::from_millis(250);
+const LONGEST_WAIT: Span = Span::from_secs(5);
+/// Movements that wait for the player: a quarter of a second of a fast mouse. What does not fit is superseded anyway.
+const WAITING_INPUTS: usize = 64;
+/// How often a window hears how things are going.
+pub(crate) const STATUS_INTERVAL: Span = Span::from_millis(500);
+
+/// What a user did, and when.
+#[derive(Clone, Debug)]
+pub(crate) enum UserInput {
+    Moved { at: Time, head: Pose, hands: Vec<HandPose> },
+    Acted { at: Time, hand: Hand, action: Action },
+}
+
+/// Names a frame across sessions, whose frame ids all begin at 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Ticket {
+    pub epoch: u32,
+    pub frame: FrameId,
+}
+
+/// What decoder and display report.
+#[derive(Debug)]
+pub(crate) enum Happening {
+    Decoded {
+        ticket: Ticket,
+        at: Time,
+        outcome: Result<(), CodecError>,
+    },
+    /// The marker was read from the pixels that are displayed.
+    Displayed {
+        ticket: Ticket,
+        at: Time,
+        marker: Option<Marker>,
+    },
+}
+
+/// Where pictures go; called on the decoder's thread.
+pub(crate) trait Screen: Send + Sync {
+    /// A picture to display came out of the decoder at `decoded_at`. Answers with [`Happening::Displayed`], now or later.
+    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>);
+}
+
+/// How things are going, for a title bar.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Status {
+    Connecting { trouble: Option<String> },
+    Watching { fps: f64, motion_to_photon: Span, received: Bitrate, size: (u16, u16) },
+}
+
+/// The ends that the player's surroundings keep.
+pub(crate) struct Handles {
+    pub inputs: mpsc::Sender<UserInput>,
+    pub happenings: mpsc::UnboundedSender<Happening>,
+    /// Set to true to end in good order.
+    pub stop: watch::Sender<bool>,
+    /// Where the server says that the user begins; none before the first welcome.
+    pub start: watch::Receiver<Option<Pose>>,
+}
+
+/// Resolves once somebody asked for the end.
+#[derive(Clone)]
+struct Stop(watch::Receiver<bool>);
+
+impl Stop {
+    async fn wait(&mut self) {
+        if self.0.wait_for(|stop| *stop).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// The ends that the player keeps.
+pub(crate) struct Ports {
+    inputs: mpsc::Receiver<UserInput>,
+    happenings: mpsc::UnboundedReceiver<Happening>,
+    reports: mpsc::UnboundedSender<Happening>,
+    stop: Stop,
+    start: watch::Sender<Option<Pose>>,
+}
+
+/// The channels between a player and its surroundings. Happenings need no bound: as many are under way as frames in the decoder.
+pub(crate) fn channels() -> (Handles, Ports) {
+    let (inputs, input_port) = mpsc::channel(WAITING_INPUTS);
+    let (happenings, happening_port) = mpsc::unbounded_channel();
+    let (stop, stop_port) = watch::channel(false);
+    let (start_port, start) = watch::channel(None);
+    let reports = happenings.clone();
+    let ports =
+        Ports { inputs: input_port, happenings: happening_port, reports, stop: Stop(stop_port), start: start_port };
+    (Handles { inputs, happenings, stop, start }, ports)
+}
+
+/// How one connection ended.
+enum Ended {
+    /// The run is over.
+    Finished,
+    /// The run goes on if the server comes back.
+    Lost { reason: String, watched: bool },
+}
+
+/// Watches a server until the run's end, over as many connections as it takes.
+pub(crate) struct Player {
+    pub clock: Clock,
+    pub options: ViewOptions,
+    /// Refresh rate that the server is told.
+    pub display_hz: u16,
+    pub screen: Arc<dyn Screen>,
+    pub ports: Ports,
+    pub on_status: Box<dyn FnMut(Status) + Send>,
+}
+
+/// A player at work.
+struct Run {
+    player: Player,
+    tally: Tally,
+    recorder: Recorder,
+    plan: PathPlan,
+    started_at: Time,
+    epoch: u32,
+    /// Why there is no connection.
+    trouble: Option<String>,
+    /// A server has welcomed us at least once.
+    welcomed: bool,
+}
+
+impl Player {
+    /// Plays to the end of the run and sums it up.
+    pub async fn run(self) -> Result<Summary, ClientError> {
+        let mut run = Run {
+            tally: Tally::default(),
+            recorder: Recorder::new(&self.options.record)?,
+            plan: PathPlan::new(&self.options.path),
+            started_at: self.clock.now(),
+            epoch: 0,
+            trouble: None,
+            welcomed: false,
+            player: self,
+        };
+        let outcome = run.play().await;
+        run.recorder.flush()?;
+        outcome?;
+        Ok(run.tally.summary(run.end().min(run.player.clock.now())))
+    }
+}
+
+impl Run {
+    async fn play(&mut self) -> Result<(), ClientError> {
+        if self.player.options.link.token.is_none() {
+            return Err(ClientError::NoToken);
+        }
+        let mut wait = FIRST_WAIT;
+        loop {
+            let trouble = self.trouble.clone();
+            (self.player.on_status)(Status::Connecting { trouble });
+            let (reason, watched) = match self.attempt().await? {
+                Ended::Finished => return Ok(()),
+                Ended::Lost { reason, watched } => (reason, watched),
+            };
+            if watched {
+                tracing::warn!(reason, "the connection was lost; trying again");
+                wait = FIRST_WAIT;
+            } else {
+                tracing::debug!(reason, "no connection; trying again");
+            }
+            self.trouble = Some(reason);
+            let retry_at = self.player.clock.now() + wait;
+            wait = (wait * 2).min(LONGEST_WAIT);
+            if let Some(Ended::Finished) = self.idle(retry_at).await? {
+                return Ok(());
+            }
+        }
+    }
+
+    /// One connection from its opening to its end.
+    async fn attempt(&mut self) -> Result<Ended, ClientError> {
+        let options = self.player.options.clone();
+        let opening = open(&options, self.player.display_hz, self.player.clock);
+        let opened = tokio::select! {
+            opened = opening => opened,
+            ended = self.idle(Time::FAR_FUTURE) => return ended.map(|_| Ended::Finished),
+        };
+        match opened {
+            Ok(opened) => {
+                self.welcomed = true;
+                self.player.ports.start.send_replace(Some(opened.welcome.start));
+                self.epoch += 1;
+                Session::new(self, opened)?.watch().await
+            }
+            Err(Trouble::Passing(reason)) => Ok(Ended::Lost { reason, watched: false }),
+            Err(Trouble::Lasting(error)) if self.tally.has_pictures() && error.class() != crate::ExitClass::Refused => {
+                // It worked before, so it may again: a name service that fails for a moment, a server that is starting.
+                Ok(Ended::Lost { reason: error.to_string(), watched: false })
+            }
+            Err(Trouble::Lasting(error)) => Err(error),
+            Err(Trouble::Refused { passing, message, .. }) if passing && self.tally.has_pictures() => {
+                // The server may still hold the place of the connection that was lost.
+                Ok(Ended::Lost { reason: message, watched: false })
+            }
+            Err(Trouble::Refused { reason, message, .. }) => Err(ClientError::Refused { reason, message }),
+        }
+    }
+
+    /// Lets time pass without a connection, until `until` or the run's end.
+    async fn idle(&mut self, until: Time) -> Result<Option<Ended>, ClientError> {
+        let end = self.end();
+        loop {
+            let Ports { inputs, happenings, stop, .. } = &mut self.player.ports;
+            tokio::select! {
+                () = stop.wait() => return Ok(Some(Ended::Finished)),
+                () = self.player.clock.sleep_until(end.min(until)) => break,
+                // What the user does meanwhile reaches nobody.
+                Some(_) = inputs.recv() => {}
+                Some(_) = happenings.recv() => {}
+            }
+        }
+        if self.player.clock.now() < end {
+            return Ok(None);
+        }
+        self.check_first_picture()?;
+        Ok(Some(Ended::Finished))
+    }
+
+    /// When the run is over, or without a picture hopeless.
+    fn end(&self) -> Time {
+        match (self.tally.first_displayed_at(), self.player.options.length) {
+            (None, _) => self.started_at + self.player.options.first_picture,
+            (Some(first), Some(length)) => first + length,
+            (Some(_), None) => Time::FAR_FUTURE,
+        }
+    }
+
+    /// An error where the run ends without a picture.
+    fn check_first_picture(&self) -> Result<(), ClientError> {
+        if self.tally.has_pictures() {
+            return Ok(());
+        }
+        let seconds = self.player.options.first_picture.as_nanos() / 1_000_000_000;
+        if self.welcomed {
+            return Err(ClientError::NoPicture { seconds });
+        }
+        let reason = self.trouble.clone().unwrap_or_else(|| "the connection did not open in time".to_owned());
+        Err(ClientError::NoServer { seconds, reason })
+    }
+}
+
+/// Reads the latency marker from a decoded picture's luma.
+pub(crate) fn read_marker(picture: &PictureView<'_>) -> Option<Marker> {
+    let large_enough =
+        usize::from(picture.size.width) >= marker::WIDTH && usize::from(picture.size.height) >= marker::HEIGHT;
+    large_enough.then(|| Marker::read(|x, y| picture.luma_at(x, y))).flatten()
+}

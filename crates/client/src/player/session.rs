@@ -1,0 +1,303 @@
+//! One connection: moves datagrams and messages between transport, receiver, decoder and display.
+
+use std::sync::Arc;
+
+use nearlight_codec::CodecKind;
+use nearlight_net::{CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
+use nearlight_session::{Presence, Receiver, ReceiverConfig};
+use nearlight_units::{FrameId, Span, Time};
+use nearlight_wire::{ClientMessage, ServerMessage, StreamDescription};
+
+use super::decoder::{CAPACITY, DecoderThread, Outlets};
+use super::drain::{Drain, frame_of};
+use super::opening::Opened;
+use super::view::views;
+use super::{Ended, Happening, Ports, Run, STATUS_INTERVAL, Status, UserInput};
+use crate::ClientError;
+
+/// The loop sleeps at least this long: what is due has been served, and the runtime's timer knows whole milliseconds only.
+const SHORTEST_SLEEP: Span = Span::from_micros(500);
+
+/// A welcomed connection at work.
+pub struct Session<'a> {
+    run: &'a mut Run,
+    connection: Connection,
+    to_server: ControlSender<ClientMessage>,
+    from_server: ControlReceiver<ServerMessage>,
+    number: u32,
+    stream: StreamDescription,
+    receiver: Receiver,
+    decoder: DecoderThread,
+    /// Frames that the decoder has not reported on.
+    decoding: usize,
+    /// The newest frame of which anything arrived.
+    newest: Option<FrameId>,
+    /// The newest frames that were handed out to be shown, and that were shown.
+    to_show: Option<FrameId>,
+    shown: Option<FrameId>,
+    drain: Option<Drain>,
+    status_at: Time,
+    displayed_at_status: u64,
+}
+
+/// What the loop woke up for.
+enum Next {
+    Datagram(Received),
+    Message(ServerMessage),
+    Happening(Happening),
+    Input(UserInput),
+    Deadline,
+    Stop,
+    Lost(String),
+}
+
+impl<'a> Session<'a> {
+    pub fn new(run: &'a mut Run, opened: Opened) -> Result<Self, ClientError> {
+        let Opened { connection, to_server, from_server, welcome } = opened;
+        run.plan.apply_to(&connection);
+        run.tally.on_stream(&welcome.stream);
+        tracing::info!(
+            server = welcome.server,
+            encoder = welcome.stream.encoder,
+            adapter = welcome.stream.adapter,
+            controller = welcome.controller,
+            "watching"
+        );
+        let decoder = decoder_of(run, &welcome.stream)?;
+        let receiver = Receiver::new(ReceiverConfig { events: run.player.options.record.wants_events() });
+        let status_at = run.player.clock.now() + STATUS_INTERVAL;
+        let displayed_at_status = run.tally.displayed();
+        Ok(Self {
+            run,
+            connection,
+            to_server,
+            from_server,
+            number: welcome.session,
+            stream: welcome.stream,
+            receiver,
+            decoder,
+            decoding: 0,
+            newest: None,
+            to_show: None,
+            shown: None,
+            drain: None,
+            status_at,
+            displayed_at_status,
+        })
+    }
+
+    /// Watches until the run ends or the connection does.
+    pub async fn watch(mut self) -> Result<Ended, ClientError> {
+        let outcome = self.serve().await;
+        let now = self.run.player.clock.now();
+        let mut statistics = self.receiver.statistics(now);
+        if let Some(drain) = self.drain {
+            statistics.loss.packets = drain.packets_missing;
+        }
+        self.run.tally.on_session_over(&statistics, self.receiver.clock(now).map(|clock| clock.error));
+        self.write_events()?;
+        if matches!(outcome, Ok(Ended::Finished)) {
+            // The server may be gone already; then nobody minds.
+            let _ = self.to_server.send(&ClientMessage::Goodbye).await;
+            self.connection.finish(0, "the viewer left").await;
+        }
+        outcome
+    }
+
+    async fn serve(&mut self) -> Result<Ended, ClientError> {
+        loop {
+            let now = self.run.player.clock.now();
+            self.pump(now)?;
+            let idle = self.decoding == 0 && self.shown >= self.to_show;
+            if self.drain.is_some_and(|drain| drain.is_over(now, &self.receiver.statistics(now), idle)) {
+                return Ok(Ended::Finished);
+            }
+            match self.next(now).await {
+                Next::Datagram(received) => self.on_datagram(&received),
+                Next::Message(message) => {
+                    if let Some(ended) = self.on_message(message)? {
+                        return Ok(ended);
+                    }
+                }
+                Next::Happening(happening) => self.on_happening(happening),
+                Next::Input(input) => self.on_input(input),
+                Next::Deadline => self.on_deadline()?,
+                Next::Stop => self.start_drain(),
+                Next::Lost(_) if self.drain.is_some() => return Ok(Ended::Finished),
+                Next::Lost(reason) => return Ok(Ended::Lost { reason, watched: true }),
+            }
+        }
+    }
+
+    async fn next(&mut self, now: Time) -> Next {
+        let wake = self.wake().max(now + SHORTEST_SLEEP);
+        let watching = self.drain.is_none();
+        let Self { run, connection, from_server, .. } = self;
+        let player = &mut run.player;
+        let Ports { inputs, happenings, stop, .. } = &mut player.ports;
+        tokio::select! {
+            received = connection.recv_datagram() => match received {
+                Ok(received) => Next::Datagram(received),
+                Err(CloseReason::Peer { reason, .. }) if !reason.is_empty() => Next::Lost(reason),
+                Err(reason) => Next::Lost(reason.to_string()),
+            },
+            message = from_server.recv() => match message {
+                Ok(message) => Next::Message(message),
+                Err(NetError::Closed(reason)) => Next::Lost(reason.to_string()),
+                Err(error) => Next::Lost(error.to_string()),
+            },
+            Some(happening) = happenings.recv() => Next::Happening(happening),
+            Some(input) = inputs.recv(), if watching => Next::Input(input),
+            () = stop.wait(), if watching => Next::Stop,
+            () = player.clock.sleep_until(wake) => Next::Deadline,
+        }
+    }
+
+    fn wake(&self) -> Time {
+        let first = self.run.tally.first_displayed_at();
+        let end = self.drain.map_or_else(|| self.run.end(), |drain| drain.until);
+        let wakes = [
+            self.receiver.poll_timeout().map(|(at, _)| at),
+            self.run.plan.poll_timeout(first),
+            Some(self.status_at),
+            Some(end),
+        ];
+        wakes.into_iter().flatten().min().unwrap_or(end)
+    }
+
+    /// Moves everything on that can move: frames to the decoder, datagrams to the server, events to the files.
+    fn pump(&mut self, now: Time) -> Result<(), ClientError> {
+        while self.decoding < CAPACITY {
+            let Some(frame) = self.receiver.poll_frame(now) else { break };
+            if frame.show {
+                self.to_show = Some(frame.id);
+            }
+            self.decoding += 1;
+            self.decoder.decode(frame);
+        }
+        while let Some(datagram) = self.receiver.poll_transmit(now) {
+            // What the transport drops it counts; feedback and inputs are superseded by the next, requests repeat themselves.
+            let _ = self.connection.send_datagram(datagram.into());
+        }
+        self.write_events()
+    }
+
+    fn write_events(&mut self) -> Result<(), ClientError> {
+        while let Some((at, event)) = self.receiver.poll_event() {
+            self.run.recorder.write(at, self.number, &event)?;
+        }
+        Ok(())
+    }
+
+    fn on_datagram(&mut self, received: &Received) {
+        if self.drain.is_some_and(|drain| !drain.admits(&received.datagram)) {
+            return;
+        }
+        self.newest = self.newest.max(frame_of(&received.datagram));
+        self.receiver.on_datagram(received.at, &received.datagram);
+    }
+
+    fn on_message(&mut self, message: ServerMessage) -> Result<Option<Ended>, ClientError> {
+        match message {
+            ServerMessage::Stream(stream) => self.set_stream(stream)?,
+            ServerMessage::Rate(rate) => self.run.tally.on_rate(&rate),
+            ServerMessage::Refused { reason, message } => return Err(ClientError::Refused { reason, message }),
+            ServerMessage::Goodbye { .. } if self.drain.is_some() => return Ok(Some(Ended::Finished)),
+            ServerMessage::Goodbye { message } => return Ok(Some(Ended::Lost { reason: message, watched: true })),
+            ServerMessage::Welcome(_) => tracing::debug!("the server welcomed twice; ignored"),
+        }
+        Ok(None)
+    }
+
+    fn set_stream(&mut self, stream: StreamDescription) -> Result<(), ClientError> {
+        self.run.tally.on_stream(&stream);
+        if codec_of(&stream)? != self.decoder.kind() {
+            // Reports of the old decoder are strangers from now on.
+            self.run.epoch += 1;
+            self.decoder = decoder_of(self.run, &stream)?;
+            self.decoding = 0;
+        }
+        self.stream = stream;
+        Ok(())
+    }
+
+    fn on_happening(&mut self, happening: Happening) {
+        match happening {
+            Happening::Decoded { ticket, .. } | Happening::Displayed { ticket, .. }
+                if ticket.epoch != self.run.epoch => {}
+            Happening::Decoded { ticket, at, outcome } => {
+                self.decoding = self.decoding.saturating_sub(1);
+                match outcome {
+                    Ok(()) => self.receiver.on_decoded(at, ticket.frame),
+                    Err(error) => {
+                        tracing::debug!(frame = %ticket.frame, %error, "a frame was not decoded");
+                        self.receiver.on_decode_failed(at, ticket.frame);
+                    }
+                }
+            }
+            Happening::Displayed { ticket, at, marker } => {
+                self.shown = Some(ticket.frame);
+                let displayed = self.receiver.on_displayed(at, ticket.frame, marker);
+                self.run.tally.on_displayed(at, displayed.as_ref());
+            }
+        }
+    }
+
+    fn on_input(&mut self, input: UserInput) {
+        match input {
+            UserInput::Moved { at, head, hands } => {
+                let size = (self.stream.width, self.stream.height);
+                let views = views(self.run.player.options.display, &head, size);
+                self.receiver.on_input(at, Presence { head, views, hands });
+            }
+            UserInput::Acted { at, hand, action } => {
+                self.receiver.on_action(at, hand, action);
+            }
+        }
+    }
+
+    fn on_deadline(&mut self) -> Result<(), ClientError> {
+        let now = self.run.player.clock.now();
+        let first = self.run.tally.first_displayed_at();
+        self.run.plan.run(now, first, &self.connection);
+        if now >= self.status_at {
+            self.tell_status(now);
+        }
+        if self.drain.is_none() && now >= self.run.end() {
+            self.run.check_first_picture()?;
+            self.start_drain();
+        }
+        Ok(())
+    }
+
+    fn start_drain(&mut self) {
+        let now = self.run.player.clock.now();
+        self.drain = Some(Drain::new(now, self.newest, &self.receiver.statistics(now)));
+    }
+
+    fn tell_status(&mut self, now: Time) {
+        let since = STATUS_INTERVAL + (now - self.status_at);
+        let displayed = self.run.tally.displayed();
+        let frames = displayed - self.displayed_at_status;
+        self.displayed_at_status = displayed;
+        self.status_at = now + STATUS_INTERVAL;
+        let status = Status::Watching {
+            fps: frames as f64 / since.as_secs_f64(),
+            motion_to_photon: self.run.tally.motion_to_photon(),
+            received: self.receiver.statistics(now).received_rate,
+            size: (self.stream.width, self.stream.height),
+        };
+        (self.run.player.on_status)(status);
+    }
+}
+
+fn codec_of(stream: &StreamDescription) -> Result<CodecKind, ClientError> {
+    stream.codec.parse().map_err(|_| ClientError::UnknownCodec(stream.codec.clone()))
+}
+
+fn decoder_of(run: &Run, stream: &StreamDescription) -> Result<DecoderThread, ClientError> {
+    let player = &run.player;
+    let outlets =
+        Outlets { clock: player.clock, screen: Arc::clone(&player.screen), reports: player.ports.reports.clone() };
+    DecoderThread::start(codec_of(stream)?, run.epoch, outlets)
+}

@@ -1,0 +1,148 @@
+//! Collects the run's summary over all of its connections.
+
+use nearlight_events::{FrameCounts, LossCounts, Rates, Summary, SummaryBuilder, SummaryRest, SummaryStream};
+use nearlight_session::{Displayed, ReceiverStatistics};
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_wire::{RateStatus, StreamDescription};
+
+/// The one transport that the native client has.
+const TRANSPORT: &str = "webtransport";
+
+#[derive(Debug, Default)]
+pub struct Tally {
+    builder: SummaryBuilder,
+    stream: Option<StreamDescription>,
+    /// Sums of the server's reports, for their mean.
+    target: u128,
+    sent: u128,
+    reports: u64,
+    first_displayed_at: Option<Time>,
+    last_displayed_at: Time,
+    displayed: u64,
+    /// Of the connections that are over.
+    past: ReceiverStatistics,
+    clock_error: Span,
+}
+
+impl Tally {
+    pub fn on_stream(&mut self, stream: &StreamDescription) {
+        self.stream = Some(stream.clone());
+    }
+
+    pub fn on_rate(&mut self, rate: &RateStatus) {
+        self.target += u128::from(rate.target_bps);
+        self.sent += u128::from(rate.sent_bps);
+        self.reports += 1;
+    }
+
+    /// A frame is on the display; `displayed` is what the receiver made of it.
+    pub fn on_displayed(&mut self, at: Time, displayed: Option<&Displayed>) {
+        self.first_displayed_at.get_or_insert(at);
+        self.last_displayed_at = self.last_displayed_at.max(at);
+        self.displayed += 1;
+        let Some(Displayed { timeline, total, inputs }) = displayed else { return };
+        self.builder.on_displayed(timeline, *total);
+        for (_, span) in inputs {
+            self.builder.on_motion_to_photon(*span);
+        }
+    }
+
+    /// A connection is over, with these counts and this bound on the error of its clock.
+    pub fn on_session_over(&mut self, statistics: &ReceiverStatistics, clock_error: Option<Span>) {
+        let past = &mut self.past;
+        past.frames = add_frames(past.frames, statistics.frames);
+        past.loss = add_loss(past.loss, statistics.loss);
+        past.received += statistics.received;
+        past.malformed += statistics.malformed;
+        past.unreadable_markers += statistics.unreadable_markers;
+        self.clock_error = clock_error.unwrap_or(self.clock_error);
+    }
+
+    pub const fn has_pictures(&self) -> bool {
+        self.first_displayed_at.is_some()
+    }
+
+    pub const fn first_displayed_at(&self) -> Option<Time> {
+        self.first_displayed_at
+    }
+
+    /// Frames displayed so far.
+    pub const fn displayed(&self) -> u64 {
+        self.displayed
+    }
+
+    /// Median motion-to-photon so far.
+    pub fn motion_to_photon(&self) -> Span {
+        Span::from_secs_f64(self.builder.motion_to_photon().p50 / 1e3)
+    }
+
+    /// The run, which ended at `end`.
+    pub fn summary(&self, end: Time) -> Summary {
+        let watched = self.watched(end);
+        let mean = |sum: u128| Bitrate::from_bps((sum / u128::from(self.reports.max(1))) as u64);
+        let received = if watched > Span::ZERO { self.past.received } else { Bytes::ZERO };
+        let stream = self.stream.clone().map(|stream| SummaryStream {
+            codec: stream.codec,
+            encoder: stream.encoder,
+            adapter: stream.adapter,
+            transport: TRANSPORT.to_owned(),
+        });
+        let rest = SummaryRest {
+            rates: Rates::new(mean(self.target), mean(self.sent), received.over(watched)),
+            loss: self.past.loss,
+            stream: stream.unwrap_or_default(),
+            clock_error: self.clock_error,
+            unreadable_markers: self.past.unreadable_markers,
+        };
+        self.builder.build(self.past.frames, watched, rest)
+    }
+
+    /// From one frame interval before the first frame, so that n frames take n intervals, to the end of the run: the time after
+    /// a last frame counts as well.
+    fn watched(&self, end: Time) -> Span {
+        let Some(first) = self.first_displayed_at else { return Span::ZERO };
+        let intervals = i64::try_from(self.displayed.saturating_sub(1)).unwrap_or(i64::MAX);
+        let interval = if intervals > 0 { (self.last_displayed_at - first) / intervals } else { Span::ZERO };
+        end.max(self.last_displayed_at) - first + interval
+    }
+}
+
+fn add_frames(one: FrameCounts, other: FrameCounts) -> FrameCounts {
+    FrameCounts {
+        sent: one.sent + other.sent,
+        completed: one.completed + other.completed,
+        decoded: one.decoded + other.decoded,
+        displayed: one.displayed + other.displayed,
+        late: one.late + other.late,
+        lost: one.lost + other.lost,
+    }
+}
+
+fn add_loss(one: LossCounts, other: LossCounts) -> LossCounts {
+    LossCounts {
+        packets: one.packets + other.packets,
+        repaired: one.repaired + other.repaired,
+        key_frames: one.key_frames + other.key_frames,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_steady_stream_has_its_own_frame_rate() {
+        let mut tally = Tally::default();
+        for frame in 0..300_u64 {
+            tally.on_displayed(Time::from_micros(1_000_000 + frame * 33_333), None);
+        }
+        let statistics = ReceiverStatistics {
+            frames: FrameCounts { displayed: 300, ..FrameCounts::default() },
+            ..ReceiverStatistics::default()
+        };
+        tally.on_session_over(&statistics, None);
+        let fps = |end| tally.summary(end).fps;
+        assert!((29.8..=30.01).contains(&fps(Time::from_secs(11))), "{}", fps(Time::from_secs(11)));
+        assert!(fps(Time::from_secs(21)) < 15.1, "the time without pictures counts");
+    }
+}

@@ -1,0 +1,86 @@
+//! The files that a run leaves: events as JSON lines, a trace, a table.
+
+use std::fs::File;
+use std::io::{self, BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+
+use nearlight_events::{CsvWriter, Event, Origin, Record, TraceWriter, write_line};
+use nearlight_units::{Span, Time};
+
+use crate::{ClientError, RecordOptions};
+
+/// What is lost at most when the process is killed.
+const FLUSH_INTERVAL: Span = Span::from_secs(1);
+
+/// Writes every event to the files that were asked for.
+pub struct Recorder {
+    events: Option<(PathBuf, BufWriter<File>)>,
+    trace: Option<(PathBuf, TraceWriter<File>)>,
+    csv: Option<(PathBuf, CsvWriter<BufWriter<File>>)>,
+    flush_at: Time,
+}
+
+impl Recorder {
+    pub fn new(options: &RecordOptions) -> Result<Self, ClientError> {
+        let create = |path: &Option<PathBuf>, what| -> Result<Option<(PathBuf, File)>, ClientError> {
+            let Some(path) = path else { return Ok(None) };
+            let file = File::create(path).map_err(|source| failed(what, path, source))?;
+            Ok(Some((path.clone(), file)))
+        };
+        let events = create(&options.events, EVENTS)?.map(|(path, file)| (path, BufWriter::new(file)));
+        let trace = match create(&options.trace, TRACE)? {
+            Some((path, file)) => {
+                let writer = TraceWriter::new(file, "nearlight client");
+                Some((path.clone(), writer.map_err(|source| failed(TRACE, &path, source))?))
+            }
+            None => None,
+        };
+        let csv = match create(&options.csv, CSV)? {
+            Some((path, file)) => {
+                let writer = CsvWriter::new(BufWriter::new(file));
+                Some((path.clone(), writer.map_err(|source| failed(CSV, &path, source))?))
+            }
+            None => None,
+        };
+        Ok(Self { events, trace, csv, flush_at: Time::ZERO })
+    }
+
+    pub fn write(&mut self, at: Time, session: u32, event: &Event) -> Result<(), ClientError> {
+        let record = Record { at, origin: Origin::Client, session, event };
+        if let Some((path, writer)) = &mut self.events {
+            write_line(writer, &record).map_err(|source| failed(EVENTS, path, source))?;
+        }
+        if let Some((_, writer)) = &mut self.trace {
+            writer.write(&record);
+        }
+        if let Some((path, writer)) = &mut self.csv {
+            writer.write(&record).map_err(|source| failed(CSV, path, source))?;
+        }
+        if at < self.flush_at {
+            return Ok(());
+        }
+        self.flush_at = at + FLUSH_INTERVAL;
+        self.flush()
+    }
+
+    pub fn flush(&mut self) -> Result<(), ClientError> {
+        if let Some((path, writer)) = &mut self.events {
+            writer.flush().map_err(|source| failed(EVENTS, path, source))?;
+        }
+        if let Some((path, writer)) = &mut self.trace {
+            writer.flush().map_err(|source| failed(TRACE, path, source))?;
+        }
+        if let Some((path, writer)) = &mut self.csv {
+            writer.flush().map_err(|source| failed(CSV, path, source))?;
+        }
+        Ok(())
+    }
+}
+
+const EVENTS: &str = "events";
+const TRACE: &str = "the trace";
+const CSV: &str = "the table of frames";
+
+fn failed(what: &'static str, path: &Path, source: io::Error) -> ClientError {
+    ClientError::File { what, path: path.to_owned(), source }
+}

@@ -1,0 +1,96 @@
+//! A run's summary for programs and for people.
+
+use std::fmt::Write as _;
+
+use nearlight_events::{STAGES, Summary};
+
+/// One line of JSON, as docs/json.md describes it.
+#[must_use]
+pub fn summary_json(summary: &Summary) -> String {
+    serde_json::to_string(summary).expect("a summary is plain data")
+}
+
+/// A table for a terminal.
+#[must_use]
+pub fn summary_table(summary: &Summary) -> String {
+    let Summary { frames, motion_to_photon_ms: motion, rate_mbps: rate, loss, stream, .. } = summary;
+    let mut table = String::new();
+    let mut line = |name: &str, text: String| {
+        let _ = writeln!(table, "{name:<18}{text}");
+    };
+    line("stream", format!("{} by {}, over {}", stream.codec, stream.encoder, stream.transport));
+    line("adapter", stream.adapter.clone());
+    line("frames", {
+        let counts = format!("{} sent, {} completed, {} decoded, ", frames.sent, frames.completed, frames.decoded);
+        format!("{counts}{} displayed, {} late, {} lost", frames.displayed, frames.late, frames.lost)
+    });
+    line("frame rate", format!("{:.2} /s", summary.fps));
+    line("motion to photon", {
+        let shares = format!("median {:.1} ms, 95 % {:.1} ms, 99 % {:.1} ms", motion.p50, motion.p95, motion.p99);
+        format!("{shares} ({} inputs)", motion.n)
+    });
+    line("rate", {
+        format!("{:.2} Mb/s target, {:.2} Mb/s sent, {:.2} Mb/s received", rate.target, rate.sent, rate.received)
+    });
+    line("loss", {
+        let counts = format!("{} packets lost, {} symbols repaired, ", loss.packets, loss.repaired);
+        format!("{counts}{} further key frames", loss.key_frames)
+    });
+    line("clocks", format!("known within {:.3} ms", summary.clock_error_ms));
+    line("stage", "median     95 %".to_owned());
+    for stage in STAGES {
+        let share = |name| summary.stages_ms.get(stage.name()).and_then(|shares| shares[name].as_f64()).unwrap_or(0.0);
+        line(&format!("  {}", stage.name()), format!("{:>6.2} ms {:>6.2} ms", share("p50"), share("p95")));
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_events::{FrameCounts, SummaryBuilder, SummaryRest};
+    use nearlight_units::Span;
+
+    use super::*;
+
+    #[test]
+    fn the_object_has_every_documented_field() {
+        let summary =
+            SummaryBuilder::default().build(FrameCounts::default(), Span::from_secs(1), SummaryRest::default());
+        let object: serde_json::Value = serde_json::from_str(&summary_json(&summary)).expect("JSON");
+        let paths = [
+            "/frames/sent",
+            "/frames/completed",
+            "/frames/decoded",
+            "/frames/displayed",
+            "/frames/late",
+            "/frames/lost",
+            "/fps",
+            "/motion_to_photon_ms/p50",
+            "/motion_to_photon_ms/p95",
+            "/motion_to_photon_ms/p99",
+            "/motion_to_photon_ms/n",
+            "/stage_sum_error_us_max",
+            "/rate_mbps/target",
+            "/rate_mbps/sent",
+            "/rate_mbps/received",
+            "/loss/packets",
+            "/loss/repaired",
+            "/loss/key_frames",
+            "/codec",
+            "/encoder",
+            "/adapter",
+            "/transport",
+        ];
+        for path in paths {
+            assert!(object.pointer(path).is_some(), "{path} is missing");
+        }
+        let stages = "input wait render convert encode pace network reassemble decode present";
+        for stage in stages.split(' ') {
+            for share in ["p50", "p95"] {
+                assert!(object["stages_ms"][stage][share].is_number(), "{stage} {share}");
+            }
+        }
+        let table = summary_table(&summary);
+        assert!(stages.split(' ').all(|stage| table.contains(stage)), "{table}");
+    }
+}

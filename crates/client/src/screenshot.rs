@@ -1,0 +1,20 @@
+//! The last displayed picture as a file.
+
+use std::path::Path;
+
+use nearlight_codec::{Picture, convert};
+
+use crate::ClientError;
+
+/// Writes `picture` as PNG.
+pub fn save(picture: &Picture, path: &Path) -> Result<(), ClientError> {
+    let mut rgba = Vec::new();
+    convert::to_rgba(picture.view(), &mut rgba)?;
+    let (width, height) = (picture.size.width.into(), picture.size.height.into());
+    image::save_buffer_with_format(path, &rgba, width, height, image::ColorType::Rgba8, image::ImageFormat::Png)
+        .map_err(|error| ClientError::File {
+            what: "the screenshot",
+            path: path.to_owned(),
+            source: std::io::Error::other(error),
+        })
+}

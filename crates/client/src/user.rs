@@ -1,0 +1,76 @@
+//! A user who is not there: walks a smooth path, looks around and acts now and then, the same at the same moment of every run.
+
+use nearlight_units::Span;
+use nearlight_wire::{Action, Pose};
+
+use crate::camera::{beside, orientation, turned};
+
+/// When the user does what, in milliseconds from the start of each [`ROUND`]. Grab and release lie apart so that a held object is
+/// seen moving.
+const ACTIONS: [(i64, Action); 4] =
+    [(1_000, Action::Push), (2_500, Action::Grab), (4_000, Action::Release), (6_000, Action::Throw)];
+const ROUND: Span = Span::from_secs(8);
+
+/// Where the head is `since` the user stood at `start`, walking about it.
+///
+/// Angular speeds have no common period below minutes, so that a run does not show the same pictures again. Guess: speeds up to
+/// 40 degrees and 0.7 m a second are those of somebody who looks around at leisure.
+pub fn head(start: &Pose, since: Span) -> Pose {
+    let seconds = since.as_secs_f64();
+    let swing = |amplitude: f64, speed: f64| (amplitude * (seconds * speed).sin()) as f32;
+    let way = [swing(1.8, 0.31), swing(0.03, 5.5), swing(1.2, 0.23)];
+    let turn = orientation(swing(0.7, 0.83), swing(0.12, 0.53));
+    Pose { position: beside(start, way), orientation: turned(start.orientation, turn) }
+}
+
+/// What the user did after `from` and up to `to`, both since the start.
+pub fn actions(from: Span, to: Span) -> impl Iterator<Item = Action> {
+    let first = from.as_nanos().div_euclid(ROUND.as_nanos());
+    let last = to.as_nanos().div_euclid(ROUND.as_nanos());
+    (first..=last).flat_map(move |round| {
+        ACTIONS.into_iter().filter_map(move |(at, action)| {
+            let at = ROUND * round + Span::from_millis(at);
+            (from < at && at <= to).then_some(action)
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_walk_is_smooth_bounded_and_always_moving() {
+        let start = Pose { position: [0.0, 1.6, 3.0], ..Pose::default() };
+        let step = Span::from_millis(16);
+        for index in 0..10_000 {
+            let (one, next) = (head(&start, step * index), head(&start, step * (index + 1)));
+            let distance = |one: &[f32], other: &[f32]| {
+                one.iter().zip(other).map(|(one, other)| (one - other).powi(2)).sum::<f32>().sqrt()
+            };
+            let (moved, turned) =
+                (distance(&one.position, &next.position), distance(&one.orientation, &next.orientation));
+            assert!(moved + turned > 0.0 && moved < 0.02 && turned < 0.01, "step {index}: {moved} m, {turned}");
+            assert!(one.position.iter().all(|coordinate| coordinate.abs() < 8.0));
+            let norm = one.orientation.iter().map(|part| part * part).sum::<f32>();
+            assert!((norm - 1.0).abs() < 1e-5);
+        }
+    }
+
+    #[test]
+    fn actions_come_once_however_time_is_cut() {
+        let end = Span::from_secs(80);
+        let all: Vec<Action> = actions(Span::ZERO, end).collect();
+        assert_eq!(all.len(), 10 * ACTIONS.len());
+        for step in [7, 16, 999, 20_000].map(Span::from_millis) {
+            let mut cut = Vec::new();
+            let mut from = Span::ZERO;
+            while from < end {
+                let to = (from + step).min(end);
+                cut.extend(actions(from, to));
+                from = to;
+            }
+            assert_eq!(cut, all, "steps of {step}");
+        }
+    }
+}

@@ -1,0 +1,297 @@
+//! A viewer in a window, with mouse and keys.
+//!
+//! A picture counts as displayed once it was handed to the display's queue; the marker is read from the luma of that very
+//! picture. Pixels are copied twice on this side of the decoder: out of its memory, and into the graphics adapter's.
+
+mod controls;
+mod painter;
+mod pictures;
+
+use std::sync::Arc;
+
+use nearlight_events::Summary;
+use nearlight_net::Clock;
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Hand, Pose};
+use winit::application::ApplicationHandler;
+use winit::dpi::PhysicalSize;
+use winit::event::{DeviceEvent, DeviceId, ElementState, WindowEvent};
+use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy};
+use winit::keyboard::PhysicalKey;
+use winit::window::{CursorGrabMode, Window, WindowId};
+
+use crate::player::{Handles, Happening, Player, Status, UserInput, channels};
+use crate::{ClientError, WindowOptions, screenshot};
+use controls::{Answer, Controls};
+use painter::Painter;
+use pictures::Pictures;
+
+/// The refresh rate that the server is told where the system does not know the display's.
+const NOMINAL_HZ: u16 = 60;
+/// Between two steps of a walk; the server hears of each.
+const STEP: Span = Span::from_nanos(1_000_000_000 / 60);
+const TITLE: &str = "Nearlight";
+
+/// What other threads tell the window.
+enum Wake {
+    Picture,
+    Status(Status),
+    Ended(Result<Summary, ClientError>),
+}
+
+/// Opens a window and watches until it is closed or the options' length has passed. Blocks; call it on the main thread.
+pub fn run(options: WindowOptions) -> Result<Summary, ClientError> {
+    let event_loop = event_loop()?;
+    let mut app = App::new(options, event_loop.create_proxy());
+    event_loop.run_app(&mut app).map_err(|error| ClientError::Window(error.to_string()))?;
+    let summary = app.outcome.unwrap_or_else(|| Err(ClientError::Window("the system ended it".into())))?;
+    if let Some(file) = app.options.view.record.screenshot {
+        let shown = app.pictures.and_then(|pictures| pictures.take_last());
+        screenshot::save(&shown.ok_or_else(|| ClientError::NoScreenshot(file.clone()))?, &file)?;
+    }
+    Ok(summary)
+}
+
+fn event_loop() -> Result<EventLoop<Wake>, ClientError> {
+    let mut builder = EventLoop::with_user_event();
+    // Linux allows any thread, which tests need; elsewhere the system insists on the main one.
+    #[cfg(target_os = "linux")]
+    {
+        winit::platform::x11::EventLoopBuilderExtX11::with_any_thread(&mut builder, true);
+        winit::platform::wayland::EventLoopBuilderExtWayland::with_any_thread(&mut builder, true);
+    }
+    builder.build().map_err(|error| ClientError::Window(error.to_string()))
+}
+
+/// The window's thread.
+struct App {
+    options: WindowOptions,
+    clock: Clock,
+    proxy: EventLoopProxy<Wake>,
+    stage: Option<Stage>,
+    pictures: Option<Arc<Pictures>>,
+    outcome: Option<Result<Summary, ClientError>>,
+}
+
+/// What exists once the system has given a window.
+struct Stage {
+    window: Arc<Window>,
+    painter: Painter,
+    handles: Handles,
+    pictures: Arc<Pictures>,
+    /// None before the server has said where the user begins.
+    controls: Option<Controls>,
+    step_at: Time,
+    clock: Clock,
+}
+
+impl App {
+    fn new(options: WindowOptions, proxy: EventLoopProxy<Wake>) -> Self {
+        Self { options, clock: Clock::start(), proxy, stage: None, pictures: None, outcome: None }
+    }
+
+    fn open(&self, event_loop: &ActiveEventLoop) -> Result<Stage, ClientError> {
+        let (width, height) = self.options.size;
+        let attributes =
+            Window::default_attributes().with_title(TITLE).with_inner_size(PhysicalSize::new(width, height));
+        let window = event_loop.create_window(attributes).map_err(|error| ClientError::Window(error.to_string()))?;
+        let window = Arc::new(window);
+        let painter = Painter::new(Arc::clone(&window), event_loop.owned_display_handle())?;
+        tracing::info!(adapter = painter.adapter(), "the window is open");
+        let (handles, ports) = channels();
+        let keep = self.options.view.record.screenshot.is_some();
+        let (proxy, waker) = (self.proxy.clone(), self.proxy.clone());
+        let pictures = Arc::new(Pictures::new(keep, Box::new(move || drop(waker.send_event(Wake::Picture)))));
+        let status = self.proxy.clone();
+        let player = Player {
+            clock: self.clock,
+            options: self.options.view.clone(),
+            display_hz: refresh_rate(&window),
+            screen: Arc::clone(&pictures) as Arc<_>,
+            ports,
+            on_status: Box::new(move |now| drop(status.send_event(Wake::Status(now)))),
+        };
+        let thread = std::thread::Builder::new().name("player".into());
+        thread
+            .spawn(move || drop(proxy.send_event(Wake::Ended(play(player)))))
+            .map_err(|source| ClientError::System { what: "thread for the player", source })?;
+        Ok(Stage { window, painter, handles, pictures, controls: None, step_at: self.clock.now(), clock: self.clock })
+    }
+
+    fn end(&mut self, event_loop: &ActiveEventLoop, outcome: Result<Summary, ClientError>) {
+        self.outcome.get_or_insert(outcome);
+        // The window goes first, and the surface with it, while the event loop still runs.
+        self.stage = None;
+        event_loop.exit();
+    }
+
+    /// Ends the run where something on the window's side failed.
+    fn check(&mut self, event_loop: &ActiveEventLoop, result: Result<(), ClientError>) {
+        if let Err(error) = result {
+            if let Some(stage) = &self.stage {
+                let _ = stage.handles.stop.send(true);
+            }
+            self.end(event_loop, Err(error));
+        }
+    }
+}
+
+/// The player's thread.
+fn play(player: Player) -> Result<Summary, ClientError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| ClientError::System { what: "event loop", source })?;
+    runtime.block_on(player.run())
+}
+
+fn refresh_rate(window: &Window) -> u16 {
+    let millihertz = window.current_monitor().and_then(|monitor| monitor.refresh_rate_millihertz());
+    let hertz = millihertz.and_then(|rate| u16::try_from((rate + 500) / 1_000).ok());
+    hertz.filter(|hertz| *hertz > 0).unwrap_or(NOMINAL_HZ)
+}
+
+impl ApplicationHandler<Wake> for App {
+    fn resumed(&mut self, event_loop: &ActiveEventLoop) {
+        if self.stage.is_some() || self.outcome.is_some() {
+            return;
+        }
+        match self.open(event_loop) {
+            Ok(stage) => {
+                self.pictures = Some(Arc::clone(&stage.pictures));
+                self.stage = Some(stage);
+            }
+            Err(error) => self.end(event_loop, Err(error)),
+        }
+    }
+
+    fn user_event(&mut self, event_loop: &ActiveEventLoop, wake: Wake) {
+        let Some(stage) = &mut self.stage else { return };
+        match wake {
+            Wake::Picture => {
+                let shown = stage.show();
+                self.check(event_loop, shown);
+            }
+            Wake::Status(status) => stage.window.set_title(&title(&status)),
+            Wake::Ended(outcome) => self.end(event_loop, outcome),
+        }
+    }
+
+    fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+        let Some(stage) = &mut self.stage else { return };
+        match event {
+            // The player says goodbye, sums up and then ends the loop.
+            WindowEvent::CloseRequested => drop(stage.handles.stop.send(true)),
+            WindowEvent::Resized(size) => {
+                stage.painter.set_size(size.width, size.height);
+                stage.window.request_redraw();
+            }
+            WindowEvent::RedrawRequested => {
+                let drawn = stage.painter.draw().map(|_| ());
+                self.check(event_loop, drawn);
+            }
+            WindowEvent::KeyboardInput { event, .. } => {
+                if let PhysicalKey::Code(key) = event.physical_key {
+                    let pressed = event.state == ElementState::Pressed;
+                    stage.steer(|controls, _| controls.on_key(key, pressed));
+                }
+            }
+            WindowEvent::MouseInput { button, state, .. } => {
+                let pressed = state == ElementState::Pressed;
+                stage.steer(|controls, _| controls.on_button(button, pressed));
+            }
+            WindowEvent::Focused(false) => {
+                if let Some(controls) = &mut stage.controls {
+                    controls.on_unfocused();
+                }
+                stage.catch_mouse(false);
+            }
+            _ => {}
+        }
+    }
+
+    fn device_event(&mut self, _: &ActiveEventLoop, _: DeviceId, event: DeviceEvent) {
+        if let (Some(stage), DeviceEvent::MouseMotion { delta: (right, down) }) = (&mut self.stage, event) {
+            stage.steer(|controls, now| controls.on_motion(now, right, down));
+        }
+    }
+
+    fn about_to_wait(&mut self, event_loop: &ActiveEventLoop) {
+        let Some(stage) = &mut self.stage else { return };
+        let now = stage.clock.now();
+        if now >= stage.step_at {
+            stage.step_at = (stage.step_at + STEP).max(now);
+            stage.step(now);
+        }
+        event_loop.set_control_flow(ControlFlow::WaitUntil(stage.clock.instant(stage.step_at).into_std()));
+    }
+}
+
+impl Stage {
+    /// Shows the newest picture and tells the player when it was on its way to the display.
+    fn show(&mut self) -> Result<(), ClientError> {
+        let Some(waiting) = self.pictures.take() else { return Ok(()) };
+        self.painter.upload(&waiting.picture);
+        if self.painter.draw()? {
+            let at = self.clock.now();
+            let (ticket, marker) = (waiting.ticket, waiting.marker);
+            // A player that has ended needs no report.
+            let _ = self.handles.happenings.send(Happening::Displayed { ticket, at, marker });
+        }
+        self.pictures.give_back(waiting);
+        Ok(())
+    }
+
+    fn step(&mut self, now: Time) {
+        if self.controls.is_none() {
+            let start: Option<Pose> = *self.handles.start.borrow();
+            self.controls = start.map(|start| Controls::new(now, &start));
+        }
+        self.steer(Controls::on_step);
+    }
+
+    /// Lets the user's controls take an event and does what they ask for.
+    fn steer(&mut self, event: impl FnOnce(&mut Controls, Time) -> Answer) {
+        let now = self.clock.now();
+        let Some(controls) = &mut self.controls else { return };
+        match event(controls, now) {
+            Answer::Nothing => {}
+            Answer::Move => {
+                let head = controls.pose();
+                // A full queue means that nobody is connected, and then nobody minds.
+                let _ = self.handles.inputs.try_send(UserInput::Moved { at: now, head, hands: Vec::new() });
+            }
+            Answer::Act(action) => {
+                let _ = self.handles.inputs.try_send(UserInput::Acted { at: now, hand: Hand::Gaze, action });
+            }
+            Answer::Catch(catch) => self.catch_mouse(catch),
+        }
+    }
+
+    fn catch_mouse(&mut self, catch: bool) {
+        let window = &self.window;
+        let caught = catch
+            && window
+                .set_cursor_grab(CursorGrabMode::Locked)
+                .or_else(|_| window.set_cursor_grab(CursorGrabMode::Confined))
+                .inspect_err(|error| tracing::warn!(%error, "the system does not let the window catch the mouse"))
+                .is_ok();
+        if !caught {
+            let _ = window.set_cursor_grab(CursorGrabMode::None);
+        }
+        window.set_cursor_visible(!caught);
+        self.steer(|controls, _| controls.set_caught(caught));
+    }
+}
+
+fn title(status: &Status) -> String {
+    match status {
+        Status::Connecting { trouble: None } => format!("{TITLE}: connecting"),
+        Status::Connecting { trouble: Some(trouble) } => format!("{TITLE}: connecting again ({trouble})"),
+        Status::Watching { fps, motion_to_photon, received, size: (width, height) } => format!(
+            "{TITLE}: {width}×{height}, {fps:.0} fps, {:.0} ms motion to photon, {:.1} Mb/s",
+            motion_to_photon.as_millis_f64(),
+            received.as_mbps_f64(),
+        ),
+    }
+}

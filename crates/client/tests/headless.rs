@@ -1,0 +1,193 @@
+//! The headless viewer against a small server over loopback. Counts only: nothing here looks at how long anything took.
+
+mod server;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nearlight_client::headless::watch_until;
+use nearlight_client::{ClientError, ExitClass, HeadlessOptions, Outage, PathOptions, ViewOptions};
+use nearlight_codec::CodecKind;
+use nearlight_events::Summary;
+use nearlight_net::{Clock, Link, Probability};
+use nearlight_units::Span;
+use nearlight_wire::DisplayKind;
+use server::{Behaviour, FPS, SIZE, Server};
+use tokio::sync::watch;
+
+async fn view(clock: Clock, options: HeadlessOptions) -> Result<Summary, ClientError> {
+    // The sender lives as long as the run: a run without one would never be stopped either.
+    let (_stop, stopped) = watch::channel(false);
+    watch_until(options, clock, stopped).await
+}
+
+fn options(link: &Link, seconds: i64) -> HeadlessOptions {
+    let view = ViewOptions { length: Some(Span::from_secs(seconds)), ..ViewOptions::new(link.clone()) };
+    HeadlessOptions::new(view)
+}
+
+/// At least this many frames in so many seconds, on however busy a machine.
+fn at_least(seconds: u64) -> u64 {
+    seconds * u64::from(FPS) * 2 / 3
+}
+
+/// A folder of its own for a test's files; removed at the end.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nearlight-client-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).expect("a folder for temporary files");
+        Self(path)
+    }
+
+    fn file(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(path: &Path) -> String {
+    fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_clean_path_loses_nothing_and_leaves_its_records() {
+    let server = Server::start(Behaviour::default());
+    let folder = Folder::new("clean");
+    let mut options = options(&server.link, 3);
+    let record = &mut options.view.record;
+    record.events = Some(folder.file("events.jsonl"));
+    record.trace = Some(folder.file("trace.json"));
+    record.csv = Some(folder.file("frames.csv"));
+    record.screenshot = Some(folder.file("last.png"));
+    let summary = view(server.clock, options).await.expect("a run");
+
+    let frames = summary.frames;
+    assert!(frames.displayed >= at_least(3), "{frames:?}");
+    assert_eq!((frames.sent, frames.lost), (frames.completed, 0), "{frames:?}");
+    assert_eq!(frames.completed, frames.decoded);
+    assert!(summary.motion_to_photon_ms.n >= frames.displayed, "{:?}", summary.motion_to_photon_ms);
+    assert_eq!((summary.stage_sum_error_us_max, summary.unreadable_markers, summary.loss.key_frames), (0, 0, 0));
+    assert_eq!((summary.stream.codec.as_str(), summary.stream.transport.as_str()), ("h264", "webtransport"));
+    assert!(summary.rate_mbps.received > 0.0 && (summary.rate_mbps.target - 4.0).abs() < 1e-9);
+
+    let events = text(&folder.file("events.jsonl"));
+    let lines: Vec<serde_json::Value> =
+        events.lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    assert!(lines.iter().all(|line| line["origin"] == "client"));
+    let shown = lines.iter().filter(|line| line["event"] == "frame_displayed").count() as u64;
+    // The first frames may be displayed before the clocks are known.
+    assert!(shown + 5 >= frames.displayed, "{shown} events of {frames:?}");
+    let trace: Vec<serde_json::Value> = serde_json::from_str(&text(&folder.file("trace.json"))).expect("an array");
+    assert_eq!(trace.iter().filter(|event| event["ph"] == "X").count() as u64, shown * 10);
+    assert_eq!(text(&folder.file("frames.csv")).lines().count() as u64, shown + 1);
+    let picture = image::open(folder.file("last.png")).expect("a picture").to_rgba8();
+    assert_eq!(picture.dimensions(), (SIZE.width.into(), SIZE.height.into()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn vp8_for_a_headset_on_a_virtual_display() {
+    let server = Server::start(Behaviour { codec: CodecKind::Vp8, ..Behaviour::default() });
+    let mut options = options(&server.link, 2);
+    options.view.display = DisplayKind::Headset;
+    options.display_hz = Some(90);
+    let summary = view(server.clock, options).await.expect("a run");
+    assert!(summary.frames.displayed >= at_least(2), "{:?}", summary.frames);
+    assert_eq!((summary.frames.lost, summary.stage_sum_error_us_max), (0, 0));
+    assert_eq!(summary.stream.codec, "vp8");
+    assert!(summary.stages_ms["present"]["p95"].as_f64() > Some(0.0), "a slot is waited for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_percent_loss_is_repaired_without_key_frames() {
+    for seed in [1, 2] {
+        let server = Server::start(Behaviour::default());
+        let mut options = options(&server.link, 4);
+        let drop = Probability::new(0.02).expect("a probability");
+        options.view.path = PathOptions { drop, seed, ..PathOptions::default() };
+        let summary = view(server.clock, options).await.expect("a run");
+        let (frames, loss) = (summary.frames, summary.loss);
+        assert!(loss.packets > 0 && loss.repaired > 0, "seed {seed}: {loss:?}");
+        assert!(frames.displayed * 100 >= frames.sent * 99, "seed {seed}: {frames:?}");
+        assert_eq!((frames.lost, loss.key_frames), (0, 0), "seed {seed}: {frames:?} {loss:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_outage_and_a_move_are_survived_in_one_session() {
+    let server = Server::start(Behaviour::default());
+    let mut options = options(&server.link, 6);
+    let outage = Outage { at: Span::from_secs(1), length: Span::from_secs(2) };
+    options.view.path =
+        PathOptions { outages: vec![outage], rebinds: vec![Span::from_secs(4)], ..PathOptions::default() };
+    let summary = view(server.clock, options).await.expect("a run");
+    // A second before the outage and three after it.
+    assert!(summary.frames.displayed >= at_least(4), "{:?}", summary.frames);
+    assert!(summary.frames.displayed < summary.frames.sent, "the outage lost something: {:?}", summary.frames);
+    assert_eq!(server.sessions(), 1, "the connection itself survived");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_comes_back_is_watched_again() {
+    let server = Server::start(Behaviour { goodbye_after: Some(30), ..Behaviour::default() });
+    let summary = view(server.clock, options(&server.link, 4)).await.expect("a run");
+    assert!(server.sessions() >= 2, "{} sessions", server.sessions());
+    assert!(summary.frames.displayed > 35, "{:?}", summary.frames);
+    assert_eq!(summary.stage_sum_error_us_max, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_changes_nothing() {
+    let server = Server::start(Behaviour { garbage: true, ..Behaviour::default() });
+    let summary = view(server.clock, options(&server.link, 2)).await.expect("a run");
+    assert!(summary.frames.displayed >= at_least(2), "{:?}", summary.frames);
+    assert_eq!((summary.frames.lost, summary.loss.key_frames), (0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_wrong_token_is_refused() {
+    let server = Server::start(Behaviour::default());
+    let link = Link { token: Some("another-token-for-tests".into()), ..server.link.clone() };
+    let error = view(server.clock, options(&link, 2)).await.expect_err("refused");
+    assert_eq!((error.class(), error.class().code()), (ExitClass::Refused, 2));
+    assert!(error.to_string().contains("the token is wrong"), "{error}");
+
+    let link = Link { token: None, ..server.link.clone() };
+    let error = view(server.clock, options(&link, 2)).await.expect_err("no token");
+    assert_eq!(error.class().code(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn silence_is_a_timeout_with_its_reason() {
+    let silent = Server::start(Behaviour { frames: false, ..Behaviour::default() });
+    // Nothing listens here: the port was free a moment ago.
+    let free = std::net::UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port");
+    let absent = Link { port: free.port(), ..silent.link.clone() };
+    for (link, reason) in [(&silent.link, "no picture came"), (&absent, "no server answered")] {
+        let mut options = options(link, 2);
+        options.view.first_picture = Span::from_secs(1);
+        let error = view(silent.clock, options).await.expect_err(reason);
+        assert_eq!((error.class(), error.class().code()), (ExitClass::TimedOut, 3), "{error}");
+        assert!(error.to_string().contains(reason), "{error}");
+        assert!(!error.to_string().contains('\n'));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stopped_run_still_sums_up() {
+    let server = Server::start(Behaviour::default());
+    let mut options = options(&server.link, 0);
+    options.view.length = None;
+    let (stop, stopped) = watch::channel(false);
+    let run = tokio::spawn(watch_until(options, server.clock, stopped));
+    tokio::time::sleep(std::time::Duration::from_secs(2)).await;
+    stop.send(true).expect("the run listens");
+    let summary = run.await.expect("no panic").expect("a run");
+    assert!(summary.frames.displayed > 0 && summary.frames.lost == 0, "{:?}", summary.frames);
+}

@@ -1,0 +1,236 @@
+//! A server that is just large enough to watch: a moving picture with the marker, real codec, real sender, real transport.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use nearlight_codec::{CodecKind, Encoder, EncoderConfig, Picture, Size, new_encoder, sample::moving_picture};
+use nearlight_net::{
+    Clock, Connection, ControlReceiver, ControlSender, Identity, Link, ListenOptions, Listener, NetError, Received,
+};
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, new_controller};
+use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SenderConfig};
+use nearlight_units::{Bitrate, Span, Time};
+use nearlight_wire::marker::{self, Marker};
+use nearlight_wire::{
+    ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, ServerMessage, StreamDescription, View, Welcome,
+};
+
+pub const SIZE: Size = Size { width: 320, height: 192 };
+pub const FPS: u16 = 30;
+const TOKEN: &str = "a-token-for-tests-only";
+
+/// How the server behaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Behaviour {
+    pub codec: CodecKind,
+    /// Sends frames at all.
+    pub frames: bool,
+    /// Says goodbye after so many frames, in each session.
+    pub goodbye_after: Option<u32>,
+    /// Sends bytes that mean nothing between the frames.
+    pub garbage: bool,
+}
+
+impl Default for Behaviour {
+    fn default() -> Self {
+        Self { codec: CodecKind::H264, frames: true, goodbye_after: None, garbage: false }
+    }
+}
+
+pub struct Server {
+    pub link: Link,
+    pub clock: Clock,
+    sessions: Arc<AtomicU32>,
+}
+
+impl Server {
+    /// Listens on a free port until the runtime ends.
+    pub fn start(behaviour: Behaviour) -> Self {
+        let clock = Clock::start();
+        let identity = Identity::self_signed(&[]).expect("a certificate");
+        let listener = Listener::bind(&ListenOptions::default(), &identity, clock).expect("a free port");
+        let link = Link {
+            secure: false,
+            host: "127.0.0.1".into(),
+            port: listener.port(),
+            token: Some(TOKEN.into()),
+            certificate: Some(identity.certificate_sha256()),
+        };
+        let sessions = Arc::new(AtomicU32::new(0));
+        let count = Arc::clone(&sessions);
+        tokio::spawn(async move {
+            while let Some(connection) = listener.accept().await {
+                let number = count.fetch_add(1, Ordering::Relaxed);
+                tokio::spawn(async move {
+                    // The client left, which is no failure.
+                    let _ = visit(connection, number, behaviour, clock).await;
+                });
+            }
+        });
+        Self { link, clock, sessions }
+    }
+
+    pub fn sessions(&self) -> u32 {
+        self.sessions.load(Ordering::Relaxed)
+    }
+}
+
+async fn visit(connection: Connection, number: u32, behaviour: Behaviour, clock: Clock) -> Result<(), NetError> {
+    let (mut to_client, mut from_client): (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>) =
+        connection.accept_control().await?;
+    let ClientMessage::Hello(hello) = from_client.recv().await? else { return Ok(()) };
+    if hello.token != TOKEN {
+        let message = "the token is wrong".to_owned();
+        to_client.send(&ServerMessage::Refused { reason: RefusalReason::Token, message }).await?;
+        connection.closed().await;
+        return Ok(());
+    }
+    let mut studio = Studio::new(&connection, behaviour, clock);
+    to_client.send(&ServerMessage::Welcome(studio.welcome(number))).await?;
+    to_client.send(&ServerMessage::Rate(rate_status())).await?;
+    let mut frames = tokio::time::interval(Duration::from_secs(1) / u32::from(FPS));
+    let mut count = 0;
+    loop {
+        studio.pump(&connection);
+        let wake = studio.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
+        tokio::select! {
+            received = connection.recv_datagram() => match received {
+                Ok(Received { at, datagram }) => studio.sender.on_datagram(at, &datagram),
+                Err(_) => return Ok(()),
+            },
+            _ = frames.tick(), if behaviour.frames => {
+                studio.make_frame();
+                count += 1;
+                if behaviour.garbage {
+                    for garbage in [&b""[..], b"\x00", b"\x11garbage", &[0x11; 1_000], &[0xff; 40]] {
+                        let _ = connection.send_datagram(bytes::Bytes::copy_from_slice(garbage));
+                    }
+                }
+                if behaviour.goodbye_after == Some(count) {
+                    to_client.send(&ServerMessage::Goodbye { message: "restarting".into() }).await?;
+                    // The words must arrive before the close.
+                    let _ = tokio::time::timeout(Duration::from_secs(2), connection.closed()).await;
+                    return Ok(());
+                }
+            },
+            () = clock.sleep_until(wake) => {}
+        }
+    }
+}
+
+/// Draws, codes and sends.
+struct Studio {
+    behaviour: Behaviour,
+    clock: Clock,
+    encoder: Box<dyn Encoder>,
+    sender: Sender,
+    input: Option<ReceivedInput>,
+}
+
+impl Studio {
+    fn new(connection: &Connection, behaviour: Behaviour, clock: Clock) -> Self {
+        let rate = Bitrate::from_mbps(4);
+        let config = EncoderConfig { size: SIZE, fps: FPS, rate };
+        let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
+        let session = SenderConfig {
+            max_datagram: connection.max_datagram_size(),
+            pacing: Mode::Burst,
+            frame_interval: Span::from_secs(1) / i64::from(FPS),
+            events: false,
+        };
+        let controller = new_controller("fixed", bounds).expect("a preset");
+        Self {
+            behaviour,
+            clock,
+            encoder: new_encoder(behaviour.codec, config).expect("an encoder"),
+            sender: Sender::new(clock.now(), session, controller),
+            input: None,
+        }
+    }
+
+    fn welcome(&self, session: u32) -> Welcome {
+        Welcome {
+            session,
+            stream: StreamDescription {
+                codec: self.behaviour.codec.name().into(),
+                codec_string: self.encoder.codec_string(),
+                width: SIZE.width,
+                height: SIZE.height,
+                fps: FPS,
+                encoder: self.encoder.name(),
+                adapter: "a moving picture".into(),
+                views: 1,
+            },
+            server: "a server for tests".into(),
+            controller: self.sender.controller_name().into(),
+            pacing: Mode::Burst.to_string(),
+            max_rate_bps: 4_000_000,
+            start: Pose::default(),
+        }
+    }
+
+    fn make_frame(&mut self) {
+        let started = self.clock.now();
+        if self.sender.admit(started).is_err() {
+            return;
+        }
+        self.input = self.sender.poll_input().or(self.input.take());
+        let id = self.sender.next_frame();
+        let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
+        let mut picture = moving_picture(SIZE, id.0);
+        draw_marker(&mut picture, Marker { frame: id, input });
+        let rendered_at = self.clock.now();
+        let wish = self.sender.wish();
+        self.encoder.set_rate(wish.rate).expect("any rate");
+        let coded = self.encoder.encode(&picture, wish.key).expect("a picture of the configured size");
+        let encoded_at = self.clock.now();
+        let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
+        let header = FrameHeader {
+            width: SIZE.width,
+            height: SIZE.height,
+            input,
+            input_received_at: self.input.as_ref().map_or(started, |input| input.received_at),
+            render_started_at: started,
+            rendered_at,
+            converted_at: rendered_at,
+            encoded_at,
+            display_at: started + Span::from_millis(50),
+            deadline: started + Span::from_millis(500),
+            views: vec![view],
+        };
+        self.sender.on_frame(self.clock.now(), EncodedFrame { id, key: coded.key, header, bits: coded.bits });
+    }
+
+    fn pump(&mut self, connection: &Connection) {
+        while let Some(datagram) = self.sender.poll_transmit(self.clock.now()) {
+            let _ = connection.send_datagram(datagram.into());
+        }
+        while self.sender.poll_outcome().is_some() {}
+    }
+}
+
+fn rate_status() -> RateStatus {
+    RateStatus {
+        target_bps: 4_000_000,
+        pacing_bps: 10_000_000,
+        sent_bps: 3_000_000,
+        binding: "fixed".into(),
+        limits: vec![("fixed".into(), 4_000_000)],
+        rtt_us: None,
+        packets_lost: 0,
+        key_frames: 1,
+    }
+}
+
+fn draw_marker(picture: &mut Picture, marker: Marker) {
+    let cells = marker.cells();
+    let width = usize::from(picture.size.width);
+    for (y, row) in picture.luma.chunks_exact_mut(width).take(marker::HEIGHT).enumerate() {
+        for (x, luma) in row[..marker::WIDTH].iter_mut().enumerate() {
+            let white = cells[y / marker::CELL_PIXELS * marker::COLUMNS + x / marker::CELL_PIXELS];
+            *luma = if white { 235 } else { 16 };
+        }
+    }
+}
