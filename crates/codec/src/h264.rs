@@ -10,8 +10,8 @@ use nearlight_units::Bitrate;
 use openh264::decoder::{Decoder as LibraryDecoder, DecoderConfig as LibraryDecoderConfig};
 use openh264::encoder::Encoder as LibraryEncoder;
 use openh264::encoder::{
-    BitRate, EncoderConfig as LibraryConfig, FrameRate, FrameType, IntraFramePeriod, Level, Profile, QpRange,
-    RateControlMode, UsageType, VuiConfig,
+    BitRate, Complexity, EncoderConfig as LibraryConfig, FrameRate, FrameType, IntraFramePeriod, Level, Profile,
+    QpRange, RateControlMode, UsageType, VuiConfig,
 };
 use openh264::formats::YUVSlices;
 use openh264::{OpenH264API, Timestamp};
@@ -65,11 +65,14 @@ fn open(config: EncoderConfig) -> Result<LibraryEncoder, CodecError> {
         .max_frame_rate(FrameRate::from_hz(fps.into()))
         .rate_control_mode(RateControlMode::Bitrate)
         .skip_frames(false)
+        // The screen content mode ignores the rate while frames may not be skipped: four times too much on the same picture.
         .usage_type(UsageType::CameraVideoRealTime)
         .profile(Profile::Baseline)
         .level(level)
         // A minimum of 0 would make the library limit the range to 12..=42, too fine for low rates.
         .qp(QpRange::new(1, 51))
+        // A tenth faster than the wrapper's default on `sample::moving_picture` at 4 Mb/s, and as good to 0.01 dB.
+        .complexity(Complexity::Low)
         .scene_change_detect(false)
         .intra_frame_period(IntraFramePeriod::from_num_frames(0))
         .num_threads(1)
