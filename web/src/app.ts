@@ -156,7 +156,7 @@ class App {
     if (this.#entering) return;
     this.#entering = true;
     try {
-      this.#headset = await Headset.enter({ start: this.#start ?? START, canvas: element("headset") }, {
+      this.#headset = await Headset.enter(this.#start ?? START, {
         onBegin: (displayHz) => this.#onImmersive(true, displayHz),
         onPresence: (at, values) => this.#post({ type: "presence", at, values }),
         onAction: (at, hand, action) => this.#post({ type: "act", at, hand, action }),

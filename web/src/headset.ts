@@ -15,13 +15,6 @@ const THROW_BUTTON = 4;
 /** The thumbstick's axes in that mapping. */
 const [STICK_X, STICK_Y] = [2, 3];
 
-export interface HeadsetPlace {
-  /** Where the user begins. */
-  start: Pose;
-  /** Takes the canvas of a runtime that draws on the page. */
-  canvas: HTMLElement;
-}
-
 export interface HeadsetOut {
   onBegin(displayHz: number): void;
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
@@ -60,21 +53,20 @@ export class Headset {
   #steppedAt = 0;
   #ended = false;
 
-  /** Begins a session; call from a user's gesture. */
-  static async enter(place: HeadsetPlace, out: HeadsetOut): Promise<Headset> {
+  /** Begins a session where the user stands at `start`; call from a user's gesture. */
+  static async enter(start: Pose, out: HeadsetOut): Promise<Headset> {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
     const session = await navigator.xr.requestSession("immersive-vr", { requiredFeatures: ["local-floor"] });
     const canvas = document.createElement("canvas");
+    // An emulator shows it on the page, where people and tests look for it by this name.
+    canvas.className = "headset";
     const gl = canvas.getContext("webgl2", { xrCompatible: true, alpha: false, antialias: false, depth: false });
     if (!gl) throw new Error("this browser gives the headset no WebGL2 context");
     const layer = new XRWebGLLayer(session, gl, { antialias: false, alpha: false, depth: false, stencil: false });
     await session.updateRenderState({ baseLayer: layer });
     const room = await session.requestReferenceSpace("local-floor");
-    const { position, orientation } = place.start;
-    const locomotion = new Locomotion(position, yawPitchOf(orientation).yaw);
+    const locomotion = new Locomotion(start.position, yawPitchOf(start.orientation).yaw);
     const headset = new Headset({ session, room, layer, canvas, locomotion, reprojection: new Reprojection(gl) }, out);
-    // Emulators draw on the page's own canvas instead of a display of their own.
-    if (!layer.framebuffer) place.canvas.replaceChildren(canvas);
     out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
     return headset;
   }

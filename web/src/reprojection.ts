@@ -92,6 +92,8 @@ export class Reprojection {
     gl.bindFramebuffer(gl.FRAMEBUFFER, this.#reader);
     gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, this.#texture, 0);
     gl.readPixels(0, 0, MARKER_WIDTH, MARKER_HEIGHT, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
+    // A runtime may clear whatever is bound before the next frame.
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
     return pixels;
   }
 

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { openBrowser, openPage, screenshot, servePage, until } from "./helper.mjs";
+import { emulateHeadset, openBrowser, openPage, screenshot, servePage, until } from "./helper.mjs";
 
 const fakeWorker = path.join(path.dirname(fileURLToPath(import.meta.url)), "fake-worker.js");
 let browser;
@@ -20,8 +20,9 @@ after(async () => {
 });
 
 /** A page whose worker is made up. */
-async function openAlone(options) {
+async function openAlone(options, prepare = async () => undefined) {
   const opened = await openPage(browser, options);
+  await prepare(opened.page);
   await opened.page.addInitScript({ path: fakeWorker });
   await opened.page.goto(`${server.url}#token=made-up`);
   await until(opened.page, () => window.fake?.instance?.canvas, "the page starts its worker");
@@ -159,3 +160,67 @@ test("hooks answer", async () => {
   assert.equal(await page.evaluate(() => window.nearlight.state), "live");
   await context.close();
 });
+
+test("late reprojection puts each eye's picture where the world is", async () => {
+  const { context, page, errors } = await openAlone({}, emulateHeadset);
+  await page.evaluate(() => window.fake.play(3));
+  await page.locator("#landing-vr").click();
+  await until(page, () => document.querySelector("canvas.headset"), "the session begins");
+  await until(page, () => window.fake.received.some(({ type, immersive }) => type === "display" && immersive), "the server is told");
+  const newest = async () => Object.values((await sent(page, "presence")).at(-1).values);
+  await until(page, () => window.fake.received.filter(({ type }) => type === "presence").at(-1).values[7] === 2, "two views are asked for");
+  const asked = await newest();
+  const yaws = [0, 0.15, -0.2];
+  for (const yaw of yaws) {
+    const { bars, backgrounds } = await page.evaluate(showBar, { asked, yaw });
+    for (const eye of [0, 1]) {
+      const [left, right] = asked.slice(8 + eye * 11 + 7);
+      // The page asked for 6 % more on each side than the eye sees.
+      const margin = ((right - left) / 1.12) * 0.06;
+      const tangent = Math.tan(Math.atan(0.2) + yaw);
+      const expected = (tangent - left - margin) / (right - left - 2 * margin);
+      assert.ok(Math.abs(bars[eye] - expected) < 0.01, `eye ${eye}, yaw ${yaw}: bar at ${bars[eye]}, expected at ${expected}`);
+    }
+    assert.deepEqual(backgrounds, ["red", "blue"], "each eye sees its own half");
+    await screenshot(page, `reprojection-${yaw}`);
+  }
+  const shown = (await sent(page, "shown")).map(({ frame }) => frame);
+  assert.deepEqual([...new Set(shown)], yaws.map((yaw) => 100 + yaw * 100), "every picture was reported once it was drawn");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+/** Hands the page a picture with a white bar at tangent 0.2, rendered straight ahead, and finds the bar after turning the head. */
+async function showBar({ asked, yaw }) {
+  const [width, height] = [1024, 512];
+  const canvas = new OffscreenCanvas(width, height);
+  const context = canvas.getContext("2d");
+  for (const eye of [0, 1]) {
+    const [left, right] = asked.slice(8 + eye * 11 + 7);
+    const column = (eye + (0.2 - left) / (right - left)) * (width / 2);
+    context.fillStyle = eye === 0 ? "#a00000" : "#0000a0";
+    context.fillRect((eye * width) / 2, 0, width / 2, height);
+    context.fillStyle = "#ffffff";
+    context.fillRect(column - 2, 0, 4, height);
+  }
+  const views = Float32Array.from(asked.slice(8, 8 + 22));
+  const { quaternion } = window.emulated;
+  quaternion.set(0, Math.sin(yaw / 2), 0, Math.cos(yaw / 2));
+  const frame = 100 + yaw * 100;
+  window.fake.instance.say({ type: "frame", frame, picture: new VideoFrame(canvas, { timestamp: 0 }), views });
+  for (let turn = 0; turn < 4; turn += 1) await new Promise((resolve) => requestAnimationFrame(resolve));
+  const bitmap = await createImageBitmap(document.querySelector("canvas.headset"));
+  const copy = new OffscreenCanvas(bitmap.width, 1).getContext("2d");
+  copy.drawImage(bitmap, 0, bitmap.height / 2, bitmap.width, 1, 0, 0, bitmap.width, 1);
+  const { data } = copy.getImageData(0, 0, bitmap.width, 1);
+  const half = bitmap.width / 2;
+  const bars = [0, 1].map((eye) => {
+    const bright = Array.from({ length: half }, (_, x) => x).filter((x) => data[(eye * half + x) * 4 + 1] > 100);
+    return (bright.reduce((sum, x) => sum + x, 0) / bright.length + 0.5) / half;
+  });
+  const backgrounds = [0, 1].map((eye) => {
+    const at = (eye * half + Math.round(half / 4)) * 4;
+    return data[at] > data[at + 2] ? "red" : "blue";
+  });
+  return { bars, backgrounds };
+}

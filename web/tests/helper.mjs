@@ -46,9 +46,16 @@ export async function openPage(browser, options = {}) {
   return { context, page, errors };
 }
 
-/** The emulated headset's script, to be loaded before the page. */
-export function emulatedHeadset() {
-  return readFile(path.join(here, "../node_modules/iwer/build/iwer.min.js"), "utf8");
+/** Gives the page an emulated headset at `window.emulated`; call before the page is loaded. */
+export async function emulateHeadset(page) {
+  await page.addInitScript(await readFile(path.join(here, "../node_modules/iwer/build/iwer.min.js"), "utf8"));
+  await page.addInitScript(() => {
+    const device = new window.IWER.XRDevice(window.IWER.metaQuest3);
+    // Chromium brings a WebXR without devices, which the emulator must replace.
+    device.installRuntime({ forceInstall: true });
+    device.stereoEnabled = true;
+    window.emulated = device;
+  });
 }
 
 /** Saves a picture of the page where NEARLIGHT_SCREENSHOTS names a folder. */

@@ -1,0 +1,210 @@
+// The page against the real server: pictures, inputs that come back as pixels, lost connections, refusals, the headset.
+
+import assert from "node:assert/strict";
+import { createSocket } from "node:dgram";
+import { after, before, test } from "node:test";
+import { emulateHeadset, openBrowser, openPage, screenshot, startServer, until } from "./helper.mjs";
+
+const TOKEN = "a-token-for-the-page-tests";
+/** Small pictures: two cores render, encode, decode and draw them at the same time. */
+const SMALL = ["--size", "640x360", "--fps", "30"];
+
+let browser;
+let server;
+
+before(async () => {
+  [browser, server] = await Promise.all([openBrowser(), startServer({ token: TOKEN, more: SMALL })]);
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+const live = () => window.nearlight?.state === "live";
+
+async function openLive(link = server.url, prepare = async () => undefined) {
+  const opened = await openPage(browser);
+  await prepare(opened.page);
+  await opened.page.goto(link);
+  await until(opened.page, live, "the page goes live");
+  return opened;
+}
+
+/** What the page shows of the world, below the marker. */
+function picture(page) {
+  return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
+}
+
+test("frames are decoded, displayed, and their markers read", async () => {
+  const { context, page, errors } = await openLive();
+  await until(page, () => (window.nearlight.statistics?.displayed ?? 0) >= 60, "60 frames are displayed");
+  const { statistics, lastMarker, stream } = await page.evaluate(() => ({ ...window.nearlight, lastMarker: window.nearlight.lastMarker }));
+  assert.ok(statistics.decoded >= 60, `${statistics.decoded} frames decoded`);
+  assert.ok(statistics.unreadableMarkers <= statistics.displayed / 100, `${statistics.unreadableMarkers} unreadable markers`);
+  assert.ok(lastMarker.frame > 30 && lastMarker.input > 0, JSON.stringify(lastMarker));
+  assert.equal(stream.views, 1);
+  assert.deepEqual([stream.width, stream.height], [640, 360]);
+  assert.deepEqual(errors, []);
+  await screenshot(page, "landing-live");
+  await context.close();
+});
+
+test("an input's mark appears in the pixels, and an action changes the picture", async () => {
+  const { context, page } = await openLive();
+  await page.locator("#enter").click();
+  await until(page, () => window.nearlight.lastMarker?.input > 10, "inputs come back in pixels");
+  const before = await picture(page);
+  await page.evaluate(() => window.nearlight.act("gaze", "throw"));
+  await page.waitForTimeout(400);
+  assert.notDeepEqual(await picture(page), before, "a thrown ball is seen");
+  await page.evaluate(() => window.nearlight.setPose({ position: [3, 1.6, 5], yaw: 0.4 }));
+  await until(page, () => window.nearlight.statistics.displayed > 60, "more frames follow");
+  const summary = await page.evaluate(() => window.nearlight.summary());
+  assert.ok(summary.motion_to_photon_ms.n > 0, JSON.stringify(summary.motion_to_photon_ms));
+  assert.ok(summary.motion_to_photon_ms.p50 > 1, "no frame shows an input before it happened");
+  assert.equal(summary.stage_sum_error_us_max, 0);
+  assert.equal(summary.transport, "webtransport");
+  assert.equal(summary.frames.lost, 0);
+  await context.close();
+});
+
+test("the panel shows the stages of real frames", async () => {
+  const { context, page } = await openLive();
+  await page.locator("#enter").click();
+  await page.keyboard.press("KeyH");
+  await until(page, () => /\d/.test(document.getElementById("mtp").textContent), "motion-to-photon is shown");
+  await until(page, () => /Mb|\d/.test(document.getElementById("rates").innerText), "rates are shown");
+  await page.waitForTimeout(3_000);
+  assert.match(await page.locator("#legend").innerText(), /render\s+\d+\.\d ms/);
+  assert.match(await page.locator("#facts").innerText(), /WebTransport/);
+  await screenshot(page, "panel-live");
+  await context.close();
+});
+
+test("after a crash and a restart of the server the picture resumes by itself", async () => {
+  const first = await startServer({ token: TOKEN, more: SMALL });
+  const { context, page } = await openLive(first.url);
+  await page.evaluate(() => {
+    window.sameDocument = true;
+  });
+  await first.stop("SIGKILL");
+  await until(page, () => ["stalled", "reconnecting"].includes(window.nearlight.state), "the page says that it lost the server");
+  await until(page, () => window.nearlight.state === "reconnecting", "the page tries again");
+  await screenshot(page, "reconnecting");
+  const second = await startServer({ port: first.port, token: TOKEN, more: SMALL });
+  await until(page, live, "the picture resumes");
+  assert.ok(await page.evaluate(() => window.sameDocument), "the page was not loaded again");
+  await context.close();
+  await second.stop();
+});
+
+test("a server that ends in good order and comes back with another token is refused plainly", async () => {
+  const first = await startServer({ token: TOKEN, more: SMALL });
+  const { context, page } = await openLive(first.url);
+  await first.stop("SIGTERM");
+  const second = await startServer({ port: first.port, token: "quite-another-token-than-before", more: SMALL });
+  await until(page, () => window.nearlight.state === "refused", "the page is refused");
+  assert.match(await page.locator("#notice").innerText(), /link/);
+  await context.close();
+  await second.stop();
+});
+
+test("nothing is shown without the right token", async () => {
+  const wrong = await openPage(browser);
+  await wrong.page.goto(server.url.replace(/token=.*/, "token=wrong"));
+  await until(wrong.page, () => window.nearlight?.state === "refused", "a wrong token is refused");
+  assert.match(await wrong.page.locator("#notice").innerText(), /not valid/);
+  await screenshot(wrong.page, "refused");
+  assert.equal(await wrong.page.evaluate(() => document.body.dataset.shown), undefined, "no picture came");
+  await wrong.context.close();
+
+  const none = await openPage(browser);
+  await none.page.goto(server.url.replace(/#.*/, ""));
+  await until(none.page, () => window.nearlight?.state === "unpaired", "a missing token is named");
+  await none.context.close();
+});
+
+test("a session without a hello gets no media", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(server.url.replace(/#.*/, ""));
+  const heard = await page.evaluate(async () => {
+    const { certificate_sha256: hash } = await (await fetch("session.json")).json();
+    const value = Uint8Array.from(hash.match(/../g), (pair) => Number.parseInt(pair, 16));
+    const transport = new WebTransport(`https://127.0.0.1:${location.port}/nearlight`, { serverCertificateHashes: [{ algorithm: "sha-256", value }] });
+    await transport.ready;
+    let datagrams = 0;
+    const reader = transport.datagrams.readable.getReader();
+    const read = async () => {
+      for (;;) {
+        const { done } = await reader.read();
+        if (done) return;
+        datagrams += 1;
+      }
+    };
+    await Promise.race([read().catch(() => undefined), new Promise((resolve) => setTimeout(resolve, 1_500))]);
+    return datagrams;
+  });
+  assert.equal(heard, 0);
+  await context.close();
+});
+
+test("datagrams of a stranger do no harm", async () => {
+  const socket = createSocket("udp4");
+  for (let size = 0; size < 200; size += 1) {
+    socket.send(Buffer.alloc(size * 7, size), server.port, "127.0.0.1");
+  }
+  const { context, page } = await openLive();
+  await until(page, () => (window.nearlight.statistics?.displayed ?? 0) >= 30, "frames are displayed");
+  socket.close();
+  await context.close();
+});
+
+test("an emulated headset sees two eyes that follow its pose", async () => {
+  const { context, page, errors } = await openLive(server.url, emulateHeadset);
+  await page.locator("#landing-vr").click();
+  await until(page, () => window.nearlight.stream?.views === 2, "the server sends stereo");
+  await until(page, () => document.querySelector("canvas.headset"), "the headset's canvas is there");
+  const marked = await page.evaluate(() => window.nearlight.lastMarker.frame);
+  await page.waitForFunction((frame) => window.nearlight.lastMarker?.frame > frame + 30, marked, { timeout: 30_000 });
+  const ahead = await eyes(page);
+  await screenshot(page, "headset");
+  assert.ok(ahead.difference > 1, `the eyes differ by ${ahead.difference} of 255 on average`);
+  await page.evaluate(() => {
+    const { quaternion } = window.emulated;
+    quaternion.set(0, Math.sin(0.4), 0, Math.cos(0.4));
+  });
+  await page.waitForTimeout(1_500);
+  const turned = await eyes(page);
+  await screenshot(page, "headset-turned");
+  assert.ok(distance(ahead.left, turned.left) > 4, "the left eye's picture follows the head");
+  assert.ok(distance(ahead.right, turned.right) > 4, "the right eye's picture follows the head");
+  const summary = await page.evaluate(() => window.nearlight.summary());
+  assert.ok(summary.motion_to_photon_ms.n > 0, "poses come back in the headset's pixels");
+  await page.evaluate(() => document.getElementById("enter-vr").click());
+  await until(page, () => window.nearlight.stream.views === 1, "the screen comes back");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+/** Both halves of the headset's canvas as small grey pictures, and how much they differ. */
+async function eyes(page) {
+  const { left, right } = await page.evaluate(async () => {
+    const canvas = document.querySelector("canvas.headset");
+    // The drawing buffer is only there within the frame that drew it.
+    await new Promise((resolve) => requestAnimationFrame(resolve));
+    const bitmap = await createImageBitmap(canvas);
+    const half = (from) => {
+      const small = new OffscreenCanvas(64, 64).getContext("2d");
+      small.drawImage(bitmap, from, 0, bitmap.width / 2, bitmap.height, 0, 0, 64, 64);
+      const { data } = small.getImageData(0, 0, 64, 64);
+      return Array.from({ length: 64 * 64 }, (_, index) => (data[index * 4] + data[index * 4 + 1] + data[index * 4 + 2]) / 3);
+    };
+    return { left: half(0), right: half(bitmap.width / 2) };
+  });
+  return { left, right, difference: distance(left, right) };
+}
+
+function distance(one, other) {
+  return one.reduce((sum, value, index) => sum + Math.abs(value - other[index]), 0) / one.length;
+}
