@@ -1,7 +1,9 @@
 //! The `nearlight` command.
 
+mod doctor;
 mod parse;
 mod serve;
+mod view;
 
 use std::process::ExitCode;
 
@@ -19,6 +21,10 @@ struct Arguments {
 enum Command {
     /// Serve a page with an interactive 3D world and print the link to it
     Serve(Box<serve::ServeArguments>),
+    /// Watch a stream in a window, or without one to measure it
+    View(Box<view::ViewArguments>),
+    /// Say what this machine can do, and what to install or change
+    Doctor(doctor::DoctorArguments),
 }
 
 fn main() -> ExitCode {
@@ -29,6 +35,8 @@ fn main() -> ExitCode {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),
+        Command::View(view) => view::run(*view),
+        Command::Doctor(doctor) => doctor::run(&doctor),
     };
     match done {
         Ok(code) => code,

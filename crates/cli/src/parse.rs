@@ -1,7 +1,7 @@
 //! Quantities as people type them.
 
 use nearlight_server::PictureSize;
-use nearlight_units::Bitrate;
+use nearlight_units::{Bitrate, Span};
 
 /// `25mbps`, `25mbit`, `800kbps`, or a plain number of megabits per second.
 pub(crate) fn bitrate(text: &str) -> Result<Bitrate, String> {
@@ -27,9 +27,9 @@ pub(crate) fn picture_size(text: &str) -> Result<PictureSize, String> {
     }
     let side = |text: &str| text.parse::<u16>().ok().filter(|side| (64..=4096).contains(side) && side % 2 == 0);
     let sides = text.split_once('x').and_then(|(width, height)| Some((side(width)?, side(height)?)));
-    sides.map(|(width, height)| PictureSize::Fixed { width, height }).ok_or_else(|| {
-        format!("`{text}` is no size: write it as 1280x720 (even numbers from 64 to 4096) or auto")
-    })
+    sides
+        .map(|(width, height)| PictureSize::Fixed { width, height })
+        .ok_or_else(|| format!("`{text}` is no size: write it as 1280x720 (even numbers from 64 to 4096) or auto"))
 }
 
 /// `60`, or `auto`.
@@ -43,12 +43,11 @@ pub(crate) fn fps(text: &str) -> Result<Option<u16>, String> {
     }
 }
 
-/// `2%`, or a fraction such as 0.02.
-pub(crate) fn share(text: &str) -> Result<f64, String> {
-    let (number, factor) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 0.01));
-    match number.trim().parse::<f64>() {
-        Ok(value) if (0.0..=1.0).contains(&(value * factor)) => Ok(value * factor),
-        _ => Err(format!("`{text}` is no share: write it as 2% or 0.02")),
+/// `10` or `2.5`, in seconds.
+pub(crate) fn seconds(text: &str) -> Result<Span, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 1e6 => Ok(Span::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}` is no length of time: write seconds, such as 10 or 2.5")),
     }
 }
 
@@ -65,7 +64,7 @@ mod tests {
         assert_eq!(picture_size("1280x720"), Ok(PictureSize::Fixed { width: 1_280, height: 720 }));
         assert!(["1281x720", "0x0", "1280", "9000x9000"].iter().all(|text| picture_size(text).is_err()));
         assert_eq!((fps("auto"), fps("72")), (Ok(None), Ok(Some(72))));
-        assert_eq!((share("2%"), share("0.5")), (Ok(0.02), Ok(0.5)));
-        assert!(["200%", "-1", "x"].iter().all(|text| share(text).is_err()));
+        assert_eq!(seconds("2.5"), Ok(Span::from_millis(2_500)));
+        assert!(["0", "-1", "inf", "soon"].iter().all(|text| seconds(text).is_err()));
     }
 }

@@ -73,8 +73,8 @@ pub(crate) struct ServeArguments {
     #[arg(long)]
     events: Option<PathBuf>,
     /// Lose this share of datagrams on purpose, each way
-    #[arg(long, value_parser = parse::share, default_value = "0")]
-    drop: f64,
+    #[arg(long, default_value = "0")]
+    drop: Probability,
     /// Seed of the losses
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -87,7 +87,7 @@ pub(crate) struct ServeArguments {
 type Fps = Option<u16>;
 
 impl ServeArguments {
-    fn options(self) -> anyhow::Result<ServeOptions> {
+    fn options(self) -> ServeOptions {
         let source = match (self.video, self.test_card) {
             (Some(file), _) => SourceKind::Video(file),
             (None, true) => SourceKind::TestCard,
@@ -97,13 +97,11 @@ impl ServeArguments {
         if let Some(rate) = self.rate {
             bounds = Bounds { start: rate, maximum: self.max_rate.max(rate), ..bounds }.in_order();
         }
-        let drop = Probability::new(self.drop).context("--drop")?;
-        let impairment = if self.drop > 0.0 {
-            ImpairmentConfig { seed: self.seed, drop, ..ImpairmentConfig::default() }
-        } else {
-            ImpairmentConfig::default()
-        };
-        Ok(ServeOptions {
+        let mut impairment = ImpairmentConfig::default();
+        if self.drop != Probability::default() {
+            impairment = ImpairmentConfig { seed: self.seed, drop: self.drop, ..impairment };
+        }
+        ServeOptions {
             address: self.address,
             port: self.port,
             token: self.token,
@@ -119,13 +117,13 @@ impl ServeArguments {
             max_clients: self.max_clients,
             events: self.events,
             impairment,
-        })
+        }
     }
 }
 
 pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
-    let options = arguments.options()?;
+    let options = arguments.options();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         let server = Server::start(options, Clock::start())?;

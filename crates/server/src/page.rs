@@ -18,7 +18,7 @@ use crate::metrics::Metrics;
 
 /// The built page, inside the binary.
 #[derive(RustEmbed)]
-#[folder = "$CARGO_MANIFEST_DIR/../../web/dist"]
+#[folder = "../../web/dist"]
 struct Assets;
 
 /// Only what the page itself brings may run; a session may go to another port or host of the same certificate.

@@ -68,7 +68,7 @@ impl Server {
     /// Opens the port, the renderer and the page. Call it inside a tokio runtime.
     pub fn start(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
         new_controller(&options.controller, options.bounds)?;
-        let token = options.token.map_or_else(Token::generate, Ok)?;
+        let token = options.token.clone().map_or_else(Token::generate, Ok)?;
         let identity = match &options.certificate {
             Some((certificate, key)) => Identity::from_files(certificate, key)?,
             None => Identity::self_signed(&[])?,

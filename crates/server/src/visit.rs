@@ -267,7 +267,7 @@ impl<'a> Visit<'a> {
                     }
                 }
                 () = self.house.clock.sleep_until(wake) => {}
-                _ = closing.wait_for(|closing| *closing) => {
+                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     let message = "the server is shutting down".to_owned();
                     let _ = messages.try_send(ServerMessage::Goodbye { message: message.clone() });
                     drop(messages);

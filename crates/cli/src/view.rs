@@ -1,0 +1,105 @@
+//! `nearlight view`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use nearlight_client::{
+    HeadlessOptions, Outage, ViewOptions, WindowOptions, headless, summary_json, summary_table, window,
+};
+use nearlight_codec::CodecKind;
+use nearlight_net::{Link, Probability};
+use nearlight_units::Span;
+use nearlight_wire::DisplayKind;
+
+use crate::parse;
+
+#[derive(Debug, Args)]
+pub(crate) struct ViewArguments {
+    /// The link that `nearlight serve` printed, token and all; quote it for the shell
+    url: String,
+    /// Watch without a window, with a user who walks and looks around
+    #[arg(long)]
+    headless: bool,
+    /// Stop after this many seconds; without it when the window closes or at Ctrl-C
+    #[arg(long, value_parser = parse::seconds)]
+    seconds: Option<Span>,
+    /// Print the summary as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Ask for a headset's two views
+    #[arg(long)]
+    stereo: bool,
+    /// Offer only this codec
+    #[arg(long)]
+    codec: Option<CodecKind>,
+    /// Headless: show pictures at this virtual display's slots; without it as soon as they are decoded
+    #[arg(long, requires = "headless")]
+    display_hz: Option<u16>,
+    /// Write what happens to this file, one JSON object a line
+    #[arg(long)]
+    events: Option<PathBuf>,
+    /// Write every frame's stages as a Chrome trace, for Perfetto
+    #[arg(long)]
+    trace: Option<PathBuf>,
+    /// Write every frame's stages as a table
+    #[arg(long)]
+    csv: Option<PathBuf>,
+    /// Write the last picture as PNG
+    #[arg(long)]
+    screenshot: Option<PathBuf>,
+    /// Lose this share of datagrams on purpose, each way
+    #[arg(long, default_value = "0")]
+    drop: Probability,
+    /// Seed of the losses
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Cut the path, as START:LENGTH in seconds; may be given several times
+    #[arg(long)]
+    outage: Vec<Outage>,
+    /// Move to another local port after this many seconds; may be given several times
+    #[arg(long, value_parser = parse::seconds)]
+    rebind: Vec<Span>,
+}
+
+pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
+    let (json, without_window) = (arguments.json, arguments.headless);
+    let display_hz = arguments.display_hz;
+    let view = options(arguments)?;
+    let watched = if without_window {
+        headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) })
+    } else {
+        window::run(WindowOptions::new(view))
+    };
+    match watched {
+        Ok(summary) if json => println!("{}", summary_json(&summary)),
+        Ok(summary) => print!("{}", summary_table(&summary)),
+        Err(error) => {
+            eprintln!("nearlight: {error}");
+            return Ok(ExitCode::from(error.class().code()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
+    let link = Link::parse(&arguments.url).context("the link")?;
+    let mut view = ViewOptions::new(link);
+    view.length = arguments.seconds;
+    if arguments.stereo {
+        view.display = DisplayKind::Headset;
+    }
+    if let Some(codec) = arguments.codec {
+        view.codecs = vec![codec];
+    }
+    view.record.events = arguments.events;
+    view.record.trace = arguments.trace;
+    view.record.csv = arguments.csv;
+    view.record.screenshot = arguments.screenshot;
+    view.path.drop = arguments.drop;
+    view.path.seed = arguments.seed;
+    view.path.outages = arguments.outage;
+    view.path.rebinds = arguments.rebind;
+    Ok(view)
+}
