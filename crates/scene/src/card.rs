@@ -9,15 +9,8 @@ use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer};
 /// How long the picture answers an input event with a bright border.
 const FLASH: Span = Span::from_millis(200);
 /// The usual bars at three quarters of full brightness.
-const BARS: [[u8; 3]; 7] = [
-    [191, 191, 191],
-    [191, 191, 0],
-    [0, 191, 191],
-    [0, 191, 0],
-    [191, 0, 191],
-    [191, 0, 0],
-    [0, 0, 191],
-];
+const BARS: [[u8; 3]; 7] =
+    [[191, 191, 191], [191, 191, 0], [0, 191, 191], [0, 191, 0], [191, 0, 191], [191, 0, 0], [0, 0, 191]];
 
 /// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of frames as a row of lights.
 #[derive(Debug, Default)]

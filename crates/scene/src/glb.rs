@@ -146,9 +146,12 @@ impl Reader<'_> {
             return Err("it has sparse or compressed positions, which are not read".into());
         }
         let reader = primitive.reader(|buffer| (buffer.index() == 0).then_some(self.blob));
-        let positions: Vec<Vec3> = reader.read_positions().ok_or("its positions are missing")?.map(Vec3::from).collect();
+        let positions: Vec<Vec3> =
+            reader.read_positions().ok_or("its positions are missing")?.map(Vec3::from).collect();
         let indices: Vec<u32> = match primitive.indices() {
-            Some(accessor) if accessor.sparse().is_some() => return Err("it has sparse indices, which are not read".into()),
+            Some(accessor) if accessor.sparse().is_some() => {
+                return Err("it has sparse indices, which are not read".into());
+            }
             Some(_) => reader.read_indices().ok_or("its indices are missing")?.into_u32().collect(),
             None => (0..positions.len() as u32).collect(),
         };
@@ -161,7 +164,9 @@ impl Reader<'_> {
         }
         let usable = |semantic: &gltf::Semantic, dimensions: Dimensions| {
             primitive.get(semantic).is_some_and(|accessor| {
-                accessor.dimensions() == dimensions && accessor.sparse().is_none() && accessor.count() == positions.len()
+                accessor.dimensions() == dimensions
+                    && accessor.sparse().is_none()
+                    && accessor.count() == positions.len()
             })
         };
         let normals = usable(&gltf::Semantic::Normals, Dimensions::Vec3).then(|| reader.read_normals()).flatten();

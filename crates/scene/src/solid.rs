@@ -170,11 +170,8 @@ mod tests {
             position: Vec3::new(0.0, 0.0, -5.0),
             rotation: Quat::from_rotation_y(std::f32::consts::FRAC_PI_4),
         };
-        let ball = Solid {
-            form: Form::Ball { radius: 1.0 },
-            position: Vec3::new(0.0, 0.0, -5.0),
-            rotation: Quat::IDENTITY,
-        };
+        let ball =
+            Solid { form: Form::Ball { radius: 1.0 }, position: Vec3::new(0.0, 0.0, -5.0), rotation: Quat::IDENTITY };
         let distance = |solid: &Solid, direction: Vec3| solid.hit(Vec3::ZERO, direction, 0.0);
         assert!((distance(&turned, Vec3::NEG_Z).expect("hit") - (5.0 - 0.5f32.sqrt())).abs() < 1e-3);
         assert!((distance(&ball, Vec3::NEG_Z).expect("hit") - 4.0).abs() < 1e-5);

@@ -42,9 +42,9 @@ impl VideoSource {
             return Err(failed(error.to_string()));
         }
         let mut child = start(file, (width, height), fps).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => {
-                failed("the program `ffmpeg`, which decodes video files, is missing (Debian: apt install ffmpeg)".into())
-            }
+            ErrorKind::NotFound => failed(
+                "the program `ffmpeg`, which decodes video files, is missing (Debian: apt install ffmpeg)".into(),
+            ),
             _ => failed(format!("ffmpeg does not start: {error}")),
         })?;
         let pipe = child.stdout.take().ok_or_else(|| failed("ffmpeg has no output".into()))?;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use nearlight_scene::{
-    Backend, OpenOptions, Presence, RenderRequest, SceneError, Source, SourceKind, START, Viewer, WorldSource,
+    Backend, OpenOptions, Presence, RenderRequest, START, SceneError, Source, SourceKind, Viewer, WorldSource,
     list_adapters, open,
 };
 use nearlight_units::{FrameId, InputSeq, Time};
@@ -183,7 +183,16 @@ impl Drop for Scratch {
 fn a_video_plays_in_a_loop() {
     let scratch = Scratch::new("loop.mp4", b"");
     let made = std::process::Command::new("ffmpeg")
-        .args(["-nostdin", "-loglevel", "error", "-y", "-f", "lavfi", "-i", "testsrc=size=320x180:rate=30:duration=0.5"])
+        .args([
+            "-nostdin",
+            "-loglevel",
+            "error",
+            "-y",
+            "-f",
+            "lavfi",
+            "-i",
+            "testsrc=size=320x180:rate=30:duration=0.5",
+        ])
         .arg(&scratch.0)
         .status()
         .expect("the program ffmpeg; apt install ffmpeg");

@@ -49,9 +49,10 @@ pub fn plaza() -> Environment {
     place.floor_light = Some(bake(&place.lighting, &contacts()));
     place.solids = solids();
     floor(&mut place);
-    colonnade(&mut place);
-    fountain(&mut place);
+    // From the middle outwards, so that what is near hides what is far.
     furniture(&mut place);
+    fountain(&mut place);
+    colonnade(&mut place);
     greenery(&mut place);
     backdrop(&mut place);
     place
@@ -173,9 +174,7 @@ fn column() -> Mesh {
     let mut mesh = Mesh::lathe(&profile(&shaft), 12, Vec2::new(1.0, 0.4)).coloured(MARBLE, Layer::Marble);
     mesh.append(&Mesh::lathe(&profile(&base), 12, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
     mesh.append(&Mesh::lathe(&profile(&capital), 12, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
-    mesh.append(
-        &Mesh::cuboid(Vec3::new(0.5, 0.11, 0.5), Some(0.5)).at(0.0, 4.59, 0.0).coloured(MARBLE, Layer::Stone),
-    );
+    mesh.append(&Mesh::cuboid(Vec3::new(0.5, 0.11, 0.5), Some(0.5)).at(0.0, 4.59, 0.0).coloured(MARBLE, Layer::Stone));
     mesh
 }
 
@@ -220,9 +219,7 @@ fn beam(profile: &[(f32, f32)], bay: u32) -> Mesh {
             let outward = Vec3::new(angle.cos(), 0.0, -angle.sin());
             for (point, along) in [(from, 0.0), (to, step.length())] {
                 mesh.vertices.push(Vertex {
-                    position: SCULPTURE
-                        + outward * (COLONNADE_RADIUS + point.x)
-                        + Vec3::Y * (COLUMN_HEIGHT + point.y),
+                    position: SCULPTURE + outward * (COLONNADE_RADIUS + point.x) + Vec3::Y * (COLUMN_HEIGHT + point.y),
                     normal: (outward * step.y - Vec3::Y * step.x).normalize_or(Vec3::Y),
                     uv: Vec2::new(slice as f32 / STEPS as f32 * 2.0, along),
                     colour: MARBLE,
@@ -241,7 +238,7 @@ fn beam(profile: &[(f32, f32)], bay: u32) -> Mesh {
 
 /// A slim arch of bronze under the beam of one bay.
 fn arch(bay: u32) -> Mesh {
-    const STEPS: u32 = 8;
+    const STEPS: u32 = 7;
     let mut mesh = Mesh::default();
     let ring = |share: f32, height: f32| {
         let position = bay as f32 + 0.12 + 0.76 * share;
@@ -255,7 +252,6 @@ fn arch(bay: u32) -> Mesh {
         let along = (b - a) / 2.0;
         let middle = (a + b) / 2.0;
         let up = along.cross(out).normalize() * 0.035;
-        mesh.quad(middle + up, along, out, Vec2::ONE);
         mesh.quad(middle - up, along, -out, Vec2::ONE);
         mesh.quad(middle - out, along, up, Vec2::ONE);
         mesh.quad(middle + out, -along, up, Vec2::ONE);
@@ -266,19 +262,11 @@ fn arch(bay: u32) -> Mesh {
 fn fountain(place: &mut Environment) {
     let rim = [(2.45, 0.0), (2.45, 0.42), (2.50, 0.45), (2.50, 0.55), (2.12, 0.55), (2.12, 0.30)].map(Vec2::from);
     let step = [(2.95, 0.0), (2.95, 0.14), (2.3, 0.14)].map(Vec2::from);
-    let foot = [
-        (0.85, 0.2),
-        (0.80, 0.55),
-        (0.55, 0.66),
-        (0.42, 0.9),
-        (0.46, 1.05),
-        (0.72, 1.12),
-        (0.72, 1.24),
-        (0.0, 1.28),
-    ]
-    .map(Vec2::from);
+    let foot =
+        [(0.85, 0.2), (0.80, 0.55), (0.55, 0.66), (0.42, 0.9), (0.46, 1.05), (0.72, 1.12), (0.72, 1.24), (0.0, 1.28)]
+            .map(Vec2::from);
     for (profile, layer) in [(&rim[..], Layer::Stone), (&step[..], Layer::Stone), (&foot[..], Layer::Marble)] {
-        let mesh = Mesh::lathe(profile, 44, Vec2::new(10.0, 0.8)).coloured(MARBLE, layer);
+        let mesh = Mesh::lathe(profile, 36, Vec2::new(10.0, 0.8)).coloured(MARBLE, layer);
         place.add_lit(Surface::Array, mesh.moved(Mat4::from_translation(SCULPTURE)));
     }
 }
@@ -292,10 +280,7 @@ fn furniture(place: &mut Environment) {
         if tall {
             mesh.append(&Mesh::cuboid(Vec3::new(half.x, 0.06, half.z), Some(0.6)).at(0.0, 0.06 - half.y, 0.0));
         }
-        place.add_lit(
-            Surface::Array,
-            mesh.coloured(colour, Layer::Stone).moved(Mat4::from_translation(centre)),
-        );
+        place.add_lit(Surface::Array, mesh.coloured(colour, Layer::Stone).moved(Mat4::from_translation(centre)));
     }
     let turn = Quat::from_rotation_y(BEAM_TURN);
     let mut frame = Mesh::cuboid(Vec3::new(BEAM_HALF + 0.12, 0.07, 0.09), None);
@@ -325,7 +310,7 @@ fn greenery(place: &mut Environment) {
         let mut crown = Mesh::lathe(
             &[(0.05, 0.12), (0.10, 0.2), (0.13, 0.38), (0.125, 0.55), (0.09, 0.76), (0.045, 0.92), (0.0, 1.0)]
                 .map(|(radius, y)| Vec2::new(radius, y) * height),
-            14,
+            11,
             Vec2::new(3.0, 0.45),
         );
         for vertex in &mut crown.vertices {
@@ -352,11 +337,9 @@ fn greenery(place: &mut Environment) {
 
 /// Lawn, hills and sky.
 fn backdrop(place: &mut Environment) {
-    let mut lawn = Mesh::lathe(
-        &[(0.0, -0.12), (24.0, -0.12), (60.0, -0.3), (150.0, -1.0)].map(Vec2::from),
-        40,
-        Vec2::new(60.0, 0.25),
-    );
+    // It begins within the floor's square, which hides its inner edge.
+    let mut lawn =
+        Mesh::lathe(&[(21.0, -0.12), (60.0, -0.3), (150.0, -1.0)].map(Vec2::from), 40, Vec2::new(60.0, 0.25));
     for vertex in &mut lawn.vertices {
         vertex.normal = Vec3::Y;
     }
@@ -364,9 +347,9 @@ fn backdrop(place: &mut Environment) {
     for triangle in lawn.indices.chunks_exact_mut(3) {
         triangle.swap(1, 2);
     }
-    place.add_lit(Surface::Array, lawn.coloured(Vec3::new(0.50, 0.56, 0.34), Layer::Leaves));
-    for (distance, height, seed, near) in [(150.0, 13.0, 1, 0.0), (120.0, 7.0, 2, 1.0)] {
-        place.add(Surface::Array, &hills(distance, height, seed, near));
+    place.add_lit(Surface::Backdrop, lawn.coloured(Vec3::new(0.50, 0.56, 0.34), Layer::Leaves));
+    for (distance, height, seed, near) in [(120.0, 7.0, 2, 1.0), (150.0, 13.0, 1, 0.0)] {
+        place.add(Surface::Backdrop, &hills(distance, height, seed, near));
     }
     place.add(Surface::Sky, &dome());
 }
@@ -378,7 +361,8 @@ fn hills(distance: f32, height: f32, seed: i32, near: f32) -> Mesh {
     for step in 0..=STEPS {
         let angle = step as f32 / STEPS as f32 * TAU;
         let wave = |frequency: f32, shift: f32| (angle * frequency + shift * seed as f32).sin();
-        let rise = 0.5 + 0.26 * wave(3.0, 1.7) + 0.16 * wave(7.0, 2.9) + 0.10 * wave(17.0, 0.6) + 0.05 * wave(41.0, 3.3);
+        let rise =
+            0.5 + 0.26 * wave(3.0, 1.7) + 0.16 * wave(7.0, 2.9) + 0.10 * wave(17.0, 0.6) + 0.05 * wave(41.0, 3.3);
         let outward = Vec3::new(angle.cos(), 0.0, angle.sin());
         let sunward = smooth(outward.dot(super::light::sun().with_y(0.0).normalize()));
         let colour = dusk.lerp(FOG, 0.25 + 0.3 * sunward);
@@ -439,16 +423,7 @@ pub fn open_light(normal: Vec3) -> Vec3 {
 
 /// The pictures of the shared texture array, layer by layer.
 pub fn layers(size: u32) -> Vec<Image> {
-    [
-        Layer::White,
-        Layer::Stone,
-        Layer::Marble,
-        Layer::Crate,
-        Layer::Leaves,
-        Layer::Ball,
-        Layer::Masonry,
-        Layer::Paper,
-    ]
-    .map(|layer| texture::layer(layer, size))
-    .to_vec()
+    [Layer::White, Layer::Stone, Layer::Marble, Layer::Crate, Layer::Leaves, Layer::Ball, Layer::Masonry, Layer::Paper]
+        .map(|layer| texture::layer(layer, size))
+        .to_vec()
 }

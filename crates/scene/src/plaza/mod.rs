@@ -22,6 +22,8 @@ pub enum Surface {
     Array,
     /// The flagstones under the baked light of the floor.
     Floor,
+    /// The shared texture array, for what lies behind everything else.
+    Backdrop,
     /// The evening sky, which air does not hide.
     Sky,
     /// A picture of its own: an index into [`Environment::pictures`].

@@ -183,7 +183,8 @@ fn wood(u: f32, v: f32) -> Vec3 {
     let gap = ((v * 5.0).fract() - 0.5).abs();
     let tone = if framed { 0.98 } else { 0.76 + 0.14 * lattice(plank as i32, 0, 7) };
     let groove = if framed { 1.0 } else { 1.0 - 0.5 * smooth((gap - 0.44) * 20.0) };
-    let edge = smooth((rim - 0.13).abs() * 70.0).min(if rim < 0.13 { 1.0 } else { smooth((diagonal - 0.07).abs() * 90.0) });
+    let edge =
+        smooth((rim - 0.13).abs() * 70.0).min(if rim < 0.13 { 1.0 } else { smooth((diagonal - 0.07).abs() * 90.0) });
     Vec3::new(0.86, 0.66, 0.44) * (0.74 + 0.36 * grain) * tone * groove * (0.62 + 0.38 * edge)
 }
 
@@ -233,12 +234,10 @@ mod tests {
     fn mip_chain_ends_with_one_pixel_of_the_mean_colour() {
         let image = Image::from_colours(8, 2, |u, _| Vec3::splat(if u < 0.5 { 0.0 } else { 1.0 }));
         let chain = image.mip_chain();
-        assert_eq!(chain.iter().map(|level| (level.width, level.height)).collect::<Vec<_>>(), [
-            (8, 2),
-            (4, 1),
-            (2, 1),
-            (1, 1)
-        ]);
+        assert_eq!(
+            chain.iter().map(|level| (level.width, level.height)).collect::<Vec<_>>(),
+            [(8, 2), (4, 1), (2, 1), (1, 1)]
+        );
         assert_eq!(chain[3].rgba, [128, 128, 128, 255]);
     }
 

@@ -72,7 +72,8 @@ pub fn list_adapters() -> Vec<AdapterSummary> {
 pub(super) fn summary(adapter: &wgpu::Adapter) -> AdapterSummary {
     let info = adapter.get_info();
     // The name that Mesa gives already holds LLVM's version; the driver's fields repeat it.
-    let driver = [info.driver, info.driver_info].into_iter().filter(|text| !text.is_empty() && !info.name.contains(text));
+    let driver =
+        [info.driver, info.driver_info].into_iter().filter(|text| !text.is_empty() && !info.name.contains(text));
     AdapterSummary {
         driver: driver.collect::<Vec<_>>().join(" "),
         backend: if info.backend == wgpu::Backend::Gl { "OpenGL" } else { "Vulkan" },

@@ -266,13 +266,17 @@ impl Renderer {
         let mut models = Vec::new();
         for run in instances.chunk_by(|a, b| a.model == b.model) {
             let start = bytes.len() as u64;
-            run.iter().for_each(|instance| write_instance(instance, &mut bytes));
+            for instance in run {
+                write_instance(instance, &mut bytes);
+            }
             models.push((run[0].model, start, run.len() as u32));
         }
         self.instances.write(&self.device, &self.queue, &bytes);
         let mut spots = Vec::with_capacity(show.sprites.len() * SPRITE_BYTES as usize);
         let seen = |sprite: &&Sprite| eyes.iter().any(|eye| eye.sees(sprite.centre, sprite.radius * 1.42));
-        show.sprites.iter().filter(seen).for_each(|sprite| write_sprite(sprite, &mut spots));
+        for sprite in show.sprites.iter().filter(seen) {
+            write_sprite(sprite, &mut spots);
+        }
         self.sprites.write(&self.device, &self.queue, &spots);
         Runs { models, sprites: (spots.len() as u64 / SPRITE_BYTES) as u32 }
     }
@@ -342,7 +346,7 @@ impl Renderer {
             let surface = run[0].surface;
             if bound != Some(surface) {
                 pass.set_pipeline(match surface {
-                    Surface::Array => &self.pipelines.still,
+                    Surface::Array | Surface::Backdrop => &self.pipelines.still,
                     Surface::Floor => &self.pipelines.floor,
                     Surface::Picture(_) => &self.pipelines.picture,
                     Surface::Sky => &self.pipelines.sky,

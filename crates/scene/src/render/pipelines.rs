@@ -32,8 +32,8 @@ const fn layout(
     stride: u64,
     step_mode: wgpu::VertexStepMode,
     attributes: &'static [wgpu::VertexAttribute],
-) -> Option<wgpu::VertexBufferLayout<'static>> {
-    Some(wgpu::VertexBufferLayout { array_stride: stride, step_mode, attributes })
+) -> wgpu::VertexBufferLayout<'static> {
+    wgpu::VertexBufferLayout { array_stride: stride, step_mode, attributes }
 }
 
 struct Recipe<'a> {
@@ -64,9 +64,9 @@ impl Pipelines {
         };
         let textured = layout_of(&[Some(&eye_layout), Some(&texture_layout)]);
         let plain = layout_of(&[Some(&eye_layout)]);
-        let still = [layout(Vertex::BYTES as u64, wgpu::VertexStepMode::Vertex, &VERTEX)];
-        let moving = [still[0].clone(), layout(INSTANCE_BYTES, wgpu::VertexStepMode::Instance, &INSTANCE)];
-        let sprites = [layout(SPRITE_BYTES, wgpu::VertexStepMode::Instance, &SPRITE)];
+        let still = [Some(layout(Vertex::BYTES as u64, wgpu::VertexStepMode::Vertex, &VERTEX))];
+        let moving = [still[0].clone(), Some(layout(INSTANCE_BYTES, wgpu::VertexStepMode::Instance, &INSTANCE))];
+        let sprites = [Some(layout(SPRITE_BYTES, wgpu::VertexStepMode::Instance, &SPRITE))];
         let solid = Recipe {
             vertex: "still",
             fragment: "still_layers",
@@ -84,7 +84,12 @@ impl Pipelines {
         };
         Self {
             still: build(device, &shader, &textured, &solid),
-            moving: build(device, &shader, &textured, &Recipe { vertex: "moving", fragment: "moving_layers", buffers: &moving, ..solid }),
+            moving: build(
+                device,
+                &shader,
+                &textured,
+                &Recipe { vertex: "moving", fragment: "moving_layers", buffers: &moving, ..solid },
+            ),
             floor: build(device, &shader, &textured, &Recipe { fragment: "floor", ..solid }),
             picture: build(device, &shader, &textured, &Recipe { fragment: "still_picture", cull: false, ..solid }),
             sky: build(device, &shader, &textured, &Recipe { fragment: "sky", depth_write: false, ..solid }),

@@ -64,7 +64,8 @@ impl Stage {
         let floor_layers = painter.upload(&[&art.floor, &art.floor], array);
         let white = Image { width: 1, height: 1, rgba: vec![255; 4] };
         let blank = painter.picture(&white, false);
-        let floor_light = place.floor_light.as_ref().map_or_else(|| blank.clone(), |light| painter.picture(light, false));
+        let floor_light =
+            place.floor_light.as_ref().map_or_else(|| blank.clone(), |light| painter.picture(light, false));
         let mut moving = Mesh::default();
         let mut models = BTreeMap::new();
         for model in Model::ALL {
@@ -90,7 +91,7 @@ impl Stage {
 
     pub fn textures(&self, surface: Surface) -> &wgpu::BindGroup {
         match surface {
-            Surface::Array => &self.array,
+            Surface::Array | Surface::Backdrop => &self.array,
             Surface::Floor => &self.floor,
             Surface::Sky => &self.sky,
             Surface::Picture(index) => &self.pictures[index],
@@ -98,14 +99,15 @@ impl Stage {
     }
 }
 
-/// Chunks in drawing order: what is near and hides others first, the sky last.
+/// Chunks in drawing order: what hides others first, the sky last. A hidden pixel costs next to nothing.
 fn merged(chunks: &[Chunk]) -> Vec<Chunk> {
     let mut chunks = chunks.to_vec();
     chunks.sort_by_key(|chunk| match chunk.surface {
         Surface::Picture(index) => (0, index),
         Surface::Array => (1, 0),
         Surface::Floor => (2, 0),
-        Surface::Sky => (3, 0),
+        Surface::Backdrop => (3, 0),
+        Surface::Sky => (4, 0),
     });
     chunks
 }

@@ -47,7 +47,11 @@ fn rings(age: f64, show: &mut Show) {
     let spins = [(1.78, 0.23, 1.15), (1.44, -0.37, 0.62), (1.12, 0.53, -0.9)];
     let mut frame = Quat::from_rotation_y(angle(age, 0.11));
     for (index, (radius, rate, tilt)) in spins.into_iter().enumerate() {
-        let axis = if index % 2 == 0 { Quat::from_rotation_x(angle(age, rate)) } else { Quat::from_rotation_z(angle(age, rate)) };
+        let axis = if index % 2 == 0 {
+            Quat::from_rotation_x(angle(age, rate))
+        } else {
+            Quat::from_rotation_z(angle(age, rate))
+        };
         frame = frame * Quat::from_rotation_z(tilt) * axis;
         let mut ring = Instance::new(Model::Ring, RINGS, frame, Vec3::new(radius, radius * 1.5, radius));
         (ring.colour, ring.metal) = (GOLD, 0.86);
@@ -79,7 +83,8 @@ fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
         // Longer than the formula says by a common part: the balls hang at eye height.
         let down = |metres: f32| top + turn * swing * Vec3::NEG_Y * metres;
         let length = length + 0.55;
-        let mut rod = Instance::new(Model::Rod, down(length / 2.0), turn * swing, Vec3::new(0.006, length / 2.0, 0.006));
+        let mut rod =
+            Instance::new(Model::Cube, down(length / 2.0), turn * swing, Vec3::new(0.006, length / 2.0, 0.006));
         (rod.colour, rod.reach) = (Vec3::new(0.30, 0.26, 0.24), length);
         show.instances.push(rod);
         let mut ball = Instance::new(Model::Globe, down(length), turn * swing, Vec3::splat(0.115));
@@ -100,7 +105,7 @@ fn lanterns(age: f64, show: &mut Show) {
         lantern.glow = 0.78 + 0.06 * sway(age, 5.1, shift * 3.0);
         show.instances.push(lantern);
         let mut string =
-            Instance::new(Model::Rod, place + Vec3::Y * 0.62, Quat::IDENTITY, Vec3::new(0.006, 0.38, 0.006));
+            Instance::new(Model::Cube, place + Vec3::Y * 0.62, Quat::IDENTITY, Vec3::new(0.006, 0.38, 0.006));
         string.colour = Vec3::new(0.25, 0.18, 0.14);
         show.instances.push(string);
         show.sprites.push(glow(place, 0.72, Vec3::new(0.46, 0.24, 0.08)));
@@ -116,7 +121,11 @@ fn sky_lanterns(age: f64, show: &mut Show) {
         let distance = 22.0 + 38.0 * random(2);
         let drift = 0.8 * sway(age, 0.21, random(3) * TAU);
         let place = SCULPTURE
-            + Vec3::new(bearing.cos() * distance + drift, 4.0 + rise * (0.45 + 0.3 * random(4)), bearing.sin() * distance);
+            + Vec3::new(
+                bearing.cos() * distance + drift,
+                4.0 + rise * (0.45 + 0.3 * random(4)),
+                bearing.sin() * distance,
+            );
         let seen = smooth(rise / 5.0) * smooth((40.0 - rise) / 8.0);
         let mut lantern = Instance::new(Model::Speck, place, Quat::IDENTITY, Vec3::new(0.30, 0.40, 0.30) * seen);
         (lantern.colour, lantern.glow) = (Vec3::new(1.0, 0.66, 0.34), 0.85);
@@ -155,7 +164,8 @@ fn fireflies(age: f64, show: &mut Show) {
         let random = |salt: i32| lattice(index, salt, 55);
         let shift = random(0) * TAU;
         let home = Vec3::new((random(1) - 0.5) * 15.0, 0.6 + 1.4 * random(2), -4.0 - 9.0 * random(3));
-        let wander = Vec3::new(sway(age, 0.31, shift), 0.4 * sway(age, 0.53, shift * 2.0), sway(age, 0.27, shift * 3.0));
+        let wander =
+            Vec3::new(sway(age, 0.31, shift), 0.4 * sway(age, 0.53, shift * 2.0), sway(age, 0.27, shift * 3.0));
         let blink = smooth(0.5 + 0.9 * sway(age, 0.9, shift * 5.0));
         show.sprites.push(glow(home + wander * 0.9, 0.07, Vec3::new(0.95, 0.85, 0.40) * blink));
     }

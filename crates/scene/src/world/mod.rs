@@ -91,7 +91,7 @@ impl World {
     pub fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]) {
         self.viewers.insert(viewer, presence.clone());
         for event in events {
-            self.act(now, viewer, event);
+            self.act(now, viewer, *event);
         }
     }
 
@@ -112,7 +112,7 @@ impl World {
         }
         let step = Span::from_secs_f64(f64::from(STEP));
         while self.stepped_to + step <= now {
-            self.stepped_to = self.stepped_to + step;
+            self.stepped_to += step;
             self.move_held();
             body::step(&mut self.bodies, &self.setting.solids);
         }
@@ -150,7 +150,7 @@ impl World {
         rays.filter_map(|(origin, turn)| self.pick(origin, turn * Vec3::NEG_Z)).map(|(body, _)| body).collect()
     }
 
-    fn act(&mut self, now: Time, viewer: Viewer, event: &InputEvent) {
+    fn act(&mut self, now: Time, viewer: Viewer, event: InputEvent) {
         let Some((origin, turn)) = self.ray(viewer, event.hand) else { return };
         let direction = turn * Vec3::NEG_Z;
         let target = self.pick(origin, direction);

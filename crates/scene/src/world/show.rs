@@ -15,25 +15,23 @@ pub enum Model {
     Globe,
     Pearl,
     Speck,
-    Crate,
+    Cube,
     Ring,
     Band,
-    Rod,
     Lantern,
     Water,
     Bust,
 }
 
 impl Model {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Ball,
         Self::Globe,
         Self::Pearl,
         Self::Speck,
-        Self::Crate,
+        Self::Cube,
         Self::Ring,
         Self::Band,
-        Self::Rod,
         Self::Lantern,
         Self::Water,
         Self::Bust,
@@ -48,17 +46,16 @@ impl Model {
             Self::Globe => Mesh::ball(12, 7),
             Self::Pearl => Mesh::ball(10, 6),
             Self::Speck => Mesh::ball(6, 4),
-            Self::Crate => Mesh::cuboid(Vec3::ONE, None),
-            Self::Ring => Mesh::torus(0.042, 44, 7),
+            Self::Cube => Mesh::cuboid(Vec3::ONE, None),
+            Self::Ring => Mesh::torus(0.042, 42, 6),
             Self::Band => Mesh::torus(0.05, 32, 6),
-            Self::Rod => Mesh::cuboid(Vec3::ONE, None),
             Self::Lantern => {
                 Mesh::lathe(&profile(&[(0.45, -1.0), (0.85, -0.6), (1.0, 0.0), (0.85, 0.6), (0.45, 1.0)]), 10, uv)
             }
             Self::Water => {
                 let mut disc = Mesh::lathe(
                     &profile(&[(1.0, 0.0), (0.86, 0.0), (0.72, 0.0), (0.58, 0.0), (0.44, 0.0), (0.3, 0.0)]),
-                    44,
+                    36,
                     uv,
                 );
                 for vertex in &mut disc.vertices {
@@ -173,7 +170,7 @@ impl World {
                 instance
             }
             Shape::Crate { half } => {
-                let mut instance = Instance::new(Model::Crate, position, body.rotation, Vec3::splat(half));
+                let mut instance = Instance::new(Model::Cube, position, body.rotation, Vec3::splat(half));
                 instance.layer = Layer::Crate;
                 instance
             }

@@ -120,7 +120,7 @@ fn who_leaves_lets_go() {
     world.on_viewer_left(ME);
     assert!(!world.bodies[RED].held && world.grips.is_empty());
     // An event of one who is not there any more changes nothing.
-    world.act(Time::ZERO, ME, &event(Hand::Gaze, Action::Throw));
+    world.act(Time::ZERO, ME, event(Hand::Gaze, Action::Throw));
     run(&mut world, 0, 200);
 }
 
