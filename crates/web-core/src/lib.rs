@@ -50,7 +50,14 @@ impl Core {
     }
 
     /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
-    pub fn hello(&self, token: String, client: String, immersive: bool, codecs: Vec<String>, display_hz: u16) -> Vec<u8> {
+    pub fn hello(
+        &self,
+        token: String,
+        client: String,
+        immersive: bool,
+        codecs: Vec<String>,
+        display_hz: u16,
+    ) -> Vec<u8> {
         let display = display_kind(immersive);
         let hello = Hello { protocol: PROTOCOL_VERSION, token, client, display, codecs, display_hz };
         write_control(&ClientMessage::Hello(hello))

@@ -16,7 +16,7 @@ impl Numbers<'_> {
     /// A count that is a whole number of at most `most`.
     fn count(&mut self, most: u8) -> Option<u8> {
         let [value] = self.take()?;
-        (0..=most).find(|count| f32::from(*count) == value)
+        (0..=most).find(|count| f32::from(*count).to_bits() == value.to_bits())
     }
 
     fn pose(&mut self) -> Option<Pose> {

@@ -92,9 +92,9 @@ fn npm(web: &Path) -> Command {
 
 fn run(command: &mut Command, meaning: &str) -> Result<()> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let status = command
-        .status()
-        .with_context(|| format!("cannot start {program}: install it (Debian: apt install nodejs npm) and run this again"))?;
+    let status = command.status().with_context(|| {
+        format!("cannot start {program}: install it (Debian: apt install nodejs npm) and run this again")
+    })?;
     if !status.success() {
         bail!("{meaning}");
     }
