@@ -6,8 +6,8 @@ use nearlight_units::{Span, Time};
 const GROUP: Span = Span::from_millis(5);
 /// Packets that arrive this close together, and sooner than they were sent apart, join the group (`kBurstDeltaThreshold`).
 const BURST: Span = Span::from_millis(5);
-/// The longest time over which arrivals are merged (`kMaxBurstDuration`).
-const LONGEST_BURST: Span = Span::from_millis(100);
+/// The longest time over which arrivals are merged in libwebrtc (`kMaxBurstDuration`).
+pub const LONGEST_BURST: Span = Span::from_millis(100);
 /// Groups that arrive before their predecessors until all is forgotten (`kReorderedResetThreshold`).
 const MOST_REORDERED: u8 = 3;
 
@@ -31,27 +31,38 @@ struct Group {
 }
 
 impl Group {
-    fn takes(&self, sent_at: Time, arrived_at: Time) -> bool {
-        sent_at - self.first_sent <= GROUP || self.is_burst_with(sent_at, arrived_at)
+    fn takes(&self, sent_at: Time, arrived_at: Time, longest_burst: Span) -> bool {
+        sent_at - self.first_sent <= GROUP || self.is_burst_with(sent_at, arrived_at, longest_burst)
     }
 
-    fn is_burst_with(&self, sent_at: Time, arrived_at: Time) -> bool {
+    fn is_burst_with(&self, sent_at: Time, arrived_at: Time, longest: Span) -> bool {
         let arrival = arrived_at - self.last_arrived;
         let sending = sent_at - self.last_sent;
         sending == Span::ZERO
-            || (arrival < sending && arrival <= BURST && (arrived_at - self.first_arrived).abs() < LONGEST_BURST)
+            || (arrival < sending && arrival <= BURST && (arrived_at - self.first_arrived).abs() < longest)
     }
 }
 
 /// Forms groups out of packets: libwebrtc `InterArrivalDelta`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Groups {
+    longest_burst: Span,
     current: Option<Group>,
     previous: Option<Group>,
     reordered: u8,
 }
 
 impl Groups {
+    #[must_use]
+    pub fn new(longest_burst: Span) -> Self {
+        Self { longest_burst, current: None, previous: None, reordered: 0 }
+    }
+
+    /// Begins anew, for example after the stream was silent for long.
+    pub fn forget(&mut self) {
+        *self = Self::new(self.longest_burst);
+    }
+
     /// A packet arrived. Answers the delta of the two groups before it, if it begins a new one.
     pub fn on_packet(&mut self, sent_at: Time, arrived_at: Time) -> Option<Delta> {
         let fresh =
@@ -63,7 +74,7 @@ impl Groups {
         if sent_at < current.first_sent {
             return None;
         }
-        if current.takes(sent_at, arrived_at) {
+        if current.takes(sent_at, arrived_at, self.longest_burst) {
             current.last_sent = current.last_sent.max(sent_at);
             current.last_arrived = current.last_arrived.max(arrived_at);
             return None;
@@ -79,7 +90,7 @@ impl Groups {
         if arrived < Span::ZERO {
             self.reordered += 1;
             if self.reordered >= MOST_REORDERED {
-                *self = Self::default();
+                self.forget();
             }
             return None;
         }
@@ -94,7 +105,7 @@ mod tests {
     use super::*;
 
     fn feed(packets: &[(u64, u64)]) -> Vec<(i64, i64)> {
-        let mut groups = Groups::default();
+        let mut groups = Groups::new(LONGEST_BURST);
         let at = Time::from_millis;
         let deltas = packets.iter().filter_map(|&(sent, arrived)| groups.on_packet(at(sent), at(arrived)));
         deltas.map(|delta| (delta.sent.as_micros() / 1_000, delta.arrived.as_micros() / 1_000)).collect()
@@ -102,27 +113,27 @@ mod tests {
 
     #[test]
     fn groups_by_sending_time_and_merges_bursts() {
-        let cases: [(&str, &[(u64, u64)], &[(i64, i64)]); 5] = [
-            ("single packets", &[(0, 100), (10, 112), (20, 125), (30, 140)], &[(10, 12), (10, 13)]),
+        let cases = [
+            ("single packets", vec![(0, 100), (10, 112), (20, 125), (30, 140)], vec![(10, 12), (10, 13)]),
             (
                 "last packets count",
-                &[(0, 100), (4, 106), (10, 112), (14, 120), (30, 130), (50, 150)],
-                &[(10, 14), (16, 10)],
+                vec![(0, 100), (4, 106), (10, 112), (14, 120), (30, 130), (50, 150)],
+                vec![(10, 14), (16, 10)],
             ),
             (
                 "a burst after a stall is one group",
-                &[(0, 100), (20, 200), (40, 201), (60, 202), (80, 220), (99, 239)],
-                &[(60, 102), (20, 18)],
+                vec![(0, 100), (20, 200), (40, 201), (60, 202), (80, 220), (99, 239)],
+                vec![(60, 102), (20, 18)],
             ),
             (
                 "an older packet is ignored",
-                &[(0, 100), (20, 120), (10, 121), (40, 140), (60, 160)],
-                &[(20, 20), (20, 20)],
+                vec![(0, 100), (20, 120), (10, 121), (40, 140), (60, 160)],
+                vec![(20, 20), (20, 20)],
             ),
-            ("nothing for one group", &[(0, 100), (1, 101), (2, 102)], &[]),
+            ("nothing for one group", vec![(0, 100), (1, 101), (2, 102)], vec![]),
         ];
         for (what, packets, deltas) in cases {
-            assert_eq!(feed(packets), deltas, "{what}");
+            assert_eq!(feed(&packets), deltas, "{what}");
         }
     }
 

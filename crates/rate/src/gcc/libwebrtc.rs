@@ -5,8 +5,12 @@
 //!
 //! # Departures
 //! * The start rate, 8 Mb/s, is known from the first packet on, so libwebrtc's 5 s of initialisation are gone.
-//! * [`Options::SCALED`] measures loss-based constants by the path ([`Scale::Path`]) and probes a rate that stagnates (str0m's
-//!   idea): near a known capacity, growth is 40 kb/s each second, which at these rates would take minutes.
+//! * [`Options::SCALED`] only: loss-based constants are measured by the path ([`Scale::Path`]). A rate that stagnates is probed
+//!   every 15 s (str0m's idea): near a known capacity, growth is 40 kb/s each second, which at these rates would take minutes.
+//!   Arrivals are merged into bursts for 10 ms rather than 100 ms: with frames sent in one go, a standing queue makes one burst of
+//!   six frames, and over-use was seen only once the queue was full. A cut goes to the last window of what arrives, and a long
+//!   queue is drained ([`super::drain`]).
+//! * For 300 ms after a probe its result counts as what arrives, so that its own queue does not undo it.
 //! * Without feedback for 500 ms the rate falls by a fifth, and again every 500 ms; libwebrtc waits for seconds. When feedback is
 //!   back the path is probed, and packets lost in between are not held against it: they have been paid for.
 //! * Loss of packets that arrive later than reported is taken back within the block of 250 ms.
@@ -17,7 +21,8 @@ use nearlight_units::{Bitrate, Span, Time};
 use super::acked::AckedRate;
 use super::aimd::{Aimd, Mover, Observation};
 use super::alr::AlrDetector;
-use super::groups::Groups;
+use super::drain::Drain;
+use super::groups::{Groups, LONGEST_BURST};
 use super::loss::{LossBased, Scale, Update};
 use super::probe_rate::ProbeRate;
 use super::probing::{Probing, Situation};
@@ -34,6 +39,9 @@ const FEEDBACK_TIMEOUT: Span = Span::from_millis(500);
 const TIMEOUT_FACTOR: f64 = 0.8;
 /// A probe's result counts at least as much as this share of what arrives anyway (`kProbeDropThroughputFraction`).
 const PROBE_FLOOR: f64 = 0.85;
+/// For so long after it, a probe's result is what arrives. Guess: two windows of the acknowledged rate, which see little of a probe
+/// of 15 ms; without it, the queue that a probe leaves behind would cut the rate to that of before the probe.
+const PROBE_KNOWS: Span = Span::from_millis(300);
 /// Weight of a new round trip (RFC 6298, alpha).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 
@@ -44,15 +52,30 @@ pub struct Options {
     pub loss_scale: Scale,
     /// Time between probes of a rate that grows too slowly; None as in libwebrtc.
     pub stagnant_interval: Option<Span>,
+    /// Arrivals close together are one sample of delay for at most this long.
+    pub longest_burst: Span,
+    /// Over-use cuts to the last window of what arrives where that is lower than the blend of windows, and a long queue is drained.
+    pub quick_drops: bool,
 }
 
 impl Options {
     /// For remote rendering at 5 to 100 Mb/s. The interval is str0m's.
-    pub const SCALED: Self =
-        Self { name: "gcc-libwebrtc", loss_scale: Scale::Path, stagnant_interval: Some(Span::from_secs(15)) };
+    pub const SCALED: Self = Self {
+        name: "gcc-libwebrtc",
+        loss_scale: Scale::Path,
+        stagnant_interval: Some(Span::from_secs(15)),
+        longest_burst: Span::from_millis(10),
+        quick_drops: true,
+    };
 
     /// As in libwebrtc.
-    pub const STOCK: Self = Self { name: "gcc-libwebrtc-stock", loss_scale: Scale::Call, stagnant_interval: None };
+    pub const STOCK: Self = Self {
+        name: "gcc-libwebrtc-stock",
+        loss_scale: Scale::Call,
+        stagnant_interval: None,
+        longest_burst: LONGEST_BURST,
+        quick_drops: false,
+    };
 }
 
 /// Times without feedback.
@@ -76,11 +99,14 @@ pub struct LibWebrtc {
     acked: AckedRate,
     aimd: Aimd,
     loss: LossBased,
+    drain: Drain,
     alr: AlrDetector,
     alr_ended_seen: Option<Time>,
     probe_rate: ProbeRate,
     probing: Probing,
-    probed: Option<Bitrate>,
+    /// The last probe's result and when it came.
+    probed: Option<(Time, Bitrate)>,
+    probe_decides: bool,
     round_trip: Option<Span>,
     last_arrival: Option<Time>,
     silence: Silence,
@@ -94,16 +120,18 @@ impl LibWebrtc {
         Self {
             options,
             bounds,
-            groups: Groups::default(),
+            groups: Groups::new(options.longest_burst),
             trendline: Trendline::default(),
             acked: AckedRate::default(),
             aimd: Aimd::new(bounds.start, bounds.maximum),
             loss: LossBased::new(options.loss_scale),
+            drain: Drain::default(),
             alr: AlrDetector::new(bounds.start),
             alr_ended_seen: None,
             probe_rate: ProbeRate::default(),
             probing: Probing::new(options.stagnant_interval),
             probed: None,
+            probe_decides: false,
             round_trip: None,
             last_arrival: None,
             silence: Silence::default(),
@@ -118,8 +146,14 @@ impl LibWebrtc {
     }
 
     fn target(&self) -> Bitrate {
-        let wanted = self.loss.limit().map_or(self.aimd.estimate(), |loss| loss.min(self.aimd.estimate()));
-        self.bounds.clamp(wanted)
+        let delay = self.delay_based();
+        self.bounds.clamp(self.loss.limit().map_or(delay, |loss| loss.min(delay)))
+    }
+
+    /// The rate that delay allows just now.
+    fn delay_based(&self) -> Bitrate {
+        let estimate = self.aimd.estimate();
+        if self.drain.is_active() { estimate.mul_f64(Drain::FACTOR) } else { estimate }
     }
 
     fn situation(&self) -> Situation {
@@ -128,7 +162,10 @@ impl LibWebrtc {
             maximum: self.bounds.maximum,
             app_limited_since: self.alr.since(),
             app_limited_until: self.alr.ended(),
-            congested: self.trendline.usage() == Usage::Over || self.loss.limit().is_some() || self.silence.blocked,
+            congested: self.trendline.usage() == Usage::Over
+                || self.loss.limit().is_some()
+                || self.silence.blocked
+                || self.drain.is_active(),
         }
     }
 
@@ -150,6 +187,12 @@ impl LibWebrtc {
         }
     }
 
+    /// Of the new arrivals, with the unknown offset of the receiver's clock.
+    fn lowest_delay(&self) -> Option<Span> {
+        let delay = |report: &PacketReport| report.arrived_at.map(|arrived| arrived - report.packet.sent_at);
+        self.arrivals.iter().filter_map(delay).min()
+    }
+
     /// Passes arrivals to the estimators; answers a probe's result.
     fn on_arrivals(&mut self) -> Option<Bitrate> {
         let mut probed = None;
@@ -158,7 +201,7 @@ impl LibWebrtc {
             let Some(arrived_at) = report.arrived_at else { continue };
             let packet = &report.packet;
             if self.last_arrival.is_some_and(|last| arrived_at - last > STREAM_TIMEOUT) {
-                self.groups = Groups::default();
+                self.groups.forget();
                 self.trendline = Trendline::default();
             }
             self.last_arrival = Some(arrived_at);
@@ -177,16 +220,25 @@ impl LibWebrtc {
         probed
     }
 
+    /// What is known to arrive: for a while a probe knows better than windows that began before it.
+    fn arriving(&self, now: Time) -> Option<Bitrate> {
+        let recent = self.probed.filter(|(at, _)| now.saturating_since(*at) < PROBE_KNOWS).map(|(_, rate)| rate);
+        let cautious = self.options.quick_drops && self.trendline.usage() == Usage::Over;
+        let acked = if cautious { self.acked.cautious_rate() } else { self.acked.rate() };
+        acked.max(recent)
+    }
+
     fn on_delay(&mut self, now: Time, probed: Option<Bitrate>) {
         let usage = self.trendline.usage();
-        let arriving = self.acked.rate();
+        let arriving = self.arriving(now);
         if let Some(probed) = probed
             && usage != Usage::Over
         {
             // A probe that was squeezed by other traffic must not lower the rate below what arrives anyway.
             let floor = arriving.map_or(Bitrate::ZERO, |arriving| arriving.mul_f64(PROBE_FLOOR));
             let believed = probed.max(floor.min(self.aimd.estimate()));
-            self.probed = Some(believed);
+            self.probed = Some((now, believed));
+            self.probe_decides = true;
             self.aimd.on_probe(believed);
             self.aimd.set_estimate(now, believed);
             return;
@@ -194,7 +246,7 @@ impl LibWebrtc {
         let app_limited = self.alr.since().is_some();
         self.aimd.on_observation(now, &Observation { usage, arriving, app_limited });
         if self.aimd.mover() != Mover::Outside {
-            self.probed = None;
+            self.probe_decides = false;
         }
     }
 
@@ -215,6 +267,7 @@ impl LibWebrtc {
         self.trendline.drop_hypothesis();
         self.aimd.set_estimate(now, self.target().mul_f64(TIMEOUT_FACTOR));
         self.probed = None;
+        self.probe_decides = false;
         if !self.silence.blocked {
             self.silence.forgiven = Some((since, Time::FAR_FUTURE));
         }
@@ -226,15 +279,16 @@ impl LibWebrtc {
     /// What moved the delay-based rate last.
     fn delay_limit(&self) -> Limit {
         match self.aimd.mover() {
-            Mover::Outside if self.probed.is_some() => Limit::Probe,
-            Mover::Outside if self.silence.forgiven.is_some() => Limit::FeedbackTimeout,
+            _ if self.drain.is_active() => Limit::Delay,
+            Mover::Outside if self.probe_decides => Limit::Probe,
+            Mover::Outside => Limit::FeedbackTimeout,
             Mover::Delivered if self.acked.rate().is_some() => Limit::Delivered,
             _ => Limit::Delay,
         }
     }
 
     fn binding(&self) -> Limit {
-        let delay = self.aimd.estimate();
+        let delay = self.delay_based();
         let (limit, wanted) = match self.loss.limit() {
             Some(loss) if loss < delay => (Limit::Loss, loss),
             _ => (self.delay_limit(), delay),
@@ -270,9 +324,12 @@ impl RateController for LibWebrtc {
         }
         let usage_before = self.trendline.usage();
         self.sort_out(feedback);
-        if !self.arrivals.is_empty() {
+        if let Some(delay) = self.lowest_delay() {
+            let before = self.aimd.estimate();
             let probed = self.on_arrivals();
             self.on_delay(now, probed);
+            let cut = self.trendline.usage() == Usage::Over && self.aimd.estimate() < before;
+            self.drain.on_delay(now, delay, cut && self.options.quick_drops);
         }
         let delay_based = self.aimd.estimate();
         let app_limited = self.alr.since().is_some();
@@ -319,11 +376,11 @@ impl RateController for LibWebrtc {
 
     fn decision(&self) -> Decision {
         let target = self.target();
-        let delay = self.aimd.estimate();
+        let delay = self.delay_based();
         let mut limits = vec![(Limit::Delay, delay)];
         limits.extend(self.loss.limit().map(|rate| (Limit::Loss, rate)));
         limits.extend(self.acked.rate().map(|rate| (Limit::Delivered, Aimd::ceiling(rate))));
-        limits.extend(self.probed.map(|rate| (Limit::Probe, rate)));
+        limits.extend(self.probed.map(|(_, rate)| (Limit::Probe, rate)));
         if self.delay_limit() == Limit::FeedbackTimeout {
             limits.push((Limit::FeedbackTimeout, delay));
         }

@@ -146,9 +146,8 @@ impl Probing {
 
     pub fn on_time(&mut self, now: Time, situation: &Situation) {
         match self.state {
-            State::New => {}
             State::Waiting { until, .. } if now >= until => self.state = State::Idle,
-            State::Waiting { .. } => {}
+            State::New | State::Waiting { .. } => {}
             State::Idle => {
                 let due = self.next_at(situation).is_some_and(|next| now >= next.max(self.ask_at));
                 if due && situation.congested {

@@ -37,17 +37,14 @@ fn random_loss_of_a_few_percent_is_learnt_and_does_not_limit() {
 
 #[test]
 fn the_balance_is_that_of_a_call_or_in_proportion() {
-    // 100 kb/s / (10 % - 5 %) is 2 Mb/s; scaled by 50/2 it is 50 Mb/s, which does not limit.
-    let mut call = LossBased::new(Scale::Call);
-    let limit = feed(&mut call, 0, 40, 50, 10).expect("limits");
-    assert!(limit <= Bitrate::from_mbps(2), "{limit}");
-    let mut path = LossBased::new(Scale::Path);
-    let limit = feed(&mut path, 0, 40, 50, 10).unwrap_or(Bitrate::from_mbps(50));
-    assert!(limit >= Bitrate::from_mbps(40), "{limit}");
-    // 30 %: 2.5 Mb/s / 25 % is 10 Mb/s.
-    let mut path = LossBased::new(Scale::Path);
-    let limit = feed(&mut path, 0, 40, 50, 30).expect("limits");
-    assert!((Bitrate::from_mbps(5)..=Bitrate::from_mbps(10)).contains(&limit), "{limit}");
+    // At 50 Mb/s the scale is 10. 100 kb/s / (10 % - 5 %) is 2 Mb/s or 20 Mb/s, and / (30 % - 5 %) 0.4 Mb/s or 4 Mb/s.
+    for (loss, call, path) in [(10, 2e6, 20e6), (30, 0.4e6, 4e6)] {
+        for (scale, expected) in [(Scale::Call, call), (Scale::Path, path)] {
+            let limit = feed(&mut LossBased::new(scale), 0, 40, 50, loss).expect("limits").as_bps();
+            let share = limit as f64 / expected;
+            assert!((0.9..1.02).contains(&share), "{loss} %, {scale:?}: {limit}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,89 @@
+//! Empties a long queue quickly once over-use has been seen.
+//!
+//! Not part of libwebrtc, which goes on at 85 % of the capacity: a queue of 400 ms then lasts for almost 3 s, in which every frame is
+//! late. Decides from one-way delay over its lowest value of late, which includes the unknown offset of the clocks.
+
+use nearlight_units::{Span, Time};
+
+/// Standing delay from which a cut is followed by draining, and at which draining ends. Guess: three frames at 60 frames a second are
+/// seen as lag; below half a frame there is nothing left to gain.
+const BEGINS: Span = Span::from_millis(50);
+const ENDS: Span = Span::from_millis(10);
+/// The longest draining. Guess: at half the capacity it empties a queue of a second; a delay that stays is the path's own.
+const LONGEST: Span = Span::from_secs(2);
+/// The lowest delay is remembered for one to two of these. Guess: long compared with a queue's life, short enough for clocks that
+/// drift and paths that change.
+const MEMORY: Span = Span::from_secs(5);
+
+/// Decides when to send at half rate until the queue is gone.
+#[derive(Clone, Debug, Default)]
+pub struct Drain {
+    /// Lowest delays of the last full stretch and of the one going on since the time.
+    before: Option<Span>,
+    lowest: Option<Span>,
+    since: Time,
+    active_since: Option<Time>,
+}
+
+impl Drain {
+    /// What remains of the rate while draining.
+    pub const FACTOR: f64 = 0.5;
+
+    /// The lowest delay of a feedback message's packets; `cut` says that over-use lowered the rate with it.
+    pub fn on_delay(&mut self, now: Time, delay: Span, cut: bool) {
+        if now.saturating_since(self.since) > MEMORY {
+            self.before = self.lowest.take();
+            self.since = now;
+        }
+        let lowest = self.lowest.map_or(delay, |lowest| lowest.min(delay));
+        self.lowest = Some(lowest);
+        let standing = delay - self.before.map_or(lowest, |before| before.min(lowest));
+        if cut && standing > BEGINS {
+            self.active_since.get_or_insert(now);
+        }
+        let over = self.active_since.is_some_and(|since| now.saturating_since(since) > LONGEST);
+        if standing < ENDS || over {
+            self.active_since = None;
+        }
+    }
+
+    #[must_use]
+    pub fn is_active(&self) -> bool {
+        self.active_since.is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Feedback every 20 ms from second `from` on, with these delays in milliseconds; a cut with the first.
+    fn feed(drain: &mut Drain, from: u64, delays: &[i64]) -> Vec<bool> {
+        let active = delays.iter().enumerate().map(|(number, &delay)| {
+            let now = Time::from_millis(from * 1_000 + 20 * number as u64);
+            // The receiver's clock is an hour behind.
+            drain.on_delay(now, Span::from_millis(delay) - Span::from_secs(3_600), number == 0);
+            drain.is_active()
+        });
+        active.collect()
+    }
+
+    #[test]
+    fn drains_from_a_long_queue_down_to_a_short_one() {
+        let mut drain = Drain::default();
+        assert_eq!(feed(&mut drain, 0, &[10, 30]), [false, false]);
+        assert_eq!(feed(&mut drain, 1, &[40, 90]), [false, false], "no cut with the long queue");
+        assert_eq!(feed(&mut drain, 2, &[200, 150, 30, 19, 25]), [true, true, true, false, false]);
+    }
+
+    #[test]
+    fn a_delay_that_stays_is_the_paths_own() {
+        let mut drain = Drain::default();
+        feed(&mut drain, 0, &[10]);
+        let active = feed(&mut drain, 1, &[110; 150]);
+        assert_eq!(active.iter().filter(|&&active| active).count(), 101, "2 s");
+        feed(&mut drain, 7, &[110; 2]);
+        feed(&mut drain, 13, &[110; 2]);
+        assert_eq!(feed(&mut drain, 14, &[111]), [false], "the old path is forgotten");
+    }
+}

@@ -1,0 +1,318 @@
+//! A sender, one bottleneck and a receiver in virtual time, in steps of 100 µs: enough to see a control law at work.
+//!
+//! Leaves out: retransmissions, jitter of service, other traffic, loss of feedback, an encoder that misses its target.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use nearlight_pace::{Class, Mode, Pacer};
+use nearlight_rate::{Bounds, Decision, Feedback, PacketReport, Probe, RateController, SentPacket, new_controller};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use rand_pcg::Pcg32;
+use rand_pcg::rand_core::{RngCore, SeedableRng};
+
+const STEP: Span = Span::from_micros(100);
+const FRAME: Span = Span::from_micros(16_667);
+const PACKET: Bytes = Bytes::new(1_200);
+/// Packets that may overtake before one counts as missing.
+const REORDERING: u32 = 3;
+
+/// The path's slowest hop, and the way there and back.
+#[derive(Clone, Copy, Debug)]
+pub struct Link {
+    pub capacity: Bitrate,
+    /// What the queue in front of it holds.
+    pub queue: Bytes,
+    pub one_way: Span,
+    /// Share of packets that get lost at random.
+    pub loss: f64,
+    /// Feedback gets through.
+    pub feedback: bool,
+    /// Media gets through.
+    pub open: bool,
+}
+
+impl Link {
+    /// A round trip of 20 ms and a queue of 100 ms.
+    pub fn of(capacity: Bitrate) -> Self {
+        let queue = capacity.bytes_in(Span::from_millis(100));
+        Self { capacity, queue, one_way: Span::from_millis(10), loss: 0.0, feedback: true, open: true }
+    }
+}
+
+/// What happened in a stretch of time.
+#[derive(Clone, Debug)]
+pub struct Summary {
+    pub target: Bitrate,
+    pub highest_target: Bitrate,
+    pub received: Bitrate,
+    pub queue_median: Span,
+    pub queue_p95: Span,
+    pub queue_maximum: Span,
+    /// The longest time for which the queue was longer than 50 ms.
+    pub congested: Span,
+    pub lost: f64,
+    pub probes: u32,
+    /// The first moment, from the stretch's beginning, at which the target reached 85 % of the capacity.
+    pub converged: Option<Span>,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    targets: Vec<u64>,
+    queues: Vec<i64>,
+    arrived: Bytes,
+    sent: u64,
+    lost: u64,
+    probes: u32,
+    congested: Span,
+    longest_congested: Span,
+    converged: Option<Span>,
+}
+
+/// A feedback message on its way.
+struct Report {
+    comes_at: Time,
+    left_at: Time,
+    arrivals: Vec<(PacketSeq, Time)>,
+}
+
+pub struct Path {
+    pub link: Link,
+    /// What the scene asks for at most.
+    pub demand: Bitrate,
+    pub controller: Box<dyn RateController>,
+    bounds: Bounds,
+    pub now: Time,
+    pub decision: Decision,
+    pacer: Pacer,
+    random: Pcg32,
+    next_frame: Time,
+    frame: FrameId,
+    next_seq: PacketSeq,
+    probe: Option<Probe>,
+    records: BTreeMap<u32, SentPacket>,
+    queue: VecDeque<SentPacket>,
+    queued: Bytes,
+    served: u64,
+    travelling: VecDeque<(Time, PacketSeq)>,
+    arrivals: Vec<(PacketSeq, Time)>,
+    next_report: Time,
+    reports: VecDeque<Report>,
+    seen: Seen,
+}
+
+impl Path {
+    pub fn new(preset: &str, bounds: Bounds, link: Link, seed: u64) -> Self {
+        let controller = new_controller(preset, bounds).expect("a preset");
+        let mut pacer = Pacer::new(Mode::Interval(Mode::DEFAULT_INTERVAL));
+        let decision = controller.decision();
+        pacer.set_rate(Time::ZERO, decision.pacing);
+        Self {
+            decision,
+            bounds,
+            link,
+            demand: Bitrate::MAX,
+            controller,
+            now: Time::from_secs(1),
+            pacer,
+            random: Pcg32::seed_from_u64(seed),
+            next_frame: Time::ZERO,
+            frame: FrameId(0),
+            next_seq: PacketSeq(0),
+            probe: None,
+            records: BTreeMap::new(),
+            queue: VecDeque::new(),
+            queued: Bytes::ZERO,
+            served: 0,
+            travelling: VecDeque::new(),
+            arrivals: Vec::new(),
+            next_report: Time::ZERO,
+            reports: VecDeque::new(),
+            seen: Seen::default(),
+        }
+    }
+
+    pub fn set_bounds(&mut self, bounds: Bounds) {
+        self.bounds = bounds;
+        self.controller.set_bounds(self.now, bounds);
+        self.decide();
+    }
+
+    /// Runs on and tells what happened meanwhile.
+    pub fn run(&mut self, length: Span) -> Summary {
+        self.seen = Seen::default();
+        let from = self.now;
+        while self.now < from + length {
+            self.now += STEP;
+            self.produce();
+            self.send();
+            self.serve();
+            self.receive();
+            self.control();
+            self.observe(from);
+        }
+        self.summary(length)
+    }
+
+    fn produce(&mut self) {
+        if self.now < self.next_frame {
+            return;
+        }
+        self.next_frame = self.now.max(self.next_frame) + FRAME;
+        let rate = self.decision.target.min(self.demand);
+        let packets = rate.bytes_in(FRAME).get().div_ceil(PACKET.get()).max(1);
+        self.frame = self.frame.next();
+        self.pacer.on_frame(self.now, Bytes::new(packets * PACKET.get()), self.next_frame);
+    }
+
+    fn send(&mut self) {
+        if !self.pacer.is_probing() {
+            self.probe = self.controller.poll_probe(self.now);
+            if let Some(probe) = self.probe {
+                self.pacer.on_probe(self.now, probe.rate, probe.size);
+                self.seen.probes += 1;
+            }
+        }
+        loop {
+            let probing = self.pacer.is_probing();
+            let media = self.pacer.queued() > Bytes::ZERO;
+            let class = if media { Class::Media } else { Class::Padding };
+            if !self.pacer.poll(self.now, PACKET, class) || !(media || probing) {
+                return;
+            }
+            let packet = SentPacket {
+                seq: self.next_seq,
+                sent_at: self.now,
+                size: PACKET,
+                frame: media.then_some(self.frame),
+                probe: self.probe.filter(|_| probing).map(|probe| probe.id),
+                app_limited: self.pacer.queued() == Bytes::ZERO,
+            };
+            self.next_seq = self.next_seq.next();
+            self.controller.on_packet_sent(&packet);
+            self.records.insert(packet.seq.0, packet);
+            self.seen.sent += 1;
+            self.offer(packet);
+        }
+    }
+
+    fn offer(&mut self, packet: SentPacket) {
+        let unlucky = f64::from(self.random.next_u32()) / f64::from(u32::MAX) < self.link.loss;
+        if unlucky || !self.link.open || self.queued + packet.size > self.link.queue {
+            self.seen.lost += 1;
+            return;
+        }
+        self.queued += packet.size;
+        self.queue.push_back(packet);
+    }
+
+    fn serve(&mut self) {
+        // In thousandths of a bit per step of 100 µs.
+        self.served += self.link.capacity.as_bps() / 10;
+        while let Some(head) = self.queue.front()
+            && head.size.bits() * 1_000 <= self.served
+        {
+            self.served -= head.size.bits() * 1_000;
+            self.queued = self.queued.saturating_sub(head.size);
+            self.travelling.push_back((self.now + self.link.one_way, head.seq));
+            self.queue.pop_front();
+        }
+        if self.queue.is_empty() {
+            self.served = 0;
+        }
+    }
+
+    fn receive(&mut self) {
+        while let Some(&(at, seq)) = self.travelling.front()
+            && at <= self.now
+        {
+            self.travelling.pop_front();
+            self.seen.arrived += PACKET;
+            self.arrivals.push((seq, at));
+        }
+        if self.now < self.next_report {
+            return;
+        }
+        self.next_report = self.now + FRAME;
+        let arrivals = std::mem::take(&mut self.arrivals);
+        if self.link.feedback && !arrivals.is_empty() {
+            let comes_at = self.now + self.link.one_way;
+            self.reports.push_back(Report { comes_at, left_at: self.now, arrivals });
+        }
+    }
+
+    fn control(&mut self) {
+        let mut changed = false;
+        while let Some(report) = self.reports.pop_front_if(|report| report.comes_at <= self.now) {
+            self.feed_back(&report);
+            changed = true;
+        }
+        while let Some((at, _)) = self.controller.poll_timeout()
+            && at <= self.now
+        {
+            self.controller.on_timeout(self.now);
+            changed = true;
+            let next = self.controller.poll_timeout();
+            assert!(next.is_none_or(|(next, _)| next > self.now), "a timeout that was served stays due");
+        }
+        if changed {
+            self.decide();
+        }
+    }
+
+    fn decide(&mut self) {
+        self.decision = self.controller.decision();
+        let Bounds { minimum, maximum, .. } = self.bounds;
+        assert!((minimum..=maximum).contains(&self.decision.target), "{:?} at {:?}", self.decision, self.now);
+        self.pacer.set_rate(self.now, self.decision.pacing);
+    }
+
+    fn feed_back(&mut self, report: &Report) {
+        let Some(&(newest, newest_arrived)) = report.arrivals.last() else { return };
+        let arrived: BTreeMap<u32, Time> = report.arrivals.iter().map(|&(seq, at)| (seq.0, at)).collect();
+        let known = self.records.split_off(&newest.0.saturating_sub(REORDERING));
+        let mut told = std::mem::replace(&mut self.records, known);
+        told.extend(arrived.keys().filter_map(|seq| self.records.remove(seq).map(|packet| (*seq, packet))));
+        let packets: Vec<PacketReport> = told
+            .into_iter()
+            .map(|(seq, packet)| PacketReport { packet, arrived_at: arrived.get(&seq).copied() })
+            .collect();
+        let newest_sent = packets.iter().find(|report| report.packet.seq == newest).map(|report| report.packet.sent_at);
+        let round_trip = newest_sent.map(|sent| (self.now - sent) - (report.left_at - newest_arrived));
+        self.controller.on_feedback(self.now, &Feedback { packets: &packets, round_trip });
+    }
+
+    fn observe(&mut self, from: Time) {
+        let queue = self.link.capacity.time_to_send(self.queued);
+        if queue > Span::from_millis(50) {
+            self.seen.congested += STEP;
+            self.seen.longest_congested = self.seen.longest_congested.max(self.seen.congested);
+        } else {
+            self.seen.congested = Span::ZERO;
+        }
+        if self.decision.target >= self.link.capacity.mul_f64(0.85) && self.seen.converged.is_none() {
+            self.seen.converged = Some(self.now - from);
+        }
+        self.seen.targets.push(self.decision.target.as_bps());
+        self.seen.queues.push(queue.as_nanos());
+    }
+
+    fn summary(&mut self, length: Span) -> Summary {
+        let seen = &mut self.seen;
+        seen.queues.sort_unstable();
+        let queue = |share: usize| Span::from_nanos(seen.queues[(seen.queues.len() - 1) * share / 100]);
+        let targets = &seen.targets;
+        Summary {
+            target: Bitrate::from_bps(targets.iter().sum::<u64>() / targets.len() as u64),
+            highest_target: Bitrate::from_bps(*targets.iter().max().expect("steps")),
+            received: seen.arrived.over(length),
+            queue_median: queue(50),
+            queue_p95: queue(95),
+            queue_maximum: queue(100),
+            congested: seen.longest_congested,
+            lost: seen.lost as f64 / seen.sent.max(1) as f64,
+            probes: seen.probes,
+            converged: seen.converged,
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! Controllers on whole paths in virtual time: stories and tables.
+
+mod link;
+mod stories;
+mod table;
