@@ -9,7 +9,6 @@ use clap::Args;
 use nearlight_codec::CodecKind;
 use nearlight_net::{Clock, ImpairmentConfig, Probability, Token};
 use nearlight_pace::Mode;
-use nearlight_rate::Bounds;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{PictureSize, ServeOptions, Server};
 use nearlight_units::Bitrate;
@@ -60,9 +59,9 @@ pub(crate) struct ServeArguments {
     /// Rate to start with (what `--controller fixed` stays at)
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
-    /// Highest rate
-    #[arg(long, default_value = "50mbps", value_parser = parse::bitrate)]
-    max_rate: Bitrate,
+    /// Highest rate; if not given what the picture can use: half a bit for each pixel
+    #[arg(long, value_parser = parse::bitrate)]
+    max_rate: Option<Bitrate>,
     /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
@@ -93,10 +92,6 @@ impl ServeArguments {
             (None, true) => SourceKind::TestCard,
             (None, false) => SourceKind::World { scene: self.scene },
         };
-        let mut bounds = Bounds::up_to(self.max_rate);
-        if let Some(rate) = self.rate {
-            bounds = Bounds { start: rate, maximum: self.max_rate.max(rate), ..bounds }.in_order();
-        }
         let mut impairment = ImpairmentConfig::default();
         if self.drop != Probability::default() {
             impairment = ImpairmentConfig { seed: self.seed, drop: self.drop, ..impairment };
@@ -112,7 +107,8 @@ impl ServeArguments {
             fps: self.fps,
             codec: self.codec,
             controller: self.controller,
-            bounds,
+            start_rate: self.rate,
+            max_rate: self.max_rate,
             pacing: self.pacing,
             max_clients: self.max_clients,
             events: self.events,

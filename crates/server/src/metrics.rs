@@ -154,10 +154,6 @@ impl Metrics {
         }
     }
 
-    pub(crate) fn sessions_open(&self) -> usize {
-        self.live().len()
-    }
-
     /// The page that Prometheus fetches.
     pub(crate) fn text(&self) -> String {
         let live = self.live();

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use nearlight_codec::CodecKind;
 use nearlight_net::{ImpairmentConfig, Token};
 use nearlight_pace::Mode;
-use nearlight_rate::Bounds;
 use nearlight_scene::{Backend, SourceKind};
+use nearlight_units::Bitrate;
 
 /// Size of the picture for a screen. A headset gets as many pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,7 +36,10 @@ pub struct ServeOptions {
     pub codec: CodecKind,
     /// A preset of `nearlight_rate`.
     pub controller: String,
-    pub bounds: Bounds,
+    /// Rate to begin with; none leaves it to the controller's usual start.
+    pub start_rate: Option<Bitrate>,
+    /// Highest rate; none: what the picture's size and frame rate can use.
+    pub max_rate: Option<Bitrate>,
     pub pacing: Mode,
     pub max_clients: usize,
     /// Events as JSON lines.

@@ -1,0 +1,248 @@
+//! The real command on both ends, over loopback: counts, medians and exit codes, never wall-clock tails.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+const TOKEN: &str = "a-token-for-the-tests";
+
+fn nearlight() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearlight"));
+    command.env("NEARLIGHT_LOG", "warn").env_remove("NEARLIGHT_TOKEN");
+    command
+}
+
+/// A server that is killed when the test ends, however it ends.
+struct Server {
+    child: Child,
+    url: String,
+    port: u16,
+}
+
+impl Server {
+    /// A small picture, so that two busy cores keep up.
+    fn start(further: &[&str]) -> Self {
+        let mut child = nearlight()
+            .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
+            .args(further)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
+        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        let url = first["url"].as_str().expect("url").to_owned();
+        let port = first["port"].as_u64().expect("port") as u16;
+        Self { child, url, port }
+    }
+
+    fn view(&self, seconds: &str, further: &[&str]) -> Output {
+        nearlight()
+            .args(["view", &self.url, "--headless", "--json", "--seconds", seconds])
+            .args(further)
+            .output()
+            .expect("the command runs")
+    }
+
+    fn summary(&self, seconds: &str, further: &[&str]) -> Value {
+        let output = self.view(seconds, further);
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(0), "{words}");
+        serde_json::from_slice(&output.stdout).expect("one JSON object")
+    }
+
+    fn get(&self, path: &str) -> String {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page's port is open");
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").expect("sent");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("text");
+        answer
+    }
+
+    fn interrupt(&self, signal: &str) {
+        let sent = Command::new("kill").args([signal, &self.child.id().to_string()]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn count(summary: &Value, group: &str, name: &str) -> u64 {
+    summary[group][name].as_u64().unwrap_or_else(|| panic!("{group}.{name} is missing in {summary}"))
+}
+
+fn scratch(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+#[test]
+fn the_world_is_seen_and_every_field_is_there() {
+    let server = Server::start(&[]);
+    let (events, trace, picture) = (scratch("events.jsonl"), scratch("trace.json"), scratch("picture.png"));
+    let path = |path: &PathBuf| path.to_str().expect("a plain path").to_owned();
+    let files = [path(&events), path(&trace), path(&picture)];
+    let summary =
+        server.summary("4", &["--events", &files[0], "--trace", &files[1], "--screenshot", &files[2]]);
+    assert!(count(&summary, "frames", "displayed") >= 20, "{summary}");
+    assert_eq!(count(&summary, "frames", "lost"), 0, "{summary}");
+    assert_eq!(summary["stage_sum_error_us_max"], 0, "{summary}");
+    assert!(count(&summary, "motion_to_photon_ms", "n") > 20, "{summary}");
+    assert_eq!(summary["transport"], "webtransport");
+    assert_eq!(summary["codec"], "h264");
+    for (group, fields) in [
+        ("frames", &["sent", "completed", "decoded", "displayed", "late", "lost"][..]),
+        ("motion_to_photon_ms", &["p50", "p95", "p99", "n"]),
+        ("rate_mbps", &["target", "sent", "received"]),
+        ("loss", &["packets", "repaired", "key_frames"]),
+    ] {
+        for field in fields {
+            assert!(summary[group][field].is_number(), "{group}.{field} is missing in {summary}");
+        }
+    }
+    for stage in
+        ["input", "wait", "render", "convert", "encode", "pace", "network", "reassemble", "decode", "present"]
+    {
+        assert!(summary["stages_ms"][stage]["p50"].is_number(), "stage {stage} is missing in {summary}");
+    }
+    let trace: Value = serde_json::from_slice(&std::fs::read(trace).expect("a trace")).expect("JSON");
+    assert!(trace.as_array().or(trace["traceEvents"].as_array()).expect("events").len() > 100);
+    let events = std::fs::read_to_string(events).expect("events");
+    assert!(events.lines().all(|line| serde_json::from_str::<Value>(line).is_ok()));
+    assert!(std::fs::metadata(picture).expect("a picture").len() > 10_000);
+}
+
+#[test]
+fn vp8_a_headset_and_the_other_sources_work() {
+    for (serve, view) in [
+        (&["--codec", "vp8"][..], &[][..]),
+        (&[], &["--stereo"]),
+        (&["--test-card"], &[]),
+        (&["--controller", "fixed", "--rate", "3mbps", "--pacing", "interval:5ms"], &["--codec", "vp8"]),
+    ] {
+        let server = Server::start(serve);
+        let summary = server.summary("3", view);
+        assert!(count(&summary, "frames", "displayed") >= 12, "{serve:?} {view:?}: {summary}");
+        assert_eq!(count(&summary, "frames", "lost"), 0, "{serve:?} {view:?}: {summary}");
+    }
+}
+
+#[test]
+fn two_percent_loss_is_repaired_without_key_frames() {
+    let server = Server::start(&["--drop", "2%", "--seed", "7"]);
+    let summary = server.summary("8", &[]);
+    let (sent, decoded) = (count(&summary, "frames", "sent"), count(&summary, "frames", "decoded"));
+    assert!(count(&summary, "loss", "packets") > 0 && count(&summary, "loss", "repaired") > 0, "{summary}");
+    assert!(decoded * 100 >= sent * 97, "{summary}");
+    assert_eq!(count(&summary, "loss", "key_frames"), 0, "{summary}");
+}
+
+#[test]
+fn an_outage_and_a_new_address_do_not_end_the_session() {
+    let server = Server::start(&[]);
+    let summary = server.summary("8", &["--outage", "2:2", "--rebind", "5"]);
+    // Six of eight seconds had a path, at 20 pictures a second.
+    assert!(count(&summary, "frames", "displayed") >= 60, "{summary}");
+    assert!(server.get("/metrics").contains("nearlight_sessions_total 1"), "the session was opened anew");
+}
+
+#[test]
+fn strangers_are_refused_plainly() {
+    let server = Server::start(&["--max-clients", "1"]);
+    let wrong = server.url.replace(TOKEN, "not-the-right-token");
+    let output = nearlight().args(["view", &wrong, "--headless", "--seconds", "2"]).output().expect("runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{words}");
+    assert!(words.contains("token"), "{words}");
+    let mut first = nearlight()
+        .args(["view", &server.url, "--headless", "--seconds", "30"])
+        .stdout(Stdio::null())
+        .spawn()
+        .expect("runs");
+    while !server.get("/metrics").contains("nearlight_sessions_open 1") {
+        assert!(first.try_wait().expect("a child").is_none(), "the first client left");
+    }
+    let output = server.view("2", &[]);
+    assert_eq!(output.status.code(), Some(2), "a second client where one is allowed");
+    assert!(String::from_utf8_lossy(&output.stderr).contains("full"));
+    let _ = first.kill();
+    let _ = first.wait();
+}
+
+#[test]
+fn nobody_there_is_a_timeout() {
+    let output = nearlight()
+        .args(["view", "http://127.0.0.1:9/#token=nobody-listens-here", "--headless", "--seconds", "1"])
+        .output()
+        .expect("runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{words}");
+    assert_eq!(words.lines().count(), 1, "one clear line: {words}");
+}
+
+#[test]
+fn the_page_its_headers_and_its_figures_are_served() {
+    let server = Server::start(&[]);
+    let page = server.get("/");
+    assert!(page.starts_with("HTTP/1.1 200") && page.contains("<title>"), "{page}");
+    assert!(page.to_ascii_lowercase().contains("content-security-policy: default-src 'none'"), "{page}");
+    assert!(server.get("/healthz").contains("200 OK"));
+    assert!(server.get("/session.json").contains("certificate_sha256"));
+    assert!(server.get("/../../etc/passwd").starts_with("HTTP/1.1 404"));
+    assert!(!page.contains(TOKEN), "the page must not know the token");
+}
+
+#[test]
+fn a_signal_ends_the_server_in_good_order() {
+    for signal in ["-INT", "-TERM"] {
+        let events = scratch(&format!("server{signal}.jsonl"));
+        let mut server = Server::start(&["--events", events.to_str().expect("a plain path")]);
+        let view = nearlight()
+            .args(["view", &server.url, "--headless", "--json", "--seconds", "3"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("runs");
+        while !server.get("/metrics").contains("nearlight_sessions_open 1") {}
+        server.interrupt(signal);
+        assert!(server.child.wait().expect("a child").success(), "{signal}");
+        let output = view.wait_with_output().expect("a child");
+        assert!(output.status.code().is_some(), "the client ends by itself");
+        let events = std::fs::read_to_string(events).expect("events");
+        assert!(events.contains("rate_decision") && events.ends_with('\n'), "{signal}");
+    }
+}
+
+#[test]
+fn a_port_in_use_is_named() {
+    let server = Server::start(&[]);
+    let output =
+        nearlight().args(["serve", "--test-card", "--port", &server.port.to_string()]).output().expect("runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{words}");
+    assert!(words.contains(&server.port.to_string()), "{words}");
+}
+
+#[test]
+fn bad_files_and_values_are_refused_with_a_reason() {
+    let garbage = scratch("garbage.glb");
+    std::fs::write(&garbage, b"this is no glTF").expect("written");
+    for (arguments, word) in [
+        (&["serve", "--scene", garbage.to_str().expect("plain"), "--port", "0"][..], "garbage.glb"),
+        (&["serve", "--scene", "nowhere.glb", "--port", "0"], "nowhere.glb"),
+        (&["serve", "--size", "1281x720"], "size"),
+        (&["serve", "--controller", "magic", "--port", "0", "--test-card"], "gcc-libwebrtc"),
+        (&["serve", "--token", "short"], "token"),
+        (&["view", "ftp://somewhere"], "link"),
+    ] {
+        let output = nearlight().args(arguments).output().expect("runs");
+        let words = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && words.contains(word), "{arguments:?}: {words}");
+    }
+}
