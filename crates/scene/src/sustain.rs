@@ -1,9 +1,9 @@
 //! Which picture size and frame rate the machine sustains, measured at start.
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Fov, Pose, View, marker::Marker};
+use nearlight_wire::{Fov, View, marker::Marker};
 
-use crate::{RenderRequest, SceneError, Source, Sustained, Viewer};
+use crate::{RenderRequest, START, SceneError, Source, Sustained, Viewer};
 
 /// What the user fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,8 @@ const LADDER: [(u16, u16, u16); 5] =
     [(1920, 1080, 60), (1280, 720, 60), (1280, 720, 30), (960, 540, 30), (640, 360, 30)];
 /// Frame rates tried for a fixed size, from best to worst.
 const RATES: [u16; 3] = [60, 30, 20];
+/// Size of the picture that is drawn before measuring begins.
+const WARM_UP: (u16, u16) = (320, 180);
 /// Pictures measured per size, after one that warms up.
 const PICTURES: usize = 3;
 /// A first picture slower than this is not followed by more: warming up never costs that much.
@@ -44,6 +46,8 @@ struct Measured {
 pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Time) -> Result<Sustained, SceneError> {
     let started = clock();
     let candidates = candidates(wish);
+    // Software renderers compile their shaders when they first draw, which says nothing about later pictures.
+    draw(source, WARM_UP, wish.views)?;
     let mut known: Vec<Measured> = Vec::new();
     let mut refused: Option<String> = None;
     for (index, (width, height, fps)) in candidates.iter().copied().enumerate() {
@@ -112,15 +116,10 @@ fn measure(
     clock: &dyn Fn() -> Time,
 ) -> Result<Measured, SceneError> {
     let pixels = f64::from(width) * f64::from(height);
-    let pose = Pose { position: [0.0, 1.6, 0.0], ..Pose::default() };
-    let aspect = f32::from(width) / f32::from(height) / f32::from(views.max(1));
-    let view = View { pose, fov: Fov::symmetric(1.1, aspect) };
-    let views = vec![view; usize::from(views.clamp(1, 2))];
-    let request = RenderRequest { viewer: Viewer(u32::MAX), views: &views, width, height, marker: Marker::default() };
     let mut times = Vec::with_capacity(PICTURES);
     for picture in 0..=PICTURES {
         let begin = clock();
-        source.render(&request, &mut |_| {})?;
+        draw(source, (width, height), views)?;
         let took = clock() - begin;
         if picture > 0 {
             times.push(took);
@@ -130,6 +129,15 @@ fn measure(
     }
     times.sort_unstable();
     Ok(Measured { pixels, fastest: times[0], median: times[PICTURES / 2] })
+}
+
+/// Draws one picture from where viewers start.
+fn draw(source: &mut dyn Source, (width, height): (u16, u16), views: u8) -> Result<(), SceneError> {
+    let aspect = f32::from(width) / f32::from(height) / f32::from(views.max(1));
+    let view = View { pose: START, fov: Fov::symmetric(1.1, aspect) };
+    let views = vec![view; usize::from(views.clamp(1, 2))];
+    let request = RenderRequest { viewer: Viewer(u32::MAX), views: &views, width, height, marker: Marker::default() };
+    source.render(&request, &mut |_| {})
 }
 
 fn reason((width, height, fps): (u16, u16, u16), render: Span, total: Span, refused: Option<String>) -> String {
