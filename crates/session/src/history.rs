@@ -101,14 +101,18 @@ pub(crate) struct FrameHistory {
 }
 
 impl FrameHistory {
-    pub(crate) fn push(&mut self, frame: KeptFrame) {
+    /// Returns what had not left of the frames that made room.
+    pub(crate) fn push(&mut self, frame: KeptFrame) -> Bytes {
         self.bytes += frame.bytes.len();
         self.frames.push_back(frame);
+        let mut dropped = Bytes::ZERO;
         while self.frames.len() > MAX_FRAMES || (self.bytes > MAX_BYTES && self.frames.len() > 1) {
             if let Some(oldest) = self.frames.pop_front() {
                 self.bytes -= oldest.bytes.len();
+                dropped += oldest.unsent();
             }
         }
+        dropped
     }
 
     pub(crate) fn get_mut(&mut self, id: FrameId) -> Option<&mut KeptFrame> {

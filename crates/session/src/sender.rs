@@ -217,7 +217,12 @@ impl Sender {
             self.key_wanted = None;
         }
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
-        self.frames.push(kept);
+        let dropped = self.frames.push(kept);
+        if dropped > Bytes::ZERO {
+            // A driver that does not ask `admit` has outrun the path: the chain of references is broken here.
+            self.pacer.on_dropped(now, dropped);
+            self.set_key_wanted(now, "queue overflow");
+        }
         let encode = frame.header.encoded_at.saturating_since(frame.header.converted_at);
         self.controller.on_frame_sent(now, &SentFrame { frame: frame.id, size, key: frame.key, encode });
         self.emit(now, || Event::FrameSent { frame: frame.id, bytes: size.get(), key: frame.key, symbols });

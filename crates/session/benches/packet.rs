@@ -1,0 +1,96 @@
+//! What sender and receiver cost for each packet, joined by a perfect path in virtual time.
+
+use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, new_controller};
+use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
+use nearlight_units::{Bitrate, InputSeq, Span, Time};
+use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
+
+/// 30 Mb/s at 60 frames a second.
+const FRAME_BYTES: usize = 62_500;
+const FRAME_INTERVAL: Span = Span::from_micros(16_667);
+const MAX_DATAGRAM: usize = 1_200;
+
+struct Pair {
+    now: Time,
+    sender: Sender,
+    receiver: Receiver,
+    bits: Vec<u8>,
+    view: View,
+}
+
+impl Pair {
+    fn new(controller: &str) -> Self {
+        let config = SenderConfig {
+            max_datagram: MAX_DATAGRAM,
+            pacing: Mode::Burst,
+            frame_interval: FRAME_INTERVAL,
+            events: false,
+        };
+        let now = Time::from_secs(1);
+        let controller = new_controller(controller, Bounds::up_to(Bitrate::from_mbps(50))).expect("a preset");
+        Self {
+            now,
+            sender: Sender::new(now, config, controller),
+            receiver: Receiver::new(ReceiverConfig { events: false }),
+            bits: vec![7; FRAME_BYTES],
+            view: View { pose: Pose::default(), fov: Fov::symmetric(1.2, 1.8) },
+        }
+    }
+
+    /// One frame's whole life; returns its packets.
+    fn frame(&mut self) -> u64 {
+        self.now += FRAME_INTERVAL;
+        let presence = Presence { head: Pose::default(), views: vec![self.view], hands: Vec::new() };
+        self.receiver.on_input(self.now, presence);
+        while let Some(datagram) = self.receiver.poll_transmit(self.now) {
+            self.sender.on_datagram(self.now, &datagram);
+        }
+        let input = self.sender.poll_input().map_or(InputSeq(0), |input| input.sample.seq);
+        let id = self.sender.next_frame();
+        let key = self.sender.wish().key;
+        self.sender.on_frame(self.now, EncodedFrame { id, key, header: self.header(input), bits: self.bits.clone() });
+        let mut packets = 0;
+        while let Some(datagram) = self.sender.poll_transmit(self.now) {
+            packets += 1;
+            self.receiver.on_datagram(self.now, &datagram);
+        }
+        while let Some(frame) = self.receiver.poll_frame(self.now) {
+            let marker = Marker { frame: frame.id, input: frame.header.input };
+            self.receiver.on_decoded(self.now, frame.id);
+            self.receiver.on_displayed(self.now, frame.id, Some(marker));
+        }
+        packets
+    }
+
+    fn header(&self, input: InputSeq) -> FrameHeader {
+        FrameHeader {
+            width: 1_280,
+            height: 720,
+            input,
+            input_received_at: self.now,
+            render_started_at: self.now,
+            rendered_at: self.now,
+            converted_at: self.now,
+            encoded_at: self.now,
+            display_at: self.now,
+            deadline: self.now + Span::from_millis(100),
+            views: vec![self.view],
+        }
+    }
+}
+
+fn per_packet(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("session");
+    group.throughput(Throughput::Elements(FRAME_BYTES.div_ceil(MAX_DATAGRAM - 32) as u64));
+    for controller in ["fixed", "gcc-libwebrtc"] {
+        let mut pair = Pair::new(controller);
+        // Elements a second are packets a second: the cost of a packet is its inverse.
+        group.bench_function(format!("sender and receiver, {controller}"), |bencher| bencher.iter(|| pair.frame()));
+    }
+    group.finish();
+}
+
+criterion_group!(benches, per_packet);
+criterion_main!(benches);

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# Measures: what the parts cost, then the whole path with its published plan (docs/results.md): 1280x720 at 30 frames a second,
+# server and headless client on this machine, clean and with 2 % loss, then headless Chromium.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+nearlight="$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearlight"
+seconds=${SECONDS_EACH:-20}
+
+printf '== parts (criterion medians)\n'
+cargo bench --quiet -p nearlight-session -p nearlight-rate -p nearlight-codec -- --quick 2>/dev/null | grep -E '^[a-z].*|time:' || true
+
+whole_path() {
+  local title=$1; shift
+  local out server url
+  out=$(mktemp)
+  "$nearlight" serve --json --port 0 --size 1280x720 --fps 30 "$@" >"$out" 2>/dev/null &
+  server=$!
+  while ! grep -q url "$out"; do sleep 0.1; kill -0 "$server"; done
+  url=$(sed -n 's/.*"url":"\([^"]*\)".*/\1/p' "$out")
+  printf '\n== whole path: %s\n' "$title"
+  "$nearlight" view "$url" --headless --seconds "$seconds"
+  kill -INT "$server"
+  wait "$server" || true
+}
+whole_path "1280x720 at 30 fps, clean"
+whole_path "1280x720 at 30 fps, 2 % loss each way" --drop 2%
+whole_path "1280x720 at 30 fps, VP8" --codec vp8
+
+if [ -d web/node_modules ]; then
+  printf '\n== headless Chromium\n'
+  (cd web && NEARLIGHT_BIN="$nearlight" node tests/bench.mjs "$seconds")
+fi
