@@ -87,7 +87,7 @@ impl Metrics {
         };
         let counters = [
             counters("frames", "Frames encoded and sent", |sender| sender.frames),
-            counters("frames_skipped", "Frames left out because the pacer was behind", |sender| sender.skipped),
+            counters("frames_skipped", "Frames left out because pacer or encoder was behind", |sender| sender.skipped),
             counters("key_frames", "Key frames sent", |sender| sender.key_frames),
             counters("packets", "Media datagrams sent", |sender| sender.packets),
             counters("packets_lost", "Media datagrams reported missing", |sender| sender.packets_lost),

@@ -14,7 +14,10 @@ use nearlight_units::Bitrate;
 pub enum PictureSize {
     /// What the machine sustains, measured at start.
     Auto,
-    Fixed { width: u16, height: u16 },
+    Fixed {
+        width: u16,
+        height: u16,
+    },
 }
 
 /// What to serve, where, and how.

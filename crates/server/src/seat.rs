@@ -41,6 +41,7 @@ struct Shared {
     wish: Wish,
     input: Option<ReceivedInput>,
     actions: Vec<InputEvent>,
+    skipped: Vec<&'static str>,
 }
 
 /// One client's place in the studio.
@@ -55,7 +56,7 @@ pub(crate) struct Seat {
 
 impl Seat {
     pub(crate) fn new(viewer: Viewer, codec: CodecKind, wish: Wish, deliveries: mpsc::Sender<Delivery>) -> Self {
-        let shared = Mutex::new(Shared { wish, input: None, actions: Vec::new() });
+        let shared = Mutex::new(Shared { wish, input: None, actions: Vec::new(), skipped: Vec::new() });
         Self { viewer, codec, shared, left: AtomicBool::new(false), deliveries }
     }
 
@@ -86,6 +87,19 @@ impl Seat {
         let mut input = shared.input.take()?;
         input.actions = std::mem::take(&mut shared.actions);
         Some(input)
+    }
+
+    /// The studio left a frame out.
+    pub(crate) fn on_skipped(&self, reason: &'static str) {
+        let mut shared = self.shared();
+        if shared.skipped.len() < MAX_ACTIONS {
+            shared.skipped.push(reason);
+        }
+    }
+
+    /// Why frames were left out since the last call, one reason each.
+    pub(crate) fn take_skipped(&self) -> Vec<&'static str> {
+        std::mem::take(&mut self.shared().skipped)
     }
 
     /// False when the session is gone.

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use nearlight_codec::Size;
 use nearlight_net::{
-    AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token, TokenError,
+    AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token,
+    TokenError,
 };
 use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};

@@ -178,9 +178,13 @@ impl Set {
 fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand) -> Result<(), SceneError> {
     let wish = stand.seat.wish();
     if !wish.admits {
+        stand.seat.on_skipped("pacer queue");
         return Ok(());
     }
-    let Some(mut picture) = stand.lane.poll_picture() else { return Ok(()) };
+    let Some(mut picture) = stand.lane.poll_picture() else {
+        stand.seat.on_skipped("encoder behind");
+        return Ok(());
+    };
     let size = format.size_for(wish.display);
     let render_started_at = clock.now();
     let display_at = render_started_at + wish.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);

@@ -217,7 +217,7 @@ impl<'a> Visit<'a> {
         let controller = new_controller(&house.controller, house.bounds).expect("checked when the server started");
         let sender = Sender::new(now, config, controller);
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
-        let seat = Arc::new(Seat::new(Viewer(session), codec, wish(&sender, true, display), delivery_sender));
+        let seat = Arc::new(Seat::new(Viewer(session), codec, wish(&sender, display), delivery_sender));
         let stream = describe(house, codec, display, sender.wish().rate)?;
         Ok(Self { house, session, connection, sender, seat, deliveries, display, stream })
     }
@@ -230,7 +230,11 @@ impl<'a> Visit<'a> {
         ended
     }
 
-    async fn serve(&mut self, control: ControlSender<ServerMessage>, wishes: &mut ControlReceiver<ClientMessage>) -> String {
+    async fn serve(
+        &mut self,
+        control: ControlSender<ServerMessage>,
+        wishes: &mut ControlReceiver<ClientMessage>,
+    ) -> String {
         let (messages, queue) = mpsc::channel(CONTROL_QUEUE);
         tokio::spawn(send_control(control, queue));
         let welcome = ServerMessage::Welcome(self.welcome());
@@ -292,8 +296,10 @@ impl<'a> Visit<'a> {
         while let Some(report) = self.sender.poll_outcome() {
             self.house.metrics.on_outcome(&report);
         }
-        let admits = self.sender.admit(now).is_ok();
-        self.seat.set_wish(wish(&self.sender, admits, self.display));
+        for reason in self.seat.take_skipped() {
+            self.sender.on_skipped(now, reason);
+        }
+        self.seat.set_wish(wish(&self.sender, self.display));
         self.write_events();
     }
 
@@ -312,7 +318,8 @@ impl<'a> Visit<'a> {
                 self.sender.on_frame(self.house.clock.now(), frame);
             }
             Delivery::Size(size, views) => {
-                self.stream = StreamDescription { width: size.width, height: size.height, views, ..self.stream.clone() };
+                self.stream =
+                    StreamDescription { width: size.width, height: size.height, views, ..self.stream.clone() };
                 if messages.try_send(ServerMessage::Stream(self.stream.clone())).is_err() {
                     return Err("the client does not read its control stream".into());
                 }
@@ -351,9 +358,15 @@ impl<'a> Visit<'a> {
     }
 }
 
-fn wish(sender: &Sender, admits: bool, display: DisplayKind) -> Wish {
+fn wish(sender: &Sender, display: DisplayKind) -> Wish {
     let encoder = sender.wish();
-    Wish { rate: encoder.rate, key: encoder.key, admits, display, render_to_display: sender.render_to_display() }
+    Wish {
+        rate: encoder.rate,
+        key: encoder.key,
+        admits: sender.admits(),
+        display,
+        render_to_display: sender.render_to_display(),
+    }
 }
 
 /// The stream as it starts. The encoder that says its name here is not the one that will run: that one lives on its thread.

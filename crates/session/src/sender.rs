@@ -179,16 +179,17 @@ impl Sender {
         self.next_frame
     }
 
-    /// Whether a frame rendered now should be encoded at all, or the reason why it would only wait in the queue.
-    pub fn admit(&mut self, now: Time) -> Result<(), &'static str> {
+    /// Whether a frame rendered now should be encoded at all: false while it would only wait in the pacer's queue.
+    #[must_use]
+    pub fn admits(&self) -> bool {
         let queued = self.decision.pacing.time_to_send(self.pacer.queued());
-        if queued <= self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
-            return Ok(());
-        }
-        let reason = "pacer queue";
+        queued <= self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS)
+    }
+
+    /// The driver left out a frame before it was encoded.
+    pub fn on_skipped(&mut self, now: Time, reason: &'static str) {
         self.statistics.skipped += 1;
         self.emit(now, || Event::FrameSkipped { reason });
-        Err(reason)
     }
 
     /// How to encode the next frame. The key frame wish stays until a key frame comes.
@@ -219,7 +220,7 @@ impl Sender {
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
         let dropped = self.frames.push(kept);
         if dropped > Bytes::ZERO {
-            // A driver that does not ask `admit` has outrun the path: the chain of references is broken here.
+            // A driver that does not ask `admits` has outrun the path: the chain of references is broken here.
             self.pacer.on_dropped(now, dropped);
             self.set_key_wanted(now, "queue overflow");
         }

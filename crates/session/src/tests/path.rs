@@ -147,7 +147,8 @@ impl Story {
         if let Some(input) = self.sender.poll_input() {
             self.newest_input = Some((input.sample.seq, input.received_at));
         }
-        if self.sender.admit(now).is_err() {
+        if !self.sender.admits() {
+            self.sender.on_skipped(now, "pacer queue");
             return;
         }
         let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
