@@ -76,6 +76,9 @@ class App {
 
   #startWorker(token: string): void {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
+    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d.
+    const options = new URLSearchParams(location.search);
+    const painter = options.get("painter");
     const start: ToWorker = {
       type: "start",
       canvas,
@@ -83,6 +86,9 @@ class App {
       token,
       epoch: performance.timeOrigin,
       displayHz: 60,
+      // For those who measure with a camera.
+      showMarker: options.has("marker"),
+      painter: painter === "webgl2" || painter === "2d" ? painter : "auto",
     };
     this.#worker.postMessage(start, [canvas]);
     this.#walker.sendNow();
@@ -96,6 +102,9 @@ class App {
     switch (message.type) {
       case "state":
         this.#shell.onState(message.state);
+        break;
+      case "painter":
+        this.#hud.onPainter(message.name);
         break;
       case "welcome":
         this.#hud.onWelcome(message.welcome);

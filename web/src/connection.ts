@@ -7,6 +7,8 @@ const PATH = "/nearlight";
 /** Waits before a new attempt: doubling, so that a server that restarts is found soon and a dead one is left in peace. */
 const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 5_000;
+/** A session that lived this long was a good one: the next loss starts its back-off anew. */
+const SETTLED_MS = 5_000;
 /** A server that is there sends frames and clock answers many times in this time. Guess. */
 const STALL_MS = 1_000;
 /** After this silence the session is given up. An outage of two seconds must not cost a new session. */
@@ -47,6 +49,7 @@ export class Connection {
   #heardAt = 0;
   #watchedAt = 0;
   #shown = false;
+  #shownAt = 0;
   #wake: (() => void) | null = null;
   /** Why the present session must end, where this side decided that. */
   #reason: string | null = null;
@@ -57,17 +60,12 @@ export class Connection {
     void this.#run();
   }
 
-  /** The first frame of this session is on the display: the next loss starts its back-off anew. */
+  /** A frame of this session is on the display. */
   onShown(): void {
     if (this.#shown) return;
     this.#shown = true;
-    this.#attempt = 0;
+    this.#shownAt = performance.now();
     this.#out.onState({ state: "live" });
-  }
-
-  /** Ends the session; the server would refuse another one. */
-  onRefused(): void {
-    this.close();
   }
 
   /** Ends the session in favour of a new one. */
@@ -87,6 +85,7 @@ export class Connection {
       if (this.#attempt === 0) this.#out.onState({ state: "connecting", attempt: 1 });
       const why = await this.#session();
       if (!this.#wanted) return;
+      if (this.#shown && performance.now() - this.#shownAt > SETTLED_MS) this.#attempt = 0;
       const wait = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#attempt);
       this.#attempt += 1;
       this.#out.onState({ state: "reconnecting", attempt: this.#attempt, retryInMs: wait, why });

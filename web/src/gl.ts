@@ -1,8 +1,6 @@
 // The few lines of WebGL2 that the screen and the headset share.
 
-/** Size of the latency marker in the picture's top left corner, in pixels. */
-export const MARKER_WIDTH = 192;
-export const MARKER_HEIGHT = 32;
+import { MARKER_HEIGHT, MARKER_WIDTH } from "./marker.ts";
 
 export function program(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
   const linked = gl.createProgram();
@@ -45,4 +43,17 @@ out vec2 corner;
 void main() {
   corner = vec2(gl_VertexID == 1 ? 3.0 : -1.0, gl_VertexID == 2 ? 3.0 : -1.0);
   gl_Position = vec4(corner, 0.0, 1.0);
+}`;
+
+/** `covered(picture, at, size)`: the picture's colour at `at` (from the top left, 0 to 1), with the marker painted over by what
+ *  lies below and beside it, mirrored, so that both seams are continuous. */
+export const COVERED_PICTURE = `
+const vec2 MARKER = vec2(${MARKER_WIDTH}.0, ${MARKER_HEIGHT}.0);
+vec3 covered(sampler2D picture, vec2 at, vec2 size) {
+  vec2 place = at * size;
+  vec2 left = MARKER - place;
+  if (min(left.x, left.y) <= 0.0) return texture(picture, at).rgb;
+  vec3 below = texture(picture, vec2(place.x, MARKER.y + left.y) / size).rgb;
+  vec3 beside = texture(picture, vec2(MARKER.x + left.x, place.y) / size).rgb;
+  return mix(below, beside, left.y / (left.x + left.y));
 }`;

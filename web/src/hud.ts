@@ -29,9 +29,14 @@ interface FrameRow {
 
 /** Words for the limits that a rate controller names. */
 const LIMIT_NAMES: Record<string, string> = {
-  max: "the configured maximum",
-  min: "the configured minimum",
-  start: "the start rate",
+  fixed: "the fixed rate",
+  minimum: "the configured minimum",
+  maximum: "the configured maximum",
+  delay: "growing delay",
+  loss: "packet loss",
+  delivered: "what arrives",
+  probe: "a probe's result",
+  feedback_timeout: "missing feedback",
 };
 
 export class Hud {
@@ -47,6 +52,7 @@ export class Hud {
   #statistics: Statistics | null = null;
   #welcome: Welcome | null = null;
   #stream: StreamDescription | null = null;
+  #painter = "";
   #writtenAt = 0;
 
   constructor() {
@@ -77,6 +83,10 @@ export class Hud {
     this.#motionToPhoton = [];
   }
 
+  onPainter(name: string): void {
+    this.#painter = name;
+  }
+
   onStream(stream: StreamDescription): void {
     this.#stream = stream;
   }
@@ -95,7 +105,6 @@ export class Hud {
     }
     this.#frames = this.#frames.slice(-FRAMES);
     this.#motionToPhoton = this.#motionToPhoton.slice(-FRAMES);
-    this.#draw(false);
   }
 
   onStatistics(statistics: Statistics): void {
@@ -140,7 +149,7 @@ export class Hud {
     this.#rateNumbers.sent.textContent = mbps(this.#rate?.sent_bps);
     this.#rateNumbers.received.textContent = mbps(this.#statistics?.receivedBps);
     const binding = this.#rate?.binding;
-    text("binding", binding ? `bound by ${LIMIT_NAMES[binding] ?? binding.replaceAll("_", " ").replaceAll("-", " ")}` : "–");
+    text("binding", binding ? `bound by ${LIMIT_NAMES[binding] ?? binding.replaceAll("_", " ")}` : "–");
   }
 
   #writeCounters(): void {
@@ -164,6 +173,7 @@ export class Hud {
     list("facts", [
       ["Encoder", stream?.encoder ?? "–"],
       ["Decoder", stream ? `WebCodecs · ${stream.codec_string}` : "–"],
+      ["Display", this.#painter],
       ["Renderer", stream?.adapter ?? "–"],
       ["Transport", "WebTransport datagrams"],
       ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing}` : "–"],

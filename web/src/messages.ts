@@ -105,6 +105,9 @@ export type ConnectionState =
   | { state: "refused"; reason: RefusalReason; message: string }
   | { state: "failed"; message: string };
 
+/** `auto` takes WebGL2 where there is a graphics card. */
+export type PainterChoice = "auto" | "webgl2" | "2d";
+
 export interface StartMessage {
   type: "start";
   canvas: OffscreenCanvas;
@@ -114,6 +117,9 @@ export interface StartMessage {
   /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
   epoch: number;
   displayHz: number;
+  /** Leave the latency marker visible. */
+  showMarker: boolean;
+  painter: PainterChoice;
 }
 
 export type ToWorker =
@@ -130,6 +136,8 @@ export type ToWorker =
 
 export type FromWorker =
   | { type: "state"; state: ConnectionState }
+  /** What draws on the screen's canvas. */
+  | { type: "painter"; name: string }
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
   | { type: "rate"; at: number; rate: RateStatus }

@@ -1,7 +1,8 @@
 // Draws a received stereo picture for where the eyes look now: each eye's half is turned from the view that it was rendered for
 // to the present one. Only rotation is corrected; what a step moved meanwhile would need depth.
 
-import { COVER_VERTEX, MARKER_HEIGHT, MARKER_WIDTH, pictureTexture, program } from "./gl.ts";
+import { COVERED_PICTURE, COVER_VERTEX, pictureTexture, program } from "./gl.ts";
+import { MARKER_HEIGHT, MARKER_WIDTH } from "./marker.ts";
 import { type Fov, type Quat, conjugate, multiply, toMatrix3 } from "./math.ts";
 import { VIEW_FLOATS } from "./messages.ts";
 
@@ -14,6 +15,7 @@ uniform vec4 rendered;
 uniform vec4 part;      // of the picture: left edge, width, half a texel across and along
 in vec2 corner;
 out vec4 colour;
+${COVERED_PICTURE}
 void main() {
   vec3 ray = turn * vec3(mix(present.xy, present.zw, corner * 0.5 + 0.5), -1.0);
   vec2 place = (ray.xy / -ray.z - rendered.xy) / (rendered.zw - rendered.xy);
@@ -21,7 +23,7 @@ void main() {
   vec2 beyond = max(max(-place, place - 1.0), 0.0);
   float seen = ray.z < 0.0 ? 1.0 - smoothstep(0.0, 0.02, max(beyond.x, beyond.y)) : 0.0;
   vec2 at = vec2(clamp(part.x + place.x * part.y, part.x + part.z, part.x + part.y - part.z), 1.0 - place.y);
-  colour = vec4(texture(picture, at).rgb * seen, 1.0);
+  colour = vec4(covered(picture, at, vec2(textureSize(picture, 0))) * seen, 1.0);
 }`;
 
 /** One eye as the headset shows it now. */

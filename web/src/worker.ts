@@ -5,11 +5,12 @@ import { Connection, type Link } from "./connection.ts";
 import initCore from "./core/core.js";
 import { decodableCodecs } from "./decoder.ts";
 import type { FromWorker, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import { painterFor } from "./painter.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
 /** How often the window hears of timelines and counters. */
-const REPORT_MS = 100;
+const REPORT_MS = 200;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
@@ -34,10 +35,11 @@ class Media {
     this.#clock = new PageClock(start.epoch);
     this.#codecs = codecs;
     this.#displayHz = start.displayHz;
-    this.#screen = new Screen(start.canvas, {
-      onShown: (frame, pixels) => this.#onShown(this.#clock.now(), frame, pixels, true),
-      onSkipped: () => undefined,
+    const painter = painterFor(start.canvas, start.painter, !start.showMarker);
+    this.#screen = new Screen(painter, {
+      onShown: (frame, pixels, bottomUp) => this.#onShown(this.#clock.now(), frame, pixels, bottomUp),
     });
+    scope.postMessage({ type: "painter", name: painter.name });
     this.#connection = this.#connect();
     this.#reporter = setInterval(() => this.#report(), REPORT_MS);
   }

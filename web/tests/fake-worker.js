@@ -70,7 +70,7 @@ window.fake.play = (frames) => {
       target_bps: target,
       pacing_bps: target * 2.5,
       sent_bps: target * (0.8 + 0.1 * random()),
-      binding: frame < 375 ? "delay_based" : "max",
+      binding: frame < 375 ? "delay" : "maximum",
       limits: [],
       rtt_us: 900,
       packets_lost: 3,

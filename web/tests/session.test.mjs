@@ -31,6 +31,21 @@ async function openLive(link = server.url, prepare = async () => undefined) {
   return opened;
 }
 
+/** Standard deviation of the brightness in a part of the page, 0 to 127. */
+async function contrast(page, clip) {
+  const png = await page.screenshot({ clip });
+  return page.evaluate(async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    context.drawImage(bitmap, 0, 0);
+    const { data } = context.getImageData(0, 0, bitmap.width, bitmap.height);
+    const levels = Array.from({ length: data.length / 4 }, (_, index) => data[index * 4 + 1]);
+    const mean = levels.reduce((sum, level) => sum + level, 0) / levels.length;
+    return Math.sqrt(levels.reduce((sum, level) => sum + (level - mean) ** 2, 0) / levels.length);
+  }, png.toString("base64"));
+}
+
 /** What the page shows of the world, below the marker. */
 function picture(page) {
   return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
@@ -48,6 +63,25 @@ test("frames are decoded, displayed, and their markers read", async () => {
   assert.deepEqual(errors, []);
   await screenshot(page, "landing-live");
   await context.close();
+});
+
+test("both painters show the same picture, and cover its marker unless asked not to", async () => {
+  const corners = {};
+  for (const options of ["painter=2d", "painter=webgl2", "painter=2d&marker", "painter=webgl2&marker"]) {
+    const { context, page, errors } = await openLive(server.url.replace("#", `?${options}#`));
+    await page.locator("#enter").click();
+    await until(page, () => (window.nearlight.statistics?.displayed ?? 0) >= 10, `frames are displayed with ${options}`);
+    const { unreadableMarkers } = await page.evaluate(() => window.nearlight.statistics);
+    assert.equal(unreadableMarkers, 0, options);
+    // Beside the bar's contents: cells of the marker's right half.
+    corners[options] = await contrast(page, { x: 210, y: 4, width: 160, height: 56 });
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
+  for (const [options, found] of Object.entries(corners)) {
+    if (options.endsWith("marker")) assert.ok(found > 60, `${options}: the marker is seen, contrast ${found}`);
+    else assert.ok(found < 45, `${options}: the marker is covered, contrast ${found}`);
+  }
 });
 
 test("an input's mark appears in the pixels, and an action changes the picture", async () => {
