@@ -4,6 +4,7 @@
 //! picture. Pixels are copied twice on this side of the decoder: out of its memory, and into the graphics adapter's.
 
 mod controls;
+mod paint;
 mod painter;
 mod pictures;
 
@@ -13,6 +14,7 @@ use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Hand, Pose};
+use tokio::sync::{mpsc, watch};
 use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
 use winit::event::{DeviceEvent, DeviceId, ElementState, WindowEvent};
@@ -20,9 +22,10 @@ use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy}
 use winit::keyboard::PhysicalKey;
 use winit::window::{CursorGrabMode, Window, WindowId};
 
-use crate::player::{Handles, Happening, Player, Status, UserInput, channels};
+use crate::player::{Player, Status, UserInput, channels};
 use crate::{ClientError, WindowOptions, screenshot};
 use controls::{Answer, Controls};
+use paint::{PaintThread, Work};
 use painter::Painter;
 use pictures::Pictures;
 
@@ -34,7 +37,6 @@ const TITLE: &str = "Nearlight";
 
 /// What other threads tell the window.
 enum Wake {
-    Picture,
     Status(Status),
     Ended(Result<Summary, ClientError>),
 }
@@ -75,9 +77,12 @@ struct App {
 
 /// What exists once the system has given a window.
 struct Stage {
+    /// Before the window, which the thread's surface needs to the end.
+    paint: PaintThread,
     window: Arc<Window>,
-    painter: Painter,
-    handles: Handles,
+    inputs: mpsc::Sender<UserInput>,
+    stop: watch::Sender<bool>,
+    start: watch::Receiver<Option<Pose>>,
     pictures: Arc<Pictures>,
     /// None before the server has said where the user begins.
     controls: Option<Controls>,
@@ -100,8 +105,14 @@ impl App {
         tracing::info!(adapter = painter.adapter(), "the window is open");
         let (handles, ports) = channels();
         let keep = self.options.view.record.screenshot.is_some();
-        let (proxy, waker) = (self.proxy.clone(), self.proxy.clone());
-        let pictures = Arc::new(Pictures::new(keep, Box::new(move || drop(waker.send_event(Wake::Picture)))));
+        let (orders, desk) = paint::desk();
+        let waker = orders.clone();
+        let pictures = Arc::new(Pictures::new(keep, Box::new(move || waker.show_newest())));
+        let failure = self.proxy.clone();
+        let work = Work { painter, pictures: Arc::clone(&pictures), happenings: handles.happenings, clock: self.clock };
+        let paint = PaintThread::start(work, (orders, desk), move |error| {
+            drop(failure.send_event(Wake::Ended(Err(error))));
+        })?;
         let status = self.proxy.clone();
         let player = Player {
             clock: self.clock,
@@ -111,28 +122,33 @@ impl App {
             ports,
             on_status: Box::new(move |now| drop(status.send_event(Wake::Status(now)))),
         };
+        let proxy = self.proxy.clone();
         let thread = std::thread::Builder::new().name("player".into());
         thread
             .spawn(move || drop(proxy.send_event(Wake::Ended(play(player)))))
             .map_err(|source| ClientError::System { what: "thread for the player", source })?;
-        Ok(Stage { window, painter, handles, pictures, controls: None, step_at: self.clock.now(), clock: self.clock })
+        Ok(Stage {
+            paint,
+            window,
+            inputs: handles.inputs,
+            stop: handles.stop,
+            start: handles.start,
+            pictures,
+            controls: None,
+            step_at: self.clock.now(),
+            clock: self.clock,
+        })
     }
 
     fn end(&mut self, event_loop: &ActiveEventLoop, outcome: Result<Summary, ClientError>) {
         self.outcome.get_or_insert(outcome);
+        if let Some(stage) = &self.stage {
+            // Where it was the painter that failed, the player still works.
+            let _ = stage.stop.send(true);
+        }
         // The window goes first, and the surface with it, while the event loop still runs.
         self.stage = None;
         event_loop.exit();
-    }
-
-    /// Ends the run where something on the window's side failed.
-    fn check(&mut self, event_loop: &ActiveEventLoop, result: Result<(), ClientError>) {
-        if let Err(error) = result {
-            if let Some(stage) = &self.stage {
-                let _ = stage.handles.stop.send(true);
-            }
-            self.end(event_loop, Err(error));
-        }
     }
 }
 
@@ -168,28 +184,18 @@ impl ApplicationHandler<Wake> for App {
     fn user_event(&mut self, event_loop: &ActiveEventLoop, wake: Wake) {
         let Some(stage) = &mut self.stage else { return };
         match wake {
-            Wake::Picture => {
-                let shown = stage.show();
-                self.check(event_loop, shown);
-            }
             Wake::Status(status) => stage.window.set_title(&title(&status)),
             Wake::Ended(outcome) => self.end(event_loop, outcome),
         }
     }
 
-    fn window_event(&mut self, event_loop: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
+    fn window_event(&mut self, _: &ActiveEventLoop, _: WindowId, event: WindowEvent) {
         let Some(stage) = &mut self.stage else { return };
         match event {
             // The player says goodbye, sums up and then ends the loop.
-            WindowEvent::CloseRequested => drop(stage.handles.stop.send(true)),
-            WindowEvent::Resized(size) => {
-                stage.painter.set_size(size.width, size.height);
-                stage.window.request_redraw();
-            }
-            WindowEvent::RedrawRequested => {
-                let drawn = stage.painter.draw().map(|_| ());
-                self.check(event_loop, drawn);
-            }
+            WindowEvent::CloseRequested => drop(stage.stop.send(true)),
+            WindowEvent::Resized(size) => stage.paint.orders().set_size(size.width, size.height),
+            WindowEvent::RedrawRequested => stage.paint.orders().show_again(),
             WindowEvent::KeyboardInput { event, .. } => {
                 if let PhysicalKey::Code(key) = event.physical_key {
                     let pressed = event.state == ElementState::Pressed;
@@ -228,23 +234,9 @@ impl ApplicationHandler<Wake> for App {
 }
 
 impl Stage {
-    /// Shows the newest picture and tells the player when it was on its way to the display.
-    fn show(&mut self) -> Result<(), ClientError> {
-        let Some(waiting) = self.pictures.take() else { return Ok(()) };
-        self.painter.upload(&waiting.picture);
-        if self.painter.draw()? {
-            let at = self.clock.now();
-            let (ticket, marker) = (waiting.ticket, waiting.marker);
-            // A player that has ended needs no report.
-            let _ = self.handles.happenings.send(Happening::Displayed { ticket, at, marker });
-        }
-        self.pictures.give_back(waiting);
-        Ok(())
-    }
-
     fn step(&mut self, now: Time) {
         if self.controls.is_none() {
-            let start: Option<Pose> = *self.handles.start.borrow();
+            let start: Option<Pose> = *self.start.borrow();
             self.controls = start.map(|start| Controls::new(now, &start));
         }
         self.steer(Controls::on_step);
@@ -259,10 +251,10 @@ impl Stage {
             Answer::Move => {
                 let head = controls.pose();
                 // A full queue means that nobody is connected, and then nobody minds.
-                let _ = self.handles.inputs.try_send(UserInput::Moved { at: now, head, hands: Vec::new() });
+                let _ = self.inputs.try_send(UserInput::Moved { at: now, head, hands: Vec::new() });
             }
             Answer::Act(action) => {
-                let _ = self.handles.inputs.try_send(UserInput::Acted { at: now, hand: Hand::Gaze, action });
+                let _ = self.inputs.try_send(UserInput::Acted { at: now, hand: Hand::Gaze, action });
             }
             Answer::Catch(catch) => self.catch_mouse(catch),
         }

@@ -1,0 +1,133 @@
+//! The painter on a thread of its own: a slow graphics adapter delays neither the user's input nor the decoder.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+
+use nearlight_net::Clock;
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::painter::Painter;
+use super::pictures::Pictures;
+use crate::ClientError;
+use crate::player::Happening;
+
+/// What there is to do.
+enum Order {
+    /// A picture waits.
+    Picture,
+    /// The window has another size, in pixels.
+    Size(u32, u32),
+    /// The window lost what it showed.
+    Again,
+    Quit,
+}
+
+/// Gives the thread its orders; orders that pile up while it draws are carried out at once.
+#[derive(Clone)]
+pub struct Orders(Sender<Order>);
+
+impl Orders {
+    // A thread that has ended takes no orders; why it did went to `on_failure`.
+
+    pub fn show_newest(&self) {
+        let _ = self.0.send(Order::Picture);
+    }
+
+    pub fn set_size(&self, width: u32, height: u32) {
+        let _ = self.0.send(Order::Size(width, height));
+    }
+
+    pub fn show_again(&self) {
+        let _ = self.0.send(Order::Again);
+    }
+}
+
+/// Orders whose thread has not started yet.
+pub struct Desk(Receiver<Order>);
+
+pub fn desk() -> (Orders, Desk) {
+    let (orders, desk) = channel();
+    (Orders(orders), Desk(desk))
+}
+
+/// Ends, and waits for the end, when dropped.
+pub struct PaintThread {
+    orders: Orders,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread works with.
+pub struct Work {
+    pub painter: Painter,
+    pub pictures: Arc<Pictures>,
+    pub happenings: UnboundedSender<Happening>,
+    pub clock: Clock,
+}
+
+impl PaintThread {
+    /// `on_failure` hears why nothing can be painted any more.
+    pub fn start(
+        work: Work,
+        (orders, desk): (Orders, Desk),
+        on_failure: impl FnOnce(ClientError) + Send + 'static,
+    ) -> Result<Self, ClientError> {
+        let paint = move || {
+            if let Err(error) = work.run(&desk) {
+                on_failure(error);
+            }
+        };
+        let thread = std::thread::Builder::new()
+            .name("painter".into())
+            .spawn(paint)
+            .map_err(|source| ClientError::System { what: "thread for the painter", source })?;
+        Ok(Self { orders, thread: Some(thread) })
+    }
+
+    pub const fn orders(&self) -> &Orders {
+        &self.orders
+    }
+}
+
+impl Drop for PaintThread {
+    fn drop(&mut self) {
+        let _ = self.orders.0.send(Order::Quit);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Work {
+    fn run(mut self, Desk(orders): &Desk) -> Result<(), ClientError> {
+        while let Ok(first) = orders.recv() {
+            let mut size = None;
+            for order in std::iter::once(first).chain(orders.try_iter()) {
+                match order {
+                    Order::Picture | Order::Again => {}
+                    Order::Size(width, height) => size = Some((width, height)),
+                    Order::Quit => return Ok(()),
+                }
+            }
+            if let Some((width, height)) = size {
+                self.painter.set_size(width, height);
+            }
+            self.show()?;
+        }
+        Ok(())
+    }
+
+    /// Shows the newest picture and tells the player when it was on its way to the display; without one, what was shown before.
+    fn show(&mut self) -> Result<(), ClientError> {
+        let Some(waiting) = self.pictures.take() else { return self.painter.draw().map(|_| ()) };
+        self.painter.upload(&waiting.picture);
+        if self.painter.draw()? {
+            let at = self.clock.now();
+            let (ticket, marker) = (waiting.ticket, waiting.marker);
+            // A player that has ended needs no report.
+            let _ = self.happenings.send(Happening::Displayed { ticket, at, marker });
+        }
+        self.pictures.give_back(waiting);
+        Ok(())
+    }
+}
