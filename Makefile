@@ -33,7 +33,8 @@ check: setup-run $(PAGE)
 	cargo clippy --release --workspace --all-targets -- -D warnings
 	cd web && npm run --silent check
 
-test: setup-test build
+# The tests build the command themselves, with what their own dependencies need: building it first would be done twice.
+test: setup-test $(PAGE)
 	scripts/test.sh
 
 bench: setup-run build

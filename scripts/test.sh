@@ -6,12 +6,12 @@ target=${CARGO_TARGET_DIR:-target}
 
 step() { printf '\n== %s\n' "$*"; }
 
-# The state machines once more with overflow and debug assertions on: they are small and build in seconds.
-step "state machines, with debug assertions"
-cargo test --quiet -p nearlight-units -p nearlight-wire -p nearlight-events -p nearlight-rate -p nearlight-pace -p nearlight-session
-
-step "every crate, as released"
+step "every crate, and the command end to end"
 cargo test --release --workspace --exclude nearlight-xtask
+
+# They are small and build in seconds.
+step "the state machines once more, with overflow and debug assertions on"
+cargo test --quiet -p nearlight-units -p nearlight-wire -p nearlight-events -p nearlight-rate -p nearlight-pace -p nearlight-session
 
 step "fuzz targets build and run"
 scripts/fuzz.sh 2
