@@ -48,7 +48,7 @@ impl ViewOptions {
 pub struct RecordOptions {
     /// Every event as a line of JSON.
     pub events: Option<PathBuf>,
-    /// Every frame's stages for Perfetto and chrome://tracing.
+    /// Every frame's stages for Perfetto and Chrome's tracing page.
     pub trace: Option<PathBuf>,
     /// Every displayed frame as a line of comma-separated values.
     pub csv: Option<PathBuf>,

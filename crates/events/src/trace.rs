@@ -1,4 +1,4 @@
-//! A trace of every frame's stages for Perfetto and chrome://tracing (Trace Event Format, JSON array).
+//! A trace of every frame's stages for Perfetto and Chrome's tracing page (Trace Event Format, JSON array).
 
 use std::io::{self, Seek, SeekFrom, Write};
 
@@ -107,7 +107,7 @@ impl<W: Write + Seek> TraceWriter<W> {
         };
         let name = args.remove("event").unwrap_or_default();
         let origin = if record.origin == Origin::Server { "server" } else { "client" };
-        self.name_track(HAPPENINGS, "events".to_owned());
+        self.name_track(HAPPENINGS, "events");
         self.push(&json!({
             "ph": "i", "s": "t", "pid": 1, "tid": HAPPENINGS, "name": name, "cat": origin, "ts": micros(record.at),
             "args": args,
@@ -121,11 +121,15 @@ impl<W: Write + Seek> TraceWriter<W> {
         let track = first + lane;
         self.busy[track] = self.busy[track].max(end);
         let name = STAGES[stage].name();
-        self.name_track(track, if lane == 0 { name.to_owned() } else { format!("{name} {}", lane + 1) });
+        if lane == 0 {
+            self.name_track(track, name);
+        } else {
+            self.name_track(track, &format!("{name} {}", lane + 1));
+        }
         track
     }
 
-    fn name_track(&mut self, track: usize, name: String) {
+    fn name_track(&mut self, track: usize, name: &str) {
         if std::mem::replace(&mut self.named[track], true) {
             return;
         }

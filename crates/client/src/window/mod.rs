@@ -38,7 +38,7 @@ const TITLE: &str = "Nearlight";
 /// What other threads tell the window.
 enum Wake {
     Status(Status),
-    Ended(Result<Summary, ClientError>),
+    Ended(Box<Result<Summary, ClientError>>),
 }
 
 /// Opens a window and watches until it is closed or the options' length has passed. Blocks; call it on the main thread.
@@ -111,7 +111,7 @@ impl App {
         let failure = self.proxy.clone();
         let work = Work { painter, pictures: Arc::clone(&pictures), happenings: handles.happenings, clock: self.clock };
         let paint = PaintThread::start(work, (orders, desk), move |error| {
-            drop(failure.send_event(Wake::Ended(Err(error))));
+            drop(failure.send_event(Wake::Ended(Box::new(Err(error)))));
         })?;
         let status = self.proxy.clone();
         let player = Player {
@@ -125,7 +125,7 @@ impl App {
         let proxy = self.proxy.clone();
         let thread = std::thread::Builder::new().name("player".into());
         thread
-            .spawn(move || drop(proxy.send_event(Wake::Ended(play(player)))))
+            .spawn(move || drop(proxy.send_event(Wake::Ended(Box::new(play(player))))))
             .map_err(|source| ClientError::System { what: "thread for the player", source })?;
         Ok(Stage {
             paint,
@@ -185,7 +185,7 @@ impl ApplicationHandler<Wake> for App {
         let Some(stage) = &mut self.stage else { return };
         match wake {
             Wake::Status(status) => stage.window.set_title(&title(&status)),
-            Wake::Ended(outcome) => self.end(event_loop, outcome),
+            Wake::Ended(outcome) => self.end(event_loop, *outcome),
         }
     }
 

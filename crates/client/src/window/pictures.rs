@@ -91,7 +91,12 @@ mod tests {
     fn the_newest_wins_and_memory_goes_around() {
         let woken = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&woken);
-        let pictures = Pictures::new(true, Box::new(move || drop(count.fetch_add(1, Ordering::Relaxed))));
+        let pictures = Pictures::new(
+            true,
+            Box::new(move || {
+                count.fetch_add(1, Ordering::Relaxed);
+            }),
+        );
         let picture = Picture::new(Size { width: 64, height: 32 });
         for round in 0..10 {
             for frame in [2 * round, 2 * round + 1] {

@@ -173,7 +173,8 @@ impl Studio {
 
     fn make_frame(&mut self) {
         let started = self.clock.now();
-        if self.sender.admit(started).is_err() {
+        if !self.sender.admits() {
+            self.sender.on_skipped(started, "pacer queue");
             return;
         }
         self.input = self.sender.poll_input().or(self.input.take());
