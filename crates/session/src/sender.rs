@@ -202,19 +202,20 @@ impl Sender {
 
     /// A frame was encoded: it is cut and queued.
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
-        debug_assert_eq!(frame.id, self.next_frame, "frames come in order");
-        let mut bytes = Vec::with_capacity(frame.bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
-        frame.header.write(&mut bytes);
-        bytes.extend_from_slice(&frame.bits);
+        let EncodedFrame { id, key, header, bits } = frame;
+        debug_assert_eq!(id, self.next_frame, "frames come in order");
+        let mut bytes = Vec::with_capacity(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
+        header.write(&mut bytes);
+        bytes.extend_from_slice(&bits);
         let size = Bytes::new(bytes.len() as u64);
-        let mut kept = KeptFrame::new(frame.id, frame.key, bytes, self.payload(), frame.header.deadline);
-        kept.render_started_at = frame.header.render_started_at;
+        let mut kept = KeptFrame::new(id, key, bytes, self.payload(), header.deadline);
+        kept.render_started_at = header.render_started_at;
         let symbols = u32::from(kept.symbols);
-        self.next_frame = frame.id.next();
+        self.next_frame = id.next();
         self.statistics.frames += 1;
-        if frame.key {
+        if key {
             self.statistics.key_frames += 1;
-            self.last_key = Some((frame.id, now));
+            self.last_key = Some((id, now));
             self.key_wanted = None;
         }
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
@@ -224,9 +225,9 @@ impl Sender {
             self.pacer.on_dropped(now, dropped);
             self.set_key_wanted(now, "queue overflow");
         }
-        let encode = frame.header.encoded_at.saturating_since(frame.header.converted_at);
-        self.controller.on_frame_sent(now, &SentFrame { frame: frame.id, size, key: frame.key, encode });
-        self.emit(now, || Event::FrameSent { frame: frame.id, bytes: size.get(), key: frame.key, symbols });
+        let encode = header.encoded_at.saturating_since(header.converted_at);
+        self.controller.on_frame_sent(now, &SentFrame { frame: id, size, key, encode });
+        self.emit(now, || Event::FrameSent { frame: id, bytes: size.get(), key, symbols });
     }
 
     /// The next datagram to send; call until none.

@@ -60,8 +60,8 @@ fn symbols_tile_the_frame() {
 
 #[test]
 fn malformed_symbols_are_refused() {
-    let payload = vec![5; 999];
     type Break = fn(&mut SymbolHeader);
+    let payload = vec![5; 999];
     let cases: [(Break, WireError); 4] = [
         (|header| header.frame_bytes = MAX_FRAME_BYTES + 1, WireError::Field("frame_bytes")),
         (|header| header.index = 3, WireError::Field("index")),

@@ -135,10 +135,10 @@ impl Story {
         }
         self.decode();
         while let Some(datagram) = self.sender.poll_transmit(self.server_now()) {
-            self.put(datagram, true);
+            self.put(&datagram, true);
         }
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
-            self.put(datagram, false);
+            self.put(&datagram, false);
         }
     }
 
@@ -186,7 +186,7 @@ impl Story {
         }
     }
 
-    fn put(&mut self, datagram: Vec<u8>, to_client: bool) {
+    fn put(&mut self, datagram: &[u8], to_client: bool) {
         assert!(datagram.len() <= 1_200);
         let copies = if self.random.random_bool(self.conditions.duplicates) { 2 } else { 1 };
         for _ in 0..copies {
@@ -196,7 +196,7 @@ impl Story {
             let jitter = self.conditions.jitter.mul_f64(self.random.random::<f64>());
             self.count += 1;
             let arrives_at = std::cmp::Reverse((self.now + self.conditions.delay + jitter, self.count));
-            self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.clone() });
+            self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.to_vec() });
         }
     }
 
