@@ -9,7 +9,7 @@ const browser = await openBrowser();
 try {
   const { page } = await openPage(browser);
   await page.goto(server.url);
-  await until(page, () => window.nearlight?.statistics?.frames?.displayed > 30, "frames are displayed");
+  await until(page, () => window.nearlight?.statistics?.displayed > 30, "frames are displayed");
   const end = Date.now() + seconds * 1000;
   for (let step = 0; Date.now() < end; step += 1) {
     await page.evaluate((phase) => {
