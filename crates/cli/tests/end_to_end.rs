@@ -89,8 +89,7 @@ fn the_world_is_seen_and_every_field_is_there() {
     let (events, trace, picture) = (scratch("events.jsonl"), scratch("trace.json"), scratch("picture.png"));
     let path = |path: &PathBuf| path.to_str().expect("a plain path").to_owned();
     let files = [path(&events), path(&trace), path(&picture)];
-    let summary =
-        server.summary("4", &["--events", &files[0], "--trace", &files[1], "--screenshot", &files[2]]);
+    let summary = server.summary("4", &["--events", &files[0], "--trace", &files[1], "--screenshot", &files[2]]);
     assert!(count(&summary, "frames", "displayed") >= 20, "{summary}");
     assert_eq!(count(&summary, "frames", "lost"), 0, "{summary}");
     assert_eq!(summary["stage_sum_error_us_max"], 0, "{summary}");
@@ -107,8 +106,7 @@ fn the_world_is_seen_and_every_field_is_there() {
             assert!(summary[group][field].is_number(), "{group}.{field} is missing in {summary}");
         }
     }
-    for stage in
-        ["input", "wait", "render", "convert", "encode", "pace", "network", "reassemble", "decode", "present"]
+    for stage in ["input", "wait", "render", "convert", "encode", "pace", "network", "reassemble", "decode", "present"]
     {
         assert!(summary["stages_ms"][stage]["p50"].is_number(), "stage {stage} is missing in {summary}");
     }
@@ -222,8 +220,7 @@ fn a_signal_ends_the_server_in_good_order() {
 #[test]
 fn a_port_in_use_is_named() {
     let server = Server::start(&[]);
-    let output =
-        nearlight().args(["serve", "--test-card", "--port", &server.port.to_string()]).output().expect("runs");
+    let output = nearlight().args(["serve", "--test-card", "--port", &server.port.to_string()]).output().expect("runs");
     let words = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{words}");
     assert!(words.contains(&server.port.to_string()), "{words}");
