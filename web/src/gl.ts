@@ -1,6 +1,6 @@
 // The few lines of WebGL2 that the screen and the headset share.
 
-import { MARKER_HEIGHT, MARKER_WIDTH } from "./marker.ts";
+import { COVERED_HEIGHT, COVERED_WIDTH } from "./marker.ts";
 
 export function program(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
   const linked = gl.createProgram();
@@ -48,12 +48,12 @@ void main() {
 /** `covered(picture, at, size)`: the picture's colour at `at` (from the top left, 0 to 1), with the marker painted over by what
  *  lies below and beside it, mirrored, so that both seams are continuous. */
 export const COVERED_PICTURE = `
-const vec2 MARKER = vec2(${MARKER_WIDTH}.0, ${MARKER_HEIGHT}.0);
+const vec2 COVERED = vec2(${COVERED_WIDTH}.0, ${COVERED_HEIGHT}.0);
 vec3 covered(sampler2D picture, vec2 at, vec2 size) {
   vec2 place = at * size;
-  vec2 left = MARKER - place;
+  vec2 left = COVERED - place;
   if (min(left.x, left.y) <= 0.0) return texture(picture, at).rgb;
-  vec3 below = texture(picture, vec2(place.x, MARKER.y + left.y) / size).rgb;
-  vec3 beside = texture(picture, vec2(MARKER.x + left.x, place.y) / size).rgb;
+  vec3 below = texture(picture, vec2(place.x, COVERED.y + left.y) / size).rgb;
+  vec3 beside = texture(picture, vec2(COVERED.x + left.x, place.y) / size).rgb;
   return mix(below, beside, left.y / (left.x + left.y));
 }`;
