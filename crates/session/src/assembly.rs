@@ -119,6 +119,8 @@ pub(crate) struct Assembler {
     broken: bool,
     /// When symbols may have become suspect, or patience may end.
     check_at: Option<Time>,
+    /// When the newest symbol of any frame came: the sender was alive then.
+    heard_at: Time,
     /// Frames that will never be handed out.
     pub(crate) lost: u64,
 }
@@ -216,12 +218,13 @@ impl Assembly {
     }
 
     /// When [`Assembly::missing`] or the end of all patience is due.
-    fn next_check(&self, policy: RepairPolicy) -> Option<Time> {
+    fn next_check(&self, now: Time, policy: RepairPolicy) -> Option<Time> {
         let gap = self.gaps.front().map(|(_, at)| *at + REORDER_WAIT);
         let all_suspect =
             if self.shape.is_none() { self.suspect_since.is_some() } else { self.suspect_to == self.slots.len() };
         let tail = (!all_suspect).then(|| self.tail_suspect_at());
-        let give_up = self.suspect_since.map(|since| since + policy.give_up);
+        // Past its moment it is looked at with every retry: only a sender that is heard ends the patience.
+        let give_up = self.suspect_since.map(|since| since + policy.give_up).filter(|at| *at > now);
         [gap, tail, self.retry_at, give_up].into_iter().flatten().min()
     }
 }
@@ -242,6 +245,7 @@ impl Assembler {
 
     pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) -> Taken {
         let id = header.frame.0;
+        self.heard_at = now;
         if self.done_to.is_some_and(|done| id <= done) || self.whole.contains_key(&id) {
             return Taken::Useless;
         }
@@ -409,7 +413,7 @@ impl Assembler {
                 assembly.attempts += 1;
                 asked.push((FrameId(id), assembly.attempts, missing));
             }
-            next_check = next_check.into_iter().chain(assembly.next_check(policy)).min();
+            next_check = next_check.into_iter().chain(assembly.next_check(now, policy)).min();
         }
         self.check_at = next_check;
         asked
@@ -417,7 +421,13 @@ impl Assembler {
 
     /// Gives up on frames that have been missing for too long; true where only a key frame helps from now on.
     pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) -> bool {
-        let overdue = |assembly: &Assembly| assembly.suspect_since.is_some_and(|since| now - since >= policy.give_up);
+        // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
+        let heard_at = self.heard_at;
+        let overdue = |assembly: &Assembly| {
+            assembly
+                .suspect_since
+                .is_some_and(|since| now - since >= policy.give_up && heard_at - since >= policy.retry)
+        };
         if self.check_at.is_none_or(|at| now < at) || !self.frames.values().any(overdue) {
             return false;
         }

@@ -93,6 +93,11 @@ impl Story {
         self
     }
 
+    /// No frame is made for so long.
+    pub(super) fn pause_server(&mut self, span: Span) {
+        self.next_frame_at = self.next_frame_at.max(self.now + span);
+    }
+
     fn server_now(&self) -> Time {
         self.now + self.clock_offset
     }

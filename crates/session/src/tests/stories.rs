@@ -82,6 +82,21 @@ fn a_two_second_outage_ends_with_one_key_frame() {
 }
 
 #[test]
+fn a_sender_that_pauses_in_the_middle_of_a_frame_is_waited_for() {
+    let mut story = Story::new(9);
+    story.run(Span::from_secs(2));
+    // Half a frame arrives, then nothing for 400 ms: longer than a repair may take, but nobody refused one.
+    story.conditions.loss = 0.5;
+    story.run(Span::from_millis(10));
+    story.conditions = Conditions { outage: true, ..Conditions::CLEAN };
+    story.pause_server(Span::from_millis(400));
+    story.run(Span::from_millis(400));
+    story.conditions.outage = false;
+    story.run(Span::from_secs(1));
+    assert_eq!((story.received().frames.lost, story.sent().key_frames), (0, 1), "{:?}", story.received());
+}
+
+#[test]
 fn an_action_survives_loss_and_is_applied_once() {
     for seed in 0..20 {
         let mut story = Story::new(seed).with(Conditions { loss: 0.5, ..Conditions::CLEAN });
