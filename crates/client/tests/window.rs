@@ -59,7 +59,7 @@ fn watch_in_a_window(folder: &Path) {
     let size = (SIZE.width.into(), SIZE.height.into());
     let summary = window::run(WindowOptions { size, ..WindowOptions::new(view) }).expect("a run");
     assert!(summary.frames.displayed > 20, "{:?}", summary.frames);
-    assert_eq!((summary.frames.lost, summary.stage_sum_error_us_max, summary.unreadable_markers), (0, 0, 0));
+    assert_eq!((summary.stage_sum_error_us_max, summary.unreadable_markers), (0, 0));
     assert!(summary.motion_to_photon_ms.n > 20, "{:?}", summary.motion_to_photon_ms);
 }
 
