@@ -102,7 +102,10 @@ fn encode_all(
         }
         if wish.rate != rate {
             rate = wish.rate;
-            encoder.set_rate(rate)?;
+            // A rate that the library does not take is no reason to end a session that runs well at the one before.
+            if let Err(error) = encoder.set_rate(rate) {
+                tracing::warn!(viewer = seat.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
+            }
         }
         let coded = encoder.encode(&job.picture, wish.key)?;
         let header = FrameHeader {
