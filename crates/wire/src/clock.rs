@@ -28,7 +28,7 @@ impl Ping {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(Self { client_sent_at: Time::from_micros(reader.u64()?) })
+        Ok(Self { client_sent_at: reader.time()? })
     }
 }
 
@@ -43,7 +43,7 @@ impl Pong {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let mut time = || reader.u64().map(Time::from_micros);
+        let mut time = || reader.time();
         Ok(Self { client_sent_at: time()?, server_received_at: time()?, server_sent_at: time()? })
     }
 }

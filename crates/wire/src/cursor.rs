@@ -1,6 +1,11 @@
 //! Big-endian reading with bounds, and the variable-length integers of `docs/wire.md`.
 
+use nearlight_units::Time;
+
 use crate::{PROTOCOL_VERSION, WireError};
+
+/// 285 years: what a browser's numbers hold exactly, and far from what nanoseconds in 64 bits overflow at.
+const MAX_MICROS: u64 = 1 << 53;
 
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
@@ -41,6 +46,15 @@ impl<'a> Reader<'a> {
 
     pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
         self.array().map(u64::from_be_bytes)
+    }
+
+    /// Microseconds on some machine's clock, below [`MAX_MICROS`].
+    pub(crate) fn time(&mut self) -> Result<Time, WireError> {
+        Self::time_of(self.u64()?)
+    }
+
+    pub(crate) fn time_of(micros: u64) -> Result<Time, WireError> {
+        if micros < MAX_MICROS { Ok(Time::from_micros(micros)) } else { Err(WireError::Field("time")) }
     }
 
     /// A finite number; infinities and not-a-number are a fault of the peer.

@@ -63,7 +63,7 @@ impl Feedback {
             return Err(WireError::Field("count"));
         }
         let first = PacketSeq(reader.u32()?);
-        let sent_at = Time::from_micros(reader.u64()?);
+        let sent_at = reader.time()?;
         let mask = reader.take(count.div_ceil(8))?;
         let mut arrivals = vec![None; count];
         let mut micros = sent_at.as_micros() as i64;
@@ -71,7 +71,7 @@ impl Feedback {
             if mask[index / 8] >> (index % 8) & 1 == 1 {
                 micros = micros.checked_sub(i64::from(reader.signed_varint()?)).ok_or(WireError::Field("arrival"))?;
                 let at = u64::try_from(micros).map_err(|_| WireError::Field("arrival"))?;
-                arrivals[index] = Some(Time::from_micros(at));
+                arrivals[index] = Some(Reader::time_of(at)?);
             }
         }
         Ok(Self { sent_at, first, arrivals })

@@ -55,7 +55,7 @@ impl FrameHeader {
             return Err(WireError::Field("size"));
         }
         let input = InputSeq(reader.u32()?);
-        let mut time = || reader.u64().map(Time::from_micros);
+        let mut time = || reader.time();
         let mut header = Self {
             width,
             height,

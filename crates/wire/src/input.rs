@@ -130,7 +130,7 @@ impl InputSample {
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let seq = InputSeq(reader.u32()?);
-        let sampled_at = Time::from_micros(reader.u64()?);
+        let sampled_at = reader.time()?;
         let head = Pose::read(reader)?;
         let views = View::read_list(reader)?;
         let hand_count = reader.u8()?;

@@ -101,7 +101,7 @@ impl SymbolHeader {
             flags,
             reference_distance,
             seq: PacketSeq(reader.u32()?),
-            sent_at: Time::from_micros(reader.u64()?),
+            sent_at: reader.time()?,
             frame: FrameId(reader.u32()?),
             index: reader.u16()?,
             symbols: reader.u16()?,

@@ -180,6 +180,13 @@ fn control_messages_are_cut_out_of_the_stream() {
     assert_eq!(hostile.poll::<ServerMessage>(), Err(WireError::ControlTooLong(u32::MAX as usize)));
 }
 
+#[test]
+fn times_beyond_any_clock_are_refused() {
+    let mut bytes = ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }).to_bytes();
+    bytes[1..].fill(0xff);
+    assert_eq!(ToServer::parse(&bytes), Err(WireError::Field("time")));
+}
+
 proptest! {
     #[test]
     fn parsers_accept_or_refuse_but_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300), kind in 0u8..16) {
