@@ -10,6 +10,9 @@ use crate::{Kind, WireError};
 /// One feedback datagram covers at most this many consecutive sequence numbers: with five bytes for each it still fits 1,200.
 pub const MAX_FEEDBACK_PACKETS: usize = 220;
 
+/// Microseconds between an arrival and the next one in the report: 18 minutes, longer than any session stays silent.
+const MAX_STEP: i32 = 1 << 30;
+
 /// A datagram's fate as the receiver knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
@@ -51,7 +54,7 @@ impl Feedback {
         let mut previous = self.sent_at.as_micros() as i64;
         for at in self.arrivals.iter().rev().flatten() {
             let micros = at.as_micros() as i64;
-            let step = (previous - micros).clamp(i64::from(i32::MIN >> 1), i64::from(i32::MAX >> 1));
+            let step = (previous - micros).clamp(-i64::from(MAX_STEP), i64::from(MAX_STEP));
             write_signed_varint(bytes, step as i32);
             previous -= step;
         }
@@ -69,7 +72,11 @@ impl Feedback {
         let mut micros = sent_at.as_micros() as i64;
         for index in (0..count).rev() {
             if mask[index / 8] >> (index % 8) & 1 == 1 {
-                micros = micros.checked_sub(i64::from(reader.signed_varint()?)).ok_or(WireError::Field("arrival"))?;
+                let step = reader.signed_varint()?;
+                if !(-MAX_STEP..=MAX_STEP).contains(&step) {
+                    return Err(WireError::Field("arrival"));
+                }
+                micros -= i64::from(step);
                 let at = u64::try_from(micros).map_err(|_| WireError::Field("arrival"))?;
                 arrivals[index] = Some(Reader::time_of(at)?);
             }

@@ -68,8 +68,8 @@ pub struct SymbolHeader {
 #[must_use]
 pub fn symbol_range(frame_bytes: u32, symbols: u16, index: u16) -> std::ops::Range<usize> {
     let size = frame_bytes.div_ceil(u32::from(symbols.max(1)));
-    let start = (size * u32::from(index)).min(frame_bytes);
-    let end = (start + size).min(frame_bytes);
+    let start = size.saturating_mul(u32::from(index)).min(frame_bytes);
+    let end = start.saturating_add(size).min(frame_bytes);
     start as usize..end as usize
 }
 
@@ -108,7 +108,12 @@ impl SymbolHeader {
             frame_bytes: reader.u32()?,
             deadline_after_send_us: reader.u32()?,
         };
-        if !flags.probe {
+        if flags.probe {
+            let idle = [header.frame.0, header.index.into(), header.symbols.into(), header.frame_bytes];
+            if idle != [0; 4] || header.deadline_after_send_us != 0 {
+                return Err(WireError::Field("probe padding"));
+            }
+        } else {
             if header.frame_bytes == 0 || header.frame_bytes > MAX_FRAME_BYTES {
                 return Err(WireError::Field("frame_bytes"));
             }
@@ -123,11 +128,10 @@ impl SymbolHeader {
     }
 
     pub(crate) fn check_payload(&self, length: usize) -> Result<(), WireError> {
-        let range = symbol_range(self.frame_bytes, self.symbols, self.index);
-        if self.flags.probe || (length == range.len() && length > 0) {
-            Ok(())
-        } else {
-            Err(WireError::Field("payload length"))
+        if self.flags.probe {
+            return Ok(());
         }
+        let range = symbol_range(self.frame_bytes, self.symbols, self.index);
+        if length == range.len() && length > 0 { Ok(()) } else { Err(WireError::Field("payload length")) }
     }
 }

@@ -181,6 +181,24 @@ fn control_messages_are_cut_out_of_the_stream() {
 }
 
 #[test]
+fn probe_padding_says_nothing_of_frames() {
+    let flags = SymbolFlags { key: false, retransmission: false, probe: true };
+    let probe = SymbolHeader {
+        flags,
+        reference_distance: 0,
+        frame: FrameId(0),
+        index: 0,
+        symbols: 0,
+        frame_bytes: 0,
+        deadline_after_send_us: 0,
+        ..sample_symbol()
+    };
+    assert_eq!(ToClient::parse(&symbol_bytes(&probe, &[0; 9])), Ok(ToClient::Symbol(probe, &[0; 9])));
+    let hostile = SymbolHeader { index: u16::MAX, frame_bytes: u32::MAX, ..probe };
+    assert_eq!(ToClient::parse(&symbol_bytes(&hostile, &[0; 9])), Err(WireError::Field("probe padding")));
+}
+
+#[test]
 fn times_beyond_any_clock_are_refused() {
     let mut bytes = ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }).to_bytes();
     bytes[1..].fill(0xff);
