@@ -15,10 +15,11 @@ use nearlight_wire::DisplayKind;
 use server::{Behaviour, FPS, SIZE, Server};
 use tokio::sync::watch;
 
-async fn view(clock: Clock, options: HeadlessOptions) -> Result<Summary, ClientError> {
+/// On a clock of its own, as another machine's would be.
+async fn view(options: HeadlessOptions) -> Result<Summary, ClientError> {
     // The sender lives as long as the run: a run without one would never be stopped either.
     let (_stop, stopped) = watch::channel(false);
-    watch_until(options, clock, stopped).await
+    watch_until(options, Clock::start(), stopped).await
 }
 
 fn options(link: &Link, seconds: i64) -> HeadlessOptions {
@@ -66,7 +67,7 @@ async fn a_clean_path_loses_nothing_and_leaves_its_records() {
     record.trace = Some(folder.file("trace.json"));
     record.csv = Some(folder.file("frames.csv"));
     record.screenshot = Some(folder.file("last.png"));
-    let summary = view(server.clock, options).await.expect("a run");
+    let summary = view(options).await.expect("a run");
 
     let frames = summary.frames;
     assert!(frames.displayed >= at_least(3), "{frames:?}");
@@ -97,7 +98,7 @@ async fn vp8_for_a_headset_on_a_virtual_display() {
     let mut options = options(&server.link, 2);
     options.view.display = DisplayKind::Headset;
     options.display_hz = Some(90);
-    let summary = view(server.clock, options).await.expect("a run");
+    let summary = view(options).await.expect("a run");
     assert!(summary.frames.displayed >= at_least(2), "{:?}", summary.frames);
     assert!(summary.frames.lost * 20 <= summary.frames.sent, "{:?}", summary.frames);
     assert_eq!(summary.stage_sum_error_us_max, 0);
@@ -112,7 +113,7 @@ async fn two_percent_loss_is_repaired() {
         let mut options = options(&server.link, 4);
         let drop = Probability::new(0.02).expect("a probability");
         options.view.path = PathOptions { drop, seed, ..PathOptions::default() };
-        let summary = view(server.clock, options).await.expect("a run");
+        let summary = view(options).await.expect("a run");
         let (frames, loss) = (summary.frames, summary.loss);
         assert!(loss.packets > 0 && loss.repaired > 0, "seed {seed}: {loss:?}");
         // How many are in time and that no key frame is needed is asserted in virtual time, by the session's stories.
@@ -127,7 +128,7 @@ async fn an_outage_and_a_move_are_survived_in_one_session() {
     let outage = Outage { at: Span::from_secs(1), length: Span::from_secs(2) };
     options.view.path =
         PathOptions { outages: vec![outage], rebinds: vec![Span::from_secs(4)], ..PathOptions::default() };
-    let summary = view(server.clock, options).await.expect("a run");
+    let summary = view(options).await.expect("a run");
     // A second before the outage and three after it.
     assert!(summary.frames.displayed >= at_least(4), "{:?}", summary.frames);
     assert!(summary.frames.displayed < summary.frames.sent, "the outage lost something: {:?}", summary.frames);
@@ -137,7 +138,7 @@ async fn an_outage_and_a_move_are_survived_in_one_session() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_comes_back_is_watched_again() {
     let server = Server::start(Behaviour { goodbye_after: Some(30), ..Behaviour::default() });
-    let summary = view(server.clock, options(&server.link, 4)).await.expect("a run");
+    let summary = view(options(&server.link, 4)).await.expect("a run");
     assert!(server.sessions() >= 2, "{} sessions", server.sessions());
     assert!(summary.frames.displayed > 35, "{:?}", summary.frames);
     assert_eq!(summary.stage_sum_error_us_max, 0);
@@ -146,7 +147,7 @@ async fn a_server_that_comes_back_is_watched_again() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn garbage_changes_nothing() {
     let server = Server::start(Behaviour { garbage: true, ..Behaviour::default() });
-    let summary = view(server.clock, options(&server.link, 2)).await.expect("a run");
+    let summary = view(options(&server.link, 2)).await.expect("a run");
     assert!(summary.frames.displayed >= at_least(2), "{:?}", summary.frames);
     assert!(summary.frames.lost * 20 <= summary.frames.sent, "{:?}", summary.frames);
 }
@@ -155,12 +156,12 @@ async fn garbage_changes_nothing() {
 async fn a_wrong_token_is_refused() {
     let server = Server::start(Behaviour::default());
     let link = Link { token: Some("another-token-for-tests".into()), ..server.link.clone() };
-    let error = view(server.clock, options(&link, 2)).await.expect_err("refused");
+    let error = view(options(&link, 2)).await.expect_err("refused");
     assert_eq!((error.class(), error.class().code()), (ExitClass::Refused, 2));
     assert!(error.to_string().contains("the token is wrong"), "{error}");
 
     let link = Link { token: None, ..server.link.clone() };
-    let error = view(server.clock, options(&link, 2)).await.expect_err("no token");
+    let error = view(options(&link, 2)).await.expect_err("no token");
     assert_eq!(error.class().code(), 1);
 }
 
@@ -173,7 +174,7 @@ async fn silence_is_a_timeout_with_its_reason() {
     for (link, reason) in [(&silent.link, "no picture came"), (&absent, "no server answered")] {
         let mut options = options(link, 2);
         options.view.first_picture = Span::from_secs(1);
-        let error = view(silent.clock, options).await.expect_err(reason);
+        let error = view(options).await.expect_err(reason);
         assert_eq!((error.class(), error.class().code()), (ExitClass::TimedOut, 3), "{error}");
         assert!(error.to_string().contains(reason), "{error}");
         assert!(!error.to_string().contains('\n'));
@@ -186,7 +187,7 @@ async fn a_stopped_run_still_sums_up() {
     let mut options = options(&server.link, 0);
     options.view.length = None;
     let (stop, stopped) = watch::channel(false);
-    let run = tokio::spawn(watch_until(options, server.clock, stopped));
+    let run = tokio::spawn(watch_until(options, Clock::start(), stopped));
     tokio::time::sleep(std::time::Duration::from_secs(2)).await;
     stop.send(true).expect("the run listens");
     let summary = run.await.expect("no panic").expect("a run");

@@ -60,6 +60,7 @@ fn watch_in_a_window(folder: &Path) {
     let summary = window::run(WindowOptions { size, ..WindowOptions::new(view) }).expect("a run");
     assert!(summary.frames.displayed > 20, "{:?}", summary.frames);
     assert_eq!((summary.stage_sum_error_us_max, summary.unreadable_markers), (0, 0));
+    assert_eq!(server.sessions(), 1);
     assert!(summary.motion_to_photon_ms.n > 20, "{:?}", summary.motion_to_photon_ms);
 }
 

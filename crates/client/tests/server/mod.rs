@@ -41,7 +41,6 @@ impl Default for Behaviour {
 
 pub struct Server {
     pub link: Link,
-    pub clock: Clock,
     sessions: Arc<AtomicU32>,
 }
 
@@ -69,7 +68,7 @@ impl Server {
                 });
             }
         });
-        Self { link, clock, sessions }
+        Self { link, sessions }
     }
 
     pub fn sessions(&self) -> u32 {
