@@ -1,0 +1,182 @@
+//! What every hop speaks: packets in, exits out, in virtual time.
+
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+/// Which sender a packet belongs to; the driver numbers them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FlowId(pub u32);
+
+/// The two ECN bits of the IP header (RFC 3168; ECT(1) asks for L4S treatment, RFC 9331).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Ecn {
+    /// A queue that wants to signal congestion has to drop.
+    #[default]
+    NotCapable,
+    Ect0,
+    Ect1,
+    /// Congestion was experienced.
+    Ce,
+}
+
+impl Ecn {
+    /// A queue may mark such a packet instead of dropping it.
+    #[must_use]
+    pub const fn is_capable(self) -> bool {
+        !matches!(self, Self::NotCapable)
+    }
+}
+
+/// What a path knows of a packet: never its contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet {
+    /// The driver's handle.
+    pub id: u64,
+    pub flow: FlowId,
+    /// The IP length on this link.
+    pub size: Bytes,
+    pub ecn: Ecn,
+    /// The network made this copy: the exit is one more than was offered.
+    pub duplicate: bool,
+    /// How long it has waited in queues so far, its own transmission left out. Queueing hops add to it.
+    pub queued: Span,
+}
+
+impl Packet {
+    /// A packet as a sender makes it, not capable of ECN.
+    #[must_use]
+    pub const fn new(id: u64, flow: FlowId, size: Bytes) -> Self {
+        Self { id, flow, size, ecn: Ecn::NotCapable, duplicate: false, queued: Span::ZERO }
+    }
+
+    #[must_use]
+    pub const fn with_ecn(self, ecn: Ecn) -> Self {
+        Self { ecn, ..self }
+    }
+}
+
+/// Why a packet did not arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum DropReason {
+    /// A queue was full.
+    QueueFull,
+    /// An active queue (`CoDel`, PIE, L4S) signalled congestion by dropping.
+    Aqm,
+    /// A policer found no tokens.
+    Policed,
+    /// Larger than a token bucket can ever pay for, so it could never leave.
+    TooLarge,
+    /// Random loss.
+    Loss,
+    /// The link was down.
+    Outage,
+    /// The last retry at the link layer failed (Wi-Fi).
+    Retries,
+}
+
+impl DropReason {
+    /// All reasons, in the order of [`DropReason::index`].
+    pub const ALL: [Self; 7] =
+        [Self::QueueFull, Self::Aqm, Self::Policed, Self::TooLarge, Self::Loss, Self::Outage, Self::Retries];
+
+    /// Its place in [`DropReason::ALL`].
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self as usize
+    }
+
+    /// A short name for tables and logs.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::QueueFull => "queue-full",
+            Self::Aqm => "aqm",
+            Self::Policed => "policed",
+            Self::TooLarge => "too-large",
+            Self::Loss => "loss",
+            Self::Outage => "outage",
+            Self::Retries => "retries",
+        }
+    }
+}
+
+/// How a packet's way through a hop ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    Delivered,
+    Dropped(DropReason),
+}
+
+/// A packet leaves a hop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit {
+    /// When it left, computed by the hop: never when somebody looked.
+    pub at: Time,
+    pub packet: Packet,
+    pub fate: Fate,
+}
+
+impl Exit {
+    #[must_use]
+    pub const fn delivered(at: Time, packet: Packet) -> Self {
+        Self { at, packet, fate: Fate::Delivered }
+    }
+
+    #[must_use]
+    pub const fn dropped(at: Time, packet: Packet, reason: DropReason) -> Self {
+        Self { at, packet, fate: Fate::Dropped(reason) }
+    }
+
+    #[must_use]
+    pub const fn is_delivered(&self) -> bool {
+        matches!(self.fate, Fate::Delivered)
+    }
+}
+
+/// What waits in a hop's queues as of the latest call; packets that merely travel do not count.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Backlog {
+    pub bytes: Bytes,
+    pub packets: u64,
+    /// How long a packet offered now would wait, at the capacity of the moment.
+    pub delay: Span,
+}
+
+impl Backlog {
+    /// Both queues, one after the other.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, packets: self.packets + other.packets, delay: self.delay + other.delay }
+    }
+}
+
+/// One stage of a path, one direction.
+///
+/// Every packet that is offered comes out exactly once, delivered or dropped; duplicates come out in addition, marked as such.
+/// Calls carry non-decreasing `now` (an earlier one counts as the latest so far), and exits come in the order of their `at`.
+/// Exit times are computed from offers and seed alone: polling late, early or often changes no exit.
+pub trait Hop: Send {
+    /// The packet arrives at the hop.
+    fn offer(&mut self, now: Time, packet: Packet);
+
+    /// The next exit with `at` up to `now`; call until None.
+    fn poll(&mut self, now: Time) -> Option<Exit>;
+
+    /// When to poll next. There may be nothing to see yet at that time, but no delivery comes earlier unless more is offered.
+    fn poll_timeout(&self) -> Option<Time>;
+
+    /// What waits as of the latest call.
+    fn backlog(&self) -> Backlog {
+        Backlog::default()
+    }
+
+    /// What the hop can carry around `now`; None where it does not limit.
+    fn capacity(&self, now: Time) -> Option<Bitrate> {
+        let _ = now;
+        None
+    }
+
+    /// No packet passes faster than this: lets a path wake its driver for deliveries only.
+    fn least_delay(&self) -> Span {
+        Span::ZERO
+    }
+}

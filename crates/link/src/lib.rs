@@ -1,0 +1,27 @@
+//! Network paths in virtual time.
+//!
+//! A [`Path`] is a list of hops, each a state machine behind the trait [`Hop`]: packets are offered, exits are polled, times are
+//! arguments. The same path runs in the simulator, in tests and, with a real clock, in the link emulator.
+//!
+//! ```
+//! use nearlight_link::{Delay, Exit, FlowId, Hop, Packet, Path};
+//! use nearlight_units::{Bytes, Span, Time};
+//!
+//! let mut path = Path::new([Delay::new(Span::from_millis(10)).into()]);
+//! let packet = Packet::new(1, FlowId(0), Bytes::new(1_200));
+//! path.offer(Time::ZERO, packet);
+//! assert_eq!(path.poll_timeout(), Some(Time::from_millis(10)));
+//! assert_eq!(path.poll(Time::from_millis(10)), Some(Exit::delivered(Time::from_millis(10), packet)));
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod counters;
+mod delay;
+mod hop;
+mod path;
+
+pub use counters::FlowCounters;
+pub use delay::Delay;
+pub use hop::{Backlog, DropReason, Ecn, Exit, Fate, FlowId, Hop, Packet};
+pub use path::{Path, Stage};

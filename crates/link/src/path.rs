@@ -1,0 +1,178 @@
+//! A list of hops as one hop.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Bitrate, Span, Time};
+
+use crate::counters::{FlowCounters, Flows};
+use crate::delay::Delay;
+use crate::hop::{Backlog, Exit, Hop, Packet};
+
+/// A hop of a path. The built-in ones are called directly; others, such as a Wi-Fi cell, go through [`Stage::Other`].
+pub enum Stage {
+    Delay(Delay),
+    Other(Box<dyn Hop>),
+}
+
+macro_rules! each_stage {
+    ($stage:expr, $hop:ident => $call:expr) => {
+        match $stage {
+            Stage::Delay($hop) => $call,
+            Stage::Other($hop) => $call,
+        }
+    };
+}
+
+impl Hop for Stage {
+    #[inline]
+    fn offer(&mut self, now: Time, packet: Packet) {
+        each_stage!(self, hop => hop.offer(now, packet));
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time) -> Option<Exit> {
+        each_stage!(self, hop => hop.poll(now))
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        each_stage!(self, hop => hop.poll_timeout())
+    }
+
+    fn backlog(&self) -> Backlog {
+        each_stage!(self, hop => hop.backlog())
+    }
+
+    fn capacity(&self, now: Time) -> Option<Bitrate> {
+        each_stage!(self, hop => hop.capacity(now))
+    }
+
+    fn least_delay(&self) -> Span {
+        each_stage!(self, hop => hop.least_delay())
+    }
+}
+
+macro_rules! stage_from {
+    ($($hop:ident),*) => {$(
+        impl From<$hop> for Stage {
+            fn from(hop: $hop) -> Self {
+                Self::$hop(hop)
+            }
+        }
+    )*};
+}
+
+stage_from!(Delay);
+
+impl From<Box<dyn Hop>> for Stage {
+    fn from(hop: Box<dyn Hop>) -> Self {
+        Self::Other(hop)
+    }
+}
+
+/// One direction of a connection: hops in the order in which packets meet them. With no hop at all, packets arrive at once.
+///
+/// A drop may be seen after it happened, when the driver next polls, with its true time; deliveries are due at
+/// [`Hop::poll_timeout`].
+pub struct Path {
+    stages: Vec<Placed>,
+    out: VecDeque<Exit>,
+    latest: Time,
+    flows: Flows,
+}
+
+struct Placed {
+    stage: Stage,
+    /// The least time that a packet still needs after this stage.
+    rest: Span,
+}
+
+impl Path {
+    #[must_use]
+    pub fn new(stages: impl IntoIterator<Item = Stage>) -> Self {
+        let mut stages: Vec<Placed> = stages.into_iter().map(|stage| Placed { stage, rest: Span::ZERO }).collect();
+        let mut rest = Span::ZERO;
+        for placed in stages.iter_mut().rev() {
+            placed.rest = rest;
+            rest += placed.stage.least_delay();
+        }
+        Self { stages, out: VecDeque::new(), latest: Time::ZERO, flows: Flows::default() }
+    }
+
+    /// What became of each flow's packets so far, in the order in which the flows appeared.
+    #[must_use]
+    pub fn flows(&self) -> &[FlowCounters] {
+        self.flows.all()
+    }
+
+    /// What waits in each hop, in order, as of the latest call.
+    pub fn backlogs(&self) -> impl Iterator<Item = Backlog> {
+        self.stages.iter().map(|placed| placed.stage.backlog())
+    }
+
+    /// Moves every packet as far as it comes by `now`.
+    fn advance(&mut self, now: Time) {
+        let before = self.out.len();
+        let mut dropped = false;
+        for index in 0..self.stages.len() {
+            let (done, waiting) = self.stages.split_at_mut(index + 1);
+            let stage = &mut done[index].stage;
+            let mut next = waiting.first_mut().map(|placed| &mut placed.stage);
+            while let Some(exit) = stage.poll(now) {
+                match &mut next {
+                    Some(next) if exit.is_delivered() => next.offer(exit.at, exit.packet),
+                    _ => {
+                        dropped |= !exit.is_delivered();
+                        self.out.push_back(exit);
+                    }
+                }
+            }
+        }
+        if dropped && self.out.len() > before + 1 {
+            self.out.make_contiguous()[before..].sort_by_key(|exit| exit.at);
+        }
+    }
+}
+
+impl Hop for Path {
+    #[inline]
+    fn offer(&mut self, now: Time, packet: Packet) {
+        self.latest = self.latest.max(now);
+        self.flows.on_offered(&packet);
+        match self.stages.first_mut() {
+            Some(first) => first.stage.offer(self.latest, packet),
+            None => self.out.push_back(Exit::delivered(self.latest, packet)),
+        }
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time) -> Option<Exit> {
+        self.latest = self.latest.max(now);
+        if self.out.is_empty() {
+            self.advance(self.latest);
+        }
+        let exit = self.out.pop_front()?;
+        self.flows.on_exit(&exit);
+        Some(exit)
+    }
+
+    fn poll_timeout(&self) -> Option<Time> {
+        let moving = |placed: &Placed| placed.stage.poll_timeout().map(|at| at + placed.rest);
+        let next = self.stages.iter().filter_map(moving).min();
+        let seen = self.out.front().map(|exit| exit.at);
+        [next, seen].into_iter().flatten().min()
+    }
+
+    fn backlog(&self) -> Backlog {
+        self.backlogs().fold(Backlog::default(), Backlog::and)
+    }
+
+    /// The narrowest hop's.
+    fn capacity(&self, now: Time) -> Option<Bitrate> {
+        self.stages.iter().filter_map(|placed| placed.stage.capacity(now)).min()
+    }
+
+    fn least_delay(&self) -> Span {
+        self.stages.first().map_or(Span::ZERO, |first| first.rest + first.stage.least_delay())
+    }
+}
