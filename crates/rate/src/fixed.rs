@@ -49,6 +49,10 @@ impl RateController for Fixed {
             limits: vec![(Limit::Fixed, start), (Limit::Minimum, minimum), (Limit::Maximum, maximum)],
         }
     }
+
+    fn held(&self) -> usize {
+        0
+    }
 }
 
 #[cfg(test)]

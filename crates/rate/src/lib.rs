@@ -35,6 +35,8 @@ pub struct PacketReport {
     pub packet: SentPacket,
     /// None: reported missing by the receiver.
     pub arrived_at: Option<Time>,
+    /// It arrived with the mark "congestion experienced" (RFC 3168).
+    pub ce: bool,
 }
 
 /// One feedback message, matched with the sender's records.
@@ -98,6 +100,16 @@ pub enum Limit {
     Delivered,
     /// A finished bandwidth probe.
     Probe,
+    /// Packets that a queue has marked.
+    Marks,
+    /// What the congestion window lets through in a round trip.
+    Window,
+    /// A share of the rate at which whole frames get through.
+    Throughput,
+    /// The encoder needs too much of the frame interval.
+    Encoder,
+    /// The decoder falls behind.
+    Decoder,
     /// No feedback arrives.
     FeedbackTimeout,
 }
@@ -114,6 +126,11 @@ impl Limit {
             Self::Loss => "loss",
             Self::Delivered => "delivered",
             Self::Probe => "probe",
+            Self::Marks => "marks",
+            Self::Window => "window",
+            Self::Throughput => "throughput",
+            Self::Encoder => "encoder",
+            Self::Decoder => "decoder",
             Self::FeedbackTimeout => "feedback_timeout",
         }
     }
@@ -195,6 +212,9 @@ pub trait RateController: Send {
 
     fn on_frame_outcome(&mut self, _now: Time, _outcome: &FrameOutcome) {}
 
+    /// Media that waits in the sender to be sent, told before each feedback message.
+    fn on_sender_queue(&mut self, _now: Time, _queued: Bytes) {}
+
     /// The time that [`RateController::poll_timeout`] named has come.
     fn on_timeout(&mut self, now: Time);
 
@@ -208,4 +228,7 @@ pub trait RateController: Send {
     fn set_bounds(&mut self, now: Time, bounds: Bounds);
 
     fn decision(&self) -> Decision;
+
+    /// Records in memory: bounded, whatever comes in.
+    fn held(&self) -> usize;
 }

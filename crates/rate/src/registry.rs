@@ -1,5 +1,6 @@
 //! The controllers by name.
 
+use nearlight_units::Bitrate;
 use thiserror::Error;
 
 use crate::fixed::Fixed;
@@ -7,25 +8,45 @@ use crate::gcc::{LibWebrtc, Options};
 use crate::{Bounds, RateController};
 
 /// A controller with its settings.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Preset {
     /// As on the command line, in plans and in logs.
     pub name: &'static str,
     /// One line for a list.
     pub summary: &'static str,
+    /// What it ports: a paper, an RFC or a program, with its version.
+    pub source: &'static str,
+    /// The rates that the source works with, for runs that reproduce it. The user's own bounds win everywhere else.
+    pub bounds: Bounds,
+    make: fn(Bounds) -> Box<dyn RateController>,
 }
+
+/// For sources without rates of their own, or with those of video calls.
+const USUAL: Bounds = Bounds { minimum: Bounds::MINIMUM, start: Bounds::START, maximum: Bitrate::from_mbps(100) };
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
     Preset {
         name: "gcc-libwebrtc",
         summary: "Google Congestion Control as in WebRTC today, its constants scaled to the rates of remote rendering",
+        source: "libwebrtc of January 2026, read through str0m",
+        bounds: USUAL,
+        make: |bounds| Box::new(LibWebrtc::new(bounds, Options::SCALED)),
     },
     Preset {
         name: "gcc-libwebrtc-stock",
         summary: "the same with WebRTC's own constants, made for video calls of about 2 Mb/s",
+        source: "libwebrtc of January 2026, read through str0m",
+        bounds: USUAL,
+        make: |bounds| Box::new(LibWebrtc::new(bounds, Options::STOCK)),
     },
-    Preset { name: "fixed", summary: "the start rate, whatever happens" },
+    Preset {
+        name: "fixed",
+        summary: "the start rate, whatever happens",
+        source: "none",
+        bounds: USUAL,
+        make: |bounds| Box::new(Fixed::new(bounds)),
+    },
 ];
 
 /// A name that is no preset.
@@ -38,14 +59,16 @@ fn names() -> String {
     names.join(", ")
 }
 
+impl Preset {
+    /// The preset of a name.
+    pub fn named(name: &str) -> Result<&'static Self, UnknownController> {
+        PRESETS.iter().find(|preset| preset.name == name).ok_or_else(|| UnknownController(name.to_owned()))
+    }
+}
+
 /// The controller of a preset, before its first packet.
 pub fn new_controller(name: &str, bounds: Bounds) -> Result<Box<dyn RateController>, UnknownController> {
-    match name {
-        "gcc-libwebrtc" => Ok(Box::new(LibWebrtc::new(bounds, Options::SCALED))),
-        "gcc-libwebrtc-stock" => Ok(Box::new(LibWebrtc::new(bounds, Options::STOCK))),
-        "fixed" => Ok(Box::new(Fixed::new(bounds))),
-        unknown => Err(UnknownController(unknown.to_owned())),
-    }
+    Preset::named(name).map(|preset| (preset.make)(bounds))
 }
 
 #[cfg(test)]
@@ -59,7 +82,10 @@ mod tests {
         for preset in PRESETS {
             let controller = new_controller(preset.name, Bounds::up_to(Bitrate::from_mbps(50))).expect(preset.name);
             assert_eq!(controller.name(), preset.name);
-            assert_eq!(controller.decision().target, Bounds::START);
+            assert_eq!(controller.decision().target, Bounds::START, "{}: the user's bounds win", preset.name);
+            assert_eq!(preset.bounds, preset.bounds.in_order(), "{}", preset.name);
+            let own = new_controller(preset.name, preset.bounds).expect(preset.name);
+            assert_eq!(own.decision().target, preset.bounds.start, "{}", preset.name);
         }
     }
 

@@ -1,6 +1,5 @@
 //! Any sequence of facts, however odd: times that jump, feedback that is late, doubled, reordered or about nothing.
 
-use nearlight_rate::gcc::{LibWebrtc, Options};
 use nearlight_rate::{
     Bounds, Decision, Feedback, PRESETS, PacketReport, ProbeId, RateController, SentPacket, new_controller,
 };
@@ -70,13 +69,15 @@ impl Driver {
                 let arrived = self.outstanding.drain(..count).enumerate().map(|(number, packet)| PacketReport {
                     packet,
                     arrived_at: Some(at + Span::from_micros(gap * number as i64)),
+                    ce: number % 7 == 0,
                 });
                 self.last = arrived.collect();
                 self.feed_back(controller, round_trip.map(Span::from_micros));
             }
             Operation::Lose { packets } => {
                 let count = packets.min(self.outstanding.len());
-                let lost = self.outstanding.drain(..count).map(|packet| PacketReport { packet, arrived_at: None });
+                let lost =
+                    self.outstanding.drain(..count).map(|packet| PacketReport { packet, arrived_at: None, ce: false });
                 self.last = lost.collect();
                 self.feed_back(controller, None);
             }
@@ -152,26 +153,31 @@ proptest! {
 
     #[test]
     fn memory_is_bounded(operations in prop::collection::vec(operation(), 0..120)) {
-        let bounds = Bounds::up_to(Bitrate::from_mbps(50));
-        let mut controller = LibWebrtc::new(bounds, Options::SCALED);
-        let mut driver = Driver::new(bounds);
-        for operation in &operations {
-            driver.apply(&mut controller, operation);
-            prop_assert!(controller.held() <= MOST_HELD, "{} records", controller.held());
+        for preset in PRESETS {
+            let bounds = Bounds::up_to(Bitrate::from_mbps(50));
+            let mut controller = new_controller(preset.name, bounds).expect("a preset");
+            let mut driver = Driver::new(bounds);
+            for operation in &operations {
+                driver.apply(controller.as_mut(), operation);
+                let held = controller.held();
+                prop_assert!(held <= MOST_HELD, "{}: {} records", preset.name, held);
+            }
         }
     }
 
     #[test]
     fn equal_facts_give_equal_decisions(operations in prop::collection::vec(operation(), 0..60)) {
-        let run = || {
-            let bounds = Bounds::up_to(Bitrate::from_mbps(50));
-            let mut controller = LibWebrtc::new(bounds, Options::SCALED);
-            let mut driver = Driver::new(bounds);
-            for operation in &operations {
-driver.apply(&mut controller, operation);
-}
-            controller.decision()
-        };
-        prop_assert_eq!(run(), run());
+        for preset in PRESETS {
+            let run = || {
+                let bounds = Bounds::up_to(Bitrate::from_mbps(50));
+                let mut controller = new_controller(preset.name, bounds).expect("a preset");
+                let mut driver = Driver::new(bounds);
+                for operation in &operations {
+                    driver.apply(controller.as_mut(), operation);
+                }
+                controller.decision()
+            };
+            prop_assert_eq!(run(), run(), "{}", preset.name);
+        }
     }
 }

@@ -187,7 +187,7 @@ impl PacketHistory {
                 _ => {}
             }
             let arrived_at = arrival.at.filter(|_| *fate == Fate::Arrived);
-            self.reports.push(PacketReport { packet: *packet, arrived_at });
+            self.reports.push(PacketReport { packet: *packet, arrived_at, ce: false });
             if let Some(at) = arrived_at {
                 newest_arrival = Some((packet.sent_at, at));
             }

@@ -344,6 +344,7 @@ impl Sender {
             let round_trip = (now - sent_at) - held;
             (held >= Span::ZERO && round_trip >= Span::ZERO).then_some(round_trip)
         });
+        self.controller.on_sender_queue(now, self.pacer.queued());
         self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
         if let Some(sample) = round_trip {
             // RFC 6298's smoothing.

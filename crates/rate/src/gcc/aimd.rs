@@ -2,7 +2,7 @@
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-use super::trendline::Usage;
+use super::detector::Usage;
 
 /// What is kept of the arriving rate on over-use (libwebrtc `kDefaultBackoffFactor`).
 const BACKOFF: f64 = 0.85;

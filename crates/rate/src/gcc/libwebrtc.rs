@@ -21,12 +21,13 @@ use nearlight_units::{Bitrate, Span, Time};
 use super::acked::AckedRate;
 use super::aimd::{Aimd, Mover, Observation};
 use super::alr::AlrDetector;
+use super::detector::Usage;
 use super::drain::Drain;
 use super::groups::{Groups, LONGEST_BURST};
 use super::loss::{LossBased, Scale, Update};
 use super::probe_rate::ProbeRate;
 use super::probing::{Probing, Situation};
-use super::trendline::{Trendline, Usage};
+use super::trendline::Trendline;
 use crate::{Bounds, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, Wake};
 
 /// Pacing over target (libwebrtc `kDefaultPaceMultiplier`).
@@ -137,12 +138,6 @@ impl LibWebrtc {
             silence: Silence::default(),
             arrivals: Vec::new(),
         }
-    }
-
-    /// Records in memory: bounded, whatever comes in. The packets of one feedback message are not kept.
-    #[must_use]
-    pub fn held(&self) -> usize {
-        self.trendline.held() + self.loss.held() + self.probe_rate.held() + self.probing.held() + self.arrivals.len()
     }
 
     fn target(&self) -> Bitrate {
@@ -393,5 +388,9 @@ impl RateController for LibWebrtc {
             binding: self.binding(),
             limits,
         }
+    }
+
+    fn held(&self) -> usize {
+        self.trendline.held() + self.loss.held() + self.probe_rate.held() + self.probing.held() + self.arrivals.len()
     }
 }

@@ -9,6 +9,7 @@
 pub mod acked;
 pub mod aimd;
 pub mod alr;
+pub mod detector;
 pub mod drain;
 pub mod groups;
 mod libwebrtc;

@@ -142,6 +142,7 @@ mod tests {
                 app_limited: false,
             },
             arrived_at: Some(Time::from_micros(900_000 + gap * number)),
+            ce: false,
         });
         reports.fold(None, |last, report| rate.on_packet(&report).or(last))
     }

@@ -2,8 +2,9 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::Time;
 
+use super::detector::{Detector, DetectorOptions, Growth, Usage};
 use super::groups::Delta;
 
 /// Samples that a slope is fitted to (libwebrtc `kDefaultTrendlineWindowSize`).
@@ -12,38 +13,10 @@ const WINDOW: usize = 20;
 const SMOOTHING: f64 = 0.9;
 /// Slope to metric (`kDefaultTrendlineThresholdGain`).
 const GAIN: f64 = 4.0;
-/// The count of samples scales the metric up to this many (`kMinNumDeltas`).
-const MOST_COUNTED: f64 = 60.0;
-/// Samples counted at all (`kDeltaCounterMax`).
-const COUNTER_MAXIMUM: u32 = 1_000;
-/// Threshold at start, and its bounds, in the metric's milliseconds (`threshold_`, `UpdateThreshold`).
-const THRESHOLD_START: f64 = 12.5;
-const THRESHOLD_BOUNDS: (f64, f64) = (6.0, 600.0);
-/// Speed of the threshold per millisecond, above and below it (`k_up_`, `k_down_`).
-const THRESHOLD_UP: f64 = 0.0087;
-const THRESHOLD_DOWN: f64 = 0.039;
-/// A metric further above the threshold than this is an outlier and does not move it (`kMaxAdaptOffsetMs`).
-const FURTHEST_ADAPTED: f64 = 15.0;
-/// The longest time by which one sample moves the threshold (`kMaxTimeDeltaMs`).
-const LONGEST_ADAPTION: Span = Span::from_millis(100);
-/// Growth must last this long to count (`kOverUsingTimeThreshold`).
-const SUSTAINED: Span = Span::from_millis(10);
-
-/// What the delay says of the path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Usage {
-    #[default]
-    Normal,
-    /// The queue grows.
-    Over,
-    /// The queue drains.
-    Under,
-}
 
 /// Fits a line through smoothed one-way delay: libwebrtc `TrendlineEstimator`.
 #[derive(Clone, Debug)]
 pub struct Trendline {
-    samples: u32,
     first_arrival: Option<Time>,
     /// Sum of delay changes, in milliseconds.
     delay: f64,
@@ -51,29 +24,18 @@ pub struct Trendline {
     /// Arrival since the first one and smoothed delay, both in milliseconds.
     history: VecDeque<(f64, f64)>,
     slope: f64,
-    previous_slope: f64,
-    threshold: f64,
-    adapted_at: Option<Time>,
-    over_for: Option<Span>,
-    over_samples: u32,
-    usage: Usage,
+    detector: Detector,
 }
 
 impl Default for Trendline {
     fn default() -> Self {
         Self {
-            samples: 0,
             first_arrival: None,
             delay: 0.0,
             smoothed: 0.0,
             history: VecDeque::with_capacity(WINDOW + 1),
             slope: 0.0,
-            previous_slope: 0.0,
-            threshold: THRESHOLD_START,
-            adapted_at: None,
-            over_for: None,
-            over_samples: 0,
-            usage: Usage::Normal,
+            detector: Detector::new(DetectorOptions::LIBWEBRTC),
         }
     }
 }
@@ -81,7 +43,6 @@ impl Default for Trendline {
 impl Trendline {
     pub fn on_delta(&mut self, delta: &Delta) {
         let first_arrival = *self.first_arrival.get_or_insert(delta.arrived_at);
-        self.samples = (self.samples + 1).min(COUNTER_MAXIMUM);
         self.delay += (delta.arrived - delta.sent).as_millis_f64();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.delay;
         self.history.push_back(((delta.arrived_at - first_arrival).as_millis_f64(), self.smoothed));
@@ -91,19 +52,17 @@ impl Trendline {
         if self.history.len() == WINDOW {
             self.slope = fitted_slope(&self.history).unwrap_or(self.slope);
         }
-        self.detect(delta);
+        self.detector.on_growth(&Growth { trend: self.slope, gain: GAIN, length: delta.sent, at: delta.arrived_at });
     }
 
     /// Growth that was being counted is forgotten, for example because no feedback tells of it any more.
     pub fn drop_hypothesis(&mut self) {
-        self.over_for = None;
-        self.over_samples = 0;
-        self.usage = Usage::Normal;
+        self.detector.drop_hypothesis();
     }
 
     #[must_use]
     pub fn usage(&self) -> Usage {
-        self.usage
+        self.detector.usage()
     }
 
     /// Growth of one-way delay per time: 0.1 is 100 ms a second: libwebrtc `trend`.
@@ -112,50 +71,10 @@ impl Trendline {
         self.slope
     }
 
-    /// In the unit of the scaled slope.
-    #[must_use]
-    pub fn threshold(&self) -> f64 {
-        self.threshold
-    }
-
     /// Samples in memory.
     #[must_use]
     pub fn held(&self) -> usize {
         self.history.len()
-    }
-
-    fn detect(&mut self, delta: &Delta) {
-        if self.samples < 2 {
-            return;
-        }
-        let metric = f64::from(self.samples).min(MOST_COUNTED) * self.slope * GAIN;
-        if metric > self.threshold {
-            let over_for = self.over_for.map_or(delta.sent / 2, |over_for| over_for + delta.sent);
-            self.over_for = Some(over_for);
-            self.over_samples += 1;
-            if over_for > SUSTAINED && self.over_samples > 1 && self.slope >= self.previous_slope {
-                self.over_for = Some(Span::ZERO);
-                self.over_samples = 0;
-                self.usage = Usage::Over;
-            }
-        } else {
-            self.over_for = None;
-            self.over_samples = 0;
-            self.usage = if metric < -self.threshold { Usage::Under } else { Usage::Normal };
-        }
-        self.previous_slope = self.slope;
-        self.adapt(metric.abs(), delta.arrived_at);
-    }
-
-    fn adapt(&mut self, metric: f64, now: Time) {
-        let since = now.saturating_since(self.adapted_at.unwrap_or(now)).min(LONGEST_ADAPTION);
-        self.adapted_at = Some(now);
-        if metric > self.threshold + FURTHEST_ADAPTED {
-            return;
-        }
-        let speed = if metric < self.threshold { THRESHOLD_DOWN } else { THRESHOLD_UP };
-        self.threshold += speed * (metric - self.threshold) * since.as_millis_f64();
-        self.threshold = self.threshold.clamp(THRESHOLD_BOUNDS.0, THRESHOLD_BOUNDS.1);
     }
 }
 
@@ -174,6 +93,8 @@ fn fitted_slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
+    use nearlight_units::Span;
+
     use super::*;
 
     /// A path whose delay grows by `growth` microseconds with each group of 10 ms.
@@ -203,9 +124,11 @@ mod tests {
         for (growth, usage) in [(1_000, Usage::Over), (0, Usage::Normal), (-1_000, Usage::Under)] {
             let mut trendline = Trendline::default();
             ramp(&mut trendline, 0, 20, 0);
-            ramp(&mut trendline, 20, 30, growth);
-            let reached = if usage == Usage::Over { trendline.over_for.is_some() } else { trendline.usage() == usage };
-            assert!(reached, "{growth}: {:?}", trendline.usage());
+            let seen = (20..50).any(|number| {
+                ramp(&mut trendline, number, 1, growth);
+                trendline.usage() == usage
+            });
+            assert!(seen, "{growth}: {:?}", trendline.usage());
         }
     }
 
@@ -225,9 +148,10 @@ mod tests {
         let mut trendline = Trendline::default();
         // A flat path: threshold *= 1 - 0.039 * 10 with each sample of 10 ms, from the third on, down to 6.
         ramp(&mut trendline, 0, 3, 0);
-        assert!((trendline.threshold() - 12.5 * 0.61).abs() < 1e-9, "{}", trendline.threshold());
+        let threshold = trendline.detector.threshold();
+        assert!((threshold - 12.5 * 0.61).abs() < 1e-9, "{threshold}");
         ramp(&mut trendline, 3, 100, 0);
-        assert!((trendline.threshold() - 6.0).abs() < 1e-9);
+        assert!((trendline.detector.threshold() - 6.0).abs() < 1e-9);
     }
 
     #[test]
@@ -236,6 +160,8 @@ mod tests {
         ramp(&mut trendline, 0, 60, 0);
         ramp(&mut trendline, 60, 15, 2_000);
         trendline.drop_hypothesis();
-        assert_eq!((trendline.usage(), trendline.over_samples), (Usage::Normal, 0));
+        assert_eq!(trendline.usage(), Usage::Normal);
+        ramp(&mut trendline, 75, 1, 2_000);
+        assert_eq!(trendline.usage(), Usage::Normal, "one sample is not enough");
     }
 }

@@ -275,7 +275,7 @@ impl Path {
         told.extend(arrived.keys().filter_map(|seq| self.records.remove(seq).map(|packet| (*seq, packet))));
         let packets: Vec<PacketReport> = told
             .into_iter()
-            .map(|(seq, packet)| PacketReport { packet, arrived_at: arrived.get(&seq).copied() })
+            .map(|(seq, packet)| PacketReport { packet, arrived_at: arrived.get(&seq).copied(), ce: false })
             .collect();
         let newest_sent = packets.iter().find(|report| report.packet.seq == newest).map(|report| report.packet.sent_at);
         let round_trip = newest_sent.map(|sent| (self.now - sent) - (report.left_at - newest_arrived));

@@ -20,13 +20,13 @@ fn frame(number: u32) -> Vec<PacketReport> {
         };
         // One packet in 200 is lost; the path's delay wanders by up to 1.5 ms.
         let delay = Span::from_micros(10_000 + i64::from(number % 16) * 100);
-        PacketReport { packet, arrived_at: (!packet.seq.0.is_multiple_of(200)).then_some(sent_at + delay) }
+        PacketReport { packet, arrived_at: (!packet.seq.0.is_multiple_of(200)).then_some(sent_at + delay), ce: false }
     };
     (0..PACKETS).map(report).collect()
 }
 
 fn per_packet(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("controller");
+    let mut group = criterion.benchmark_group("feedback");
     group.throughput(Throughput::Elements(u64::from(PACKETS)));
     for preset in PRESETS {
         let mut controller = new_controller(preset.name, Bounds::up_to(Bitrate::from_mbps(100))).expect(preset.name);
