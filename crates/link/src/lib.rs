@@ -16,12 +16,30 @@
 
 #![forbid(unsafe_code)]
 
+mod bottleneck;
+mod capacity;
 mod counters;
 mod delay;
+mod disorder;
 mod hop;
+mod jitter;
+mod loss;
+mod outage;
 mod path;
+mod policer;
+mod queue;
+mod random;
 
+pub use bottleneck::{Bottleneck, BottleneckConfig, Service};
+pub use capacity::{BadSteps, Capacity, Fine, Rates, Trace};
 pub use counters::FlowCounters;
 pub use delay::Delay;
+pub use disorder::{Duplicate, Reorder};
 pub use hop::{Backlog, DropReason, Ecn, Exit, Fate, FlowId, Hop, Packet};
+pub use jitter::{Jitter, JitterModel};
+pub use loss::{GilbertElliott, Loss, LossModel};
+pub use outage::{Outage, OutageKind, Window};
 pub use path::{Path, Stage};
+pub use policer::Policer;
+pub use queue::{CoDel, Limit, Pie, Policy, QueueConfig, Ramp, Step};
+pub use random::{Probability, Random};

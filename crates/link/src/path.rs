@@ -4,20 +4,40 @@ use std::collections::VecDeque;
 
 use nearlight_units::{Bitrate, Span, Time};
 
+use crate::bottleneck::Bottleneck;
 use crate::counters::{FlowCounters, Flows};
 use crate::delay::Delay;
+use crate::disorder::{Duplicate, Reorder};
 use crate::hop::{Backlog, Exit, Hop, Packet};
+use crate::jitter::Jitter;
+use crate::loss::Loss;
+use crate::outage::Outage;
+use crate::policer::Policer;
 
 /// A hop of a path. The built-in ones are called directly; others, such as a Wi-Fi cell, go through [`Stage::Other`].
 pub enum Stage {
+    Bottleneck(Box<Bottleneck>),
+    Policer(Policer),
     Delay(Delay),
+    Jitter(Jitter),
+    Loss(Loss),
+    Reorder(Reorder),
+    Duplicate(Duplicate),
+    Outage(Outage),
     Other(Box<dyn Hop>),
 }
 
 macro_rules! each_stage {
     ($stage:expr, $hop:ident => $call:expr) => {
         match $stage {
+            Stage::Bottleneck($hop) => $call,
+            Stage::Policer($hop) => $call,
             Stage::Delay($hop) => $call,
+            Stage::Jitter($hop) => $call,
+            Stage::Loss($hop) => $call,
+            Stage::Reorder($hop) => $call,
+            Stage::Duplicate($hop) => $call,
+            Stage::Outage($hop) => $call,
             Stage::Other($hop) => $call,
         }
     };
@@ -62,7 +82,13 @@ macro_rules! stage_from {
     )*};
 }
 
-stage_from!(Delay);
+stage_from!(Policer, Delay, Jitter, Loss, Reorder, Duplicate, Outage);
+
+impl From<Bottleneck> for Stage {
+    fn from(hop: Bottleneck) -> Self {
+        Self::Bottleneck(Box::new(hop))
+    }
+}
 
 impl From<Box<dyn Hop>> for Stage {
     fn from(hop: Box<dyn Hop>) -> Self {

@@ -1,0 +1,100 @@
+//! Delay that varies from packet to packet and never lets one overtake another.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Bitrate, Span, Time};
+
+use crate::hop::{Exit, Hop, Packet};
+use crate::random::Random;
+
+/// RFC 8868 cuts the normal distribution off at this many deviations on either side.
+const CUT: f64 = 3.0;
+
+/// The distribution that each packet's extra delay is drawn from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum JitterModel {
+    /// RFC 8868's: normal, cut at three deviations and shifted so that the least delay is 0. `longest` is six deviations; the
+    /// RFC's 5 ms of deviation are 30 ms here.
+    Normal { longest: Span },
+    /// Measured: delays by cumulative share (0 to 1), both ascending, straight lines in between.
+    Measured(Vec<(f64, Span)>),
+}
+
+/// RFC 8868's NR-BPDV: packet delay variation, random but for what keeps packets in order.
+///
+/// A packet that would overtake leaves together with the one before it, or, where a line rate is set, right behind it.
+#[derive(Clone, Debug)]
+pub struct Jitter {
+    model: JitterModel,
+    line: Option<Bitrate>,
+    random: Random,
+    /// Until then the one before is on its way out.
+    busy_until: Time,
+    travelling: VecDeque<Exit>,
+}
+
+impl Jitter {
+    #[must_use]
+    pub fn new(model: JitterModel, random: Random) -> Self {
+        Self { model, line: None, random, busy_until: Time::ZERO, travelling: VecDeque::new() }
+    }
+
+    /// Packets that caught up leave at this rate instead of all at once.
+    #[must_use]
+    pub fn with_line(self, line: Bitrate) -> Self {
+        Self { line: (line > Bitrate::ZERO).then_some(line), ..self }
+    }
+
+    fn draw(&mut self) -> Span {
+        match &self.model {
+            JitterModel::Normal { longest } => {
+                let deviations = loop {
+                    let draw = self.random.normal();
+                    if draw.abs() <= CUT {
+                        break draw;
+                    }
+                };
+                longest.mul_f64((deviations + CUT) / (2.0 * CUT))
+            }
+            JitterModel::Measured(points) => quantile(points, self.random.unit()),
+        }
+    }
+}
+
+/// The delay at a cumulative share, by straight lines between the points; constant outside of them.
+fn quantile(points: &[(f64, Span)], share: f64) -> Span {
+    let above = points.partition_point(|point| point.0 <= share);
+    match (above.checked_sub(1).map(|below| points[below]), points.get(above)) {
+        (Some((low_share, low)), Some(&(high_share, high))) => {
+            low + (high - low).mul_f64((share - low_share) / (high_share - low_share))
+        }
+        (Some((_, only)), None) | (None, Some(&(_, only))) => only,
+        (None, None) => Span::ZERO,
+    }
+}
+
+impl Hop for Jitter {
+    fn offer(&mut self, now: Time, packet: Packet) {
+        let at = (now + self.draw().max(Span::ZERO)).max(self.busy_until);
+        let sending = self.line.map_or(Span::ZERO, |line| line.time_to_send(packet.size));
+        self.busy_until = at + sending;
+        self.travelling.push_back(Exit::delivered(at, packet));
+    }
+
+    #[inline]
+    fn poll(&mut self, now: Time) -> Option<Exit> {
+        self.travelling.pop_front_if(|exit| exit.at <= now)
+    }
+
+    #[inline]
+    fn poll_timeout(&self) -> Option<Time> {
+        self.travelling.front().map(|exit| exit.at)
+    }
+
+    fn least_delay(&self) -> Span {
+        match &self.model {
+            JitterModel::Normal { .. } => Span::ZERO,
+            JitterModel::Measured(points) => points.first().map_or(Span::ZERO, |point| point.1.max(Span::ZERO)),
+        }
+    }
+}

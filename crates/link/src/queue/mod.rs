@@ -1,0 +1,208 @@
+//! What waits in front of a bottleneck, and who of it is dropped or marked.
+
+mod codel;
+mod l4s;
+mod pie;
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+pub use codel::CoDel;
+pub use l4s::{Ramp, Step};
+pub use pie::Pie;
+
+use crate::hop::{DropReason, Ecn, Exit, Packet};
+use crate::random::Random;
+
+/// The size of packet that active queues are laid out for.
+const FULL_PACKET: Bytes = Bytes::new(1_500);
+
+/// The most that may wait, the packet in transmission left out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    Bytes(Bytes),
+    Packets(u64),
+    /// Bytes worth this time at the capacity of the moment; at a trace's mean, since a radio's buffer does not change its size.
+    Time(Span),
+    Unlimited,
+}
+
+impl Limit {
+    /// RFC 8867 section 4.3: bottleneck queue size.
+    pub const DEFAULT: Self = Self::Time(Span::from_millis(300));
+}
+
+/// What decides besides the limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Policy {
+    /// First in, first out, dropped when full.
+    DropTail,
+    CoDel(CoDel),
+    Pie(Pie),
+    L4sStep(Step),
+    L4sRamp(Ramp),
+}
+
+/// A queue's limit and policy.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct QueueConfig {
+    pub limit: Limit,
+    pub policy: Policy,
+}
+
+impl QueueConfig {
+    /// First in, first out, dropped when full.
+    #[must_use]
+    pub const fn drop_tail(limit: Limit) -> Self {
+        Self { limit, policy: Policy::DropTail }
+    }
+}
+
+impl Default for QueueConfig {
+    fn default() -> Self {
+        Self::drop_tail(Limit::DEFAULT)
+    }
+}
+
+/// What a policy says of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Pass,
+    /// Signal congestion: by a mark where the packet can carry one.
+    Signal,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    DropTail,
+    CoDel(codel::State),
+    Pie(pie::State),
+    L4sStep(Step),
+    L4sRamp(Ramp, Random),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Waiting {
+    since: Time,
+    packet: Packet,
+}
+
+/// The packets that wait.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    waiting: VecDeque<Waiting>,
+    bytes: Bytes,
+    limit: Limit,
+    /// `limit` in bytes at the rate it was computed for.
+    converted: (Bitrate, Bytes),
+    state: State,
+}
+
+impl Queue {
+    pub(crate) fn new(config: QueueConfig, mut random: Random) -> Self {
+        let state = match config.policy {
+            Policy::DropTail => State::DropTail,
+            Policy::CoDel(codel) => State::CoDel(codel::State::new(codel)),
+            Policy::Pie(pie) => State::Pie(pie::State::new(pie, Random::new(random.seed()))),
+            Policy::L4sStep(step) => State::L4sStep(step),
+            Policy::L4sRamp(ramp) => State::L4sRamp(ramp, Random::new(random.seed())),
+        };
+        let converted = (Bitrate::ZERO, Bytes::ZERO);
+        Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit: config.limit, converted, state }
+    }
+
+    #[inline]
+    pub(crate) fn bytes(&self) -> Bytes {
+        self.bytes
+    }
+
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Whether `packet` still fits, at the link's `rate`.
+    #[inline]
+    pub(crate) fn has_room(&mut self, packet: &Packet, rate: Bitrate) -> bool {
+        match self.limit {
+            Limit::Unlimited => true,
+            Limit::Packets(most) => (self.waiting.len() as u64) < most,
+            Limit::Bytes(most) => self.bytes + packet.size <= most,
+            Limit::Time(most) => {
+                if self.converted.0 != rate {
+                    self.converted = (rate, rate.bytes_in(most));
+                }
+                self.bytes + packet.size <= self.converted.1
+            }
+        }
+    }
+
+    /// Takes the packet in, unless the policy drops on arrival.
+    #[inline]
+    pub(crate) fn push(&mut self, now: Time, mut packet: Packet) -> Result<(), DropReason> {
+        let bytes = self.bytes;
+        if let State::Pie(pie) = &mut self.state
+            && pie.on_arrival(now, bytes, &packet) == Verdict::Signal
+            && !mark(&mut packet, pie.may_mark())
+        {
+            return Err(DropReason::Aqm);
+        }
+        self.bytes += packet.size;
+        self.waiting.push_back(Waiting { since: now, packet });
+        Ok(())
+    }
+
+    /// The next packet to send at `now`; packets that the policy drops on the way are told to `dropped`.
+    #[inline]
+    pub(crate) fn pop(&mut self, now: Time, dropped: &mut VecDeque<Exit>) -> Option<Packet> {
+        loop {
+            let Some(mut packet) = self.take(now) else {
+                if let State::CoDel(codel) = &mut self.state {
+                    codel.on_empty();
+                }
+                return None;
+            };
+            let left = (self.bytes, self.waiting.is_empty());
+            let sojourn = packet.1;
+            let (verdict, may_mark) = match &mut self.state {
+                State::DropTail => (Verdict::Pass, false),
+                State::CoDel(codel) => (codel.on_departure(now, sojourn, left.0), true),
+                State::Pie(pie) => {
+                    pie.on_departure(now, sojourn, left.1);
+                    (Verdict::Pass, false)
+                }
+                State::L4sStep(step) => (step.verdict(&packet.0, sojourn), true),
+                State::L4sRamp(ramp, random) => (ramp.verdict(&packet.0, sojourn, random), true),
+            };
+            if verdict == Verdict::Pass || mark(&mut packet.0, may_mark) {
+                return Some(packet.0);
+            }
+            dropped.push_back(Exit::dropped(now, packet.0, DropReason::Aqm));
+        }
+    }
+
+    /// The packet at the head and how long it waited here.
+    #[inline]
+    fn take(&mut self, now: Time) -> Option<(Packet, Span)> {
+        let Waiting { since, mut packet } = self.waiting.pop_front()?;
+        self.bytes = self.bytes.saturating_sub(packet.size);
+        let sojourn = now - since;
+        packet.queued += sojourn;
+        Some((packet, sojourn))
+    }
+}
+
+/// Marks the packet if it can carry a mark and the policy wants to mark; says whether the packet may go on.
+fn mark(packet: &mut Packet, wanted: bool) -> bool {
+    let marks = wanted && packet.ecn.is_capable();
+    if marks {
+        packet.ecn = Ecn::Ce;
+    }
+    marks
+}
