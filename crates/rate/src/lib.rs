@@ -5,9 +5,11 @@
 
 #![forbid(unsafe_code)]
 
+mod arriving;
 pub mod fixed;
 pub mod gcc;
 mod registry;
+mod silence;
 
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
 
@@ -149,6 +151,24 @@ pub struct Decision {
     pub binding: Limit,
     /// All candidates, the winner included.
     pub limits: Vec<(Limit, Bitrate)>,
+}
+
+impl Decision {
+    /// The first of the candidates decides, within the bounds. The pacer gets a multiple of the target.
+    fn of(bounds: &Bounds, candidates: &[(Limit, Bitrate)], pacing_factor: f64) -> Self {
+        let (limit, wanted) = candidates[0];
+        let target = bounds.clamp(wanted);
+        let binding = match wanted {
+            _ if wanted >= bounds.maximum => Limit::Maximum,
+            _ if wanted < bounds.minimum => Limit::Minimum,
+            _ => limit,
+        };
+        let mut limits = Vec::with_capacity(candidates.len() + 2);
+        limits.extend_from_slice(candidates);
+        limits.push((Limit::Minimum, bounds.minimum));
+        limits.push((Limit::Maximum, bounds.maximum));
+        Self { target, pacing: target.mul_f64(pacing_factor).max(target), window: None, binding, limits }
+    }
 }
 
 /// Why a controller wants to be woken. Early calls are harmless; a late one delays what the reason names.

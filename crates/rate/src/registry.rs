@@ -4,7 +4,7 @@ use nearlight_units::Bitrate;
 use thiserror::Error;
 
 use crate::fixed::Fixed;
-use crate::gcc::{LibWebrtc, Options};
+use crate::gcc::{Draft, DraftOptions, LibWebrtc, Options};
 use crate::{Bounds, RateController};
 
 /// A controller with its settings.
@@ -39,6 +39,20 @@ pub const PRESETS: &[Preset] = &[
         source: "libwebrtc of January 2026, read through str0m",
         bounds: USUAL,
         make: |bounds| Box::new(LibWebrtc::new(bounds, Options::STOCK)),
+    },
+    Preset {
+        name: "gcc-draft02",
+        summary: "Google Congestion Control as its draft has it: Kalman filter, two thresholds of loss, no probes",
+        source: "draft-ietf-rmcat-gcc-02",
+        bounds: USUAL,
+        make: |bounds| Box::new(Draft::new(bounds, DraftOptions::DRAFT)),
+    },
+    Preset {
+        name: "gcc-pion",
+        summary: "Google Congestion Control as in pion, the WebRTC stack in Go",
+        source: "pion/interceptor a01a583, pkg/gcc",
+        bounds: USUAL,
+        make: |bounds| Box::new(Draft::new(bounds, DraftOptions::PION)),
     },
     Preset {
         name: "fixed",

@@ -22,6 +22,15 @@ pub struct Delta {
     pub arrived_at: Time,
 }
 
+/// From which packet on a group's sending time is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Anchor {
+    /// The group lasts for 5 ms at most (libwebrtc, the draft).
+    First,
+    /// It lasts as long as packets follow each other within 5 ms (pion).
+    Last,
+}
+
 #[derive(Clone, Copy, Debug)]
 struct Group {
     first_sent: Time,
@@ -31,8 +40,12 @@ struct Group {
 }
 
 impl Group {
-    fn takes(&self, sent_at: Time, arrived_at: Time, longest_burst: Span) -> bool {
-        sent_at - self.first_sent <= GROUP || self.is_burst_with(sent_at, arrived_at, longest_burst)
+    fn takes(&self, sent_at: Time, arrived_at: Time, anchor: Anchor, longest_burst: Span) -> bool {
+        let anchor = match anchor {
+            Anchor::First => self.first_sent,
+            Anchor::Last => self.last_sent,
+        };
+        sent_at - anchor <= GROUP || self.is_burst_with(sent_at, arrived_at, longest_burst)
     }
 
     fn is_burst_with(&self, sent_at: Time, arrived_at: Time, longest: Span) -> bool {
@@ -46,6 +59,7 @@ impl Group {
 /// Forms groups out of packets: libwebrtc `InterArrivalDelta`.
 #[derive(Clone, Debug)]
 pub struct Groups {
+    anchor: Anchor,
     longest_burst: Span,
     current: Option<Group>,
     previous: Option<Group>,
@@ -54,13 +68,13 @@ pub struct Groups {
 
 impl Groups {
     #[must_use]
-    pub fn new(longest_burst: Span) -> Self {
-        Self { longest_burst, current: None, previous: None, reordered: 0 }
+    pub fn new(anchor: Anchor, longest_burst: Span) -> Self {
+        Self { anchor, longest_burst, current: None, previous: None, reordered: 0 }
     }
 
     /// Begins anew, for example after the stream was silent for long.
     pub fn forget(&mut self) {
-        *self = Self::new(self.longest_burst);
+        *self = Self::new(self.anchor, self.longest_burst);
     }
 
     /// A packet arrived. Answers the delta of the two groups before it, if it begins a new one.
@@ -74,7 +88,7 @@ impl Groups {
         if sent_at < current.first_sent {
             return None;
         }
-        if current.takes(sent_at, arrived_at, self.longest_burst) {
+        if current.takes(sent_at, arrived_at, self.anchor, self.longest_burst) {
             current.last_sent = current.last_sent.max(sent_at);
             current.last_arrived = current.last_arrived.max(arrived_at);
             return None;
@@ -105,7 +119,11 @@ mod tests {
     use super::*;
 
     fn feed(packets: &[(u64, u64)]) -> Vec<(i64, i64)> {
-        let mut groups = Groups::new(LONGEST_BURST);
+        feed_with(Anchor::First, packets)
+    }
+
+    fn feed_with(anchor: Anchor, packets: &[(u64, u64)]) -> Vec<(i64, i64)> {
+        let mut groups = Groups::new(anchor, LONGEST_BURST);
         let at = Time::from_millis;
         let deltas = packets.iter().filter_map(|&(sent, arrived)| groups.on_packet(at(sent), at(arrived)));
         deltas.map(|delta| (delta.sent.as_micros() / 1_000, delta.arrived.as_micros() / 1_000)).collect()
@@ -135,6 +153,13 @@ mod tests {
         for (what, packets, deltas) in cases {
             assert_eq!(feed(&packets), deltas, "{what}");
         }
+    }
+
+    #[test]
+    fn a_chain_of_packets_is_one_group_or_several() {
+        let packets: Vec<(u64, u64)> = (0..8).map(|number| (number * 4, 100 + number * 10)).collect();
+        assert_eq!(feed_with(Anchor::First, &packets), [(8, 20), (8, 20)]);
+        assert_eq!(feed_with(Anchor::Last, &packets), []);
     }
 
     #[test]

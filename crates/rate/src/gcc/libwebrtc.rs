@@ -23,21 +23,18 @@ use super::aimd::{Aimd, Mover, Observation};
 use super::alr::AlrDetector;
 use super::detector::Usage;
 use super::drain::Drain;
-use super::groups::{Groups, LONGEST_BURST};
+use super::groups::{Anchor, Groups, LONGEST_BURST};
 use super::loss::{LossBased, Scale, Update};
 use super::probe_rate::ProbeRate;
 use super::probing::{Probing, Situation};
 use super::trendline::Trendline;
+use crate::silence::Silence;
 use crate::{Bounds, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, Wake};
 
 /// Pacing over target (libwebrtc `kDefaultPaceMultiplier`).
 const PACING_FACTOR: f64 = 2.5;
 /// A silence of the receiver's packets after which delay is learnt anew (`kStreamTimeOut`).
 const STREAM_TIMEOUT: Span = Span::from_secs(2);
-/// Feedback that is missing for this long says that the path is blocked. Guess: fifteen feedback intervals at 30 frames a second.
-const FEEDBACK_TIMEOUT: Span = Span::from_millis(500);
-/// What remains of the rate after each such time (`0.8` in libwebrtc's time-out of feedback).
-const TIMEOUT_FACTOR: f64 = 0.8;
 /// A probe's result counts at least as much as this share of what arrives anyway (`kProbeDropThroughputFraction`).
 const PROBE_FLOOR: f64 = 0.85;
 /// For so long after it, a probe's result is what arrives. Guess: two windows of the acknowledged rate, which see little of a probe
@@ -79,17 +76,6 @@ impl Options {
     };
 }
 
-/// Times without feedback.
-#[derive(Clone, Copy, Debug, Default)]
-struct Silence {
-    /// The first packet that has had no feedback since.
-    waiting_since: Option<Time>,
-    next_step: Option<Time>,
-    /// Sending times of packets whose loss is not counted.
-    forgiven: Option<(Time, Time)>,
-    blocked: bool,
-}
-
 /// The controller.
 #[derive(Debug)]
 pub struct LibWebrtc {
@@ -111,6 +97,8 @@ pub struct LibWebrtc {
     round_trip: Option<Span>,
     last_arrival: Option<Time>,
     silence: Silence,
+    /// Sending times of packets whose loss is not counted: they have been paid for with a silence.
+    forgiven: Option<(Time, Time)>,
     arrivals: Vec<PacketReport>,
 }
 
@@ -121,7 +109,7 @@ impl LibWebrtc {
         Self {
             options,
             bounds,
-            groups: Groups::new(options.longest_burst),
+            groups: Groups::new(Anchor::First, options.longest_burst),
             trendline: Trendline::default(),
             acked: AckedRate::default(),
             aimd: Aimd::new(bounds.start, bounds.maximum),
@@ -136,6 +124,7 @@ impl LibWebrtc {
             round_trip: None,
             last_arrival: None,
             silence: Silence::default(),
+            forgiven: None,
             arrivals: Vec::new(),
         }
     }
@@ -159,14 +148,14 @@ impl LibWebrtc {
             app_limited_until: self.alr.ended(),
             congested: self.trendline.usage() == Usage::Over
                 || self.loss.limit().is_some()
-                || self.silence.blocked
+                || self.silence.is_blocked()
                 || self.drain.is_active(),
         }
     }
 
     /// Arrivals in the order of the receiver's clock; losses go to the loss estimator at once.
     fn sort_out(&mut self, feedback: &Feedback<'_>) {
-        let forgiven = self.silence.forgiven;
+        let forgiven = self.forgiven;
         self.arrivals.clear();
         for report in feedback.packets {
             let packet = &report.packet;
@@ -247,27 +236,23 @@ impl LibWebrtc {
 
     /// Feedback came: an outage is over.
     fn end_silence(&mut self, now: Time) {
-        self.silence.waiting_since = None;
-        self.silence.next_step = None;
-        if std::mem::take(&mut self.silence.blocked) {
-            if let Some((from, _)) = self.silence.forgiven {
-                self.silence.forgiven = Some((from, now));
+        if self.silence.on_feedback() {
+            if let Some((from, _)) = self.forgiven {
+                self.forgiven = Some((from, now));
             }
             self.probing.on_unknown_path(now, &self.situation());
         }
     }
 
-    fn on_silence(&mut self, now: Time) {
-        let Some(since) = self.silence.waiting_since else { return };
+    fn on_silence(&mut self, now: Time, first: bool) {
+        let Some(since) = self.silence.since() else { return };
         self.trendline.drop_hypothesis();
-        self.aimd.set_estimate(now, self.target().mul_f64(TIMEOUT_FACTOR));
+        self.aimd.set_estimate(now, self.target().mul_f64(Silence::FACTOR));
         self.probed = None;
         self.probe_decides = false;
-        if !self.silence.blocked {
-            self.silence.forgiven = Some((since, Time::FAR_FUTURE));
+        if first {
+            self.forgiven = Some((since, Time::FAR_FUTURE));
         }
-        self.silence.blocked = true;
-        self.silence.next_step = Some(now + FEEDBACK_TIMEOUT);
         self.alr.set_estimate(self.target());
     }
 
@@ -303,10 +288,7 @@ impl RateController for LibWebrtc {
 
     fn on_packet_sent(&mut self, packet: &SentPacket) {
         self.alr.on_sent(packet.sent_at, packet.size);
-        if self.silence.waiting_since.is_none() {
-            self.silence.waiting_since = Some(packet.sent_at);
-            self.silence.next_step = Some(packet.sent_at + FEEDBACK_TIMEOUT);
-        }
+        self.silence.on_sent(packet.sent_at);
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
@@ -338,15 +320,16 @@ impl RateController for LibWebrtc {
     }
 
     fn on_timeout(&mut self, now: Time) {
-        if self.silence.next_step.is_some_and(|next| now >= next) {
-            self.on_silence(now);
+        let first = !self.silence.is_blocked();
+        if self.silence.on_time(now) {
+            self.on_silence(now, first);
         }
         self.probing.on_time(now, &self.situation());
     }
 
     fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        let falls = self.target() > self.bounds.minimum || !self.silence.blocked;
-        let silence = self.silence.next_step.filter(|_| falls).map(|at| (at, Wake::FeedbackTimeout));
+        let lowest = self.target() <= self.bounds.minimum;
+        let silence = self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout));
         let probe = self.probing.due(&self.situation()).map(|at| (at, Wake::Probe));
         [silence, probe].into_iter().flatten().min_by_key(|(at, _)| *at)
     }

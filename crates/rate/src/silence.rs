@@ -1,0 +1,81 @@
+//! Missing feedback: the rate falls by a fifth after half a second without it, and again every half second.
+//!
+//! Controllers whose source says nothing of missing feedback share this; a sender that hears nothing must not go on for ever.
+
+use nearlight_units::{Span, Time};
+
+/// Feedback that is missing for this long says that the path is blocked. Guess: fifteen feedback intervals at 30 frames a second.
+const PATIENCE: Span = Span::from_millis(500);
+
+/// Times without feedback.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Silence {
+    /// The first packet that has had no feedback since.
+    waiting_since: Option<Time>,
+    next_step: Option<Time>,
+    blocked: bool,
+}
+
+impl Silence {
+    /// What remains of the rate after each step (`0.8` in libwebrtc's time-out of feedback).
+    pub const FACTOR: f64 = 0.8;
+
+    pub fn on_sent(&mut self, at: Time) {
+        if self.waiting_since.is_none() {
+            self.waiting_since = Some(at);
+            self.next_step = Some(at + PATIENCE);
+        }
+    }
+
+    /// Feedback came: answers whether an outage is over.
+    pub fn on_feedback(&mut self) -> bool {
+        std::mem::take(self).blocked
+    }
+
+    /// Whether a step is due: then the rate falls. The caller must apply [`Silence::FACTOR`].
+    pub fn on_time(&mut self, now: Time) -> bool {
+        let due = self.next_step.is_some_and(|next| now >= next);
+        if due {
+            self.blocked = true;
+            self.next_step = Some(now + PATIENCE);
+        }
+        due
+    }
+
+    /// When the next step is due; `lowest` says that there is nothing left to lower.
+    #[must_use]
+    pub fn due(&self, lowest: bool) -> Option<Time> {
+        self.next_step.filter(|_| !lowest || !self.blocked)
+    }
+
+    /// The path counts as blocked.
+    #[must_use]
+    pub fn is_blocked(&self) -> bool {
+        self.blocked
+    }
+
+    /// When the packet left that has waited for feedback longest.
+    #[must_use]
+    pub fn since(&self) -> Option<Time> {
+        self.waiting_since
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_come_every_half_second_from_the_first_unanswered_packet_on() {
+        let at = Time::from_millis;
+        let mut silence = Silence::default();
+        assert_eq!(silence.due(false), None);
+        silence.on_sent(at(100));
+        silence.on_sent(at(300));
+        assert_eq!((silence.due(false), silence.on_time(at(599))), (Some(at(600)), false));
+        assert!(silence.on_time(at(600)) && silence.is_blocked());
+        assert_eq!((silence.due(false), silence.due(true)), (Some(at(1_100)), None));
+        assert!(silence.on_feedback() && !silence.on_feedback());
+        assert_eq!((silence.due(false), silence.is_blocked()), (None, false));
+    }
+}
