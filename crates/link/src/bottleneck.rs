@@ -68,10 +68,27 @@ enum Server {
     Trace(Reader),
 }
 
+impl Service {
+    /// The most credit that silence earns.
+    fn burst(self) -> Bytes {
+        match self {
+            Self::Serial => Bytes::ZERO,
+            Self::TokenBucket { burst } | Self::Borrowing { burst } => burst,
+        }
+    }
+}
+
+impl Server {
+    /// The packet at the head waits for tokens; else it is on the wire.
+    fn keeps_head_waiting(&self) -> bool {
+        matches!(self, Self::Fluid(fluid) if fluid.service != Service::Serial)
+    }
+}
+
 impl Bottleneck {
     #[must_use]
     pub fn new(config: BottleneckConfig, mut random: Random) -> Self {
-        let queue = Queue::new(config.queue, Random::new(random.seed()));
+        let queue = Queue::new(config.queue, config.service.burst(), Random::new(random.seed()));
         let server = match config.capacity {
             Capacity::Trace(trace, scale) => Server::Trace(Reader::new(trace, scale)),
             Capacity::Rates(rates, fine) => match Slots::new(rates.clone(), fine, random) {
@@ -132,7 +149,8 @@ impl Bottleneck {
         let rate = self.nominal();
         // A wire with nothing to do takes the packet at once, whatever the queue holds.
         let waits = self.head.is_some() || !matches!(self.server, Server::Fluid(_));
-        if waits && !self.queue.has_room(&packet, rate) {
+        let head = self.head.filter(|_| self.server.keeps_head_waiting()).map(|head| head.packet.size);
+        if waits && !self.queue.has_room(&packet, head, rate) {
             return Err(DropReason::QueueFull);
         }
         self.queue.push(now, packet)
@@ -236,6 +254,8 @@ impl Hop for Bottleneck {
 struct Fluid {
     meter: Meter,
     service: Service,
+    /// The most credit that silence earns.
+    fullest: Work,
     /// What the next packet need not wait for; below zero a debt. A wire keeps only fractions of a nanosecond.
     credit: Work,
     /// When `credit` was true.
@@ -244,17 +264,8 @@ struct Fluid {
 
 impl Fluid {
     fn new(meter: Meter, service: Service) -> Self {
-        let mut fluid = Self { meter, service, credit: 0, at: Time::ZERO };
-        fluid.credit = fluid.fullest();
-        fluid
-    }
-
-    /// The most credit that silence earns.
-    fn fullest(&self) -> Work {
-        match self.service {
-            Service::Serial => 0,
-            Service::TokenBucket { burst } | Service::Borrowing { burst } => work_of(burst),
-        }
+        let fullest = work_of(service.burst());
+        Self { meter, service, fullest, credit: fullest, at: Time::ZERO }
     }
 
     fn can_ever_send(&self, packet: &Packet) -> bool {
@@ -270,10 +281,9 @@ impl Fluid {
         let packet = queue.pop(now, dropped)?;
         let work = work_of(packet.size);
         if now > self.at {
-            let fullest = self.fullest();
-            let earned = self.meter.done(self.at, now, fullest - self.credit);
+            let earned = self.meter.done(self.at, now, self.fullest - self.credit);
             // A wire's fraction of a nanosecond is gone too.
-            self.credit = (self.credit + earned).min(fullest);
+            self.credit = (self.credit + earned).min(self.fullest);
         }
         let needed = if matches!(self.service, Service::Borrowing { .. }) { 0 } else { work };
         let (at, beyond) = if self.credit >= needed {

@@ -18,12 +18,13 @@ use crate::random::Random;
 /// The size of packet that active queues are laid out for.
 const FULL_PACKET: Bytes = Bytes::new(1_500);
 
-/// The most that may wait, the packet in transmission left out.
+/// The most that may wait. A packet in transmission does not wait any more; one that waits for tokens does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Bytes(Bytes),
     Packets(u64),
     /// Bytes worth this time at the capacity of the moment; at a trace's mean, since a radio's buffer does not change its size.
+    /// In front of a token bucket its burst comes on top, as with tc-tbf's `latency`.
     Time(Span),
     Unlimited,
 }
@@ -94,13 +95,15 @@ pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: Bytes,
     limit: Limit,
+    /// Added to a limit in time.
+    burst: Bytes,
     /// `limit` in bytes at the rate it was computed for.
     converted: (Bitrate, Bytes),
     state: State,
 }
 
 impl Queue {
-    pub(crate) fn new(config: QueueConfig, mut random: Random) -> Self {
+    pub(crate) fn new(config: QueueConfig, burst: Bytes, mut random: Random) -> Self {
         let state = match config.policy {
             Policy::DropTail => State::DropTail,
             Policy::CoDel(codel) => State::CoDel(codel::State::new(codel)),
@@ -109,7 +112,7 @@ impl Queue {
             Policy::L4sRamp(ramp) => State::L4sRamp(ramp, Random::new(random.seed())),
         };
         let converted = (Bitrate::ZERO, Bytes::ZERO);
-        Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit: config.limit, converted, state }
+        Self { waiting: VecDeque::new(), bytes: Bytes::ZERO, limit: config.limit, burst, converted, state }
     }
 
     #[inline]
@@ -127,18 +130,19 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// Whether `packet` still fits, at the link's `rate`.
+    /// Whether `packet` still fits, at the link's `rate`, while `head` waits in front of the queue.
     #[inline]
-    pub(crate) fn has_room(&mut self, packet: &Packet, rate: Bitrate) -> bool {
+    pub(crate) fn has_room(&mut self, packet: &Packet, head: Option<Bytes>, rate: Bitrate) -> bool {
+        let bytes = self.bytes + head.unwrap_or(Bytes::ZERO) + packet.size;
         match self.limit {
             Limit::Unlimited => true,
-            Limit::Packets(most) => (self.waiting.len() as u64) < most,
-            Limit::Bytes(most) => self.bytes + packet.size <= most,
+            Limit::Packets(most) => (self.waiting.len() as u64 + u64::from(head.is_some())) < most,
+            Limit::Bytes(most) => bytes <= most,
             Limit::Time(most) => {
                 if self.converted.0 != rate {
-                    self.converted = (rate, rate.bytes_in(most));
+                    self.converted = (rate, rate.bytes_in(most) + self.burst);
                 }
-                self.bytes + packet.size <= self.converted.1
+                bytes <= self.converted.1
             }
         }
     }

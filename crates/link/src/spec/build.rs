@@ -1,0 +1,145 @@
+//! From a path in writing to one that packets can take.
+
+use nearlight_units::{Bitrate, Span};
+use thiserror::Error;
+
+use super::{BottleneckSpec, HopSpec, LossSpec, Model, PathSpec, Source};
+use crate::bottleneck::{Bottleneck, BottleneckConfig, Service};
+use crate::capacity::{Capacity, Fine};
+use crate::delay::Delay;
+use crate::disorder::{Duplicate, Reorder};
+use crate::generate::{self, FiveG, WiFi};
+use crate::jitter::Jitter;
+use crate::loss::{GilbertElliott, Loss, LossModel};
+use crate::outage::Outage;
+use crate::path::{Path, Stage};
+use crate::policer::Policer;
+use crate::random::Random;
+use crate::trace_file::{TraceError, TraceFile, read_trace};
+
+/// The length of a generated trace, after which it repeats.
+const MODEL_LENGTH: Span = Span::from_secs(600);
+
+/// A path whose files cannot be used as it says.
+#[derive(Debug, Error)]
+pub enum LoadError {
+    #[error(transparent)]
+    Trace(#[from] TraceError),
+    #[error(
+        "`fine` describes what lies below the steps of a series, but `{0}` is a trace of packets; leave `fine` out"
+    )]
+    FineOfPackets(String),
+    #[error("`burst` makes a token bucket of a rate, but `{0}` is a trace of packets; leave `burst` out")]
+    BurstOfPackets(String),
+}
+
+/// A path whose files were read: it can be built again and again, for seed after seed.
+#[derive(Clone, Debug)]
+pub struct LoadedPath {
+    spec: PathSpec,
+    /// Of each hop that has one.
+    traces: Vec<Option<TraceFile>>,
+}
+
+impl PathSpec {
+    /// Reads the trace files that the path names.
+    pub fn load(&self) -> Result<LoadedPath, LoadError> {
+        let trace = |hop: &HopSpec| match hop {
+            HopSpec::Bottleneck(bottleneck) => bottleneck.load(),
+            _ => Ok(None),
+        };
+        let traces = self.hops.iter().map(trace).collect::<Result<_, _>>()?;
+        Ok(LoadedPath { spec: self.clone(), traces })
+    }
+
+    /// Reads the trace files and builds the path; the same seed builds the same path.
+    pub fn build(&self, seed: u64) -> Result<Path, LoadError> {
+        Ok(self.load()?.path(seed))
+    }
+}
+
+impl BottleneckSpec {
+    fn load(&self) -> Result<Option<TraceFile>, LoadError> {
+        let Source::File(file) = &self.source else { return Ok(None) };
+        let trace = read_trace(file)?;
+        if matches!(trace, TraceFile::Packets(_)) {
+            if self.fine != Fine::Smooth {
+                return Err(LoadError::FineOfPackets(file.display().to_string()));
+            }
+            if self.service != Service::Serial {
+                return Err(LoadError::BurstOfPackets(file.display().to_string()));
+            }
+        }
+        Ok(Some(trace))
+    }
+}
+
+impl LoadedPath {
+    #[must_use]
+    pub fn spec(&self) -> &PathSpec {
+        &self.spec
+    }
+
+    /// Packets' own path with this seed.
+    #[must_use]
+    pub fn path(&self, seed: u64) -> Path {
+        let hops = self.spec.hops.iter().zip(&self.traces).enumerate();
+        Path::new(hops.map(|(place, (hop, trace))| stage(hop, trace.as_ref(), Random::of_hop(seed, place))))
+    }
+}
+
+fn stage(hop: &HopSpec, trace: Option<&TraceFile>, mut random: Random) -> Stage {
+    match hop {
+        HopSpec::Bottleneck(spec) => {
+            let capacity = capacity(spec, trace, &mut random);
+            let config = BottleneckConfig { capacity, service: spec.service, queue: spec.queue };
+            Bottleneck::new(config, random).into()
+        }
+        HopSpec::Police { rate, burst } => Policer::new(*rate, *burst).into(),
+        HopSpec::Delay(length) => Delay::new(*length).into(),
+        HopSpec::Jitter { model, line } => {
+            let jitter = Jitter::new(model.clone(), random);
+            match line {
+                Some(line) => jitter.with_line(*line).into(),
+                None => jitter.into(),
+            }
+        }
+        HopSpec::Loss(loss) => {
+            let model = match *loss {
+                LossSpec::Independent(share) => LossModel::Independent(share),
+                LossSpec::Correlated { share, correlation } => {
+                    LossModel::Gilbert(GilbertElliott::correlated(share, correlation))
+                }
+                LossSpec::Gilbert(chain) => LossModel::Gilbert(chain),
+            };
+            Loss::new(model, random).into()
+        }
+        HopSpec::Reorder { chance, by } => Reorder::new(*chance, *by, random).into(),
+        HopSpec::Duplicate(chance) => Duplicate::new(*chance, random).into(),
+        HopSpec::Outage { kind, windows } => Outage::new(*kind, windows.clone()).into(),
+    }
+}
+
+fn capacity(spec: &BottleneckSpec, trace: Option<&TraceFile>, random: &mut Random) -> Capacity {
+    let rates = match (&spec.source, trace) {
+        (_, Some(TraceFile::Packets(trace))) => return Capacity::Trace(trace.clone(), spec.scale),
+        (_, Some(TraceFile::Series(rates))) | (Source::Rates(rates), None) => rates.clone(),
+        (Source::Model { model, mean }, None) => {
+            let mean = |usual: Bitrate| mean.unwrap_or(usual);
+            match model {
+                Model::FiveG => {
+                    let usual = FiveG::default();
+                    let parameters = FiveG { mean: mean(usual.mean), ..usual };
+                    generate::five_g(&parameters, MODEL_LENGTH, random.seed())
+                }
+                Model::WiFi => {
+                    let usual = WiFi::default();
+                    let parameters = WiFi { mean: mean(usual.mean), ..usual };
+                    generate::wifi(&parameters, MODEL_LENGTH, random.seed())
+                }
+            }
+        }
+        (Source::File(_), None) => unreachable!("a loaded path has read its files"),
+    };
+    Capacity::Rates(rates.scaled(spec.scale), spec.fine)
+}

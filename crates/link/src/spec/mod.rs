@@ -1,0 +1,128 @@
+//! Paths as people write them: one line, or a list of tables; both say the same with the same keys.
+//!
+//! One line holds `key=value` pairs with commas in between. Hops are met in the order in which they are written; the keys that
+//! describe a bottleneck belong to the nearest `rate`, `trace` or `model` before them, or else to the first one.
+//!
+//! ```
+//! use nearlight_link::PathSpec;
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let spec: PathSpec = "rate=10mbit,queue=100ms,delay=10ms,loss=1%/25%".parse()?;
+//! let path = spec.build(7)?;
+//! assert_eq!(spec.to_string(), "rate=10mbit,queue=100ms,delay=10ms,loss=1%/25%");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! In TOML a path is such a line, or a list with one table for each hop:
+//!
+//! ```toml
+//! path = [{ rate = ["35mbit", "10mbit@40s"], queue = "50ms", aqm = "codel" }, { delay = "10ms" }]
+//! ```
+
+mod build;
+mod read;
+mod table;
+mod values;
+mod write;
+
+use std::path::PathBuf;
+
+use nearlight_units::{Bitrate, Bytes, Span};
+use thiserror::Error;
+
+pub use build::{LoadError, LoadedPath};
+
+use crate::bottleneck::Service;
+use crate::capacity::{Fine, Rates};
+use crate::jitter::JitterModel;
+use crate::loss::GilbertElliott;
+use crate::outage::{OutageKind, Window};
+use crate::queue::QueueConfig;
+use crate::random::Probability;
+
+/// A path in writing; [`PathSpec::build`] makes it real. Without hops it changes nothing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PathSpec {
+    pub hops: Vec<HopSpec>,
+}
+
+/// A hop in writing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum HopSpec {
+    Bottleneck(BottleneckSpec),
+    Police { rate: Bitrate, burst: Bytes },
+    Delay(Span),
+    Jitter { model: JitterModel, line: Option<Bitrate> },
+    Loss(LossSpec),
+    Reorder { chance: Probability, by: Span },
+    Duplicate(Probability),
+    Outage { kind: OutageKind, windows: Vec<Window> },
+}
+
+/// Loss in writing.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum LossSpec {
+    Independent(Probability),
+    /// Netem's notation, read as [`GilbertElliott::correlated`].
+    Correlated {
+        share: Probability,
+        correlation: Probability,
+    },
+    Gilbert(GilbertElliott),
+}
+
+/// A bottleneck in writing.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BottleneckSpec {
+    pub source: Source,
+    pub service: Service,
+    pub queue: QueueConfig,
+    pub fine: Fine,
+    /// What the source's rates are multiplied by, from 0.01 to 1000.
+    pub scale: f64,
+}
+
+/// Where a bottleneck's capacity comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Source {
+    Rates(Rates),
+    /// A trace of either format.
+    File(PathBuf),
+    Model {
+        model: Model,
+        /// The model's own mean where None.
+        mean: Option<Bitrate>,
+    },
+}
+
+/// A generator of traces (see [`generate`](crate::generate)); the path's seed is the trace's too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Model {
+    FiveG,
+    WiFi,
+}
+
+/// A path's text that cannot be understood.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum SpecError {
+    #[error("`{key}` is not part of a path; allowed are {}", read::names())]
+    UnknownKey { key: String },
+    #[error("`{key}={value}` cannot be used; write {form}")]
+    BadValue { key: &'static str, value: String, form: &'static str },
+    #[error("`{text}` is not a pair key=value; a path looks like rate=10mbit,delay=10ms,loss=1%,queue=100ms")]
+    NotAPair { text: String },
+    #[error("`{key}` describes a bottleneck, but there is none to describe; add rate=, trace= or model=")]
+    NoBottleneck { key: &'static str },
+    #[error("`{key}` is given twice for the same bottleneck; keep one of them")]
+    Twice { key: &'static str },
+    #[error("`bucket` chooses how tokens are spent, but there are none; add burst=, such as burst=3kb")]
+    BucketWithoutBurst,
+    #[error("`burst` does not go with `fine`: slots have their own way of taking packets; leave one of them out")]
+    BurstWithSlots,
+    #[error(
+        "a table describes one hop, and this one has `{first}` and `{second}`; write a list of tables, one for each hop"
+    )]
+    SeveralHops { first: &'static str, second: &'static str },
+    #[error("a path has at most 64 hops")]
+    TooManyHops,
+}
