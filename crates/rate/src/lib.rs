@@ -7,6 +7,7 @@
 
 mod arriving;
 pub mod fixed;
+mod frames;
 pub mod gcc;
 mod registry;
 mod silence;
@@ -153,6 +154,9 @@ pub struct Decision {
     pub limits: Vec<(Limit, Bitrate)>,
 }
 
+/// What a sender without a pacer sends at: its network card's rate. Guess: Gigabit Ethernet.
+const UNPACED: Bitrate = Bitrate::from_mbps(1_000);
+
 impl Decision {
     /// The first of the candidates decides, within the bounds. The pacer gets a multiple of the target.
     fn of(bounds: &Bounds, candidates: &[(Limit, Bitrate)], pacing_factor: f64) -> Self {
@@ -168,6 +172,12 @@ impl Decision {
         limits.push((Limit::Minimum, bounds.minimum));
         limits.push((Limit::Maximum, bounds.maximum));
         Self { target, pacing: target.mul_f64(pacing_factor).max(target), window: None, binding, limits }
+    }
+
+    /// The same for sources that do not pace.
+    fn unpaced(bounds: &Bounds, candidates: &[(Limit, Bitrate)]) -> Self {
+        let decision = Self::of(bounds, candidates, 1.0);
+        Self { pacing: decision.target.max(UNPACED), ..decision }
     }
 }
 

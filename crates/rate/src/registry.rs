@@ -4,7 +4,7 @@ use nearlight_units::Bitrate;
 use thiserror::Error;
 
 use crate::fixed::Fixed;
-use crate::gcc::{Draft, DraftOptions, LibWebrtc, Options};
+use crate::gcc::{AlvrFork, Draft, DraftOptions, LibWebrtc, Options};
 use crate::{Bounds, RateController};
 
 /// A controller with its settings.
@@ -23,6 +23,10 @@ pub struct Preset {
 
 /// For sources without rates of their own, or with those of video calls.
 const USUAL: Bounds = Bounds { minimum: Bounds::MINIMUM, start: Bounds::START, maximum: Bitrate::from_mbps(100) };
+
+/// `GCC_MIN_`, `GCC_INIT_` and `GCC_MAX_CONFIGURED_BITRATE`.
+const FORK_GCC: Bounds =
+    Bounds { minimum: Bitrate::from_mbps(5), start: Bitrate::from_mbps(15), maximum: Bitrate::from_mbps(150) };
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
@@ -53,6 +57,13 @@ pub const PRESETS: &[Preset] = &[
         source: "pion/interceptor a01a583, pkg/gcc",
         bounds: USUAL,
         make: |bounds| Box::new(Draft::new(bounds, DraftOptions::PION)),
+    },
+    Preset {
+        name: "gcc-alvr-fork",
+        summary: "Google Congestion Control as MM '25 ran it in ALVR: whole frames as samples, pinned to what once arrived",
+        source: "ahmad-hl/GCC_NADA_ALVR 9f92a0b, branch GCC",
+        bounds: FORK_GCC,
+        make: |bounds| Box::new(AlvrFork::new(bounds)),
     },
     Preset {
         name: "fixed",

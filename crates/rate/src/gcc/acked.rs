@@ -2,10 +2,19 @@
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-/// The first window is longer, for a start without history (libwebrtc `kInitialRateWindowMs`).
-const FIRST_WINDOW: Span = Span::from_millis(500);
-/// `kRateWindowMs`.
-const WINDOW: Span = Span::from_millis(150);
+/// How long arrivals are counted for a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Windows {
+    /// Longer, for a start without history.
+    pub first: Span,
+    pub later: Span,
+}
+
+impl Windows {
+    /// As in libwebrtc (`kInitialRateWindowMs`, `kRateWindowMs`).
+    pub const LIBWEBRTC: Self = Self { first: Span::from_millis(500), later: Span::from_millis(150) };
+}
+
 /// How much a sample's distance counts as its uncertainty (`uncertainty_scale_`).
 const UNCERTAINTY: f64 = 10.0;
 /// The same for a window of few bytes, which says little.
@@ -24,8 +33,9 @@ const FLOOR: f64 = 40.0;
 const CLOCK_JUMP: Span = Span::from_secs(1);
 
 /// Estimates the rate at which packets arrive: libwebrtc `BitrateEstimator`.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct AckedRate {
+    windows: Windows,
     /// In kb/s, the unit in which the constants are meant.
     estimate: Option<f64>,
     variance: f64,
@@ -41,10 +51,21 @@ struct Window {
     sum: Bytes,
 }
 
+impl Default for AckedRate {
+    fn default() -> Self {
+        Self::new(Windows::LIBWEBRTC)
+    }
+}
+
 impl AckedRate {
+    #[must_use]
+    pub fn new(windows: Windows) -> Self {
+        Self { windows, estimate: None, variance: 0.0, latest: None, window: Window::default() }
+    }
+
     /// A packet arrived, by the receiver's clock.
     pub fn on_packet(&mut self, arrived_at: Time, size: Bytes) {
-        let length = if self.estimate.is_some() { WINDOW } else { FIRST_WINDOW };
+        let length = if self.estimate.is_some() { self.windows.later } else { self.windows.first };
         if let Some((sum, sample)) = self.window.on_packet(arrived_at, size, length) {
             self.latest = Some(sample.max(FLOOR));
             self.blend(sum, sample);

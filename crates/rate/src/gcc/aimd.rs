@@ -236,12 +236,23 @@ impl LinkCapacity {
         self.estimate.map(|estimate| Bitrate::from_kbps(1).mul_f64(estimate))
     }
 
+    /// Three standard deviations below and above the estimate.
+    #[must_use]
+    pub fn bounds(&self) -> Option<(Bitrate, Bitrate)> {
+        let estimate = self.estimate?;
+        let (kilobit, spread) = (Bitrate::from_kbps(1), self.spread(estimate));
+        Some((kilobit.mul_f64(estimate - spread), kilobit.mul_f64(estimate + spread)))
+    }
+
     /// Whether `rate` is more than three standard deviations above.
-    fn lies_below(&self, rate: Bitrate) -> bool {
+    #[must_use]
+    pub fn lies_below(&self, rate: Bitrate) -> bool {
         self.estimate.is_some_and(|estimate| kbps(rate) > estimate + self.spread(estimate))
     }
 
-    fn lies_above(&self, rate: Bitrate) -> bool {
+    /// Whether `rate` is more than three standard deviations below.
+    #[must_use]
+    pub fn lies_above(&self, rate: Bitrate) -> bool {
         self.estimate.is_some_and(|estimate| kbps(rate) < estimate - self.spread(estimate))
     }
 

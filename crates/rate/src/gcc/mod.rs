@@ -5,11 +5,12 @@
 //! delay-based rate, [`loss`] or [`loss_ratio`] lower it where loss says so. Beyond that, [`probing`] and [`probe_rate`] find
 //! capacity that nobody uses yet, [`alr`] knows when the application sends too little to tell, and [`drain`] empties long queues.
 //!
-//! [`LibWebrtc`] and [`Draft`] join them.
+//! [`LibWebrtc`], [`Draft`] and [`AlvrFork`] join them.
 
 pub mod acked;
 pub mod aimd;
 pub mod alr;
+mod alvr_fork;
 pub mod detector;
 mod draft;
 pub mod drain;
@@ -23,5 +24,6 @@ pub mod probing;
 pub mod remote_rate;
 pub mod trendline;
 
+pub use alvr_fork::AlvrFork;
 pub use draft::{Draft, DraftOptions};
 pub use libwebrtc::{LibWebrtc, Options};
