@@ -1,0 +1,4 @@
+//! Flows on a bottleneck in virtual time.
+
+mod laws;
+mod world;
