@@ -6,9 +6,11 @@
 #![forbid(unsafe_code)]
 
 mod arriving;
+mod base_delay;
 pub mod fixed;
 mod frames;
 pub mod gcc;
+pub mod nada;
 mod registry;
 mod silence;
 

@@ -4,7 +4,8 @@ use nearlight_units::Bitrate;
 use thiserror::Error;
 
 use crate::fixed::Fixed;
-use crate::gcc::{AlvrFork, Draft, DraftOptions, LibWebrtc, Options};
+use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
+use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
 use crate::{Bounds, RateController};
 
 /// A controller with its settings.
@@ -27,6 +28,9 @@ const USUAL: Bounds = Bounds { minimum: Bounds::MINIMUM, start: Bounds::START, m
 /// `GCC_MIN_`, `GCC_INIT_` and `GCC_MAX_CONFIGURED_BITRATE`.
 const FORK_GCC: Bounds =
     Bounds { minimum: Bitrate::from_mbps(5), start: Bitrate::from_mbps(15), maximum: Bitrate::from_mbps(150) };
+
+/// `RMCAT_CC_DEFAULT_RMIN`, `INITIAL_RATE` and `RMCAT_CC_DEFAULT_RMAX`.
+const FORK_NADA: Bounds = Bounds { minimum: Bitrate::from_mbps(2), ..FORK_GCC };
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
@@ -63,7 +67,21 @@ pub const PRESETS: &[Preset] = &[
         summary: "Google Congestion Control as MM '25 ran it in ALVR: whole frames as samples, pinned to what once arrived",
         source: "ahmad-hl/GCC_NADA_ALVR 9f92a0b, branch GCC",
         bounds: FORK_GCC,
-        make: |bounds| Box::new(AlvrFork::new(bounds)),
+        make: |bounds| Box::new(GccAlvrFork::new(bounds)),
+    },
+    Preset {
+        name: "nada-rfc8698",
+        summary: "NADA: one signal of delay, loss and marks, and a queue in proportion to the maximum over the rate",
+        source: "RFC 8698",
+        bounds: USUAL,
+        make: |bounds| Box::new(Rfc8698::new(bounds)),
+    },
+    Preset {
+        name: "nada-alvr-fork",
+        summary: "NADA as MM '25 ran it in ALVR: mean delay of whole frames, no loss, and a queue of 86 ms at 35 Mb/s",
+        source: "ahmad-hl/GCC_NADA_ALVR 9f92a0b, branch NADA",
+        bounds: FORK_NADA,
+        make: |bounds| Box::new(NadaAlvrFork::new(bounds)),
     },
     Preset {
         name: "fixed",

@@ -5,6 +5,8 @@
 
 use nearlight_units::{Span, Time};
 
+use crate::base_delay::BaseDelay;
+
 /// Standing delay from which a cut is followed by draining, and at which draining ends. Guess: three frames at 60 frames a second are
 /// seen as lag; below half a frame there is nothing left to gain.
 const BEGINS: Span = Span::from_millis(50);
@@ -16,13 +18,16 @@ const LONGEST: Span = Span::from_secs(2);
 const MEMORY: Span = Span::from_secs(5);
 
 /// Decides when to send at half rate until the queue is gone.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Drain {
-    /// Lowest delays of the last full stretch and of the one going on since the time.
-    before: Option<Span>,
-    lowest: Option<Span>,
-    since: Time,
+    base: BaseDelay,
     active_since: Option<Time>,
+}
+
+impl Default for Drain {
+    fn default() -> Self {
+        Self { base: BaseDelay::new(MEMORY), active_since: None }
+    }
 }
 
 impl Drain {
@@ -31,13 +36,7 @@ impl Drain {
 
     /// The lowest delay of a feedback message's packets; `cut` says that over-use lowered the rate with it.
     pub fn on_delay(&mut self, now: Time, delay: Span, cut: bool) {
-        if now.saturating_since(self.since) > MEMORY {
-            self.before = self.lowest.take();
-            self.since = now;
-        }
-        let lowest = self.lowest.map_or(delay, |lowest| lowest.min(delay));
-        self.lowest = Some(lowest);
-        let standing = delay - self.before.map_or(lowest, |before| before.min(lowest));
+        let standing = self.base.on_delay(now, delay);
         if cut && standing > BEGINS {
             self.active_since.get_or_insert(now);
         }

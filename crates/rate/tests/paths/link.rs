@@ -5,13 +5,17 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nearlight_pace::{Class, Mode, Pacer};
-use nearlight_rate::{Bounds, Decision, Feedback, PacketReport, Probe, RateController, SentPacket, new_controller};
+use nearlight_rate::{
+    Bounds, Decision, Feedback, PacketReport, Probe, RateController, SentFrame, SentPacket, new_controller,
+};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use rand_pcg::Pcg32;
 use rand_pcg::rand_core::{RngCore, SeedableRng};
 
 const STEP: Span = Span::from_micros(100);
 const FRAME: Span = Span::from_micros(16_667);
+/// What a hardware encoder takes for a frame, far from an interval.
+const ENCODE: Span = Span::from_millis(4);
 const PACKET: Bytes = Bytes::new(1_200);
 /// Packets that may overtake before one counts as missing.
 const REORDERING: u32 = 3;
@@ -162,7 +166,9 @@ impl Path {
         let rate = self.decision.target.min(self.demand);
         let packets = rate.bytes_in(FRAME).get().div_ceil(PACKET.get()).max(1);
         self.frame = self.frame.next();
-        self.pacer.on_frame(self.now, Bytes::new(packets * PACKET.get()), self.next_frame);
+        let size = Bytes::new(packets * PACKET.get());
+        self.pacer.on_frame(self.now, size, self.next_frame);
+        self.controller.on_frame_sent(self.now, &SentFrame { frame: self.frame, size, key: false, encode: ENCODE });
     }
 
     fn send(&mut self) {
@@ -279,6 +285,7 @@ impl Path {
             .collect();
         let newest_sent = packets.iter().find(|report| report.packet.seq == newest).map(|report| report.packet.sent_at);
         let round_trip = newest_sent.map(|sent| (self.now - sent) - (report.left_at - newest_arrived));
+        self.controller.on_sender_queue(self.now, self.pacer.queued());
         self.controller.on_feedback(self.now, &Feedback { packets: &packets, round_trip });
     }
 
