@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod alvr;
 mod arriving;
 mod base_delay;
 pub mod fixed;

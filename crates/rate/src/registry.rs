@@ -3,6 +3,7 @@
 use nearlight_units::Bitrate;
 use thiserror::Error;
 
+use crate::alvr::{Alvr, AlvrOptions};
 use crate::fixed::Fixed;
 use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
 use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
@@ -31,6 +32,11 @@ const FORK_GCC: Bounds =
 
 /// `RMCAT_CC_DEFAULT_RMIN`, `INITIAL_RATE` and `RMCAT_CC_DEFAULT_RMAX`.
 const FORK_NADA: Bounds = Bounds { minimum: Bitrate::from_mbps(2), ..FORK_GCC };
+
+/// The first means; no bounds by default, so those that ALVR proposes (5 and 100 Mb/s).
+const ALVR_MM25: Bounds =
+    Bounds { minimum: Bitrate::from_mbps(5), start: AlvrOptions::MM25.first_rate(), maximum: Bitrate::from_mbps(100) };
+const ALVR_2026: Bounds = Bounds { start: AlvrOptions::TODAY.first_rate(), ..ALVR_MM25 };
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
@@ -82,6 +88,20 @@ pub const PRESETS: &[Preset] = &[
         source: "ahmad-hl/GCC_NADA_ALVR 9f92a0b, branch NADA",
         bounds: FORK_NADA,
         make: |bounds| Box::new(NadaAlvrFork::new(bounds)),
+    },
+    Preset {
+        name: "alvr-abr-mm25",
+        summary: "ALVR's adaptive bitrate as in MM '25: 95 % of the mean rate at which frames get through",
+        source: "Congestion Control for VR Cloud Gaming (MM '25), with ahmad-hl/GCC_NADA_ALVR 9f92a0b, branch ALVR",
+        bounds: ALVR_MM25,
+        make: |bounds| Box::new(Alvr::new(bounds, AlvrOptions::MM25)),
+    },
+    Preset {
+        name: "alvr-abr-2026",
+        summary: "ALVR's adaptive bitrate today: 95 % of the mean frame's size over its mean latency",
+        source: "alvr-org/ALVR of August 2026, server_core/src/bitrate.rs",
+        bounds: ALVR_2026,
+        make: |bounds| Box::new(Alvr::new(bounds, AlvrOptions::TODAY)),
     },
     Preset {
         name: "fixed",
