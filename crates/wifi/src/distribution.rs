@@ -1,0 +1,161 @@
+//! Many delays in little memory: exact count, mean and extremes, quantiles to within 0.4 %.
+
+use nearlight_units::Span;
+use serde::Serialize;
+
+/// Values of one power of two fall into this many buckets.
+const SUBDIVISIONS: u32 = 128;
+const SUBDIVISION_BITS: u32 = SUBDIVISIONS.ilog2();
+/// Longer values count as this: 18 minutes.
+const LONGEST: u64 = (1 << 40) - 1;
+const BUCKETS: usize = ((40 - SUBDIVISION_BITS + 1) * SUBDIVISIONS) as usize;
+
+/// Delays that were seen.
+#[derive(Clone, Debug)]
+pub struct Distribution {
+    counts: Vec<u64>,
+    count: u64,
+    sum: u128,
+    longest: u64,
+}
+
+/// A distribution as reports print it, in milliseconds; zeros where nothing was seen.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct DelaySummary {
+    pub count: u64,
+    pub mean: f64,
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    pub p9999: f64,
+    pub max: f64,
+}
+
+impl Default for Distribution {
+    fn default() -> Self {
+        Self { counts: vec![0; BUCKETS], count: 0, sum: 0, longest: 0 }
+    }
+}
+
+impl Distribution {
+    /// One more; a negative delay counts as none.
+    #[inline]
+    pub fn add(&mut self, delay: Span) {
+        let nanos = delay.as_nanos().max(0) as u64;
+        self.counts[bucket(nanos)] += 1;
+        self.count += 1;
+        self.sum += u128::from(nanos);
+        self.longest = self.longest.max(nanos);
+    }
+
+    /// All of another's.
+    pub fn merge(&mut self, other: &Self) {
+        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
+            *count += more;
+        }
+        self.count += other.count;
+        self.sum += other.sum;
+        self.longest = self.longest.max(other.longest);
+    }
+
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    pub fn mean(&self) -> Span {
+        let mean = self.sum / u128::from(self.count.max(1));
+        Span::from_nanos(mean as i64)
+    }
+
+    /// The delay that a `share` from 0 to 1 of all do not exceed.
+    pub fn quantile(&self, share: f64) -> Span {
+        let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut seen = 0;
+        for (bucket, count) in self.counts.iter().enumerate() {
+            seen += count;
+            if seen >= rank {
+                return Span::from_nanos(middle(bucket).min(self.longest) as i64);
+            }
+        }
+        Span::ZERO
+    }
+
+    /// The cumulative distribution: delays with the share that does not exceed them, one point for each delay that was seen.
+    pub fn steps(&self) -> impl Iterator<Item = (Span, f64)> {
+        let mut seen = 0;
+        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
+        filled.map(move |(bucket, count)| {
+            seen += count;
+            (Span::from_nanos(middle(bucket) as i64), seen as f64 / self.count as f64)
+        })
+    }
+
+    pub fn summary(&self) -> DelaySummary {
+        let at = |share| self.quantile(share).as_millis_f64();
+        DelaySummary {
+            count: self.count,
+            mean: self.sum as f64 / self.count.max(1) as f64 / 1e6,
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            p9999: at(0.9999),
+            max: self.longest as f64 / 1e6,
+        }
+    }
+}
+
+fn bucket(nanos: u64) -> usize {
+    let nanos = nanos.min(LONGEST);
+    let exponent = nanos.max(1).ilog2();
+    if exponent < SUBDIVISION_BITS {
+        return nanos as usize;
+    }
+    let shift = exponent - SUBDIVISION_BITS;
+    let within = (nanos >> shift) & u64::from(SUBDIVISIONS - 1);
+    ((shift + 1) * SUBDIVISIONS) as usize + within as usize
+}
+
+fn middle(bucket: usize) -> u64 {
+    let (octave, within) = (bucket as u64 / u64::from(SUBDIVISIONS), bucket as u64 % u64::from(SUBDIVISIONS));
+    if octave == 0 {
+        return within;
+    }
+    let width = 1 << (octave - 1);
+    (u64::from(SUBDIVISIONS) + within) * width + width / 2
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn an_empty_one_says_zero() {
+        assert_eq!(Distribution::default().summary(), DelaySummary::default());
+        assert_eq!(Distribution::default().steps().count(), 0);
+    }
+
+    proptest! {
+        #[test]
+        fn quantiles_are_within_half_a_percent_of_the_sorted_values(
+            mut values in prop::collection::vec(0..10_000_000_000_i64, 1..300),
+            share in 0.0..=1.0_f64,
+        ) {
+            let mut halves = [Distribution::default(), Distribution::default()];
+            for (index, value) in values.iter().enumerate() {
+                halves[index % 2].add(Span::from_nanos(*value));
+            }
+            let [mut all, other] = halves;
+            all.merge(&other);
+            values.sort_unstable();
+            let rank = ((share * values.len() as f64).ceil() as usize).max(1);
+            let exact = values[rank - 1];
+            let answer = all.quantile(share).as_nanos();
+            prop_assert!((answer - exact).abs() <= exact / 200 + 1, "{answer} instead of {exact}");
+            let mean = values.iter().map(|value| i128::from(*value)).sum::<i128>() / values.len() as i128;
+            prop_assert_eq!(i128::from(all.mean().as_nanos()), mean);
+            let (last, share) = all.steps().last().expect("at least one value");
+            prop_assert!(share >= 1.0 && (last.as_nanos() - values[values.len() - 1]).abs() <= last.as_nanos() / 200 + 1);
+        }
+    }
+}

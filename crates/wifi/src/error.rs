@@ -1,0 +1,47 @@
+//! Why a cell or its traffic cannot be built.
+
+use nearlight_units::{Bytes, Span};
+use thiserror::Error;
+
+use crate::config::{Category, Direction};
+use crate::phy::{Mcs, Mode, Tones};
+
+/// A configuration that no cell can have; always the caller's mistake.
+#[derive(Clone, Debug, PartialEq, Error)]
+pub enum ConfigError {
+    #[error("`{0}` is no preset of a cell: use komondor-vr or standard-11ax")]
+    Preset(String),
+    #[error("a channel is 20, 40, 80 or 160 MHz wide, not {0}")]
+    Width(u16),
+    #[error("a guard interval is 800, 1600 or 3200 ns long, not {0}")]
+    Guard(u16),
+    #[error("MCS {0} does not exist in 802.11ax: use 0 to 11")]
+    Mcs(u8),
+    #[error("MCS {mcs} needs 242 subcarriers or more, so {tones:?} does not carry it: use MCS 9 or lower")]
+    McsOnTones { mcs: Mcs, tones: Tones },
+    #[error("{0} spatial streams: a cell here has 1 to {most}", most = Mode::MOST_STREAMS)]
+    Streams(u8),
+    #[error("a cell needs at least one station")]
+    NoStations,
+    #[error("{0} stations: a cell here has at most {most}", most = crate::config::MOST_STATIONS)]
+    TooManyStations(usize),
+    #[error("station {station} does not exist: the cell has {stations}, counted from 0")]
+    NoSuchStation { station: usize, stations: usize },
+    #[error(
+        "station {station}'s {direction:?} in category {category:?} has its hop already: packets of one queue belong to one path"
+    )]
+    PortTaken { station: usize, direction: Direction, category: Category },
+    #[error("{what} is a share from 0 to {most}, not {value}")]
+    Share { what: &'static str, value: f64, most: f64 },
+    #[error("{what} is {value}; it must be from {least} to {most}")]
+    Range { what: &'static str, value: u64, least: u64, most: u64 },
+    #[error("{what} lasts {value}; it must be from {least} to {most}")]
+    Length { what: &'static str, value: Span, least: Span, most: Span },
+    #[error("{what} is {value} dB; it must be from {least} to {most}")]
+    Decibel { what: &'static str, value: f64, least: f64, most: f64 },
+    #[error(
+        "a packet of {size} bytes takes longer on the air than a transmission may last at MCS {mcs}: {longest} bytes is the most",
+        size = size.get(), longest = longest.get()
+    )]
+    PacketTooLong { size: Bytes, longest: Bytes, mcs: Mcs },
+}

@@ -1,0 +1,377 @@
+//! What happens on the air: one exchange, or several that collide.
+
+use nearlight_link::{DropReason, Exit};
+use nearlight_units::{Span, Time};
+
+use crate::access::Medium;
+use crate::cell::{Cell, Lane};
+use crate::config::{Category, DeliveredAt, Direction, MOST_AGGREGATE};
+use crate::phy::Mode;
+use crate::queue::{Load, Mpdu, Room};
+use crate::random::Chance;
+use crate::tally::{Exchange, Kind};
+
+/// What holds the medium.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Running {
+    pub end: Time,
+    /// Contenders that began it; several collide.
+    pub senders: Vec<usize>,
+    /// Lanes with packets on the air.
+    pub lanes: Vec<Lane>,
+    /// Packets that go back to their queue when it ends.
+    pub returned: Vec<(Lane, Mpdu)>,
+    /// Packets whose last attempt this was.
+    pub given_up: Vec<(Lane, Mpdu)>,
+    /// Something got through, or nothing was meant to.
+    pub succeeded: bool,
+    /// The category may go on without contending: since when it has the medium.
+    pub continues: Option<Time>,
+    /// What held the medium before: the number of this one.
+    pub number: u64,
+}
+
+/// When the packets of a transmission start, arrive and are acknowledged.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moments {
+    pub start: Time,
+    pub data_end: Time,
+    pub end: Time,
+}
+
+/// Who is sent how much in a transmission.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub lane: Lane,
+    pub mode: Mode,
+    pub load: Load,
+    /// It meets another transmission: nothing gets through.
+    pub collides: bool,
+}
+
+impl Cell {
+    /// Those whose backoff ended now begin to send.
+    pub(crate) fn start(&mut self, now: Time) {
+        self.medium = Medium::Busy;
+        self.access_at = Time::FAR_FUTURE;
+        let running = &mut self.running;
+        running.senders.clear();
+        running.number += 1;
+        let mut sending_node = None;
+        for (index, contender) in self.contenders.iter_mut().enumerate() {
+            let node = index / 4;
+            if contender.grant_at() != now {
+                contender.on_busy(now, &mut self.random);
+            } else if sending_node == Some(node) {
+                // A more urgent category of the same node goes first: to this one it is a collision.
+                contender.on_failure(&mut self.random);
+            } else {
+                contender.on_access();
+                running.senders.push(index);
+                sending_node = Some(node);
+            }
+        }
+        match *running.senders.as_slice() {
+            [sender] => self.begin(now, sender),
+            _ => self.collide(now),
+        }
+    }
+
+    /// What held the medium is over.
+    pub(crate) fn complete(&mut self, now: Time) {
+        for lane in self.running.lanes.drain(..) {
+            self.queues[lane.index()].on_acknowledged();
+        }
+        while let Some((lane, mpdu)) = self.running.returned.pop() {
+            self.queues[lane.index()].put_back(mpdu);
+        }
+        self.fill_saturated(now);
+        if self.goes_on(now) {
+            return;
+        }
+        for index in 0..self.running.senders.len() {
+            let sender = self.running.senders[index];
+            let wants = self.has_work(sender);
+            let contender = &mut self.contenders[sender];
+            if self.running.succeeded {
+                contender.on_success(&mut self.random);
+            } else {
+                contender.on_failure(&mut self.random);
+            }
+            contender.set_wants(wants);
+        }
+        self.settle_wants();
+        self.medium = Medium::Idle;
+        let mut next = Time::FAR_FUTURE;
+        for contender in &mut self.contenders {
+            contender.on_idle(now);
+            next = next.min(contender.grant_at());
+        }
+        self.access_at = next;
+    }
+
+    /// Triggers and scans take work away from contenders that did not send.
+    fn settle_wants(&mut self) {
+        if !self.timers.take_work_away() {
+            return;
+        }
+        for index in 0..self.contenders.len() {
+            if self.contenders[index].wants() && !self.has_work(index) {
+                self.contenders[index].withdraw();
+            }
+        }
+    }
+
+    fn begin(&mut self, now: Time, sender: usize) {
+        let (node, category) = (sender / 4, Category::ALL[sender % 4]);
+        self.running.continues = None;
+        if node > self.config.stations.len() {
+            self.begin_burst(now, node - 1 - self.config.stations.len());
+        } else if node > 0 {
+            self.begin_single(now, Lane::new(node - 1, Direction::Uplink, category));
+        } else if self.timers.trigger_is_due(category) {
+            self.begin_triggered(now, category);
+        } else if !self.begin_multi_user(now, category) {
+            let lane = self.next_turn(category);
+            self.begin_single(now, lane);
+        }
+    }
+
+    /// The next station that the access point has packets for.
+    fn next_turn(&mut self, category: Category) -> Lane {
+        let stations = self.config.stations.len();
+        let first = self.turn[category.index()];
+        let lanes = (first..first + stations).map(|turn| Lane::new(turn % stations, Direction::Downlink, category));
+        let lane = lanes.clone().find(|lane| self.can_send(*lane));
+        let lane = lane.unwrap_or(Lane::new(first % stations, Direction::Downlink, category));
+        self.turn[category.index()] = (lane.station() + 1) % stations;
+        lane
+    }
+
+    /// One sender, one receiver.
+    pub(crate) fn begin_single(&mut self, now: Time, lane: Lane) {
+        if self.config.edca[lane.category().index()].txop.is_some() {
+            self.running.continues = Some(now);
+        }
+        let lead = if self.config.rts_cts { self.config.timing.protection() } else { Span::ZERO };
+        self.send_single(now, lane, lead);
+    }
+
+    /// Within a transmit opportunity, sends again after a SIFS, without RTS, what still fits.
+    fn goes_on(&mut self, now: Time) -> bool {
+        let (true, Some(since), [sender]) =
+            (self.running.succeeded, self.running.continues, self.running.senders.as_slice())
+        else {
+            return false;
+        };
+        let (node, category) = (*sender / 4, Category::ALL[*sender % 4]);
+        let lane = if node == 0 {
+            // The station that was sent to last.
+            let stations = self.config.stations.len();
+            let last = (self.turn[category.index()] + stations - 1) % stations;
+            Lane::new(last, Direction::Downlink, category)
+        } else {
+            Lane::new(node - 1, Direction::Uplink, category)
+        };
+        let timing = self.config.timing;
+        let mode = self.radios[lane.station()].usual(lane.direction());
+        let Some(head) = self.queues[lane.index()].head().filter(|_| self.present[lane.station()]) else {
+            return false;
+        };
+        let limit = self.txop_left(now, since, lane) - timing.sifs - timing.sifs - timing.acknowledgement(2);
+        if timing.data_bits(mode, limit) < timing.packet_bits(head.packet.size) {
+            return false;
+        }
+        self.running.number += 1;
+        self.send_single(now, lane, timing.sifs);
+        true
+    }
+
+    fn txop_left(&self, now: Time, since: Time, lane: Lane) -> Span {
+        let txop = self.config.edca[lane.category().index()].txop;
+        txop.map_or(Span::MAX, |txop| since + txop - now)
+    }
+
+    fn send_single(&mut self, now: Time, lane: Lane, lead: Span) {
+        let part = self.single(now, lane, lead, false);
+        let moments = self.moments(now, lead, &part);
+        let delivered = self.transmit(&part, moments);
+        self.give_up(moments.end);
+        self.running.end = moments.end;
+        self.running.succeeded = delivered > 0;
+        self.account(&part, Kind::Single, moments, delivered, 1);
+        self.tally.airtime += moments.end - moments.start;
+    }
+
+    /// What one sender would send now.
+    fn single(&mut self, now: Time, lane: Lane, lead: Span, collides: bool) -> Part {
+        let timing = self.config.timing;
+        let choice = self.radios[lane.station()].choose(now, lane.direction(), &mut self.random);
+        let since = self.running.continues.unwrap_or(now);
+        let limit = self.txop_left(now, since, lane) - lead - timing.sifs - timing.acknowledgement(2);
+        let packets = choice.packets.min(usize::from(self.config.aggregate));
+        let room = Room { bits: timing.data_bits(choice.mode, limit), packets, window: self.window() };
+        let queue = &self.queues[lane.index()];
+        let mut load = queue.load(&timing, room);
+        if load.packets == 0 {
+            // A packet that is longer than the opportunity goes alone (IEEE 802.11-2020, section 10.23.2.9).
+            load = queue.load(&timing, Room { bits: u64::MAX, packets: 1, window: 1 });
+        }
+        Part { lane, mode: choice.mode, load, collides }
+    }
+
+    pub(crate) fn window(&self) -> u64 {
+        if self.config.window { u64::from(MOST_AGGREGATE) } else { u64::MAX / 2 }
+    }
+
+    fn moments(&self, now: Time, lead: Span, part: &Part) -> Moments {
+        let timing = &self.config.timing;
+        let data_end = now + lead + timing.data(part.mode, part.load.bits);
+        Moments { start: now, data_end, end: data_end + timing.sifs + timing.acknowledgement(part.load.packets) }
+    }
+
+    /// Draws what becomes of a part's packets; answers how many get through.
+    pub(crate) fn transmit(&mut self, part: &Part, moments: Moments) -> usize {
+        let &Part { lane, mode, load, collides } = part;
+        let delivered_at = match self.config.delivered_at {
+            DeliveredAt::Acknowledgement => moments.end,
+            DeliveredAt::DataEnd => moments.data_end,
+        };
+        self.running.lanes.push(lane);
+        let mut size = None;
+        let mut loss = Chance::new(1.0);
+        let mut delivered = 0;
+        let mut missing = u64::MAX;
+        for _ in 0..load.packets {
+            let Some(mut mpdu) = self.queues[lane.index()].take() else { break };
+            if !collides && size != Some(mpdu.packet.size) {
+                size = Some(mpdu.packet.size);
+                loss = self.radios[lane.station()].loss(mode.mcs(), mpdu.packet.size);
+            }
+            if !self.random.happens(loss) {
+                delivered += 1;
+                mpdu.packet.queued += moments.start - mpdu.entered;
+                if self.config.in_order {
+                    self.queues[lane.index()].hold(mpdu);
+                } else {
+                    self.leave(lane, &mpdu, Exit::delivered(delivered_at, mpdu.packet));
+                }
+            } else if mpdu.attempts >= self.config.retries {
+                self.running.given_up.push((lane, mpdu));
+            } else {
+                mpdu.attempts += 1;
+                missing = missing.min(mpdu.sequence);
+                self.running.returned.push((lane, mpdu));
+            }
+        }
+        if self.config.in_order {
+            while let Some(mpdu) = self.queues[lane.index()].release(missing) {
+                self.leave(lane, &mpdu, Exit::delivered(delivered_at, mpdu.packet));
+            }
+        }
+        self.radios[lane.station()].on_outcome(moments.start, lane.direction(), mode.mcs(), load.packets, delivered);
+        delivered
+    }
+
+    /// Packets whose last attempt failed leave when the exchange ends.
+    pub(crate) fn give_up(&mut self, end: Time) {
+        while let Some((lane, mut mpdu)) = self.running.given_up.pop() {
+            mpdu.packet.queued += end - mpdu.entered;
+            self.leave(lane, &mpdu, Exit::dropped(end, mpdu.packet, DropReason::Retries));
+        }
+    }
+
+    /// Counts and records a part of an exchange that `sharers` share.
+    pub(crate) fn account(&mut self, part: &Part, kind: Kind, moments: Moments, delivered: usize, sharers: i64) {
+        let tally = &mut self.tallies[part.lane.link()];
+        tally.airtime += (moments.end - moments.start) / sharers;
+        tally.aggregates[part.load.packets] += 1;
+        tally.aggregates_delivered += delivered as u64;
+        self.record(Exchange {
+            number: self.running.number,
+            kind,
+            start: moments.start,
+            end: moments.end,
+            station: Some(part.lane.station()),
+            direction: part.lane.direction(),
+            category: part.lane.category(),
+            packets: part.load.packets,
+            delivered,
+        });
+    }
+
+    fn begin_burst(&mut self, now: Time, neighbour: usize) {
+        let end = now + self.config.neighbours[neighbour].burst;
+        self.timers.on_burst(neighbour);
+        self.running.end = end;
+        self.running.succeeded = true;
+        self.tally.neighbours += end - now;
+        self.record_without_packets(now, end, Kind::Neighbour, None);
+    }
+
+    /// Several began at once: nothing gets through.
+    fn collide(&mut self, now: Time) {
+        let senders = std::mem::take(&mut self.running.senders);
+        self.running.continues = None;
+        self.running.end = now;
+        self.running.succeeded = false;
+        let mut own = false;
+        let mut lanes = Vec::new();
+        for &sender in &senders {
+            let (node, category) = (sender / 4, Category::ALL[sender % 4]);
+            let (end, lane) = if node > self.config.stations.len() {
+                (now + self.config.neighbours[node - 1 - self.config.stations.len()].burst, None)
+            } else {
+                own = true;
+                let (end, lane) = self.lose(now, node, category);
+                (end, Some(lane))
+            };
+            self.running.end = self.running.end.max(end);
+            lanes.push(lane);
+        }
+        self.running.senders = senders;
+        let end = self.running.end;
+        self.give_up(end);
+        self.tally.collisions += 1;
+        self.tally.collided += end - now;
+        if own {
+            self.tally.airtime += end - now;
+        } else {
+            self.tally.neighbours += end - now;
+        }
+        for lane in lanes {
+            self.record_without_packets(now, end, Kind::Collision, lane);
+        }
+    }
+
+    /// What a node sent into a collision, and when it knows. With RTS, only the RTS is lost.
+    fn lose(&mut self, now: Time, node: usize, category: Category) -> (Time, Lane) {
+        let timing = self.config.timing;
+        let (lane, triggers) = match node {
+            0 => (self.next_turn(category), self.timers.trigger_is_due(category)),
+            _ => (Lane::new(node - 1, Direction::Uplink, category), false),
+        };
+        if self.config.rts_cts || triggers {
+            return (now + timing.rts() + timing.sifs + timing.cts(), lane);
+        }
+        let part = self.single(now, lane, Span::ZERO, true);
+        let moments = self.moments(now, Span::ZERO, &part);
+        self.transmit(&part, moments);
+        self.tallies[lane.link()].aggregates[part.load.packets] += 1;
+        (moments.end, lane)
+    }
+
+    pub(crate) fn record_without_packets(&mut self, start: Time, end: Time, kind: Kind, lane: Option<Lane>) {
+        self.record(Exchange {
+            number: self.running.number,
+            kind,
+            start,
+            end,
+            station: lane.map(Lane::station),
+            direction: lane.map_or(Direction::Downlink, Lane::direction),
+            category: lane.map_or(Category::BestEffort, Lane::category),
+            packets: 0,
+            delivered: 0,
+        });
+    }
+}

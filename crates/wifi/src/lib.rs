@@ -1,0 +1,39 @@
+//! An 802.11ax cell in virtual time.
+
+#![forbid(unsafe_code)]
+
+mod access;
+mod cell;
+mod config;
+mod distribution;
+mod error;
+mod exchange;
+mod minstrel;
+mod multi_user;
+mod ofdma;
+mod phy;
+mod queue;
+mod radio;
+mod random;
+mod report;
+mod scenario;
+mod shared;
+mod tally;
+mod timers;
+mod timing;
+pub mod traffic;
+
+pub use cell::{Cell, CellExit, Lane};
+pub use config::{
+    Adaptation, Background, Category, CellConfig, Channel, DeliveredAt, Direction, Edca, Fading, IdleAccess,
+    MOST_STATIONS, Neighbour, Preset, Scan, StationConfig,
+};
+pub use distribution::{DelaySummary, Distribution};
+pub use error::ConfigError;
+pub use ofdma::{Candidate, DeadlineFirst, MultiUser, Order, RoundRobin, Scheduler, Triggered};
+pub use phy::{Guard, Mcs, Mode, Tones, Width};
+pub use report::{Aggregates, Distributions, LinkReport, Report, SinglePacket, StationReport};
+pub use scenario::{Phases, Scenario};
+pub use shared::{Port, SharedCell};
+pub use tally::{CellTally, Exchange, Kind, Tally};
+pub use timing::{Preamble, Timing};

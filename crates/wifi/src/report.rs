@@ -1,0 +1,247 @@
+//! What a scenario came to, in the form that commands and plans print.
+
+use nearlight_link::{FlowId, Packet};
+use nearlight_units::{Bytes, Span, Time};
+use serde::Serialize;
+
+use crate::cell::{Cell, Lane};
+use crate::config::{Category, CellConfig, Channel, DeliveredAt, Direction, Preset};
+use crate::distribution::{DelaySummary, Distribution};
+use crate::error::ConfigError;
+use crate::scenario::Delays;
+use crate::tally::{CellTally, Exchange, Tally};
+
+/// The result of a scenario.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    /// All runs together, warm-ups left out.
+    pub simulated_s: f64,
+    /// All headsets together.
+    pub headsets: StationReport,
+    /// Headsets first, then the cell's other stations.
+    pub stations: Vec<StationReport>,
+    /// Share of the time that the cell's exchanges held the medium, collisions included.
+    pub airtime_ratio: f64,
+    /// Share of the time that neighbouring cells held it.
+    pub neighbour_airtime_ratio: f64,
+    pub collisions_per_s: f64,
+    /// The first exchanges of the first run, as many as were asked for.
+    pub exchanges: Vec<Exchange>,
+    /// Cumulative distributions over all headsets, for plots.
+    #[serde(skip)]
+    pub distributions: Distributions,
+}
+
+/// One station, or several together.
+#[derive(Clone, Debug, Serialize)]
+pub struct StationReport {
+    /// None: several.
+    pub station: Option<usize>,
+    pub dl_packet_delay_ms: DelaySummary,
+    pub ul_packet_delay_ms: DelaySummary,
+    pub video_frame_delay_ms: DelaySummary,
+    /// Frames that lost a packet for good.
+    pub video_frames_lost: u64,
+    pub downlink: LinkReport,
+    pub uplink: LinkReport,
+}
+
+/// One direction of one station, or of several together.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkReport {
+    pub offered: u64,
+    pub delivered: u64,
+    /// Packets that met a full queue.
+    pub overflowed: u64,
+    /// Packets given up after the last retry.
+    pub given_up: u64,
+    pub delivered_mbps: f64,
+    /// Share of the time.
+    pub airtime_ratio: f64,
+    pub ampdu_mpdus: Aggregates,
+}
+
+/// How many packets transmissions carried.
+#[derive(Clone, Debug, Serialize)]
+pub struct Aggregates {
+    pub count: u64,
+    /// Packets sent, repetitions included.
+    pub mean: f64,
+    /// Packets that got through.
+    pub mean_delivered: f64,
+    /// Pairs of a number of packets and how many transmissions carried it.
+    pub histogram: Vec<(usize, u64)>,
+}
+
+/// Delays of all headsets together.
+#[derive(Clone, Debug, Default)]
+pub struct Distributions {
+    pub downlink: Distribution,
+    pub uplink: Distribution,
+    pub frames: Distribution,
+}
+
+/// How long one packet takes in an idle cell that loses nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct SinglePacket {
+    /// From its arrival to the end of its acknowledgement.
+    pub exchange_us: f64,
+}
+
+impl SinglePacket {
+    /// Sends a packet of `size` to a station and times it.
+    pub fn measure(preset: Preset, size: Bytes) -> Result<Self, ConfigError> {
+        let mut config = CellConfig::preset(preset);
+        config.delivered_at = DeliveredAt::Acknowledgement;
+        for station in &mut config.stations {
+            station.channel = Channel::Fixed { loss: 0.0 };
+            let longest = CellConfig::preset(preset).longest_packet(station)?;
+            if size > longest || size == Bytes::ZERO {
+                return Err(ConfigError::PacketTooLong { size, longest, mcs: station.mcs });
+            }
+        }
+        let mut cell = Cell::new(config, 0)?;
+        // Long enough after the start for every interframe space to have passed.
+        let start = Time::from_millis(1);
+        cell.offer(start, Lane::new(0, Direction::Downlink, Category::BestEffort), Packet::new(0, FlowId(0), size));
+        let mut end = start;
+        while let Some(next) = cell.poll_timeout() {
+            if let Some(left) = cell.poll(next) {
+                end = left.exit.at;
+            }
+        }
+        Ok(Self { exchange_us: (end - start).as_nanos() as f64 / 1e3 })
+    }
+}
+
+/// What the runs of a scenario have seen so far.
+pub(crate) struct Measured {
+    delays: Vec<Delays>,
+    tallies: Vec<Tally>,
+    tally: CellTally,
+    at_start: Option<(Vec<Tally>, CellTally)>,
+    exchanges: Vec<Exchange>,
+}
+
+impl Measured {
+    pub(crate) fn new(stations: usize) -> Self {
+        Self {
+            delays: vec![Delays::default(); stations],
+            tallies: vec![Tally::new(); stations * 2],
+            tally: CellTally::default(),
+            at_start: None,
+            exchanges: Vec::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn on_packet(&mut self, lane: Lane, delay: Span) {
+        let delays = &mut self.delays[lane.station()];
+        match lane.direction() {
+            Direction::Downlink => delays.downlink.add(delay),
+            Direction::Uplink => delays.uplink.add(delay),
+        }
+    }
+
+    /// A frame is complete after `delay`; None: it never will be.
+    pub(crate) fn on_frame(&mut self, station: usize, delay: Option<Span>) {
+        match delay {
+            Some(delay) => self.delays[station].frames.add(delay),
+            None => self.delays[station].frames_lost += 1,
+        }
+    }
+
+    pub(crate) fn timeline_has_room(&self, limit: usize) -> bool {
+        self.exchanges.len() < limit
+    }
+
+    pub(crate) fn on_exchanges(&mut self, cell: &mut Cell, limit: usize) {
+        while let Some(exchange) = cell.poll_exchange() {
+            if self.exchanges.len() < limit {
+                self.exchanges.push(exchange);
+            }
+        }
+    }
+
+    pub(crate) fn on_start(&mut self, cell: &Cell) {
+        self.at_start = Some((cell.tallies.clone(), cell.cell_tally()));
+    }
+
+    pub(crate) fn on_end(&mut self, cell: &Cell) {
+        let Some((tallies, tally)) = self.at_start.take() else { return };
+        for ((sum, end), start) in self.tallies.iter_mut().zip(&cell.tallies).zip(&tallies) {
+            sum.add_difference(end, start);
+        }
+        self.tally.add_difference(&cell.cell_tally(), &tally);
+    }
+
+    pub(crate) fn report(self, headsets: usize, simulated: Span) -> Report {
+        let seconds = simulated.as_secs_f64();
+        let stations: Vec<StationReport> = self
+            .delays
+            .iter()
+            .zip(self.tallies.chunks(2))
+            .enumerate()
+            .map(|(station, (delays, links))| {
+                StationReport::new(Some(station), delays, &links[0], &links[1], simulated)
+            })
+            .collect();
+        let mut all = Delays::default();
+        let mut links = [Tally::new(), Tally::new()];
+        for (delays, tallies) in self.delays.iter().zip(self.tallies.chunks(2)).take(headsets) {
+            all.downlink.merge(&delays.downlink);
+            all.uplink.merge(&delays.uplink);
+            all.frames.merge(&delays.frames);
+            all.frames_lost += delays.frames_lost;
+            for (sum, tally) in links.iter_mut().zip(tallies) {
+                sum.add_difference(tally, &Tally::new());
+            }
+        }
+        Report {
+            simulated_s: seconds,
+            headsets: StationReport::new(None, &all, &links[0], &links[1], simulated),
+            stations,
+            airtime_ratio: self.tally.airtime.as_secs_f64() / seconds,
+            neighbour_airtime_ratio: self.tally.neighbours.as_secs_f64() / seconds,
+            collisions_per_s: self.tally.collisions as f64 / seconds,
+            exchanges: self.exchanges,
+            distributions: Distributions { downlink: all.downlink, uplink: all.uplink, frames: all.frames },
+        }
+    }
+}
+
+impl StationReport {
+    fn new(station: Option<usize>, delays: &Delays, downlink: &Tally, uplink: &Tally, simulated: Span) -> Self {
+        Self {
+            station,
+            dl_packet_delay_ms: delays.downlink.summary(),
+            ul_packet_delay_ms: delays.uplink.summary(),
+            video_frame_delay_ms: delays.frames.summary(),
+            video_frames_lost: delays.frames_lost,
+            downlink: LinkReport::new(downlink, simulated),
+            uplink: LinkReport::new(uplink, simulated),
+        }
+    }
+}
+
+impl LinkReport {
+    fn new(tally: &Tally, simulated: Span) -> Self {
+        let transmissions = tally.transmissions();
+        let per_transmission = |packets: u64| packets as f64 / transmissions.max(1) as f64;
+        let filled = tally.aggregates.iter().copied().enumerate().filter(|(_, count)| *count > 0);
+        Self {
+            offered: tally.offered,
+            delivered: tally.delivered,
+            overflowed: tally.overflowed,
+            given_up: tally.given_up,
+            delivered_mbps: tally.delivered_bytes.over(simulated).as_mbps_f64(),
+            airtime_ratio: tally.airtime.as_secs_f64() / simulated.as_secs_f64(),
+            ampdu_mpdus: Aggregates {
+                count: transmissions,
+                mean: per_transmission(tally.sent()),
+                mean_delivered: per_transmission(tally.aggregates_delivered),
+                histogram: filled.collect(),
+            },
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! How long everything on the air takes.
+
+use nearlight_units::{Bytes, Span};
+
+use crate::phy::Mode;
+
+/// Durations and frame sizes that the presets differ in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    pub slot: Span,
+    /// Between the frames of one exchange.
+    pub sifs: Span,
+    /// Preamble of control frames, which are sent in the legacy format.
+    pub legacy_preamble: Span,
+    /// Bits of one 4 µs symbol of RTS, CTS and trigger frames: 24 at 6 Mb/s.
+    pub control_symbol: u64,
+    /// Bits of one 4 µs symbol of acknowledgements.
+    pub acknowledgement_symbol: u64,
+    /// Bits that end every coded block.
+    pub tail: u64,
+    /// Acknowledges one packet that travelled alone; None: with a block acknowledgement too.
+    pub single_acknowledgement: Option<Bytes>,
+    pub block_acknowledgement: Bytes,
+    pub preamble: Preamble,
+    /// MAC header, checksum and, in `standard-11ax`, the LLC header of every packet.
+    pub packet_overhead: Bytes,
+    /// Packets of an A-MPDU start on multiples of four bytes.
+    pub aligned: bool,
+    /// The longest data transmission: 5.484 ms, what the length field of the legacy header can say.
+    pub longest: Span,
+}
+
+/// The preamble of data transmissions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Preamble {
+    Fixed(Span),
+    /// What does not depend on streams, and one training field for one stream, two for two, four for three and four.
+    PerStream {
+        base: Span,
+        training: Span,
+    },
+}
+
+/// Service field at the head of every coded block (IEEE 802.11-2020, section 17.3.5.2).
+const SERVICE: u64 = 16;
+const RTS: Bytes = Bytes::new(20);
+const CTS: Bytes = Bytes::new(14);
+/// Before each packet of an A-MPDU (IEEE 802.11-2020, section 9.7.1).
+const DELIMITER: u64 = 32;
+const LEGACY_SYMBOL: Span = Span::from_micros(4);
+/// Common and user fields of a trigger frame (IEEE 802.11ax-2021, section 9.3.1.22): 28 bytes, and 5 or 6 for each station.
+const TRIGGER: Bytes = Bytes::new(28);
+const TRIGGER_STATION: u64 = 6;
+/// One station's part of a multi-station block acknowledgement with a bitmap of 256 (section 9.3.1.8.6), and the frame around it.
+const MULTI_ACKNOWLEDGEMENT: Bytes = Bytes::new(22);
+const MULTI_ACKNOWLEDGEMENT_STATION: u64 = 36;
+/// HE-SIG-A of multi-user transmissions and one more symbol of HE-SIG-B for every two stations, beyond the single-user preamble.
+/// Guess: HE-SIG-B at MCS 0, whose symbol carries 26 bits; a pair of stations takes 52 bits with check and tail.
+const MULTI_USER_SYMBOL: Span = Span::from_micros(4);
+
+impl Timing {
+    /// The timing that reproduces the published single exchange of 374 µs: Komondor's, with its tail of 18 bits and everything
+    /// at 6 Mb/s.
+    pub const KOMONDOR: Self = Self {
+        slot: Span::from_micros(9),
+        sifs: Span::from_micros(16),
+        legacy_preamble: Span::from_micros(20),
+        control_symbol: 24,
+        acknowledgement_symbol: 24,
+        tail: 18,
+        single_acknowledgement: None,
+        block_acknowledgement: Bytes::new(32),
+        preamble: Preamble::Fixed(Span::from_micros(100)),
+        packet_overhead: Bytes::new(40),
+        aligned: false,
+        longest: Span::from_micros(5_484),
+    };
+
+    /// 802.11ax as ns-3 3.44 times it: control at 6 Mb/s, acknowledgements at 24 Mb/s, bitmaps of 256.
+    pub const STANDARD: Self = Self {
+        acknowledgement_symbol: 96,
+        tail: 6,
+        single_acknowledgement: Some(Bytes::new(14)),
+        block_acknowledgement: Bytes::new(56),
+        preamble: Preamble::PerStream { base: Span::from_micros(36), training: Span::from_micros(8) },
+        packet_overhead: Bytes::new(38),
+        aligned: true,
+        ..Self::KOMONDOR
+    };
+
+    pub fn rts(&self) -> Span {
+        self.legacy(RTS, self.control_symbol)
+    }
+
+    pub fn cts(&self) -> Span {
+        self.legacy(CTS, self.control_symbol)
+    }
+
+    /// The answer to `packets` packets.
+    pub fn acknowledgement(&self, packets: usize) -> Span {
+        let size = self.single_acknowledgement.filter(|_| packets == 1).unwrap_or(self.block_acknowledgement);
+        self.legacy(size, self.acknowledgement_symbol)
+    }
+
+    /// A frame that tells `stations` stations when and where to send.
+    pub fn trigger(&self, stations: usize) -> Span {
+        self.legacy(TRIGGER + Bytes::new(TRIGGER_STATION * stations as u64), self.control_symbol)
+    }
+
+    /// One frame that acknowledges packets of `stations` stations.
+    pub fn multi_acknowledgement(&self, stations: usize) -> Span {
+        let parts = Bytes::new(MULTI_ACKNOWLEDGEMENT_STATION * stations as u64);
+        self.legacy(MULTI_ACKNOWLEDGEMENT + parts, self.acknowledgement_symbol)
+    }
+
+    /// Bits of one packet inside a transmission.
+    #[inline]
+    pub fn packet_bits(&self, size: Bytes) -> u64 {
+        let bits = (size + self.packet_overhead).bits();
+        DELIMITER + if self.aligned { bits.next_multiple_of(32) } else { bits }
+    }
+
+    /// A data transmission whose packets add up to `bits`.
+    pub fn data(&self, mode: Mode, bits: u64) -> Span {
+        let symbols = mode.symbols(SERVICE + self.tail + bits);
+        self.preamble_of(mode) + mode.symbol() * symbols as i64
+    }
+
+    /// The most packet bits that a data transmission of at most `limit` carries; zero if not even a preamble fits.
+    pub fn data_bits(&self, mode: Mode, limit: Span) -> u64 {
+        let symbols = (limit.min(self.longest) - self.preamble_of(mode)).as_nanos() / mode.symbol().as_nanos();
+        mode.bits_in(symbols.max(0) as u64).saturating_sub(SERVICE + self.tail)
+    }
+
+    /// What precedes the data: RTS, CTS and the gaps after them.
+    pub fn protection(&self) -> Span {
+        self.rts() + self.sifs + self.cts() + self.sifs
+    }
+
+    /// The longer preamble of a transmission to `stations` stations at once.
+    pub fn multi_user_preamble(&self, stations: usize) -> Span {
+        MULTI_USER_SYMBOL * (1 + stations.div_ceil(2)) as i64
+    }
+
+    fn preamble_of(&self, mode: Mode) -> Span {
+        match self.preamble {
+            Preamble::Fixed(length) => length,
+            Preamble::PerStream { base, training } => {
+                let fields = if mode.streams() == 3 { 4 } else { mode.streams() };
+                base + training * i64::from(fields)
+            }
+        }
+    }
+
+    fn legacy(&self, size: Bytes, symbol: u64) -> Span {
+        let symbols = (SERVICE + size.bits() + self.tail).div_ceil(symbol);
+        self.legacy_preamble + LEGACY_SYMBOL * symbols as i64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::phy::{Guard, Mcs, Width};
+
+    fn mode(guard: Guard) -> Mode {
+        Mode::new(Width::Mhz80.whole(), Mcs::HIGHEST, 2, guard).expect("a mode")
+    }
+
+    #[test]
+    fn komondor_durations_equal_the_table() {
+        let timing = Timing::KOMONDOR;
+        let mode = mode(Guard::Nanos3200);
+        assert_eq!((timing.rts(), timing.cts()), (Span::from_micros(56), Span::from_micros(48)));
+        assert_eq!(timing.acknowledgement(1), Span::from_micros(72));
+        let table = [
+            (1, 116, 374),
+            (4, 148, 406),
+            (16, 276, 534),
+            (28, 388, 646),
+            (42, 532, 790),
+            (56, 676, 934),
+            (84, 948, 1_206),
+            (168, 1_796, 2_054),
+        ];
+        for (packets, data, exchange) in table {
+            let bits = timing.packet_bits(Bytes::new(1_243)) * packets;
+            let duration = timing.data(mode, bits);
+            assert_eq!(duration, Span::from_micros(data), "{packets} packets");
+            let aifs = timing.sifs + timing.slot * 2;
+            let total = aifs + timing.protection() + duration + timing.sifs + timing.acknowledgement(packets as usize);
+            assert_eq!(total, Span::from_micros(exchange), "{packets} packets");
+        }
+        // The time limit would allow 533 packets: it is the limit of 256 that binds.
+        let most = timing.data_bits(mode, Span::MAX) / timing.packet_bits(Bytes::new(1_243));
+        assert_eq!(most, 533);
+    }
+
+    /// Durations that ns-3 3.44 printed.
+    #[test]
+    fn standard_durations_equal_ns3() {
+        let timing = Timing::STANDARD;
+        assert_eq!((timing.rts(), timing.cts()), (Span::from_micros(52), Span::from_micros(44)));
+        assert_eq!(timing.acknowledgement(1), Span::from_micros(28));
+        assert_eq!(timing.acknowledgement(2), Span::from_micros(40));
+        let data = timing.data(mode(Guard::Nanos800), timing.packet_bits(Bytes::new(1_243)));
+        assert_eq!(data, Span::from_nanos(65_600));
+        let exchange = timing.protection() + data + timing.sifs + timing.acknowledgement(1);
+        assert_eq!(exchange, Span::from_nanos(237_600));
+    }
+
+    #[test]
+    fn what_fits_is_what_the_duration_says() {
+        for timing in [Timing::KOMONDOR, Timing::STANDARD] {
+            for guard in [Guard::Nanos800, Guard::Nanos1600, Guard::Nanos3200] {
+                for mcs in Mcs::HIGHEST.up_to() {
+                    let mode = mode(guard).with_mcs(mcs);
+                    for limit in [Span::from_micros(130), Span::from_micros(1_504), Span::MAX] {
+                        let bits = timing.data_bits(mode, limit);
+                        let limit = limit.min(timing.longest);
+                        assert!(timing.data(mode, bits) <= limit && timing.data(mode, bits + 1) > limit, "{mode:?}");
+                    }
+                }
+            }
+        }
+        assert_eq!(Timing::STANDARD.data_bits(mode(Guard::Nanos800), Span::from_micros(10)), 0);
+    }
+}
