@@ -278,7 +278,7 @@ impl Fluid {
     /// The packet that is sent from `now` on, if one waits.
     #[inline]
     fn start(&mut self, now: Time, queue: &mut Queue, dropped: &mut VecDeque<Exit>) -> Option<Head> {
-        let packet = queue.pop(now, dropped)?;
+        let mut packet = queue.pop(now, dropped)?;
         let work = work_of(packet.size);
         if now > self.at {
             let earned = self.meter.done(self.at, now, self.fullest - self.credit);
@@ -293,6 +293,9 @@ impl Fluid {
         };
         self.credit = (beyond + needed - work).max(-MOST_WORK);
         self.at = at;
+        if self.service != Service::Serial {
+            packet.queued += at - now;
+        }
         Some(Head { packet, at, left: Bytes::ZERO })
     }
 }

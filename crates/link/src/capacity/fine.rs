@@ -102,8 +102,9 @@ impl Slots {
     fn step(&mut self) {
         let from = self.next_at;
         let (rate, until) = self.meter.segment(from);
-        if rate == Bitrate::ZERO && until == Time::FAR_FUTURE {
-            (self.next_at, self.budget) = (Time::FAR_FUTURE, Bytes::ZERO);
+        if from == Time::FAR_FUTURE || rate == Bitrate::ZERO && until == Time::FAR_FUTURE {
+            // What still waits gets out when time ends, so that it gets out at all.
+            (self.next_at, self.budget) = (Time::FAR_FUTURE, Bytes::new(u64::MAX));
             return;
         }
         let work = match &mut self.pattern {
@@ -130,6 +131,10 @@ impl Slots {
 
     /// Lets every moment up to and including `now` pass unused.
     pub(crate) fn skip(&mut self, now: Time) {
+        if now == Time::FAR_FUTURE {
+            // What never left the hop before: there is no use in counting slots until then.
+            (self.next_at, self.budget) = (now, Bytes::new(u64::MAX));
+        }
         while self.next_at <= now && self.next_at < Time::FAR_FUTURE {
             self.advance();
         }

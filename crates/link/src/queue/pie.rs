@@ -37,6 +37,8 @@ const SCALES: [(f64, f64); 6] =
     [(0.000_001, 2_048.0), (0.000_01, 512.0), (0.000_1, 128.0), (0.001, 32.0), (0.01, 8.0), (0.1, 2.0)];
 /// Decay of the probability per update while nothing waits, RFC 8033 section 4.2.
 const DECAY: f64 = 0.98;
+/// Updates that are caught up on after a silence: over two minutes of a link that sent nothing, after which nothing new happens.
+const MOST_UPDATES: i64 = 10_000;
 /// Above this probability a step is at most the second number, RFC 8033 section 5.5.
 const CAP: (f64, f64) = (0.1, 0.02);
 /// Up to this probability a packet that can is marked, RFC 8033 section 5.1.
@@ -114,16 +116,17 @@ impl State {
 
     /// Runs the updates that were due by `now`; nothing between two events changes what they see.
     fn catch_up(&mut self, now: Time) {
-        while self.next_update <= now {
-            if self.is_at_rest() {
-                let intervals = now.saturating_since(self.next_update).as_nanos() / UPDATE.as_nanos();
-                self.next_update += UPDATE * (intervals + 1);
-                self.burst = (self.burst - UPDATE * (intervals + 1)).max(Span::ZERO);
-                return;
-            }
-            self.update();
-            self.next_update += UPDATE;
+        if self.next_update > now {
+            return;
         }
+        let due = now.saturating_since(self.next_update).as_nanos() / UPDATE.as_nanos() + 1;
+        let mut run = 0;
+        while run < due.min(MOST_UPDATES) && !self.is_at_rest() {
+            self.update();
+            run += 1;
+        }
+        self.burst = (self.burst - UPDATE * (due - run)).max(Span::ZERO);
+        self.next_update += UPDATE * due;
     }
 
     /// Further updates would only count down the burst allowance.
