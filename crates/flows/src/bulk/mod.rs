@@ -7,6 +7,7 @@
 //! # Departures
 //! * Retransmission time-outs have Linux's floor of 200 ms above the smoothed round trip rather than RFC 6298's second.
 //! * At a time-out everything in flight counts as lost (RFC 6675); RFC 8985 would keep what was sent within the last round trip.
+//! * An acknowledgement counts for a retransmission from half of the lowest round trip on; time stamps would tell exactly.
 //! * Reductions found to be spurious are not undone (no Eifel, no F-RTO); duplicates do widen the reordering window.
 //! * Left out: handshake, closing, the window field (the receiver's buffer has a fixed size and its application reads at once),
 //!   Nagle's algorithm, congestion window validation after idle times.

@@ -203,8 +203,8 @@ impl Scoreboard {
             self.reordering = true;
         }
         self.highest = self.highest.max(number);
-        // So quick an answer is to an earlier transmission.
-        if record.retransmitted && round_trip < self.lowest {
+        // So quick an answer is to an earlier transmission. The lowest round trip itself may contain a delayed acknowledgement.
+        if record.retransmitted && round_trip < self.lowest / 2 {
             return;
         }
         if (record.sent_at, number) >= (self.newest.sent_at, self.newest.number) {

@@ -299,7 +299,8 @@ impl Sender {
             .smoothed()
             .map_or(FIRST_PROBE, |smoothed| smoothed * 2 + if lone { LONGEST_ACK_DELAY } else { Span::ZERO });
         let probe = self.last_sent.max(self.quiet_since) + wait;
-        Some(if probe < timeout { (probe, Wake::TailProbe) } else { (timeout, Wake::Timeout) })
+        // A time-out that would come first is a probe instead: it costs less if the silence is only a delay.
+        Some((probe.min(timeout), Wake::TailProbe))
     }
 
     /// When to call next, unless an acknowledgement comes first.

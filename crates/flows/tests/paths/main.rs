@@ -1,4 +1,6 @@
 //! Flows on a bottleneck in virtual time.
 
 mod laws;
+mod others;
+mod recovery;
 mod world;

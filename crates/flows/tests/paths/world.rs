@@ -18,7 +18,18 @@ pub enum Verdict {
     Twice,
 }
 
-type Judge = Box<dyn FnMut(Time, &Transmit) -> Verdict>;
+/// What a test does to single packets.
+pub type Judge = Box<dyn FnMut(Time, &Transmit) -> Verdict>;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Travelling {
+    at: Time,
+    serial: u64,
+    flow: usize,
+    id: u64,
+    size: Bytes,
+    marked: bool,
+}
 
 /// One direction.
 pub struct Pipe {
@@ -27,7 +38,7 @@ pub struct Pipe {
     pub queue: Bytes,
     pub judge: Judge,
     free_at: Time,
-    travelling: BinaryHeap<Reverse<(Time, u64, usize, u64, u64, bool)>>,
+    travelling: BinaryHeap<Reverse<Travelling>>,
     serial: u64,
     pub dropped: u64,
 }
@@ -62,21 +73,22 @@ impl Pipe {
             self.serial += 1;
             let marked = verdict == Verdict::Mark && packet.ecn;
             let at = self.free_at + self.delay + late;
-            self.travelling.push(Reverse((at, self.serial, flow, packet.id, packet.size.get(), marked)));
+            let (serial, id, size) = (self.serial, packet.id, packet.size);
+            self.travelling.push(Reverse(Travelling { at, serial, flow, id, size, marked }));
         }
     }
 
-    fn poll(&mut self, now: Time) -> Option<(usize, u64, Bytes, bool)> {
-        let Reverse((at, _, flow, id, size, marked)) = *self.travelling.peek()?;
-        if at > now {
+    fn poll(&mut self, now: Time) -> Option<Travelling> {
+        let Reverse(first) = *self.travelling.peek()?;
+        if first.at > now {
             return None;
         }
         self.travelling.pop();
-        Some((flow, id, Bytes::new(size), marked))
+        Some(first)
     }
 
     fn poll_timeout(&self) -> Option<Time> {
-        self.travelling.peek().map(|Reverse((at, ..))| *at)
+        self.travelling.peek().map(|Reverse(first)| first.at)
     }
 }
 
@@ -100,9 +112,9 @@ pub fn bulk(law: &'static str, begins: Time, seed: u64) -> Box<dyn Traffic> {
     Box::new(Bulk::new(BulkConfig { law, schedule, seed, transfer: Config::default() }).expect(law))
 }
 
-/// A file of `length` and nothing more.
+/// A file of `length` and nothing more; at most 300 kB of it at a time.
 pub fn file(law: &'static str, length: Bytes) -> Box<dyn Traffic> {
-    let transfer = Config { length: Some(length), ..Config::default() };
+    let transfer = Config { length: Some(length), receive_window: Bytes::new(300_000), ..Config::default() };
     Box::new(Bulk::new(BulkConfig { law, transfer, ..BulkConfig::default() }).expect(law))
 }
 
@@ -151,7 +163,7 @@ impl World {
     fn deliver(&mut self, direction: Direction) {
         loop {
             let pipe = if direction == Direction::Forward { &mut self.forward } else { &mut self.back };
-            let Some((flow, id, size, marked)) = pipe.poll(self.now) else { return };
+            let Some(Travelling { flow, id, size, marked, .. }) = pipe.poll(self.now) else { return };
             self.flows[flow].on_delivered(self.now, Arrival { id, direction, size, marked });
             self.drain(flow);
         }
