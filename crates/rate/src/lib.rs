@@ -11,8 +11,10 @@ mod base_delay;
 pub mod fixed;
 mod frames;
 pub mod gcc;
+mod in_flight;
 pub mod nada;
 mod registry;
+pub mod scream;
 mod silence;
 
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};

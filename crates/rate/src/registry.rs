@@ -7,6 +7,7 @@ use crate::alvr::{Alvr, AlvrOptions};
 use crate::fixed::Fixed;
 use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
 use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
+use crate::scream::{Marking, ScreamV2};
 use crate::{Bounds, RateController};
 
 /// A controller with its settings.
@@ -102,6 +103,13 @@ pub const PRESETS: &[Preset] = &[
         source: "alvr-org/ALVR of August 2026, server_core/src/bitrate.rs",
         bounds: ALVR_2026,
         make: |bounds| Box::new(Alvr::new(bounds, AlvrOptions::TODAY)),
+    },
+    Preset {
+        name: "scream-v2",
+        summary: "SCReAM version 2: a window that loss, L4S marks and delay above 30 ms reduce, and the rate that it allows",
+        source: "draft-johansson-ccwg-rfc8298bis-screamv2 of August 2026",
+        bounds: USUAL,
+        make: |bounds| Box::new(ScreamV2::new(bounds, Marking::L4s)),
     },
     Preset {
         name: "fixed",
