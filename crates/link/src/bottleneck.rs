@@ -146,12 +146,14 @@ impl Bottleneck {
         {
             return Err(DropReason::TooLarge);
         }
-        let rate = self.nominal();
         // A wire with nothing to do takes the packet at once, whatever the queue holds.
         let waits = self.head.is_some() || !matches!(self.server, Server::Fluid(_));
-        let head = self.head.filter(|_| self.server.keeps_head_waiting()).map(|head| head.packet.size);
-        if waits && !self.queue.has_room(&packet, head, rate) {
-            return Err(DropReason::QueueFull);
+        if waits {
+            let rate = self.nominal();
+            let head = self.head.filter(|_| self.server.keeps_head_waiting()).map(|head| head.packet.size);
+            if !self.queue.has_room(&packet, head, rate) {
+                return Err(DropReason::QueueFull);
+            }
         }
         self.queue.push(now, packet)
     }
@@ -189,6 +191,15 @@ impl Hop for Bottleneck {
     #[inline]
     fn offer(&mut self, now: Time, packet: Packet) {
         self.run(now);
+        if let Server::Fluid(fluid) = &mut self.server
+            && self.head.is_none()
+            && self.queue.is_indifferent()
+            && fluid.can_ever_send(&packet)
+        {
+            // Nothing waits, and no policy wants to know.
+            self.head = Some(fluid.begin(now, packet));
+            return;
+        }
         if self.head.is_none() && self.queue.is_empty() {
             // Opportunities up to now went by unused.
             match &mut self.server {
@@ -211,6 +222,13 @@ impl Hop for Bottleneck {
     #[inline]
     fn poll(&mut self, now: Time) -> Option<Exit> {
         if self.ready.is_empty() {
+            if let Server::Fluid(fluid) = &mut self.server {
+                // The way of almost every packet: from the wire straight to the caller.
+                self.latest = self.latest.max(now);
+                let Head { at, packet, .. } = self.head.filter(|head| head.at <= now)?;
+                self.head = fluid.start(at, &mut self.queue, &mut self.ready);
+                return Some(Exit::delivered(at, packet));
+            }
             self.run(now);
         }
         self.ready.pop_front_if(|exit| exit.at <= now)
@@ -278,7 +296,12 @@ impl Fluid {
     /// The packet that is sent from `now` on, if one waits.
     #[inline]
     fn start(&mut self, now: Time, queue: &mut Queue, dropped: &mut VecDeque<Exit>) -> Option<Head> {
-        let mut packet = queue.pop(now, dropped)?;
+        queue.pop(now, dropped).map(|packet| self.begin(now, packet))
+    }
+
+    /// The packet is next, at `now`.
+    #[inline]
+    fn begin(&mut self, now: Time, mut packet: Packet) -> Head {
         let work = work_of(packet.size);
         if now > self.at {
             let earned = self.meter.done(self.at, now, self.fullest - self.credit);
@@ -296,6 +319,6 @@ impl Fluid {
         if self.service != Service::Serial {
             packet.queued += at - now;
         }
-        Some(Head { packet, at, left: Bytes::ZERO })
+        Head { packet, at, left: Bytes::ZERO }
     }
 }

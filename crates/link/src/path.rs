@@ -102,7 +102,11 @@ impl From<Box<dyn Hop>> for Stage {
 /// [`Hop::poll_timeout`].
 pub struct Path {
     stages: Vec<Placed>,
+    /// What was dropped before the last stage, and everything where there is no stage.
     out: VecDeque<Exit>,
+    /// No stage but the last has an exit up to then, unless `offered` says that more came in.
+    advanced_to: Time,
+    offered: bool,
     latest: Time,
     flows: Flows,
 }
@@ -122,7 +126,14 @@ impl Path {
             placed.rest = rest;
             rest += placed.stage.least_delay();
         }
-        Self { stages, out: VecDeque::new(), latest: Time::ZERO, flows: Flows::default() }
+        Self {
+            stages,
+            out: VecDeque::new(),
+            advanced_to: Time::ZERO,
+            offered: false,
+            latest: Time::ZERO,
+            flows: Flows::default(),
+        }
     }
 
     /// What became of each flow's packets so far, in the order in which the flows appeared.
@@ -136,27 +147,41 @@ impl Path {
         self.stages.iter().map(|placed| placed.stage.backlog())
     }
 
-    /// Moves every packet as far as it comes by `now`.
+    /// Moves every packet as far as it comes by `now`, the last stage left out; drops on the way are out.
     fn advance(&mut self, now: Time) {
+        if now <= self.advanced_to && !self.offered {
+            return;
+        }
+        (self.advanced_to, self.offered) = (now, false);
         let before = self.out.len();
-        let mut dropped = false;
-        for index in 0..self.stages.len() {
-            let (done, waiting) = self.stages.split_at_mut(index + 1);
-            let stage = &mut done[index].stage;
-            let mut next = waiting.first_mut().map(|placed| &mut placed.stage);
+        for index in 1..self.stages.len() {
+            let (done, waiting) = self.stages.split_at_mut(index);
+            let (stage, next) = (&mut done[index - 1].stage, &mut waiting[0].stage);
             while let Some(exit) = stage.poll(now) {
-                match &mut next {
-                    Some(next) if exit.is_delivered() => next.offer(exit.at, exit.packet),
-                    _ => {
-                        dropped |= !exit.is_delivered();
-                        self.out.push_back(exit);
-                    }
+                if exit.is_delivered() {
+                    next.offer(exit.at, exit.packet);
+                } else {
+                    self.out.push_back(exit);
                 }
             }
         }
-        if dropped && self.out.len() > before + 1 {
+        if self.out.len() > before + 1 {
             self.out.make_contiguous()[before..].sort_by_key(|exit| exit.at);
         }
+    }
+
+    /// The next exit by `now`, from the last stage or from among the drops before it.
+    #[inline]
+    fn next_exit(&mut self, now: Time) -> Option<Exit> {
+        let Some(last) = self.stages.last_mut() else { return self.out.pop_front() };
+        let Some(dropped) = self.out.front() else { return last.stage.poll(now) };
+        let at = dropped.at;
+        if last.stage.poll_timeout().is_some_and(|due| due < at)
+            && let Some(exit) = last.stage.poll(at)
+        {
+            return Some(exit);
+        }
+        self.out.pop_front()
     }
 }
 
@@ -164,6 +189,7 @@ impl Hop for Path {
     #[inline]
     fn offer(&mut self, now: Time, packet: Packet) {
         self.latest = self.latest.max(now);
+        self.offered = true;
         self.flows.on_offered(&packet);
         match self.stages.first_mut() {
             Some(first) => first.stage.offer(self.latest, packet),
@@ -174,10 +200,8 @@ impl Hop for Path {
     #[inline]
     fn poll(&mut self, now: Time) -> Option<Exit> {
         self.latest = self.latest.max(now);
-        if self.out.is_empty() {
-            self.advance(self.latest);
-        }
-        let exit = self.out.pop_front()?;
+        self.advance(self.latest);
+        let exit = self.next_exit(self.latest)?;
         self.flows.on_exit(&exit);
         Some(exit)
     }

@@ -130,6 +130,12 @@ impl Queue {
         self.waiting.is_empty()
     }
 
+    /// A packet that finds nothing to wait for may go past the policy.
+    #[inline]
+    pub(crate) fn is_indifferent(&self) -> bool {
+        matches!(self.state, State::DropTail | State::L4sStep(_))
+    }
+
     /// Whether `packet` still fits, at the link's `rate`, while `head` waits in front of the queue.
     #[inline]
     pub(crate) fn has_room(&mut self, packet: &Packet, head: Option<Bytes>, rate: Bitrate) -> bool {

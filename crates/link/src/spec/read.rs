@@ -83,7 +83,7 @@ const KEYS: [Key; 18] = [
 /// By how much reordered packets are late unless told. Guess: longer than a frame's burst, shorter than a frame.
 const HELD_BACK: Span = Span::from_millis(5);
 
-const MOST_HOPS: usize = 64;
+pub(super) const MOST_HOPS: usize = 64;
 
 /// The keys, for an error.
 pub(super) fn names() -> String {

@@ -5,7 +5,8 @@ use std::fmt;
 use serde::de::{Error as _, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use super::PathSpec;
+use super::read::MOST_HOPS;
+use super::{PathSpec, SpecError};
 
 impl Serialize for PathSpec {
     /// As its one line.
@@ -38,6 +39,9 @@ impl<'de> Visitor<'de> for PathVisitor {
         let mut hops = Vec::new();
         while let Some(part) = list.next_element::<PathSpec>()? {
             hops.extend(part.hops);
+            if hops.len() > MOST_HOPS {
+                return Err(A::Error::custom(SpecError::TooManyHops));
+            }
         }
         Ok(PathSpec { hops })
     }

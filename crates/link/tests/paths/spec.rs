@@ -91,6 +91,7 @@ fn tables_say_the_same_as_one_line() {
         (r#"path = { rate = "5mbit", delay = "5ms" }"#, "a table describes one hop"),
         ("path = [{ speed = 1 }]", "allowed are"),
         ("path = 5", "a path: one line"),
+        (&format!("path = [{}]", "{ delay = \"1ms\" },".repeat(65)), "64 hops"),
     ] {
         let error = toml::from_str::<Plan>(toml).expect_err(toml).to_string();
         assert!(error.contains(words), "{toml}: {error}");
