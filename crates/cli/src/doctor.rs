@@ -78,7 +78,7 @@ fn adapters(findings: &mut Findings) {
 
 fn codecs(findings: &mut Findings, clock: Clock) {
     for kind in CodecKind::ALL {
-        let config = EncoderConfig { size: SIZE, fps: 30, rate: RATE };
+        let config = EncoderConfig { size: SIZE, fps: 30, rate: RATE, threads: EncoderConfig::usual_threads() };
         match measure(kind, config, &|| clock.now()) {
             Ok(measured) => {
                 let words = format!(

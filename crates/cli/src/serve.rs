@@ -59,7 +59,7 @@ pub(crate) struct ServeArguments {
     /// Rate to start with (what `--controller fixed` stays at)
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
-    /// Highest rate; if not given what the picture can use: half a bit for each pixel
+    /// Highest rate; if not given what the picture can use: a quarter of a bit for each pixel
     #[arg(long, value_parser = parse::bitrate)]
     max_rate: Option<Bitrate>,
     /// How packets are laid out in time: burst, interval[:5ms], spread or compressed

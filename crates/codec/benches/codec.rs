@@ -8,7 +8,7 @@ use nearlight_codec::{CodecKind, EncoderConfig, Picture, Size, new_decoder, new_
 use nearlight_units::Bitrate;
 
 const SIZE: Size = Size { width: 1280, height: 720 };
-const CONFIG: EncoderConfig = EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(10) };
+const CONFIG: EncoderConfig = EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(10), threads: 1 };
 
 /// Pictures that the encoders cycle through, forwards and back so that motion never jumps.
 fn pictures() -> Vec<Picture> {

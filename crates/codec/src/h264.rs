@@ -4,18 +4,14 @@
 //! colours nor wait for a later frame.
 
 mod bitstream;
+mod encode;
 mod library;
 
 use nearlight_units::Bitrate;
+use openh264::OpenH264API;
 use openh264::decoder::{Decoder as LibraryDecoder, DecoderConfig as LibraryDecoderConfig};
-use openh264::encoder::Encoder as LibraryEncoder;
-use openh264::encoder::{
-    BitRate, Complexity, EncoderConfig as LibraryConfig, FrameRate, FrameType, IntraFramePeriod, Level, Profile,
-    QpRange, RateControlMode, UsageType, VuiConfig,
-};
-use openh264::formats::YUVSlices;
-use openh264::{OpenH264API, Timestamp};
 
+use self::encode::{LibraryEncoder, bits_per_second, needs_level_5_2};
 use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Size};
 
 const CODEC: &str = "H.264";
@@ -29,7 +25,7 @@ const ENCODER_SHORT_SIDE: u16 = 2160;
 const LEVEL_4_2_PICTURE: u32 = 8_704;
 const LEVEL_4_2_SECOND: u32 = 522_240;
 
-/// Encodes with one thread in constrained baseline profile, without frame skipping, scene-change detection or periodic key frames.
+/// Encodes in constrained baseline profile, without frame skipping, scene-change detection or periodic key frames.
 ///
 /// At rates that its coarsest quantiser (51) cannot reach, OpenH264 would skip frames; since that is off, frames are then larger than
 /// their share and the stream exceeds its rate. Measured on `sample::moving_picture`, 720p at 30 frames a second: 1 Mb/s is held, with
@@ -44,7 +40,7 @@ pub struct H264Encoder {
 impl H264Encoder {
     pub fn new(config: EncoderConfig) -> Result<Self, CodecError> {
         check_size(config.size)?;
-        Ok(Self { library: open(config)?, config, frames: 0 })
+        Ok(Self { library: LibraryEncoder::new(config)?, config, frames: 0 })
     }
 }
 
@@ -54,47 +50,6 @@ fn check_size(size: Size) -> Result<(), CodecError> {
         return Err(CodecError::Shape { size, reason: "OpenH264 encodes at most 3840x2160 or 2160x3840" });
     }
     Ok(())
-}
-
-/// The library initialises itself with the first frame.
-fn open(config: EncoderConfig) -> Result<LibraryEncoder, CodecError> {
-    let fps = config.fps.max(1);
-    let level = if needs_level_5_2(config) { Level::Level_5_2 } else { Level::Level_4_2 };
-    let settings = LibraryConfig::new()
-        .bitrate(BitRate::from_bps(bits_per_second(config.rate) as u32))
-        .max_frame_rate(FrameRate::from_hz(fps.into()))
-        .rate_control_mode(RateControlMode::Bitrate)
-        .skip_frames(false)
-        // The screen content mode ignores the rate while frames may not be skipped: four times too much on the same picture.
-        .usage_type(UsageType::CameraVideoRealTime)
-        .profile(Profile::Baseline)
-        .level(level)
-        // A minimum of 0 would make the library limit the range to 12..=42, too fine for low rates.
-        .qp(QpRange::new(1, 51))
-        // A tenth faster than the wrapper's default on `sample::moving_picture` at 4 Mb/s, and as good to 0.01 dB.
-        .complexity(Complexity::Low)
-        .scene_change_detect(false)
-        .intra_frame_period(IntraFramePeriod::from_num_frames(0))
-        .num_threads(1)
-        .vui(VuiConfig::bt709());
-    let mut encoder = LibraryEncoder::with_api_config(OpenH264API::from_source(), settings)
-        .map_err(|error| failed("create", &error))?;
-    library::silence(&mut encoder);
-    Ok(encoder)
-}
-
-fn needs_level_5_2(config: EncoderConfig) -> bool {
-    let macroblocks = u32::from(config.size.width.div_ceil(16)) * u32::from(config.size.height.div_ceil(16));
-    macroblocks > LEVEL_4_2_PICTURE || macroblocks * u32::from(config.fps.max(1)) > LEVEL_4_2_SECOND
-}
-
-/// The library refuses fewer bits a second than frames, and counts in 32 bits.
-fn bits_per_second(rate: Bitrate) -> i32 {
-    rate.as_bps().clamp(100_000, 200_000_000) as i32
-}
-
-fn failed(call: &'static str, error: &openh264::Error) -> CodecError {
-    CodecError::Library { codec: CODEC, call, reason: error.to_string() }
 }
 
 impl Encoder for H264Encoder {
@@ -113,36 +68,23 @@ impl Encoder for H264Encoder {
         }
         let view = picture.view();
         view.check()?;
-        let (pixels, quarter) = (view.size.pixels(), view.size.pixels() / 4);
         // Before its first frame, a key frame by nature, the library has nothing to force.
         if key && self.frames > 0 {
-            self.library.force_intra_frame();
+            self.library.force_key()?;
         }
-        let source = YUVSlices::new(
-            (&view.luma[..pixels], &view.blue[..quarter], &view.red[..quarter]),
-            (view.size.width.into(), view.size.height.into()),
-            (view.luma_stride, view.chroma_stride, view.chroma_stride),
-        );
-        let timestamp = Timestamp::from_millis(self.frames * 1_000 / u64::from(self.config.fps.max(1)));
-        let stream = self.library.encode_at(&source, timestamp).map_err(|error| failed("EncodeFrame", &error))?;
-        let kind = stream.frame_type();
-        let bits = stream.to_vec();
-        if bits.is_empty() {
-            let reason = format!("a frame of type {kind:?} without bits");
-            return Err(CodecError::Library { codec: CODEC, call: "EncodeFrame", reason });
-        }
+        let milliseconds = self.frames * 1_000 / u64::from(self.config.fps.max(1));
+        let coded = self.library.encode(&view, milliseconds.cast_signed())?;
         self.frames += 1;
-        Ok(Coded { bits, key: kind == FrameType::IDR })
+        Ok(coded)
     }
 
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
         let (old, new) = (bits_per_second(self.config.rate), bits_per_second(rate));
         let config = EncoderConfig { rate, ..self.config };
         if self.frames == 0 {
-            self.library = open(config)?;
-        } else if old != new && !library::set_rate(&mut self.library, new, new > old) {
-            let reason = format!("{new} bit/s refused");
-            return Err(CodecError::Library { codec: CODEC, call: "SetOption", reason });
+            self.library = LibraryEncoder::new(config)?;
+        } else if old != new {
+            self.library.set_rate(rate, new > old)?;
         }
         self.config = config;
         Ok(())
@@ -153,7 +95,7 @@ impl Encoder for H264Encoder {
         check_size(size)?;
         if size != self.config.size {
             let config = EncoderConfig { size, ..self.config };
-            self.library = open(config)?;
+            self.library = LibraryEncoder::new(config)?;
             self.config = config;
             self.frames = 0;
         }
@@ -175,7 +117,7 @@ impl H264Decoder {
     pub fn new() -> Result<Self, CodecError> {
         // The wrapper's default has error concealment off and no threads.
         let library = LibraryDecoder::with_api_config(OpenH264API::from_source(), LibraryDecoderConfig::new())
-            .map_err(|error| failed("create", &error))?;
+            .map_err(|error| CodecError::Library { codec: CODEC, call: "create", reason: error.to_string() })?;
         Ok(Self { library, synchronised: false })
     }
 }
@@ -211,7 +153,7 @@ mod tests {
             [(640, 360, 30, 1), (1280, 720, 30, 60), (1920, 1080, 60, 20), (1920, 1080, 90, 20), (2560, 1440, 60, 40)];
         for (width, height, fps, rate) in cases {
             let size = Size { width, height };
-            let config = EncoderConfig { size, fps, rate: Bitrate::from_mbps(rate) };
+            let config = EncoderConfig { size, fps, rate: Bitrate::from_mbps(rate), threads: 1 };
             let mut encoder = H264Encoder::new(config).unwrap();
             let promised = encoder.codec_string();
             let coded = encoder.encode(&sample::moving_picture(size, 0), false).unwrap();
@@ -224,7 +166,8 @@ mod tests {
     #[test]
     fn sizes_beyond_the_library_are_refused() {
         for (width, height) in [(3842, 2160), (2162, 2162), (16, 4096)] {
-            let config = EncoderConfig { size: Size { width, height }, fps: 30, rate: Bitrate::from_mbps(1) };
+            let config =
+                EncoderConfig { size: Size { width, height }, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 };
             assert!(H264Encoder::new(config).is_err(), "{width}x{height}");
         }
     }

@@ -73,6 +73,17 @@ pub struct EncoderConfig {
     /// Frames per second that share the rate; at least 1.
     pub fps: u16,
     pub rate: Bitrate,
+    /// Threads that may code one frame, each its own slice; at least 1. VP8 uses one: with more, libvpx spins and is slower.
+    pub threads: u8,
+}
+
+impl EncoderConfig {
+    /// Two threads where the machine has two processors: a frame is coded in little more than half the time. More slices would cost
+    /// bits and leave nothing for rendering.
+    #[must_use]
+    pub fn usual_threads() -> u8 {
+        std::thread::available_parallelism().map_or(1, |processors| processors.get().min(2) as u8)
+    }
 }
 
 /// One coded frame.

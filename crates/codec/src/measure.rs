@@ -55,7 +55,8 @@ mod tests {
             ticks.set(ticks.get() + 1);
             Time::from_millis(ticks.get())
         };
-        let config = EncoderConfig { size: Size { width: 320, height: 180 }, fps: 30, rate: Bitrate::from_mbps(1) };
+        let config =
+            EncoderConfig { size: Size { width: 320, height: 180 }, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 };
         for kind in CodecKind::ALL {
             let measured = measure(kind, config, &clock).unwrap();
             assert_eq!((measured.encode_median, measured.decode_median), (Span::from_millis(1), Span::from_millis(1)));

@@ -9,7 +9,8 @@ const SIZE: Size = Size { width: 320, height: 180 };
 
 /// A stream with key frames where `keys` says.
 fn stream(kind: CodecKind, keys: &[bool]) -> Vec<Vec<u8>> {
-    let mut encoder = new_encoder(kind, EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(1) }).unwrap();
+    let mut encoder =
+        new_encoder(kind, EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 }).unwrap();
     let frames = keys.iter().zip(0..);
     frames.map(|(key, moment)| encoder.encode(&sample::moving_picture(SIZE, moment), *key).unwrap().bits).collect()
 }

@@ -27,7 +27,7 @@ fn draw(moment: u32, marker: Marker) -> Picture {
 #[test]
 fn marker_survives_one_megabit() {
     for kind in CodecKind::ALL {
-        let config = EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(1) };
+        let config = EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 };
         let mut encoder = new_encoder(kind, config).unwrap();
         let mut decoder = new_decoder(kind).unwrap();
         for moment in 0..60 {

@@ -9,7 +9,7 @@ use nearlight_units::Bitrate;
 const SMALL: Size = Size { width: 640, height: 360 };
 
 fn encoder(kind: CodecKind, size: Size, rate: Bitrate) -> Box<dyn Encoder> {
-    new_encoder(kind, EncoderConfig { size, fps: 30, rate }).unwrap()
+    new_encoder(kind, EncoderConfig { size, fps: 30, rate, threads: 1 }).unwrap()
 }
 
 fn decode(decoder: &mut dyn Decoder, coded: &Coded) -> Picture {

@@ -18,9 +18,11 @@
 
 #![forbid(unsafe_code)]
 
+mod headroom;
 mod meter;
 mod mode;
 mod pacer;
 
+pub use headroom::Headroom;
 pub use mode::{Mode, UnknownMode};
 pub use pacer::{Class, Pacer};

@@ -15,7 +15,8 @@ pub enum Mode {
     Interval(Span),
     /// Evenly over the time to the next frame, never above the pacing rate.
     Spread,
-    /// Evenly at the pacing rate, a multiple of the target: done well before the next frame.
+    /// Evenly at the pacing rate, a multiple of the target, and faster where frames showed that the path carries it
+    /// ([`Headroom`](crate::Headroom)): done well before the next frame.
     Compressed,
 }
 

@@ -33,9 +33,9 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 const VIDEO_SIZE: (u16, u16) = (1_280, 720);
 const VIDEO_FPS: u16 = 30;
 
-/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame;
-/// nearly three times that leaves nothing to see, and each bit costs time to encode and decode.
-const BITS_PER_PIXEL: f64 = 0.5;
+/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame:
+/// what comes on top is hard to see, and each bit costs time to encode and decode.
+const BITS_PER_PIXEL: f64 = 0.25;
 /// No picture gets more unless the owner says so: common Wi-Fi 5 delivers three to four times this to one station.
 const MAX_RATE: Bitrate = Bitrate::from_mbps(100);
 

@@ -129,7 +129,8 @@ impl Set {
     fn take_in(&mut self, seat: Arc<Seat>) {
         let wish = seat.wish();
         let size = self.format.size_for(wish.display);
-        let config = EncoderConfig { size, fps: self.format.fps, rate: wish.rate };
+        let config =
+            EncoderConfig { size, fps: self.format.fps, rate: wish.rate, threads: EncoderConfig::usual_threads() };
         match EncoderLane::start(Arc::clone(&seat), config, self.clock) {
             Ok(lane) => self.stands.push(Stand {
                 seat,

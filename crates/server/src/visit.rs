@@ -377,7 +377,10 @@ fn describe(
     rate: Bitrate,
 ) -> Result<StreamDescription, CodecError> {
     let size = house.format.size_for(display);
-    let encoder = new_encoder(codec, EncoderConfig { size, fps: house.format.fps, rate })?;
+    let encoder = new_encoder(
+        codec,
+        EncoderConfig { size, fps: house.format.fps, rate, threads: EncoderConfig::usual_threads() },
+    )?;
     Ok(StreamDescription {
         codec: codec.name().into(),
         codec_string: encoder.codec_string(),

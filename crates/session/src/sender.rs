@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
-use nearlight_pace::{Class, Mode, Pacer};
+use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{
     Decision, Feedback as RateFeedback, FrameOutcome, ProbeId, RateController, SentFrame, SentPacket,
 };
@@ -92,6 +92,7 @@ pub struct Sender {
     config: SenderConfig,
     controller: Box<dyn RateController>,
     pacer: Pacer,
+    headroom: Headroom,
     frames: FrameHistory,
     packets: PacketHistory,
     inbox: Inbox,
@@ -123,6 +124,7 @@ impl Sender {
             config,
             controller,
             pacer,
+            headroom: Headroom::default(),
             frames: FrameHistory::default(),
             packets: PacketHistory::default(),
             inbox: Inbox::default(),
@@ -324,10 +326,15 @@ impl Sender {
         }
         let news = decision.target != self.decision.target || decision.binding != self.decision.binding;
         self.decision = decision;
-        self.pacer.set_rate(now, self.decision.pacing);
+        self.set_pace(now);
         if news {
             self.log_decision(now);
         }
+    }
+
+    fn set_pace(&mut self, now: Time) {
+        let factor = if self.config.pacing == Mode::Compressed { self.headroom.factor() } else { 1.0 };
+        self.pacer.set_rate(now, self.decision.pacing.mul_f64(factor));
     }
 
     fn log_decision(&mut self, now: Time) {
@@ -344,11 +351,20 @@ impl Sender {
             let round_trip = (now - sent_at) - held;
             (held >= Span::ZERO && round_trip >= Span::ZERO).then_some(round_trip)
         });
+        let factor = self.headroom.factor();
+        for report in matched.reports {
+            if let Some(frame) = report.packet.frame.filter(|_| report.packet.probe.is_none()) {
+                self.headroom.on_packet(frame, report.packet.sent_at, report.arrived_at);
+            }
+        }
         self.controller.on_sender_queue(now, self.pacer.queued());
         self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
         if let Some(sample) = round_trip {
             // RFC 6298's smoothing.
             self.round_trip = Some(self.round_trip.map_or(sample, |smoothed| smoothed + (sample - smoothed) / 8));
+        }
+        if self.headroom.factor().to_bits() != factor.to_bits() {
+            self.set_pace(now);
         }
         self.take_decision(now);
     }

@@ -131,7 +131,7 @@ struct Studio {
 impl Studio {
     fn new(connection: &Connection, behaviour: Behaviour, clock: Clock) -> Self {
         let rate = Bitrate::from_mbps(4);
-        let config = EncoderConfig { size: SIZE, fps: FPS, rate };
+        let config = EncoderConfig { size: SIZE, fps: FPS, rate, threads: 1 };
         let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
         let session = SenderConfig {
             max_datagram: connection.max_datagram_size(),

@@ -4,11 +4,9 @@
 use std::ptr::null_mut;
 
 use openh264::decoder::Decoder;
-use openh264::encoder::Encoder;
 use openh264_sys2::{
-    DECODING_STATE, ENCODER_OPTION, ENCODER_OPTION_BITRATE, ENCODER_OPTION_MAX_BITRATE, ENCODER_OPTION_TRACE_LEVEL,
-    SBitrateInfo, SBufferInfo, SPATIAL_LAYER_0, SPATIAL_LAYER_ALL, SSysMEMBuffer, WELS_LOG_QUIET, dsBitstreamError,
-    dsDataErrorConcealed, dsNoParamSets, dsOutOfMemory, dsRefListNullPtrs, dsRefLost,
+    DECODING_STATE, SBufferInfo, SSysMEMBuffer, dsBitstreamError, dsDataErrorConcealed, dsNoParamSets, dsOutOfMemory,
+    dsRefListNullPtrs, dsRefLost,
 };
 
 use super::bitstream::refused;
@@ -36,33 +34,6 @@ pub fn version() -> String {
     // SAFETY: takes no arguments and returns plain numbers.
     let version = unsafe { openh264_sys2::source::APILoader::WelsGetCodecVersion() };
     format!("{}.{}.{}", version.uMajor, version.uMinor, version.uRevision)
-}
-
-/// Keeps the library from writing to standard error: the wrapper asks for that too, but only after the library has warned, with every
-/// new encoder, that it will not skip frames.
-pub fn silence(encoder: &mut Encoder) {
-    let mut level = WELS_LOG_QUIET;
-    // SAFETY: the option takes a pointer to an integer, valid for the call, and works before initialisation.
-    unsafe { encoder.raw_api().set_option(ENCODER_OPTION_TRACE_LEVEL, (&raw mut level).cast()) };
-}
-
-/// Changes the target rate of an encoder that has coded at least one frame; `false` where the library refuses.
-///
-/// The library refuses a target above the maximum, so the maximum moves first when the rate rises and last when it falls.
-pub fn set_rate(encoder: &mut Encoder, bits_per_second: i32, rises: bool) -> bool {
-    let target = (ENCODER_OPTION_BITRATE, SPATIAL_LAYER_ALL);
-    let maximum = (ENCODER_OPTION_MAX_BITRATE, SPATIAL_LAYER_0);
-    let order = if rises { [maximum, target] } else { [target, maximum] };
-    order.into_iter().all(|(option, layer)| {
-        let mut info = SBitrateInfo { iLayer: layer, iBitrate: bits_per_second };
-        set_option(encoder, option, &mut info)
-    })
-}
-
-fn set_option(encoder: &mut Encoder, option: ENCODER_OPTION, info: &mut SBitrateInfo) -> bool {
-    // SAFETY: both options take a pointer to an `SBitrateInfo`, valid for the call, which keeps nothing of it. An encoder that is not
-    // initialised answers with an error.
-    unsafe { encoder.raw_api().set_option(option, (&raw mut *info).cast()) == 0 }
 }
 
 /// What the decoder's answer can mean, in words.
