@@ -24,9 +24,10 @@
 pub mod bulk;
 mod cbr;
 mod endless;
-pub mod law;
 mod short;
 mod traffic;
+
+pub use nearlight_window as law;
 
 pub use cbr::{Cbr, CbrConfig};
 pub use endless::{Bulk, BulkConfig};

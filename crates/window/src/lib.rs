@@ -1,7 +1,9 @@
 //! How much may be unacknowledged and how fast packets may leave: congestion-window laws behind one trait.
 //!
 //! A law sees what acknowledgements teach and answers a window and, where it has one, a pacing rate. It knows nothing of
-//! sequence numbers, retransmissions or timers: [`crate::bulk::Sender`] has those, and a media session brings its own.
+//! sequence numbers, retransmissions or timers: a bulk sender has those, and a media session brings its own.
+
+#![forbid(unsafe_code)]
 
 mod bbr;
 mod cubic;
@@ -118,7 +120,6 @@ pub fn new_law(name: &str, packet: Bytes, seed: u64) -> Option<Box<dyn WindowLaw
         "reno" => Some(Box::new(Reno::new(packet))),
         "cubic" => Some(Box::new(Cubic::new(packet, CubicOptions::default()))),
         "bbr" => Some(Box::new(BbrV1::new(packet, seed))),
-
         _ => None,
     }
 }

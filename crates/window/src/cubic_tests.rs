@@ -1,7 +1,7 @@
 //! Closed forms of RFC 9438.
 
 use super::*;
-use crate::law::Cause;
+use crate::Cause;
 
 const PACKET: Bytes = Bytes::new(1_000);
 
