@@ -62,10 +62,10 @@ impl Duplicate {
 
 impl Hop for Duplicate {
     fn offer(&mut self, now: Time, packet: Packet) {
+        let twice = self.random.happens(self.chance).then(|| packet.split()).flatten();
+        let (packet, copy) = twice.map_or((packet, None), |(packet, copy)| (packet, Some(copy)));
         self.ready.push_back(Exit::delivered(now, packet));
-        if self.random.happens(self.chance) {
-            self.ready.push_back(Exit::delivered(now, Packet { duplicate: true, ..packet }));
-        }
+        self.ready.extend(copy.map(|copy| Exit::delivered(now, copy)));
     }
 
     #[inline]

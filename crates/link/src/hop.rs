@@ -37,6 +37,8 @@ pub struct Packet {
     pub ecn: Ecn,
     /// The network made this copy: the exit is one more than was offered.
     pub duplicate: bool,
+    /// How often a copy was split off on the way that led here; see [`Packet::portion`].
+    pub splits: u8,
     /// How long it has waited in queues so far, its own transmission left out. Queueing hops add to it.
     pub queued: Span,
 }
@@ -45,12 +47,27 @@ impl Packet {
     /// A packet as a sender makes it, not capable of ECN.
     #[must_use]
     pub const fn new(id: u64, flow: FlowId, size: Bytes) -> Self {
-        Self { id, flow, size, ecn: Ecn::NotCapable, duplicate: false, queued: Span::ZERO }
+        Self { id, flow, size, ecn: Ecn::NotCapable, duplicate: false, splits: 0, queued: Span::ZERO }
     }
 
     #[must_use]
     pub const fn with_ecn(self, ecn: Ecn) -> Self {
         Self { ecn, ..self }
+    }
+
+    /// The portions of everything that came of an offered packet sum to this; so many copies there can be of one packet.
+    pub const WHOLE: u64 = 64;
+
+    /// A copy shares the portion of what it is a copy of, so that a driver that keeps contents knows when no copy is left.
+    #[must_use]
+    pub const fn portion(&self) -> u64 {
+        Self::WHOLE >> self.splits
+    }
+
+    /// The packet and its copy; none where the portion cannot be shared any more.
+    pub(crate) fn split(self) -> Option<(Self, Self)> {
+        let splits = self.splits + 1;
+        (self.portion() > 1).then_some((Self { splits, ..self }, Self { splits, duplicate: true, ..self }))
     }
 }
 

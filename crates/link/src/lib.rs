@@ -45,6 +45,6 @@ pub use outage::{Outage, OutageKind, Window};
 pub use path::{Path, Stage};
 pub use policer::Policer;
 pub use queue::{CoDel, Limit, Pie, Policy, QueueConfig, Ramp, Step};
-pub use random::{Probability, Random};
+pub use random::{NotAProbability, Probability, Random};
 pub use spec::{BottleneckSpec, HopSpec, LoadError, LoadedPath, LossSpec, Model, PathSpec, Source, SpecError};
 pub use trace_file::{TraceError, TraceFile, parse_trace, read_trace};

@@ -1,10 +1,12 @@
 //! Seeded draws; logarithms in portable software, so that a seed means the same path on every machine.
 
 use std::fmt;
+use std::str::FromStr;
 
 use nearlight_units::Span;
 use rand::{RngCore as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
+use thiserror::Error;
 
 /// Numbers that a double holds exactly: 53 bits.
 const STEPS: u64 = 1 << 53;
@@ -33,6 +35,22 @@ impl Probability {
     #[must_use]
     pub const fn fraction(self) -> f64 {
         self.0
+    }
+}
+
+/// The text is no probability; the caller's fault.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("`{0}` is not a probability: write a percentage such as `2%` or a fraction such as `0.02`")]
+pub struct NotAProbability(String);
+
+impl FromStr for Probability {
+    type Err = NotAProbability;
+
+    /// Reads `2%` and `0.02` as the same chance.
+    fn from_str(text: &str) -> Result<Self, NotAProbability> {
+        let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
+        let fraction = number.trim().parse::<f64>().map_err(|_| NotAProbability(text.to_owned()))?;
+        Self::new(fraction / scale).ok_or_else(|| NotAProbability(text.to_owned()))
     }
 }
 
@@ -121,6 +139,17 @@ mod tests {
         assert!((mean - 1.0).abs() < 0.012 && (variance - 1.0).abs() < 0.04, "exponential: {mean}, {variance}");
         let (mean, variance) = moments((0..count).map(|_| random.unit()).collect());
         assert!((mean - 0.5).abs() < 0.004 && (variance - 1.0 / 12.0).abs() < 0.001, "unit: {mean}, {variance}");
+    }
+
+    #[test]
+    fn probabilities_are_read_as_people_write_them() {
+        for (text, fraction) in [("2%", 0.02), ("0.02", 0.02), ("0", 0.0), ("100%", 1.0), (" 50 %", 0.5)] {
+            assert_eq!(text.parse::<Probability>().map(Probability::fraction), Ok(fraction), "{text}");
+        }
+        for text in ["", "%", "two", "101%", "-1%", "NaN", "inf"] {
+            let error = text.parse::<Probability>().unwrap_err();
+            assert!(error.to_string().contains("2%"), "{text}: {error}");
+        }
     }
 
     #[test]

@@ -38,10 +38,8 @@ pub(super) fn bytes(text: &str) -> Option<Bytes> {
     quantity(text, &units).map(Bytes::new)
 }
 
-/// `2%` and `0.02` are the same.
 pub(super) fn probability(text: &str) -> Option<Probability> {
-    let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-    Probability::new(number.trim().parse::<f64>().ok()? / scale)
+    text.parse().ok()
 }
 
 pub(super) fn limit(text: &str) -> Option<Limit> {

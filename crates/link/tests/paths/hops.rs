@@ -1,6 +1,6 @@
 //! Jitter, loss, disorder and outages.
 
-use nearlight_link::{DropReason, GilbertElliott, Hop, Probability};
+use nearlight_link::{DropReason, GilbertElliott, Hop, Packet, Probability};
 use nearlight_units::{Span, Time};
 
 use crate::drive::{delivered, dropped, evenly, ids, micros, packet, path, run, times};
@@ -134,6 +134,13 @@ fn duplicates_are_extra_and_marked() {
     assert_eq!(exits.len(), 10_000 + copies);
     let counters = path.flows()[0];
     assert_eq!((counters.delivered, counters.duplicates), (10_000, copies as u64));
+}
+
+#[test]
+fn copies_of_copies_have_an_end() {
+    let mut path = path(&vec!["duplicate=100%"; 64].join(","), 1);
+    let exits = run(&mut path, evenly(1, 1_200, Span::ZERO));
+    assert_eq!(exits.len() as u64, Packet::WHOLE);
 }
 
 #[test]

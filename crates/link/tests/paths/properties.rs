@@ -109,6 +109,9 @@ proptest! {
         let mut ids: Vec<u64> = exits.iter().filter(|exit| !exit.packet.duplicate).map(|exit| exit.packet.id).collect();
         ids.sort_unstable();
         prop_assert_eq!(ids, (0..load.len() as u64).collect::<Vec<_>>());
+        let mut portions = vec![0; load.len()];
+        exits.iter().for_each(|exit| portions[exit.packet.id as usize] += exit.packet.portion());
+        prop_assert!(portions.iter().all(|portion| *portion == Packet::WHOLE), "{}: {:?}", spec, portions);
         prop_assert_eq!(path.poll_timeout(), None);
         prop_assert_eq!(path.backlog().packets, 0);
         for exit in &exits {
