@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+pub mod session;
+
 use nearlight_fec::{Code, Decoder, Encoder, Outcome, SymbolError};
 use nearlight_units::{Bytes, FrameId};
 use rand_pcg::Pcg32;

@@ -1,0 +1,204 @@
+//! How much redundancy each frame gets, and when more is made on demand.
+//!
+//! A policy sees what is known when a frame has been encoded and answers a [`Plan`] that carries every candidate. It never reads a
+//! clock and owns no frame: the same code plans in virtual time and live.
+
+mod baseline;
+mod planner;
+mod registry;
+
+#[cfg(test)]
+mod tests;
+
+use nearlight_units::{Bitrate, Bytes, Span};
+use serde::Serialize;
+
+use crate::estimate::LossSummary;
+
+pub use baseline::{EscotGop, Fixed, Nebula, NoRedundancy, nebula_repairs};
+pub use planner::Planner;
+pub use registry::{POLICIES, PolicyPreset, UnknownPolicy, new_policy};
+
+/// How an encoder trades rate for distortion: the mean squared error of 8-bit luma is `scale / (rate - floor)`.
+///
+/// Stuhlmüller et al., Analysis of video transmission over lossy channels, 2000; also Nebula's source distortion.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct RateDistortion {
+    /// In squared levels times bits per second.
+    pub scale: f64,
+    /// The rate at which the model breaks down.
+    pub floor: Bitrate,
+    /// Mean squared error of showing the frame before instead, which moving content gives.
+    pub freeze: f64,
+}
+
+impl RateDistortion {
+    /// Before an encoder has been measured. Guess: 38 dB (an error of 10) at 10 Mb/s, and 28 dB when a moving picture freezes.
+    pub const TYPICAL: Self = Self { scale: 1e8, floor: Bitrate::ZERO, freeze: 100.0 };
+
+    /// What one more packet per frame costs in quality, as mean squared error: the bits that the encoder does not get.
+    fn price(&self, rate: Bitrate, interval: Span, packet: Bytes) -> f64 {
+        let frames_per_second = 1.0 / interval.as_secs_f64().max(1e-4);
+        let spare = (rate.as_bps() as f64 - self.floor.as_bps() as f64).max(1e5);
+        frames_per_second * packet.bits() as f64 * self.scale / (spare * spare)
+    }
+}
+
+/// What is known of a frame and its path when its redundancy is decided.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FrameFacts {
+    /// Symbols that the frame was cut into.
+    pub sources: u16,
+    /// A symbol with all headers, on the wire.
+    pub packet: Bytes,
+    /// Decodes without any other frame.
+    pub key: bool,
+    /// Frames since the last one that decodes without others; 0 for such a one.
+    pub index: u32,
+    /// Frames from one such to the next, 0 where none is scheduled.
+    pub group: u32,
+    /// Time from this frame to the next.
+    pub interval: Span,
+    /// From now until the frame must be whole at the receiver.
+    pub deadline: Span,
+    pub round_trip: Span,
+    /// How much later than usual packets arrive, nearly always less.
+    pub jitter: Span,
+    pub losses: LossSummary,
+    /// The encoder's, and what it trades it for.
+    pub rate: Bitrate,
+    pub distortion: RateDistortion,
+    /// Frames that one repair may cover, this one included: as far back as the sender keeps them, at least 1.
+    pub window: u8,
+}
+
+/// What argued for a number of repairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Basis {
+    /// No repairs with the frame.
+    Nothing,
+    /// A share of the frame, whatever happens.
+    Share,
+    /// More for frames that more frames depend on.
+    Distance,
+    /// One block over the whole group of pictures.
+    Group,
+    /// The frame's own repairs, sent with it.
+    Block,
+    /// Repairs over this frame and those before it, sent with it.
+    Window,
+    /// Few or none with it, and more when the receiver asks.
+    Demand,
+}
+
+impl Basis {
+    /// The name in logs and on the page.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Nothing => "nothing",
+            Self::Share => "share",
+            Self::Distance => "distance",
+            Self::Group => "group",
+            Self::Block => "block",
+            Self::Window => "window",
+            Self::Demand => "demand",
+        }
+    }
+}
+
+/// One way to protect the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Candidate {
+    pub basis: Basis,
+    /// With this frame, or with the next one that is due some.
+    pub repairs: u16,
+    /// Expected cost in packets: those sent, and the damage of losing the frame at the price of a packet.
+    pub cost: f64,
+}
+
+/// The redundancy of one frame and everything that argued for other. Goes to the log as it is.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Plan {
+    /// What decided.
+    pub basis: Basis,
+    /// Repairs to send right behind the frame.
+    pub repairs: u16,
+    /// Frames that each of them covers, this one and as many before it as needed: 1 for a block of its own.
+    pub cover: u8,
+    /// The receiver shows frames of this group only when the group is whole.
+    pub holds_group: bool,
+    /// How often a receiver that lacks symbols can ask and be answered before the deadline.
+    pub rounds: u8,
+    /// Requests are answered with repairs; after the deadline too, for the sake of the frames that follow.
+    pub on_demand: bool,
+    /// Probability that the frame is not whole in time, by this plan and the loss process,
+    /// where the policy reckons with it.
+    pub expected_loss: Option<f64>,
+    /// All candidates that were weighed, the winner included; the rest is empty.
+    pub candidates: [Option<Candidate>; 4],
+}
+
+impl Plan {
+    /// A plan that was not weighed against others.
+    fn simple(basis: Basis, repairs: u16, rounds: u8) -> Self {
+        let candidates = [Some(Candidate { basis, repairs, cost: f64::from(repairs) }), None, None, None];
+        Self { basis, repairs, cover: 1, holds_group: false, rounds, on_demand: false, expected_loss: None, candidates }
+    }
+}
+
+/// Time from a loss until it shows: packets behind it have come, and the request has left. Guess: the reordering wait of the
+/// receiver plus the time to write a datagram.
+const DETECT: Span = Span::from_millis(5);
+
+/// Rounds beyond these change nothing: with three, one lost packet in a hundred is lost again in a hundred million.
+const MAX_ROUNDS: i64 = 3;
+
+impl FrameFacts {
+    /// How often a receiver can ask for more and have the answer before the deadline.
+    #[must_use]
+    pub fn rounds(&self) -> u8 {
+        let one_way = self.round_trip / 2;
+        let spare = self.deadline - one_way - self.jitter;
+        let round = self.round_trip + DETECT;
+        (spare.as_nanos() / round.as_nanos().max(1)).clamp(0, MAX_ROUNDS) as u8
+    }
+
+    /// Frames until the next one that heals every damage; None where none is scheduled.
+    #[must_use]
+    pub fn until_refresh(&self) -> Option<u32> {
+        (self.group > 0).then(|| self.group.saturating_sub(self.index % self.group).max(1))
+    }
+}
+
+/// A receiver's request for more symbols of a frame.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Shortage {
+    /// How many symbols the frame lacks.
+    pub needed: u16,
+    /// Repairs that serve the frame and left too late for the receiver to know of them when it asked.
+    pub underway: u16,
+    /// The frame's facts as of now: its deadline is what is left.
+    pub facts: FrameFacts,
+}
+
+/// Decides the redundancy of frames.
+pub trait RedundancyPolicy: Send {
+    /// The name, as on the command line.
+    fn name(&self) -> String;
+
+    /// The redundancy of the next frame, which has just been encoded. Called once for each frame, in order.
+    fn plan(&mut self, facts: &FrameFacts) -> Plan;
+
+    /// How many symbols to send to a receiver that lacks some, lost ones allowed for; none where the policy knows only repairs that
+    /// go with the frame.
+    fn answer(&mut self, _shortage: &Shortage) -> Option<u16> {
+        None
+    }
+
+    /// The most frames that one repair covers, at least 1.
+    fn reach(&self) -> u8 {
+        1
+    }
+}

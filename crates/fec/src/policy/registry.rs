@@ -1,0 +1,81 @@
+//! The policies by name.
+
+use thiserror::Error;
+
+use super::{EscotGop, Fixed, Nebula, NoRedundancy, Planner, RedundancyPolicy};
+
+/// The most that `fixed` adds.
+const MAX_PERCENT: u16 = 200;
+
+/// A policy for a list.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PolicyPreset {
+    /// As on the command line, in plans and in logs; `P` stands for a number.
+    pub name: &'static str,
+    /// One line for a list.
+    pub summary: &'static str,
+}
+
+/// All policies, the default first.
+pub const POLICIES: &[PolicyPreset] = &[
+    PolicyPreset {
+        name: "planner",
+        summary: "what pays off by the loss process, the deadline and the price of a packet",
+    },
+    PolicyPreset {
+        name: "nebula",
+        summary: "more for frames that more others depend on, at least one packet (WWW '22)",
+    },
+    PolicyPreset { name: "escot-gop", summary: "one block for each group of pictures, as Nebula's authors ran ESCOT" },
+    PolicyPreset { name: "fixed:P", summary: "P percent of every frame, rounded up (0 to 200)" },
+    PolicyPreset { name: "none", summary: "no redundancy" },
+];
+
+/// A name that is no policy.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("there is no redundancy policy `{0}`: use {names}", names = names())]
+pub struct UnknownPolicy(pub String);
+
+fn names() -> String {
+    let names: Vec<&str> = POLICIES.iter().map(|policy| policy.name).collect();
+    names.join(", ")
+}
+
+/// The policy of that name, before its first frame.
+pub fn new_policy(name: &str) -> Result<Box<dyn RedundancyPolicy>, UnknownPolicy> {
+    match name {
+        "planner" => Ok(Box::new(Planner::default())),
+        "nebula" => Ok(Box::new(Nebula)),
+        "escot-gop" => Ok(Box::new(EscotGop::default())),
+        "none" => Ok(Box::new(NoRedundancy)),
+        other => {
+            let percent = other.strip_prefix("fixed:").and_then(|number| number.parse().ok());
+            match percent {
+                Some(percent) if percent <= MAX_PERCENT => Ok(Box::new(Fixed { percent })),
+                _ => Err(UnknownPolicy(other.to_owned())),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_policy_has_its_name() {
+        for policy in POLICIES {
+            let name = policy.name.replace('P', "15");
+            assert_eq!(new_policy(&name).ok().map(|policy| policy.name()), Some(name));
+        }
+    }
+
+    #[test]
+    fn a_wrong_name_is_answered_with_the_right_ones() {
+        for wrong in ["fec", "fixed", "fixed:", "fixed:201", "fixed:-1", "fixed:1e9", "", "Planner"] {
+            let Err(error) = new_policy(wrong) else { panic!("`{wrong}` is no policy") };
+            let said = error.to_string();
+            assert!(POLICIES.iter().all(|policy| said.contains(policy.name)), "{said}");
+        }
+    }
+}
