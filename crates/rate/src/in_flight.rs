@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bytes, PacketSeq};
+use nearlight_units::{Bytes, PacketSeq, Span, Time};
 
 use crate::SentPacket;
 
@@ -57,10 +57,32 @@ impl InFlight {
     }
 }
 
+/// The most that was under way, of one to two stretches of time.
+#[derive(Clone, Debug, Default)]
+pub struct MostInFlight {
+    since: Time,
+    before: Bytes,
+    now: Bytes,
+}
+
+impl MostInFlight {
+    /// So much is under way now.
+    pub fn on_bytes(&mut self, now: Time, bytes: Bytes, stretch: Span) {
+        if now.saturating_since(self.since) > stretch {
+            self.since = now;
+            self.before = std::mem::take(&mut self.now);
+        }
+        self.now = self.now.max(bytes);
+    }
+
+    #[must_use]
+    pub fn most(&self) -> Bytes {
+        self.now.max(self.before)
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use nearlight_units::Time;
-
     use super::*;
 
     #[test]

@@ -16,6 +16,7 @@ pub mod nada;
 mod registry;
 pub mod scream;
 mod silence;
+pub mod windowed;
 
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
 

@@ -8,6 +8,7 @@ use crate::fixed::Fixed;
 use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
 use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
 use crate::scream::{Marking, ScreamV2};
+use crate::windowed::Windowed;
 use crate::{Bounds, RateController};
 
 /// A controller with its settings.
@@ -110,6 +111,20 @@ pub const PRESETS: &[Preset] = &[
         source: "draft-johansson-ccwg-rfc8298bis-screamv2 of August 2026",
         bounds: USUAL,
         make: |bounds| Box::new(ScreamV2::new(bounds, Marking::L4s)),
+    },
+    Preset {
+        name: "cubic",
+        summary: "CUBIC's window as a rate: TCP's usual law, which fills every queue until something is lost",
+        source: "RFC 9438, with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::cubic(bounds)),
+    },
+    Preset {
+        name: "bbr",
+        summary: "BBR version 1 as a rate: the delivery rate that was seen, and two of its round trips under way at most",
+        source: "draft-cardwell-iccrg-bbr-congestion-control-00, with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::bbr(bounds)),
     },
     Preset {
         name: "fixed",

@@ -24,7 +24,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use self::delay::QueueDelay;
 use self::window::{Cause, DELAY_TARGET, Facts, Losses, ReferenceWindow};
 use crate::arriving::ArrivingRate;
-use crate::in_flight::InFlight;
+use crate::in_flight::{InFlight, MostInFlight};
 use crate::silence::Silence;
 use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket, Wake};
 
@@ -79,28 +79,6 @@ pub enum Marking {
     Classic,
     /// The share of marks says how long (RFC 9330).
     L4s,
-}
-
-/// The most that was under way, of one to two stretches of time.
-#[derive(Clone, Debug, Default)]
-struct MostInFlight {
-    since: Time,
-    before: Bytes,
-    now: Bytes,
-}
-
-impl MostInFlight {
-    fn on_bytes(&mut self, now: Time, bytes: Bytes, stretch: Span) {
-        if now.saturating_since(self.since) > stretch {
-            self.since = now;
-            self.before = std::mem::take(&mut self.now);
-        }
-        self.now = self.now.max(bytes);
-    }
-
-    fn most(&self) -> Bytes {
-        self.now.max(self.before)
-    }
 }
 
 /// Shares of marked and lost packets.

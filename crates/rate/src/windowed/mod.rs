@@ -1,0 +1,241 @@
+//! TCP's congestion-window laws in media mode: the window that a law allows, spread over the round trip, is the rate.
+//!
+//! [`Windowed`] feeds a law of [`nearlight_window`] with packets' fates, as its own acknowledgements would have told them, and turns
+//! its window and pacing into a target. The laws are the very ones of the competing flows. Decides from losses, marks, round trips
+//! and delivery rates; never probes beyond what the law does itself.
+//!
+//! Sources: RFC 9438 (CUBIC) and draft-cardwell-iccrg-bbr-congestion-control-00 (BBR version 1), with their departures in
+//! [`nearlight_window`]. Media mode is ours, as neither knows of encoders.
+//!
+//! # Departures
+//! * The target is 0.9 of the window over the smoothed round trip, and of the pacing rate where the law has one: frames vary.
+//! * The pacer does not wait for the window; the decision tells it. Without a pacing rate it gets 1.2 times the window over the round
+//!   trip, as Linux does in congestion avoidance.
+//! * Feedback comes once a frame. Each arrival is an acknowledgement of its own with the round trip of its own: that of the message's
+//!   newest packet, plus the difference of their one-way delays.
+//! * The window counts as used while the most that was under way in the last round trip is above half of it (RFC 7661, section 4.1): a
+//!   source of bursts never fills it all the time. That most is also the flight that a loss reduces.
+//! * A packet is limited by the application where it was the last that there was and the window had room, as in Linux; as the target
+//!   never fills the window, room begins at 0.8 of it.
+//! * Lost packets are the session's to repair, so that a reduction counts at once rather than over the time of a repair, and once in a
+//!   round trip.
+//! * At the user's lowest rate no more than the window is told as under way: else BBR would wait for ever for a flight of four packets.
+//! * Before a round trip is known the rate is the user's start. Without feedback for 500 ms all that is under way is lost and the law
+//!   times out.
+
+mod flight;
+
+use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
+use nearlight_window::{AckSample, BbrV1, Cause, Congestion, Cubic, CubicOptions, WindowLaw};
+
+use self::flight::Flight;
+use crate::in_flight::MostInFlight;
+use crate::silence::Silence;
+use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentPacket, Wake};
+
+/// Share of the window's rate that the encoder gets. Guess: frames miss their size by some percent.
+const SHARE: f64 = 0.9;
+/// Pacing over the window's rate where the law has no pacing of its own (Linux, `tcp_pacing_ca_ratio`).
+const PACING: f64 = 1.2;
+/// A window filled to this share has no room. Guess: a little below what the target leaves under way.
+const FILLED: f64 = 0.8;
+/// The window counts as used from this share on (RFC 7661, section 4.1).
+const USED: f64 = 0.5;
+/// Weight of a new round trip (RFC 6298, alpha).
+const SMOOTHING: f64 = 0.125;
+/// Before any round trip is known (libwebrtc `kDefaultRtt`).
+const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(200);
+/// What the laws count in: a full packet of the session on IP.
+const PACKET: Bytes = Bytes::new(1_200);
+
+/// A congestion-window law as a rate controller.
+#[derive(Debug)]
+pub struct Windowed<L> {
+    law: L,
+    bounds: Bounds,
+    flight: Flight,
+    most_in_flight: MostInFlight,
+    round_trip: Option<Span>,
+    /// Round trip minus one-way delay, the clocks' offset included.
+    way_back: Option<Span>,
+    /// Losses of packets up to this one have been answered.
+    answered: Option<PacketSeq>,
+    /// Lost since the last acknowledgement.
+    lost: Bytes,
+    at_minimum: bool,
+    limit: Limit,
+    silence: Silence,
+}
+
+impl Windowed<Cubic> {
+    /// CUBIC with `HyStart++`.
+    #[must_use]
+    pub fn cubic(bounds: Bounds) -> Self {
+        Self::new(bounds, Cubic::new(PACKET, CubicOptions::default()))
+    }
+}
+
+impl Windowed<BbrV1> {
+    /// BBR version 1; its probing begins in a fixed phase, so that runs repeat.
+    #[must_use]
+    pub fn bbr(bounds: Bounds) -> Self {
+        Self::new(bounds, BbrV1::new(PACKET, 0))
+    }
+}
+
+impl<L: WindowLaw> Windowed<L> {
+    #[must_use]
+    pub fn new(bounds: Bounds, law: L) -> Self {
+        Self {
+            law,
+            bounds: bounds.in_order(),
+            flight: Flight::default(),
+            most_in_flight: MostInFlight::default(),
+            round_trip: None,
+            way_back: None,
+            answered: None,
+            lost: Bytes::ZERO,
+            at_minimum: false,
+            limit: Limit::Window,
+            silence: Silence::default(),
+        }
+    }
+
+    fn on_round_trip(&mut self, sample: Span, newest: Option<&PacketReport>) {
+        let sample = sample.max(Span::from_nanos(1));
+        let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
+        self.round_trip = Some(smoothed);
+        if let Some(PacketReport { packet, arrived_at: Some(arrived_at), .. }) = newest {
+            self.way_back = Some(sample - (*arrived_at - packet.sent_at));
+        }
+    }
+
+    /// The newest loss or mark that no reduction has answered yet.
+    fn on_congestion(&mut self, now: Time, cause: Cause, seq: PacketSeq) {
+        if self.answered.is_some_and(|answered| seq <= answered) {
+            return;
+        }
+        self.answered = self.flight.newest().map_or(Some(seq), |newest| Some(newest.max(seq)));
+        let flight = self.most_in_flight.most().min(self.law.window());
+        self.law.on_loss(now, &Congestion { cause, flight, in_flight: self.told_in_flight() });
+        self.law.on_recovered(now);
+        self.limit = if cause == Cause::Mark { Limit::Marks } else { Limit::Loss };
+    }
+
+    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: Time) {
+        let packet = &report.packet;
+        let round_trip = self.way_back.map(|way_back| (arrived_at - packet.sent_at) + way_back);
+        let back_at = round_trip.map_or(now, |round_trip| packet.sent_at + round_trip.max(Span::ZERO));
+        let used = self.most_in_flight.most().get() as f64 > USED * self.law.window().get() as f64;
+        let Some(acked) = self.flight.on_arrived(packet.seq, back_at) else { return };
+        let sample = AckSample {
+            acked: acked.size,
+            lost: std::mem::take(&mut self.lost),
+            in_flight_before: acked.in_flight_before,
+            in_flight: self.told_in_flight(),
+            delivered: self.flight.delivered(),
+            delivered_when_sent: acked.delivered_when_sent,
+            round_trip: round_trip.filter(|round_trip| *round_trip > Span::ZERO),
+            delivery: acked.delivery,
+            window_limited: used,
+            marked: report.ce,
+        };
+        self.law.on_ack(now, &sample);
+    }
+
+    /// What is under way, for the law.
+    fn told_in_flight(&self) -> Bytes {
+        let in_flight = self.flight.bytes();
+        if self.at_minimum { in_flight.min(self.law.window()) } else { in_flight }
+    }
+
+    /// The window spread over a round trip.
+    fn window_rate(&self) -> Option<Bitrate> {
+        self.round_trip.map(|round_trip| self.law.window().over(round_trip))
+    }
+
+    /// The rate before the bounds.
+    fn wanted(&self) -> Bitrate {
+        let Some(window) = self.window_rate() else { return self.bounds.start };
+        self.law.pacing().map_or(window, |pacing| window.min(pacing)).mul_f64(SHARE)
+    }
+}
+
+impl<L: WindowLaw> RateController for Windowed<L> {
+    fn name(&self) -> &'static str {
+        self.law.name()
+    }
+
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        self.silence.on_sent(packet.sent_at);
+        let after = self.flight.bytes() + packet.size;
+        let filled = after.get() as f64 > FILLED * self.law.window().get() as f64;
+        self.flight.on_packet_sent(packet, packet.app_limited && !filled);
+        self.law.on_sent(packet.sent_at, packet.size, after);
+        let stretch = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
+        self.most_in_flight.on_bytes(packet.sent_at, after, stretch);
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
+        if self.silence.on_feedback() {
+            self.law.on_recovered(now);
+        }
+        self.at_minimum = self.wanted() <= self.bounds.minimum;
+        let newest = feedback.packets.iter().rev().find(|report| report.arrived_at.is_some());
+        if let Some(round_trip) = feedback.round_trip {
+            self.on_round_trip(round_trip, newest);
+        }
+        self.limit = Limit::Window;
+        for report in feedback.packets.iter().filter(|report| report.arrived_at.is_none()) {
+            if let Some(size) = self.flight.on_missing(report.packet.seq) {
+                self.lost += size;
+                self.on_congestion(now, Cause::Loss, report.packet.seq);
+            }
+        }
+        for report in feedback.packets {
+            let Some(arrived_at) = report.arrived_at else { continue };
+            if report.ce {
+                self.on_congestion(now, Cause::Mark, report.packet.seq);
+            }
+            self.on_arrival(now, report, arrived_at);
+        }
+        let paced = self.law.pacing().zip(self.window_rate()).is_some_and(|(pacing, window)| pacing < window);
+        if paced && self.limit == Limit::Window {
+            self.limit = Limit::Delivered;
+        }
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        if self.silence.on_time(now) {
+            let flight = self.flight.forget();
+            self.law.on_timeout(now, flight);
+            self.limit = Limit::FeedbackTimeout;
+        }
+    }
+
+    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        // The first time-out leaves nothing that a second one could take.
+        self.silence.due(true).map(|at| (at, Wake::FeedbackTimeout))
+    }
+
+    fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
+        self.bounds = bounds.in_order();
+    }
+
+    fn decision(&self) -> Decision {
+        let wanted = self.wanted();
+        let window = self.window_rate().map_or(wanted, |rate| rate.mul_f64(SHARE));
+        let candidates = [(self.limit, wanted), (Limit::Window, window)];
+        let count = if self.limit == Limit::Window { 1 } else { 2 };
+        let decision = Decision::of(&self.bounds, &candidates[..count], 1.0);
+        let pacing = self.law.pacing().unwrap_or_else(|| wanted.mul_f64(PACING / SHARE));
+        Decision { pacing: pacing.max(decision.target), window: Some(self.law.window()), ..decision }
+    }
+
+    fn held(&self) -> usize {
+        self.flight.held()
+    }
+}
+
+#[cfg(test)]
+mod tests;
