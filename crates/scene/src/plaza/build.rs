@@ -171,9 +171,9 @@ fn column() -> Mesh {
     let base = [(0.46, 0.0), (0.46, 0.14), (0.43, 0.22), (0.34, 0.34)];
     let capital = [(0.285, 4.15), (0.33, 4.2), (0.31, 4.27), (0.47, 4.48)];
     let profile = |points: &[(f32, f32)]| points.iter().map(|(x, y)| Vec2::new(*x, *y)).collect::<Vec<_>>();
-    let mut mesh = Mesh::lathe(&profile(&shaft), 12, Vec2::new(1.0, 0.4)).coloured(MARBLE, Layer::Marble);
-    mesh.append(&Mesh::lathe(&profile(&base), 12, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
-    mesh.append(&Mesh::lathe(&profile(&capital), 12, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
+    let mut mesh = Mesh::lathe(&profile(&shaft), 10, Vec2::new(1.0, 0.4)).coloured(MARBLE, Layer::Marble);
+    mesh.append(&Mesh::lathe(&profile(&base), 10, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
+    mesh.append(&Mesh::lathe(&profile(&capital), 10, Vec2::new(3.0, 1.0)).coloured(MARBLE, Layer::Stone));
     mesh.append(&Mesh::cuboid(Vec3::new(0.5, 0.11, 0.5), Some(0.5)).at(0.0, 4.59, 0.0).coloured(MARBLE, Layer::Stone));
     mesh
 }
@@ -266,7 +266,7 @@ fn fountain(place: &mut Environment) {
         [(0.85, 0.2), (0.80, 0.55), (0.55, 0.66), (0.42, 0.9), (0.46, 1.05), (0.72, 1.12), (0.72, 1.24), (0.0, 1.28)]
             .map(Vec2::from);
     for (profile, layer) in [(&rim[..], Layer::Stone), (&step[..], Layer::Stone), (&foot[..], Layer::Marble)] {
-        let mesh = Mesh::lathe(profile, 36, Vec2::new(10.0, 0.8)).coloured(MARBLE, layer);
+        let mesh = Mesh::lathe(profile, 30, Vec2::new(10.0, 0.8)).coloured(MARBLE, layer);
         place.add_lit(Surface::Array, mesh.moved(Mat4::from_translation(SCULPTURE)));
     }
 }
@@ -337,9 +337,9 @@ fn greenery(place: &mut Environment) {
 
 /// Lawn, hills and sky.
 fn backdrop(place: &mut Environment) {
-    // It begins within the floor's square, which hides its inner edge.
-    let mut lawn =
-        Mesh::lathe(&[(21.0, -0.12), (60.0, -0.3), (150.0, -1.0)].map(Vec2::from), 40, Vec2::new(60.0, 0.25));
+    // It begins within the floor's square, which hides its inner edge, and ends outside the dome: no view is left open.
+    let profile = [(21.0, -0.12), (60.0, -0.3), (150.0, -1.0), (410.0, -26.0)].map(Vec2::from);
+    let mut lawn = Mesh::lathe(&profile, 30, Vec2::new(60.0, 0.25));
     for vertex in &mut lawn.vertices {
         vertex.normal = Vec3::Y;
     }
@@ -385,8 +385,8 @@ fn hills(distance: f32, height: f32, seed: i32, near: f32) -> Mesh {
 }
 
 fn dome() -> Mesh {
-    const AROUND: u32 = 36;
-    const UP: u32 = 7;
+    const AROUND: u32 = 28;
+    const UP: u32 = 6;
     let mut mesh = Mesh::default();
     for ring in 0..=UP {
         // Elevations from a little below the horizon to straight up, closer together near the horizon.
