@@ -40,14 +40,8 @@ impl RateController for Fixed {
     }
 
     fn decision(&self) -> Decision {
-        let Bounds { minimum, start, maximum } = self.bounds;
-        Decision {
-            target: start,
-            pacing: start.mul_f64(PACING_FACTOR),
-            window: None,
-            binding: Limit::Fixed,
-            limits: vec![(Limit::Fixed, start), (Limit::Minimum, minimum), (Limit::Maximum, maximum)],
-        }
+        let decision = Decision::of(&self.bounds, &[(Limit::Fixed, self.bounds.start)], PACING_FACTOR);
+        Decision { binding: Limit::Fixed, ..decision }
     }
 
     fn held(&self) -> usize {

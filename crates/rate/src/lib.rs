@@ -115,6 +115,8 @@ pub enum Limit {
     Window,
     /// A share of the rate at which whole frames get through.
     Throughput,
+    /// What the receiver holds ready to show.
+    Buffer,
     /// The encoder needs too much of the frame interval.
     Encoder,
     /// The decoder falls behind.
@@ -138,11 +140,32 @@ impl Limit {
             Self::Marks => "marks",
             Self::Window => "window",
             Self::Throughput => "throughput",
+            Self::Buffer => "buffer",
             Self::Encoder => "encoder",
             Self::Decoder => "decoder",
             Self::FeedbackTimeout => "feedback_timeout",
         }
     }
+}
+
+/// Where the picture stands on a controller's ladder of sizes and frame rates.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Step {
+    /// From 0, the lowest.
+    pub rung: u8,
+    /// Share of the full picture's width and height, above 0 and at most 1.
+    pub scale: f64,
+    /// Share of the full frame rate, above 0 and at most 1.
+    pub frame_rate: f64,
+}
+
+/// What a controller leaves to redundancy.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Redundancy {
+    /// Of all that is sent, from 0 to below 1; it comes on top of the target.
+    pub share: f64,
+    /// Share of packets that get lost, from 0 to 1, as far as the controller knows.
+    pub loss: f64,
 }
 
 /// The rates in force and everything that argued for others. Goes to the log as it is.
@@ -154,6 +177,10 @@ pub struct Decision {
     pub pacing: Bitrate,
     /// Bytes that may be unacknowledged, where the controller has such a window.
     pub window: Option<Bytes>,
+    /// The picture's size and frame rate, where the controller chooses them.
+    pub step: Option<Step>,
+    /// What is added against losses, where the controller reckons with it.
+    pub redundancy: Option<Redundancy>,
     /// The limit that decided the target.
     pub binding: Limit,
     /// All candidates, the winner included.
@@ -177,7 +204,8 @@ impl Decision {
         limits.extend_from_slice(candidates);
         limits.push((Limit::Minimum, bounds.minimum));
         limits.push((Limit::Maximum, bounds.maximum));
-        Self { target, pacing: target.mul_f64(pacing_factor).max(target), window: None, binding, limits }
+        let pacing = target.mul_f64(pacing_factor).max(target);
+        Self { target, pacing, window: None, step: None, redundancy: None, binding, limits }
     }
 
     /// The same for sources that do not pace.
@@ -251,6 +279,9 @@ pub trait RateController: Send {
     /// Media that waits in the sender to be sent, told before each feedback message.
     fn on_sender_queue(&mut self, _now: Time, _queued: Bytes) {}
 
+    /// Frames that the receiver holds and has not shown yet.
+    fn on_playback_buffer(&mut self, _now: Time, _frames: u32) {}
+
     /// The time that [`RateController::poll_timeout`] named has come.
     fn on_timeout(&mut self, now: Time);
 
@@ -262,6 +293,9 @@ pub trait RateController: Send {
     }
 
     fn set_bounds(&mut self, now: Time, bounds: Bounds);
+
+    /// This flow's weight among those that share a bottleneck, 1 for an ordinary one; only some control laws have it.
+    fn set_priority(&mut self, _now: Time, _weight: f64) {}
 
     fn decision(&self) -> Decision;
 

@@ -368,6 +368,8 @@ impl RateController for LibWebrtc {
             target,
             pacing: target.mul_f64(PACING_FACTOR).max(target),
             window: None,
+            step: None,
+            redundancy: None,
             binding: self.binding(),
             limits,
         }

@@ -21,9 +21,10 @@ use super::signal::{Congestion, Signal};
 use crate::silence::Silence;
 use crate::{Bounds, Decision, Feedback, Limit, RateController, SentFrame, SentPacket, Wake};
 
-/// The signal at which the highest rate is reached (`XREF`), and this flow's weight (`PRIO`).
+/// The signal at which the highest rate is reached (`XREF`).
 const REFERENCE_SIGNAL: Span = Span::from_millis(10);
-const PRIORITY: f64 = 1.0;
+/// Bounds of a flow's weight (`PRIO`, 1 by default). Guess: beyond, flows of lower weight would starve.
+const PRIORITIES: (f64, f64) = (0.1, 10.0);
 /// What of the sender's queue is spread over a second's frames (`BETA_V`, `BETA_S`), as a share of the rate at most.
 const SHAPING: f64 = 0.1;
 const MOST_SHAPING: f64 = 0.05;
@@ -38,6 +39,7 @@ const UNKNOWN_FRAME_INTERVAL: Span = Span::from_micros(16_667);
 #[derive(Debug)]
 pub struct Rfc8698 {
     bounds: Bounds,
+    priority: f64,
     signal: Signal,
     rate: Bitrate,
     limit: Limit,
@@ -56,6 +58,7 @@ impl Rfc8698 {
         let bounds = bounds.in_order();
         Self {
             bounds,
+            priority: 1.0,
             signal: Signal::default(),
             rate: bounds.start,
             limit: Limit::Delay,
@@ -95,7 +98,7 @@ impl Rfc8698 {
     }
 
     fn equilibrium(&self) -> Equilibrium {
-        Equilibrium { priority: PRIORITY, signal: REFERENCE_SIGNAL, maximum: self.bounds.maximum }
+        Equilibrium { priority: self.priority, signal: REFERENCE_SIGNAL, maximum: self.bounds.maximum }
     }
 
     /// By how much encoder and pacer differ from the rate, so that the queue between them empties.
@@ -156,6 +159,12 @@ impl RateController for Rfc8698 {
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
         self.bounds = bounds.in_order();
         self.rate = self.bounds.clamp(self.rate);
+    }
+
+    fn set_priority(&mut self, _now: Time, weight: f64) {
+        if weight.is_finite() {
+            self.priority = weight.clamp(PRIORITIES.0, PRIORITIES.1);
+        }
     }
 
     fn decision(&self) -> Decision {
