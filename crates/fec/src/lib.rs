@@ -2,12 +2,15 @@
 
 #![deny(unsafe_code)]
 
+pub mod bench;
 mod code;
 mod coefficients;
 mod decoder;
 mod digest;
 mod estimate;
 mod field;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 mod gilbert;
 mod kernel;
 pub mod policy;
