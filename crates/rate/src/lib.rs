@@ -8,11 +8,14 @@
 pub mod alvr;
 mod arriving;
 mod base_delay;
+pub mod buffer_occupancy;
 pub mod fixed;
 mod frames;
 pub mod gcc;
 mod in_flight;
+pub mod ladder;
 pub mod nada;
+pub mod nebula;
 mod registry;
 pub mod scream;
 mod silence;

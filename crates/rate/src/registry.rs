@@ -4,9 +4,12 @@ use nearlight_units::Bitrate;
 use thiserror::Error;
 
 use crate::alvr::{Alvr, AlvrOptions};
+use crate::buffer_occupancy::BufferOccupancy;
 use crate::fixed::Fixed;
 use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
+use crate::ladder::Ladder;
 use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
+use crate::nebula::{Nebula, NebulaOptions};
 use crate::scream::{Marking, ScreamV2};
 use crate::windowed::Windowed;
 use crate::{Bounds, RateController};
@@ -39,6 +42,9 @@ const FORK_NADA: Bounds = Bounds { minimum: Bitrate::from_mbps(2), ..FORK_GCC };
 const ALVR_MM25: Bounds =
     Bounds { minimum: Bitrate::from_mbps(5), start: AlvrOptions::MM25.first_rate(), maximum: Bitrate::from_mbps(100) };
 const ALVR_2026: Bounds = Bounds { start: AlvrOptions::TODAY.first_rate(), ..ALVR_MM25 };
+
+/// The ladder's. Guess for the start: its middle, which the paper leaves open.
+const NEBULA: Bounds = Bounds { minimum: Ladder::RATES.0, start: Bitrate::from_kbps(1_800), maximum: Ladder::RATES.1 };
 
 /// All presets, the default first.
 pub const PRESETS: &[Preset] = &[
@@ -125,6 +131,34 @@ pub const PRESETS: &[Preset] = &[
         source: "draft-cardwell-iccrg-bbr-congestion-control-00, with media mode of our own",
         bounds: USUAL,
         make: |bounds| Box::new(Windowed::bbr(bounds)),
+    },
+    Preset {
+        name: "nebula",
+        summary: "Nebula: once a second the rung of a ladder that throughput and redundancy leave, lower where pictures are late",
+        source: "Alhilal et al., Nebula (WWW 2022), sections 3.3 to 5.3",
+        bounds: NEBULA,
+        make: |bounds| Box::new(Nebula::new(bounds, NebulaOptions::NEBULA)),
+    },
+    Preset {
+        name: "escot",
+        summary: "ESCOT as Nebula's authors built it: the same with each group of pictures and one block of redundancy for it",
+        source: "Alhilal et al., Nebula (WWW 2022), section 6.1",
+        bounds: NEBULA,
+        make: |bounds| Box::new(Nebula::new(bounds, NebulaOptions::ESCOT)),
+    },
+    Preset {
+        name: "buffer-occupancy",
+        summary: "buffer occupancy: the receiver's frames in hand choose the rung, so that a live source stays near the bottom",
+        source: "BBA-0 of Huang et al. (SIGCOMM 2014), as in Nebula (WWW 2022), section 6.1",
+        bounds: NEBULA,
+        make: |bounds| Box::new(BufferOccupancy::new(bounds)),
+    },
+    Preset {
+        name: "webrtc-like",
+        summary: "WebRTC as a baseline of Nebula's: its stock congestion control, with a part of the rate set aside for redundancy",
+        source: "libwebrtc of January 2026, read through str0m, and its VCMNackFecMethod",
+        bounds: NEBULA,
+        make: |bounds| Box::new(LibWebrtc::new(bounds, Options::CALL)),
     },
     Preset {
         name: "fixed",

@@ -1,7 +1,8 @@
 //! Any sequence of facts, however odd: times that jump, feedback that is late, doubled, reordered or about nothing.
 
 use nearlight_rate::{
-    Bounds, Decision, Feedback, PRESETS, PacketReport, ProbeId, RateController, SentPacket, new_controller,
+    Bounds, Decision, Feedback, FrameOutcome, PRESETS, PacketReport, ProbeId, RateController, SentFrame, SentPacket,
+    new_controller,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use proptest::prelude::*;
@@ -22,7 +23,21 @@ enum Operation {
     Timeout,
     Probe,
     Bounds { minimum: u64, start: u64, maximum: u64 },
+    Frame { size: u64, key: bool, encode: i64 },
+    Outcome { network: i64, decode: i64, motion_to_photon: Option<i64> },
+    SenderQueue(u64),
+    PlaybackBuffer(u32),
+    Priority(f64),
     Jump(Time),
+}
+
+/// Of a frame or a queue: mostly sensible.
+fn any_size() -> impl Strategy<Value = u64> {
+    prop_oneof![4 => 0..200_000_u64, 1 => any::<u64>()]
+}
+
+fn any_micros() -> impl Strategy<Value = i64> {
+    prop_oneof![4 => 0..200_000_i64, 1 => -1_000_000_000..1_000_000_000_000_i64]
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
@@ -41,6 +56,13 @@ fn operation() -> impl Strategy<Value = Operation> {
         2 => Just(Operation::Probe),
         1 => (0..200_000_000_u64, 0..200_000_000_u64, 0..200_000_000_u64)
             .prop_map(|(minimum, start, maximum)| Operation::Bounds { minimum, start, maximum }),
+        2 => (any_size(), any::<bool>(), any_micros())
+            .prop_map(|(size, key, encode)| Operation::Frame { size, key, encode }),
+        2 => (any_micros(), any_micros(), prop::option::of(any_micros()))
+            .prop_map(|(network, decode, motion_to_photon)| Operation::Outcome { network, decode, motion_to_photon }),
+        1 => any_size().prop_map(Operation::SenderQueue),
+        1 => prop_oneof![0..20_u32, any::<u32>()].prop_map(Operation::PlaybackBuffer),
+        1 => prop_oneof![0.0..4.0, any::<f64>()].prop_map(Operation::Priority),
         1 => prop_oneof![Just(u64::MAX), Just(0), any::<u64>(), 0..10_000_000_000_u64]
             .prop_map(|nanos| Operation::Jump(Time::from_nanos(nanos))),
     ]
@@ -102,6 +124,25 @@ impl Driver {
                 self.bounds = bounds.in_order();
                 controller.set_bounds(self.now, bounds);
             }
+            Operation::Frame { size, key, encode } => {
+                let frame = FrameId(self.next.0 / 10);
+                let encode = Span::from_micros(encode);
+                controller.on_frame_sent(self.now, &SentFrame { frame, size: Bytes::new(size), key, encode });
+            }
+            Operation::Outcome { network, decode, motion_to_photon } => {
+                let outcome = FrameOutcome {
+                    frame: FrameId(self.next.0 / 10),
+                    network: Span::from_micros(network),
+                    reassemble: Span::ZERO,
+                    decode: Span::from_micros(decode),
+                    motion_to_photon: motion_to_photon.map(Span::from_micros),
+                    late: false,
+                };
+                controller.on_frame_outcome(self.now, &outcome);
+            }
+            Operation::SenderQueue(queued) => controller.on_sender_queue(self.now, Bytes::new(queued)),
+            Operation::PlaybackBuffer(frames) => controller.on_playback_buffer(self.now, frames),
+            Operation::Priority(weight) => controller.set_priority(self.now, weight),
             Operation::Jump(to) => self.now = to,
         }
     }
@@ -131,6 +172,15 @@ fn check(decision: &Decision, bounds: Bounds) -> Result<(), TestCaseError> {
     let Bounds { minimum, maximum, .. } = bounds;
     prop_assert!((minimum..=maximum).contains(&decision.target), "{:?} in {:?}", decision, bounds);
     prop_assert!(decision.pacing >= decision.target, "{:?}", decision);
+    prop_assert!(decision.window.is_none_or(|window| window > Bytes::ZERO), "{:?}", decision);
+    if let Some(step) = decision.step {
+        let shares = [step.scale, step.frame_rate];
+        prop_assert!(shares.iter().all(|share| *share > 0.0 && *share <= 1.0), "{:?}", decision);
+    }
+    if let Some(redundancy) = decision.redundancy {
+        prop_assert!((0.0..1.0).contains(&redundancy.share), "{:?}", decision);
+        prop_assert!((0.0..=1.0).contains(&redundancy.loss), "{:?}", decision);
+    }
     prop_assert!(decision.limits.iter().any(|(limit, _)| *limit == decision.binding), "{:?}", decision);
     Ok(())
 }

@@ -27,6 +27,7 @@ use super::groups::{Anchor, Groups, LONGEST_BURST};
 use super::loss::{LossBased, Scale, Update};
 use super::probe_rate::ProbeRate;
 use super::probing::{Probing, Situation};
+use super::protection::Protection;
 use super::trendline::Trendline;
 use crate::silence::Silence;
 use crate::{Bounds, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, Wake};
@@ -52,6 +53,8 @@ pub struct Options {
     pub stagnant_interval: Option<Span>,
     /// Arrivals close together are one sample of delay for at most this long.
     pub longest_burst: Span,
+    /// Redundancy against losses is taken out of the rate, as for a call: see [`super::protection`].
+    pub protects: bool,
     /// Over-use cuts to the last window of what arrives where that is lower than the blend of windows, and a long queue is drained.
     pub quick_drops: bool,
 }
@@ -63,6 +66,7 @@ impl Options {
         loss_scale: Scale::Path,
         stagnant_interval: Some(Span::from_secs(15)),
         longest_burst: Span::from_millis(10),
+        protects: false,
         quick_drops: true,
     };
 
@@ -72,8 +76,12 @@ impl Options {
         loss_scale: Scale::Call,
         stagnant_interval: None,
         longest_burst: LONGEST_BURST,
+        protects: false,
         quick_drops: false,
     };
+
+    /// The same with what a call adds against losses: the whole of WebRTC that Nebula is compared with.
+    pub const CALL: Self = Self { name: "webrtc-like", protects: true, ..Self::STOCK };
 }
 
 /// The controller.
@@ -87,6 +95,7 @@ pub struct LibWebrtc {
     aimd: Aimd,
     loss: LossBased,
     drain: Drain,
+    protection: Protection,
     alr: AlrDetector,
     alr_ended_seen: Option<Time>,
     probe_rate: ProbeRate,
@@ -115,6 +124,7 @@ impl LibWebrtc {
             aimd: Aimd::new(bounds.start, bounds.maximum),
             loss: LossBased::new(options.loss_scale),
             drain: Drain::default(),
+            protection: Protection::default(),
             alr: AlrDetector::new(bounds.start),
             alr_ended_seen: None,
             probe_rate: ProbeRate::default(),
@@ -159,6 +169,7 @@ impl LibWebrtc {
         self.arrivals.clear();
         for report in feedback.packets {
             let packet = &report.packet;
+            self.protection.on_report(report);
             if report.arrived_at.is_some() {
                 self.loss.on_arrived(packet.seq, packet.sent_at, packet.size);
                 self.arrivals.push(*report);
@@ -364,12 +375,14 @@ impl RateController for LibWebrtc {
         }
         limits.push((Limit::Minimum, self.bounds.minimum));
         limits.push((Limit::Maximum, self.bounds.maximum));
+        let redundancy = self.options.protects.then(|| self.protection.redundancy(self.round_trip));
+        let share = redundancy.map_or(0.0, |redundancy| redundancy.share);
         Decision {
-            target,
+            target: self.bounds.clamp(target.mul_f64(1.0 - share)),
             pacing: target.mul_f64(PACING_FACTOR).max(target),
             window: None,
             step: None,
-            redundancy: None,
+            redundancy,
             binding: self.binding(),
             limits,
         }

@@ -3,7 +3,8 @@
 //! Each part is a state machine of its own. Samples: [`groups`] form them out of packets. Delay: [`trendline`] or [`kalman`] tell
 //! how it grows, [`detector`] whether that is over-use. What arrives: [`acked`]. Rates: [`aimd`] or [`remote_rate`] turn both into a
 //! delay-based rate, [`loss`] or [`loss_ratio`] lower it where loss says so. Beyond that, [`probing`] and [`probe_rate`] find
-//! capacity that nobody uses yet, [`alr`] knows when the application sends too little to tell, and [`drain`] empties long queues.
+//! capacity that nobody uses yet, [`alr`] knows when the application sends too little to tell, [`drain`] empties long
+//! queues, and [`protection`] sets aside what a call adds against losses.
 //!
 //! [`LibWebrtc`], [`Draft`] and [`AlvrFork`] join them.
 
@@ -21,6 +22,7 @@ pub mod loss;
 pub mod loss_ratio;
 pub mod probe_rate;
 pub mod probing;
+pub mod protection;
 pub mod remote_rate;
 pub mod trendline;
 
