@@ -31,6 +31,12 @@ pub enum LoadError {
     FineOfPackets(String),
     #[error("`burst` makes a token bucket of a rate, but `{0}` is a trace of packets; leave `burst` out")]
     BurstOfPackets(String),
+    #[error(
+        "`wifi={0}` is a cell, and cells are only for simulated paths; leave it out, or write rate=, delay= and loss= instead"
+    )]
+    Cell(String),
+    #[error("`wifi={settings}` is no cell: {reason}")]
+    BadCell { settings: String, reason: String },
 }
 
 /// A path whose files were read: it can be built again and again, for seed after seed.
@@ -42,8 +48,25 @@ pub struct LoadedPath {
 }
 
 impl PathSpec {
-    /// Reads the trace files that the path names.
+    /// Reads the trace files that the path names; a path with cells is refused.
     pub fn load(&self) -> Result<LoadedPath, LoadError> {
+        let cell =
+            self.hops.iter().find_map(|hop| if let HopSpec::Cell(settings) = hop { Some(settings) } else { None });
+        cell.map_or_else(|| self.load_files(), |settings| Err(LoadError::Cell(settings.clone())))
+    }
+
+    /// Reads the trace files that the path names, and lets `check` look at what is written about each cell: an error says what is
+    /// wrong with it. For [`LoadedPath::path_with`].
+    pub fn load_with(&self, check: &mut dyn FnMut(&str) -> Result<(), String>) -> Result<LoadedPath, LoadError> {
+        for hop in &self.hops {
+            if let HopSpec::Cell(settings) = hop {
+                check(settings).map_err(|reason| LoadError::BadCell { settings: settings.clone(), reason })?;
+            }
+        }
+        self.load_files()
+    }
+
+    fn load_files(&self) -> Result<LoadedPath, LoadError> {
         let trace = |hop: &HopSpec| match hop {
             HopSpec::Bottleneck(bottleneck) => bottleneck.load(),
             _ => Ok(None),
@@ -81,10 +104,21 @@ impl LoadedPath {
     }
 
     /// Packets' own path with this seed.
+    ///
+    /// # Panics
+    /// If it has cells, which [`PathSpec::load`] refuses.
     #[must_use]
     pub fn path(&self, seed: u64) -> Path {
+        self.path_with(seed, &mut |settings| panic!("`wifi={settings}`: path_with builds paths with cells"))
+    }
+
+    /// Packets' own path with this seed, where `cell` makes the hops through cells from what is written about them.
+    pub fn path_with(&self, seed: u64, cell: &mut dyn FnMut(&str) -> Stage) -> Path {
         let hops = self.spec.hops.iter().zip(&self.traces).enumerate();
-        Path::new(hops.map(|(place, (hop, trace))| stage(hop, trace.as_ref(), Random::of_hop(seed, place))))
+        Path::new(hops.map(|(place, (hop, trace))| match hop {
+            HopSpec::Cell(settings) => cell(settings),
+            _ => stage(hop, trace.as_ref(), Random::of_hop(seed, place)),
+        }))
     }
 }
 
@@ -117,6 +151,7 @@ fn stage(hop: &HopSpec, trace: Option<&TraceFile>, mut random: Random) -> Stage 
         HopSpec::Reorder { chance, by } => Reorder::new(*chance, *by, random).into(),
         HopSpec::Duplicate(chance) => Duplicate::new(*chance, random).into(),
         HopSpec::Outage { kind, windows } => Outage::new(*kind, windows.clone()).into(),
+        HopSpec::Cell(_) => unreachable!("path_with has them made"),
     }
 }
 

@@ -50,13 +50,27 @@ pub struct PathSpec {
 #[derive(Clone, Debug, PartialEq)]
 pub enum HopSpec {
     Bottleneck(BottleneckSpec),
-    Police { rate: Bitrate, burst: Bytes },
+    Police {
+        rate: Bitrate,
+        burst: Bytes,
+    },
     Delay(Span),
-    Jitter { model: JitterModel, line: Option<Bitrate> },
+    Jitter {
+        model: JitterModel,
+        line: Option<Bitrate>,
+    },
     Loss(LossSpec),
-    Reorder { chance: Probability, by: Span },
+    Reorder {
+        chance: Probability,
+        by: Span,
+    },
     Duplicate(Probability),
-    Outage { kind: OutageKind, windows: Vec<Window> },
+    Outage {
+        kind: OutageKind,
+        windows: Vec<Window>,
+    },
+    /// A Wi-Fi cell, which other paths may lead through as well: whoever builds the path reads what is written about it.
+    Cell(String),
 }
 
 /// Loss in writing.

@@ -34,7 +34,7 @@ const fn key(name: &'static str, kind: Kind, form: &'static str) -> Key {
 }
 
 /// All keys; the only place where their forms are written down.
-const KEYS: [Key; 18] = [
+const KEYS: [Key; 19] = [
     key(
         "rate",
         Kind::Bottleneck,
@@ -78,6 +78,7 @@ const KEYS: [Key; 18] = [
         Kind::Hop,
         "starts and lengths, 5s+2s, several with slashes, 5s+2s/9s+1s, or periodic, shorter than its period: 5s+2s@30s",
     ),
+    key("wifi", Kind::Hop, "a cell's settings with slashes in between, such as standard-11ax/mcs:7"),
 ];
 
 /// By how much reordered packets are late unless told. Guess: longer than a frame's burst, shorter than a frame.
@@ -300,6 +301,7 @@ fn policy(value: &str) -> Option<Policy> {
 fn hop(name: &str, value: &str) -> Option<HopSpec> {
     match name {
         "delay" => values::span(value).map(HopSpec::Delay),
+        "wifi" => (!value.is_empty()).then(|| HopSpec::Cell(value.to_owned())),
         "duplicate" => values::probability(value).map(HopSpec::Duplicate),
         "jitter" => jitter(value),
         "loss" => loss(value).map(HopSpec::Loss),

@@ -45,6 +45,7 @@ impl fmt::Display for HopSpec {
                 let key = if *kind == OutageKind::Drop { "outage" } else { "freeze" };
                 write!(formatter, "{key}={}", list(windows.iter().map(|window| Written(*window))))
             }
+            Self::Cell(settings) => write!(formatter, "wifi={settings}"),
         }
     }
 }

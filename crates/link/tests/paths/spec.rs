@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use nearlight_link::{Hop, PathSpec};
+use nearlight_link::{Delay, Hop, PathSpec};
 use nearlight_units::{Bitrate, Span, Time};
 use serde::Deserialize;
 
@@ -96,6 +96,25 @@ fn tables_say_the_same_as_one_line() {
         let error = toml::from_str::<Plan>(toml).expect_err(toml).to_string();
         assert!(error.contains(words), "{toml}: {error}");
     }
+}
+
+#[test]
+fn cells_are_made_by_those_who_know_them() {
+    let spec: PathSpec = "delay=1ms,wifi=home/mcs:7,loss=1%".parse().expect("a path");
+    assert_eq!(spec.to_string(), "delay=1ms,wifi=home/mcs:7,loss=1%");
+    assert!("wifi=".parse::<PathSpec>().is_err());
+    let refused = spec.build(1).err().expect("no cell").to_string();
+    assert!(refused.contains("wifi=home/mcs:7") && refused.contains("rate="), "{refused}");
+    let wrong = spec.load_with(&mut |_| Err("no such home".to_owned())).expect_err("no cell").to_string();
+    assert!(wrong.contains("wifi=home/mcs:7") && wrong.contains("no such home"), "{wrong}");
+
+    let loaded = spec.load_with(&mut |_| Ok(())).expect("a path");
+    let mut seen = Vec::new();
+    let path = loaded.path_with(1, &mut |settings| {
+        seen.push(settings.to_owned());
+        Delay::new(Span::from_millis(5)).into()
+    });
+    assert_eq!((seen, path.least_delay()), (vec!["home/mcs:7".to_owned()], Span::from_millis(6)));
 }
 
 #[test]
