@@ -13,6 +13,7 @@ mod input;
 pub mod marker;
 mod nack;
 mod pose;
+mod repair;
 mod report;
 mod symbol;
 
@@ -26,6 +27,7 @@ pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
 pub use input::{Action, Hand, HandPose, InputEvent, InputSample, MAX_INPUT_EVENTS};
 pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
 pub use pose::{Fov, Pose, View};
+pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
 pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
 pub use symbol::{MAX_FRAME_BYTES, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
@@ -66,6 +68,7 @@ pub(crate) enum Kind {
     KeyFrameRequest = 6,
     Ping = 7,
     Report = 8,
+    Repair = 9,
 }
 
 impl Kind {
@@ -79,6 +82,7 @@ impl Kind {
 pub enum ToClient<'a> {
     Symbol(SymbolHeader, &'a [u8]),
     Pong(Pong),
+    Repair(RepairHeader, &'a [u8]),
 }
 
 impl<'a> ToClient<'a> {
@@ -95,6 +99,14 @@ impl<'a> ToClient<'a> {
                 let pong = Pong::read(&mut reader)?;
                 reader.finish()?;
                 Ok(Self::Pong(pong))
+            }
+            kind if kind == Kind::Repair as u8 => {
+                let header = RepairHeader::read(&mut reader)?;
+                let payload = reader.rest();
+                if payload.len() != header.payload_bytes() {
+                    return Err(WireError::Field("payload length"));
+                }
+                Ok(Self::Repair(header, payload))
             }
             kind => Err(WireError::Kind(kind)),
         }

@@ -24,6 +24,26 @@ fn sample_symbol() -> SymbolHeader {
     }
 }
 
+fn sample_repair() -> RepairHeader {
+    let covered = CoveredFrame { reference_distance: 1, symbols: 3, frame_bytes: 3_001, digest: 0xDEAD_BEEF };
+    RepairHeader {
+        on_demand: true,
+        seq: PacketSeq(8),
+        sent_at: Time::from_micros(123_789),
+        frame: FrameId(42),
+        number: 300,
+        deadline_after_send_us: 90_000,
+        covered: vec![covered, CoveredFrame { reference_distance: 0, symbols: 4, frame_bytes: 4_400, digest: 7 }],
+    }
+}
+
+fn repair_bytes(header: &RepairHeader, payload: usize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    header.write(&mut bytes);
+    bytes.resize(bytes.len() + payload, 9);
+    bytes
+}
+
 fn sample_input() -> InputSample {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 16.0 / 9.0) };
     InputSample {
@@ -43,6 +63,45 @@ fn symbol_layout_is_the_documented_one() {
     assert_eq!(bytes.len(), SYMBOL_HEADER_BYTES + 999);
     assert_eq!(bytes[..8], [0x11, 2, 1, 0, 0, 0, 0, 7]);
     assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Symbol(sample_symbol(), &payload)));
+}
+
+#[test]
+fn repair_layout_is_the_documented_one() {
+    let bytes = repair_bytes(&sample_repair(), 1_100);
+    assert_eq!((REPAIR_HEADER_BYTES, COVERED_FRAME_BYTES), (26, 11));
+    assert_eq!(bytes.len(), 26 + 2 * 11 + 1_100);
+    assert_eq!(bytes[..8], [0x19, 1, 2, 0, 0, 0, 0, 8]);
+    assert_eq!(bytes[16..26], [0, 0, 0, 42, 1, 44, 0, 1, 0x5f, 0x90]);
+    assert_eq!(bytes[26..37], [1, 0, 3, 0, 0, 11, 0xb9, 0xde, 0xad, 0xbe, 0xef]);
+    assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Repair(sample_repair(), &[9; 1_100])));
+}
+
+#[test]
+fn malformed_repairs_are_refused() {
+    type Break = fn(&mut RepairHeader);
+    let cases: [(Break, WireError); 6] = [
+        (|header| header.covered[1].frame_bytes = MAX_FRAME_BYTES + 1, WireError::Field("frame_bytes")),
+        (|header| header.covered[0].frame_bytes = 0, WireError::Field("frame_bytes")),
+        (|header| header.covered[0].symbols = 0, WireError::Field("symbols")),
+        // 3,001 bytes in 1,600 symbols of 2: the last ones would be empty.
+        (|header| header.covered[0].symbols = 1_600, WireError::Field("symbols")),
+        (|header| header.frame = FrameId(0), WireError::Field("count")),
+        (|header| header.covered.truncate(1), WireError::Field("payload length")),
+    ];
+    for (break_header, error) in cases {
+        let mut header = sample_repair();
+        break_header(&mut header);
+        assert_eq!(ToClient::parse(&repair_bytes(&header, 1_100)), Err(error));
+    }
+    let bytes = repair_bytes(&sample_repair(), 1_100);
+    for (at, value, error) in [(1, 2, "flags"), (2, 0, "count"), (2, 33, "count"), (3, 1, "reserved")] {
+        let mut bytes = bytes.clone();
+        bytes[at] = value;
+        assert_eq!(ToClient::parse(&bytes), Err(WireError::Field(error)));
+    }
+    for end in 0..bytes.len() {
+        assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
+    }
 }
 
 #[test]
