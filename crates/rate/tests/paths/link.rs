@@ -62,8 +62,12 @@ pub struct Summary {
 
 #[derive(Debug, Default)]
 struct Seen {
-    targets: Vec<u64>,
-    queues: Vec<i64>,
+    steps: u64,
+    /// Sum over all steps.
+    targets: u128,
+    highest_target: u64,
+    /// Steps by the queue's delay in nanoseconds.
+    queues: BTreeMap<i64, u64>,
     arrived: Bytes,
     sent: u64,
     lost: u64,
@@ -94,7 +98,7 @@ pub struct Path {
     frame: FrameId,
     next_seq: PacketSeq,
     probe: Option<Probe>,
-    records: BTreeMap<u32, SentPacket>,
+    records: VecDeque<SentPacket>,
     queue: VecDeque<SentPacket>,
     queued: Bytes,
     served: u64,
@@ -102,6 +106,8 @@ pub struct Path {
     arrivals: Vec<(PacketSeq, Time)>,
     next_report: Time,
     reports: VecDeque<Report>,
+    /// Something happened in the last step: the next one may have its consequences.
+    eventful: bool,
     seen: Seen,
 }
 
@@ -124,7 +130,7 @@ impl Path {
             frame: FrameId(0),
             next_seq: PacketSeq(0),
             probe: None,
-            records: BTreeMap::new(),
+            records: VecDeque::new(),
             queue: VecDeque::new(),
             queued: Bytes::ZERO,
             served: 0,
@@ -132,6 +138,7 @@ impl Path {
             arrivals: Vec::new(),
             next_report: Time::ZERO,
             reports: VecDeque::new(),
+            eventful: true,
             seen: Seen::default(),
         }
     }
@@ -147,21 +154,46 @@ impl Path {
         self.seen = Seen::default();
         let from = self.now;
         while self.now < from + length {
+            self.skip(from + length);
             self.now += STEP;
             self.produce();
             self.send();
             self.serve();
             self.receive();
             self.control();
-            self.observe(from);
+            self.note_convergence(from);
+            self.observe(1);
         }
         self.summary(length)
+    }
+
+    /// Passes over steps in which nothing can happen: they are most of all.
+    fn skip(&mut self, until: Time) {
+        if std::mem::take(&mut self.eventful) || self.pacer.is_probing() {
+            return;
+        }
+        let pace = self.pacer.poll_timeout();
+        let arrival = self.travelling.front().map(|(at, _)| *at);
+        let report = self.reports.front().map(|report| report.comes_at);
+        let wake = self.controller.poll_timeout().map(|(at, _)| at);
+        let next = [pace, arrival, report, wake].into_iter().flatten().fold(until, Time::min);
+        let next = next.min(self.next_frame).min(self.next_report);
+        let mut steps = (next.saturating_since(self.now).as_nanos() - 1).max(0) / STEP.as_nanos();
+        if let Some(head) = self.queue.front() {
+            let needed = (head.size.bits() * 1_000).saturating_sub(self.served);
+            let served = (needed.max(1) - 1) / self.served_in_step();
+            steps = steps.min(served as i64);
+            self.served += steps.unsigned_abs() * self.served_in_step();
+        }
+        self.now += STEP * steps;
+        self.observe(steps.unsigned_abs() as u32);
     }
 
     fn produce(&mut self) {
         if self.now < self.next_frame {
             return;
         }
+        self.eventful = true;
         self.next_frame = self.now.max(self.next_frame) + FRAME;
         let rate = self.decision.target.min(self.demand);
         let packets = rate.bytes_in(FRAME).get().div_ceil(PACKET.get()).max(1);
@@ -194,9 +226,10 @@ impl Path {
                 probe: self.probe.filter(|_| probing).map(|probe| probe.id),
                 app_limited: self.pacer.queued() == Bytes::ZERO,
             };
+            self.eventful = true;
             self.next_seq = self.next_seq.next();
             self.controller.on_packet_sent(&packet);
-            self.records.insert(packet.seq.0, packet);
+            self.records.push_back(packet);
             self.seen.sent += 1;
             self.offer(packet);
         }
@@ -213,11 +246,11 @@ impl Path {
     }
 
     fn serve(&mut self) {
-        // In thousandths of a bit per step of 100 µs.
-        self.served += self.link.capacity.as_bps() / 10;
+        self.served += self.served_in_step();
         while let Some(head) = self.queue.front()
             && head.size.bits() * 1_000 <= self.served
         {
+            self.eventful = true;
             self.served -= head.size.bits() * 1_000;
             self.queued = self.queued.saturating_sub(head.size);
             self.travelling.push_back((self.now + self.link.one_way, head.seq));
@@ -228,10 +261,16 @@ impl Path {
         }
     }
 
+    /// In thousandths of a bit.
+    fn served_in_step(&self) -> u64 {
+        (self.link.capacity.as_bps() / 10).max(1)
+    }
+
     fn receive(&mut self) {
         while let Some(&(at, seq)) = self.travelling.front()
             && at <= self.now
         {
+            self.eventful = true;
             self.travelling.pop_front();
             self.seen.arrived += PACKET;
             self.arrivals.push((seq, at));
@@ -239,6 +278,7 @@ impl Path {
         if self.now < self.next_report {
             return;
         }
+        self.eventful = true;
         self.next_report = self.now + FRAME;
         let arrivals = std::mem::take(&mut self.arrivals);
         if self.link.feedback && !arrivals.is_empty() {
@@ -262,6 +302,7 @@ impl Path {
             assert!(next.is_none_or(|(next, _)| next > self.now), "a timeout that was served stays due");
         }
         if changed {
+            self.eventful = true;
             self.decide();
         }
     }
@@ -275,43 +316,67 @@ impl Path {
 
     fn feed_back(&mut self, report: &Report) {
         let Some(&(newest, newest_arrived)) = report.arrivals.last() else { return };
-        let arrived: BTreeMap<u32, Time> = report.arrivals.iter().map(|&(seq, at)| (seq.0, at)).collect();
-        let known = self.records.split_off(&newest.0.saturating_sub(REORDERING));
-        let mut told = std::mem::replace(&mut self.records, known);
-        told.extend(arrived.keys().filter_map(|seq| self.records.remove(seq).map(|packet| (*seq, packet))));
-        let packets: Vec<PacketReport> = told
-            .into_iter()
-            .map(|(seq, packet)| PacketReport { packet, arrived_at: arrived.get(&seq).copied(), ce: false })
-            .collect();
+        let missing_before = newest.0.saturating_sub(REORDERING);
+        let mut arrivals = report.arrivals.iter().peekable();
+        let (mut packets, mut waiting) = (Vec::with_capacity(report.arrivals.len() + 8), Vec::new());
+        // Nothing overtakes on this path: sent packets and arrivals are in one order.
+        while let Some(packet) = self.records.pop_front_if(|packet| packet.seq <= newest) {
+            let arrived_at = arrivals.next_if(|(seq, _)| *seq == packet.seq).map(|(_, at)| *at);
+            if arrived_at.is_some() || packet.seq.0 < missing_before {
+                packets.push(PacketReport { packet, arrived_at, ce: false });
+            } else {
+                waiting.push(packet);
+            }
+        }
+        waiting.into_iter().rev().for_each(|packet| self.records.push_front(packet));
         let newest_sent = packets.iter().find(|report| report.packet.seq == newest).map(|report| report.packet.sent_at);
         let round_trip = newest_sent.map(|sent| (self.now - sent) - (report.left_at - newest_arrived));
         self.controller.on_sender_queue(self.now, self.pacer.queued());
         self.controller.on_feedback(self.now, &Feedback { packets: &packets, round_trip });
     }
 
-    fn observe(&mut self, from: Time) {
+    fn note_convergence(&mut self, from: Time) {
+        if self.decision.target >= self.link.capacity.mul_f64(0.85) && self.seen.converged.is_none() {
+            self.seen.converged = Some(self.now - from);
+        }
+    }
+
+    /// So many steps were like this.
+    fn observe(&mut self, steps: u32) {
+        if steps == 0 {
+            return;
+        }
         let queue = self.link.capacity.time_to_send(self.queued);
         if queue > Span::from_millis(50) {
-            self.seen.congested += STEP;
+            self.seen.congested += STEP * i64::from(steps);
             self.seen.longest_congested = self.seen.longest_congested.max(self.seen.congested);
         } else {
             self.seen.congested = Span::ZERO;
         }
-        if self.decision.target >= self.link.capacity.mul_f64(0.85) && self.seen.converged.is_none() {
-            self.seen.converged = Some(self.now - from);
-        }
-        self.seen.targets.push(self.decision.target.as_bps());
-        self.seen.queues.push(queue.as_nanos());
+        let target = self.decision.target.as_bps();
+        self.seen.targets += u128::from(target) * u128::from(steps);
+        self.seen.highest_target = self.seen.highest_target.max(target);
+        self.seen.steps += u64::from(steps);
+        *self.seen.queues.entry(queue.as_nanos()).or_default() += u64::from(steps);
     }
 
     fn summary(&mut self, length: Span) -> Summary {
         let seen = &mut self.seen;
-        seen.queues.sort_unstable();
-        let queue = |share: usize| Span::from_nanos(seen.queues[(seen.queues.len() - 1) * share / 100]);
-        let targets = &seen.targets;
+        let queue = |share: u64| {
+            let mut before = (seen.steps - 1) * share / 100;
+            let mut delays = seen.queues.iter();
+            let place = delays.find(|(_, steps)| match before.checked_sub(**steps) {
+                Some(rest) => {
+                    before = rest;
+                    false
+                }
+                None => true,
+            });
+            Span::from_nanos(*place.expect("a step").0)
+        };
         Summary {
-            target: Bitrate::from_bps(targets.iter().sum::<u64>() / targets.len() as u64),
-            highest_target: Bitrate::from_bps(*targets.iter().max().expect("steps")),
+            target: Bitrate::from_bps((seen.targets / u128::from(seen.steps)) as u64),
+            highest_target: Bitrate::from_bps(seen.highest_target),
             received: seen.arrived.over(length),
             queue_median: queue(50),
             queue_p95: queue(95),

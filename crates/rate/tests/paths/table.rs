@@ -4,6 +4,7 @@
 
 use std::fmt::Write as _;
 use std::path::PathBuf;
+use std::thread;
 
 use crate::link::{Link, Path, Summary};
 use nearlight_rate::{Bounds, PRESETS};
@@ -74,9 +75,12 @@ fn tables_are_as_recorded() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/paths/tables");
     let update = std::env::var_os("NEARLIGHT_UPDATE").is_some();
     let mut changed = String::new();
-    for preset in PRESETS {
+    let tables: Vec<String> = thread::scope(|scope| {
+        let threads: Vec<_> = PRESETS.iter().map(|preset| scope.spawn(|| table(preset.name))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a table")).collect()
+    });
+    for (preset, now) in PRESETS.iter().zip(tables) {
         let file = folder.join(format!("{}.txt", preset.name));
-        let now = table(preset.name);
         if update {
             std::fs::write(&file, &now).expect("the table is written");
             continue;
