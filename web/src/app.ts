@@ -19,6 +19,8 @@ export interface Hooks {
   readonly statistics: Statistics | null;
   /** The session so far, as `nearlight view --json` prints it; none before there is one. */
   summary(): Promise<unknown>;
+  /** The newest events of the session as lines of JSON (docs/json.md). */
+  events(): Promise<string>;
   act(hand: Hand, action: Action): void;
   /** Puts the screen's user somewhere: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
@@ -38,7 +40,7 @@ class App {
   readonly #hud = new Hud();
   readonly #worker = new Worker(new URL("worker.js", document.baseURI), { type: "module" });
   readonly #walker: Walker;
-  readonly #questions = new Map<number, (json: string) => void>();
+  readonly #questions = new Map<number, (text: string) => void>();
   #asked = 0;
   #headset: Headset | null = null;
   #entering = false;
@@ -56,6 +58,7 @@ class App {
       onFullscreen: () => void toggleFullscreen(),
       onRetry: () => this.#post({ type: "retry" }),
     });
+    element("save-events").addEventListener("click", () => void this.#saveEvents());
     this.#walker = new Walker(element("stage"), {
       onPresence: (at, values) => this.#post({ type: "presence", at, values }),
       onAction: (at, action) => this.#post({ type: "act", at, hand: "gaze", action }),
@@ -129,8 +132,8 @@ class App {
         if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.views);
         else message.picture.close();
         break;
-      case "summary":
-        this.#questions.get(message.id)?.(message.json);
+      case "answer":
+        this.#questions.get(message.id)?.(message.text);
         this.#questions.delete(message.id);
         break;
     }
@@ -205,12 +208,22 @@ class App {
     this.#shell.hudPressed = this.#hud.visible;
   }
 
-  #ask(): Promise<unknown> {
+  #ask(type: "summary" | "events"): Promise<string> {
     const id = (this.#asked += 1);
     return new Promise((resolve) => {
-      this.#questions.set(id, (json) => resolve(JSON.parse(json)));
-      this.#post({ type: "summary", id });
+      this.#questions.set(id, resolve);
+      this.#post({ type, id });
     });
+  }
+
+  async #saveEvents(): Promise<void> {
+    const address = URL.createObjectURL(new Blob([await this.#ask("events")], { type: "application/x-ndjson" }));
+    const link = document.createElement("a");
+    link.href = address;
+    link.download = "nearlight-events.jsonl";
+    link.click();
+    // The browser has the file's contents by the next task.
+    setTimeout(() => URL.revokeObjectURL(address));
   }
 
   #hooks(): Hooks {
@@ -228,7 +241,8 @@ class App {
       get statistics() {
         return app.#statistics;
       },
-      summary: () => this.#ask(),
+      summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
+      events: () => this.#ask("events"),
       act: (hand, action) => this.#post({ type: "act", at: performance.now(), hand, action }),
       setPose: ({ position, yaw = 0, pitch = 0 }) => this.#walker.place(position, yaw, pitch),
     };
@@ -256,6 +270,7 @@ function begin(): void {
       stream: null,
       statistics: null,
       summary: () => Promise.resolve(null),
+      events: () => Promise.resolve(""),
       act: () => undefined,
       setPose: () => undefined,
     };

@@ -131,7 +131,7 @@ export type ToWorker =
   /** The headset showed a frame whose marker pixels were these, rows from the top. */
   | { type: "shown"; at: number; frame: number; pixels: Uint8Array<ArrayBuffer> }
   | { type: "retry" }
-  | { type: "summary"; id: number }
+  | { type: "summary" | "events"; id: number }
   | { type: "close" };
 
 export type FromWorker =
@@ -145,4 +145,5 @@ export type FromWorker =
   | { type: "statistics"; statistics: Statistics; marker: Marker | null }
   /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */
   | { type: "frame"; frame: number; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
-  | { type: "summary"; id: number; json: string };
+  /** `text` is an object of JSON for a summary, lines of JSON for events. */
+  | { type: "answer"; id: number; text: string };

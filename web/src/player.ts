@@ -117,6 +117,11 @@ export class Player {
     return this.#core.summary(this.#now());
   }
 
+  /** The newest events, a line of JSON each. */
+  events(): string {
+    return new TextDecoder().decode(this.#core.events());
+  }
+
   close(): void {
     if (this.#closed) return;
     this.#closed = true;

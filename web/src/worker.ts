@@ -66,7 +66,10 @@ class Media {
         this.#connection = this.#connect();
         break;
       case "summary":
-        scope.postMessage({ type: "summary", id: message.id, json: this.#player?.summary() ?? "null" });
+        scope.postMessage({ type: "answer", id: message.id, text: this.#player?.summary() ?? "null" });
+        break;
+      case "events":
+        scope.postMessage({ type: "answer", id: message.id, text: this.#player?.events() ?? "" });
         break;
       case "close":
         this.#close();

@@ -1,6 +1,7 @@
 // The page without a server: what it says, what its panel shows, what its input sends.
 
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
@@ -150,6 +151,10 @@ test("hooks answer", async () => {
   const { context, page } = await openAlone();
   await page.evaluate(() => window.fake.play(3));
   assert.deepEqual(await page.evaluate(() => window.nearlight.summary()), { frames: { displayed: 1 } });
+  await page.locator("#toggle-hud").click();
+  const [download] = await Promise.all([page.waitForEvent("download"), page.locator("#save-events").click()]);
+  assert.equal(download.suggestedFilename(), "nearlight-events.jsonl");
+  assert.equal(await readFile(await download.path(), "utf8"), '{"event":"frame_lost"}\n');
   await page.evaluate(() => {
     window.nearlight.act("left", "throw");
     window.nearlight.setPose({ position: [1, 2, 3], yaw: 0.5 });

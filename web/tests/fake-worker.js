@@ -13,7 +13,8 @@ window.Worker = class {
   postMessage(message) {
     if (window.fake.received.length < 10_000) window.fake.received.push(message);
     if (message.type === "start") this.canvas = message.canvas;
-    if (message.type === "summary") this.say({ type: "summary", id: message.id, json: '{"frames":{"displayed":1}}' });
+    if (message.type === "summary") this.say({ type: "answer", id: message.id, text: '{"frames":{"displayed":1}}' });
+    if (message.type === "events") this.say({ type: "answer", id: message.id, text: '{"event":"frame_lost"}\n' });
   }
 
   say(data) {

@@ -99,6 +99,10 @@ test("an input's mark appears in the pixels, and an action changes the picture",
   assert.ok(summary.motion_to_photon_ms.p50 > 1, "no frame shows an input before it happened");
   assert.equal(summary.stage_sum_error_us_max, 0);
   assert.equal(summary.transport, "webtransport");
+  const events = (await page.evaluate(() => window.nearlight.events())).trimEnd().split("\n").map((line) => JSON.parse(line));
+  assert.ok(events.every(({ origin, at }) => origin === "client" && at > 0));
+  const shown = events.filter(({ event }) => event === "frame_displayed");
+  assert.ok(shown.length > 0 && shown.every(({ timeline }) => timeline.boundaries.length === 11), JSON.stringify(shown[0]));
   // A browser that stalls drops datagrams before the page sees them; that a clean path loses nothing is asserted in virtual time.
   assert.ok(summary.frames.lost * 2 <= summary.frames.sent, JSON.stringify(summary.frames));
   await context.close();

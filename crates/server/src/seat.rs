@@ -20,8 +20,8 @@ const MAX_ACTIONS: usize = 128;
 pub(crate) struct Wish {
     pub(crate) rate: Bitrate,
     pub(crate) key: bool,
-    /// False while a new frame would only wait in the pacer's queue.
-    pub(crate) admits: bool,
+    /// Why a new frame should be left out.
+    pub(crate) refusal: Option<&'static str>,
     pub(crate) display: DisplayKind,
     pub(crate) render_to_display: Option<Span>,
 }

@@ -178,8 +178,8 @@ impl Set {
 /// Draws one client's picture and hands it to the encoder, unless either could not take it.
 fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand) -> Result<(), SceneError> {
     let wish = stand.seat.wish();
-    if !wish.admits {
-        stand.seat.on_skipped("pacer queue");
+    if let Some(reason) = wish.refusal {
+        stand.seat.on_skipped(reason);
         return Ok(());
     }
     let Some(mut picture) = stand.lane.poll_picture() else {

@@ -363,7 +363,7 @@ fn wish(sender: &Sender, display: DisplayKind) -> Wish {
     Wish {
         rate: encoder.rate,
         key: encoder.key,
-        admits: sender.admits(),
+        refusal: sender.refusal(),
         display,
         render_to_display: sender.render_to_display(),
     }

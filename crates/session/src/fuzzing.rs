@@ -192,7 +192,7 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
         assert!((bounds.minimum..=bounds.maximum).contains(&decision.target), "{decision:?}");
         let (frames, bytes, packets, repairs) = sender.held();
         assert!(frames <= 64 && bytes <= 16 << 20 && packets <= 8_192 && repairs <= 2_048);
-        let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.admits());
+        let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.refusal());
     }
 }
 

@@ -12,6 +12,7 @@
 mod arrivals;
 mod assembly;
 mod clock;
+mod decoder_load;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod history;

@@ -13,6 +13,7 @@ use nearlight_wire::{
     SymbolFlags, SymbolHeader, ToServer,
 };
 
+use crate::decoder_load::DecoderLoad;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
 use crate::recent::RecentRate;
@@ -93,6 +94,7 @@ pub struct Sender {
     controller: Box<dyn RateController>,
     pacer: Pacer,
     headroom: Headroom,
+    decoder_load: DecoderLoad,
     frames: FrameHistory,
     packets: PacketHistory,
     inbox: Inbox,
@@ -125,6 +127,7 @@ impl Sender {
             controller,
             pacer,
             headroom: Headroom::default(),
+            decoder_load: DecoderLoad::new(config.frame_interval),
             frames: FrameHistory::default(),
             packets: PacketHistory::default(),
             inbox: Inbox::default(),
@@ -181,15 +184,19 @@ impl Sender {
         self.next_frame
     }
 
-    /// Whether a frame rendered now should be encoded at all: false while it would only wait in the pacer's queue.
+    /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, or in the decoder's.
     #[must_use]
-    pub fn admits(&self) -> bool {
+    pub fn refusal(&self) -> Option<&'static str> {
         let queued = self.decision.pacing.time_to_send(self.pacer.queued());
-        queued <= self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS)
+        if queued > self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
+            return Some("pacer queue");
+        }
+        self.decoder_load.is_behind().then_some("decoder behind")
     }
 
     /// The driver left out a frame before it was encoded.
     pub fn on_skipped(&mut self, now: Time, reason: &'static str) {
+        self.decoder_load.on_skipped();
         self.statistics.skipped += 1;
         self.emit(now, || Event::FrameSkipped { reason });
     }
@@ -206,6 +213,7 @@ impl Sender {
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
         let EncodedFrame { id, key, header, bits } = frame;
         debug_assert_eq!(id, self.next_frame, "frames come in order");
+        self.decoder_load.on_frame();
         let mut bytes = Vec::with_capacity(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
         header.write(&mut bytes);
         bytes.extend_from_slice(&bits);
@@ -223,7 +231,7 @@ impl Sender {
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
         let dropped = self.frames.push(kept);
         if dropped > Bytes::ZERO {
-            // A driver that does not ask `admits` has outrun the path: the chain of references is broken here.
+            // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
             self.pacer.on_dropped(now, dropped);
             self.set_key_wanted(now, "queue overflow");
         }
@@ -385,6 +393,9 @@ impl Sender {
                 self.outcomes.pop_front();
             }
             self.outcomes.push_back(*frame);
+        }
+        if let Some(newest) = report.frames.last() {
+            self.decoder_load.on_report(now, newest.decode);
         }
         self.take_decision(now);
     }

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod journal;
 mod presence;
 mod tally;
 
@@ -16,6 +17,7 @@ use nearlight_wire::{
 };
 use wasm_bindgen::prelude::*;
 
+use crate::journal::Journal;
 use crate::tally::Tally;
 
 /// Bytes of a pixel as WebGL reads it back.
@@ -27,15 +29,17 @@ pub struct Core {
     receiver: Receiver,
     control: ControlReader,
     tally: Tally,
+    journal: Journal,
     last_marker: Option<Marker>,
 }
 
 impl Default for Core {
     fn default() -> Self {
         Self {
-            receiver: Receiver::new(ReceiverConfig { events: false }),
+            receiver: Receiver::new(ReceiverConfig { events: true }),
             control: ControlReader::default(),
             tally: Tally::default(),
+            journal: Journal::default(),
             last_marker: None,
         }
     }
@@ -82,6 +86,9 @@ impl Core {
     pub fn poll_message(&mut self) -> Result<Option<String>, JsError> {
         let Some(message) = self.control.poll::<ServerMessage>()? else { return Ok(None) };
         self.tally.on_message(&message);
+        if let ServerMessage::Welcome(welcome) = &message {
+            self.journal.session = welcome.session;
+        }
         Ok(Some(serde_json::to_string(&message)?))
     }
 
@@ -134,7 +141,14 @@ impl Core {
 
     /// The next datagram to send.
     pub fn poll_transmit(&mut self, now: f64) -> Option<Vec<u8>> {
-        self.receiver.poll_transmit(time(now))
+        let datagram = self.receiver.poll_transmit(time(now));
+        self.journal.take_from(&mut self.receiver);
+        datagram
+    }
+
+    /// The newest events of this session as lines of JSON.
+    pub fn events(&self) -> Vec<u8> {
+        self.journal.lines()
     }
 
     /// When `poll_transmit` wants to be called even if nothing happens, or infinity.

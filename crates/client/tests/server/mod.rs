@@ -172,8 +172,8 @@ impl Studio {
 
     fn make_frame(&mut self) {
         let started = self.clock.now();
-        if !self.sender.admits() {
-            self.sender.on_skipped(started, "pacer queue");
+        if let Some(reason) = self.sender.refusal() {
+            self.sender.on_skipped(started, reason);
             return;
         }
         self.input = self.sender.poll_input().or(self.input.take());

@@ -54,6 +54,8 @@ pub(super) struct Story {
     pub(super) clock_offset: Span,
     newest_input: Option<(nearlight_units::InputSeq, Time)>,
     decoding: Vec<(Time, FrameId, Marker, bool)>,
+    /// The decoder takes so long for a frame, one at a time.
+    pub(super) decode_time: Span,
 }
 
 const FRAME_INTERVAL: Span = Span::from_millis(33);
@@ -85,6 +87,7 @@ impl Story {
             clock_offset: Span::from_secs(1_000),
             newest_input: None,
             decoding: Vec::new(),
+            decode_time: DECODE,
         }
     }
 
@@ -152,8 +155,8 @@ impl Story {
         if let Some(input) = self.sender.poll_input() {
             self.newest_input = Some((input.sample.seq, input.received_at));
         }
-        if !self.sender.admits() {
-            self.sender.on_skipped(now, "pacer queue");
+        if let Some(reason) = self.sender.refusal() {
+            self.sender.on_skipped(now, reason);
             return;
         }
         let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
@@ -180,7 +183,8 @@ impl Story {
         while let Some(frame) = self.receiver.poll_frame(self.now) {
             assert!(frame.bits().iter().all(|byte| *byte == frame.id.0 as u8), "frame {} is damaged", frame.id);
             let marker = Marker { frame: frame.id, input: frame.header.input };
-            self.decoding.push((self.now + DECODE, frame.id, marker, frame.show));
+            let free_at = self.decoding.last().map_or(self.now, |(at, ..)| *at);
+            self.decoding.push((free_at + self.decode_time, frame.id, marker, frame.show));
         }
         while self.decoding.first().is_some_and(|(at, ..)| *at <= self.now) {
             let (_, id, marker, show) = self.decoding.remove(0);

@@ -129,6 +129,27 @@ fn frames_that_would_only_wait_are_left_out_before_they_are_encoded() {
 }
 
 #[test]
+fn a_slow_decoder_gets_fewer_frames_instead_of_a_longer_queue() {
+    let mut story = Story::new(10);
+    story.decode_time = Span::from_millis(50);
+    story.run(Span::from_secs(10));
+    let longest = story.displayed[60..].iter().map(|displayed| displayed.timeline.stage(Stage::Decode)).max();
+    assert!(longest.expect("frames") < Span::from_millis(400), "{longest:?}");
+    assert!(
+        story.sent().skipped > 50 && story.received().frames.decoded > 120,
+        "{:?} {:?}",
+        story.sent(),
+        story.received()
+    );
+    assert_eq!((story.received().frames.lost, story.sent().key_frames), (0, 1));
+    story.decode_time = Span::from_millis(5);
+    story.run(Span::from_secs(5));
+    let before = story.sent().skipped;
+    story.run(Span::from_secs(2));
+    assert_eq!(story.sent().skipped, before, "a decoder that follows again gets every frame");
+}
+
+#[test]
 fn same_seed_same_story() {
     let run = || {
         let lossy = Conditions { loss: 0.05, jitter: Span::from_millis(2), duplicates: 0.01, ..Conditions::CLEAN };

@@ -1,0 +1,124 @@
+//! Keeps a decoder that cannot follow from falling further and further behind.
+
+use nearlight_units::{Span, Time};
+
+/// A frame that takes this many intervals to decode stood in a queue.
+const HIGH_INTERVALS: f64 = 4.0;
+/// Below this even four intervals may be a decoder's own pipeline. Guess: mobile hardware decoders hold a frame for 40 ms.
+const HIGH_LEAST: Span = Span::from_millis(100);
+/// Of eight frames at least one is coded, whatever the reports say.
+const LONGEST_STRIDE: u32 = 8;
+/// The queue must have had time to drain, and to be heard of, before the next change.
+const SETTLE: Span = Span::from_millis(250);
+/// More frames are tried again after this long without a queue.
+const RETRY: Span = Span::from_secs(2);
+
+/// Which frames to leave out before they are coded, from how long the receiver's frames took to decode.
+#[derive(Clone, Debug)]
+pub(crate) struct DecoderLoad {
+    high: Span,
+    /// One of this many frames is coded.
+    stride: u32,
+    since_coded: u32,
+    newest: Span,
+    changed_at: Time,
+}
+
+impl DecoderLoad {
+    pub(crate) fn new(frame_interval: Span) -> Self {
+        let high = frame_interval.mul_f64(HIGH_INTERVALS).max(HIGH_LEAST);
+        Self { high, stride: 1, since_coded: 0, newest: Span::ZERO, changed_at: Time::ZERO }
+    }
+
+    /// Whether the decoder is given time instead of the next frame.
+    pub(crate) const fn is_behind(&self) -> bool {
+        self.since_coded + 1 < self.stride
+    }
+
+    pub(crate) const fn on_frame(&mut self) {
+        self.since_coded = 0;
+    }
+
+    pub(crate) const fn on_skipped(&mut self) {
+        self.since_coded += 1;
+    }
+
+    /// The newest frame of a report took `decode` from completion to its picture.
+    pub(crate) fn on_report(&mut self, now: Time, decode: Span) {
+        let grows = decode >= self.newest;
+        self.newest = decode;
+        let since = now.saturating_since(self.changed_at);
+        let stride = if decode > self.high && grows && since >= SETTLE {
+            (self.stride * 2).min(LONGEST_STRIDE)
+        } else if decode < self.high / 2 && since >= RETRY {
+            (self.stride / 2).max(1)
+        } else {
+            return;
+        };
+        if stride != self.stride {
+            (self.stride, self.changed_at) = (stride, now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INTERVAL: Span = Span::from_millis(33);
+
+    /// Offers frames for ten seconds to a decoder that needs `service` for each; answers with frames decoded and the longest wait
+    /// of the last five seconds.
+    fn run(service: Span) -> (u32, Span) {
+        let mut load = DecoderLoad::new(INTERVAL);
+        let (mut free_at, mut reported_at) = (Time::ZERO, Time::ZERO);
+        let (mut decoded, mut longest) = (0, Span::ZERO);
+        let mut queue: Vec<(Time, Time)> = Vec::new();
+        for number in 0..300 {
+            let now = Time::from_secs(1) + INTERVAL * number;
+            if load.is_behind() {
+                load.on_skipped();
+            } else {
+                load.on_frame();
+                decoded += 1;
+                free_at = free_at.max(now) + service;
+                queue.push((now, free_at));
+            }
+            let done = queue.iter().take_while(|(_, done)| *done <= now).count();
+            if let Some((sent, at)) = queue.drain(..done).next_back()
+                && now - reported_at >= Span::from_millis(100)
+            {
+                reported_at = now;
+                load.on_report(now, at - sent);
+            }
+            if number > 150 {
+                longest = longest.max(free_at.saturating_since(now));
+            }
+        }
+        (decoded, longest)
+    }
+
+    #[test]
+    fn waits_stay_bounded_however_slow_the_decoder_is() {
+        for (service, fewest) in [(40, 150), (60, 100), (120, 40), (200, 30)] {
+            let (decoded, longest) = run(Span::from_millis(service));
+            assert!(decoded >= fewest, "{service} ms: {decoded} of 300");
+            assert!(longest < Span::from_millis(600 + service * 5), "{service} ms: {longest:?}");
+        }
+    }
+
+    #[test]
+    fn a_decoder_that_follows_gets_every_frame() {
+        assert_eq!(run(Span::from_millis(30)).0, 300);
+    }
+
+    #[test]
+    fn a_long_pipeline_is_no_queue() {
+        let mut load = DecoderLoad::new(Span::from_millis(11));
+        for number in 0..1_000 {
+            load.on_report(Time::from_millis(1_000 + 11 * number), Span::from_millis(45));
+            assert!(!load.is_behind());
+            load.on_frame();
+        }
+    }
+}
