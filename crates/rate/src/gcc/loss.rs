@@ -6,8 +6,6 @@
 
 mod model;
 
-use std::collections::BTreeMap;
-
 use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
 
 use model::{Channel, Model, Observation};
@@ -107,7 +105,8 @@ pub struct LossBased {
 struct Pending {
     size: Bytes,
     lost: Bytes,
-    missing: BTreeMap<u32, Bytes>,
+    /// In order of their numbers.
+    missing: Vec<(PacketSeq, Bytes)>,
     begun_at: Option<Time>,
     last_sent: Option<Time>,
 }
@@ -128,7 +127,8 @@ impl LossBased {
     }
 
     pub fn on_arrived(&mut self, seq: PacketSeq, sent_at: Time, size: Bytes) {
-        if let Some(late) = self.pending.missing.remove(&seq.0) {
+        if let Ok(place) = self.pending.missing.binary_search_by_key(&seq, |(missing, _)| *missing) {
+            let (_, late) = self.pending.missing.remove(place);
             self.pending.lost = self.pending.lost.saturating_sub(late);
             return;
         }
@@ -138,8 +138,11 @@ impl LossBased {
     pub fn on_missing(&mut self, seq: PacketSeq, sent_at: Time, size: Bytes) {
         self.pending.count(sent_at, size);
         self.pending.lost += size;
-        if self.pending.missing.len() < MOST_MISSING {
-            self.pending.missing.insert(seq.0, size);
+        let place = self.pending.missing.binary_search_by_key(&seq, |(missing, _)| *missing);
+        if let Err(place) = place
+            && self.pending.missing.len() < MOST_MISSING
+        {
+            self.pending.missing.insert(place, (seq, size));
         }
     }
 
@@ -191,16 +194,11 @@ impl LossBased {
         self.observations.len() + self.pending.missing.len()
     }
 
-    fn candidates(&self, current: Channel, update: &Update) -> Vec<f64> {
-        let mut capacities: Vec<f64> = CANDIDATES.iter().map(|factor| current.capacity * factor).collect();
-        if let Some(arriving) = update.arriving
-            && !update.app_limited
-        {
-            capacities.push(kbps(arriving));
-        }
-        if kbps(update.delay_based) > current.capacity {
-            capacities.push(kbps(update.delay_based));
-        }
+    /// Capacities that may explain the losses; where there is nothing to add, the current one stands in.
+    fn candidates(&self, current: Channel, update: &Update) -> [f64; CANDIDATES.len() + 2] {
+        let [up, same, down] = CANDIDATES.map(|factor| current.capacity * factor);
+        let arriving = update.arriving.filter(|_| !update.app_limited).map_or(same, kbps);
+        let mut capacities = [up, same, down, arriving, kbps(update.delay_based).max(same)];
         let most = self.growth.map_or(f64::INFINITY, |(_, most)| most);
         if self.state != State::Calm {
             for capacity in &mut capacities {
@@ -275,7 +273,9 @@ impl Pending {
             lost: self.lost.get() as f64 / 1e3,
             rate: kbps(self.size.over(span)),
         };
-        *self = Self { begun_at: Some(last_sent), ..Self::default() };
+        let mut missing = std::mem::take(&mut self.missing);
+        missing.clear();
+        *self = Self { begun_at: Some(last_sent), missing, ..Self::default() };
         Some((last_sent, observation))
     }
 }
