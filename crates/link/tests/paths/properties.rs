@@ -110,7 +110,9 @@ proptest! {
         ids.sort_unstable();
         prop_assert_eq!(ids, (0..load.len() as u64).collect::<Vec<_>>());
         let mut portions = vec![0; load.len()];
-        exits.iter().for_each(|exit| portions[exit.packet.id as usize] += exit.packet.portion());
+        for exit in &exits {
+            portions[exit.packet.id as usize] += exit.packet.portion();
+        }
         prop_assert!(portions.iter().all(|portion| *portion == Packet::WHOLE), "{}: {:?}", spec, portions);
         prop_assert_eq!(path.poll_timeout(), None);
         prop_assert_eq!(path.backlog().packets, 0);

@@ -1,0 +1,30 @@
+//! The hops of [`nearlight_link`] in real time: a command runs behind an emulated link and reaches this machine through it.
+//!
+//! One thread moves packets between two ends, each direction through a [`Path`](nearlight_link::Path) of its own; what happens to
+//! a packet and when is the path's decision, the same as in the simulator. How the ends are made is [`Means`]'s business: a pair
+//! of interfaces, one of them in a network namespace, as root or in a user namespace; where neither is allowed, a relay for UDP.
+
+#![deny(unsafe_code)]
+
+mod clock;
+mod gateway;
+mod held;
+mod ip;
+mod lane;
+mod lateness;
+mod link;
+mod namespaces;
+mod port;
+mod pump;
+mod relay;
+mod report;
+mod supervise;
+mod sys;
+mod translate;
+mod tun;
+
+pub use lateness::Lateness;
+pub use link::{Link, LinkOptions, Means, OpenError, Refusal, Wanted};
+pub use report::{Amount, DirectionReport, Report};
+pub use supervise::{Ended, supervise};
+pub use tun::Layer;

@@ -1,0 +1,363 @@
+//! A link: how its ends are made, and what runs behind it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::OwnedFd;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::sync::Arc;
+use std::{fmt, fs, io};
+
+use nearlight_link::LoadedPath;
+use rustix::io::Errno;
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+use crate::gateway::{Gateway, Target};
+use crate::namespaces::{self, Inside, Namespaces, Plan, no_interface};
+use crate::pump::{Paths, Pump};
+use crate::relay::Relay;
+use crate::report::Report;
+use crate::tun::{self, Layer, Tun};
+
+/// How a link comes to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Means {
+    /// A pair of interfaces: one on this machine, one in a network namespace with the command. Needs root.
+    Root,
+    /// Both interfaces in a user namespace, and a gateway from there to this machine's services (127.0.0.1).
+    User,
+    /// A relay for the datagrams of one service, without namespaces.
+    Relay,
+}
+
+impl Means {
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Root => "root",
+            Self::User => "user",
+            Self::Relay => "relay",
+        }
+    }
+}
+
+impl fmt::Display for Means {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Root => "interfaces made by root",
+            Self::User => "interfaces in a user namespace",
+            Self::Relay => "a relay for UDP",
+        })
+    }
+}
+
+/// Which means may be used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wanted {
+    /// The first of root, user and, where the service is known, relay that works.
+    #[default]
+    Any,
+    Only(Means),
+}
+
+/// What a link is to be.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// From the command to the host.
+    pub up: LoadedPath,
+    /// From the host to the command.
+    pub down: LoadedPath,
+    /// Of the paths; the direction down has its successor.
+    pub seed: u64,
+    pub layer: Layer,
+    pub wanted: Wanted,
+    /// The service that a relay stands for.
+    pub service: Option<SocketAddr>,
+}
+
+/// Means that did not work.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub means: Means,
+    pub reason: String,
+}
+
+/// Why there is no link.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    #[error("no link could be made:{}", listed(.0))]
+    Refused(Vec<Refusal>),
+    #[error("the link's threads cannot start: {0}")]
+    Thread(#[from] io::Error),
+}
+
+fn listed(refusals: &[Refusal]) -> String {
+    refusals.iter().fold(String::new(), |list, Refusal { means, reason }| format!("{list}\n  {means}: {reason}"))
+}
+
+/// A link that packets cross, until it is dropped.
+pub struct Link {
+    means: Means,
+    refused: Vec<Refusal>,
+    host: IpAddr,
+    port: Option<u16>,
+    inside: Option<Arc<Inside>>,
+    pump: Pump,
+    counters: Option<[Counters; 2]>,
+    written: [String; 2],
+    /// Serves the far end as long as it lives.
+    _gateway: Option<Gateway>,
+}
+
+/// Where the kernel counts what an interface dropped.
+struct Counters {
+    table: OwnedFd,
+    interface: String,
+}
+
+/// Links by root take their addresses from 10.77.0.0/16, four each.
+const NETWORKS: u8 = 250;
+
+/// The host's address on link number `index`, and the command's.
+fn addresses(index: u8) -> (Ipv4Addr, Ipv4Addr) {
+    (Ipv4Addr::new(10, 77, index, 1), Ipv4Addr::new(10, 77, index, 2))
+}
+
+impl Link {
+    /// Makes the ends and starts to move packets; time zero of the paths is now.
+    pub fn open(options: &LinkOptions) -> Result<Self, OpenError> {
+        let candidates: &[Means] = match &options.wanted {
+            Wanted::Any => &[Means::Root, Means::User, Means::Relay],
+            Wanted::Only(means) => std::slice::from_ref(means),
+        };
+        let mut refused = Vec::new();
+        for &means in candidates {
+            let made = match means {
+                Means::Root => Self::as_root(options),
+                Means::User => Self::as_user(options),
+                Means::Relay => Self::as_relay(options),
+            };
+            match made {
+                Ok(link) => return Ok(Self { refused, ..link }),
+                Err(Unmade::Refused(reason)) => refused.push(Refusal { means, reason }),
+                Err(Unmade::Thread(error)) => return Err(error.into()),
+            }
+        }
+        Err(OpenError::Refused(refused))
+    }
+
+    fn as_root(options: &LinkOptions) -> Result<Self, Unmade> {
+        let (index, far) = host_interface(options.layer)?;
+        let (host, inside) = addresses(index);
+        let name = interface_name(index);
+        if options.layer == Layer::Ethernet {
+            // Else the host's announcements would cross the link too. Where it cannot be switched off, they do.
+            let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
+        }
+        let table = fs::File::open("/proc/thread-self/net/dev").map_err(Unmade::Thread)?.into();
+        let plan = Plan { layer: options.layer, inside, host, user: false };
+        let Namespaces { inside, near, .. } = namespaces::make(&plan).map_err(|failure| failure.to_string())?;
+        let counters = [Counters::inside(near.counters), Counters { table, interface: name }];
+        let (near, far) = (Tun::new(near.device, options.layer), Tun::new(far, options.layer));
+        let pump = Pump::start(near, far, options.paths()).map_err(Unmade::Thread)?;
+        Ok(Self { inside: Some(Arc::new(inside)), counters: Some(counters), ..options.link(Means::Root, host, pump) })
+    }
+
+    fn as_user(options: &LinkOptions) -> Result<Self, Unmade> {
+        let (host, inside) = addresses(0);
+        let plan = Plan { layer: options.layer, inside, host, user: true };
+        let Namespaces { inside, near, far } = namespaces::make(&plan).map_err(|failure| failure.to_string())?;
+        let far = far.ok_or_else(|| "the far end is missing".to_owned())?;
+        let gateway = Gateway::start(far.listener, Some(far.datagrams), Target::Ports).map_err(Unmade::Thread)?;
+        let counters = [Counters::inside(near.counters), Counters::inside(far.counters)];
+        let near = Tun::new(near.device, options.layer);
+        let far = Tun::new(far.device, options.layer).with_gateway_for(host);
+        let pump = Pump::start(near, far, options.paths()).map_err(Unmade::Thread)?;
+        Ok(Self {
+            inside: Some(Arc::new(inside)),
+            counters: Some(counters),
+            _gateway: Some(gateway),
+            ..options.link(Means::User, host, pump)
+        })
+    }
+
+    fn as_relay(options: &LinkOptions) -> Result<Self, Unmade> {
+        let service = options.service.ok_or_else(|| {
+            "it stands for one service, and none is given; add --service, such as --service 127.0.0.1:8090".to_owned()
+        })?;
+        let Relay { near, far, address, gateway } = Relay::open(service).map_err(|error| error.to_string())?;
+        let pump = Pump::start(near, far, options.paths()).map_err(Unmade::Thread)?;
+        let link = options.link(Means::Relay, Ipv4Addr::LOCALHOST, pump);
+        Ok(Self { port: Some(address.port()), _gateway: Some(gateway), ..link })
+    }
+
+    #[must_use]
+    pub fn means(&self) -> Means {
+        self.means
+    }
+
+    /// What was tried before, and why it did not work.
+    #[must_use]
+    pub fn refused(&self) -> &[Refusal] {
+        &self.refused
+    }
+
+    /// Where the command finds the host.
+    #[must_use]
+    pub fn host(&self) -> IpAddr {
+        self.host
+    }
+
+    /// The only port there, for a relay.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// Whether the link's thread goes before ordinary programs, which keeps packets from being late on a busy machine.
+    #[must_use]
+    pub fn is_real_time(&self) -> bool {
+        self.pump.is_real_time()
+    }
+
+    /// Makes `command` start behind the link, and end when the calling thread does.
+    ///
+    /// It finds the host's address in `NEARLIGHT_LINK_HOST` and a relay's port in `NEARLIGHT_LINK_PORT`.
+    pub fn enter(&self, command: &mut Command) {
+        command.env("NEARLIGHT_LINK_HOST", self.host.to_string());
+        if let Some(port) = self.port {
+            command.env("NEARLIGHT_LINK_PORT", port.to_string());
+        }
+        let inside = self.inside.clone();
+        let parent = rustix::process::getpid();
+        let enter = move || {
+            if let Some(inside) = &inside {
+                inside.enter()?;
+            }
+            // The link is gone when this process is, so that the command would wait for answers for ever.
+            set_parent_process_death_signal(Some(Signal::KILL))?;
+            if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(Errno::SRCH)) }
+        };
+        // SAFETY: the closure makes system calls only, on descriptors that the link keeps open.
+        #[expect(unsafe_code, reason = "entering a namespace happens between fork and exec")]
+        unsafe {
+            command.pre_exec(enter);
+        }
+    }
+
+    /// What has happened until now.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let moved = self.pump.moved();
+        let unread = self.counters.as_ref().map_or([0; 2], |both| both.each_ref().map(Counters::unread));
+        Report {
+            means: self.means.name(),
+            host: self.host.to_string(),
+            seconds: moved.seconds,
+            cpu_seconds: moved.cpu_seconds,
+            real_time: self.is_real_time(),
+            up: moved.up.report(&self.written[0], unread[0]),
+            down: moved.down.report(&self.written[1], unread[1]),
+        }
+    }
+}
+
+impl LinkOptions {
+    fn paths(&self) -> Paths {
+        Paths { up: self.up.path(self.seed), down: self.down.path(self.seed.wrapping_add(1)) }
+    }
+
+    /// What every link has; nothing runs behind it yet.
+    fn link(&self, means: Means, host: Ipv4Addr, pump: Pump) -> Link {
+        Link {
+            means,
+            refused: Vec::new(),
+            host: host.into(),
+            port: None,
+            inside: None,
+            pump,
+            counters: None,
+            written: [self.up.spec().to_string(), self.down.spec().to_string()],
+            _gateway: None,
+        }
+    }
+}
+
+/// Why one of the means did not work.
+enum Unmade {
+    /// Another may.
+    Refused(String),
+    Thread(io::Error),
+}
+
+impl From<String> for Unmade {
+    fn from(reason: String) -> Self {
+        Self::Refused(reason)
+    }
+}
+
+impl Counters {
+    fn inside(table: OwnedFd) -> Self {
+        Self { table, interface: interface_name(0) }
+    }
+
+    fn unread(&self) -> u64 {
+        namespaces::unread(&self.table, &self.interface)
+    }
+}
+
+fn interface_name(index: u8) -> String {
+    format!("nearlight{index}")
+}
+
+/// The first interface whose name and network nobody uses on this machine.
+fn host_interface(layer: Layer) -> Result<(u8, OwnedFd), Unmade> {
+    let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
+    for index in 0..NETWORKS {
+        let (host, _) = addresses(index);
+        if is_routed(&routes, host) {
+            continue;
+        }
+        match tun::create(&interface_name(index), layer, host) {
+            Ok(device) => return Ok((index, device)),
+            Err(Errno::BUSY) => {}
+            Err(error) => return Err(no_interface(error).into()),
+        }
+    }
+    Err("every network of 10.77.0.0/16 is in use on this machine".to_owned().into())
+}
+
+/// Whether a route other than the default one leads to the address, by the kernel's table.
+fn is_routed(table: &str, address: Ipv4Addr) -> bool {
+    let number = |text: Option<&str>| u32::from_str_radix(text?, 16).ok().map(u32::from_be);
+    table.lines().skip(1).any(|line| {
+        let mut columns = line.split_whitespace();
+        let (network, mask) = (number(columns.nth(1)), number(columns.nth(5)));
+        network.zip(mask).is_some_and(|(network, mask)| mask != 0 && u32::from(address) & mask == network)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn networks_in_use_are_found_in_the_kernels_table() {
+        let table = "Iface\tDestination\tGateway \tFlags\tRefCnt\tUse\tMetric\tMask\t\tMTU\tWindow\tIRTT\n\
+                     eth0\t00000000\t0101A8C0\t0003\t0\t0\t0\t00000000\t0\t0\t0\n\
+                     nearlight3\t00034D0A\t00000000\t0001\t0\t0\t0\tFCFFFFFF\t0\t0\t0\n\
+                     vpn\t00404D0A\t00000000\t0001\t0\t0\t0\t00C0FFFF\t0\t0\t0\n";
+        for (index, used) in [(0, false), (2, false), (3, true), (4, false), (64, true), (127, true), (128, false)] {
+            assert_eq!(is_routed(table, addresses(index).0), used, "{index}");
+        }
+    }
+
+    #[test]
+    fn what_was_tried_is_listed() {
+        let refusal = |means, reason: &str| Refusal { means, reason: reason.to_owned() };
+        let error = OpenError::Refused(vec![refusal(Means::Root, "no"), refusal(Means::Relay, "neither")]);
+        assert_eq!(
+            error.to_string(),
+            "no link could be made:\n  interfaces made by root: no\n  a relay for UDP: neither"
+        );
+    }
+}

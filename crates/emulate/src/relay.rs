@@ -1,0 +1,160 @@
+//! A link without interfaces: datagrams to a local port cross it and go on to one service.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::os::fd::AsFd;
+
+use nearlight_link::{Ecn, Packet};
+use nearlight_units::Bytes;
+use rustix::event::{PollFd, PollFlags};
+
+use crate::gateway::{Gateway, Target};
+use crate::port::{Arrived, Port, Refused};
+
+/// Longer datagrams are dropped; QUIC's and WebRTC's are not.
+const LONGEST: usize = 2_048;
+
+/// The headers of IPv4 and UDP, which a datagram has on every link.
+const HEADERS: u64 = 28;
+
+/// Senders of datagrams that the relay tells apart. Guess: a client takes a new port with every connection.
+const MOST_PEERS: usize = 1_024;
+
+/// Attempts to find a number that is free for TCP as well as for UDP.
+const ATTEMPTS: usize = 16;
+
+/// Both ends, and where clients find the near one.
+pub(crate) struct Relay {
+    pub(crate) near: NearEnd,
+    pub(crate) far: FarEnd,
+    pub(crate) address: SocketAddr,
+    /// Streams to the same port go to the service at once: a page has to be fetched from somewhere.
+    pub(crate) gateway: Gateway,
+}
+
+impl Relay {
+    pub(crate) fn open(service: SocketAddr) -> io::Result<Self> {
+        let (listener, socket) = same_port()?;
+        let address = socket.local_addr()?;
+        listener.set_nonblocking(true)?;
+        socket.set_nonblocking(true)?;
+        let gateway = Gateway::start(listener, None, Target::Service(service))?;
+        let near = NearEnd { socket, peers: Vec::new() };
+        Ok(Self { near, far: FarEnd { service, sockets: Vec::new(), next: 0 }, address, gateway })
+    }
+}
+
+fn same_port() -> io::Result<(TcpListener, UdpSocket)> {
+    let mut last = io::Error::from(io::ErrorKind::AddrInUse);
+    for _ in 0..ATTEMPTS {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
+        match UdpSocket::bind(listener.local_addr()?) {
+            Ok(socket) => return Ok((listener, socket)),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// What of the buffer a datagram took; None for one that did not fit, or for none at all.
+fn arrived(length: usize, peer: usize) -> Option<Arrived> {
+    let size = Bytes::new(length as u64 + HEADERS);
+    (length < LONGEST).then_some(Arrived { length, peer: peer as u32, size, ecn: Ecn::NotCapable })
+}
+
+/// Where the command's datagrams arrive.
+pub(crate) struct NearEnd {
+    socket: UdpSocket,
+    peers: Vec<SocketAddr>,
+}
+
+impl Port for NearEnd {
+    fn buffer_size(&self) -> usize {
+        LONGEST
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<Arrived> {
+        loop {
+            let (length, from) = match self.socket.recv_from(buffer) {
+                Ok(received) => received,
+                // An answer to a client that has gone, told here.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
+                Err(_) => return None,
+            };
+            let known = self.peers.iter().position(|peer| *peer == from);
+            let peer = match known {
+                Some(peer) => peer,
+                None if self.peers.len() == MOST_PEERS => continue,
+                None => {
+                    self.peers.push(from);
+                    self.peers.len() - 1
+                }
+            };
+            if let Some(arrived) = arrived(length, peer) {
+                return Some(arrived);
+            }
+        }
+    }
+
+    fn send(&mut self, _packet: &Packet, peer: u32, contents: &mut [u8]) -> Result<(), Refused> {
+        let to = self.peers.get(peer as usize).ok_or(Refused)?;
+        self.socket.send_to(contents, to).map(drop).map_err(|_| Refused)
+    }
+
+    fn wait_for<'a>(&'a self, descriptors: &mut Vec<PollFd<'a>>) {
+        descriptors.push(PollFd::from_borrowed_fd(self.socket.as_fd(), PollFlags::IN));
+    }
+}
+
+/// Where the service's answers arrive: one socket for each sender, so that the service can tell them apart.
+pub(crate) struct FarEnd {
+    service: SocketAddr,
+    sockets: Vec<Option<UdpSocket>>,
+    /// Whose turn it is to be read.
+    next: usize,
+}
+
+impl FarEnd {
+    fn socket(&mut self, peer: usize) -> io::Result<&UdpSocket> {
+        while self.sockets.len() <= peer {
+            self.sockets.push(None);
+        }
+        let place = &mut self.sockets[peer];
+        if let Some(socket) = place {
+            return Ok(socket);
+        }
+        let unspecified = if self.service.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+        let socket = UdpSocket::bind(unspecified)?;
+        socket.connect(self.service)?;
+        socket.set_nonblocking(true)?;
+        Ok(place.insert(socket))
+    }
+}
+
+impl Port for FarEnd {
+    fn buffer_size(&self) -> usize {
+        LONGEST
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<Arrived> {
+        for _ in 0..self.sockets.len() {
+            let peer = self.next % self.sockets.len();
+            let length = self.sockets[peer].as_ref().and_then(|socket| socket.recv(buffer).ok());
+            match length.and_then(|length| arrived(length, peer)) {
+                Some(arrived) => return Some(arrived),
+                None => self.next = (peer + 1) % self.sockets.len(),
+            }
+        }
+        None
+    }
+
+    fn send(&mut self, _packet: &Packet, peer: u32, contents: &mut [u8]) -> Result<(), Refused> {
+        let socket = self.socket(peer as usize).map_err(|_| Refused)?;
+        socket.send(contents).map(drop).map_err(|_| Refused)
+    }
+
+    fn wait_for<'a>(&'a self, descriptors: &mut Vec<PollFd<'a>>) {
+        let open = self.sockets.iter().flatten();
+        descriptors.extend(open.map(|socket| PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::IN)));
+    }
+}

@@ -1,0 +1,136 @@
+//! What a link did, in numbers.
+
+use std::collections::BTreeMap;
+
+use nearlight_link::{DropReason, FlowCounters};
+use nearlight_units::Bytes;
+use serde::Serialize;
+
+use crate::lane::Lane;
+use crate::lateness::LatenessSummary;
+
+/// Packets, and what they were together at the network layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Amount {
+    pub packets: u64,
+    pub bytes: u64,
+}
+
+/// A link's life until now.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Report {
+    /// How the link was made: `root`, `user` or `relay`.
+    pub means: &'static str,
+    /// The host's address, seen from inside.
+    pub host: String,
+    pub seconds: f64,
+    /// Processor time that the link took, the kernel's part included.
+    pub cpu_seconds: f64,
+    /// The link's thread went before ordinary programs.
+    pub real_time: bool,
+    /// From the command to the host.
+    pub up: DirectionReport,
+    /// From the host to the command.
+    pub down: DirectionReport,
+}
+
+/// What became of one direction's packets: offered are delivered, dropped or on their way.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct DirectionReport {
+    /// The hops, in writing.
+    pub path: String,
+    pub offered: Amount,
+    pub delivered: Amount,
+    /// By reason.
+    pub dropped: BTreeMap<&'static str, u64>,
+    /// Copies that the path made and delivered, in addition.
+    pub duplicates: u64,
+    /// Delivered with a congestion mark.
+    pub marked: u64,
+    /// Still on their way.
+    pub on_the_way: u64,
+    /// Never offered: the kernel dropped them because the link did not read fast enough, or the link held too many.
+    pub missed: u64,
+    /// Delivered, but not taken by the interface or socket at the end.
+    pub refused: u64,
+    /// Time in queues of what was delivered, in milliseconds.
+    pub queued_ms: QueuedSummary,
+    /// How much later than the path decided packets left, in microseconds.
+    pub lateness_us: LatenessSummary,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct QueuedSummary {
+    pub mean: f64,
+    pub max: f64,
+}
+
+impl DirectionReport {
+    /// Drops for this reason.
+    #[must_use]
+    pub fn dropped_for(&self, reason: DropReason) -> u64 {
+        self.dropped.get(reason.name()).copied().unwrap_or(0)
+    }
+
+    /// All drops.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.dropped.values().sum()
+    }
+}
+
+/// What the pump knows of a direction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct LaneMoved {
+    counters: FlowCounters,
+    on_the_way: u64,
+    overflow: u64,
+    refused: u64,
+    lateness: LatenessSummary,
+}
+
+/// What the pump knows.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Moved {
+    pub(crate) seconds: f64,
+    pub(crate) cpu_seconds: f64,
+    pub(crate) up: LaneMoved,
+    pub(crate) down: LaneMoved,
+}
+
+impl From<&Lane> for LaneMoved {
+    fn from(lane: &Lane) -> Self {
+        Self {
+            counters: lane.path.flows().first().copied().unwrap_or_default(),
+            on_the_way: lane.held.count() as u64,
+            overflow: lane.overflow,
+            refused: lane.refused,
+            lateness: lane.lateness.summary(),
+        }
+    }
+}
+
+impl LaneMoved {
+    /// With what the kernel dropped before the link could read it.
+    pub(crate) fn report(&self, path: &str, unread: u64) -> DirectionReport {
+        let FlowCounters { offered, offered_bytes, delivered, delivered_bytes, duplicates, marked, .. } = self.counters;
+        let amount = |packets, bytes: Bytes| Amount { packets, bytes: bytes.get() };
+        let dropped = DropReason::ALL.map(|reason| (reason.name(), self.counters.dropped[reason.index()]));
+        DirectionReport {
+            path: path.to_owned(),
+            offered: amount(offered, offered_bytes),
+            delivered: amount(delivered, delivered_bytes),
+            dropped: dropped.into(),
+            duplicates,
+            marked,
+            on_the_way: self.on_the_way,
+            missed: unread + self.overflow,
+            refused: self.refused,
+            queued_ms: QueuedSummary {
+                mean: self.counters.queued_mean().as_millis_f64(),
+                max: self.counters.queued_longest.as_millis_f64(),
+            },
+            lateness_us: self.lateness,
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! A command's life while its link stands: signals reach it, and how it ended is told.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, ExitStatus};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// How long a command may take to end after it was asked to. Guess.
+const GRACE: Duration = Duration::from_secs(2);
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ended {
+    status: ExitStatus,
+}
+
+impl Ended {
+    /// The command's own code, or 128 and the signal's number, as shells have it.
+    #[must_use]
+    pub fn code(self) -> u8 {
+        let code = self.status.code().or_else(|| self.status.signal().map(|signal| 128 + signal));
+        code.unwrap_or(1) as u8
+    }
+}
+
+/// Waits for the command to end.
+///
+/// Ctrl-C is the command's to handle: from a terminal both receive it, and from elsewhere it is passed on. Asked to terminate or
+/// hung up on, the command is told so, and killed two seconds later.
+pub fn supervise(mut child: Child) -> io::Result<Ended> {
+    let process = Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no number"))?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let status = runtime.block_on(async move {
+        let mut interrupt = signal(SignalKind::interrupt())?;
+        let mut quit = signal(SignalKind::quit())?;
+        let mut terminate = signal(SignalKind::terminate())?;
+        let mut hangup = signal(SignalKind::hangup())?;
+        let mut ended = tokio::task::spawn_blocking(move || child.wait());
+        let mut killed = false;
+        loop {
+            let (told, patience) = tokio::select! {
+                status = &mut ended => return status.map_err(io::Error::other)?,
+                _ = interrupt.recv() => (Signal::INT, None),
+                _ = quit.recv() => (Signal::QUIT, None),
+                _ = terminate.recv() => (Signal::TERM, Some(GRACE)),
+                _ = hangup.recv() => (Signal::HUP, Some(GRACE)),
+            };
+            if patience.is_some() || !shares_terminal() {
+                // It may have ended by itself just now.
+                let _ = kill_process(process, told);
+            }
+            if let Some(patience) = patience.filter(|_| !killed) {
+                tokio::select! {
+                    status = &mut ended => return status.map_err(io::Error::other)?,
+                    () = tokio::time::sleep(patience) => {}
+                }
+                let _ = kill_process(process, Signal::KILL);
+                killed = true;
+            }
+        }
+    })?;
+    Ok(Ended { status })
+}
+
+/// Whether keys reach this process and the command alike.
+fn shares_terminal() -> bool {
+    let Ok(terminal) = File::open("/dev/tty") else { return false };
+    let foreground = rustix::termios::tcgetpgrp(&terminal);
+    foreground.is_ok_and(|foreground| foreground == rustix::process::getpgrp())
+}

@@ -1,0 +1,115 @@
+//! One end of a link as an interface of the kernel.
+
+use std::net::Ipv4Addr;
+use std::os::fd::{AsFd, OwnedFd};
+
+use nearlight_link::Packet;
+use nearlight_units::Bytes;
+use rustix::event::{PollFd, PollFlags};
+use rustix::io::Errno;
+
+use crate::ip;
+use crate::port::{Arrived, Port, Refused};
+use crate::sys::{self, Interface};
+use crate::translate;
+
+/// What the interfaces at the ends of a link carry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Layer {
+    /// IPv4 packets (TUN).
+    #[default]
+    Ip,
+    /// Ethernet frames (TAP), for what lies below IP.
+    Ethernet,
+}
+
+impl Layer {
+    /// Where the IP header begins.
+    pub(crate) fn header(self) -> usize {
+        match self {
+            Self::Ip => 0,
+            Self::Ethernet => 14,
+        }
+    }
+}
+
+/// The longest IP packet.
+pub(crate) const LONGEST_PACKET: u16 = 1_500;
+
+/// Packets that may wait for the link to read them. Guess: a third of a second at the fastest that it was seen to forward.
+const WAITING: u32 = 10_000;
+
+/// Two addresses and their network: both ends, nobody else.
+pub(crate) const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);
+
+/// Creates an interface with an address, ready for packets, in the network namespace of the calling thread. Allocates nothing.
+pub(crate) fn create(name: &str, layer: Layer, address: Ipv4Addr) -> Result<OwnedFd, Errno> {
+    let device = sys::create_interface(name, layer)?;
+    let interface = Interface::named(name)?;
+    interface.set_longest_packet(LONGEST_PACKET)?;
+    interface.set_queue(WAITING)?;
+    interface.set_address(address, MASK)?;
+    interface.set_up()?;
+    Ok(device)
+}
+
+/// An interface that the link reads from and writes to.
+pub(crate) struct Tun {
+    device: OwnedFd,
+    layer: Layer,
+    /// The host's address, where a gateway stands for it.
+    gateway_for: Option<Ipv4Addr>,
+}
+
+impl Tun {
+    pub(crate) fn new(device: OwnedFd, layer: Layer) -> Self {
+        Self { device, layer, gateway_for: None }
+    }
+
+    /// What goes to `host` here is for the gateway.
+    pub(crate) fn with_gateway_for(self, host: Ipv4Addr) -> Self {
+        Self { gateway_for: Some(host), ..self }
+    }
+}
+
+impl Port for Tun {
+    fn buffer_size(&self) -> usize {
+        usize::from(LONGEST_PACKET) + self.layer.header()
+    }
+
+    fn receive(&mut self, buffer: &mut [u8]) -> Option<Arrived> {
+        loop {
+            let length = rustix::io::read(&self.device, &mut *buffer).ok().filter(|length| *length > 0)?;
+            let start = self.layer.header();
+            // The kernel announces itself over IPv6 on every interface, which nobody on the other side waits for.
+            let wanted = self.layer == Layer::Ethernet || buffer[0] >> 4 == 4;
+            if !wanted || length <= start {
+                continue;
+            }
+            let packet = &mut buffer[start..length];
+            if let Some(host) = self.gateway_for {
+                translate::from_gateway(packet, host);
+            }
+            let (size, ecn) = (Bytes::new(packet.len() as u64), ip::ecn(packet));
+            return Some(Arrived { length, peer: 0, size, ecn });
+        }
+    }
+
+    fn send(&mut self, packet: &Packet, _peer: u32, contents: &mut [u8]) -> Result<(), Refused> {
+        let inner = &mut contents[self.layer.header()..];
+        // Each copy has its own marks, but they share the buffer.
+        if packet.ecn != ip::ecn(inner) {
+            ip::set_ecn(inner, packet.ecn);
+        }
+        match self.gateway_for {
+            // Of a packet that is sent twice the copy has been turned already, which turns to nobody again.
+            Some(host) if !translate::towards_gateway(inner, host) => return Err(Refused),
+            _ => {}
+        }
+        rustix::io::write(&self.device, contents).map(drop).map_err(|_| Refused)
+    }
+
+    fn wait_for<'a>(&'a self, descriptors: &mut Vec<PollFd<'a>>) {
+        descriptors.push(PollFd::from_borrowed_fd(self.device.as_fd(), PollFlags::IN));
+    }
+}
