@@ -188,13 +188,13 @@ impl Cell {
         self.tallies[lane.link()].offered += 1;
         if packet.size > self.longest[lane.station()] {
             self.tallies[lane.link()].too_long += 1;
-            self.drop_at_once(lane, Exit::dropped(now, packet, DropReason::TooLarge));
+            self.push_exit(lane, Exit::dropped(now, packet, DropReason::TooLarge));
         } else if self.queues[lane.index()].push(packet, now, false) {
             self.inside += 1;
             self.request(now, lane);
         } else {
             self.tallies[lane.link()].overflowed += 1;
-            self.drop_at_once(lane, Exit::dropped(now, packet, DropReason::QueueFull));
+            self.push_exit(lane, Exit::dropped(now, packet, DropReason::QueueFull));
         }
     }
 
@@ -299,6 +299,17 @@ impl Cell {
     #[inline]
     pub(crate) fn advance(&mut self, now: Time) {
         self.latest = self.latest.max(now);
+        let next = match self.medium {
+            Medium::Busy => self.running.end,
+            Medium::Idle => self.access_at + Span::from_nanos(1),
+        };
+        // Most packets come while something is on the air, and nothing else happens.
+        if next.min(self.timers.next()) <= self.latest {
+            self.catch_up();
+        }
+    }
+
+    fn catch_up(&mut self) {
         loop {
             let timer = self.timers.next();
             match self.medium {
@@ -349,13 +360,17 @@ impl Cell {
         let (node, category) = (contender / 4, Category::ALL[contender % 4]);
         let stations = self.config.stations.len();
         if node == 0 {
-            let waits = |station| self.can_send(Lane::new(station, Direction::Downlink, category));
-            return self.timers.trigger_is_due(category) || (0..stations).any(waits);
+            return self.timers.trigger_is_due(category) || self.has_downlink(category);
         }
         if node > stations {
             return category == Category::BestEffort && self.timers.bursts(node - 1 - stations) > 0;
         }
         self.contends(category) && self.can_send(Lane::new(node - 1, Direction::Uplink, category))
+    }
+
+    pub(crate) fn has_downlink(&self, category: Category) -> bool {
+        let waits = |station| self.can_send(Lane::new(station, Direction::Downlink, category));
+        (0..self.config.stations.len()).any(waits)
     }
 
     pub(crate) fn can_send(&self, lane: Lane) -> bool {
@@ -367,10 +382,16 @@ impl Cell {
         self.config.multi_user.uplink.is_none_or(|uplink| uplink.contend || uplink.category != category)
     }
 
-    /// An exit that is not after what is on the air.
-    fn drop_at_once(&mut self, lane: Lane, exit: Exit) {
-        let place = self.out.partition_point(|other| other.exit.at <= exit.at);
-        self.out.insert(place, CellExit { lane, exit });
+    /// Exits wait in order of time; most come in that order.
+    #[inline]
+    fn push_exit(&mut self, lane: Lane, exit: Exit) {
+        let left = CellExit { lane, exit };
+        if self.out.back().is_none_or(|last| last.exit.at <= exit.at) {
+            self.out.push_back(left);
+        } else {
+            let place = self.out.partition_point(|other| other.exit.at <= exit.at);
+            self.out.insert(place, left);
+        }
     }
 
     /// A packet is through, or back where it cannot be helped.
@@ -385,7 +406,7 @@ impl Cell {
         }
         if !mpdu.background {
             self.inside -= 1;
-            self.out.push_back(CellExit { lane, exit });
+            self.push_exit(lane, exit);
         }
     }
 }

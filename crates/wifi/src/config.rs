@@ -62,6 +62,17 @@ impl Category {
     }
 }
 
+impl fmt::Display for Category {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Voice => "voice",
+            Self::Video => "video",
+            Self::BestEffort => "best-effort",
+            Self::Background => "background",
+        })
+    }
+}
+
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -111,8 +122,10 @@ pub enum IdleAccess {
 pub enum DeliveredAt {
     /// When the sender knows.
     Acknowledgement,
-    /// When the receiver has it.
+    /// When the receiver has all of its transmission.
     DataEnd,
+    /// When the receiver has it, while the rest of its transmission is still on the air.
+    PacketEnd,
 }
 
 /// What a cell is made of. Build one from a preset and change what differs.
@@ -306,7 +319,7 @@ impl CellConfig {
             share("a neighbour's load", neighbour.load, 0.95)?;
             length("a neighbour's exchange", neighbour.burst, Span::from_micros(50), Span::from_millis(10))?;
         }
-        self.multi_user.check(self.width)
+        self.multi_user.check(self)
     }
 }
 

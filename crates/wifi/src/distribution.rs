@@ -80,14 +80,19 @@ impl Distribution {
         Span::ZERO
     }
 
-    /// The cumulative distribution: delays with the share that does not exceed them, one point for each delay that was seen.
-    pub fn steps(&self) -> impl Iterator<Item = (Span, f64)> {
+    /// The cumulative distribution in milliseconds, where it rises by a thousandth or more, and all of its last thousandth.
+    pub fn curve(&self) -> Vec<(f64, f64)> {
+        let mut curve: Vec<(f64, f64)> = Vec::new();
         let mut seen = 0;
-        let filled = self.counts.iter().enumerate().filter(|(_, count)| **count > 0);
-        filled.map(move |(bucket, count)| {
+        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             seen += count;
-            (Span::from_nanos(middle(bucket) as i64), seen as f64 / self.count as f64)
-        })
+            let share = seen as f64 / self.count as f64;
+            let drawn = curve.last().map_or(0.0, |point| point.1);
+            if share - drawn >= 0.001 || share > 0.999 {
+                curve.push((Span::from_nanos(middle(bucket) as i64).as_millis_f64(), share));
+            }
+        }
+        curve
     }
 
     pub fn summary(&self) -> DelaySummary {
@@ -132,7 +137,7 @@ mod tests {
     #[test]
     fn an_empty_one_says_zero() {
         assert_eq!(Distribution::default().summary(), DelaySummary::default());
-        assert_eq!(Distribution::default().steps().count(), 0);
+        assert!(Distribution::default().curve().is_empty());
     }
 
     proptest! {
@@ -154,8 +159,11 @@ mod tests {
             prop_assert!((answer - exact).abs() <= exact / 200 + 1, "{answer} instead of {exact}");
             let mean = values.iter().map(|value| i128::from(*value)).sum::<i128>() / values.len() as i128;
             prop_assert_eq!(i128::from(all.mean().as_nanos()), mean);
-            let (last, share) = all.steps().last().expect("at least one value");
-            prop_assert!(share >= 1.0 && (last.as_nanos() - values[values.len() - 1]).abs() <= last.as_nanos() / 200 + 1);
+            let curve = all.curve();
+            prop_assert!(curve.windows(2).all(|pair| pair[0].0 < pair[1].0 && pair[0].1 < pair[1].1));
+            let &(last, share) = curve.last().expect("at least one value");
+            let longest = values[values.len() - 1] as f64 / 1e6;
+            prop_assert!(share >= 1.0 && (last - longest).abs() <= last / 200.0 + 1e-6);
         }
     }
 }

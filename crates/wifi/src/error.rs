@@ -11,13 +11,19 @@ use crate::phy::{Mcs, Mode, Tones};
 pub enum ConfigError {
     #[error("`{0}` is no preset of a cell: use komondor-vr or standard-11ax")]
     Preset(String),
+    #[error(
+        "`{word}` says nothing about a cell: write a preset first if you like, then {words}, each with a colon and its value"
+    )]
+    Word { word: String, words: String },
+    #[error("`{word}:{value}` cannot be used; write {form}")]
+    Value { word: &'static str, value: String, form: &'static str },
     #[error("a channel is 20, 40, 80 or 160 MHz wide, not {0}")]
     Width(u16),
     #[error("a guard interval is 800, 1600 or 3200 ns long, not {0}")]
     Guard(u16),
     #[error("MCS {0} does not exist in 802.11ax: use 0 to 11")]
     Mcs(u8),
-    #[error("MCS {mcs} needs 242 subcarriers or more, so {tones:?} does not carry it: use MCS 9 or lower")]
+    #[error("MCS {mcs} needs 242 subcarriers or more, and {} of them do not carry it: use MCS 9 or lower, or fewer stations at once", tones.subcarriers())]
     McsOnTones { mcs: Mcs, tones: Tones },
     #[error("{0} spatial streams: a cell here has 1 to {most}", most = Mode::MOST_STREAMS)]
     Streams(u8),

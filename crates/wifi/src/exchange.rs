@@ -35,6 +35,8 @@ pub(crate) struct Running {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moments {
     pub start: Time,
+    /// The data's preamble begins.
+    pub data: Time,
     pub data_end: Time,
     pub end: Time,
 }
@@ -129,12 +131,20 @@ impl Cell {
             self.begin_burst(now, node - 1 - self.config.stations.len());
         } else if node > 0 {
             self.begin_single(now, Lane::new(node - 1, Direction::Uplink, category));
-        } else if self.timers.trigger_is_due(category) {
+        } else if self.is_triggers_turn(category) {
             self.begin_triggered(now, category);
-        } else if !self.begin_multi_user(now, category) {
-            let lane = self.next_turn(category);
-            self.begin_single(now, lane);
+        } else {
+            self.timers.on_downlink(category);
+            if !self.begin_multi_user(now, category) {
+                let lane = self.next_turn(category);
+                self.begin_single(now, lane);
+            }
         }
+    }
+
+    /// Triggers and packets for stations take turns where both wait.
+    fn is_triggers_turn(&self, category: Category) -> bool {
+        self.timers.trigger_is_due(category) && !(self.timers.trigger_had_turn() && self.has_downlink(category))
     }
 
     /// The next station that the access point has packets for.
@@ -226,27 +236,34 @@ impl Cell {
 
     fn moments(&self, now: Time, lead: Span, part: &Part) -> Moments {
         let timing = &self.config.timing;
-        let data_end = now + lead + timing.data(part.mode, part.load.bits);
-        Moments { start: now, data_end, end: data_end + timing.sifs + timing.acknowledgement(part.load.packets) }
+        let data = now + lead;
+        let data_end = data + timing.data(part.mode, part.load.bits);
+        Moments { start: now, data, data_end, end: data_end + timing.sifs + timing.acknowledgement(part.load.packets) }
     }
 
     /// Draws what becomes of a part's packets; answers how many get through.
     pub(crate) fn transmit(&mut self, part: &Part, moments: Moments) -> usize {
         let &Part { lane, mode, load, collides } = part;
-        let delivered_at = match self.config.delivered_at {
+        let timing = self.config.timing;
+        let mut delivered_at = match self.config.delivered_at {
             DeliveredAt::Acknowledgement => moments.end,
-            DeliveredAt::DataEnd => moments.data_end,
+            DeliveredAt::DataEnd | DeliveredAt::PacketEnd => moments.data_end,
         };
         self.running.lanes.push(lane);
         let mut size = None;
         let mut loss = Chance::new(1.0);
         let mut delivered = 0;
-        let mut missing = u64::MAX;
+        let mut bits = 0;
+        let mut complete = true;
         for _ in 0..load.packets {
             let Some(mut mpdu) = self.queues[lane.index()].take() else { break };
             if !collides && size != Some(mpdu.packet.size) {
                 size = Some(mpdu.packet.size);
                 loss = self.radios[lane.station()].loss(mode.mcs(), mpdu.packet.size);
+            }
+            if self.config.delivered_at == DeliveredAt::PacketEnd {
+                bits += timing.packet_bits(mpdu.packet.size);
+                delivered_at = moments.data + timing.data(mode, bits);
             }
             if !self.random.happens(loss) {
                 delivered += 1;
@@ -260,12 +277,11 @@ impl Cell {
                 self.running.given_up.push((lane, mpdu));
             } else {
                 mpdu.attempts += 1;
-                missing = missing.min(mpdu.sequence);
+                complete = false;
                 self.running.returned.push((lane, mpdu));
             }
-        }
-        if self.config.in_order {
-            while let Some(mpdu) = self.queues[lane.index()].release(missing) {
+            // The receiver hands on what has nothing missing before it.
+            while complete && let Some(mpdu) = self.queues[lane.index()].release() {
                 self.leave(lane, &mpdu, Exit::delivered(delivered_at, mpdu.packet));
             }
         }
@@ -348,7 +364,7 @@ impl Cell {
     fn lose(&mut self, now: Time, node: usize, category: Category) -> (Time, Lane) {
         let timing = self.config.timing;
         let (lane, triggers) = match node {
-            0 => (self.next_turn(category), self.timers.trigger_is_due(category)),
+            0 => (self.next_turn(category), self.is_triggers_turn(category)),
             _ => (Lane::new(node - 1, Direction::Uplink, category), false),
         };
         if self.config.rts_cts || triggers {

@@ -44,10 +44,11 @@ impl Cell {
             Span::ZERO
         };
         let data = parts.iter().map(|part| timing.data(part.mode, part.load.bits + ACKNOWLEDGEMENT_REQUEST)).max();
-        let data_end = now + lead + timing.multi_user_preamble(count) + data.unwrap_or(Span::ZERO);
+        let begins = now + lead + timing.multi_user_preamble(count);
+        let data_end = begins + data.unwrap_or(Span::ZERO);
         let answers = parts.iter().map(|part| self.answer(part.mode, timing.block_acknowledgement)).max();
         let end = data_end + timing.sifs + answers.unwrap_or(Span::ZERO);
-        self.send_parts(&parts, Kind::MultiUser, Moments { start: now, data_end, end });
+        self.send_parts(&parts, Kind::MultiUser, Moments { start: now, data: begins, data_end, end });
         true
     }
 
@@ -77,9 +78,10 @@ impl Cell {
         let count = parts.len();
         let lead = asking + timing.sifs + timing.trigger(count) + timing.sifs;
         let data = parts.iter().map(|part| timing.data(part.mode, part.load.bits)).max().unwrap_or(Span::ZERO);
-        let data_end = now + lead + timing.multi_user_preamble(0) + data;
+        let begins = now + lead + timing.multi_user_preamble(0);
+        let data_end = begins + data;
         let end = data_end + timing.sifs + timing.multi_acknowledgement(count);
-        self.send_parts(&parts, Kind::Triggered, Moments { start: now, data_end, end });
+        self.send_parts(&parts, Kind::Triggered, Moments { start: now, data: begins, data_end, end });
     }
 
     fn send_parts(&mut self, parts: &[Part], kind: Kind, moments: Moments) {

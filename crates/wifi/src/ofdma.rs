@@ -5,9 +5,9 @@
 
 use nearlight_units::{Bytes, Span, Time};
 
-use crate::config::{Category, length, within};
+use crate::config::{Adaptation, Category, CellConfig, length, within};
 use crate::error::ConfigError;
-use crate::phy::{Tones, Width};
+use crate::phy::{Mode, Tones};
 
 /// Multi-user operation; off by default, as in both presets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,14 +42,21 @@ pub enum Order {
 }
 
 impl MultiUser {
-    pub(crate) fn check(&self, width: Width) -> Result<(), ConfigError> {
-        let most = Tones::T26.in_channel(width) as u64;
+    pub(crate) fn check(&self, cell: &CellConfig) -> Result<(), ConfigError> {
+        let most = Tones::T26.in_channel(cell.width) as u64;
         if let Some(stations) = self.downlink {
             within("the number of stations of a downlink transmission", stations, 1..=most)?;
         }
         if let Some(triggered) = self.uplink {
             within("the number of stations of a triggered transmission", triggered.stations, 1..=most)?;
             length("the interval of triggers", triggered.interval, Span::from_micros(100), Span::from_secs(10))?;
+        }
+        let places = self.downlink.max(self.uplink.map(|uplink| uplink.stations)).map_or(1, usize::from);
+        let tones = cell.width.split(places.min(cell.stations.len())).unwrap_or(Tones::T26);
+        // Rate adaptation finds another scheme; a fixed one has to be carried by the smallest unit that may be handed out.
+        let fixed = cell.stations.iter().filter(|station| station.adaptation == Adaptation::Fixed);
+        for station in fixed {
+            Mode::new(tones, station.mcs, station.streams, station.guard)?;
         }
         Ok(())
     }

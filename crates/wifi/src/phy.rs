@@ -74,6 +74,19 @@ impl Tones {
     /// From the smallest to the largest.
     pub const ALL: [Self; 7] = [Self::T26, Self::T52, Self::T106, Self::T242, Self::T484, Self::T996, Self::T2x996];
 
+    /// All its subcarriers.
+    pub const fn subcarriers(self) -> u64 {
+        match self {
+            Self::T26 => 26,
+            Self::T52 => 52,
+            Self::T106 => 106,
+            Self::T242 => 242,
+            Self::T484 => 484,
+            Self::T996 => 996,
+            Self::T2x996 => 1_992,
+        }
+    }
+
     /// Subcarriers that carry data (IEEE 802.11ax-2021, table 27-15 and its neighbours: `N_SD`).
     pub const fn data_subcarriers(self) -> u64 {
         match self {

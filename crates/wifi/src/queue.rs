@@ -125,8 +125,9 @@ impl Queue {
         self.held.insert(place, mpdu);
     }
 
-    /// What was held back and comes before `sequence`, in order.
-    pub(crate) fn release(&mut self, sequence: u64) -> Option<Mpdu> {
-        self.held.pop_front_if(|held| held.sequence < sequence)
+    /// What was held back and comes before everything that waits, in order.
+    pub(crate) fn release(&mut self) -> Option<Mpdu> {
+        let next = self.waiting.front().map_or(u64::MAX, |mpdu| mpdu.sequence);
+        self.held.pop_front_if(|held| held.sequence < next)
     }
 }

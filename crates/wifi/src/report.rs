@@ -5,9 +5,10 @@ use nearlight_units::{Bytes, Span, Time};
 use serde::Serialize;
 
 use crate::cell::{Cell, Lane};
-use crate::config::{Category, CellConfig, Channel, DeliveredAt, Direction, Preset};
-use crate::distribution::{DelaySummary, Distribution};
+use crate::config::{Adaptation, Category, CellConfig, Channel, DeliveredAt, Direction, StationConfig};
+use crate::distribution::DelaySummary;
 use crate::error::ConfigError;
+use crate::ofdma::MultiUser;
 use crate::scenario::Delays;
 use crate::tally::{CellTally, Exchange, Tally};
 
@@ -27,9 +28,8 @@ pub struct Report {
     pub collisions_per_s: f64,
     /// The first exchanges of the first run, as many as were asked for.
     pub exchanges: Vec<Exchange>,
-    /// Cumulative distributions over all headsets, for plots.
-    #[serde(skip)]
-    pub distributions: Distributions,
+    /// All headsets together, for plots.
+    pub delay_curves: DelayCurves,
 }
 
 /// One station, or several together.
@@ -73,12 +73,12 @@ pub struct Aggregates {
     pub histogram: Vec<(usize, u64)>,
 }
 
-/// Delays of all headsets together.
-#[derive(Clone, Debug, Default)]
-pub struct Distributions {
-    pub downlink: Distribution,
-    pub uplink: Distribution,
-    pub frames: Distribution,
+/// Cumulative distributions of delay: milliseconds, and the share that did not take longer. Empty where nothing was seen.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct DelayCurves {
+    pub dl_packet: Vec<(f64, f64)>,
+    pub ul_packet: Vec<(f64, f64)>,
+    pub video_frame: Vec<(f64, f64)>,
 }
 
 /// How long one packet takes in an idle cell that loses nothing.
@@ -89,18 +89,28 @@ pub struct SinglePacket {
 }
 
 impl SinglePacket {
-    /// Sends a packet of `size` to a station and times it.
-    pub fn measure(preset: Preset, size: Bytes) -> Result<Self, ConfigError> {
-        let mut config = CellConfig::preset(preset);
-        config.delivered_at = DeliveredAt::Acknowledgement;
-        for station in &mut config.stations {
-            station.channel = Channel::Fixed { loss: 0.0 };
-            let longest = CellConfig::preset(preset).longest_packet(station)?;
-            if size > longest || size == Bytes::ZERO {
-                return Err(ConfigError::PacketTooLong { size, longest, mcs: station.mcs });
-            }
+    /// Sends a packet of `size` to the cell's first station, which is alone on the channel, and times it.
+    pub fn measure(cell: &CellConfig, size: Bytes) -> Result<Self, ConfigError> {
+        cell.check()?;
+        let station = StationConfig {
+            channel: Channel::Fixed { loss: 0.0 },
+            adaptation: Adaptation::Fixed,
+            scan: None,
+            background: None,
+            ..cell.stations[0].clone()
+        };
+        let longest = cell.longest_packet(&station)?;
+        if size > longest || size == Bytes::ZERO {
+            return Err(ConfigError::PacketTooLong { size, longest, mcs: station.mcs });
         }
-        let mut cell = Cell::new(config, 0)?;
+        let alone = CellConfig {
+            delivered_at: DeliveredAt::Acknowledgement,
+            stations: vec![station],
+            neighbours: Vec::new(),
+            multi_user: MultiUser::default(),
+            ..cell.clone()
+        };
+        let mut cell = Cell::new(alone, 0)?;
         // Long enough after the start for every interframe space to have passed.
         let start = Time::from_millis(1);
         cell.offer(start, Lane::new(0, Direction::Downlink, Category::BestEffort), Packet::new(0, FlowId(0), size));
@@ -205,7 +215,11 @@ impl Measured {
             neighbour_airtime_ratio: self.tally.neighbours.as_secs_f64() / seconds,
             collisions_per_s: self.tally.collisions as f64 / seconds,
             exchanges: self.exchanges,
-            distributions: Distributions { downlink: all.downlink, uplink: all.uplink, frames: all.frames },
+            delay_curves: DelayCurves {
+                dl_packet: all.downlink.curve(),
+                ul_packet: all.uplink.curve(),
+                video_frame: all.frames.curve(),
+            },
         }
     }
 }

@@ -167,6 +167,16 @@ struct Run<'a> {
     waited_for: usize,
 }
 
+/// A source's packets that come before any other's.
+struct Turn {
+    index: usize,
+    at: Time,
+    last: Time,
+}
+
+/// How often exits are looked at: rarely, as that costs a look at the cell, but before many have gathered.
+const COLLECT: Span = Span::from_millis(1);
+
 /// How long a run goes on after its end, so that what began before it can arrive and long delays count like short ones. Guess: what
 /// takes longer is lost to any viewer.
 const GRACE: Span = Span::from_millis(500);
@@ -229,16 +239,35 @@ impl<'a> Run<'a> {
 
     /// Offers every packet that comes before `until` and takes every exit until then.
     fn run_until(&mut self, until: Time, measured: &mut Measured) {
-        loop {
-            let streams = self.streams.iter().enumerate();
-            let next = streams.map(|(index, stream)| (stream.next, index)).min().filter(|next| next.0 < until);
-            let Some((now, index)) = next else { break };
-            while let Some(arrival) = self.streams[index].poll(now) {
+        let mut collected = Time::ZERO;
+        while let Some(Turn { index, at, last }) = self.turn(until) {
+            while let Some(arrival) = self.streams[index].poll(last) {
                 self.offer(self.streams[index].lane, &arrival);
             }
-            self.collect(now, measured);
+            // Exits carry their times, so they can be looked at together.
+            if at.saturating_since(collected) >= COLLECT {
+                collected = at;
+                self.collect(at, measured);
+            }
         }
         self.collect(until, measured);
+    }
+
+    /// Which source comes first, the lower one of two at the same time.
+    #[inline]
+    fn turn(&self, until: Time) -> Option<Turn> {
+        let mut first = Turn { index: 0, at: until, last: until };
+        let mut other = until;
+        for (index, stream) in self.streams.iter().enumerate() {
+            if stream.next < first.at {
+                other = other.min(first.at);
+                first = Turn { index, at: stream.next, last: stream.next };
+            } else {
+                other = other.min(stream.next);
+            }
+        }
+        let last = first.at.max(other - Span::from_nanos(1));
+        (first.at < until).then_some(Turn { last, ..first })
     }
 
     fn offer(&mut self, lane: Lane, arrival: &Arrival) {

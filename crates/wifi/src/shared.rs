@@ -33,6 +33,7 @@ use nearlight_units::{Bitrate, Time};
 use crate::cell::{Cell, CellExit, Lane};
 use crate::config::{Category, Direction};
 use crate::error::ConfigError;
+use crate::spec::CellSpec;
 
 /// A cell that several paths lead through. Clones are the same cell.
 #[derive(Clone)]
@@ -52,6 +53,38 @@ struct Door {
     exits: VecDeque<Exit>,
     /// Packets that have no exit yet.
     inside: usize,
+}
+
+/// The cells of one run, found by what is written about them: `wifi=` in the paths of its sessions.
+pub struct Cells {
+    sessions: usize,
+    seed: u64,
+    made: Vec<(CellSpec, SharedCell)>,
+}
+
+impl Cells {
+    /// For so many sessions, each a station of its own in every cell.
+    #[must_use]
+    pub fn new(sessions: usize, seed: u64) -> Self {
+        Self { sessions, seed, made: Vec::new() }
+    }
+
+    /// A session's hop in one direction through the cell that `spec` describes, which is made where there is none yet.
+    pub fn hop(&mut self, spec: &CellSpec, session: usize, direction: Direction) -> Result<Port, ConfigError> {
+        let same = self.made.iter().position(|(other, _)| other.is_same_cell(spec));
+        let place = same.unwrap_or(self.made.len());
+        if same.is_none() {
+            // The golden ratio's bits: cells of one run differ, and so do those of the next.
+            let seed = self.seed.wrapping_add((place as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+            self.made.push((spec.clone(), SharedCell::new(Cell::new(spec.config(self.sessions), seed)?)));
+        }
+        self.made[place].1.port(session, direction, spec.category())
+    }
+
+    /// The cells made so far.
+    pub fn cells(&self) -> impl Iterator<Item = (&CellSpec, &SharedCell)> {
+        self.made.iter().map(|(spec, cell)| (spec, cell))
+    }
 }
 
 /// One direction of one station, in one access category, as a hop.

@@ -22,6 +22,8 @@ pub(crate) struct Timers {
     trigger: Option<(Triggered, Time)>,
     /// The access point wants to send a trigger.
     due: bool,
+    /// Its latest exchange in the category of triggers was one.
+    had_turn: bool,
     next: Time,
 }
 
@@ -33,6 +35,7 @@ impl Timers {
             neighbours: Vec::new(),
             trigger: config.multi_user.uplink.map(|uplink| (uplink, Time::ZERO + uplink.interval)),
             due: false,
+            had_turn: false,
             next: Time::FAR_FUTURE,
         };
         for (station, settings) in config.stations.iter().enumerate() {
@@ -65,8 +68,21 @@ impl Timers {
         self.due && self.trigger.is_some_and(|(trigger, _)| trigger.category == category)
     }
 
+    /// A trigger had its turn already, so that what waits for stations goes first.
+    pub(crate) fn trigger_had_turn(&self) -> bool {
+        self.had_turn
+    }
+
     pub(crate) fn on_triggered(&mut self) {
         self.due = false;
+        self.had_turn = true;
+    }
+
+    /// The access point sends in this category.
+    pub(crate) fn on_downlink(&mut self, category: Category) {
+        if self.trigger.is_some_and(|(trigger, _)| trigger.category == category) {
+            self.had_turn = false;
+        }
     }
 
     /// Exchanges that a neighbour waits to begin.
