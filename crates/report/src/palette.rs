@@ -1,0 +1,47 @@
+//! Which colour stands for which name.
+
+/// Colours before dashes and shapes tell names apart.
+pub(crate) const COLOURS: usize = 8;
+
+/// Names in the order in which they were first seen: a name keeps its place through the whole document.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Palette {
+    names: Vec<String>,
+}
+
+impl Palette {
+    pub fn add(&mut self, name: &str) {
+        if !self.names.iter().any(|known| known == name) {
+            self.names.push(name.to_owned());
+        }
+    }
+
+    /// Classes that set colour (`c0` to `c7`) and dash (`d0` to `d2`). Unknown names look like the first.
+    pub fn class(&self, name: &str) -> String {
+        let place = self.place(name);
+        format!("c{} d{}", place % COLOURS, place / COLOURS % 3)
+    }
+
+    /// Which of the point shapes, 0 to 4.
+    pub fn shape(&self, name: &str) -> usize {
+        // Neighbours in the palette differ in shape as well as in colour.
+        self.place(name) % 5
+    }
+
+    fn place(&self, name: &str) -> usize {
+        self.names.iter().position(|known| known == name).unwrap_or(0)
+    }
+}
+
+/// The outline of a point of `shape` around the origin, as an SVG path of about `size` across.
+pub(crate) fn outline(shape: usize, size: f64) -> String {
+    let r = size / 2.0;
+    let c = crate::text::coordinate;
+    match shape {
+        0 => format!("M{} 0A{2} {2} 0 1 1 {1} 0A{2} {2} 0 1 1 {0} 0Z", c(-r), c(r), c(r)),
+        1 => format!("M{0} {0}H{1}V{1}H{0}Z", c(-r * 0.9), c(r * 0.9)),
+        2 => format!("M0 {}L{} {}H{}Z", c(-r * 1.15), c(r * 1.1), c(r * 0.8), c(-r * 1.1)),
+        3 => format!("M0 {0}L{1} 0L0 {1}L{0} 0Z", c(-r * 1.25), c(r * 1.25)),
+        _ => format!("M0 {}L{} {}H{}Z", c(r * 1.15), c(r * 1.1), c(-r * 0.8), c(-r * 1.1)),
+    }
+}
