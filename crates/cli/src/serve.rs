@@ -10,7 +10,7 @@ use nearlight_codec::CodecKind;
 use nearlight_net::{Clock, ImpairmentConfig, Probability, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
-use nearlight_server::{PictureSize, ServeOptions, Server};
+use nearlight_server::{Door, PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
 
 use crate::parse;
@@ -122,31 +122,32 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let options = arguments.options();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        let server = Server::start(options, Clock::start())?;
-        announce(&server, json)?;
+        let door = Door::open(options, Clock::start())?;
+        let ready = json.then(|| serde_json::json!({ "url": door.local_link().to_string(), "port": door.port() }));
+        if !json {
+            announce(&door)?;
+        }
+        // Whoever opens the link meanwhile waits; a script's first line says that it need not.
+        let server = door.furnish()?;
+        match ready {
+            Some(ready) => println!("{ready}"),
+            None => println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format()),
+        }
         server.run(stop_signal()).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn announce(server: &Server, json: bool) -> anyhow::Result<()> {
-    let local = server.local_link().to_string();
-    if json {
-        println!("{}", serde_json::json!({ "url": local, "port": server.port() }));
-        return Ok(());
-    }
-    println!("Nearlight draws with {}", server.adapter());
-    println!("and sends {}", server.format());
-    println!();
-    println!("  Open   {local}");
-    let others = server.other_links();
+fn announce(door: &Door) -> anyhow::Result<()> {
+    let local = door.local_link().to_string();
+    println!("\n  Open   {local}");
+    let others = door.other_links();
     // A phone or a headset reads the code, so it names an address that they can reach.
     let code = others.first().map_or_else(|| local.clone(), ToString::to_string);
     for link in &others {
         println!("  or, from another machine,   {link}");
     }
     println!("\n{}", qr_code(&code)?);
-    println!("Ctrl-C ends it.");
     Ok(())
 }
 

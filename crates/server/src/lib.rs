@@ -16,4 +16,4 @@ mod studio;
 mod visit;
 
 pub use options::{PictureSize, ServeOptions};
-pub use serve::{Server, ServerError};
+pub use serve::{Door, Server, ServerError};

@@ -1,6 +1,5 @@
 //! Starts everything, and ends it in good order.
 
-use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
@@ -58,22 +57,29 @@ pub enum ServerError {
     Thread(std::io::Error),
 }
 
+/// An open port: its links are known, and who comes early waits until there is something to see.
+pub struct Door {
+    options: ServeOptions,
+    clock: Clock,
+    token: Token,
+    identity: Identity,
+    listener: Listener,
+}
+
 /// A server that is ready for its first client.
 pub struct Server {
     listener: Listener,
     house: Arc<House>,
     page: Arc<PageState>,
-    token: Token,
-    secure_hosts: Vec<IpAddr>,
     self_signed: bool,
     closing: watch::Sender<bool>,
     journal: Option<JournalThread>,
     sustained: Option<Sustained>,
 }
 
-impl Server {
-    /// Opens the port, the renderer and the page. Call it inside a tokio runtime.
-    pub fn start(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
+impl Door {
+    /// Opens the port. Call it inside a tokio runtime.
+    pub fn open(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
         let token = options.token.clone().map_or_else(Token::generate, Ok)?;
         let identity = match &options.certificate {
@@ -82,6 +88,33 @@ impl Server {
         };
         let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
         let listener = Listener::bind(&listen, &identity, clock)?;
+        Ok(Self { options, clock, token, identity, listener })
+    }
+
+    #[must_use]
+    pub const fn port(&self) -> u16 {
+        self.listener.port()
+    }
+
+    /// The link for a browser on this machine.
+    #[must_use]
+    pub fn local_link(&self) -> Link {
+        self.link(false, "localhost".into())
+    }
+
+    /// Links for other machines, in the platform's order of addresses.
+    #[must_use]
+    pub fn other_links(&self) -> Vec<Link> {
+        self.listener.reachable_addresses().iter().map(|address| self.link(true, address.to_string())).collect()
+    }
+
+    fn link(&self, secure: bool, host: String) -> Link {
+        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
+    }
+
+    /// Opens the renderer and everything else behind the port, which takes a second or two.
+    pub fn furnish(self) -> Result<Server, ServerError> {
+        let Self { options, clock, token, identity, listener } = self;
         let now = move || clock.now();
         let mut source = open_source(&options, &now)?;
         let (format, sustained) = choose_format(source.as_mut(), &options, &now)?;
@@ -101,7 +134,7 @@ impl Server {
         let self_signed = identity.is_self_signed();
         let house = Arc::new(House {
             clock,
-            token: token.clone(),
+            token,
             limiter: Mutex::new(AttemptLimiter::new(AttemptPolicy::default())),
             greeting: Semaphore::new(House::greeting_places()),
             places: Arc::new(Semaphore::new(options.max_clients)),
@@ -124,41 +157,11 @@ impl Server {
             info: RwLock::new(info(&identity)),
             healthy: Box::new(move || !healthy.studio.has_failed()),
         });
-        let secure_hosts = listener.reachable_addresses();
-        Ok(Self {
-            listener,
-            house,
-            page,
-            token,
-            secure_hosts,
-            self_signed,
-            closing,
-            journal: journal_thread,
-            sustained,
-        })
+        Ok(Server { listener, house, page, self_signed, closing, journal: journal_thread, sustained })
     }
+}
 
-    #[must_use]
-    pub const fn port(&self) -> u16 {
-        self.listener.port()
-    }
-
-    /// The link for a browser on this machine.
-    #[must_use]
-    pub fn local_link(&self) -> Link {
-        self.link(false, "localhost".into())
-    }
-
-    /// Links for other machines, in the platform's order of addresses.
-    #[must_use]
-    pub fn other_links(&self) -> Vec<Link> {
-        self.secure_hosts.iter().map(|address| self.link(true, address.to_string())).collect()
-    }
-
-    fn link(&self, secure: bool, host: String) -> Link {
-        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
-    }
-
+impl Server {
     /// What draws the pictures.
     #[must_use]
     pub fn adapter(&self) -> &str {
