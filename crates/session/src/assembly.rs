@@ -419,6 +419,33 @@ impl Assembler {
         asked
     }
 
+    /// For receivers that never ask: gives up what is missing as soon as something newer shows it; true where only a key frame helps
+    /// from now on.
+    pub(crate) fn poll_lost(&mut self, now: Time) -> bool {
+        if self.check_at.is_none_or(|at| now < at) {
+            return false;
+        }
+        let shown_at = |assembly: &Assembly| {
+            let is_open = |end: usize| assembly.slots[..end].iter().any(|slot| !slot.have);
+            let gap = assembly.gaps.iter().find(|(end, _)| is_open(*end)).map(|(_, at)| *at);
+            gap.into_iter().chain(assembly.overtaken_at).min().map(|at| at + REORDER_WAIT)
+        };
+        let mut lost = None;
+        let mut next: Option<Time> = None;
+        for (&id, assembly) in &self.frames {
+            match shown_at(assembly) {
+                Some(at) if at <= now => lost = Some(id),
+                Some(at) => next = Some(next.map_or(at, |next| next.min(at))),
+                None => {}
+            }
+        }
+        self.check_at = next;
+        let Some(id) = lost else { return false };
+        self.give_up_before(id.saturating_add(1));
+        self.broken = true;
+        true
+    }
+
     /// Gives up on frames that have been missing for too long; true where only a key frame helps from now on.
     pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) -> bool {
         // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.

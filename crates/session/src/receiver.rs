@@ -25,6 +25,8 @@ const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 const GIVE_UP: Span = Span::from_millis(200);
 /// An unanswered request for a key frame is repeated after this or two round trips.
 const KEY_FRAME_RETRY: Span = Span::from_millis(150);
+/// The same where nothing else mends a loss. Guess: about a frame and a half at 72 frames a second.
+const INTRA_RETRY: Span = Span::from_millis(20);
 /// An action that no frame has acknowledged leaves again after this.
 const ACTION_REPEAT: Span = Span::from_millis(33);
 /// Events that nobody fetches are dropped, oldest first.
@@ -83,6 +85,7 @@ pub struct Receiver {
     presentation: Presentation,
     transmit: VecDeque<ToServer>,
     events: VecDeque<(Time, Event)>,
+    intra_only: bool,
     key_frame_asked_at: Option<Time>,
     action_repeat_at: Option<Time>,
     first_frame: Option<FrameId>,
@@ -106,6 +109,7 @@ impl Receiver {
             presentation: Presentation::default(),
             transmit: VecDeque::new(),
             events: VecDeque::new(),
+            intra_only: false,
             key_frame_asked_at: None,
             action_repeat_at: None,
             first_frame: None,
@@ -116,6 +120,11 @@ impl Receiver {
             received: Bytes::ZERO,
             recent: RecentRate::default(),
         }
+    }
+
+    /// Never asks for what is missing, but for a key frame at once, and discards what comes before it: what ALVR's client does.
+    pub fn set_intra_only(&mut self) {
+        self.intra_only = true;
     }
 
     /// A datagram came. What does not parse is counted and dropped.
@@ -295,7 +304,11 @@ impl Receiver {
 
     fn run_timers(&mut self, now: Time) {
         let policy = self.repair_policy();
-        if self.assembler.expire(now, policy) {
+        if self.intra_only {
+            if self.assembler.poll_lost(now) {
+                self.request_key_frame(now, "packets were lost");
+            }
+        } else if self.assembler.expire(now, policy) {
             self.request_key_frame(now, "repair took too long");
         }
         self.assembler.drop_useless();
@@ -316,7 +329,9 @@ impl Receiver {
                 self.uplink.set_repeat();
             }
         }
-        self.request_missing(now, policy);
+        if !self.intra_only {
+            self.request_missing(now, policy);
+        }
     }
 
     fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
@@ -349,6 +364,10 @@ impl Receiver {
     }
 
     fn key_frame_retry(&self) -> Span {
+        if self.intra_only {
+            // The sender makes no more than it wants to: asking again costs a packet.
+            return INTRA_RETRY.max(self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP));
+        }
         KEY_FRAME_RETRY.max(self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP) * 2)
     }
 
