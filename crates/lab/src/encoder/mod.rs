@@ -1,0 +1,45 @@
+//! What makes bits of frames: a model of frame sizes, or a codec that really runs.
+
+mod model;
+mod real;
+
+use nearlight_codec::CodecError;
+use nearlight_units::{Bitrate, Time};
+
+pub use model::{Model, ModelOptions};
+pub use real::{Camera, Quality, Screen};
+
+use crate::plan;
+
+/// A frame that is to be coded.
+#[derive(Clone, Copy, Debug)]
+pub struct Capture {
+    /// Counted from 0, frames that are left out included.
+    pub number: u32,
+    pub at: Time,
+    pub rate: Bitrate,
+    pub key: bool,
+}
+
+/// A coded frame.
+#[derive(Clone, Debug)]
+pub struct Coded {
+    pub bits: Vec<u8>,
+    pub key: bool,
+}
+
+/// Codes frame after frame; the time that it takes is the plan's.
+pub trait FrameEncoder: Send {
+    fn encode(&mut self, capture: &Capture) -> Result<Coded, CodecError>;
+}
+
+/// The encoder of a plan, and what decodes its frames where there are pictures to decode.
+pub fn new_encoder(source: &plan::Source, seed: u64) -> Result<(Box<dyn FrameEncoder>, Option<Screen>), CodecError> {
+    Ok(match &source.encoder {
+        plan::Encoder::Model(options) => (Box::new(Model::new(*options, source.fps, source.bounds.start, seed)), None),
+        plan::Encoder::Codec { kind, size } => {
+            let camera = Camera::new(*kind, *size, source.fps, source.bounds.start)?;
+            (Box::new(camera), Some(Screen::new(*kind, *size)?))
+        }
+    })
+}

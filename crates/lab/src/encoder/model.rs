@@ -1,0 +1,154 @@
+//! Frame sizes as a random process.
+//!
+//! A frame's size is its share of the rate in force, less what frames before it took too much, times a log-normal variation that
+//! lasts for some frames. The rate in force follows the wish with a lag. Key frames and new scenes are larger; where the content
+//! needs less than the rate, frames stay small.
+
+use nearlight_codec::CodecError;
+use nearlight_link::{Probability, Random};
+use nearlight_units::{Bitrate, Span, Time};
+
+use super::{Capture, Coded, FrameEncoder};
+
+/// The smallest frame: a picture in which nothing changed. Guess: a slice header and a few skipped runs.
+const SMALLEST: f64 = 64.0;
+/// The largest frame: the session takes up to 4 MiB.
+const LARGEST: f64 = 4_000_000.0;
+/// What is saved up for later, in frames: low-latency rate control has a buffer of about one frame.
+const MOST_SAVED: f64 = 1.0;
+/// What is owed at most, in frames: beyond it, the excess is forgiven.
+const MOST_OWED: f64 = 20.0;
+/// A frame that repays what others took keeps at least this part of its share.
+const LEAST_SHARE: f64 = 0.5;
+
+/// How frames vary.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct ModelOptions {
+    /// A key frame's size over an ordinary one's.
+    pub key_ratio: f64,
+    /// Standard deviation of the logarithm of frame sizes.
+    pub deviation: f64,
+    /// How much of that is left one frame later, from 0 to below 1.
+    pub correlation: f64,
+    /// Frames until 63 % of a change of rate show; 0 for the next frame.
+    pub reaction: f64,
+    /// Frames over which an excess is repaid.
+    pub repay: f64,
+    /// The mean time between two new scenes; none without.
+    pub scene_every: Option<Span>,
+    /// A new scene's first frame over an ordinary one.
+    pub scene_ratio: f64,
+    /// The mean time between phases in which the content needs less than the rate; none without.
+    pub limited_every: Option<Span>,
+    /// Their mean length.
+    pub limited_for: Span,
+    /// What frames need then, of their share.
+    pub limited_share: f64,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self {
+            key_ratio: 1.6,
+            deviation: 0.12,
+            correlation: 0.5,
+            reaction: 1.0,
+            repay: 4.0,
+            scene_every: None,
+            scene_ratio: 1.6,
+            limited_every: None,
+            limited_for: Span::from_secs(2),
+            limited_share: 0.4,
+        }
+    }
+}
+
+impl ModelOptions {
+    /// What is wrong with it, in words for a plan's author.
+    pub fn check(&self) -> Result<(), String> {
+        let ratios = [("key_ratio", self.key_ratio), ("scene_ratio", self.scene_ratio)];
+        if let Some((name, _)) = ratios.iter().find(|(_, ratio)| !(0.1..=100.0).contains(ratio)) {
+            return Err(format!("`{name}` goes from 0.1 to 100"));
+        }
+        if !(0.0..=2.0).contains(&self.deviation) || !(0.0..1.0).contains(&self.correlation) {
+            return Err("`deviation` goes from 0 to 2, `correlation` from 0 to below 1".to_owned());
+        }
+        if !(0.0..=1_000.0).contains(&self.reaction) || !(0.0..=1.0).contains(&self.limited_share) {
+            return Err("`reaction_frames` goes from 0 to 1000, `limited_share` from 0 to 1".to_owned());
+        }
+        let spans = [self.scene_every, self.limited_every, Some(self.limited_for)];
+        if spans.into_iter().flatten().any(|span| span < Span::from_millis(100)) {
+            return Err("scenes and phases of little content last at least 100ms".to_owned());
+        }
+        Ok(())
+    }
+}
+
+/// The process.
+#[derive(Debug)]
+pub struct Model {
+    options: ModelOptions,
+    fps: f64,
+    /// In bits per second.
+    in_force: f64,
+    variation: f64,
+    /// In bytes.
+    owed: f64,
+    limited: bool,
+    random: Random,
+    last_at: Option<Time>,
+}
+
+impl Model {
+    #[must_use]
+    pub fn new(options: ModelOptions, fps: u16, start: Bitrate, seed: u64) -> Self {
+        let mut random = Random::new(seed);
+        let variation = options.deviation * random.normal();
+        let in_force = start.as_bps() as f64;
+        Self { options, fps: f64::from(fps), in_force, variation, owed: 0.0, limited: false, random, last_at: None }
+    }
+
+    /// The next frame's size in bytes.
+    pub fn size(&mut self, capture: &Capture) -> usize {
+        let options = self.options;
+        let since = capture.at.saturating_since(self.last_at.unwrap_or(capture.at));
+        self.last_at = Some(capture.at);
+        let wish = capture.rate.as_bps() as f64;
+        let step = if options.reaction > 0.0 { 1.0 - libm::exp(-1.0 / options.reaction) } else { 1.0 };
+        self.in_force += (wish - self.in_force) * step;
+        let share = (self.in_force / 8.0 / self.fps).max(1.0);
+        let fresh = (1.0 - options.correlation * options.correlation).sqrt() * options.deviation;
+        self.variation = options.correlation * self.variation + fresh * self.random.normal();
+        // Less half of the variance, so that the mean stays the share.
+        let factor = libm::exp(self.variation - options.deviation * options.deviation / 2.0);
+        let repaid = (self.owed / options.repay.max(1.0)).min(share * (1.0 - LEAST_SHARE));
+        let mut size = (share - repaid) * factor;
+        if options.scene_every.is_some_and(|every| self.happens(since, every)) {
+            size *= options.scene_ratio;
+        }
+        if capture.key {
+            size *= options.key_ratio;
+        }
+        let phase = if self.limited { Some(options.limited_for) } else { options.limited_every };
+        if options.limited_every.is_some() && phase.is_some_and(|mean| self.happens(since, mean)) {
+            self.limited = !self.limited;
+        }
+        if self.limited {
+            size = size.min(share * options.limited_share * factor);
+        }
+        let size = size.clamp(SMALLEST, LARGEST);
+        self.owed = (self.owed + size - share).clamp(-MOST_SAVED * share, MOST_OWED * share);
+        size as usize
+    }
+
+    fn happens(&mut self, since: Span, every: Span) -> bool {
+        let chance = since.as_secs_f64() / every.as_secs_f64();
+        self.random.happens(Probability::clamped(chance))
+    }
+}
+
+impl FrameEncoder for Model {
+    fn encode(&mut self, capture: &Capture) -> Result<Coded, CodecError> {
+        Ok(Coded { bits: vec![0; self.size(capture)], key: capture.key })
+    }
+}

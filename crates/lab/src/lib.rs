@@ -1,0 +1,26 @@
+//! The lab: experiments as plans, run in virtual time with the very state machines that serve and view live.
+//!
+//! A plan spans cells; a cell runs once for each seed; runs become figures. Same plan, commit and seeds: same bytes.
+
+#![forbid(unsafe_code)]
+
+mod digest;
+mod encoder;
+mod histogram;
+pub mod plan;
+mod record;
+mod runner;
+mod statistics;
+mod summary;
+mod world;
+
+pub use encoder::{Camera, Capture, Coded, FrameEncoder, Model, ModelOptions, Quality, Screen};
+pub use histogram::Histogram;
+pub use plan::{Cell, Plan, PlanError};
+pub use record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord};
+pub use runner::{Options, Outcome, Progress, RUNS_FILE, RunnerError, run_plan};
+pub use summary::{CellSummary, Figure, Summary};
+pub use world::{RunError, run};
+
+/// The commit that this was built from.
+pub const COMMIT: &str = env!("NEARLIGHT_COMMIT");

@@ -1,0 +1,251 @@
+//! The layout of a plan file. Every field says what it means in docs/lab.md.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny};
+use toml::Spanned;
+
+use super::values::{Length, Rate, Size};
+
+/// A table of settings that may each be left out; a case's own win over those of `[all]`.
+macro_rules! settings {
+    ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* } $(nested { $($part:ident: $part_type:ty,)* })?) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(super) struct $name {
+            $(pub(super) $field: Option<$type>,)*
+            $($(#[serde(default)] pub(super) $part: $part_type,)*)?
+        }
+
+        impl $name {
+            /// These, and what they leave out from `others`.
+            pub(super) fn or(self, others: &Self) -> Self {
+                Self {
+                    $($field: self.$field.or_else(|| others.$field.clone()),)*
+                    $($($part: self.$part.or(&others.$part),)*)?
+                }
+            }
+        }
+    };
+}
+
+/// A plan as it is written.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PlanFile {
+    pub(super) question: String,
+    #[serde(default)]
+    pub(super) notes: String,
+    #[serde(default = "three")]
+    pub(super) seeds: u32,
+    #[serde(default)]
+    pub(super) all: Body,
+    #[serde(default, rename = "case")]
+    pub(super) cases: Vec<Spanned<Body>>,
+    #[serde(default)]
+    pub(super) published: Vec<PublishedPart>,
+}
+
+const fn three() -> u32 {
+    3
+}
+
+settings! {
+    /// What a case is made of.
+    Body {
+        name: String,
+        about: String,
+        duration: Length,
+        warm_up: Length,
+        sample: Length,
+        controllers: Spanned<Controllers>,
+        own_rates: Spanned<Vec<String>>,
+        pacing: Spanned<String>,
+        datagram: u16,
+        headers: u16,
+        path: Vec<PathPart>,
+        media: Vec<MediaPart>,
+        flow: Vec<FlowPart>,
+        sweep: Vec<SweepPart>,
+    }
+    nested { source: SourcePart, client: ClientPart, }
+}
+
+settings! {
+    /// Where frames come from.
+    SourcePart {
+        fps: u16,
+        minimum: Rate,
+        start: Rate,
+        maximum: Rate,
+        encoder: EncoderKind,
+        size: Spanned<String>,
+        render: Length,
+        encode: Length,
+        key_ratio: f64,
+        deviation: f64,
+        correlation: f64,
+        reaction_frames: f64,
+        scene_every: Length,
+        scene_ratio: f64,
+        limited_every: Length,
+        limited_for: Length,
+        limited_share: f64,
+    }
+}
+
+settings! {
+    /// Where they are shown.
+    ClientPart {
+        vsync_hz: u16,
+        decode: Length,
+        recovery: RecoveryKind,
+        deadline: Length,
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum EncoderKind {
+    Model,
+    H264,
+    Vp8,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum RecoveryKind {
+    Repair,
+    Intra,
+}
+
+/// `"all"`, or a list of presets.
+#[derive(Clone, Debug)]
+pub(super) enum Controllers {
+    All,
+    Named(Vec<String>),
+}
+
+impl<'de> Deserialize<'de> for Controllers {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Visitor;
+        impl<'de> serde::de::Visitor<'de> for Visitor {
+            type Value = Controllers;
+            fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                formatter.write_str("\"all\", or a list of rate controllers such as [\"gcc-libwebrtc\", \"scream-v2\"]")
+            }
+            fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Controllers, E> {
+                match text {
+                    "all" => Ok(Controllers::All),
+                    other => Ok(Controllers::Named(vec![other.to_owned()])),
+                }
+            }
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Controllers, A::Error> {
+                let mut names = Vec::new();
+                while let Some(name) = list.next_element()? {
+                    names.push(name);
+                    if names.len() > 256 {
+                        while list.next_element::<IgnoredAny>()?.is_some() {}
+                        return Err(A::Error::custom("at most 256 controllers"));
+                    }
+                }
+                Ok(Controllers::Named(names))
+            }
+        }
+        deserializer.deserialize_any(Visitor)
+    }
+}
+
+/// A path: one pair of directions, or segments one after the other.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PathPart {
+    pub(super) name: String,
+    pub(super) forward: Option<Spanned<toml::Value>>,
+    pub(super) feedback: Option<Spanned<toml::Value>>,
+    #[serde(default)]
+    pub(super) segment: Vec<SegmentPart>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SegmentPart {
+    pub(super) name: String,
+    pub(super) forward: Option<Spanned<toml::Value>>,
+    pub(super) feedback: Option<Spanned<toml::Value>>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum DirectionKind {
+    #[default]
+    Forward,
+    Back,
+}
+
+/// A media session.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct MediaPart {
+    pub(super) name: Option<String>,
+    pub(super) start: Option<Length>,
+    pub(super) stop: Option<Length>,
+    #[serde(default)]
+    pub(super) direction: DirectionKind,
+    pub(super) priority: Option<f64>,
+    #[serde(default)]
+    pub(super) pauses: Vec<(Length, Length)>,
+    pub(super) controller: Option<Spanned<String>>,
+    pub(super) access: Option<Spanned<toml::Value>>,
+    pub(super) access_feedback: Option<Spanned<toml::Value>>,
+    pub(super) through: Option<Spanned<Vec<String>>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum FlowKind {
+    Tcp,
+    Short,
+    Cbr,
+}
+
+/// Competing traffic.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FlowPart {
+    pub(super) kind: FlowKind,
+    pub(super) start: Option<Length>,
+    pub(super) stop: Option<Length>,
+    #[serde(default)]
+    pub(super) direction: DirectionKind,
+    pub(super) law: Option<Spanned<String>>,
+    pub(super) rate: Option<Rate>,
+    pub(super) packet: Option<Size>,
+    pub(super) on: Option<Length>,
+    pub(super) off: Option<Length>,
+    pub(super) connections: Option<u16>,
+    pub(super) begin_busy: Option<u16>,
+    pub(super) access: Option<Spanned<toml::Value>>,
+    pub(super) access_feedback: Option<Spanned<toml::Value>>,
+    pub(super) through: Option<Spanned<Vec<String>>>,
+}
+
+/// Values that take their turns in a path's text.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SweepPart {
+    pub(super) name: String,
+    pub(super) values: Vec<String>,
+}
+
+/// A figure that somebody published.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PublishedPart {
+    pub(super) source: String,
+    #[serde(default)]
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) metrics: BTreeMap<String, f64>,
+}

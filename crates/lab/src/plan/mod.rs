@@ -1,0 +1,191 @@
+//! Plans: an experiment in a TOML file, and the cells that it spans.
+//!
+//! A cell is one case over one path with one controller and one value of each sweep; it is run once for each seed. Everything that a
+//! run needs is in its cell, so that other drivers can run the same plan.
+
+mod expand;
+mod file;
+mod values;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use nearlight_codec::{CodecKind, Size};
+use nearlight_flows::Direction;
+use nearlight_link::LoadedPath;
+use nearlight_pace::Mode;
+use nearlight_rate::Bounds;
+use nearlight_units::{Bitrate, Bytes, Span};
+use thiserror::Error;
+
+use crate::encoder::ModelOptions;
+
+/// Why a plan cannot be run.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    #[error("cannot read the plan `{}`: {source}; give the path of a TOML file, such as plans/vrcc-stable.toml", file.display())]
+    Read { file: PathBuf, source: std::io::Error },
+    #[error("the plan `{}` cannot be used:\n{reason}docs/lab.md lists what a plan may hold", file.display())]
+    Syntax { file: PathBuf, reason: String },
+    #[error("the plan `{}`, line {line}: {what}", file.display())]
+    Value { file: PathBuf, line: usize, what: String },
+}
+
+/// A figure that somebody published, to show beside ours.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Published {
+    pub source: String,
+    /// It belongs to cells that have all of these.
+    pub labels: BTreeMap<String, String>,
+    pub metrics: BTreeMap<String, f64>,
+}
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file's name without its ending.
+    pub name: String,
+    pub question: String,
+    pub notes: String,
+    pub seeds: u32,
+    pub cells: Vec<Cell>,
+    pub published: Vec<Published>,
+    /// Of the file and of the traces that it names.
+    pub digest: u64,
+}
+
+/// One point of an experiment, to be run once for each seed.
+#[derive(Clone, Debug)]
+pub struct Cell {
+    /// Case, path, controller and each sweep's value.
+    pub labels: BTreeMap<String, String>,
+    pub setting: Arc<Setting>,
+    /// The default for media that name none of their own.
+    pub controller: String,
+    /// What all flows share, in order.
+    pub segments: Vec<Segment>,
+    pub media: Vec<Media>,
+    pub flows: Vec<Flow>,
+}
+
+/// What all cells of a case have in common.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Setting {
+    pub about: String,
+    pub duration: Span,
+    /// Left out of all figures.
+    pub warm_up: Span,
+    /// Between two samples of a time series.
+    pub sample: Span,
+    pub pacing: Mode,
+    /// The largest datagram, without the headers below.
+    pub datagram: usize,
+    /// IP, UDP and whatever else a path carries with each datagram.
+    pub headers: Bytes,
+    pub source: Source,
+    pub client: Client,
+    /// Presets that keep the rates of what they reproduce.
+    pub own_rates: Vec<String>,
+}
+
+/// Where frames come from.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Source {
+    pub fps: u16,
+    pub bounds: Bounds,
+    /// From capture to picture, and from picture to bits.
+    pub render: Span,
+    pub encode: Span,
+    pub encoder: Encoder,
+}
+
+/// What makes bits of pictures.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Encoder {
+    /// Frame sizes without pictures.
+    Model(ModelOptions),
+    /// A codec that really runs, on a moving picture.
+    Codec { kind: CodecKind, size: Size },
+}
+
+/// How what is lost comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Recovery {
+    /// Missing packets are asked for, then a key frame.
+    Repair,
+    /// A key frame at once; whatever comes before it is discarded.
+    Intra,
+}
+
+/// Where frames are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Client {
+    pub refresh: u16,
+    /// The decoder takes so long for a frame, one after the other.
+    pub decode: Span,
+    pub recovery: Recovery,
+    /// From capture to display; what takes longer is late.
+    pub deadline: Span,
+}
+
+/// A link that several flows may share.
+#[derive(Clone, Debug)]
+pub struct Segment {
+    pub name: String,
+    pub forward: LoadedPath,
+    pub feedback: LoadedPath,
+}
+
+/// Which way a flow's data takes, and what of it is its own.
+#[derive(Clone, Debug)]
+pub struct Route {
+    pub direction: Direction,
+    /// Indices of segments, in their order.
+    pub through: Vec<usize>,
+    pub access: Option<LoadedPath>,
+    pub access_feedback: Option<LoadedPath>,
+}
+
+/// A media session.
+#[derive(Clone, Debug)]
+pub struct Media {
+    pub name: String,
+    pub start: Span,
+    pub stop: Span,
+    pub priority: f64,
+    /// From, to.
+    pub pauses: Vec<(Span, Span)>,
+    pub controller: Option<String>,
+    pub route: Route,
+}
+
+/// Competing traffic.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    pub kind: Kind,
+    pub start: Span,
+    pub stop: Span,
+    pub route: Route,
+}
+
+/// What kind of traffic competes.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Kind {
+    Tcp { law: &'static str },
+    Short { law: &'static str, connections: u16, begin_busy: u16 },
+    Cbr { rate: Bitrate, packet: Bytes, on: Span, off: Span },
+}
+
+impl Plan {
+    /// Reads a plan and the traces that it names.
+    pub fn read(file: &Path) -> Result<Self, PlanError> {
+        let text = std::fs::read_to_string(file).map_err(|source| PlanError::Read { file: file.to_owned(), source })?;
+        Self::parse(file, &text)
+    }
+
+    /// The plan in `text`; `file` is for its name and for errors.
+    pub fn parse(file: &Path, text: &str) -> Result<Self, PlanError> {
+        expand::plan(file, text)
+    }
+}

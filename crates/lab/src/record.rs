@@ -1,0 +1,174 @@
+//! What one run leaves behind: a line of JSON in the results folder.
+
+use std::collections::BTreeMap;
+
+use nearlight_link::DropReason;
+use nearlight_units::{Bitrate, Bytes, Span};
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::plan::{Flow, Kind};
+use crate::world::Tally;
+
+/// A run of a cell with a seed. Rates are kb/s, lengths in histograms microseconds.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct RunRecord {
+    pub labels: BTreeMap<String, String>,
+    pub seed: u64,
+    pub simulated: Span,
+    pub warm_up: Span,
+    /// Between two entries of a series; the first entry is the mean from the start to then.
+    pub sample: Span,
+    pub media: Vec<MediaRecord>,
+    pub rivals: Vec<RivalRecord>,
+    pub links: Vec<LinkRecord>,
+    /// Lost packets of all flows by reason.
+    pub dropped: BTreeMap<String, u64>,
+}
+
+/// A media session.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct MediaRecord {
+    pub name: String,
+    /// The measured time.
+    pub from: f64,
+    pub to: f64,
+    pub captured: u64,
+    pub skipped: u64,
+    pub sent_frames: u64,
+    pub key_frames: u64,
+    pub received_frames: u64,
+    pub displayed: u64,
+    pub late: u64,
+    pub passed_over: u64,
+    pub packets_sent: u64,
+    pub packets_lost: u64,
+    /// Datagrams without IP and UDP headers.
+    pub bytes_sent: u64,
+    pub bytes_received: u64,
+    pub frame_network_latency: Histogram,
+    pub frame_latency: Histogram,
+    pub one_way_delay: Histogram,
+    pub queue_delay: Histogram,
+    pub motion_to_photon: Histogram,
+    pub psnr: Histogram,
+    pub ssim: Histogram,
+    /// Zero while the session sends nothing.
+    pub target: Vec<u32>,
+    pub sent: Vec<u32>,
+    pub received: Vec<u32>,
+}
+
+impl MediaRecord {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+
+    pub(crate) fn on_sample(&mut self, target: u32, sent: u32, received: u32) {
+        self.target.push(target);
+        self.sent.push(sent);
+        self.received.push(received);
+    }
+
+    pub(crate) fn on_end(&mut self, tally: &Tally) {
+        *self = Self {
+            from: tally.from().as_secs_f64(),
+            to: tally.to().as_secs_f64(),
+            captured: tally.captured,
+            skipped: tally.skipped,
+            sent_frames: tally.sent,
+            key_frames: tally.key_frames,
+            received_frames: tally.received,
+            displayed: tally.displayed,
+            late: tally.late,
+            passed_over: tally.passed_over,
+            packets_sent: tally.packets_sent,
+            packets_lost: tally.packets_lost,
+            bytes_sent: tally.bytes_sent,
+            bytes_received: tally.bytes_received,
+            frame_network_latency: tally.frame_network_latency.clone(),
+            frame_latency: tally.frame_latency.clone(),
+            one_way_delay: tally.one_way_delay.clone(),
+            queue_delay: tally.queue_delay.clone(),
+            motion_to_photon: tally.motion_to_photon.clone(),
+            psnr: tally.psnr.clone(),
+            ssim: tally.ssim.clone(),
+            ..std::mem::take(self)
+        };
+    }
+}
+
+/// A competing flow.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RivalRecord {
+    pub name: String,
+    /// It answers to congestion.
+    pub elastic: bool,
+    pub from: f64,
+    pub to: f64,
+    /// Data that arrived in the measured time.
+    pub delivered: u64,
+    pub received: Vec<u32>,
+    #[serde(skip)]
+    sampled: Bytes,
+}
+
+impl RivalRecord {
+    pub(crate) fn new(flow: &Flow) -> Self {
+        let (name, elastic) = match flow.kind {
+            Kind::Tcp { law } => (law, true),
+            Kind::Short { .. } => ("short", true),
+            Kind::Cbr { .. } => ("cbr", false),
+        };
+        let (from, to) = (flow.start.as_secs_f64(), flow.stop.as_secs_f64());
+        Self { name: name.to_owned(), elastic, from, to, ..Self::default() }
+    }
+
+    pub(crate) fn on_sample(&mut self, delivered: Bytes, sample: Span) {
+        let new = delivered.saturating_sub(self.sampled);
+        self.sampled = delivered;
+        self.received.push((new.over(sample).as_bps() / 1_000) as u32);
+    }
+}
+
+/// A shared link, forward and back.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct LinkRecord {
+    pub name: String,
+    pub sides: [SideRecord; 2],
+}
+
+/// One direction of a link.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct SideRecord {
+    /// Media that it carried in the measured time, with IP headers.
+    pub delivered: u64,
+    /// Zero where nothing limits it.
+    pub capacity: Vec<u32>,
+    /// How long a packet would have waited, in microseconds.
+    pub queue: Vec<u32>,
+}
+
+impl LinkRecord {
+    pub(crate) fn new(name: &str) -> Self {
+        Self { name: name.to_owned(), ..Self::default() }
+    }
+}
+
+impl SideRecord {
+    pub(crate) fn on_sample(&mut self, capacity: Option<Bitrate>, queue: Span) {
+        self.capacity.push(capacity.map_or(0, |rate| (rate.as_bps() / 1_000) as u32));
+        self.queue.push(queue.as_micros() as u32);
+    }
+}
+
+impl RunRecord {
+    pub(crate) fn on_dropped(&mut self, reason: DropReason) {
+        match self.dropped.get_mut(reason.name()) {
+            Some(count) => *count += 1,
+            None => {
+                self.dropped.insert(reason.name().to_owned(), 1);
+            }
+        }
+    }
+}

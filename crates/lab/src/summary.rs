@@ -1,0 +1,314 @@
+//! From runs to figures: what `lab run --json` prints.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::histogram::Histogram;
+use crate::record::{MediaRecord, RunRecord, SideRecord};
+use crate::statistics;
+
+/// A metric of a cell.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub struct Figure {
+    /// Of the runs' means.
+    pub mean: f64,
+    /// Half the width of the 95 % confidence interval of that mean; 0 for a single run.
+    pub ci95: f64,
+    /// Of all samples of all runs.
+    pub p50: f64,
+    pub p95: f64,
+    pub p99: f64,
+    /// Runs.
+    pub n: u64,
+}
+
+/// A cell's figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CellSummary {
+    pub labels: BTreeMap<String, String>,
+    pub metrics: BTreeMap<&'static str, Figure>,
+    /// Of each session and competing flow where there are several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub flows: Vec<FlowSummary>,
+}
+
+/// One flow's figures.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct FlowSummary {
+    pub flow: String,
+    pub metrics: BTreeMap<&'static str, Figure>,
+}
+
+/// What a plan's runs come to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    pub plan: String,
+    pub commit: String,
+    pub seeds: u32,
+    pub cells: Vec<CellSummary>,
+}
+
+/// One run's share of a metric.
+enum Samples {
+    Values(Vec<f64>),
+    /// With the size of its unit.
+    Counted(Histogram, f64),
+}
+
+/// A metric's runs so far.
+#[derive(Default)]
+struct Pool {
+    means: Vec<f64>,
+    values: Vec<f64>,
+    counted: Histogram,
+    unit: f64,
+}
+
+impl Pool {
+    fn add(&mut self, samples: Samples) {
+        match samples {
+            Samples::Values(values) if values.is_empty() => {}
+            Samples::Values(values) => {
+                self.means.push(values.iter().sum::<f64>() / values.len() as f64);
+                self.values.extend(values);
+            }
+            Samples::Counted(histogram, unit) => {
+                self.unit = unit;
+                self.means.extend(histogram.mean().map(|mean| mean * unit));
+                self.counted.merge(&histogram);
+            }
+        }
+    }
+
+    fn figure(mut self) -> Option<Figure> {
+        if self.means.is_empty() {
+            return None;
+        }
+        self.values.sort_by(f64::total_cmp);
+        let quantile = |share: f64| {
+            let counted = self.counted.quantile(share).filter(|_| self.counted.count() > 0);
+            counted.map_or_else(|| statistics::quantile(&self.values, share), |value| value * self.unit)
+        };
+        let (mean, ci95) = statistics::mean_ci95(&self.means);
+        Some(Figure {
+            mean: rounded(mean),
+            ci95: rounded(ci95),
+            p50: rounded(quantile(0.50)),
+            p95: rounded(quantile(0.95)),
+            p99: rounded(quantile(0.99)),
+            n: self.means.len() as u64,
+        })
+    }
+}
+
+/// Four decimals: finer than any figure means, coarser than what summing in another order would change.
+fn rounded(value: f64) -> f64 {
+    let rounded = (value * 1e4).round() / 1e4;
+    // No negative zero.
+    if rounded == 0.0 { 0.0 } else { rounded }
+}
+
+/// The figures of one cell's runs.
+#[must_use]
+pub fn summarise(labels: &BTreeMap<String, String>, runs: &[&RunRecord]) -> CellSummary {
+    let mut pools: BTreeMap<&'static str, Pool> = BTreeMap::new();
+    for run in runs {
+        metrics(run, &mut |name, samples| pools.entry(name).or_default().add(samples));
+    }
+    CellSummary { labels: labels.clone(), metrics: figures(pools), flows: flows(runs) }
+}
+
+fn figures(pools: BTreeMap<&'static str, Pool>) -> BTreeMap<&'static str, Figure> {
+    pools.into_iter().filter_map(|(name, pool)| Some((name, pool.figure()?))).collect()
+}
+
+fn flows(runs: &[&RunRecord]) -> Vec<FlowSummary> {
+    let Some(first) = runs.first().filter(|run| run.media.len() + run.rivals.len() > 1) else { return Vec::new() };
+    let media = first.media.iter().enumerate().map(|(index, media)| {
+        let mut pools: BTreeMap<&'static str, Pool> = BTreeMap::new();
+        for run in runs {
+            let media = &run.media[index];
+            of_media(run, media, &mut |name, samples| pools.entry(name).or_default().add(samples));
+        }
+        FlowSummary { flow: media.name.clone(), metrics: figures(pools) }
+    });
+    let rivals = first.rivals.iter().enumerate().map(|(index, rival)| {
+        let mut pool = Pool::default();
+        for run in runs {
+            pool.add(Samples::Values(rival_rates(run, index)));
+        }
+        FlowSummary { flow: rival.name.clone(), metrics: figures(BTreeMap::from([("received_mbps", pool)])) }
+    });
+    media.chain(rivals).collect()
+}
+
+fn mbps(kbps: u32) -> f64 {
+    f64::from(kbps) / 1e3
+}
+
+/// Samples that lie in a flow's measured time.
+fn within(run: &RunRecord, from: f64, to: f64) -> impl Fn(usize) -> bool + '_ {
+    let (sample, warm_up) = (run.sample.as_secs_f64(), run.warm_up.as_secs_f64());
+    move |index| {
+        let (begins, ends) = (index as f64 * sample, (index + 1) as f64 * sample);
+        begins >= from.max(warm_up) - 1e-9 && ends <= to + 1e-9
+    }
+}
+
+/// Where a session is measured and sends.
+fn active<'a>(run: &'a RunRecord, media: &'a MediaRecord) -> impl Fn(usize) -> bool + 'a {
+    let within = within(run, media.from, media.to);
+    move |index| within(index) && media.target.get(index).is_some_and(|target| *target > 0)
+}
+
+fn rival_rates(run: &RunRecord, index: usize) -> Vec<f64> {
+    let rival = &run.rivals[index];
+    let within = within(run, rival.from, rival.to);
+    rival.received.iter().enumerate().filter(|(index, _)| within(*index)).map(|(_, rate)| mbps(*rate)).collect()
+}
+
+type Take<'a> = &'a mut dyn FnMut(&'static str, Samples);
+
+fn metrics(run: &RunRecord, take: Take<'_>) {
+    // A metric of several sessions is the mean over them.
+    let mut of_each: BTreeMap<&'static str, (Vec<f64>, Histogram, f64)> = BTreeMap::new();
+    for media in &run.media {
+        of_media(run, media, &mut |name, samples| {
+            let entry = of_each.entry(name).or_default();
+            match samples {
+                Samples::Values(values) => entry.0.extend(values),
+                Samples::Counted(histogram, unit) => {
+                    entry.1.merge(&histogram);
+                    entry.2 = unit;
+                }
+            }
+        });
+    }
+    for (name, (values, histogram, unit)) in of_each {
+        if histogram.count() > 0 {
+            take(name, Samples::Counted(histogram, unit));
+        } else {
+            take(name, Samples::Values(values));
+        }
+    }
+    let utilisation: Vec<f64> =
+        run.links.iter().flat_map(|link| &link.sides).filter_map(|side| utilisation(run, side)).collect();
+    take("utilisation", Samples::Values(utilisation));
+    if run.media.len() > 1 {
+        take("jain", Samples::Values(jain(run)));
+    }
+    if run.rivals.iter().any(|rival| rival.elastic) {
+        take("tcp_share", Samples::Values(tcp_share(run)));
+    }
+}
+
+fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
+    let active = active(run, media);
+    let series = |values: &[u32]| -> Vec<f64> {
+        values.iter().enumerate().filter(|(index, _)| active(*index)).map(|(_, rate)| mbps(*rate)).collect()
+    };
+    let (target, received) = (series(&media.target), series(&media.received));
+    let gap = target.iter().zip(&received).map(|(target, received)| target - received).collect();
+    take("target_mbps", Samples::Values(target));
+    take("sent_mbps", Samples::Values(series(&media.sent)));
+    take("received_mbps", Samples::Values(received));
+    take("target_gap_mbps", Samples::Values(gap));
+    const MILLISECONDS: f64 = 1e-3;
+    take("frame_network_latency_ms", Samples::Counted(media.frame_network_latency.clone(), MILLISECONDS));
+    take("frame_latency_ms", Samples::Counted(media.frame_latency.clone(), MILLISECONDS));
+    take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));
+    take("queue_delay_ms", Samples::Counted(media.queue_delay.clone(), MILLISECONDS));
+    take("motion_to_photon_ms", Samples::Counted(media.motion_to_photon.clone(), MILLISECONDS));
+    take("psnr_db", Samples::Counted(media.psnr.clone(), 1e-3));
+    take("ssim", Samples::Counted(media.ssim.clone(), 1e-6));
+    let share = |part: u64, whole: u64| if whole == 0 { Vec::new() } else { vec![part as f64 / whole as f64] };
+    let lost = media.sent_frames.saturating_sub(media.received_frames);
+    take("frame_drop_ratio", Samples::Values(share(lost, media.sent_frames)));
+    take("frame_skip_ratio", Samples::Values(share(media.skipped, media.captured)));
+    take("late_frame_ratio", Samples::Values(share(media.late + media.passed_over, media.sent_frames)));
+    take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
+    take("key_frames", Samples::Values(vec![media.key_frames as f64]));
+    take("convergence_s", Samples::Values(convergence(run, media).into_iter().collect()));
+}
+
+/// Media over capacity, where something limits a direction that carries media.
+fn utilisation(run: &RunRecord, side: &SideRecord) -> Option<f64> {
+    let within = within(run, 0.0, f64::INFINITY);
+    let capacity: Vec<f64> = side
+        .capacity
+        .iter()
+        .enumerate()
+        .filter(|(index, _)| within(*index))
+        .map(|(_, rate)| f64::from(*rate))
+        .collect();
+    let mean = capacity.iter().sum::<f64>() / capacity.len().max(1) as f64;
+    (mean > 0.0 && side.delivered > 0).then(|| side.delivered as f64 / mean)
+}
+
+/// Jain's index of what sessions received, second by second while all of them send.
+fn jain(run: &RunRecord) -> Vec<f64> {
+    let all_active: Vec<_> = run.media.iter().map(|media| active(run, media)).collect();
+    let samples = run.media.iter().map(|media| media.received.len()).min().unwrap_or(0);
+    let step = ((1.0 / run.sample.as_secs_f64()).round() as usize).max(1);
+    let second = |from: usize| {
+        let indices = from..(from + step).min(samples);
+        if !indices.clone().all(|index| all_active.iter().all(|active| active(index))) {
+            return None;
+        }
+        let rates: Vec<f64> =
+            run.media.iter().map(|media| indices.clone().map(|index| f64::from(media.received[index])).sum()).collect();
+        statistics::jain(&rates)
+    };
+    (0..samples).step_by(step).filter_map(second).collect()
+}
+
+/// What elastic flows got of everything that arrived, sample by sample while both they and a session send.
+fn tcp_share(run: &RunRecord) -> Vec<f64> {
+    let media: Vec<_> = run.media.iter().map(|media| (media, active(run, media))).collect();
+    let rivals: Vec<_> = run
+        .rivals
+        .iter()
+        .filter(|rival| rival.elastic)
+        .map(|rival| (rival, within(run, rival.from, rival.to)))
+        .collect();
+    let samples = run.media.iter().map(|media| media.received.len()).min().unwrap_or(0);
+    let share = |index: usize| {
+        let theirs: Vec<f64> = rivals
+            .iter()
+            .filter(|(_, within)| within(index))
+            .filter_map(|(rival, _)| rival.received.get(index).map(|rate| f64::from(*rate)))
+            .collect();
+        let ours: Vec<f64> = media
+            .iter()
+            .filter(|(_, active)| active(index))
+            .map(|(media, _)| f64::from(media.received[index]))
+            .collect();
+        let (theirs, ours) = ((theirs.len(), theirs.iter().sum::<f64>()), (ours.len(), ours.iter().sum::<f64>()));
+        (theirs.0 > 0 && ours.0 > 0 && theirs.1 + ours.1 > 0.0).then(|| theirs.1 / (theirs.1 + ours.1))
+    };
+    (0..samples).filter_map(share).collect()
+}
+
+/// Seconds until what a session receives stays within 10 % of its median over the second half, for two seconds at least.
+///
+/// None where it never does.
+fn convergence(run: &RunRecord, media: &MediaRecord) -> Option<f64> {
+    const TOLERANCE: f64 = 0.10;
+    let sample = run.sample.as_secs_f64();
+    let first = media.target.iter().position(|target| *target > 0)?;
+    let last = ((media.to / sample).round() as usize).min(media.received.len());
+    let step = ((1.0 / sample).round() as usize).max(1);
+    let rates: Vec<f64> = media
+        .received
+        .get(first..last)?
+        .chunks_exact(step)
+        .map(|chunk| chunk.iter().map(|rate| f64::from(*rate)).sum::<f64>() / step as f64)
+        .collect();
+    let mut second_half = rates.get(rates.len() / 2..).filter(|rates| !rates.is_empty())?.to_vec();
+    second_half.sort_by(f64::total_cmp);
+    let steady = statistics::quantile(&second_half, 0.5);
+    let near = |rate: &f64| (rate - steady).abs() <= TOLERANCE * steady;
+    let at = rates.windows(2).position(|pair| pair.iter().all(near))?;
+    Some(at as f64 * step as f64 * sample)
+}

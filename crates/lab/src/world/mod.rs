@@ -1,0 +1,307 @@
+//! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
+
+mod media;
+mod network;
+mod rival;
+mod tally;
+
+pub(crate) use self::tally::Tally;
+
+use nearlight_codec::CodecError;
+use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Direction, Schedule, Short, ShortConfig, Traffic};
+use nearlight_link::{Hop, LoadedPath, Random};
+use nearlight_rate::{Bounds, Preset, UnknownController, new_controller};
+use nearlight_session::{Sender, SenderConfig};
+use nearlight_units::{Bytes, Span, Time};
+use thiserror::Error;
+
+use self::media::{Media, MediaConfig};
+use self::network::{Arrival, Network};
+use self::rival::Rival;
+use crate::encoder::new_encoder;
+use crate::plan::{self, Cell, Kind};
+use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord};
+
+/// Why a run could not be finished.
+#[derive(Debug, Error)]
+pub enum RunError {
+    #[error(transparent)]
+    Controller(#[from] UnknownController),
+    #[error("the codec failed in the middle of a run: {0}; run the plan again with another picture size or encoder")]
+    Codec(#[from] CodecError),
+}
+
+enum Actor {
+    Media(Box<Media>),
+    Rival(Rival),
+}
+
+impl Actor {
+    fn due(&self) -> Time {
+        match self {
+            Self::Media(media) => media.due,
+            Self::Rival(rival) => rival.due,
+        }
+    }
+}
+
+/// A shared link's two lanes.
+struct Link {
+    lanes: [u16; 2],
+}
+
+struct World<'a> {
+    cell: &'a Cell,
+    network: Network,
+    actors: Vec<Actor>,
+    links: Vec<Link>,
+    now: Time,
+    next_sample: Time,
+    arrival: Arrival,
+    record: RunRecord,
+    /// By link and direction: delivered media bytes when the measured time began.
+    delivered_before: Vec<[Bytes; 2]>,
+    rivals_before: Vec<Bytes>,
+}
+
+/// Runs a cell once. The same cell and seed give the same record, to the bit.
+pub fn run(cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
+    let mut world = World::new(cell, seed)?;
+    world.run();
+    world.finish()
+}
+
+impl<'a> World<'a> {
+    fn new(cell: &'a Cell, seed: u64) -> Result<Self, RunError> {
+        let mut random = Random::new(seed);
+        let mut network = Network::new();
+        let mut lane = |network: &mut Network, path: &LoadedPath| network.add_lane(path.path(random.seed()));
+        let mut links = Vec::new();
+        for segment in &cell.segments {
+            let lanes = [lane(&mut network, &segment.forward), lane(&mut network, &segment.feedback)];
+            links.push(Link { lanes });
+        }
+        let mut add_route = |network: &mut Network, route: &plan::Route| {
+            let (there, back) = if route.direction == Direction::Forward { (0, 1) } else { (1, 0) };
+            let mut shared = |own: &Option<LoadedPath>, side: usize, reversed: bool| {
+                let own = own.as_ref().map(|path| lane(network, path));
+                let through = route.through.iter().map(|link| links[*link].lanes[side]);
+                // The way there runs through its own access first, the way back through the segments last to first.
+                if reversed != (route.direction == Direction::Back) {
+                    own.into_iter().chain(through.rev()).collect::<Vec<_>>()
+                } else {
+                    own.into_iter().chain(through).collect()
+                }
+            };
+            let (out, home) = (shared(&route.access, there, false), shared(&route.access_feedback, back, true));
+            network.add_route(out, home)
+        };
+        let routes: Vec<u16> = cell.media.iter().map(|media| add_route(&mut network, &media.route)).collect();
+        let rival_routes: Vec<u16> = cell.flows.iter().map(|flow| add_route(&mut network, &flow.route)).collect();
+        let mut actors = Vec::new();
+        for (media, flow) in cell.media.iter().zip(routes) {
+            actors.push(Actor::Media(Box::new(new_media(cell, media, flow, &mut random)?)));
+        }
+        for (flow, index) in cell.flows.iter().zip(rival_routes) {
+            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), index)));
+        }
+        let next_sample = Time::ZERO + cell.setting.sample;
+        let record = RunRecord::new(cell, seed);
+        let (delivered_before, rivals_before) = (Vec::new(), Vec::new());
+        let (now, arrival) = (Time::ZERO, Arrival::default());
+        Ok(Self { cell, network, actors, links, now, next_sample, arrival, record, delivered_before, rivals_before })
+    }
+
+    fn run(&mut self) {
+        let end = Time::ZERO + self.cell.setting.duration;
+        let measured_from = Time::ZERO + self.cell.setting.warm_up;
+        let mut begun = false;
+        loop {
+            let actors = self.actors.iter().map(Actor::due).min().unwrap_or(end);
+            let next = actors.min(self.network.due()).min(self.next_sample);
+            if !begun && next >= measured_from {
+                begun = true;
+                self.begin_measuring();
+            }
+            if next > end {
+                break;
+            }
+            self.now = self.now.max(next);
+            self.step();
+            if self.now >= self.next_sample {
+                self.sample();
+                self.next_sample += self.cell.setting.sample;
+            }
+        }
+        self.now = end;
+    }
+
+    fn step(&mut self) {
+        let now = self.now;
+        while let Some(event) = self.network.poll(now, &mut self.arrival) {
+            match event {
+                Ok(end) => match &mut self.actors[usize::from(end.flow)] {
+                    Actor::Media(media) => media.on_arrival(now, end.far, &self.arrival, &mut self.network),
+                    Actor::Rival(rival) => rival.on_arrival(now, end.far, &self.arrival, &mut self.network),
+                },
+                Err(lost) => {
+                    self.record.on_dropped(lost.reason);
+                    if let Actor::Media(media) = &mut self.actors[usize::from(lost.to.flow)] {
+                        media.on_lost(now, lost.to.far);
+                    }
+                }
+            }
+        }
+        for actor in &mut self.actors {
+            if actor.due() <= now {
+                match actor {
+                    Actor::Media(media) => media.on_wake(now, &mut self.network),
+                    Actor::Rival(rival) => rival.on_wake(now, &mut self.network),
+                }
+            }
+        }
+    }
+
+    /// Bytes of media that each link has carried so far, each way.
+    fn delivered(&self) -> Vec<[Bytes; 2]> {
+        let media = self.cell.media.len() as u32;
+        let carried = |lane: u16| {
+            let counters = self.network.path(lane).flows().iter();
+            let is_data = |flow: u32| flow >> 1 < media && flow & 1 == 1;
+            counters.filter(|counters| is_data(counters.flow.0)).map(|counters| counters.delivered_bytes).sum()
+        };
+        self.links.iter().map(|link| link.lanes.map(carried)).collect()
+    }
+
+    fn begin_measuring(&mut self) {
+        self.delivered_before = self.delivered();
+        self.rivals_before = self.rivals().map(|rival| rival.statistics().delivered).collect();
+    }
+
+    fn rivals(&self) -> impl Iterator<Item = &Rival> {
+        self.actors.iter().filter_map(|actor| if let Actor::Rival(rival) = actor { Some(rival) } else { None })
+    }
+
+    fn sample(&mut self) {
+        let mut rivals = self.record.rivals.iter_mut();
+        let mut media_records = self.record.media.iter_mut();
+        let sample = self.cell.setting.sample;
+        for actor in &mut self.actors {
+            match actor {
+                Actor::Media(media) => {
+                    let Some(record) = media_records.next() else { continue };
+                    let sampled = std::mem::take(&mut media.tally.sampled);
+                    let rate = |bytes: u64| (Bytes::new(bytes).over(sample).as_bps() / 1_000) as u32;
+                    let active = media.is_active(self.now - sample);
+                    let target = if active { (media.target().as_bps() / 1_000) as u32 } else { 0 };
+                    record.on_sample(target, rate(sampled.sent), rate(sampled.received));
+                }
+                Actor::Rival(rival) => {
+                    let Some(record) = rivals.next() else { continue };
+                    record.on_sample(rival.statistics().delivered, sample);
+                }
+            }
+        }
+        for (link, record) in self.links.iter().zip(&mut self.record.links) {
+            for (lane, side) in link.lanes.iter().zip(&mut record.sides) {
+                let path = self.network.path(*lane);
+                side.on_sample(path.capacity(self.now), path.backlog().delay);
+            }
+        }
+    }
+
+    fn finish(mut self) -> Result<RunRecord, RunError> {
+        let delivered = self.delivered();
+        let measured = self.cell.setting.duration - self.cell.setting.warm_up;
+        for ((record, after), before) in self.record.links.iter_mut().zip(delivered).zip(&self.delivered_before) {
+            for (side, (after, before)) in record.sides.iter_mut().zip(after.into_iter().zip(before)) {
+                side.delivered = after.saturating_sub(*before).over(measured).as_bps() / 1_000;
+            }
+        }
+        let before = std::mem::take(&mut self.rivals_before);
+        let after: Vec<Bytes> = self.rivals().map(|rival| rival.statistics().delivered).collect();
+        for (record, (after, before)) in self.record.rivals.iter_mut().zip(after.into_iter().zip(before)) {
+            record.delivered = after.saturating_sub(before).over(measured).as_bps() / 1_000;
+        }
+        let mut records = self.record.media.iter_mut();
+        for actor in self.actors {
+            if let Actor::Media(media) = actor {
+                if let Some(error) = media.failed {
+                    return Err(error.into());
+                }
+                if let Some(record) = records.next() {
+                    record.on_end(&media.tally);
+                }
+            }
+        }
+        Ok(self.record)
+    }
+}
+
+/// The rates that a session keeps: a preset's own where the plan says so.
+fn bounds(cell: &Cell, controller: &str) -> Result<Bounds, RunError> {
+    if cell.setting.own_rates.iter().any(|name| name == controller) {
+        return Ok(Preset::named(controller)?.bounds);
+    }
+    Ok(cell.setting.source.bounds)
+}
+
+fn new_media(cell: &Cell, media: &plan::Media, flow: u16, random: &mut Random) -> Result<Media, RunError> {
+    let setting = &cell.setting;
+    let name = media.controller.as_deref().unwrap_or(&cell.controller);
+    let bounds = bounds(cell, name)?;
+    let start = Time::ZERO + media.start;
+    let server_start = Media::server_clock(start);
+    let mut controller = new_controller(name, bounds)?;
+    controller.set_priority(server_start, media.priority);
+    let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(setting.source.fps));
+    let sender = SenderConfig { max_datagram: setting.datagram, pacing: setting.pacing, frame_interval, events: false };
+    let source = plan::Source { bounds, ..setting.source.clone() };
+    let (encoder, screen) = new_encoder(&source, random.seed())?;
+    let config = MediaConfig {
+        flow,
+        start,
+        stop: Time::ZERO + media.stop,
+        pauses: media.pauses.iter().map(|(from, to)| (Time::ZERO + *from, Time::ZERO + *to)).collect(),
+        phase: frame_interval.mul_f64(random.unit()),
+        fps: source.fps,
+        render: source.render,
+        encode: source.encode,
+        headers: setting.headers,
+        client: setting.client,
+        warm_up: Time::ZERO + setting.warm_up,
+    };
+    let sender = Sender::new(server_start, sender, controller);
+    Ok(Media::new(config, sender, encoder, screen))
+}
+
+fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {
+    let schedule = Schedule { begins: Time::ZERO + flow.start, ends: Time::ZERO + flow.stop };
+    match flow.kind {
+        Kind::Tcp { law } => {
+            let config = BulkConfig { law, schedule, seed, ..BulkConfig::default() };
+            Box::new(Bulk::new(config).expect("the plan has checked the law"))
+        }
+        Kind::Short { law, connections, begin_busy } => {
+            let config = ShortConfig { law, connections, begin_busy, schedule, seed, ..ShortConfig::default() };
+            Box::new(Short::new(config).expect("the plan has checked the law"))
+        }
+        Kind::Cbr { rate, packet, on, off } => Box::new(Cbr::new(CbrConfig { rate, packet, on, off, schedule })),
+    }
+}
+
+impl RunRecord {
+    fn new(cell: &Cell, seed: u64) -> Self {
+        Self {
+            labels: cell.labels.clone(),
+            seed,
+            simulated: cell.setting.duration,
+            sample: cell.setting.sample,
+            warm_up: cell.setting.warm_up,
+            media: cell.media.iter().map(|media| MediaRecord::new(&media.name)).collect(),
+            rivals: cell.flows.iter().map(|flow| RivalRecord::new(flow)).collect(),
+            links: cell.segments.iter().map(|segment| LinkRecord::new(&segment.name)).collect(),
+            dropped: Default::default(),
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! A competing flow's place in the world.
+
+use nearlight_flows::{self as flows, Direction, Statistics, Traffic};
+use nearlight_link::Ecn;
+use nearlight_units::Time;
+
+use super::network::{Arrival, End, Network, Parcel};
+
+pub(crate) struct Rival {
+    traffic: Box<dyn Traffic>,
+    flow: u16,
+    pub(crate) due: Time,
+}
+
+impl Rival {
+    pub(crate) fn new(traffic: Box<dyn Traffic>, flow: u16) -> Self {
+        let due = traffic.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
+        Self { traffic, flow, due }
+    }
+
+    pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
+        let direction = if far { Direction::Forward } else { Direction::Back };
+        let Arrival { id, size, marked, .. } = *arrival;
+        self.traffic.on_delivered(now, flows::Arrival { id, direction, size, marked });
+        self.drain(now, network);
+    }
+
+    pub(crate) fn on_wake(&mut self, now: Time, network: &mut Network) {
+        self.traffic.on_timeout(now);
+        self.drain(now, network);
+    }
+
+    fn drain(&mut self, now: Time, network: &mut Network) {
+        while let Some(packet) = self.traffic.poll_transmit(now) {
+            let to = End { flow: self.flow, far: packet.direction == Direction::Forward };
+            let ecn = if packet.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
+            network.send(now, &Parcel { to, size: packet.size, id: packet.id, ecn, bytes: &[] });
+        }
+        self.due = self.traffic.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
+    }
+
+    pub(crate) fn statistics(&self) -> Statistics {
+        self.traffic.statistics()
+    }
+}
