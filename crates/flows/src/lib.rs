@@ -1,8 +1,8 @@
 //! Competing traffic: what shares a bottleneck with a media session.
 //!
 //! Every flow is a state machine with both its ends, behind the trait [`Traffic`]: the driver moves packets, time is an argument.
-//! [`law`] says how much may be in flight, [`bulk`] is TCP as far as a bottleneck can tell, [`Bulk`], [`Short`] and [`Cbr`] are
-//! flows made of them.
+//! [`law`] says how much may be in flight, [`bulk`] is TCP as far as a bottleneck can tell, [`Bulk`], [`Short`], [`Stream`] and
+//! [`Cbr`] are flows made of them.
 //!
 //! ```
 //! use nearlight_flows::{Arrival, Bulk, BulkConfig, Direction, Traffic};
@@ -25,6 +25,7 @@ pub mod bulk;
 mod cbr;
 mod endless;
 mod short;
+mod stream;
 mod traffic;
 
 pub use nearlight_window as law;
@@ -32,4 +33,5 @@ pub use nearlight_window as law;
 pub use cbr::{Cbr, CbrConfig};
 pub use endless::{Bulk, BulkConfig};
 pub use short::{Completion, Short, ShortConfig};
+pub use stream::{Message, Stream, StreamConfig};
 pub use traffic::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, UnknownLaw, Wake};

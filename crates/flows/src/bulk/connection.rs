@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::Time;
+use nearlight_units::{Bytes, Time};
 
 use super::{Ack, Config, Receiver, Sender};
 use crate::law::WindowLaw;
@@ -25,8 +25,18 @@ pub struct Connection {
 impl Connection {
     #[must_use]
     pub fn new(config: Config, law: Box<dyn WindowLaw>) -> Self {
-        let (sender, receiver) = (Sender::new(config, law), Receiver::new(config));
-        Self { sender, receiver, acks: VecDeque::new(), first_ack: 0, ecn: config.ecn }
+        Self::of(Sender::new(config, law), config)
+    }
+
+    fn of(sender: Sender, config: Config) -> Self {
+        Self { sender, receiver: Receiver::new(config), acks: VecDeque::new(), first_ack: 0, ecn: config.ecn }
+    }
+
+    /// A connection for messages that are written one after the other.
+    #[must_use]
+    pub fn stream(config: Config, law: Box<dyn WindowLaw>) -> Self {
+        let config = Config { length: None, ..config };
+        Self::of(Sender::stream(config, law), config)
     }
 
     /// A packet came through. Ids that were never handed out are ignored.
@@ -62,6 +72,11 @@ impl Connection {
         // A retransmission must not be marked (RFC 3168, section 6.1.5).
         let ecn = self.ecn && !segment.retransmission;
         Some(Transmit { id: segment.number, direction: Direction::Forward, size: segment.size, ecn })
+    }
+
+    /// A message to send after all before it: see [`Sender::write`].
+    pub fn write(&mut self, message: Bytes) -> u64 {
+        self.sender.write(message)
     }
 
     #[must_use]

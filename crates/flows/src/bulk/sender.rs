@@ -1,10 +1,12 @@
 //! The end that sends.
 
+use std::collections::VecDeque;
+
 use nearlight_units::{Bytes, Span, Time};
 
 use super::round_trip::RoundTrip;
 use super::scoreboard::{Progress, Scoreboard};
-use super::{Ack, Config, Segment};
+use super::{Ack, Config, HEADERS, Segment};
 use crate::Wake;
 use crate::law::{AckSample, Cause, Congestion, WindowLaw};
 
@@ -56,6 +58,8 @@ pub struct Sender {
     board: Scoreboard,
     round_trip: RoundTrip,
     segments: u64,
+    /// Segments of a stream that end a message short of a full one, with their sizes on IP.
+    tails: VecDeque<(u64, Bytes)>,
     window: u64,
     episode: Option<Episode>,
     tail_probe: Option<TailProbe>,
@@ -79,6 +83,7 @@ impl Sender {
             board: Scoreboard::default(),
             round_trip: RoundTrip::default(),
             segments: config.segments(),
+            tails: VecDeque::new(),
             window: config.window(),
             episode: None,
             tail_probe: None,
@@ -90,6 +95,24 @@ impl Sender {
             window_limited: false,
             counters: SenderCounters::default(),
         }
+    }
+
+    /// A sender of messages that are written one after the other; until the first there is nothing to send.
+    #[must_use]
+    pub fn stream(config: Config, law: Box<dyn WindowLaw>) -> Self {
+        Self { segments: 0, ..Self::new(Config { length: None, ..config }, law) }
+    }
+
+    /// A message to send after all before it; its last segment may be short. Answers the number after its last segment. Only for
+    /// senders made with [`Sender::stream`]: others have no end to write to.
+    pub fn write(&mut self, message: Bytes) -> u64 {
+        let full = self.config.payload();
+        self.segments = self.segments.saturating_add(message.get().div_ceil(full));
+        let tail = message.get() % full;
+        if tail > 0 {
+            self.tails.push_back((self.segments - 1, HEADERS + Bytes::new(tail)));
+        }
+        self.segments
     }
 
     /// An acknowledgement arrived. One that acknowledges what was never sent is ignored.
@@ -105,6 +128,7 @@ impl Sender {
             self.board.on_block(now, *block, &mut progress);
         }
         self.learn_round_trip(progress.round_trip);
+        while self.tails.pop_front_if(|(number, _)| *number < ack.next).is_some() {}
         if advanced {
             self.round_trip.on_progress();
             self.quiet_since = now;
@@ -196,7 +220,7 @@ impl Sender {
             return None;
         }
         let number = self.next_number()?;
-        let size = self.config.size(number);
+        let size = self.size(number);
         if !self.fits(size) {
             self.window_limited = true;
             return None;
@@ -205,6 +229,12 @@ impl Sender {
             self.release.account(now, size, rate.time_to_send(size), self.law.burst());
         }
         Some(self.transmit(now, number, size))
+    }
+
+    /// Of a segment on IP.
+    fn size(&self, number: u64) -> Bytes {
+        let tail = self.tails.binary_search_by_key(&number, |(tail, _)| *tail);
+        tail.map_or_else(|_| self.config.size(number), |place| self.tails[place].1)
     }
 
     fn fits(&self, size: Bytes) -> bool {
@@ -245,7 +275,7 @@ impl Sender {
         let next = self.board.next();
         let new = next < self.segments && next < self.board.first() + self.window;
         let number = if new { next } else { next.checked_sub(1).filter(|&last| last >= self.board.first())? };
-        let segment = self.transmit(now, number, self.config.size(number));
+        let segment = self.transmit(now, number, self.size(number));
         self.quiet_since = now;
         self.counters.tail_probes += 1;
         self.tail_probe = Some(TailProbe { end: self.board.next(), number, retransmission: !new });
@@ -352,10 +382,10 @@ impl Sender {
         self.board.first()
     }
 
-    /// Records in memory: bounded by the receive window.
+    /// Records in memory: bounded by the receive window, and for a stream by what its caller writes.
     #[must_use]
     pub fn held(&self) -> usize {
-        self.board.held()
+        self.board.held() + self.tails.len()
     }
 }
 

@@ -3,4 +3,5 @@
 mod laws;
 mod others;
 mod recovery;
+mod stream;
 mod world;
