@@ -55,6 +55,15 @@ impl Chart {
         }
     }
 
+    /// Names that need colours which differ.
+    pub(crate) fn coloured(&self) -> Vec<&str> {
+        match &self.plot {
+            Plot::Bars(bars) => bars.rows.iter().map(|bar| bar.name.as_str()).collect(),
+            Plot::Boxes(boxes) => boxes.rows.iter().map(|row| row.0.as_str()).collect(),
+            _ => self.names().into_iter().filter(|name| name.1 != Mark::Capacity).map(|name| name.0).collect(),
+        }
+    }
+
     /// The picture, for a page of one of two widths.
     pub(crate) fn draw(&self, width: Width, id: &str, palette: &Palette) -> String {
         let canvas = Canvas::new(width, id, palette);

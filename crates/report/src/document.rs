@@ -14,7 +14,8 @@ pub struct Document {
     pub lead: String,
     /// Where the figures come from: plan, commit, seeds, machine.
     pub facts: Vec<(String, String)>,
-    /// Names that take the first colours, in this order: the same in every report that lists the same names.
+    /// Names that take the first colours, in this order: the same in every report that lists the same names. Names of
+    /// other quantities (stages, target and received) need not be listed: they take colours of their own accord.
     pub colours: Vec<String>,
     pub sections: Vec<Section>,
 }
@@ -50,16 +51,10 @@ impl Document {
 
     fn palette(&self) -> Palette {
         let mut palette = Palette::default();
-        for name in &self.colours {
-            palette.add(name);
-        }
+        palette.add(self.colours.iter().map(String::as_str));
         let charts = self.sections.iter().flat_map(|section| &section.blocks).flat_map(Block::charts);
         for chart in charts {
-            for (name, mark) in chart.names() {
-                if mark != crate::chart::Mark::Capacity {
-                    palette.add(name);
-                }
-            }
+            palette.add(chart.coloured().into_iter());
         }
         palette
     }

@@ -9,6 +9,7 @@
 mod chart;
 mod document;
 mod palette;
+pub mod samples;
 mod scale;
 pub mod statistics;
 mod table;

@@ -3,16 +3,30 @@
 /// Colours before dashes and shapes tell names apart.
 pub(crate) const COLOURS: usize = 8;
 
-/// Names in the order in which they were first seen: a name keeps its place through the whole document.
+/// Names in families. Names that appear in one chart are of one family, which makes them differ; in every family the first
+/// name takes the first colour, which keeps colours few and dashes rare. A name keeps its place through the whole document.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Palette {
-    names: Vec<String>,
+    families: Vec<Vec<String>>,
 }
 
 impl Palette {
-    pub fn add(&mut self, name: &str) {
-        if !self.names.iter().any(|known| known == name) {
-            self.names.push(name.to_owned());
+    /// Tells that `names` stand side by side.
+    pub fn add<'n>(&mut self, names: impl Iterator<Item = &'n str>) {
+        let mut joined: Vec<String> = Vec::new();
+        let names: Vec<&str> = names.collect();
+        let (touched, rest) = std::mem::take(&mut self.families)
+            .into_iter()
+            .partition::<Vec<_>, _>(|family| family.iter().any(|known| names.contains(&known.as_str())));
+        self.families = rest;
+        // The older family's names come first and keep their places.
+        for name in touched.into_iter().flatten().chain(names.iter().map(|name| (*name).to_owned())) {
+            if !joined.contains(&name) {
+                joined.push(name);
+            }
+        }
+        if !joined.is_empty() {
+            self.families.push(joined);
         }
     }
 
@@ -29,7 +43,7 @@ impl Palette {
     }
 
     fn place(&self, name: &str) -> usize {
-        self.names.iter().position(|known| known == name).unwrap_or(0)
+        self.families.iter().find_map(|family| family.iter().position(|known| known == name)).unwrap_or(0)
     }
 }
 
@@ -45,3 +59,6 @@ pub(crate) fn outline(shape: usize, size: f64) -> String {
         _ => format!("M0 {}L{} {}H{}Z", c(r * 1.15), c(r * 1.1), c(-r * 0.8), c(-r * 1.1)),
     }
 }
+
+#[cfg(test)]
+mod tests;

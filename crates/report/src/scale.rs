@@ -85,23 +85,38 @@ impl Scale {
         }
         let (from, to) = (axis.from.filter(usable), axis.to.filter(usable));
         (low, high) = (from.unwrap_or(low), to.unwrap_or(high));
-        if high <= low {
-            // One value, or an owner's end beyond all samples.
-            let room = if low == 0.0 { 1.0 } else { low.abs() * 0.5 };
+        // One value, or an owner's end beyond all samples.
+        if axis.logarithmic && high < 1.001 * low {
+            (low, high) = if from.is_some() || to.is_none() { (low, 10.0 * low) } else { (high / 10.0, high) };
+        } else if high - low <= 1e-9 * low.abs().max(high.abs()).max(1e-12) {
+            let room = if low.abs() < 1e-12 { 1.0 } else { low.abs() * 0.5 };
             (low, high) = match (from, to) {
-                (Some(_), _) | (None, None) if ends == Ends::FromZero || from.is_some() => (low, low + room),
+                (Some(_), _) => (low, low + room),
                 (None, Some(_)) => (high - room, high),
-                _ => (low - room * 0.5, low + room * 0.5),
+                (None, None) if ends == Ends::FromZero => (low, low + room),
+                (None, None) => (low - room * 0.5, low + room * 0.5),
             };
         }
         let mut scale = Self { low, high, logarithmic: axis.logarithmic, start, end };
         if ends != Ends::Tight && !axis.logarithmic {
             let step = scale.step(ticks);
             if from.is_none() {
-                scale.low = (low / step - 1e-9).floor() * step;
+                scale.low = (low / step + 1e-9).floor() * step;
             }
             if to.is_none() {
-                scale.high = (high / step + 1e-9).ceil() * step;
+                scale.high = (high / step - 1e-9).ceil() * step;
+            }
+        }
+        if ends == Ends::Tight && !axis.logarithmic {
+            // A run of 299.95 s deserves its last tick.
+            let step = scale.step(ticks);
+            let near = |value: f64, tick: f64| (value - tick).abs() < 0.05 * step;
+            let (below, above) = ((scale.low / step).floor() * step, (scale.high / step).ceil() * step);
+            if from.is_none() && near(scale.low, below) {
+                scale.low = below;
+            }
+            if to.is_none() && near(scale.high, above) {
+                scale.high = above;
             }
         }
         scale
@@ -138,7 +153,8 @@ impl Scale {
     fn logarithmic_ticks(&self, count: usize) -> Vec<(f64, String)> {
         let (low, high) = (self.low.log10().floor() as i32, self.high.log10().ceil() as i32);
         let decades = (high - low).max(1) as usize;
-        let within: &[f64] = if decades * 3 <= count + 2 { &[1.0, 2.0, 5.0] } else { &[1.0] };
+        let dense = (self.high / self.low).log10() * 3.0 <= count as f64 + 2.0;
+        let within: &[f64] = if dense { &[1.0, 2.0, 5.0] } else { &[1.0] };
         let every = decades.div_ceil(count.max(1)).max(1);
         (low..=high)
             .step_by(every)

@@ -10,6 +10,10 @@ use crate::text::{coordinate as px, escape};
 /// About how wide a character is, in pixels, at the size of labels.
 const CHARACTER: f64 = 6.3;
 
+/// Words about moments stand in so many rows, each so high.
+const MOMENT_ROWS: usize = 2;
+const MOMENT_ROW: f64 = 14.0;
+
 pub(crate) struct Canvas<'a> {
     pub width: f64,
     pub narrow: bool,
@@ -131,22 +135,30 @@ impl<'a> Canvas<'a> {
         longest as f64 * CHARACTER + 14.0
     }
 
-    /// Vertical lines at moments worth one, with their words at the top, dodging each other.
+    /// Vertical lines at moments worth one, with their words above the plot, dodging each other.
     pub fn moments(&mut self, x: &Scale, moments: &[(f64, String)], (top, bottom): (f64, f64)) {
-        let mut taken = [f64::NEG_INFINITY; 3];
+        let rows = moments.len().clamp(1, MOMENT_ROWS);
+        let mut taken = [f64::NEG_INFINITY; MOMENT_ROWS];
         for (value, word) in moments {
             let Some(at) = x.at(*value) else { continue };
+            let word = Self::fitted(word, self.width / 2.0);
             let length = word.chars().count() as f64 * CHARACTER;
             let left = at + length + 8.0 > self.width;
             let begin = if left { at - length - 6.0 } else { at };
-            let row = taken.iter().position(|end| *end < begin).unwrap_or(2);
+            let row = taken[..rows].iter().position(|end| *end < begin).unwrap_or(rows - 1);
             taken[row] = begin + length + 10.0;
             let _ = writeln!(self.body, r#"<g class="moment" data-at="{}">"#, px(at));
-            self.line("rule", (at, top), (at, bottom));
-            let y = top + 11.0 + row as f64 * 13.0;
-            self.text(if left { "word end" } else { "word" }, if left { at - 4.0 } else { at + 4.0 }, y, word);
+            // The first word stands highest, so that no later line runs through it.
+            let y = top - 5.0 - MOMENT_ROW * (rows - 1 - row) as f64;
+            self.line("rule", (at, y - 8.0), (at, bottom));
+            self.text(if left { "word end" } else { "word" }, if left { at - 4.0 } else { at + 4.0 }, y, &word);
             self.close(1);
         }
+    }
+
+    /// Room above a plot with `moments`.
+    pub fn moments_room(moments: &[(f64, String)]) -> f64 {
+        MOMENT_ROW * moments.len().min(MOMENT_ROWS) as f64
     }
 
     /// The whole picture. `axes` lets scripts turn pixels back into values.

@@ -5,6 +5,8 @@ use crate::scale::{Axis, Ends, Scale};
 use crate::statistics::{largest_triangles, minima_and_maxima};
 use crate::text::coordinate as px;
 
+type Moments = [(f64, String)];
+
 /// Where a plot with two axes stands.
 struct Plan {
     x: Scale,
@@ -14,11 +16,12 @@ struct Plan {
 }
 
 impl Plan {
-    fn new(canvas: &Canvas<'_>, x: &Axis, y: &Axis, all: &[&[(f64, f64)]], ends: Ends) -> Self {
-        let height = canvas.height();
+    fn new(canvas: &Canvas<'_>, (x, y): (&Axis, &Axis), all: &[&[(f64, f64)]], ends: Ends, moments: &Moments) -> Self {
+        let room = Canvas::moments_room(moments);
+        let height = canvas.height() + room;
         let ticks = if canvas.narrow { 4 } else { 5 };
         let values = all.iter().flat_map(|points| points.iter());
-        let y = Scale::fit(y, ends, values.clone().map(|point| point.1), (height - 44.0, 24.0), ticks);
+        let y = Scale::fit(y, ends, values.clone().map(|point| point.1), (height - 44.0, 24.0 + room), ticks);
         let left = Canvas::y_room(&y, ticks);
         let xs = values.filter(|point| !point.1.is_nan()).map(|point| point.0);
         let x = Scale::fit(x, Ends::Tight, xs, (left, canvas.width - 14.0), 6);
@@ -42,7 +45,7 @@ pub(super) fn draw(mut canvas: Canvas<'_>, lines: &Lines, chart: &Chart) -> Stri
     let highest = all.iter().flat_map(|points| points.iter()).map(|point| point.1).fold(f64::NEG_INFINITY, f64::max);
     // Zero belongs into the picture unless all happens far above it.
     let ends = if lowest >= 0.0 && lowest < 0.6 * highest { Ends::FromZero } else { Ends::Loose };
-    let plan = Plan::new(&canvas, &lines.x, &lines.y, &all, ends);
+    let plan = Plan::new(&canvas, (&lines.x, &lines.y), &all, ends, &lines.moments);
     plan.axes(&mut canvas, &lines.x, &lines.y);
     canvas.open_zoom(&plan.x, &plan.y);
     if let (Some(points), Some(of)) = (&capacity, &lines.capacity) {
@@ -73,7 +76,7 @@ pub(super) fn draw_ecdf(mut canvas: Canvas<'_>, ecdfs: &Ecdfs, chart: &Chart) ->
         .collect();
     let all: Vec<&[(f64, f64)]> = curves.iter().map(Vec::as_slice).collect();
     let y = Axis::new("Share of samples at or below", "").range(0.0, 1.0);
-    let mut plan = Plan::new(&canvas, &ecdfs.x, &y, &all, Ends::Loose);
+    let mut plan = Plan::new(&canvas, (&ecdfs.x, &y), &all, Ends::Loose, &ecdfs.moments);
     if ecdfs.x.from.is_none() && !ecdfs.x.logarithmic && plan.x.low > 0.0 && plan.x.low < 0.5 * plan.x.high {
         plan.x.low = 0.0;
     }

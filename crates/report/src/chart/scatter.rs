@@ -47,7 +47,10 @@ fn cloud(
     if let Some(ellipse) = ellipse {
         let corners: Vec<String> =
             ellipse.outline(48).iter().filter_map(place).map(|(x, y)| format!("{} {}", px(x), px(y))).collect();
-        canvas.shape("path", &format!(r#"class="ellipse" d="M{}Z""#, corners.join("L")));
+        // Deviations of values near the end of the range of numbers overflow.
+        if !corners.is_empty() {
+            canvas.shape("path", &format!(r#"class="ellipse" d="M{}Z""#, corners.join("L")));
+        }
     }
     let dot = outline(shape, if points.len() > 60 { 4.0 } else { 6.0 });
     for (px_x, px_y) in sampled(points).filter_map(place) {

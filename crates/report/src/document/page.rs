@@ -181,7 +181,6 @@ impl Page {
             }
             _ => {}
         }
-        // One line is named by the title already, unless it stands against something.
         if entries.is_empty() {
             return;
         }
@@ -199,8 +198,12 @@ impl Page {
     }
 
     fn table(&mut self, table: &Table) {
-        self.push("<div class=\"scroll\" tabindex=\"0\"><table>\n");
-        self.element("caption", "", &table.caption);
+        self.element("p", "heading", &table.caption);
+        let _ = writeln!(
+            self.html,
+            "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{0}\"><table aria-label=\"{0}\">",
+            escape(&table.caption)
+        );
         let _ = write!(self.html, "<thead><tr><th scope=\"col\">{}</th>", escape(&table.corner));
         for column in &table.columns {
             let class = if column.published { " class=\"published\"" } else { "" };

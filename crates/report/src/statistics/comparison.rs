@@ -25,7 +25,7 @@ impl Anova {
     pub fn in_words(&self) -> String {
         let (between, within, share) = (self.degrees_between, self.degrees_within, 100.0 * self.explained);
         let (f, p) = (figure(self.f), chance(self.p));
-        format!("F({between}, {within}) = {f}, {p}; groups explain {share:.0} % of the variance")
+        format!("F({between}, {within}) = {f}, {p}; groups explain {share:.0}\u{a0}% of the variance")
     }
 }
 
@@ -173,7 +173,7 @@ mod tests {
         let found = compare(&groups).unwrap();
         close(found.anova.f, 7.137_827_822_120_864, 1e-10, "F");
         close(found.anova.p, 0.009_073_317_468_563_076, 1e-10, "p");
-        assert_eq!(found.anova.in_words(), "F(2, 12) = 7.14, p = 0.009; groups explain 54 % of the variance");
+        assert_eq!(found.anova.in_words(), "F(2, 12) = 7.14, p = 0.009; groups explain 54\u{a0}% of the variance");
         let expected = [(-4.6, 0.014_448_326), (-0.26, 0.980_310_724), (4.34, 0.020_331_137)];
         for (pair, (difference, p)) in found.tukey.pairs.iter().zip(expected) {
             close(pair.difference, difference, 1e-9, "difference");
