@@ -22,6 +22,14 @@ pub struct Candidate {
     pub rate: Bitrate,
 }
 
+/// A way to protect a frame that was weighed; its cost counts packets, sent and expected to be lost.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct ProtectionCandidate {
+    pub basis: &'static str,
+    pub repairs: u16,
+    pub cost: f64,
+}
+
 /// Something that happened. Lengths are nanoseconds, rates bits per second.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
@@ -34,6 +42,18 @@ pub enum Event {
     FrameLost { frame: FrameId, reason: &'static str },
     /// A frame became whole only through symbols that were sent again.
     FrameRepaired { frame: FrameId, symbols: u32, late: bool },
+    /// A frame became whole through repairs, when `behind` newer frames had begun to come.
+    FrameRecovered { frame: FrameId, symbols: u32, behind: u32 },
+    /// Repairs were made for a frame and those before it, `covers` in all; the probability that it is not whole in time, where
+    /// the policy reckons with it; and every candidate.
+    FrameProtected {
+        frame: FrameId,
+        basis: &'static str,
+        repairs: u16,
+        covers: u8,
+        expected_loss: Option<f64>,
+        candidates: Vec<ProtectionCandidate>,
+    },
     /// The receiver asked for symbols again.
     SymbolsRequested { frame: FrameId, symbols: u32, attempt: u32 },
     /// The receiver asked for a key frame.

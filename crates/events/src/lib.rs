@@ -4,12 +4,14 @@
 
 mod csv;
 mod event;
+mod recovery;
 mod summary;
 mod timeline;
 mod trace;
 
 pub use csv::CsvWriter;
-pub use event::{Candidate, Event, Origin, Record, write_line};
+pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, write_line};
+pub use recovery::{Recovery, RecoveryCounts, RecoveryKind};
 pub use summary::{
     Distribution, FrameCounts, LossCounts, Rates, Samples, StageMedian, Summary, SummaryBuilder, SummaryRest,
     SummaryStream,

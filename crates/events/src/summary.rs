@@ -3,7 +3,7 @@
 use nearlight_units::{Bitrate, Span};
 use serde::Serialize;
 
-use crate::{STAGES, Timeline};
+use crate::{Recovery, RecoveryCounts, STAGES, Timeline};
 
 /// Keeps at most this many samples; a longer run keeps an evenly thinned set, so memory stays flat.
 const MAX_SAMPLES: usize = 16_384;
@@ -135,6 +135,7 @@ pub struct Summary {
     pub stage_sum_error_us_max: i64,
     pub rate_mbps: Rates,
     pub loss: LossCounts,
+    pub recovery: Recovery,
     #[serde(flatten)]
     pub stream: SummaryStream,
     /// Bound on the error of mapped server times at the end, in milliseconds.
@@ -190,6 +191,7 @@ impl SummaryBuilder {
             stage_sum_error_us_max: self.stage_sum_error.as_micros(),
             rate_mbps: rest.rates,
             loss: rest.loss,
+            recovery: Recovery::new(rest.recovery, frames),
             stream: rest.stream,
             clock_error_ms: milliseconds(rest.clock_error),
             unreadable_markers: rest.unreadable_markers,
@@ -202,6 +204,7 @@ impl SummaryBuilder {
 pub struct SummaryRest {
     pub rates: Rates,
     pub loss: LossCounts,
+    pub recovery: RecoveryCounts,
     pub stream: SummaryStream,
     pub clock_error: Span,
     pub unreadable_markers: u64,

@@ -12,9 +12,10 @@ use crate::gilbert::LossProcess;
 /// Packets that the estimate remembers, by exponential decay. Guess: a second and a half at 35 Mb/s; 1 % of it are 50 losses.
 const MEMORY: f64 = 5_000.0;
 
-/// What is assumed before anything is known, with the weight of so many packets. Guess: good Wi-Fi.
-const PRIOR: LossProcess = LossProcess { loss: 0.005, burst: 2.0 };
-const PRIOR_PACKETS: f64 = 400.0;
+/// What is assumed before anything is known, with the weight of so many packets: a twentieth of a loss, so that a clean path is
+/// taken for one after seconds. Guess: good Wi-Fi.
+const PRIOR: LossProcess = LossProcess { loss: 0.0005, burst: 2.0 };
+const PRIOR_PACKETS: f64 = 100.0;
 
 /// Runs of the prior's length that the mean burst always counts too, so that a single loss is no process. Guess.
 const PRIOR_RUNS: f64 = 1.0;

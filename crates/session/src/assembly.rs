@@ -5,8 +5,11 @@
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
+use nearlight_fec::Code;
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
+use nearlight_wire::{MAX_NACK_ENTRIES, Missing, RepairHeader, SymbolHeader, symbol_range};
+
+use crate::coded::Coded;
 
 /// Half a second at 120 frames a second: whoever is farther behind needs a key frame.
 const MAX_FRAMES: usize = 64;
@@ -38,7 +41,7 @@ pub(crate) struct Transfer {
     pub(crate) last_sent_at: Time,
     pub(crate) last_arrived_at: Time,
     pub(crate) completed_at: Time,
-    /// Symbols that came in a later datagram than their first.
+    /// Symbols that came in a later datagram than their first, or were computed from repairs.
     pub(crate) repaired: u32,
 }
 
@@ -84,14 +87,23 @@ struct Shape {
 /// What a symbol did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
-    /// A new symbol of a frame that still lacks others.
-    Partial,
-    /// The frame is whole now.
-    Completed { key: bool, repaired: u32 },
+    /// A new symbol or repair.
+    New,
     /// Already there, too old, or contradicting what came before.
     Useless,
     /// The frame is so far ahead that everything between is given up.
     Jump,
+}
+
+/// A frame that has become whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Completed {
+    pub(crate) frame: FrameId,
+    pub(crate) key: bool,
+    /// Symbols that came in a later datagram than their first.
+    pub(crate) repaired: u32,
+    /// Symbols that were computed from repairs.
+    pub(crate) recovered: u32,
 }
 
 /// How to ask for symbols again.
@@ -123,6 +135,9 @@ pub(crate) struct Assembler {
     heard_at: Time,
     /// Frames that will never be handed out.
     pub(crate) lost: u64,
+    /// Since the first repair came.
+    coded: Option<Box<Coded>>,
+    completed: VecDeque<Completed>,
 }
 
 impl Assembly {
@@ -175,8 +190,19 @@ impl Assembly {
         self.overtaken_at.map_or(tail, |at| tail.min(at + REORDER_WAIT))
     }
 
-    /// Notes which missing symbols have become suspect, and returns those that are to be asked for.
-    fn missing(&mut self, now: Time, id: FrameId, retry: Span) -> Vec<Missing> {
+    /// A planned repair has come: all symbols had left before it.
+    fn note_repair(&mut self, now: Time) {
+        self.last_arrival_at = now;
+        let end = self.slots.len();
+        let noted = self.gaps.back().is_some_and(|(noted, _)| *noted == end);
+        if !noted && self.highest.is_none_or(|highest| highest + 1 < end) {
+            self.gaps.push_back((end, now));
+        }
+    }
+
+    /// Notes which missing symbols have become suspect, and returns those that are to be asked for: `waiting` repairs stand in
+    /// for as many.
+    fn missing(&mut self, now: Time, id: FrameId, retry: Span, waiting: usize) -> Vec<Missing> {
         while self.gaps.front().is_some_and(|(_, at)| now - *at >= REORDER_WAIT) {
             self.suspect_to = self.gaps.pop_front().map_or(0, |(end, _)| end.max(self.suspect_to));
         }
@@ -201,7 +227,9 @@ impl Assembly {
         }
         let mut runs: Vec<Missing> = Vec::new();
         let mut oldest_asked = None;
-        for (index, slot) in self.slots[..self.suspect_to].iter_mut().enumerate().filter(|(_, slot)| !slot.have) {
+        let needed = (self.slots.len() - self.have_count).saturating_sub(waiting);
+        let missing = self.slots[..self.suspect_to].iter_mut().enumerate().filter(|(_, slot)| !slot.have);
+        for (index, slot) in missing.take(needed) {
             self.suspect_since.get_or_insert(now);
             if due(slot.asked_at) && runs.len() < MAX_NACK_ENTRIES {
                 slot.asked_at = Some(now);
@@ -246,7 +274,7 @@ impl Assembler {
     pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) -> Taken {
         let id = header.frame.0;
         self.heard_at = now;
-        if self.done_to.is_some_and(|done| id <= done) || self.whole.contains_key(&id) {
+        if self.is_done(id) {
             return Taken::Useless;
         }
         let jumped = self.note_newest(now, id);
@@ -256,46 +284,129 @@ impl Assembler {
             symbols: header.symbols,
             frame_bytes: header.frame_bytes,
         };
-        if !self.frames.contains_key(&id) && !self.make_room(id) {
-            return Taken::Useless;
-        }
-        let assembly = self.frames.entry(id).or_insert_with(|| Assembly::placeholder(now));
-        if assembly.shape.is_none() {
-            // A stranger's header may claim 4 MiB: the cost is bounded over all frames before anything is set aside.
-            let cost = header.frame_bytes as usize + usize::from(header.symbols) * size_of::<Slot>();
-            if self.bytes + cost > MAX_BYTES {
-                return Taken::Useless;
-            }
-            self.bytes += cost;
-            assembly.bytes = vec![0; header.frame_bytes as usize];
-            assembly.slots = vec![Slot::default(); usize::from(header.symbols)];
-            assembly.shape = Some(shape);
-        }
-        if assembly.shape != Some(shape) || assembly.slots[usize::from(header.index)].have {
+        let Some(assembly) = self.open(now, id, shape) else { return Taken::Useless };
+        if assembly.slots[usize::from(header.index)].have {
             return Taken::Useless;
         }
         assembly.bytes[symbol_range(header.frame_bytes, header.symbols, header.index)].copy_from_slice(payload);
         assembly.note_symbol(now, header);
-        if assembly.have_count == assembly.slots.len() {
-            return self.complete(now, id, header.sent_at);
+        let whole = assembly.have_count == assembly.slots.len();
+        let gap = !assembly.gaps.is_empty() || assembly.have_count == 1;
+        if whole {
+            self.complete(now, id, header.sent_at, 0);
+        } else if gap || self.check_at.is_none() {
+            self.look_soon(now);
         }
-        if !assembly.gaps.is_empty() || assembly.have_count == 1 || self.check_at.is_none() {
-            self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
+        if let Some(mut coded) = self.coded.take() {
+            coded.on_symbol(header, payload);
+            self.take_recovered(now, &mut coded, header.sent_at);
+            self.coded = Some(coded);
         }
-        if jumped { Taken::Jump } else { Taken::Partial }
+        if jumped && !whole { Taken::Jump } else { Taken::New }
     }
 
-    fn complete(&mut self, now: Time, id: u32, sent_at: Time) -> Taken {
-        let Some(assembly) = self.frames.remove(&id) else { return Taken::Useless };
+    /// A repair came.
+    pub(crate) fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) -> Taken {
+        self.heard_at = now;
+        let mut coded = self.coded.take().unwrap_or_else(|| Box::new(self.first_repair()));
+        let ids = (0..header.covered.len() as u32).map(|age| header.frame.0 - age);
+        let mut taken = Taken::Useless;
+        if !ids.clone().all(|id| self.is_done(id)) {
+            let jumped = !self.is_done(header.frame.0) && self.note_newest(now, header.frame.0);
+            for (id, covered) in ids.zip(&header.covered).filter(|(id, _)| !self.is_done(*id)).collect::<Vec<_>>() {
+                let shape = Shape {
+                    key: covered.reference_distance == 0,
+                    reference_distance: covered.reference_distance,
+                    symbols: covered.symbols,
+                    frame_bytes: covered.frame_bytes,
+                };
+                self.open(now, id, shape);
+            }
+            if let Some(assembly) = self.frames.get_mut(&header.frame.0).filter(|_| !header.on_demand) {
+                assembly.note_repair(now);
+            }
+            self.look_soon(now);
+            // What contradicts the other symbols says nothing: the frame may still come whole without it.
+            if coded.on_repair(header, payload).is_ok() {
+                taken = if jumped { Taken::Jump } else { Taken::New };
+            }
+            self.take_recovered(now, &mut coded, header.sent_at);
+        }
+        self.coded = Some(coded);
+        taken
+    }
+
+    /// A frame that has become whole since the last call.
+    pub(crate) fn poll_completed(&mut self) -> Option<Completed> {
+        self.completed.pop_front()
+    }
+
+    /// Decoders that know all symbols that came before the first repair.
+    fn first_repair(&self) -> Coded {
+        let mut coded = Coded::new();
+        for (id, assembly) in &self.frames {
+            let Some(Shape { symbols, frame_bytes, .. }) = assembly.shape else { continue };
+            let Ok(code) = Code::new(FrameId(*id), frame_bytes, symbols) else { continue };
+            for (index, _) in (0..).zip(&assembly.slots).filter(|(_, slot)| slot.have) {
+                coded.on_known(&code, index, &assembly.bytes[code.range(index)]);
+            }
+        }
+        coded
+    }
+
+    /// Takes over frames that repairs have completed.
+    fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: Time) {
+        while let Some((frame, bytes, recovered)) = coded.poll_whole() {
+            let Some(assembly) = self.frames.get_mut(&frame.0) else { continue };
+            if assembly.bytes.len() == bytes.len() {
+                assembly.bytes.copy_from_slice(bytes);
+                self.complete(now, frame.0, sent_at, u32::from(recovered));
+            }
+        }
+    }
+
+    /// Handed out, given up, or only waiting for its turn.
+    fn is_done(&self, id: u32) -> bool {
+        self.done_to.is_some_and(|done| id <= done) || self.whole.contains_key(&id)
+    }
+
+    /// The frame's assembly, made if there is none; none where there is no room or a header contradicts another.
+    fn open(&mut self, now: Time, id: u32, shape: Shape) -> Option<&mut Assembly> {
+        if !self.frames.contains_key(&id) && !self.make_room(id) {
+            return None;
+        }
+        let assembly = self.frames.entry(id).or_insert_with(|| Assembly::placeholder(now));
+        if assembly.shape.is_none() {
+            // A stranger's header may claim 4 MiB: the cost is bounded over all frames before anything is set aside.
+            let cost = shape.frame_bytes as usize + usize::from(shape.symbols) * size_of::<Slot>();
+            if self.bytes + cost > MAX_BYTES {
+                return None;
+            }
+            self.bytes += cost;
+            assembly.bytes = vec![0; shape.frame_bytes as usize];
+            assembly.slots = vec![Slot::default(); usize::from(shape.symbols)];
+            assembly.shape = Some(shape);
+        }
+        (assembly.shape == Some(shape)).then_some(assembly)
+    }
+
+    /// Something may have become suspect.
+    fn look_soon(&mut self, now: Time) {
+        self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
+    }
+
+    fn complete(&mut self, now: Time, id: u32, sent_at: Time, recovered: u32) {
+        let Some(assembly) = self.frames.remove(&id) else { return };
         let key = assembly.shape.is_some_and(|shape| shape.key);
         // A frame that came through repairs alone has no first transmission to time.
         let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
         self.bytes -= assembly.cost() - assembly.bytes.len();
-        let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: assembly.repaired };
+        let repaired = assembly.repaired;
+        let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: repaired + recovered };
         let distance = assembly.shape.map_or(0, |shape| shape.reference_distance);
         self.references.insert(id, distance);
         self.whole.insert(id, Whole { id: FrameId(id), key, bytes: assembly.bytes, transfer });
-        Taken::Completed { key, repaired: assembly.repaired }
+        self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
     }
 
     /// Makes placeholders for frames of which nothing has come; true where the gap is too long to be repaired.
@@ -321,7 +432,9 @@ impl Assembler {
         }
         for (_, assembly) in self.frames.range_mut(..id) {
             assembly.overtaken_at.get_or_insert(now);
-            self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
+        }
+        if self.frames.range(..id).next().is_some() {
+            self.look_soon(now);
         }
         jumped
     }
@@ -406,7 +519,8 @@ impl Assembler {
                 next_check = Some(now + REORDER_WAIT);
                 break;
             }
-            let mut missing = assembly.missing(now, FrameId(id), policy.retry);
+            let waiting = self.coded.as_ref().map_or(0, |coded| coded.waiting(FrameId(id)));
+            let mut missing = assembly.missing(now, FrameId(id), policy.retry, waiting);
             missing.truncate(room);
             room -= missing.len();
             if !missing.is_empty() {
@@ -495,6 +609,8 @@ impl Assembler {
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize) {
+        let coded = self.coded.as_ref().map_or(0, |coded| coded.bytes().get() as usize);
+        assert!(coded <= crate::coded::LIMIT.get() as usize, "decoders hold {coded} bytes");
         (self.frames.len() + self.whole.len(), self.bytes)
     }
 }

@@ -2,12 +2,14 @@
 //! bound, nothing is handed out twice, `poll_*` comes to an end.
 
 use arbitrary::Arbitrary;
+use nearlight_fec::policy::{POLICIES, new_policy};
+use nearlight_fec::{Code, Encoder, digest};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
 use nearlight_units::{Bitrate, FrameId, InputSeq, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Action, Feedback, Fov, FrameHeader, Hand, KeyFrameRequest, Missing, Nack, Ping, Pong, Pose, SymbolFlags,
-    SymbolHeader, ToServer, View, marker::Marker, symbol_range,
+    Action, CoveredFrame, Feedback, Fov, FrameHeader, Hand, KeyFrameRequest, MAX_COVERED_FRAMES, Missing, Nack, Ping,
+    Pong, Pose, RepairHeader, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker, symbol_range,
 };
 
 use crate::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
@@ -30,6 +32,7 @@ impl Number {
 pub enum ReceiverOperation {
     Wait { hundreds_of_micros: u16 },
     Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, key: bool, again: bool, seq: Number },
+    Repair { newest: Number, cover: u8, number: u16, symbols: u8, bytes: u16, key: bool, forged: bool, seq: Number },
     Pong { sent: Number, received: u64, held: Number },
     Garbage(Vec<u8>),
     Input,
@@ -83,6 +86,44 @@ fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     Some(datagram)
 }
 
+/// A repair of frames that are filled with 7 like those of [`symbol`]; a forged one carries other bytes.
+fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
+    let ReceiverOperation::Repair { newest, cover, number, symbols, bytes, key, forged, seq } = *operation else {
+        return None;
+    };
+    let newest = newest.get();
+    let count = u32::from(cover % MAX_COVERED_FRAMES as u8).min(newest) + 1;
+    let content = vec![7; usize::from(bytes).max(1)];
+    let frame_bytes = content.len() as u32;
+    let symbols = u16::from(symbols).max((frame_bytes / 1_100 + 1) as u16);
+    let code = |age| Code::new(FrameId(newest - age), frame_bytes, symbols).ok();
+    let codes: Vec<Code> = (0..count).rev().filter_map(code).collect();
+    let mut payload = vec![9; codes.first()?.symbol_bytes()];
+    let number = number.min(u16::MAX - 1);
+    if !forged {
+        let frames: Vec<(Code, &[u8])> = codes.iter().map(|code| (*code, content.as_slice())).collect();
+        let mut encoder = Encoder::default();
+        match frames.as_slice() {
+            [(code, frame)] => encoder.repairs(code, frame, number..number + 1, &mut payload).ok()?,
+            frames => encoder.window_repairs(frames, number..number + 1, &mut payload).ok()?,
+        }
+    }
+    let covered = CoveredFrame { reference_distance: u8::from(!key), symbols, frame_bytes, digest: digest(&content) };
+    let header = RepairHeader {
+        on_demand: forged,
+        seq: PacketSeq(seq.get()),
+        sent_at: now,
+        frame: FrameId(newest),
+        number,
+        deadline_after_send_us: 0,
+        covered: vec![covered; codes.len()],
+    };
+    let mut datagram = Vec::new();
+    header.write(&mut datagram);
+    datagram.extend_from_slice(&payload);
+    Some(datagram)
+}
+
 /// Runs the operations on a fresh receiver and panics where an invariant breaks.
 pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
@@ -108,6 +149,11 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         }
         ReceiverOperation::Symbol { .. } => {
             receiver.on_datagram(*now, &symbol(operation, *now).expect("a symbol"));
+        }
+        ReceiverOperation::Repair { .. } => {
+            if let Some(datagram) = repair(operation, *now) {
+                receiver.on_datagram(*now, &datagram);
+            }
         }
         ReceiverOperation::Pong { sent, received, held } => {
             let server_received_at = Time::from_micros(*received);
@@ -183,7 +229,8 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
     let preset = &PRESETS[usize::from(preset) % PRESETS.len()];
     let controller = new_controller(preset.name, bounds).expect("a preset");
     let mut now = Time::from_secs(1);
-    let mut sender = Sender::new(now, config, controller);
+    let policy = POLICIES[usize::from(pacing >> 4) % POLICIES.len()].name.replace('P', "20");
+    let mut sender = Sender::new(now, config, controller).with_fec(new_policy(&policy).expect("a policy"));
     for operation in operations {
         apply_to_sender(&mut sender, &mut now, operation);
         while sender.poll_event().is_some() {}

@@ -2,9 +2,12 @@
 
 use std::collections::VecDeque;
 
+use nearlight_fec::{Code, digest};
 use nearlight_rate::{PacketReport, SentPacket};
 use nearlight_units::{Bytes, FrameId, PacketSeq, Span, Time};
-use nearlight_wire::{Feedback, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
+use nearlight_wire::{CoveredFrame, Feedback, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
+
+use crate::protection::{Planned, deadline_after};
 
 /// Frames that can be repaired: longer than a receiver waits for one at 240 frames a second.
 const MAX_FRAMES: usize = 64;
@@ -25,10 +28,16 @@ pub(crate) struct KeptFrame {
     /// Symbols below this index have left at least once.
     pub(crate) sent: u16,
     pub(crate) deadline: Time,
+    pub(crate) queued_at: Time,
     pub(crate) render_started_at: Time,
     /// When the newest of its symbols left for the first time.
     pub(crate) last_sent_at: Time,
     resent_at: Vec<Option<Time>>,
+    /// Repairs that leave behind it.
+    pub(crate) planned: Option<Planned>,
+    /// The next repair of this frame alone.
+    pub(crate) next_repair: u16,
+    digest: Option<u32>,
 }
 
 impl KeptFrame {
@@ -41,10 +50,52 @@ impl KeptFrame {
             symbols,
             sent: 0,
             deadline,
+            queued_at: Time::ZERO,
             render_started_at: Time::ZERO,
             last_sent_at: Time::ZERO,
             resent_at: Vec::new(),
+            planned: None,
+            next_repair: 0,
+            digest: None,
         }
+    }
+
+    /// How it was cut, for repairs; none for a frame that no repair can cover.
+    pub(crate) fn code(&mut self) -> Option<(Code, CoveredFrame)> {
+        let frame_bytes = self.bytes.len() as u32;
+        let code = Code::new(self.id, frame_bytes, self.symbols).ok()?;
+        let digest = *self.digest.get_or_insert_with(|| digest(&self.bytes));
+        let reference_distance = self.reference_distance();
+        Some((code, CoveredFrame { reference_distance, symbols: self.symbols, frame_bytes, digest }))
+    }
+
+    const fn reference_distance(&self) -> u8 {
+        !self.key as u8
+    }
+
+    /// What it takes of the common bound.
+    fn held(&self) -> usize {
+        self.bytes.len() + self.planned.as_ref().map_or(0, Planned::held)
+    }
+
+    /// Size of the next datagram that leaves for the first time: a symbol, then the planned repairs.
+    pub(crate) fn next_size(&self) -> Option<Bytes> {
+        if self.sent < self.symbols {
+            return Some(self.symbol_size(self.sent));
+        }
+        self.planned.as_ref().and_then(Planned::next_size)
+    }
+
+    /// The datagram of which [`KeptFrame::next_size`] spoke, and whether it is a repair.
+    pub(crate) fn next_datagram(&mut self, now: Time, seq: PacketSeq) -> Option<(Vec<u8>, bool)> {
+        if self.sent < self.symbols {
+            let datagram = self.datagram(now, seq, self.sent, false);
+            self.sent += 1;
+            self.last_sent_at = now;
+            return Some((datagram, false));
+        }
+        let planned = self.planned.as_mut().filter(|planned| planned.left() > 0)?;
+        Some((planned.datagram(now, seq, self.id, self.deadline), true))
     }
 
     /// On the wire.
@@ -53,9 +104,10 @@ impl KeptFrame {
         Bytes::new((SYMBOL_HEADER_BYTES + payload) as u64)
     }
 
-    /// All symbols that have not left yet.
+    /// All symbols and planned repairs that have not left yet.
     pub(crate) fn unsent(&self) -> Bytes {
-        (self.sent..self.symbols).map(|index| self.symbol_size(index)).sum()
+        let symbols: Bytes = (self.sent..self.symbols).map(|index| self.symbol_size(index)).sum();
+        symbols + self.planned.as_ref().map_or(Bytes::ZERO, Planned::unsent)
     }
 
     /// Notes a retransmission; false where the symbol was sent again within `hold`, so that the answer is still under way.
@@ -73,17 +125,16 @@ impl KeptFrame {
 
     /// The datagram that carries symbol `index`.
     pub(crate) fn datagram(&self, now: Time, seq: PacketSeq, index: u16, retransmission: bool) -> Vec<u8> {
-        let deadline_after_send = self.deadline.saturating_since(now).as_micros();
         let header = SymbolHeader {
             flags: SymbolFlags { key: self.key, retransmission, probe: false },
-            reference_distance: u8::from(!self.key),
+            reference_distance: self.reference_distance(),
             seq,
             sent_at: now,
             frame: self.id,
             index,
             symbols: self.symbols,
             frame_bytes: self.bytes.len() as u32,
-            deadline_after_send_us: u32::try_from(deadline_after_send).unwrap_or(u32::MAX),
+            deadline_after_send_us: deadline_after(now, self.deadline),
         };
         let range = symbol_range(header.frame_bytes, header.symbols, index);
         let mut datagram = Vec::with_capacity(SYMBOL_HEADER_BYTES + range.len());
@@ -103,12 +154,12 @@ pub(crate) struct FrameHistory {
 impl FrameHistory {
     /// Returns what had not left of the frames that made room.
     pub(crate) fn push(&mut self, frame: KeptFrame) -> Bytes {
-        self.bytes += frame.bytes.len();
+        self.bytes += frame.held();
         self.frames.push_back(frame);
         let mut dropped = Bytes::ZERO;
         while self.frames.len() > MAX_FRAMES || (self.bytes > MAX_BYTES && self.frames.len() > 1) {
             if let Some(oldest) = self.frames.pop_front() {
-                self.bytes -= oldest.bytes.len();
+                self.bytes -= oldest.held();
                 dropped += oldest.unsent();
             }
         }
@@ -121,9 +172,27 @@ impl FrameHistory {
         self.frames.get_mut(id.0.checked_sub(first)? as usize)
     }
 
-    /// The first frame that has symbols left to send.
+    /// The first frame that has something left to send: frames leave in order, so those that have are the newest.
     pub(crate) fn first_unsent(&mut self) -> Option<&mut KeptFrame> {
-        self.frames.iter_mut().find(|frame| frame.sent < frame.symbols)
+        self.frames.iter_mut().rev().take_while(|frame| frame.next_size().is_some()).last()
+    }
+
+    /// The newest frames, newest first.
+    pub(crate) fn newest(&mut self, count: usize) -> impl Iterator<Item = &mut KeptFrame> {
+        self.frames.iter_mut().rev().take(count)
+    }
+
+    /// The frame and those after it.
+    pub(crate) fn from(&self, id: FrameId) -> impl Iterator<Item = &KeptFrame> {
+        let first = self.frames.front().map_or(0, |frame| frame.id.0);
+        let place = id.0.checked_sub(first).map_or(self.frames.len(), |place| place as usize);
+        self.frames.range(place.min(self.frames.len())..)
+    }
+
+    /// How many frames there are right before `id`.
+    pub(crate) fn before(&self, id: FrameId) -> usize {
+        let consecutive = self.frames.back().is_some_and(|newest| newest.id.next() == id);
+        if consecutive { self.frames.len() } else { 0 }
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
@@ -136,8 +205,11 @@ impl FrameHistory {
 enum Fate {
     Unknown,
     Lost,
-    Arrived,
+    Arrived(Time),
 }
+
+/// A packet of which nothing was heard is taken as unreported when so many later ones were: their reports were lost.
+const UNREPORTED_PACKETS: u32 = 256;
 
 /// Matches feedback with what was sent; every packet is reported as lost at most once and as arrived at most once.
 #[derive(Debug, Default)]
@@ -145,6 +217,9 @@ pub(crate) struct PacketHistory {
     packets: VecDeque<(SentPacket, Fate)>,
     reports: Vec<PacketReport>,
     pub(crate) lost: u64,
+    /// The next packet whose fate [`PacketHistory::poll_settled`] tells.
+    settled_to: u32,
+    newest_covered: u32,
 }
 
 /// What one feedback message said that was not known before.
@@ -169,12 +244,15 @@ impl PacketHistory {
             return Matched { reports: &[], newest_arrival };
         };
         let newest_covered = feedback.first.0.saturating_add(feedback.arrivals.len() as u32 - 1);
+        let newest_sent = first + (self.packets.len() as u32 - 1);
+        self.newest_covered = self.newest_covered.max(newest_covered.min(newest_sent));
         for arrival in feedback.iter() {
             let Some(index) = arrival.seq.0.checked_sub(first) else { continue };
             let Some((packet, fate)) = self.packets.get_mut(index as usize) else { break };
             let known = *fate;
             *fate = match arrival.at {
-                Some(_) => Fate::Arrived,
+                Some(_) if matches!(known, Fate::Arrived(_)) => known,
+                Some(at) => Fate::Arrived(at),
                 None if known == Fate::Unknown && newest_covered - packet.seq.0 >= REORDER_PACKETS => Fate::Lost,
                 None => known,
             };
@@ -186,13 +264,33 @@ impl PacketHistory {
                 Fate::Lost => self.lost -= 1,
                 _ => {}
             }
-            let arrived_at = arrival.at.filter(|_| *fate == Fate::Arrived);
+            let arrived_at = arrival.at;
             self.reports.push(PacketReport { packet: *packet, arrived_at, ce: false });
             if let Some(at) = arrived_at {
                 newest_arrival = Some((packet.sent_at, at));
             }
         }
         Matched { reports: &self.reports, newest_arrival }
+    }
+
+    /// The next packet whose fate is settled, in the order of sending, with its arrival on the receiver's clock if it did arrive.
+    pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<Time>)> {
+        let first = self.packets.front()?.0.seq.0;
+        self.settled_to = self.settled_to.max(first);
+        loop {
+            let (packet, fate) = self.packets.get((self.settled_to - first) as usize)?;
+            let arrived_at = match *fate {
+                Fate::Arrived(at) => Some(at),
+                Fate::Lost => None,
+                Fate::Unknown if self.newest_covered.saturating_sub(packet.seq.0) > UNREPORTED_PACKETS => {
+                    self.settled_to += 1;
+                    continue;
+                }
+                Fate::Unknown => return None,
+            };
+            self.settled_to += 1;
+            return Some((*packet, arrived_at));
+        }
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

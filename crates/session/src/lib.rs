@@ -12,12 +12,14 @@
 mod arrivals;
 mod assembly;
 mod clock;
+mod coded;
 mod decoder_load;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod history;
 mod inbox;
 mod presentation;
+mod protection;
 mod receiver;
 mod recent;
 mod sender;

@@ -2,14 +2,14 @@
 
 use std::collections::VecDeque;
 
-use nearlight_events::{Event, FrameCounts, LossCounts};
+use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{
-    Action, FrameHeader, Hand, KeyFrameRequest, Nack, SymbolHeader, ToClient, ToServer, marker::Marker,
+    Action, FrameHeader, Hand, KeyFrameRequest, Nack, RepairHeader, SymbolHeader, ToClient, ToServer, marker::Marker,
 };
 
 use crate::arrivals::ArrivalLog;
-use crate::assembly::{Assembler, RepairPolicy, Taken};
+use crate::assembly::{Assembler, Completed, RepairPolicy, Taken};
 use crate::clock::{ClockEstimate, ClockSync};
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
@@ -66,6 +66,9 @@ impl ReadyFrame {
 pub struct ReceiverStatistics {
     pub frames: FrameCounts,
     pub loss: LossCounts,
+    pub recovery: RecoveryCounts,
+    /// What healed the picture last.
+    pub healed_by: Option<RecoveryKind>,
     pub received: Bytes,
     /// Over the last second.
     pub received_rate: Bitrate,
@@ -90,6 +93,8 @@ pub struct Receiver {
     action_repeat_at: Option<Time>,
     first_frame: Option<FrameId>,
     counts: FrameCounts,
+    recovery: RecoveryCounts,
+    healed_by: Option<RecoveryKind>,
     repaired: u64,
     key_frames: u64,
     malformed: u64,
@@ -114,6 +119,8 @@ impl Receiver {
             action_repeat_at: None,
             first_frame: None,
             counts: FrameCounts::default(),
+            recovery: RecoveryCounts::default(),
+            healed_by: None,
             repaired: 0,
             key_frames: 0,
             malformed: 0,
@@ -138,11 +145,15 @@ impl Receiver {
                 }
             }
             Ok(ToClient::Symbol(header, payload)) => {
-                let size = Bytes::new(datagram.len() as u64);
-                self.received += size;
-                self.recent.on_bytes(now, size);
+                self.on_media(now, datagram.len(), header.flags.retransmission);
                 if self.arrivals.on_arrival(now, header.seq) && !header.flags.probe {
                     self.on_symbol(now, &header, payload);
+                }
+            }
+            Ok(ToClient::Repair(header, payload)) => {
+                self.on_media(now, datagram.len(), true);
+                if self.arrivals.on_arrival(now, header.seq) {
+                    self.on_repair(now, &header, payload);
                 }
             }
             Err(error) => {
@@ -152,23 +163,63 @@ impl Receiver {
         }
     }
 
+    fn on_media(&mut self, now: Time, bytes: usize, redundant: bool) {
+        let size = Bytes::new(bytes as u64);
+        self.received += size;
+        self.recent.on_bytes(now, size);
+        self.recovery.media_bytes += size.get();
+        if redundant {
+            self.recovery.redundant_bytes += size.get();
+        }
+    }
+
     fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         self.first_frame.get_or_insert(header.frame);
-        match self.assembler.on_symbol(now, header, payload) {
-            Taken::Completed { key, repaired } => {
-                self.counts.completed += 1;
-                self.key_frames += u64::from(key);
-                self.repaired += u64::from(repaired);
-                self.arrivals.set_flush();
-                if repaired > 0 {
-                    let late = self.assembler.newest() > Some(header.frame);
-                    self.emit(now, || Event::FrameRepaired { frame: header.frame, symbols: repaired, late });
-                }
-            }
-            Taken::Jump => self.request_key_frame(now, "gap too long to repair"),
-            Taken::Partial | Taken::Useless => {}
+        let taken = self.assembler.on_symbol(now, header, payload);
+        self.after(now, taken);
+    }
+
+    fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
+        self.recovery.repairs += 1;
+        self.first_frame.get_or_insert(header.frame);
+        let taken = self.assembler.on_repair(now, header, payload);
+        self.after(now, taken);
+    }
+
+    fn after(&mut self, now: Time, taken: Taken) {
+        while let Some(completed) = self.assembler.poll_completed() {
+            self.on_completed(now, completed);
+        }
+        if taken == Taken::Jump {
+            self.request_key_frame(now, "gap too long to repair");
         }
         self.assembler.drop_useless();
+    }
+
+    fn on_completed(&mut self, now: Time, completed: Completed) {
+        let Completed { frame, key, repaired, recovered } = completed;
+        self.counts.completed += 1;
+        self.key_frames += u64::from(key);
+        self.repaired += u64::from(repaired);
+        self.arrivals.set_flush();
+        let behind = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
+        if recovered > 0 {
+            self.recovery.symbols += u64::from(recovered);
+            let (count, kind) = if behind == 0 {
+                (&mut self.recovery.by_repair, RecoveryKind::Repair)
+            } else {
+                (&mut self.recovery.by_late_repair, RecoveryKind::LateRepair)
+            };
+            *count += 1;
+            self.healed_by = Some(kind);
+            self.emit(now, || Event::FrameRecovered { frame, symbols: recovered, behind });
+        } else if repaired > 0 {
+            self.recovery.by_retransmission += 1;
+            self.healed_by = Some(RecoveryKind::Retransmission);
+            self.emit(now, || Event::FrameRepaired { frame, symbols: repaired, late: behind > 0 });
+        } else if key && self.key_frames > 1 {
+            self.healed_by = Some(RecoveryKind::KeyFrame);
+        }
     }
 
     /// The user moved at `now`; the sample leaves at once and replaces any that has not left.
@@ -295,6 +346,8 @@ impl Receiver {
                 repaired: self.repaired,
                 key_frames: self.key_frames.saturating_sub(1),
             },
+            recovery: self.recovery,
+            healed_by: self.healed_by,
             received: self.received,
             received_rate: self.recent.rate(now),
             malformed: self.malformed,

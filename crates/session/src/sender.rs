@@ -3,19 +3,22 @@
 use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
+use nearlight_fec::LossSummary;
+use nearlight_fec::policy::{RateDistortion, RedundancyPolicy};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{
     Decision, Feedback as RateFeedback, FrameOutcome, ProbeId, RateController, SentFrame, SentPacket,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Feedback, FrameHeader, FrameReport, KeyFrameRequest, MAX_FRAME_REPORTS, Nack, Pong, Report, SYMBOL_HEADER_BYTES,
-    SymbolFlags, SymbolHeader, ToServer,
+    Feedback, FrameHeader, FrameReport, KeyFrameRequest, MAX_FRAME_REPORTS, Missing, Nack, Pong, Report,
+    SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, ToServer,
 };
 
 use crate::decoder_load::DecoderLoad;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
+use crate::protection::{PathFacts, Protection, protection_event, underway};
 use crate::recent::RecentRate;
 use crate::{Wake, earliest};
 
@@ -77,6 +80,10 @@ pub struct SenderStatistics {
     pub packets_lost: u64,
     /// Symbols that were sent again.
     pub repairs: u64,
+    /// Repairs that stand in for any symbol, planned and on demand.
+    pub coded_repairs: u64,
+    /// Datagrams of both kinds.
+    pub redundant: Bytes,
     /// Requests for symbols that had left the history or came too often.
     pub repairs_refused: u64,
     pub probe_packets: u64,
@@ -86,6 +93,14 @@ pub struct SenderStatistics {
     /// Over the last second.
     pub sent_rate: Bitrate,
     pub round_trip: Option<Span>,
+}
+
+/// What leaves because the receiver asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repair {
+    Symbol(FrameId, u16),
+    /// One more repair of the frame.
+    Coded(FrameId),
 }
 
 /// Cuts, paces, repairs and decides when a key frame is needed; joins rate controller and pacer.
@@ -99,7 +114,9 @@ pub struct Sender {
     packets: PacketHistory,
     inbox: Inbox,
     pongs: VecDeque<Pong>,
-    repairs: VecDeque<(FrameId, u16)>,
+    repairs: VecDeque<Repair>,
+    /// None: nothing is added to the frames.
+    protection: Option<Box<Protection>>,
     repair_credit: Bytes,
     repair_credit_at: Time,
     probe: Option<ProbeId>,
@@ -133,6 +150,7 @@ impl Sender {
             inbox: Inbox::default(),
             pongs: VecDeque::new(),
             repairs: VecDeque::new(),
+            protection: None,
             repair_credit: REPAIR_BURST,
             repair_credit_at: now,
             probe: None,
@@ -150,6 +168,39 @@ impl Sender {
         };
         sender.log_decision(now);
         sender
+    }
+
+    /// Protects the frames as `policy` plans it; call it before the first frame. With the policy `none` nothing changes.
+    #[must_use]
+    pub fn with_fec(mut self, policy: Box<dyn RedundancyPolicy>) -> Self {
+        self.protection = (policy.reach() > 0).then(|| Box::new(Protection::new(policy)));
+        self
+    }
+
+    /// Frames from one key frame to the next, 0 where none is scheduled: some policies plan by it.
+    pub fn set_group(&mut self, frames: u32) {
+        if let Some(protection) = &mut self.protection {
+            protection.set_group(frames);
+        }
+    }
+
+    /// How the encoder trades rate for quality: it prices what redundancy takes from it.
+    pub fn set_distortion(&mut self, distortion: RateDistortion) {
+        if let Some(protection) = &mut self.protection {
+            protection.set_distortion(distortion);
+        }
+    }
+
+    /// The redundancy policy's name; `none` without one.
+    #[must_use]
+    pub fn fec_name(&self) -> String {
+        self.protection.as_ref().map_or_else(|| "none".to_owned(), |protection| protection.name())
+    }
+
+    /// What the path loses, as far as redundancy is concerned; none without a policy.
+    #[must_use]
+    pub fn losses(&self) -> Option<LossSummary> {
+        self.protection.as_ref().map(|protection| protection.losses())
     }
 
     /// A datagram came. What does not parse is counted and dropped.
@@ -206,7 +257,10 @@ impl Sender {
     pub fn wish(&self) -> EncoderWish {
         // The target counts datagrams, the encoder only their payload.
         let payload = self.payload() as f64 / self.config.max_datagram as f64;
-        EncoderWish { rate: self.decision.target.mul_f64(payload), key: self.key_wanted.is_some() }
+        // Some controllers have taken redundancy off their target themselves.
+        let reckoned = self.decision.redundancy.is_some();
+        let share = self.protection.as_ref().filter(|_| !reckoned).map_or(0.0, |protection| protection.share());
+        EncoderWish { rate: self.decision.target.mul_f64(payload * (1.0 - share)), key: self.key_wanted.is_some() }
     }
 
     /// A frame was encoded: it is cut and queued.
@@ -220,6 +274,7 @@ impl Sender {
         let size = Bytes::new(bytes.len() as u64);
         let mut kept = KeptFrame::new(id, key, bytes, self.payload(), header.deadline);
         kept.render_started_at = header.render_started_at;
+        kept.queued_at = now;
         let symbols = u32::from(kept.symbols);
         self.next_frame = id.next();
         self.statistics.frames += 1;
@@ -228,6 +283,7 @@ impl Sender {
             self.last_key = Some((id, now));
             self.key_wanted = None;
         }
+        self.protect(now, &mut kept);
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
         let dropped = self.frames.push(kept);
         if dropped > Bytes::ZERO {
@@ -307,8 +363,28 @@ impl Sender {
         }
     }
 
-    const fn payload(&self) -> usize {
-        self.config.max_datagram.saturating_sub(SYMBOL_HEADER_BYTES)
+    /// Bytes of a symbol at most: its repairs must fit as well.
+    fn payload(&self) -> usize {
+        let repair = self.protection.as_ref().map_or(0, |protection| protection.header_bytes());
+        self.config.max_datagram.saturating_sub(SYMBOL_HEADER_BYTES.max(repair))
+    }
+
+    fn path_facts(&self) -> PathFacts {
+        PathFacts {
+            round_trip: self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP),
+            interval: self.config.frame_interval,
+            rate: self.decision.target,
+            queue: self.decision.pacing.time_to_send(self.pacer.queued()),
+        }
+    }
+
+    /// Adds the repairs that leave with the frame.
+    fn protect(&mut self, now: Time, frame: &mut KeptFrame) {
+        let path = self.path_facts();
+        let Some(protection) = &mut self.protection else { return };
+        let plan = protection.protect(now, frame, &mut self.frames, path);
+        let id = frame.id;
+        self.emit(now, || protection_event(id, &plan));
     }
 
     fn run_controller(&mut self, now: Time) {
@@ -369,7 +445,14 @@ impl Sender {
         self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
         if let Some(sample) = round_trip {
             // RFC 6298's smoothing.
-            self.round_trip = Some(self.round_trip.map_or(sample, |smoothed| smoothed + (sample - smoothed) / 8));
+            let smoothed = self.round_trip.map_or(sample, |smoothed| smoothed + (sample - smoothed) / 8);
+            self.round_trip = Some(smoothed);
+            if let Some(protection) = &mut self.protection {
+                protection.on_round_trip(sample, smoothed);
+            }
+        }
+        if let Some(protection) = &mut self.protection {
+            protection.on_feedback(&mut self.packets);
         }
         if self.headroom.factor().to_bits() != factor.to_bits() {
             self.set_pace(now);
@@ -388,6 +471,9 @@ impl Sender {
                 late: frame.late,
             };
             self.controller.on_frame_outcome(now, &outcome);
+            if let Some(protection) = &mut self.protection {
+                protection.on_decode(frame.decode);
+            }
             self.note_display(frame);
             if self.outcomes.len() == MAX_FRAME_REPORTS {
                 self.outcomes.pop_front();
@@ -409,22 +495,36 @@ impl Sender {
     }
 
     fn on_nack(&mut self, now: Time, nack: &Nack) {
-        let hold = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP) / 2;
-        for run in &nack.missing {
-            let Some(frame) = self.frames.get_mut(run.frame) else {
+        // What a client says of one frame stands together.
+        for runs in nack.missing.chunk_by(|one, next| one.frame == next.frame) {
+            self.on_missing(now, runs[0].frame, runs);
+        }
+    }
+
+    fn on_missing(&mut self, now: Time, id: FrameId, runs: &[Missing]) {
+        let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
+        let path = self.path_facts();
+        let under_way = underway(now, round_trip, &self.frames, id);
+        let Some(frame) = self.frames.get_mut(id) else {
+            self.statistics.repairs_refused += runs.len() as u64;
+            return;
+        };
+        // What has not left yet is not missing.
+        let sent = frame.sent;
+        let indices = runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count).min(sent));
+        let needed = indices.clone().count().min(usize::from(u16::MAX)) as u16;
+        let answer =
+            self.protection.as_mut().and_then(|protection| protection.answer(now, frame, needed, under_way, path));
+        for index in indices.take(usize::from(answer.unwrap_or(u16::MAX))) {
+            if self.repairs.len() < MAX_REPAIRS && frame.on_resent(now, index, round_trip / 2) {
+                self.repairs.push_back(Repair::Symbol(id, index));
+            } else {
                 self.statistics.repairs_refused += 1;
-                continue;
-            };
-            // What has not left yet is not missing.
-            let end = run.first.saturating_add(run.count).min(frame.sent);
-            for index in run.first..end {
-                if self.repairs.len() < MAX_REPAIRS && frame.on_resent(now, index, hold) {
-                    self.repairs.push_back((run.frame, index));
-                } else {
-                    self.statistics.repairs_refused += 1;
-                }
             }
         }
+        let extra = usize::from(answer.unwrap_or(0).saturating_sub(needed));
+        let room = MAX_REPAIRS.saturating_sub(self.repairs.len());
+        self.repairs.extend(std::iter::repeat_n(Repair::Coded(id), extra.min(room)));
     }
 
     fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
@@ -442,18 +542,28 @@ impl Sender {
             self.repair_credit = (self.repair_credit + earned).min(REPAIR_BURST);
             self.repair_credit_at = now;
         }
-        while let Some((id, index)) = self.repairs.pop_front() {
+        while let Some(repair) = self.repairs.pop_front() {
+            let (Repair::Symbol(id, _) | Repair::Coded(id)) = repair;
             let Some(frame) = self.frames.get_mut(id) else { continue };
-            let size = frame.symbol_size(index);
+            let datagram = match (repair, &mut self.protection) {
+                (Repair::Symbol(_, index), _) => Some(frame.datagram(now, self.next_seq, index, true)),
+                (Repair::Coded(_), Some(protection)) => protection.repair(now, self.next_seq, frame),
+                (Repair::Coded(_), None) => None,
+            };
+            let Some(datagram) = datagram else { continue };
+            let size = Bytes::new(datagram.len() as u64);
             if self.repair_credit < size {
                 self.repairs.clear();
                 self.statistics.repairs_refused += 1;
                 return None;
             }
             self.repair_credit = self.repair_credit.saturating_sub(size);
-            let datagram = frame.datagram(now, self.next_seq, index, true);
             self.pacer.poll(now, size, Class::Repair);
-            self.statistics.repairs += 1;
+            match repair {
+                Repair::Symbol(..) => self.statistics.repairs += 1,
+                Repair::Coded(_) => self.statistics.coded_repairs += 1,
+            }
+            self.on_redundant(size);
             self.on_sent(now, size, Some(id));
             return Some(datagram);
         }
@@ -462,16 +572,25 @@ impl Sender {
 
     fn poll_media(&mut self, now: Time) -> Option<Vec<u8>> {
         let frame = self.frames.first_unsent()?;
-        let size = frame.symbol_size(frame.sent);
+        let size = frame.next_size()?;
         if !self.pacer.poll(now, size, Class::Media) {
             return None;
         }
-        let datagram = frame.datagram(now, self.next_seq, frame.sent, false);
+        let (datagram, repair) = frame.next_datagram(now, self.next_seq)?;
         let id = frame.id;
-        frame.sent += 1;
-        frame.last_sent_at = now;
+        if repair {
+            self.statistics.coded_repairs += 1;
+            self.on_redundant(size);
+        }
         self.on_sent(now, size, Some(id));
         Some(datagram)
+    }
+
+    fn on_redundant(&mut self, size: Bytes) {
+        self.statistics.redundant += size;
+        if let Some(protection) = &mut self.protection {
+            protection.on_redundant(size);
+        }
     }
 
     fn poll_padding(&mut self, now: Time) -> Option<Vec<u8>> {

@@ -22,6 +22,10 @@ impl RedundancyPolicy for NoRedundancy {
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
         Plan::simple(Basis::Nothing, 0, facts.rounds())
     }
+
+    fn reach(&self) -> u8 {
+        0
+    }
 }
 
 /// The same share for every frame, rounded up.

@@ -197,7 +197,7 @@ pub trait RedundancyPolicy: Send {
         None
     }
 
-    /// The most frames that one repair covers, at least 1.
+    /// The most frames that one repair covers; 0 where none is ever made.
     fn reach(&self) -> u8 {
         1
     }

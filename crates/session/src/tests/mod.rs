@@ -1,4 +1,5 @@
 //! Sender and receiver joined by a virtual path: stories of a frame's way.
 
 mod path;
+mod protection;
 mod stories;

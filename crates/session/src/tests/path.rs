@@ -2,6 +2,7 @@
 
 use std::collections::BinaryHeap;
 
+use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
@@ -21,13 +22,15 @@ pub(super) struct Conditions {
     /// Each datagram is delayed by up to this much more: more than the spacing of packets means reordering.
     pub(super) jitter: Span,
     pub(super) loss: f64,
+    /// Mean length of a run of lost datagrams on the way to the client; 1 for independent losses.
+    pub(super) burst: f64,
     pub(super) duplicates: f64,
     pub(super) outage: bool,
 }
 
 impl Conditions {
     pub(super) const CLEAN: Self =
-        Self { delay: Span::from_millis(5), jitter: Span::ZERO, loss: 0.0, duplicates: 0.0, outage: false };
+        Self { delay: Span::from_millis(5), jitter: Span::ZERO, loss: 0.0, burst: 1.0, duplicates: 0.0, outage: false };
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -46,6 +49,7 @@ pub(super) struct Story {
     pub(super) displayed: Vec<Displayed>,
     pub(super) frame_bytes: usize,
     random: Pcg64Mcg,
+    in_burst: bool,
     in_flight: BinaryHeap<InFlight>,
     count: u64,
     next_frame_at: Time,
@@ -80,6 +84,7 @@ impl Story {
             displayed: Vec::new(),
             frame_bytes: 30_000,
             random: Pcg64Mcg::seed_from_u64(seed),
+            in_burst: false,
             in_flight: BinaryHeap::new(),
             count: 0,
             next_frame_at: start,
@@ -93,6 +98,13 @@ impl Story {
 
     pub(super) fn with(mut self, conditions: Conditions) -> Self {
         self.conditions = conditions;
+        self
+    }
+
+    /// The sender protects its frames.
+    pub(super) fn protected(mut self, policy: &str) -> Self {
+        let policy = new_policy(policy).expect("a policy");
+        self.sender = self.sender.with_fec(policy);
         self
     }
 
@@ -162,19 +174,7 @@ impl Story {
         let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
         let id = self.sender.next_frame();
         let key = self.sender.wish().key;
-        let header = FrameHeader {
-            width: 64,
-            height: 64,
-            input,
-            input_received_at,
-            render_started_at: now,
-            rendered_at: now,
-            converted_at: now,
-            encoded_at: now,
-            display_at: now + Span::from_millis(50),
-            deadline: now + Span::from_millis(100),
-            views: presence().views,
-        };
+        let header = FrameHeader { input, input_received_at, ..frame_header(now) };
         let bits = vec![id.0 as u8; if key { self.frame_bytes * 4 } else { self.frame_bytes }];
         self.sender.on_frame(now, EncodedFrame { id, key, header, bits });
     }
@@ -199,7 +199,7 @@ impl Story {
         assert!(datagram.len() <= 1_200);
         let copies = if self.random.random_bool(self.conditions.duplicates) { 2 } else { 1 };
         for _ in 0..copies {
-            if self.conditions.outage || self.random.random_bool(self.conditions.loss) {
+            if self.conditions.outage || self.loses(to_client) {
                 continue;
             }
             let jitter = self.conditions.jitter.mul_f64(self.random.random::<f64>());
@@ -207,6 +207,17 @@ impl Story {
             let arrives_at = std::cmp::Reverse((self.now + self.conditions.delay + jitter, self.count));
             self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.to_vec() });
         }
+    }
+
+    fn loses(&mut self, to_client: bool) -> bool {
+        let Conditions { loss, burst, .. } = self.conditions;
+        if !to_client || burst <= 1.0 {
+            return self.random.random_bool(loss);
+        }
+        let begins = loss / burst / (1.0 - loss);
+        let change = if self.in_burst { 1.0 / burst } else { begins };
+        self.in_burst ^= self.random.random_bool(change);
+        self.in_burst
     }
 
     pub(super) fn received(&self) -> ReceiverStatistics {
@@ -221,4 +232,21 @@ impl Story {
 pub(super) fn presence() -> Presence {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
     Presence { head: Pose::default(), views: vec![view], hands: Vec::new() }
+}
+
+/// The header of a frame that was rendered at `now`.
+pub(super) fn frame_header(now: Time) -> FrameHeader {
+    FrameHeader {
+        width: 64,
+        height: 64,
+        input: nearlight_units::InputSeq(0),
+        input_received_at: now,
+        render_started_at: now,
+        rendered_at: now,
+        converted_at: now,
+        encoded_at: now,
+        display_at: now + Span::from_millis(50),
+        deadline: now + Span::from_millis(100),
+        views: presence().views,
+    }
 }

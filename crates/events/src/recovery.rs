@@ -1,0 +1,110 @@
+//! How frames that had lost something became whole after all, and what that cost.
+
+use std::ops::AddAssign;
+
+use serde::Serialize;
+
+use crate::FrameCounts;
+
+/// What healed the picture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RecoveryKind {
+    /// Repairs, before any symbol of a newer frame had come.
+    Repair,
+    /// Repairs that came later, for the sake of the frames that predict from it.
+    LateRepair,
+    /// Symbols that were sent again.
+    Retransmission,
+    /// A frame that decodes without others.
+    KeyFrame,
+}
+
+impl RecoveryKind {
+    /// The name in JSON and on the page.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Repair => "repair",
+            Self::LateRepair => "late_repair",
+            Self::Retransmission => "retransmission",
+            Self::KeyFrame => "key_frame",
+        }
+    }
+}
+
+/// Counts of one receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RecoveryCounts {
+    /// Repairs that arrived.
+    pub repairs: u64,
+    /// Bytes of repairs and of symbols that were sent again.
+    pub redundant_bytes: u64,
+    /// Bytes of all media datagrams.
+    pub media_bytes: u64,
+    /// Symbols that were computed from repairs.
+    pub symbols: u64,
+    /// Frames that became whole by repairs, in time and later.
+    pub by_repair: u64,
+    pub by_late_repair: u64,
+    /// Frames that became whole by symbols sent again, without any repair.
+    pub by_retransmission: u64,
+}
+
+impl AddAssign for RecoveryCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.repairs += other.repairs;
+        self.redundant_bytes += other.redundant_bytes;
+        self.media_bytes += other.media_bytes;
+        self.symbols += other.symbols;
+        self.by_repair += other.by_repair;
+        self.by_late_repair += other.by_late_repair;
+        self.by_retransmission += other.by_retransmission;
+    }
+}
+
+/// The same for the summary, with the shares that matter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Recovery {
+    /// Repairs and symbols sent again, of all that arrived.
+    pub redundancy_ratio: f64,
+    pub repairs: u64,
+    pub recovered_symbols: u64,
+    pub frames_by_repair: u64,
+    pub frames_by_late_repair: u64,
+    pub frames_by_retransmission: u64,
+    /// Frames that nothing healed.
+    pub residual_frame_loss: f64,
+}
+
+impl Recovery {
+    #[must_use]
+    pub fn new(counts: RecoveryCounts, frames: FrameCounts) -> Self {
+        let share = |part: u64, whole: u64| (part as f64 / whole.max(1) as f64 * 1e5).round() / 1e5;
+        Self {
+            redundancy_ratio: share(counts.redundant_bytes, counts.media_bytes),
+            repairs: counts.repairs,
+            recovered_symbols: counts.symbols,
+            frames_by_repair: counts.by_repair,
+            frames_by_late_repair: counts.by_late_repair,
+            frames_by_retransmission: counts.by_retransmission,
+            residual_frame_loss: share(frames.lost, frames.sent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_of_all_that_came() {
+        let mut counts = RecoveryCounts { redundant_bytes: 30, media_bytes: 1_000, ..RecoveryCounts::default() };
+        counts += RecoveryCounts { redundant_bytes: 30, media_bytes: 1_000, by_repair: 2, ..RecoveryCounts::default() };
+        let frames = FrameCounts { sent: 500, lost: 1, ..FrameCounts::default() };
+        let recovery = Recovery::new(counts, frames);
+        assert!((recovery.redundancy_ratio - 0.03).abs() < 1e-9 && (recovery.residual_frame_loss - 0.002).abs() < 1e-9);
+        assert_eq!(recovery.frames_by_repair, 2);
+        assert_eq!(Recovery::new(RecoveryCounts::default(), FrameCounts::default()), Recovery::default());
+    }
+}

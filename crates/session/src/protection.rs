@@ -1,0 +1,304 @@
+//! The sender's half of redundancy: asks the policy, makes the repairs, and learns from feedback what the path loses.
+
+use nearlight_events::{Event, ProtectionCandidate};
+use nearlight_fec::policy::{FrameFacts, Plan, RateDistortion, RedundancyPolicy, Shortage};
+use nearlight_fec::{Code, Encoder, Fate, LossEstimate, LossSummary};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{CoveredFrame, RepairHeader};
+
+use crate::history::{FrameHistory, KeptFrame, PacketHistory};
+
+/// Planned repairs of a frame are at most so many times the symbols that they cover: beyond that, sending all again is better.
+const MAX_SHARE: usize = 4;
+/// Weight of the newest frame in the share of redundancy. Guess: half a second's memory at 60 frames a second.
+const SHARE_SMOOTHING: f64 = 1.0 / 32.0;
+
+/// Repairs that leave right behind their frame.
+#[derive(Debug)]
+pub(crate) struct Planned {
+    /// Newest first.
+    covered: Vec<CoveredFrame>,
+    /// The repairs one after the other.
+    symbols: Vec<u8>,
+    symbol_bytes: usize,
+    count: u16,
+    sent: u16,
+    last_sent_at: Time,
+}
+
+impl Planned {
+    /// Bytes of a datagram.
+    fn size(&self) -> Bytes {
+        Bytes::new((RepairHeader::bytes(self.covered.len()) + self.symbol_bytes) as u64)
+    }
+
+    pub(crate) const fn left(&self) -> u16 {
+        self.count - self.sent
+    }
+
+    pub(crate) fn unsent(&self) -> Bytes {
+        Bytes::new(self.size().get() * u64::from(self.left()))
+    }
+
+    pub(crate) fn next_size(&self) -> Option<Bytes> {
+        (self.left() > 0).then(|| self.size())
+    }
+
+    /// What it takes in memory.
+    pub(crate) fn held(&self) -> usize {
+        self.symbols.len()
+    }
+
+    /// The next datagram of the repairs of `frame`.
+    pub(crate) fn datagram(&mut self, now: Time, seq: PacketSeq, frame: FrameId, deadline: Time) -> Vec<u8> {
+        let header = RepairHeader {
+            on_demand: false,
+            seq,
+            sent_at: now,
+            frame,
+            number: self.sent,
+            deadline_after_send_us: deadline_after(now, deadline),
+            covered: self.covered.clone(),
+        };
+        let start = usize::from(self.sent) * self.symbol_bytes;
+        self.sent += 1;
+        self.last_sent_at = now;
+        datagram(&header, &self.symbols[start..start + self.symbol_bytes])
+    }
+}
+
+/// For how long after `now` a frame is of use, as it travels.
+pub(crate) fn deadline_after(now: Time, deadline: Time) -> u32 {
+    u32::try_from(deadline.saturating_since(now).as_micros()).unwrap_or(u32::MAX)
+}
+
+fn datagram(header: &RepairHeader, payload: &[u8]) -> Vec<u8> {
+    let mut datagram = Vec::with_capacity(RepairHeader::bytes(header.covered.len()) + payload.len());
+    header.write(&mut datagram);
+    datagram.extend_from_slice(payload);
+    datagram
+}
+
+/// What the sender knows of its path when a frame is planned or asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct PathFacts {
+    pub(crate) round_trip: Span,
+    pub(crate) interval: Span,
+    pub(crate) rate: Bitrate,
+    /// How long what is queued takes to leave.
+    pub(crate) queue: Span,
+}
+
+/// The redundancy of one session.
+pub(crate) struct Protection {
+    policy: Box<dyn RedundancyPolicy>,
+    encoder: Encoder,
+    estimate: LossEstimate,
+    distortion: RateDistortion,
+    group: u32,
+    index: u32,
+    /// Mean deviation of the round trip, as in RFC 6298.
+    jitter: Span,
+    /// Mean time from the whole frame to its picture.
+    decode: Span,
+    /// Redundant bytes since the newest frame, and means for each frame of these and of its own bytes.
+    redundant: Bytes,
+    mean_redundant: f64,
+    mean_media: f64,
+}
+
+impl Protection {
+    pub(crate) fn new(policy: Box<dyn RedundancyPolicy>) -> Self {
+        Self {
+            policy,
+            encoder: Encoder::default(),
+            estimate: LossEstimate::default(),
+            distortion: RateDistortion::TYPICAL,
+            group: 0,
+            index: 0,
+            jitter: Span::ZERO,
+            decode: Span::ZERO,
+            redundant: Bytes::ZERO,
+            mean_redundant: 0.0,
+            mean_media: 0.0,
+        }
+    }
+
+    pub(crate) fn name(&self) -> String {
+        self.policy.name()
+    }
+
+    pub(crate) fn set_group(&mut self, frames: u32) {
+        self.group = frames;
+    }
+
+    pub(crate) fn set_distortion(&mut self, distortion: RateDistortion) {
+        self.distortion = distortion;
+    }
+
+    /// Bytes of a datagram that are no payload, in the largest repairs.
+    pub(crate) fn header_bytes(&self) -> usize {
+        RepairHeader::bytes(usize::from(self.policy.reach()))
+    }
+
+    pub(crate) fn losses(&self) -> LossSummary {
+        self.estimate.summary()
+    }
+
+    /// Share of redundancy in all that is sent, 0 to 1.
+    pub(crate) fn share(&self) -> f64 {
+        self.mean_redundant / (self.mean_redundant + self.mean_media).max(1.0)
+    }
+
+    pub(crate) fn on_round_trip(&mut self, sample: Span, smoothed: Span) {
+        self.jitter += ((sample - smoothed).abs() - self.jitter) / 4;
+    }
+
+    pub(crate) fn on_decode(&mut self, span: Span) {
+        self.decode += (span - self.decode) / 16;
+    }
+
+    /// Repairs or symbols sent again have left.
+    pub(crate) fn on_redundant(&mut self, size: Bytes) {
+        self.redundant += size;
+    }
+
+    /// What has become of packets.
+    pub(crate) fn on_feedback(&mut self, packets: &mut PacketHistory) {
+        while let Some((packet, arrived_at)) = packets.poll_settled() {
+            if let Some(frame) = packet.frame {
+                self.estimate.on_fate(&Fate { frame, sent_at: packet.sent_at, arrived_at });
+            }
+        }
+    }
+
+    /// Plans the redundancy of the next frame and makes it; `older` are those before it.
+    pub(crate) fn protect(
+        &mut self,
+        now: Time,
+        frame: &mut KeptFrame,
+        older: &mut FrameHistory,
+        path: PathFacts,
+    ) -> Plan {
+        self.index = if frame.key { 0 } else { self.index.saturating_add(1) };
+        let window = self.policy.reach().min(1 + older.before(frame.id).min(usize::from(u8::MAX - 1)) as u8);
+        let facts = FrameFacts { window, ..self.facts(now, frame, path) };
+        let plan = self.policy.plan(&facts);
+        let cover = usize::from(plan.cover.clamp(1, window));
+        if plan.repairs > 0 {
+            self.make(frame, older, cover, plan.repairs);
+        }
+        let redundant = self.redundant.get() as f64;
+        self.redundant = Bytes::ZERO;
+        self.mean_redundant += (redundant - self.mean_redundant) * SHARE_SMOOTHING;
+        self.mean_media += (frame.bytes.len() as f64 - self.mean_media) * SHARE_SMOOTHING;
+        plan
+    }
+
+    /// How many symbols to send for `needed` that the receiver lacks; none leaves it at the symbols themselves.
+    pub(crate) fn answer(
+        &mut self,
+        now: Time,
+        frame: &KeptFrame,
+        needed: u16,
+        underway: u16,
+        path: PathFacts,
+    ) -> Option<u16> {
+        let facts = self.facts(now, frame, path);
+        self.policy.answer(&Shortage { needed, underway, facts })
+    }
+
+    /// One more repair of a frame; none where all numbers are used up.
+    pub(crate) fn repair(&mut self, now: Time, seq: PacketSeq, frame: &mut KeptFrame) -> Option<Vec<u8>> {
+        let (code, covered) = frame.code()?;
+        let number = frame.next_repair;
+        frame.next_repair = number.checked_add(1)?;
+        let mut symbol = vec![0; code.symbol_bytes()];
+        self.encoder.repairs(&code, &frame.bytes, number..number + 1, &mut symbol).ok()?;
+        let header = RepairHeader {
+            on_demand: true,
+            seq,
+            sent_at: now,
+            frame: frame.id,
+            number,
+            deadline_after_send_us: deadline_after(now, frame.deadline),
+            covered: vec![covered],
+        };
+        Some(datagram(&header, &symbol))
+    }
+
+    fn facts(&self, now: Time, frame: &KeptFrame, path: PathFacts) -> FrameFacts {
+        // A frame that is whole only when the next one is as well is not shown, however far its deadline.
+        let next_is_whole = path.round_trip / 2 + path.interval - now.saturating_since(frame.queued_at);
+        FrameFacts {
+            sources: frame.symbols,
+            packet: frame.symbol_size(0),
+            key: frame.key,
+            index: self.index,
+            group: self.group,
+            interval: path.interval,
+            deadline: (frame.deadline - now - path.queue - self.decode).min(next_is_whole),
+            round_trip: path.round_trip,
+            jitter: self.jitter,
+            losses: self.estimate.summary(),
+            rate: path.rate,
+            distortion: self.distortion,
+            window: 1,
+        }
+    }
+
+    fn make(&mut self, frame: &mut KeptFrame, older: &mut FrameHistory, cover: usize, repairs: u16) -> Option<()> {
+        let (code, own) = frame.code()?;
+        let mut covered = vec![own];
+        let mut codes = vec![code];
+        for other in older.newest(cover - 1) {
+            let (code, its) = other.code()?;
+            covered.push(its);
+            codes.push(code);
+        }
+        let sources: usize = covered.iter().map(|frame| usize::from(frame.symbols)).sum();
+        let count = usize::from(repairs).min(MAX_SHARE * sources);
+        let symbol_bytes = codes.iter().map(Code::symbol_bytes).max()?;
+        let mut symbols = vec![0; count * symbol_bytes];
+        let numbers = 0..count as u16;
+        if cover == 1 {
+            frame.next_repair = numbers.end;
+            self.encoder.repairs(&code, &frame.bytes, numbers, &mut symbols).ok()?;
+        } else {
+            let mut frames = vec![(code, frame.bytes.as_slice())];
+            frames.extend(codes[1..].iter().copied().zip(older.newest(cover - 1).map(|other| other.bytes.as_slice())));
+            frames.reverse();
+            self.encoder.window_repairs(&frames, numbers, &mut symbols).ok()?;
+        }
+        frame.planned =
+            Some(Planned { covered, symbols, symbol_bytes, count: count as u16, sent: 0, last_sent_at: Time::ZERO });
+        Some(())
+    }
+}
+
+/// Repairs that cover the frame and that the receiver did not know of when it asked, a round trip ago.
+pub(crate) fn underway(now: Time, round_trip: Span, frames: &FrameHistory, frame: FrameId) -> u16 {
+    let serves = |age: usize, kept: &KeptFrame| {
+        let planned = kept.planned.as_ref()?;
+        let unknown = planned.left() > 0 || now.saturating_since(planned.last_sent_at) < round_trip;
+        (age < planned.covered.len() && unknown).then_some(planned.count)
+    };
+    frames.from(frame).enumerate().filter_map(|(age, kept)| serves(age, kept)).sum()
+}
+
+/// The plan for the log.
+pub(crate) fn protection_event(frame: FrameId, plan: &Plan) -> Event {
+    let candidate = |weighed: &nearlight_fec::policy::Candidate| ProtectionCandidate {
+        basis: weighed.basis.name(),
+        repairs: weighed.repairs,
+        cost: weighed.cost,
+    };
+    Event::FrameProtected {
+        frame,
+        basis: plan.basis.name(),
+        repairs: plan.repairs,
+        covers: plan.cover,
+        expected_loss: plan.expected_loss,
+        candidates: plan.candidates.iter().flatten().map(candidate).collect(),
+    }
+}
