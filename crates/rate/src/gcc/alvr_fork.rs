@@ -11,8 +11,9 @@
 //! # Departures
 //! * Its rates (start 15, from 5 to 150 Mb/s) are the preset's; the user's own win.
 //! * Times are not cut to milliseconds, and what arrives has libwebrtc's floor of 40 kb/s.
-//! * A frame's report comes with feedback, each frame by itself; the fork's client reports each frame when it is whole. Frames that
-//!   lose packets are no samples, unless the session repairs them.
+//! * A frame's report comes with feedback, each whole frame once. The fork's client reports whatever frame it shows at each refresh of
+//!   its display: one that is overtaken never, one that is shown again twice, with its bytes and its old times.
+//! * Frames that lose packets are no samples, unless the session repairs them: while every frame is hit, nothing moves the rate.
 
 use nearlight_units::{Bitrate, Span, Time};
 

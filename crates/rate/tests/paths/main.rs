@@ -1,5 +1,6 @@
 //! Controllers on whole paths in virtual time: stories and tables.
 
+mod equilibria;
 mod link;
 mod stories;
 mod table;
