@@ -4,6 +4,7 @@ mod doctor;
 mod parse;
 mod serve;
 mod view;
+mod wifi;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,8 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// Watch a stream in a window, or without one to measure it
     View(Box<view::ViewArguments>),
+    /// Put headsets into an 802.11ax cell in virtual time
+    Wifi(Box<wifi::WifiArguments>),
     /// Say what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
 }
@@ -36,6 +39,7 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),
         Command::View(view) => view::run(*view),
+        Command::Wifi(wifi) => wifi::run(&wifi),
         Command::Doctor(doctor) => doctor::run(&doctor),
     };
     match done {

@@ -73,6 +73,15 @@ impl fmt::Display for Category {
     }
 }
 
+impl FromStr for Category {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Self, ConfigError> {
+        let found = Self::ALL.into_iter().find(|category| category.to_string() == name);
+        found.ok_or_else(|| ConfigError::Category(name.to_owned()))
+    }
+}
+
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -301,7 +310,7 @@ impl CellConfig {
             return Err(ConfigError::NoStations);
         }
         if self.stations.len() > MOST_STATIONS {
-            return Err(ConfigError::TooManyStations(self.stations.len()));
+            return Err(ConfigError::TooManyStations);
         }
         self.timing.check()?;
         for edca in &self.edca {

@@ -17,6 +17,8 @@ pub enum ConfigError {
     Word { word: String, words: String },
     #[error("`{word}:{value}` cannot be used; write {form}")]
     Value { word: &'static str, value: String, form: &'static str },
+    #[error("`{0}` is no access category: use voice, video, best-effort or background")]
+    Category(String),
     #[error("a channel is 20, 40, 80 or 160 MHz wide, not {0}")]
     Width(u16),
     #[error("a guard interval is 800, 1600 or 3200 ns long, not {0}")]
@@ -29,8 +31,8 @@ pub enum ConfigError {
     Streams(u8),
     #[error("a cell needs at least one station")]
     NoStations,
-    #[error("{0} stations: a cell here has at most {most}", most = crate::config::MOST_STATIONS)]
-    TooManyStations(usize),
+    #[error("too many stations: a cell here has at most {most}", most = crate::config::MOST_STATIONS)]
+    TooManyStations,
     #[error("station {station} does not exist: the cell has {stations}, counted from 0")]
     NoSuchStation { station: usize, stations: usize },
     #[error(

@@ -23,6 +23,8 @@ pub struct Report {
     pub stations: Vec<StationReport>,
     /// Share of the time that the cell's exchanges held the medium, collisions included.
     pub airtime_ratio: f64,
+    /// Share of the time that was lost when several began to send at once.
+    pub collision_airtime_ratio: f64,
     /// Share of the time that neighbouring cells held it.
     pub neighbour_airtime_ratio: f64,
     pub collisions_per_s: f64,
@@ -37,6 +39,8 @@ pub struct Report {
 pub struct StationReport {
     /// None: several.
     pub station: Option<usize>,
+    /// It streams; others have the cell's background traffic.
+    pub is_headset: bool,
     pub dl_packet_delay_ms: DelaySummary,
     pub ul_packet_delay_ms: DelaySummary,
     pub video_frame_delay_ms: DelaySummary,
@@ -193,7 +197,8 @@ impl Measured {
             .zip(self.tallies.chunks(2))
             .enumerate()
             .map(|(station, (delays, links))| {
-                StationReport::new(Some(station), delays, &links[0], &links[1], simulated)
+                let report = StationReport::new(Some(station), delays, &links[0], &links[1], simulated);
+                StationReport { is_headset: station < headsets, ..report }
             })
             .collect();
         let mut all = Delays::default();
@@ -212,6 +217,7 @@ impl Measured {
             headsets: StationReport::new(None, &all, &links[0], &links[1], simulated),
             stations,
             airtime_ratio: self.tally.airtime.as_secs_f64() / seconds,
+            collision_airtime_ratio: self.tally.collided.as_secs_f64() / seconds,
             neighbour_airtime_ratio: self.tally.neighbours.as_secs_f64() / seconds,
             collisions_per_s: self.tally.collisions as f64 / seconds,
             exchanges: self.exchanges,
@@ -228,6 +234,7 @@ impl StationReport {
     fn new(station: Option<usize>, delays: &Delays, downlink: &Tally, uplink: &Tally, simulated: Span) -> Self {
         Self {
             station,
+            is_headset: true,
             dl_packet_delay_ms: delays.downlink.summary(),
             ul_packet_delay_ms: delays.uplink.summary(),
             video_frame_delay_ms: delays.frames.summary(),

@@ -59,7 +59,7 @@ const WORDS: [Word; 25] = [
         (!value.is_empty()).then(|| value.clone_into(&mut draft.name))
     }),
     word("as", "voice, video, best-effort or background: the category of this path's packets", |draft, value| {
-        category(value).map(|category| draft.category = category)
+        number(value).map(|category| draft.category = category)
     }),
     word("width", "20, 40, 80 or 160 (MHz)", |draft, value| {
         Width::try_from(number::<u16>(value)?).ok().map(|width| draft.config.width = width)
@@ -126,7 +126,7 @@ const WORDS: [Word; 25] = [
         draft.config.multi_user.uplink.as_mut().map(|uplink| uplink.stations = stations)
     }),
     word("triggered-as", "the category that triggers ask for; after trigger", |draft, value| {
-        let category = category(value)?;
+        let category = number(value)?;
         draft.config.multi_user.uplink.as_mut().map(|uplink| uplink.category = category)
     }),
     word("triggered-contend", "yes or no: stations also send without being asked; after trigger", |draft, value| {
@@ -236,10 +236,6 @@ fn named<T: Copy>(all: &[(&str, T)], text: &str) -> Option<T> {
 
 fn yes(text: &str) -> Option<bool> {
     named(&[("yes", true), ("no", false)], text)
-}
-
-fn category(text: &str) -> Option<Category> {
-    Category::ALL.into_iter().find(|category| category.to_string() == text)
 }
 
 /// `2%` and `0.02` are the same.

@@ -1,0 +1,316 @@
+//! `nearlight wifi`: headsets in a cell, in virtual time.
+
+mod page;
+
+use std::fmt::Write as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use nearlight_units::{Bitrate, Bytes, Span};
+use nearlight_wifi::traffic::{Batches, PeriodicConfig, VideoConfig};
+use nearlight_wifi::{
+    Category, CellSpec, DelaySummary, LinkReport, Phases, Preset, Report, Scenario, SinglePacket, words,
+};
+use serde_json::{Value, json};
+
+use crate::parse;
+
+/// How many exchanges a page shows unless told: two or three frames, which is what fits next to each other.
+const EXCHANGES_OF_PAGE: usize = 60;
+
+#[derive(Debug, Args)]
+#[command(after_long_help = cell_help())]
+pub(crate) struct WifiArguments {
+    /// Durations and rules of access: komondor-vr (the render-streaming study's) or standard-11ax (ns-3's)
+    #[arg(long, default_value = "standard-11ax")]
+    preset: Preset,
+    /// Stations that watch, each its own stream
+    #[arg(long, default_value_t = 1)]
+    headsets: usize,
+    /// Video of each headset
+    #[arg(long, default_value = "50mbit", value_parser = parse::bitrate)]
+    rate: Bitrate,
+    /// Frames a second
+    #[arg(long, default_value_t = 60)]
+    fps: u32,
+    /// Milliseconds between the batches of a frame
+    #[arg(long, default_value_t = 5.56, allow_negative_numbers = true)]
+    tau_ms: f64,
+    /// Each frame has 1 to this many batches, at random; without it as many as begin before the next frame
+    #[arg(long)]
+    batches: Option<u32>,
+    /// Pose packets a second from each headset; 0 for none
+    #[arg(long, default_value_t = 240)]
+    poses: u32,
+    /// Audio beside the video, as the study measured it
+    #[arg(long)]
+    audio: bool,
+    /// How the headsets' frames lie to each other: random, aligned or staggered
+    #[arg(long, default_value = "random", value_parser = phases)]
+    phases: Phases,
+    /// Access category of video: voice, video, best-effort or background
+    #[arg(long, default_value = "best-effort")]
+    video_as: Category,
+    /// Access category of poses
+    #[arg(long, default_value = "best-effort")]
+    poses_as: Category,
+    /// MHz: 20, 40, 80 or 160
+    #[arg(long)]
+    width: Option<u16>,
+    /// Modulation and coding scheme, 0 to 11
+    #[arg(long)]
+    mcs: Option<u8>,
+    /// Spatial streams, 1 to 4
+    #[arg(long)]
+    streams: Option<u8>,
+    /// Nanoseconds: 800, 1600 or 3200
+    #[arg(long)]
+    guard: Option<u16>,
+    /// Share of packets that a transmission loses, such as 10%
+    #[arg(long)]
+    loss: Option<String>,
+    /// More about the cell, words with slashes in between, as in a path's wifi=; see below
+    #[arg(long)]
+    cell: Option<String>,
+    /// Seconds of each run
+    #[arg(long, default_value = "10", value_parser = parse::seconds)]
+    seconds: Span,
+    /// Runs with phases and draws of their own
+    #[arg(long, default_value_t = 10)]
+    runs: u32,
+    /// Seed of the first run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Only say how long one packet of this many bytes takes in the idle cell, loss left out
+    #[arg(long)]
+    single_packet: Option<u64>,
+    /// Tell the first exchanges one by one, up to this many
+    #[arg(long)]
+    exchanges: Option<usize>,
+    /// Print the result as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Write a page with charts: delays, aggregation, airtime, what was on the air when
+    #[arg(long)]
+    report: Option<PathBuf>,
+}
+
+pub(crate) fn run(arguments: &WifiArguments) -> anyhow::Result<ExitCode> {
+    let cell = cell(arguments)?;
+    if let Some(size) = arguments.single_packet {
+        let single = SinglePacket::measure(&cell.config(1), Bytes::new(size))?;
+        if arguments.json {
+            println!("{}", serde_json::to_string(&single)?);
+        } else {
+            println!(
+                "{size} bytes take {} us from their arrival to the end of their acknowledgement",
+                single.exchange_us
+            );
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let scenario = scenario(arguments, &cell)?;
+    let report = scenario.run()?;
+    if let Some(file) = &arguments.report {
+        let html = page::document(&heading(arguments, &cell, &scenario), &scenario, &report).to_html();
+        std::fs::write(file, html).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    if arguments.json {
+        println!("{}", json(arguments, &cell, &report)?);
+    } else {
+        print!("{}", table(&heading(arguments, &cell, &scenario), &report));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Everything that was said about the cell, as its words.
+fn cell(arguments: &WifiArguments) -> anyhow::Result<CellSpec> {
+    let mut text = arguments.preset.to_string();
+    let numbers = [
+        ("width", arguments.width.map(u64::from)),
+        ("mcs", arguments.mcs.map(u64::from)),
+        ("streams", arguments.streams.map(u64::from)),
+        ("guard", arguments.guard.map(u64::from)),
+    ];
+    for (word, number) in numbers {
+        if let Some(number) = number {
+            write!(text, "/{word}:{number}")?;
+        }
+    }
+    if let Some(loss) = &arguments.loss {
+        write!(text, "/loss:{loss}")?;
+    }
+    if let Some(cell) = &arguments.cell {
+        write!(text, "/{cell}")?;
+    }
+    Ok(text.parse()?)
+}
+
+fn scenario(arguments: &WifiArguments, cell: &CellSpec) -> anyhow::Result<Scenario> {
+    anyhow::ensure!(arguments.headsets > 0, "a cell without headsets has nothing to show: ask for one or more");
+    let exchanges = if arguments.report.is_some() { EXCHANGES_OF_PAGE } else { 0 };
+    let video = VideoConfig {
+        frame_rate: arguments.fps,
+        interval: Span::from_secs_f64(arguments.tau_ms / 1e3),
+        batches: arguments.batches.map_or(Batches::Period, Batches::UpTo),
+        ..VideoConfig::study(arguments.rate)
+    };
+    Ok(Scenario {
+        headsets: arguments.headsets,
+        poses: (arguments.poses > 0).then(|| PeriodicConfig::poses_at(arguments.poses)),
+        audio: arguments.audio,
+        phases: arguments.phases,
+        video_category: arguments.video_as,
+        pose_category: arguments.poses_as,
+        duration: arguments.seconds,
+        runs: arguments.runs,
+        seed: arguments.seed,
+        timeline: arguments.exchanges.unwrap_or(exchanges),
+        ..Scenario::study(cell.config(arguments.headsets), video)
+    })
+}
+
+fn phases(text: &str) -> Result<Phases, String> {
+    match text {
+        "random" => Ok(Phases::Random),
+        "aligned" => Ok(Phases::Aligned),
+        "staggered" => Ok(Phases::Staggered),
+        _ => Err(format!("`{text}` is no order of frames: write random, aligned or staggered")),
+    }
+}
+
+fn cell_help() -> String {
+    let mut help = "Words for --cell, each with a colon and its value:\n".to_owned();
+    for (word, form) in words() {
+        let _ = writeln!(help, "  {word:<20} {form}");
+    }
+    help
+}
+
+/// What is simulated, in a line or two.
+fn heading(arguments: &WifiArguments, cell: &CellSpec, scenario: &Scenario) -> String {
+    let config = &scenario.cell;
+    let station = &config.stations[0];
+    let plural = if arguments.headsets == 1 { "" } else { "s" };
+    format!(
+        "{cell}: {} MHz, MCS {}, {} streams\n{} headset{plural} with {} Mb/s at {} fps, batches {} ms apart, {} poses a second; {} runs of {} s",
+        config.width.mhz(),
+        station.mcs,
+        station.streams,
+        arguments.headsets,
+        arguments.rate.as_mbps_f64(),
+        arguments.fps,
+        arguments.tau_ms,
+        arguments.poses,
+        arguments.runs,
+        arguments.seconds.as_secs_f64(),
+    )
+}
+
+fn json(arguments: &WifiArguments, cell: &CellSpec, report: &Report) -> anyhow::Result<Value> {
+    let headsets = &report.headsets;
+    let mut object = json!({
+        "preset": arguments.preset,
+        "cell": cell.to_string(),
+        "fps": arguments.fps,
+        "rate_mbps": arguments.rate.as_mbps_f64(),
+        "tau_ms": arguments.tau_ms,
+        "batches": arguments.batches,
+        "poses": arguments.poses,
+        "headsets": arguments.headsets,
+        "phases": format!("{:?}", arguments.phases).to_ascii_lowercase(),
+        "seed": arguments.seed,
+        "runs": arguments.runs,
+        "simulated_s": report.simulated_s,
+        "dl_packet_delay_ms": headsets.dl_packet_delay_ms,
+        "ul_packet_delay_ms": headsets.ul_packet_delay_ms,
+        "video_frame_delay_ms": headsets.video_frame_delay_ms,
+        "video_frames_lost": headsets.video_frames_lost,
+        "ampdu_mpdus": headsets.downlink.ampdu_mpdus,
+        "airtime_ratio": report.airtime_ratio,
+        "collision_airtime_ratio": report.collision_airtime_ratio,
+        "neighbour_airtime_ratio": report.neighbour_airtime_ratio,
+        "collisions_per_s": report.collisions_per_s,
+        "delivered_mbps": headsets.downlink.delivered_mbps,
+        "downlink": headsets.downlink,
+        "uplink": headsets.uplink,
+        "stations": report.stations,
+        "delay_curves": report.delay_curves,
+    });
+    if arguments.exchanges.is_some() {
+        object["exchanges"] = serde_json::to_value(&report.exchanges)?;
+    }
+    Ok(object)
+}
+
+fn table(heading: &str, report: &Report) -> String {
+    let headsets = &report.headsets;
+    let mut text = format!("{heading}\n\n");
+    let head = ["mean", "median", "95 %", "99 %", "99.99 %", "longest"].map(|name| format!("{name:>9}")).concat();
+    let _ = writeln!(text, "{:<22}{head}", "delay in ms");
+    let delays = [
+        ("video packet", &headsets.dl_packet_delay_ms),
+        ("video frame", &headsets.video_frame_delay_ms),
+        ("pose", &headsets.ul_packet_delay_ms),
+    ];
+    for (name, delay) in delays {
+        let _ = writeln!(text, "{name:<22}{}", delay_row(delay));
+    }
+    let head =
+        ["Mb/s", "airtime", "A-MPDUs", "packets", "arrived", "dropped"].map(|name| format!("{name:>9}")).concat();
+    let _ = writeln!(text, "\n{:<22}{head}", "all headsets");
+    for (name, link) in [("downlink", &headsets.downlink), ("uplink", &headsets.uplink)] {
+        let _ = writeln!(text, "{name:<22}{}", link_row(link, report.simulated_s));
+    }
+    if report.stations.len() > 1 {
+        let head = ["mean", "99 %", "lost", "Mb/s down", "Mb/s up"].map(|name| format!("{name:>11}")).concat();
+        let _ = writeln!(text, "\n{:<22}{head}", "frame delay in ms");
+        for (place, station) in report.stations.iter().enumerate() {
+            let kind = if station.is_headset { "headset" } else { "background" };
+            let delay = &station.video_frame_delay_ms;
+            let delays = if station.is_headset {
+                format!("{:>11.2}{:>11.2}{:>11}", delay.mean, delay.p99, station.video_frames_lost)
+            } else {
+                " ".repeat(33)
+            };
+            let rates = format!("{:>11.1}{:>11.1}", station.downlink.delivered_mbps, station.uplink.delivered_mbps);
+            let _ = writeln!(text, "{:<22}{delays}{rates}", format!("{kind} {place}"));
+        }
+    }
+    let _ = writeln!(
+        text,
+        "\nThe cell is on the air for {:.1} % of the time, {:.1} % of it in collisions ({:.1} a second); neighbours for {:.1} %.",
+        report.airtime_ratio * 100.0,
+        report.collision_airtime_ratio / report.airtime_ratio.max(f64::MIN_POSITIVE) * 100.0,
+        report.collisions_per_s,
+        report.neighbour_airtime_ratio * 100.0,
+    );
+    if headsets.video_frames_lost > 0 {
+        let _ = writeln!(text, "{} frames lost a packet for good.", headsets.video_frames_lost);
+    }
+    text
+}
+
+fn delay_row(delay: &DelaySummary) -> String {
+    if delay.count == 0 {
+        return format!("{:>9}", "-");
+    }
+    let values = [delay.mean, delay.p50, delay.p95, delay.p99, delay.p9999, delay.max];
+    values.map(|value| format!("{value:>9.3}")).concat()
+}
+
+/// A-MPDUs a second, and of each the packets it carried and those that got through.
+fn link_row(link: &LinkReport, seconds: f64) -> String {
+    let aggregates = &link.ampdu_mpdus;
+    format!(
+        "{:>9.2}{:>8.1}%{:>9.1}{:>9.2}{:>9.2}{:>9}",
+        link.delivered_mbps,
+        link.airtime_ratio * 100.0,
+        aggregates.count as f64 / seconds,
+        aggregates.mean,
+        aggregates.mean_delivered,
+        link.overflowed + link.given_up,
+    )
+}
