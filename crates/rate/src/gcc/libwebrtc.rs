@@ -321,7 +321,8 @@ impl RateController for LibWebrtc {
         }
         let delay_based = self.aimd.estimate();
         let app_limited = self.alr.since().is_some();
-        self.loss.update(&Update { delay_based, arriving: self.acked.rate(), app_limited });
+        let (arriving, minimum) = (self.acked.rate(), self.bounds.minimum);
+        self.loss.update(&Update { delay_based, arriving, app_limited, minimum });
         self.alr.set_estimate(self.target());
         let situation = self.situation();
         self.probing.on_estimate(now, &situation);

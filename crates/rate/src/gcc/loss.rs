@@ -67,6 +67,9 @@ pub struct Update {
     pub arriving: Option<Bitrate>,
     /// The application sends less than it may: what arrives is no candidate for the capacity.
     pub app_limited: bool,
+    /// The lowest rate that the session works with: a capacity below it could never be unlearnt, because more is sent
+    /// (`min_bitrate_`, in the instant lower bound).
+    pub minimum: Bitrate,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -172,6 +175,7 @@ impl LossBased {
         if excess > 0.0 {
             best.capacity = best.capacity.min(model::BALANCE * factor / excess);
         }
+        best.capacity = best.capacity.max(kbps(update.minimum));
         self.best = Some(best);
         self.conclude(sent_at, best.capacity, delay_based);
     }

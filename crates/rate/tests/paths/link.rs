@@ -17,6 +17,8 @@ const FRAME: Span = Span::from_micros(16_667);
 /// What a hardware encoder takes for a frame, far from an interval.
 const ENCODE: Span = Span::from_millis(4);
 const PACKET: Bytes = Bytes::new(1_200);
+/// A frame in which nothing moves.
+const LEAST_FRAME: Bytes = Bytes::new(200);
 /// Packets that may overtake before one counts as missing.
 const REORDERING: u32 = 3;
 
@@ -102,7 +104,7 @@ pub struct Path {
     queue: VecDeque<SentPacket>,
     queued: Bytes,
     served: u64,
-    travelling: VecDeque<(Time, PacketSeq)>,
+    travelling: VecDeque<(Time, SentPacket)>,
     arrivals: Vec<(PacketSeq, Time)>,
     next_report: Time,
     reports: VecDeque<Report>,
@@ -196,9 +198,8 @@ impl Path {
         self.eventful = true;
         self.next_frame = self.now.max(self.next_frame) + FRAME;
         let rate = self.decision.target.min(self.demand);
-        let packets = rate.bytes_in(FRAME).get().div_ceil(PACKET.get()).max(1);
         self.frame = self.frame.next();
-        let size = Bytes::new(packets * PACKET.get());
+        let size = rate.bytes_in(FRAME).max(LEAST_FRAME);
         self.pacer.on_frame(self.now, size, self.next_frame);
         self.controller.on_frame_sent(self.now, &SentFrame { frame: self.frame, size, key: false, encode: ENCODE });
     }
@@ -214,14 +215,15 @@ impl Path {
         loop {
             let probing = self.pacer.is_probing();
             let media = self.pacer.queued() > Bytes::ZERO;
-            let class = if media { Class::Media } else { Class::Padding };
-            if !self.pacer.poll(self.now, PACKET, class) || !(media || probing) {
+            let (class, size) =
+                if media { (Class::Media, self.pacer.queued().min(PACKET)) } else { (Class::Padding, PACKET) };
+            if !self.pacer.poll(self.now, size, class) || !(media || probing) {
                 return;
             }
             let packet = SentPacket {
                 seq: self.next_seq,
                 sent_at: self.now,
-                size: PACKET,
+                size,
                 frame: media.then_some(self.frame),
                 probe: self.probe.filter(|_| probing).map(|probe| probe.id),
                 app_limited: self.pacer.queued() == Bytes::ZERO,
@@ -253,7 +255,7 @@ impl Path {
             self.eventful = true;
             self.served -= head.size.bits() * 1_000;
             self.queued = self.queued.saturating_sub(head.size);
-            self.travelling.push_back((self.now + self.link.one_way, head.seq));
+            self.travelling.push_back((self.now + self.link.one_way, *head));
             self.queue.pop_front();
         }
         if self.queue.is_empty() {
@@ -267,13 +269,13 @@ impl Path {
     }
 
     fn receive(&mut self) {
-        while let Some(&(at, seq)) = self.travelling.front()
+        while let Some(&(at, packet)) = self.travelling.front()
             && at <= self.now
         {
             self.eventful = true;
             self.travelling.pop_front();
-            self.seen.arrived += PACKET;
-            self.arrivals.push((seq, at));
+            self.seen.arrived += packet.size;
+            self.arrivals.push((packet.seq, at));
         }
         if self.now < self.next_report {
             return;

@@ -70,27 +70,69 @@ fn table(preset: &str) -> String {
     table
 }
 
+/// The story that every controller lives through: capacity in Mb/s until a second, 1 % of all packets lost.
+const STORY: [(u64, i64); 4] = [(20, 9), (5, 18), (40, 27), (20, 36)];
+/// Seconds in a cell.
+const CELL: i64 = 3;
+
+/// Target and queue of one controller along the story.
+fn story(preset: &str) -> String {
+    let link = |mbps| Link { loss: 0.01, ..Link::of(Bitrate::from_mbps(mbps)) };
+    let mut path = Path::new(preset, Bounds::up_to(Bitrate::from_mbps(100)), link(STORY[0].0), 7);
+    let mut row = format!("{preset:<20}");
+    let mut second = 0;
+    for (mbps, until) in STORY {
+        path.link.capacity = Bitrate::from_mbps(mbps);
+        while second < until {
+            let cell = path.run(Span::from_secs(CELL));
+            second += CELL;
+            let (target, queue) = (cell.target.as_bps() as f64 / 1e6, cell.queue_median.as_millis_f64());
+            write!(row, "{:>9}", format!("{target:.1}/{queue:.0}")).expect("a string takes all");
+        }
+    }
+    row
+}
+
+fn stories() -> String {
+    let mut table = String::from("Target in Mb/s and median queue in ms of each 3 s; 1 % of all packets lost.\n\n");
+    let mut head = format!("{:<20}", "capacity, Mb/s");
+    for second in (0..STORY[STORY.len() - 1].1).step_by(CELL as usize) {
+        let capacity = STORY.iter().find(|(_, until)| second < *until).map_or(0, |(mbps, _)| *mbps);
+        write!(head, "{capacity:>9}").expect("a string takes all");
+    }
+    writeln!(table, "{head}").expect("a string takes all");
+    for row in of_all(story) {
+        writeln!(table, "{row}").expect("a string takes all");
+    }
+    table
+}
+
+/// What is to be told of each preset, worked out side by side.
+fn of_all(tell: fn(&str) -> String) -> Vec<String> {
+    thread::scope(|scope| {
+        let threads: Vec<_> = PRESETS.iter().map(|preset| scope.spawn(|| tell(preset.name))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("a table")).collect()
+    })
+}
+
 #[test]
 fn tables_are_as_recorded() {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/paths/tables");
     let update = std::env::var_os("NEARLIGHT_UPDATE").is_some();
     let mut changed = String::new();
-    let tables: Vec<String> = thread::scope(|scope| {
-        let threads: Vec<_> = PRESETS.iter().map(|preset| scope.spawn(|| table(preset.name))).collect();
-        threads.into_iter().map(|thread| thread.join().expect("a table")).collect()
-    });
-    for (preset, now) in PRESETS.iter().zip(tables) {
-        let file = folder.join(format!("{}.txt", preset.name));
+    let tables = PRESETS.iter().map(|preset| preset.name).zip(of_all(table));
+    for (name, now) in tables.chain([("one-story", stories())]) {
+        let file = folder.join(format!("{name}.txt"));
         if update {
             std::fs::write(&file, &now).expect("the table is written");
             continue;
         }
         let recorded = std::fs::read_to_string(&file).unwrap_or_default();
         for (was, is) in recorded.lines().zip(now.lines()).filter(|(was, is)| was != is) {
-            writeln!(changed, "{}\n- {was}\n+ {is}", preset.name).expect("a string takes all");
+            writeln!(changed, "{name}\n- {was}\n+ {is}").expect("a string takes all");
         }
         if recorded.lines().count() != now.lines().count() {
-            writeln!(changed, "{}: other rows\n{now}", preset.name).expect("a string takes all");
+            writeln!(changed, "{name}: other rows\n{now}").expect("a string takes all");
         }
     }
     assert!(

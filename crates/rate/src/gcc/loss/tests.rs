@@ -14,7 +14,8 @@ fn feed(estimator: &mut LossBased, from: u64, blocks: u64, mbps: u64, loss: u64)
             estimator.on_arrived(seq, sent_at, size);
         }
         let arriving = Bitrate::from_kbps(mbps * (1_000 - 10 * loss));
-        estimator.update(&Update { delay_based, arriving: Some(arriving), app_limited: false });
+        let minimum = Bitrate::from_kbps(100);
+        estimator.update(&Update { delay_based, arriving: Some(arriving), app_limited: false, minimum });
     }
     estimator.limit()
 }
@@ -52,6 +53,29 @@ fn a_limit_goes_away_with_the_loss() {
     let mut estimator = LossBased::new(Scale::Path);
     assert!(feed(&mut estimator, 0, 12, 50, 30).is_some());
     assert_eq!(feed(&mut estimator, 10, 120, 50, 0), None);
+}
+
+#[test]
+fn a_rate_that_is_sent_anyway_is_no_overflow() {
+    // Half of 1 Mb/s is lost for 5 s, then 2 %; the session cannot send less.
+    let minimum = Bitrate::from_mbps(1);
+    let (delay_based, size) = (Bitrate::from_mbps(8), Bytes::new(1_250));
+    let mut estimator = LossBased::new(Scale::Call);
+    let mut lowest = Bitrate::MAX;
+    for number in 0..4_000_u32 {
+        let sent_at = Time::from_millis(u64::from(number) * 10);
+        let (percent, arriving) = if number < 500 { (50, 500) } else { (2, 980) };
+        if number * 37 % 100 < percent {
+            estimator.on_missing(PacketSeq(number), sent_at, size);
+        } else {
+            estimator.on_arrived(PacketSeq(number), sent_at, size);
+        }
+        let arriving = Some(Bitrate::from_kbps(arriving));
+        estimator.update(&Update { delay_based, arriving, app_limited: false, minimum });
+        lowest = estimator.limit().map_or(lowest, |limit| limit.min(lowest));
+    }
+    assert_eq!(lowest, minimum, "limited, but no further");
+    assert!(estimator.limit().is_none_or(|limit| limit > minimum.mul_f64(1.3)), "{:?}", estimator.limit());
 }
 
 #[test]
