@@ -283,10 +283,27 @@ fn medium(dice: &mut Dice) -> Section {
             Plot::Lanes(Lanes { x: Axis::new("Time", "µs"), lanes: names, spans }),
         ))
         .chart(Chart::new(
+            "Packets of three frames",
+            "Each dot is a packet. Dots above each other left in one batch; the gaps between batches are the pacing interval.",
+            Plot::Lines(Lines {
+                x: Axis::new("Time", "ms"),
+                y: Axis::new("Packet size", "B").range(0.0, 1500.0),
+                series: vec![Series::dots("video", packets(dice, 0.0, 1200.0)), Series::dots("sound", packets(dice, 0.35, 160.0))],
+                ..Lines::default()
+            }),
+        ))
+        .chart(Chart::new(
             "Frame delay by pacing and number of headsets",
             "Darker is slower (in the dark scheme: brighter). Empty cells were not run.",
             Plot::Matrix(matrix),
         ))
+}
+
+fn packets(dice: &mut Dice, offset: f64, size: f64) -> Vec<(f64, f64)> {
+    (0..9)
+        .flat_map(|batch| (0..6).map(move |packet| f64::from(batch) * 5.56 + f64::from(packet) * 0.02))
+        .map(|at| (at + offset, if dice.share() < 0.8 { size } else { size * dice.share() }))
+        .collect()
 }
 
 fn many(dice: &mut Dice) -> Section {

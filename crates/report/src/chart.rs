@@ -89,6 +89,8 @@ impl Chart {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mark {
     Line,
+    /// Of a series that is not joined.
+    Dot,
     Point,
     Area,
     /// What a link could carry: grey behind the lines.
@@ -130,7 +132,8 @@ pub struct Lines {
 impl Lines {
     fn names(&self) -> Vec<(&str, Mark)> {
         let capacity = self.capacity.iter().map(|series| (series.name.as_str(), Mark::Capacity));
-        capacity.chain(self.series.iter().map(|series| (series.name.as_str(), Mark::Line))).collect()
+        let mark = |series: &Series| if series.shape == Shape::Dots { Mark::Dot } else { Mark::Line };
+        capacity.chain(self.series.iter().map(|series| (series.name.as_str(), mark(series)))).collect()
     }
 }
 
@@ -151,6 +154,11 @@ impl Series {
     pub fn steps(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, shape: Shape::Steps }
     }
+
+    /// Points that are not joined.
+    pub fn dots(name: impl Into<String>, points: Vec<(f64, f64)>) -> Self {
+        Self { name: name.into(), points, shape: Shape::Dots }
+    }
 }
 
 /// How points are joined.
@@ -160,6 +168,8 @@ pub enum Shape {
     Line,
     /// A value holds until the next point.
     Steps,
+    /// Points that are not joined: single packets, single frames.
+    Dots,
 }
 
 /// Distribution functions: for each value the share of samples that do not exceed it.

@@ -110,7 +110,11 @@ fn everything(names: &[String], values: &[f64], logarithmic: bool) -> Document {
         Plot::Lines(Lines {
             x: axis(0),
             y: axis(1),
-            series: vec![Series::line(name(0), points.clone()), Series::steps(name(1), points.clone())],
+            series: vec![
+                Series::line(name(0), points.clone()),
+                Series::steps(name(1), points.clone()),
+                Series::dots(name(3), points.clone()),
+            ],
             capacity: Some(Series::steps(name(2), points.clone())),
             moments: (0..4).map(|index| (value(index), name(index))).collect(),
         }),

@@ -93,8 +93,12 @@ pub(super) fn draw_ecdf(mut canvas: Canvas<'_>, ecdfs: &Ecdfs, chart: &Chart) ->
 
 fn curve(canvas: &mut Canvas<'_>, name: &str, shape: Shape, points: &[(f64, f64)], plan: &Plan) {
     canvas.open_series(name);
-    let step = if shape == Shape::Steps { " step" } else { "" };
-    canvas.shape("path", &format!(r#"class="line{step}" d="{}""#, path(points, shape, plan)));
+    let class = match shape {
+        Shape::Line => "line",
+        Shape::Steps => "line step",
+        Shape::Dots => "dots",
+    };
+    canvas.shape("path", &format!(r#"class="{class}" d="{}""#, path(points, shape, plan)));
     canvas.close(1);
 }
 
@@ -106,7 +110,7 @@ fn thin(series: &Series, columns: usize) -> Vec<(f64, f64)> {
     }
     match series.shape {
         Shape::Line => largest_triangles(&series.points, columns * 3),
-        Shape::Steps => minima_and_maxima(&series.points, columns),
+        Shape::Steps | Shape::Dots => minima_and_maxima(&series.points, columns),
     }
 }
 
@@ -120,8 +124,10 @@ fn path(points: &[(f64, f64)], shape: Shape, plan: &Plan) -> String {
         };
         let (x, y) = (px(x), px(y));
         match &before {
-            None => d.extend(["M", &x, " ", &y]),
             Some((old_x, old_y)) if *old_x == x && *old_y == y => continue,
+            // A line of no length with round ends is a dot.
+            _ if shape == Shape::Dots => d.extend(["M", &x, " ", &y, "H", &x]),
+            None => d.extend(["M", &x, " ", &y]),
             Some((old_x, old_y)) if shape == Shape::Steps => {
                 if *old_x != x {
                     d.extend(["H", &x]);

@@ -144,6 +144,7 @@ impl Page {
             let class = if mark == Mark::Capacity { "capacity".to_owned() } else { self.palette.class(name) };
             let key = match mark {
                 Mark::Line => r#"<path class="line" d="M1 6H25"/>"#.to_owned(),
+                Mark::Dot => r#"<path class="dots" d="M5 8H5M13 4H13M21 7H21"/>"#.to_owned(),
                 Mark::Area => r#"<rect class="bar" x="5" y="1" width="12" height="10"/>"#.to_owned(),
                 Mark::Capacity => {
                     r#"<path class="capacity" d="M1 3H25V11H1Z"/><path class="limit line" d="M1 3H25"/>"#.to_owned()
