@@ -8,7 +8,7 @@ use crate::scale::Scale;
 use crate::text::{coordinate as px, escape};
 
 /// About how wide a character is, in pixels, at the size of labels.
-const CHARACTER: f64 = 6.3;
+const CHARACTER: f64 = 6.8;
 
 /// Words about moments stand in so many rows, each so high.
 const MOMENT_ROWS: usize = 2;
