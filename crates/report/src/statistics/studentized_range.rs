@@ -135,7 +135,7 @@ fn scale_nodes(degrees: f64) -> Vec<(f64, f64)> {
         outside
     };
     // Few degrees give the density a long lower tail.
-    let panels = if degrees < 10.0 { 16 } else { 6 };
+    let panels = if degrees < 10.0 { 16 } else { 4 };
     let nodes: Vec<(f64, f64)> = rule(edge(-1.0), edge(1.0), panels)
         .into_iter()
         .map(|(u, weight)| (u.exp(), weight * log_density(u).exp()))
