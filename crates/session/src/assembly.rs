@@ -24,6 +24,12 @@ const REORDER_WAIT: Span = Span::from_millis(1);
 /// A frame's last symbols are asked for when nothing of it has come for this long: twice the 5 ms at which WebRTC-like pacing
 /// releases its groups.
 const TAIL_WAIT: Span = Span::from_millis(10);
+/// Where symbols come farther apart than that, so many times their distance: at 1 Mb/s one takes 10 ms. Guess.
+const TAIL_SPACINGS: i64 = 2;
+/// An outage is no distance between symbols.
+const WIDEST_SPACING: Span = Span::from_millis(100);
+/// What a narrower distance takes off the widest of late, as a part of it. Guess: forgotten after a frame of 50 symbols.
+const SPACING_DECAY: i64 = 16;
 
 /// A frame that is whole, with what is known of its way.
 #[derive(Clone, Debug, PartialEq)]
@@ -64,6 +70,7 @@ struct Assembly {
     suspect_to: usize,
     highest: Option<usize>,
     last_arrival_at: Time,
+    tail_wait: Span,
     last_first_transmission: Option<(Time, Time)>,
     repaired: u32,
     /// When a newer frame was seen: everything missing of this one is suspect soon after.
@@ -133,6 +140,8 @@ pub(crate) struct Assembler {
     check_at: Option<Time>,
     /// When the newest symbol of any frame came: the sender was alive then.
     heard_at: Time,
+    /// The widest distance of late between two symbols of a frame.
+    spacing: Span,
     /// Frames that will never be handed out.
     pub(crate) lost: u64,
     /// Since the first repair came.
@@ -151,6 +160,7 @@ impl Assembly {
             suspect_to: 0,
             highest: None,
             last_arrival_at: now,
+            tail_wait: TAIL_WAIT,
             last_first_transmission: None,
             repaired: 0,
             overtaken_at: None,
@@ -186,7 +196,7 @@ impl Assembly {
 
     /// Everything missing is suspect from here on, unless that is so already.
     fn tail_suspect_at(&self) -> Time {
-        let tail = self.last_arrival_at + TAIL_WAIT;
+        let tail = self.last_arrival_at + self.tail_wait;
         self.overtaken_at.map_or(tail, |at| tail.min(at + REORDER_WAIT))
     }
 
@@ -284,14 +294,20 @@ impl Assembler {
             symbols: header.symbols,
             frame_bytes: header.frame_bytes,
         };
+        let mut spacing = self.spacing;
         let Some(assembly) = self.open(now, id, shape) else { return Taken::Useless };
         if assembly.slots[usize::from(header.index)].have {
             return Taken::Useless;
         }
         assembly.bytes[symbol_range(header.frame_bytes, header.symbols, header.index)].copy_from_slice(payload);
+        if assembly.have_count > 0 && !header.flags.retransmission {
+            spacing = (now - assembly.last_arrival_at).min(WIDEST_SPACING).max(spacing - spacing / SPACING_DECAY);
+        }
+        assembly.tail_wait = TAIL_WAIT.max(spacing * TAIL_SPACINGS);
         assembly.note_symbol(now, header);
         let whole = assembly.have_count == assembly.slots.len();
         let gap = !assembly.gaps.is_empty() || assembly.have_count == 1;
+        self.spacing = spacing;
         if whole {
             self.complete(now, id, header.sent_at, 0);
         } else if gap || self.check_at.is_none() {
