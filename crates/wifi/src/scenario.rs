@@ -100,7 +100,6 @@ impl Scenario {
 struct Stream {
     lane: Lane,
     source: Source,
-    next: Time,
 }
 
 enum Source {
@@ -110,28 +109,21 @@ enum Source {
 }
 
 impl Stream {
-    fn new(lane: Lane, source: Source) -> Self {
-        let mut stream = Self { lane, source, next: Time::ZERO };
-        stream.look();
-        stream
-    }
-
+    #[inline]
     fn poll(&mut self, now: Time) -> Option<Arrival> {
-        let arrival = match &mut self.source {
+        match &mut self.source {
             Source::Video(video) => video.poll(now),
             Source::Audio(audio) => audio.poll(now),
             Source::Poses(poses) => poses.poll(now),
-        };
-        self.look();
-        arrival
+        }
     }
 
-    fn look(&mut self) {
-        self.next = match &self.source {
+    fn poll_timeout(&self) -> Time {
+        match &self.source {
             Source::Video(video) => video.poll_timeout(),
             Source::Audio(audio) => audio.poll_timeout(),
             Source::Poses(poses) => poses.poll_timeout(),
-        };
+        }
     }
 }
 
@@ -154,6 +146,8 @@ struct Run<'a> {
     scenario: &'a Scenario,
     cell: Cell,
     streams: Vec<Stream>,
+    /// By stream: its next packet.
+    next: Vec<Time>,
     sent: Vec<Sent>,
     free: Vec<u64>,
     /// By station, in order of frame.
@@ -191,6 +185,7 @@ impl<'a> Run<'a> {
         Ok(Self {
             scenario,
             cell,
+            next: streams.iter().map(Stream::poll_timeout).collect(),
             streams,
             sent: Vec::new(),
             free: Vec::new(),
@@ -234,7 +229,7 @@ impl<'a> Run<'a> {
     }
 
     fn next(&self) -> Time {
-        self.streams.iter().map(|stream| stream.next).min().unwrap_or(Time::FAR_FUTURE)
+        self.next.iter().copied().min().unwrap_or(Time::FAR_FUTURE)
     }
 
     /// Offers every packet that comes before `until` and takes every exit until then.
@@ -244,6 +239,7 @@ impl<'a> Run<'a> {
             while let Some(arrival) = self.streams[index].poll(last) {
                 self.offer(self.streams[index].lane, &arrival);
             }
+            self.next[index] = self.streams[index].poll_timeout();
             // Exits carry their times, so they can be looked at together.
             if at.saturating_since(collected) >= COLLECT {
                 collected = at;
@@ -258,12 +254,12 @@ impl<'a> Run<'a> {
     fn turn(&self, until: Time) -> Option<Turn> {
         let mut first = Turn { index: 0, at: until, last: until };
         let mut other = until;
-        for (index, stream) in self.streams.iter().enumerate() {
-            if stream.next < first.at {
+        for (index, &at) in self.next.iter().enumerate() {
+            if at < first.at {
                 other = other.min(first.at);
-                first = Turn { index, at: stream.next, last: stream.next };
+                first = Turn { index, at, last: at };
             } else {
-                other = other.min(stream.next);
+                other = other.min(at);
             }
         }
         let last = first.at.max(other - Span::from_nanos(1));
@@ -344,18 +340,18 @@ fn streams(scenario: &Scenario, run: u32, random: &mut Random) -> Result<Vec<Str
         let up = Lane::new(station, Direction::Uplink, scenario.pose_category);
         if let Some(video) = scenario.video {
             let video = Video::new(video, first, random.below(u64::MAX))?;
-            streams.push(Stream::new(down, Source::Video(video)));
+            streams.push(Stream { lane: down, source: Source::Video(video) });
         }
         if scenario.audio {
             let first = Time::from_nanos(random.below(20_000_000));
-            streams.push(Stream::new(down, Source::Audio(Audio::new(first))));
+            streams.push(Stream { lane: down, source: Source::Audio(Audio::new(first)) });
         }
         if let Some(poses) = scenario.poses {
             let interval = poses.interval.as_nanos().max(1) as u64;
             let offset = poses.interval.mul_f64(pose_phase(scenario, run, station));
             let first = Time::from_nanos((phase + offset.as_nanos() as u64) % interval);
             let poses = Periodic::new(poses, first, random.below(u64::MAX))?;
-            streams.push(Stream::new(up, Source::Poses(poses)));
+            streams.push(Stream { lane: up, source: Source::Poses(poses) });
         }
     }
     Ok(streams)

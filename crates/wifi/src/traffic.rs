@@ -118,6 +118,8 @@ pub struct Video {
     config: VideoConfig,
     first: Time,
     frames: u32,
+    /// When the next one that is not laid out begins.
+    next_frame: Time,
     random: Random,
     /// In order of time.
     ready: VecDeque<Arrival>,
@@ -127,7 +129,8 @@ impl Video {
     /// Its first frame comes at `first`; `seed` decides how many batches each frame has.
     pub fn new(config: VideoConfig, first: Time, seed: u64) -> Result<Self, ConfigError> {
         config.check()?;
-        let mut video = Self { config, first, frames: 0, random: Random::new(seed), ready: VecDeque::new() };
+        let (random, ready) = (Random::new(seed), VecDeque::new());
+        let mut video = Self { config, first, frames: 0, next_frame: first, random, ready };
         video.make_ready();
         Ok(video)
     }
@@ -143,7 +146,7 @@ impl Video {
     /// When the next packet comes.
     #[inline]
     pub fn poll_timeout(&self) -> Time {
-        self.ready.front().map_or_else(|| self.frame_at(self.frames), |next| next.at)
+        self.ready.front().map_or(self.next_frame, |next| next.at)
     }
 
     fn frame_at(&self, frame: u32) -> Time {
@@ -154,18 +157,19 @@ impl Video {
     /// Lays out frames until the packet at the head is the next one for certain.
     #[inline]
     fn make_ready(&mut self) {
-        while self.ready.front().is_none_or(|next| self.frame_at(self.frames) <= next.at) {
+        while self.ready.front().is_none_or(|next| self.next_frame <= next.at) {
             self.lay_out_frame();
         }
     }
 
     fn lay_out_frame(&mut self) {
-        let at = self.frame_at(self.frames);
+        let at = self.next_frame;
         let most = self.config.most_batches();
         let batches = 1 + self.random.below(u64::from(most)) as u32;
         let packets = self.config.packets_of_batch(batches);
         let frame = Frame { id: FrameId(self.frames), at, packets: batches * packets };
         self.frames += 1;
+        self.next_frame = self.frame_at(self.frames);
         let interleaves = self.ready.back().is_some_and(|last| last.at > at)
             || (batches > 1 && self.config.spacing * i64::from(packets - 1) > self.config.interval);
         for batch in 0..batches {
