@@ -314,3 +314,85 @@ fn link_row(link: &LinkReport, seconds: f64) -> String {
         link.overflowed + link.given_up,
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        wifi: WifiArguments,
+    }
+
+    fn arguments(line: &str) -> WifiArguments {
+        Line::try_parse_from(std::iter::once("wifi").chain(line.split_whitespace())).expect(line).wifi
+    }
+
+    fn simulated(line: &str) -> (WifiArguments, CellSpec, Scenario, Report) {
+        let arguments = arguments(line);
+        let cell = cell(&arguments).expect(line);
+        let scenario = scenario(&arguments, &cell).expect(line);
+        let report = scenario.run().expect(line);
+        (arguments, cell, scenario, report)
+    }
+
+    #[test]
+    fn the_object_has_the_names_that_are_promised() {
+        let (arguments, cell, _, report) = simulated(
+            "--preset komondor-vr --headsets 2 --runs 1 --seconds 1 --exchanges 5 --cell background:saturated-up",
+        );
+        let object = json(&arguments, &cell, &report).expect("an object");
+        for (label, value) in
+            [("preset", json!("komondor-vr")), ("fps", json!(60)), ("tau_ms", json!(5.56)), ("headsets", json!(2))]
+        {
+            assert_eq!(object[label], value, "{label}");
+        }
+        for metric in ["dl_packet_delay_ms", "ul_packet_delay_ms", "video_frame_delay_ms"] {
+            let delay =
+                ["mean", "p50", "p95", "p99", "p9999", "max"].map(|name| object[metric][name].as_f64().expect(metric));
+            assert!(delay[1..].is_sorted() && delay.iter().all(|value| *value > 0.0), "{metric}: {delay:?}");
+        }
+        assert!(object["ampdu_mpdus"]["mean"].as_f64().expect("a mean") > 1.0);
+        assert!((0.3..1.0).contains(&object["airtime_ratio"].as_f64().expect("a share")));
+        assert!((90.0..101.0).contains(&object["delivered_mbps"].as_f64().expect("a rate")));
+        assert_eq!(object["exchanges"].as_array().map(Vec::len), Some(5));
+        assert_eq!(object["stations"].as_array().map(Vec::len), Some(3));
+    }
+
+    #[test]
+    fn table_and_page_name_every_headset_and_all_that_was_on_the_air() {
+        let (arguments, cell, scenario, report) =
+            simulated("--headsets 2 --rate 20mbit --runs 1 --seconds 1 --report x --cell neighbour:20%");
+        let heading = heading(&arguments, &cell, &scenario);
+        let text = table(&heading, &report);
+        for words in ["2 headsets with 20 Mb/s", "video frame", "headset 1", "neighbours for"] {
+            assert!(text.contains(words), "{words}: {text}");
+        }
+        let html = page::document(&heading, &scenario, &report).to_html();
+        for words in ["Delay through the cell", "Downlink A-MPDUs", "Use of the channel", "headset 1, up", "neighbour"]
+        {
+            assert!(html.contains(words), "{words}");
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_the_reason() {
+        let cases = [
+            ("--headsets 0", "one or more"),
+            ("--mcs 12", "0 to 11"),
+            ("--width 60", "20, 40, 80 or 160"),
+            ("--headsets 16 --cell downlink-ofdma:16", "MCS 11 needs 242"),
+            ("--tau-ms -1", "between batches"),
+            ("--cell speed:5", "says nothing about a cell"),
+        ];
+        for (line, words) in cases {
+            let arguments = arguments(line);
+            let refused = cell(&arguments).and_then(|cell| Ok(scenario(&arguments, &cell)?.run()?));
+            let reason = refused.expect_err(line).to_string();
+            assert!(reason.contains(words), "{line}: {reason}");
+        }
+    }
+}
