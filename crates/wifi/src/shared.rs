@@ -3,7 +3,7 @@
 //! A session has two [`Port`]s of a cell, one in its downlink path and one in its uplink path; other sessions' ports lead into the
 //! same cell, where they contend. The driver moves all paths of all sessions along one virtual time: at each instant it offers
 //! before it moves on. Exits depend on offers and seed alone, so the order in which ports are polled changes nothing, and equal
-//! runs are equal to the byte.
+//! runs are equal to the byte. What others offer makes no exit come sooner than a port's [`Hop::poll_timeout`] said.
 //!
 //! ```
 //! use nearlight_link::{FlowId, Hop, Packet};
