@@ -156,9 +156,14 @@ export class Hud {
     const counts = this.#statistics;
     const shown = (value: number | null | undefined): string => (value === null || value === undefined ? "–" : value.toLocaleString("en"));
     const length = (us: number | null | undefined): string => (us === null || us === undefined ? "–" : `${(us / 1000).toFixed(us < 10_000 ? 2 : 1)} ms`);
+    const share = (value: number | undefined, digits: number): string => (value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`);
     list("counters", [
       ["packets lost", shown(counts?.packetsLost)],
       ["repaired", shown(counts?.repaired)],
+      ["redundancy", share(counts?.redundancy, 1)],
+      ["repairs", shown(counts?.repairs)],
+      ["residual loss", share(counts?.residualLoss, 2)],
+      ["healed by", counts?.healedBy ? counts.healedBy.replaceAll("_", " ") : "–"],
       ["frames lost", shown(counts?.lost)],
       ["late", shown(counts?.late)],
       ["key frames", shown(counts?.keyFrames)],
@@ -176,7 +181,7 @@ export class Hud {
       ["Display", this.#painter],
       ["Renderer", stream?.adapter ?? "–"],
       ["Transport", "WebTransport datagrams"],
-      ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing}` : "–"],
+      ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }
 }

@@ -41,6 +41,7 @@ export interface Welcome {
   stream: StreamDescription;
   server: string;
   controller: string;
+  fec: string;
   pacing: string;
   max_rate_bps: number;
   /** Where the user begins: the middle between the eyes. */
@@ -67,6 +68,9 @@ export type ServerMessage =
   | ({ type: "rate" } & RateStatus)
   | { type: "goodbye"; message: string };
 
+/** What made a frame whole, or the picture right again. */
+export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "key_frame";
+
 /** What the receiver counts, taken a few times a second. */
 export interface Statistics {
   /** Milliseconds on the window's clock. */
@@ -80,6 +84,12 @@ export interface Statistics {
   packetsLost: number;
   repaired: number;
   keyFrames: number;
+  /** Share of repairs and of symbols sent again in all that came. */
+  redundancy: number;
+  repairs: number;
+  /** Share of frames that nothing healed. */
+  residualLoss: number;
+  healedBy: RecoveryKind | null;
   receivedBps: number;
   /** None until the clocks are synchronised. */
   clockErrorUs: number | null;

@@ -56,6 +56,9 @@ pub(crate) struct ServeArguments {
     /// Rate controller
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
+    /// Redundancy against losses: none, planner, nebula, escot-gop or fixed:PERCENT
+    #[arg(long, default_value = "none", value_name = "POLICY")]
+    fec: String,
     /// Rate to start with (what `--controller fixed` stays at)
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
@@ -107,6 +110,7 @@ impl ServeArguments {
             fps: self.fps,
             codec: self.codec,
             controller: self.controller,
+            fec: self.fec,
             start_rate: self.rate,
             max_rate: self.max_rate,
             pacing: self.pacing,

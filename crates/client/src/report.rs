@@ -13,7 +13,7 @@ pub fn summary_json(summary: &Summary) -> String {
 /// A table for a terminal.
 #[must_use]
 pub fn summary_table(summary: &Summary) -> String {
-    let Summary { frames, motion_to_photon_ms: motion, rate_mbps: rate, loss, stream, .. } = summary;
+    let Summary { frames, motion_to_photon_ms: motion, rate_mbps: rate, loss, recovery, stream, .. } = summary;
     let mut table = String::new();
     let mut line = |name: &str, text: String| {
         let _ = writeln!(table, "{name:<18}{text}");
@@ -35,6 +35,12 @@ pub fn summary_table(summary: &Summary) -> String {
     line("loss", {
         let counts = format!("{} packets lost, {} symbols repaired, ", loss.packets, loss.repaired);
         format!("{counts}{} further key frames", loss.key_frames)
+    });
+    line("redundancy", {
+        let healed = [recovery.frames_by_repair, recovery.frames_by_late_repair, recovery.frames_by_retransmission];
+        let [repair, late, again] = healed;
+        let share = 100.0 * recovery.redundancy_ratio;
+        format!("{share:.1} %, frames whole by repairs {repair}, by late ones {late}, by symbols sent again {again}")
     });
     line("clocks", format!("known within {:.3} ms", summary.clock_error_ms));
     line("stage", "median     95 %".to_owned());
@@ -76,6 +82,13 @@ mod tests {
             "/loss/packets",
             "/loss/repaired",
             "/loss/key_frames",
+            "/recovery/redundancy_ratio",
+            "/recovery/repairs",
+            "/recovery/recovered_symbols",
+            "/recovery/frames_by_repair",
+            "/recovery/frames_by_late_repair",
+            "/recovery/frames_by_retransmission",
+            "/recovery/residual_frame_loss",
             "/codec",
             "/encoder",
             "/adapter",

@@ -53,7 +53,7 @@ struct Exported {
     target: Gauges,
     sent_rate: Gauges,
     round_trip: Gauges,
-    counters: [(Family<SessionLabel, Counter>, fn(&SenderStatistics) -> u64); 8],
+    counters: [(Family<SessionLabel, Counter>, fn(&SenderStatistics) -> u64); 10],
     sessions: Counter,
     refusals: Family<RefusalLabel, Counter>,
     motion_to_photon: Histogram,
@@ -92,6 +92,8 @@ impl Metrics {
             counters("packets", "Media datagrams sent", |sender| sender.packets),
             counters("packets_lost", "Media datagrams reported missing", |sender| sender.packets_lost),
             counters("repairs", "Symbols sent again", |sender| sender.repairs),
+            counters("coded_repairs", "Repairs that stand in for any symbol", |sender| sender.coded_repairs),
+            counters("redundant_bytes", "Bytes of repairs of both kinds", |sender| sender.redundant.get()),
             counters("malformed_datagrams", "Datagrams that no parser accepts", |sender| sender.malformed),
             counters("sent_bytes", "Bytes of media datagrams sent", |sender| sender.sent.get()),
         ];

@@ -39,6 +39,8 @@ pub struct ServeOptions {
     pub codec: CodecKind,
     /// A preset of `nearlight_rate`.
     pub controller: String,
+    /// A redundancy policy of `nearlight_fec`.
+    pub fec: String,
     /// Rate to begin with; none leaves it to the controller's usual start.
     pub start_rate: Option<Bitrate>,
     /// Highest rate; none: what the picture's size and frame rate can use.

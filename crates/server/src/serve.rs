@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, RwLock};
 use std::time::Duration;
 
 use nearlight_codec::Size;
+use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
     AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token,
     TokenError,
@@ -49,6 +50,8 @@ pub enum ServerError {
     Scene(#[from] SceneError),
     #[error(transparent)]
     Controller(#[from] UnknownController),
+    #[error(transparent)]
+    Fec(#[from] UnknownPolicy),
     #[error("a picture of {width}x{height} cannot be coded: {reason}")]
     Size { width: u16, height: u16, reason: String },
     #[error("cannot write {path}: {source}")]
@@ -81,6 +84,7 @@ impl Door {
     /// Opens the port. Call it inside a tokio runtime.
     pub fn open(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
+        new_policy(&options.fec)?;
         let token = options.token.clone().map_or_else(Token::generate, Ok)?;
         let identity = match &options.certificate {
             Some((certificate, key)) => Identity::from_files(certificate, key)?,
@@ -144,6 +148,7 @@ impl Door {
             format,
             codec: options.codec,
             controller: options.controller,
+            fec: options.fec,
             bounds,
             pacing: options.pacing,
             impairment: options.impairment,

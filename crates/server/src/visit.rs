@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, new_encoder};
+use nearlight_fec::policy::new_policy;
 use nearlight_net::{
     AttemptLimiter, Clock, Connection, ControlReceiver, ControlSender, Direction, ImpairmentConfig, NetError, Token,
 };
@@ -52,6 +53,7 @@ pub(crate) struct House {
     pub(crate) format: Format,
     pub(crate) codec: CodecKind,
     pub(crate) controller: String,
+    pub(crate) fec: String,
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
     pub(crate) impairment: ImpairmentConfig,
@@ -215,7 +217,8 @@ impl<'a> Visit<'a> {
             events: house.journal.is_some(),
         };
         let controller = new_controller(&house.controller, house.bounds).expect("checked when the server started");
-        let sender = Sender::new(now, config, controller);
+        let policy = new_policy(&house.fec).expect("checked when the server started");
+        let sender = Sender::new(now, config, controller).with_fec(policy);
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let seat = Arc::new(Seat::new(Viewer(session), codec, wish(&sender, display), delivery_sender));
         let stream = describe(house, codec, display, sender.wish().rate)?;
@@ -335,6 +338,7 @@ impl<'a> Visit<'a> {
             stream: self.stream.clone(),
             server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(),
             controller: self.sender.controller_name().into(),
+            fec: self.sender.fec_name(),
             pacing: self.house.pacing.to_string(),
             max_rate_bps: self.house.bounds.maximum.as_bps(),
             start: START,

@@ -1,6 +1,7 @@
 //! What sender and receiver cost for each packet, joined by a perfect path in virtual time.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
+use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
@@ -21,7 +22,7 @@ struct Pair {
 }
 
 impl Pair {
-    fn new(controller: &str) -> Self {
+    fn new(controller: &str, fec: &str) -> Self {
         let config = SenderConfig {
             max_datagram: MAX_DATAGRAM,
             pacing: Mode::Burst,
@@ -32,7 +33,7 @@ impl Pair {
         let controller = new_controller(controller, Bounds::up_to(Bitrate::from_mbps(50))).expect("a preset");
         Self {
             now,
-            sender: Sender::new(now, config, controller),
+            sender: Sender::new(now, config, controller).with_fec(new_policy(fec).expect("a policy")),
             receiver: Receiver::new(ReceiverConfig { events: false }),
             bits: vec![7; FRAME_BYTES],
             view: View { pose: Pose::default(), fov: Fov::symmetric(1.2, 1.8) },
@@ -84,10 +85,12 @@ impl Pair {
 fn per_packet(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("session");
     group.throughput(Throughput::Elements(FRAME_BYTES.div_ceil(MAX_DATAGRAM - 32) as u64));
-    for controller in ["fixed", "gcc-libwebrtc"] {
-        let mut pair = Pair::new(controller);
+    for (controller, fec) in [("fixed", "none"), ("gcc-libwebrtc", "none"), ("fixed", "planner"), ("fixed", "fixed:10")]
+    {
+        let mut pair = Pair::new(controller, fec);
         // Elements a second are packets a second: the cost of a packet is its inverse.
-        group.bench_function(format!("sender and receiver, {controller}"), |bencher| bencher.iter(|| pair.frame()));
+        let name = format!("sender and receiver, {controller}, fec {fec}");
+        group.bench_function(name, |bencher| bencher.iter(|| pair.frame()));
     }
     group.finish();
 }

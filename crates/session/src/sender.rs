@@ -256,7 +256,7 @@ impl Sender {
     #[must_use]
     pub fn wish(&self) -> EncoderWish {
         // The target counts datagrams, the encoder only their payload.
-        let payload = self.payload() as f64 / self.config.max_datagram as f64;
+        let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
         // Some controllers have taken redundancy off their target themselves.
         let reckoned = self.decision.redundancy.is_some();
         let share = self.protection.as_ref().filter(|_| !reckoned).map_or(0.0, |protection| protection.share());

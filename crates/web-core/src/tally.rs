@@ -1,6 +1,6 @@
 //! What the page shows and the summary says: collected from displayed frames and the server's messages.
 
-use nearlight_events::{Rates, STAGES, Summary, SummaryBuilder, SummaryRest, SummaryStream};
+use nearlight_events::{Rates, Recovery, RecoveryKind, STAGES, Summary, SummaryBuilder, SummaryRest, SummaryStream};
 use nearlight_session::{Displayed, Receiver};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{RateStatus, ServerMessage, StreamDescription};
@@ -26,6 +26,10 @@ struct Statistics {
     packets_lost: u64,
     repaired: u64,
     key_frames: u64,
+    redundancy: f64,
+    repairs: u64,
+    residual_loss: f64,
+    healed_by: Option<&'static str>,
     malformed: u64,
     unreadable_markers: u64,
     received_bps: u64,
@@ -87,6 +91,7 @@ impl Tally {
         let statistics = receiver.statistics(now);
         let clock = receiver.clock(now);
         let (frames, loss) = (statistics.frames, statistics.loss);
+        let recovery = Recovery::new(statistics.recovery, frames);
         let counters = Statistics {
             completed: frames.completed,
             decoded: frames.decoded,
@@ -96,6 +101,10 @@ impl Tally {
             packets_lost: loss.packets,
             repaired: loss.repaired,
             key_frames: loss.key_frames,
+            redundancy: recovery.redundancy_ratio,
+            repairs: recovery.repairs,
+            residual_loss: recovery.residual_frame_loss,
+            healed_by: statistics.healed_by.map(RecoveryKind::name),
             malformed: statistics.malformed,
             unreadable_markers: statistics.unreadable_markers,
             received_bps: statistics.received_rate.as_bps(),
@@ -124,6 +133,7 @@ impl Tally {
                 statistics.received.over(watched),
             ),
             loss: statistics.loss,
+            recovery: statistics.recovery,
             stream: stream.unwrap_or_default(),
             clock_error: receiver.clock(now).map_or(Span::ZERO, |clock| clock.error),
             unreadable_markers: statistics.unreadable_markers,

@@ -55,6 +55,9 @@ pub struct Welcome {
     /// `nearlight` and its version.
     pub server: String,
     pub controller: String,
+    /// The redundancy policy's name.
+    #[serde(default)]
+    pub fec: String,
     pub pacing: String,
     pub max_rate_bps: u64,
     /// Where the user begins: the middle between the eyes.

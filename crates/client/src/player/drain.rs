@@ -38,6 +38,7 @@ impl Drain {
 pub fn frame_of(datagram: &[u8]) -> Option<FrameId> {
     match ToClient::parse(datagram) {
         Ok(ToClient::Symbol(header, _)) if !header.flags.probe => Some(header.frame),
+        Ok(ToClient::Repair(header, _)) => Some(header.frame),
         _ => None,
     }
 }

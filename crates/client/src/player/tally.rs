@@ -52,6 +52,7 @@ impl Tally {
         let past = &mut self.past;
         past.frames = add_frames(past.frames, statistics.frames);
         past.loss = add_loss(past.loss, statistics.loss);
+        past.recovery += statistics.recovery;
         past.received += statistics.received;
         past.malformed += statistics.malformed;
         past.unreadable_markers += statistics.unreadable_markers;
@@ -90,6 +91,7 @@ impl Tally {
         let rest = SummaryRest {
             rates: Rates::new(mean(self.target), mean(self.sent), received.over(watched)),
             loss: self.past.loss,
+            recovery: self.past.recovery,
             stream: stream.unwrap_or_default(),
             clock_error: self.clock_error,
             unreadable_markers: self.past.unreadable_markers,

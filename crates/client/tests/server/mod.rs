@@ -164,6 +164,7 @@ impl Studio {
             },
             server: "a server for tests".into(),
             controller: self.sender.controller_name().into(),
+            fec: "none".into(),
             pacing: Mode::Burst.to_string(),
             max_rate_bps: 4_000_000,
             start: Pose::default(),
