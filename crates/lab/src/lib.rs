@@ -9,8 +9,8 @@ mod encoder;
 mod histogram;
 pub mod plan;
 mod record;
+pub mod report;
 mod runner;
-mod statistics;
 mod summary;
 mod world;
 
@@ -18,8 +18,8 @@ pub use encoder::{Camera, Capture, Coded, FrameEncoder, Model, ModelOptions, Qua
 pub use histogram::Histogram;
 pub use plan::{Cell, Plan, PlanError};
 pub use record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord};
-pub use runner::{Options, Outcome, Progress, RUNS_FILE, RunnerError, run_plan};
-pub use summary::{CellSummary, Figure, Summary};
+pub use runner::{Head, Options, Outcome, Progress, RUNS_FILE, RunnerError, read_results, run_plan};
+pub use summary::{CellSummary, Figure, FlowSummary, Summary, run_means, summarise};
 pub use world::{RunError, run};
 
 /// The commit that this was built from.

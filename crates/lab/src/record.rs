@@ -19,6 +19,10 @@ pub struct RunRecord {
     pub warm_up: Span,
     /// Between two entries of a series; the first entry is the mean from the start to then.
     pub sample: Span,
+    /// What the plan charges for a frame besides the network.
+    pub render: Span,
+    pub encode: Span,
+    pub decode: Span,
     pub media: Vec<MediaRecord>,
     pub rivals: Vec<RivalRecord>,
     pub links: Vec<LinkRecord>,
@@ -43,6 +47,8 @@ pub struct MediaRecord {
     pub passed_over: u64,
     pub packets_sent: u64,
     pub packets_lost: u64,
+    /// Packets that carried symbols again, from the session's start.
+    pub repairs: u64,
     /// Datagrams without IP and UDP headers.
     pub bytes_sent: u64,
     pub bytes_received: u64,
@@ -70,7 +76,7 @@ impl MediaRecord {
         self.received.push(received);
     }
 
-    pub(crate) fn on_end(&mut self, tally: &Tally) {
+    pub(crate) fn on_end(&mut self, tally: &Tally, repairs: u64) {
         *self = Self {
             from: tally.from().as_secs_f64(),
             to: tally.to().as_secs_f64(),
@@ -84,6 +90,7 @@ impl MediaRecord {
             passed_over: tally.passed_over,
             packets_sent: tally.packets_sent,
             packets_lost: tally.packets_lost,
+            repairs,
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             frame_network_latency: tally.frame_network_latency.clone(),

@@ -11,7 +11,7 @@ use nearlight_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::plan::{Cell, Plan};
+use crate::plan::{Cell, Plan, Published};
 use crate::record::RunRecord;
 use crate::summary::{Summary, summarise};
 use crate::world::{RunError, run};
@@ -61,12 +61,15 @@ pub struct Progress {
 
 /// The first line of a results file: what made the runs that follow.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Head {
-    plan: String,
-    digest: u64,
-    commit: String,
+pub struct Head {
+    pub plan: String,
+    pub question: String,
+    pub notes: String,
+    pub published: Vec<Published>,
+    pub digest: u64,
+    pub commit: String,
     /// Of the program itself: runs of another build are not mixed with these.
-    program: u64,
+    pub program: u64,
 }
 
 /// A run that is to be made.
@@ -191,7 +194,15 @@ impl Store {
         let refused = |source| RunnerError::Folder { folder: folder.to_owned(), source };
         fs::create_dir_all(folder).map_err(refused)?;
         let program = std::env::current_exe().and_then(fs::read).map_or(0, |bytes| digest::Digest::of(&bytes).value());
-        let head = Head { plan: plan.name.clone(), digest: plan.digest, commit: COMMIT.to_owned(), program };
+        let head = Head {
+            plan: plan.name.clone(),
+            question: plan.question.clone(),
+            notes: plan.notes.clone(),
+            published: plan.published.clone(),
+            digest: plan.digest,
+            commit: COMMIT.to_owned(),
+            program,
+        };
         let path = folder.join(RUNS_FILE);
         let runs = read_runs(&path, &head).unwrap_or_default();
         // Written anew: a line that was cut off by the end of a call must not swallow the next one.
@@ -232,11 +243,15 @@ fn write_line(file: &mut File, value: &impl Serialize) -> std::io::Result<()> {
 
 /// What an earlier call has left, if the same program ran the same plan.
 fn read_runs(path: &Path, head: &Head) -> Option<BTreeMap<(BTreeMap<String, String>, u64), RunRecord>> {
+    let (first, runs) = read_results(path)?;
+    (first == *head).then(|| runs.into_iter().map(|run| ((run.labels.clone(), run.seed), run)).collect())
+}
+
+/// The finished runs of a results file, and what made them; none where it is not one. A line that was cut off is left out.
+#[must_use]
+pub fn read_results(path: &Path) -> Option<(Head, Vec<RunRecord>)> {
     let mut lines = BufReader::new(File::open(path).ok()?).lines();
-    let first: Head = serde_json::from_str(&lines.next()?.ok()?).ok()?;
-    if first != *head {
-        return None;
-    }
-    let runs = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str::<RunRecord>(&line).ok());
-    Some(runs.map(|run| ((run.labels.clone(), run.seed), run)).collect())
+    let head = serde_json::from_str(&lines.next()?.ok()?).ok()?;
+    let runs = lines.map_while(Result::ok).filter_map(|line| serde_json::from_str(&line).ok());
+    Some((head, runs.collect()))
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::histogram::Histogram;
 use crate::record::{MediaRecord, RunRecord, SideRecord};
-use crate::statistics;
+use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
 
 /// A metric of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
@@ -81,16 +81,17 @@ impl Pool {
         }
     }
 
-    fn figure(mut self) -> Option<Figure> {
+    fn figure(self) -> Option<Figure> {
         if self.means.is_empty() {
             return None;
         }
-        self.values.sort_by(f64::total_cmp);
+        let values = Ecdf::new(self.values);
         let quantile = |share: f64| {
             let counted = self.counted.quantile(share).filter(|_| self.counted.count() > 0);
-            counted.map_or_else(|| statistics::quantile(&self.values, share), |value| value * self.unit)
+            let of_values = || values.as_ref().map_or(0.0, |values| values.percentile(share * 100.0));
+            counted.map_or_else(of_values, |value| value * self.unit)
         };
-        let (mean, ci95) = statistics::mean_ci95(&self.means);
+        let (mean, ci95) = (mean(&self.means)?, half_width_95(&self.means).unwrap_or(0.0));
         Some(Figure {
             mean: rounded(mean),
             ci95: rounded(ci95),
@@ -107,6 +108,20 @@ fn rounded(value: f64) -> f64 {
     let rounded = (value * 1e4).round() / 1e4;
     // No negative zero.
     if rounded == 0.0 { 0.0 } else { rounded }
+}
+
+/// A run's own figures: the mean of each metric.
+#[must_use]
+pub fn run_means(run: &RunRecord) -> BTreeMap<&'static str, f64> {
+    let mut means = BTreeMap::new();
+    metrics(run, &mut |name, samples| {
+        let mut pool = Pool::default();
+        pool.add(samples);
+        if let Some(mean) = pool.means.first() {
+            means.insert(name, *mean);
+        }
+    });
+    means
 }
 
 /// The figures of one cell's runs.
@@ -228,6 +243,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("frame_skip_ratio", Samples::Values(share(media.skipped, media.captured)));
     take("late_frame_ratio", Samples::Values(share(media.late + media.passed_over, media.sent_frames)));
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
+    take("repair_ratio", Samples::Values(share(media.repairs, media.packets_sent)));
     take("key_frames", Samples::Values(vec![media.key_frames as f64]));
     take("convergence_s", Samples::Values(convergence(run, media).into_iter().collect()));
 }
@@ -258,7 +274,7 @@ fn jain(run: &RunRecord) -> Vec<f64> {
         }
         let rates: Vec<f64> =
             run.media.iter().map(|media| indices.clone().map(|index| f64::from(media.received[index])).sum()).collect();
-        statistics::jain(&rates)
+        jain_index(&rates)
     };
     (0..samples).step_by(step).filter_map(second).collect()
 }
@@ -305,9 +321,7 @@ fn convergence(run: &RunRecord, media: &MediaRecord) -> Option<f64> {
         .chunks_exact(step)
         .map(|chunk| chunk.iter().map(|rate| f64::from(*rate)).sum::<f64>() / step as f64)
         .collect();
-    let mut second_half = rates.get(rates.len() / 2..).filter(|rates| !rates.is_empty())?.to_vec();
-    second_half.sort_by(f64::total_cmp);
-    let steady = statistics::quantile(&second_half, 0.5);
+    let steady = Ecdf::new(rates.get(rates.len() / 2..)?.to_vec())?.percentile(50.0);
     let near = |rate: &f64| (rate - steady).abs() <= TOLERANCE * steady;
     let at = rates.windows(2).position(|pair| pair.iter().all(near))?;
     Some(at as f64 * step as f64 * sample)

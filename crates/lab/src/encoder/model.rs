@@ -18,8 +18,8 @@ const LARGEST: f64 = 4_000_000.0;
 const MOST_SAVED: f64 = 1.0;
 /// What is owed at most, in frames: beyond it, the excess is forgiven.
 const MOST_OWED: f64 = 20.0;
-/// A frame that repays what others took keeps at least this part of its share.
-const LEAST_SHARE: f64 = 0.5;
+/// A frame that repays what others took keeps at least this part of its share: measured after key frames, see below.
+const LEAST_SHARE: f64 = 0.68;
 
 /// How frames vary.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -49,13 +49,14 @@ pub struct ModelOptions {
 impl Default for ModelOptions {
     fn default() -> Self {
         Self {
-            key_ratio: 1.6,
-            deviation: 0.12,
-            correlation: 0.5,
-            reaction: 1.0,
-            repay: 4.0,
+            key_ratio: 4.3,
+            deviation: 0.08,
+            correlation: 0.15,
+            reaction: 0.0,
+            repay: 2.0,
             scene_every: None,
-            scene_ratio: 1.6,
+            // Guess: without detection of new scenes, such a frame costs about what a key frame does.
+            scene_ratio: 4.0,
             limited_every: None,
             limited_for: Span::from_secs(2),
             limited_share: 0.4,

@@ -17,6 +17,7 @@ use nearlight_link::LoadedPath;
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
 use nearlight_units::{Bitrate, Bytes, Span};
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::encoder::ModelOptions;
@@ -33,7 +34,7 @@ pub enum PlanError {
 }
 
 /// A figure that somebody published, to show beside ours.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Published {
     pub source: String,
     /// It belongs to cells that have all of these.

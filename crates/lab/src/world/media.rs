@@ -126,6 +126,11 @@ impl Media {
         self.sender.decision().target
     }
 
+    /// Packets that carried symbols again.
+    pub(crate) fn repairs(&self, now: Time) -> u64 {
+        self.sender.statistics(Self::server_clock(now)).repairs
+    }
+
     pub(crate) fn is_active(&self, now: Time) -> bool {
         let paused = |(from, to): &(Time, Time)| *from <= now && now < *to;
         self.config.start <= now && now < self.config.stop && !self.config.pauses.iter().any(paused)
@@ -302,7 +307,7 @@ impl Media {
         let server = Self::server_clock(now);
         while let Some(bytes) = self.sender.poll_transmit(server) {
             self.tally.on_packet_sent(now, bytes.len());
-            network.send(now, &parcel(self.config.flow, true, self.config.headers, &bytes));
+            network.send(now, parcel(self.config.flow, true, self.config.headers, bytes));
         }
         self.sender_due =
             self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| (at - CLOCKS_APART).max(now + TICK));
@@ -314,7 +319,7 @@ impl Media {
             return;
         }
         while let Some(bytes) = self.receiver.poll_transmit(now) {
-            network.send(now, &parcel(self.config.flow, false, self.config.headers, &bytes));
+            network.send(now, parcel(self.config.flow, false, self.config.headers, bytes));
         }
         self.receiver_due = self.receiver.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
     }
@@ -327,7 +332,7 @@ const HEAD: Pose = Pose { position: [0.0; 3], orientation: [0.0, 0.0, 0.0, 1.0] 
 
 const VIEW: View = View { pose: HEAD, fov: Fov { left: -1.0, right: 1.0, down: -1.0, up: 1.0 } };
 
-fn parcel(flow: u16, far: bool, headers: Bytes, bytes: &[u8]) -> Parcel<'_> {
+fn parcel(flow: u16, far: bool, headers: Bytes, bytes: Vec<u8>) -> Parcel {
     let size = Bytes::new(bytes.len() as u64) + headers;
     Parcel { to: End { flow, far }, size, id: 0, ecn: Ecn::NotCapable, bytes }
 }

@@ -230,7 +230,7 @@ impl<'a> World<'a> {
                     return Err(error.into());
                 }
                 if let Some(record) = records.next() {
-                    record.on_end(&media.tally);
+                    record.on_end(&media.tally, media.repairs(self.now));
                 }
             }
         }
@@ -298,6 +298,9 @@ impl RunRecord {
             simulated: cell.setting.duration,
             sample: cell.setting.sample,
             warm_up: cell.setting.warm_up,
+            render: cell.setting.source.render,
+            encode: cell.setting.source.encode,
+            decode: cell.setting.client.decode,
             media: cell.media.iter().map(|media| MediaRecord::new(&media.name)).collect(),
             rivals: cell.flows.iter().map(|flow| RivalRecord::new(flow)).collect(),
             links: cell.segments.iter().map(|segment| LinkRecord::new(&segment.name)).collect(),

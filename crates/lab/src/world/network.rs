@@ -12,15 +12,15 @@ pub(crate) struct End {
 }
 
 /// What an end sends.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Parcel<'a> {
+#[derive(Debug)]
+pub(crate) struct Parcel {
     pub(crate) to: End,
     /// On IP.
     pub(crate) size: Bytes,
     /// The flow's own number for it.
     pub(crate) id: u64,
     pub(crate) ecn: nearlight_link::Ecn,
-    pub(crate) bytes: &'a [u8],
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// What arrives.
@@ -107,14 +107,13 @@ impl Network {
         lanes.get(place).map(|lane| usize::from(*lane))
     }
 
-    pub(crate) fn send(&mut self, now: Time, parcel: &Parcel<'_>) {
+    pub(crate) fn send(&mut self, now: Time, parcel: Parcel) {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        slot.bytes.clear();
-        slot.bytes.extend_from_slice(parcel.bytes);
+        slot.bytes = parcel.bytes;
         (slot.id, slot.size, slot.sent_at, slot.left) = (parcel.id, parcel.size, now, Packet::WHOLE);
         let flow = FlowId(u32::from(parcel.to.flow) << 1 | u32::from(parcel.to.far));
         let packet = Packet::new(u64::from(index), flow, parcel.size).with_ecn(parcel.ecn);
@@ -127,8 +126,9 @@ impl Network {
     fn offer(&mut self, now: Time, lane: usize, packet: Packet) {
         let lane = &mut self.lanes[lane];
         lane.path.offer(now, packet);
-        lane.due = lane.path.poll_timeout().unwrap_or(Time::FAR_FUTURE);
-        self.earliest = self.earliest.min(lane.due);
+        // Looked at once for all packets of a burst.
+        lane.due = lane.due.min(now);
+        self.earliest = self.earliest.min(now);
     }
 
     /// The next arrival or loss by `now`.

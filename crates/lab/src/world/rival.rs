@@ -34,7 +34,7 @@ impl Rival {
         while let Some(packet) = self.traffic.poll_transmit(now) {
             let to = End { flow: self.flow, far: packet.direction == Direction::Forward };
             let ecn = if packet.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
-            network.send(now, &Parcel { to, size: packet.size, id: packet.id, ecn, bytes: &[] });
+            network.send(now, Parcel { to, size: packet.size, id: packet.id, ecn, bytes: Vec::new() });
         }
         self.due = self.traffic.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
     }

@@ -1,0 +1,228 @@
+//! `nearlight lab`.
+
+use std::io::{IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, Subcommand};
+use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Summary, read_results, report, run_plan};
+use nearlight_net::Clock;
+use nearlight_rate::PRESETS;
+use nearlight_units::{Span, Time};
+
+#[derive(Debug, Args)]
+pub(crate) struct LabArguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a plan in virtual time
+    Run(RunArguments),
+    /// Write a page with charts, tables and statistics of finished runs
+    Report(ReportArguments),
+    /// List plans and rate controllers
+    List(ListArguments),
+}
+
+#[derive(Debug, Args)]
+struct RunArguments {
+    /// The plan, a TOML file such as plans/vrcc-stable.toml
+    plan: PathBuf,
+    /// Runs of each cell, instead of the plan's own number
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    seeds: Option<u32>,
+    /// Only cells with this label, such as controller=scream-v2; may be given several times
+    #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
+    only: Vec<(String, String)>,
+    /// Print the figures as one JSON object
+    #[arg(long)]
+    json: bool,
+    /// Keep finished runs in this folder; results/PLAN if not given. A later call goes on where this one was stopped
+    #[arg(long)]
+    out: Option<PathBuf>,
+    /// Runs at a time; as many as there are processors if not given
+    #[arg(long)]
+    threads: Option<usize>,
+}
+
+#[derive(Debug, Args)]
+struct ReportArguments {
+    /// Folders of results, such as results/vrcc-stable: each gets a report.html and a runs.csv
+    #[arg(required = true)]
+    runs: Vec<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+struct ListArguments {
+    /// The folder with plans
+    #[arg(long, default_value = "plans")]
+    plans: PathBuf,
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
+    let pair = text.split_once('=').filter(|(label, value)| !label.is_empty() && !value.is_empty());
+    pair.map(|(label, value)| (label.to_owned(), value.to_owned()))
+        .ok_or_else(|| format!("`{text}` is no label: write LABEL=VALUE, such as controller=scream-v2"))
+}
+
+pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
+    match &arguments.command {
+        Command::Run(arguments) => run_one(arguments),
+        Command::Report(arguments) => write_reports(arguments),
+        Command::List(arguments) => list(arguments),
+    }
+}
+
+fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
+    let plan = Plan::read(&arguments.plan)?;
+    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(&plan.name));
+    let options = Options {
+        seeds: arguments.seeds,
+        only: arguments.only.clone(),
+        folder: Some(folder.clone()),
+        threads: arguments.threads,
+    };
+    let clock = Clock::start();
+    let before = processor_time();
+    let terminal = std::io::stderr().is_terminal();
+    let mut told_at = Time::ZERO;
+    let mut report = |progress: Progress| {
+        let Progress { done, all, left } = progress;
+        // A line for people at a terminal; a log gets one every ten seconds.
+        let line = format!("{done} of {all} runs, {} left", minutes(left));
+        if terminal {
+            eprint!("\r{line}   {}", if done == all { "\n" } else { "" });
+        } else if done == all || clock.now() - told_at >= Span::from_secs(10) {
+            told_at = clock.now();
+            eprintln!("{line}");
+        }
+    };
+    let outcome = run_plan(&plan, &options, &|| clock.now(), &mut report)?;
+    let mut output = std::io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer(&mut output, &outcome.summary).context("cannot write the figures")?;
+        writeln!(output)?;
+    } else {
+        write!(output, "{}", table(&plan, &outcome.summary))?;
+        writeln!(output, "\nRuns are kept in {}.", folder.display())?;
+    }
+    let (simulated, spent) = (outcome.simulated.as_secs_f64(), (processor_time() - before).as_secs_f64());
+    let ratio = if spent > 0.0 { simulated / spent } else { 0.0 };
+    eprintln!("simulated {simulated:.0} s in {spent:.2} CPU s ({ratio:.0} x)");
+    Ok(ExitCode::SUCCESS)
+}
+
+fn minutes(span: Span) -> String {
+    let seconds = span.as_secs_f64().max(0.0).round() as u64;
+    if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
+}
+
+/// Of all threads, as Linux counts it: user and system time in hundredths of a second.
+fn processor_time() -> Span {
+    let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+    // The name in parentheses may hold spaces; 11 fields follow it before the two that count.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks = fields.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<i64>().ok());
+    Span::from_millis(ticks.sum::<i64>() * 10)
+}
+
+/// The metrics of the table for people; JSON has all.
+const COLUMNS: [(&str, &str, usize); 8] = [
+    ("target_mbps", "target Mb/s", 1),
+    ("received_mbps", "received Mb/s", 1),
+    ("utilisation", "used", 2),
+    ("frame_network_latency_ms", "network ms", 1),
+    ("queue_delay_ms", "queue ms", 1),
+    ("frame_drop_ratio", "dropped", 4),
+    ("late_frame_ratio", "late", 4),
+    ("key_frames", "key frames", 1),
+];
+
+fn table(plan: &Plan, summary: &Summary) -> String {
+    use std::fmt::Write as _;
+    let mut text = format!("{}\n\n", plan.question);
+    let names: Vec<&String> = summary.cells.first().map_or_else(Vec::new, |cell| cell.labels.keys().collect());
+    let _ = write!(text, "{:46}", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "));
+    for (_, title, _) in COLUMNS {
+        let _ = write!(text, " {title:>14}");
+    }
+    text.push('\n');
+    for cell in &summary.cells {
+        let labels: Vec<&str> = cell.labels.values().map(String::as_str).collect();
+        let _ = write!(text, "{:46}", labels.join(" "));
+        for (name, _, decimals) in COLUMNS {
+            let figure =
+                cell.metrics.get(name).map_or_else(|| "-".to_owned(), |figure| format!("{:.decimals$}", figure.mean));
+            let _ = write!(text, " {figure:>14}");
+        }
+        text.push('\n');
+    }
+    text
+}
+
+fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
+    for folder in &arguments.runs {
+        let file = folder.join(RUNS_FILE);
+        let (head, runs) = read_results(&file).with_context(|| {
+            let file = file.display();
+            format!(
+                "`{file}` holds no results: name a folder that `nearlight lab run` has written, such as results/PLAN"
+            )
+        })?;
+        let (page, rows) = (folder.join("report.html"), folder.join("runs.csv"));
+        std::fs::write(&page, report::document(&head, &runs).to_html())
+            .with_context(|| format!("cannot write `{}`", page.display()))?;
+        let file = std::fs::File::create(&rows).with_context(|| format!("cannot write `{}`", rows.display()))?;
+        report::samples(&runs).write_csv(std::io::BufWriter::new(file))?;
+        println!("{}\n{}", page.display(), rows.display());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
+    let mut output = std::io::stdout().lock();
+    writeln!(output, "Plans in {}:", arguments.plans.display())?;
+    let mut files: Vec<PathBuf> = std::fs::read_dir(&arguments.plans)
+        .with_context(|| format!("cannot read the folder `{}`; name one with --plans", arguments.plans.display()))?
+        .filter_map(|entry| entry.ok().map(|entry| entry.path()))
+        .filter(|path| path.extension().is_some_and(|extension| extension == "toml"))
+        .collect();
+    files.sort();
+    for file in files {
+        match Plan::read(&file) {
+            Ok(plan) => writeln!(output, "  {:16} {} cells. {}", plan.name, plan.cells.len(), plan.question)?,
+            Err(error) => writeln!(output, "  {error}")?,
+        }
+    }
+    writeln!(output, "\nRate controllers:")?;
+    for preset in PRESETS {
+        writeln!(output, "  {:20} {}", preset.name, preset.summary)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_label_is_a_pair() {
+        assert_eq!(label("controller=gcc-pion"), Ok(("controller".to_owned(), "gcc-pion".to_owned())));
+        for wrong in ["", "controller", "=gcc", "controller="] {
+            assert!(label(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn this_process_has_used_some_time() {
+        let before = processor_time();
+        let mut sum = 0_u64;
+        while processor_time() == before {
+            sum = std::hint::black_box(sum.wrapping_add(1));
+        }
+        assert!(processor_time() > before);
+    }
+}

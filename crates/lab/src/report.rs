@@ -1,0 +1,380 @@
+//! From runs to a page: one section for each case and path, with all controllers side by side.
+
+use std::collections::BTreeMap;
+
+use nearlight_report::samples::{Samples, Values};
+use nearlight_report::statistics::{Ecdf, compare};
+use nearlight_report::{
+    Axis, Bar, Bars, Better, Cell, Chart, Column, Corner, Document, Ecdfs, Lines, Plot, Row, Scatter, Section, Series,
+    Stacks, Table,
+};
+
+use crate::plan::Published;
+use crate::record::{MediaRecord, RunRecord};
+use crate::runner::Head;
+use crate::summary::{CellSummary, run_means, summarise};
+
+type Labels = BTreeMap<String, String>;
+
+/// A metric as a table shows it.
+struct Metric {
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    better: Better,
+    decimals: usize,
+}
+
+const fn metric(
+    name: &'static str,
+    title: &'static str,
+    unit: &'static str,
+    better: Better,
+    decimals: usize,
+) -> Metric {
+    Metric { name, title, unit, better, decimals }
+}
+
+const METRICS: [Metric; 16] = [
+    metric("target_mbps", "target", "Mb/s", Better::Neither, 1),
+    metric("received_mbps", "received", "Mb/s", Better::Higher, 1),
+    metric("target_gap_mbps", "target minus received", "Mb/s", Better::Lower, 2),
+    metric("utilisation", "share of capacity", "", Better::Higher, 3),
+    metric("frame_network_latency_ms", "frame network latency", "ms", Better::Lower, 1),
+    metric("frame_latency_ms", "capture to display", "ms", Better::Lower, 1),
+    metric("queue_delay_ms", "queueing", "ms", Better::Lower, 1),
+    metric("frame_drop_ratio", "frames dropped", "", Better::Lower, 4),
+    metric("frame_skip_ratio", "frames left out", "", Better::Lower, 4),
+    metric("late_frame_ratio", "frames late", "", Better::Lower, 4),
+    metric("key_frames", "key frames", "", Better::Lower, 1),
+    metric("jain", "fairness (Jain)", "", Better::Higher, 3),
+    metric("tcp_share", "share of TCP", "", Better::Neither, 3),
+    metric("convergence_s", "convergence", "s", Better::Lower, 1),
+    metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
+    metric("ssim", "SSIM", "", Better::Higher, 4),
+];
+
+/// Figures that are compared across controllers by analysis of variance.
+const COMPARED: [&str; 3] = ["received_mbps", "frame_network_latency_ms", "frame_drop_ratio"];
+
+/// Points of a distribution function.
+const ECDF_POINTS: usize = 400;
+
+/// The runs of one cell.
+struct Entry<'a> {
+    controller: &'a str,
+    runs: Vec<&'a RunRecord>,
+    summary: CellSummary,
+}
+
+/// The page of a plan's runs.
+#[must_use]
+pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
+    let mut groups: BTreeMap<Labels, BTreeMap<&str, Vec<&RunRecord>>> = BTreeMap::new();
+    for run in runs {
+        let mut labels = run.labels.clone();
+        labels.remove("controller");
+        let controller = run.labels.get("controller").map_or("", String::as_str);
+        groups.entry(labels).or_default().entry(controller).or_default().push(run);
+    }
+    let seeds = runs.iter().map(|run| run.seed).max().unwrap_or(0);
+    let mut document = Document::new(head.plan.clone(), head.question.clone())
+        .fact("plan", head.plan.clone())
+        .fact("commit", head.commit.clone())
+        .fact("seeds", seeds.to_string())
+        .fact("runs", runs.len().to_string());
+    let mut controllers: Vec<&str> = groups.values().flat_map(BTreeMap::keys).copied().collect();
+    controllers.sort_unstable();
+    controllers.dedup();
+    document = document.colours(controllers);
+    if !head.notes.trim().is_empty() {
+        document = document.section(Section::new("Set-up").paragraph(head.notes.trim().replace('\n', " ")));
+    }
+    for (labels, by_controller) in groups {
+        let entries: Vec<Entry<'_>> = by_controller
+            .into_iter()
+            .map(|(controller, mut runs)| {
+                runs.sort_by_key(|run| run.seed);
+                let labels = runs[0].labels.clone();
+                Entry { controller, summary: summarise(&labels, &runs), runs }
+            })
+            .collect();
+        document = document.section(section(head, &labels, &entries));
+    }
+    document
+}
+
+fn title(labels: &Labels) -> String {
+    let part = |(name, value): (&String, &String)| {
+        if name == "path" || name == "case" { value.clone() } else { format!("{name} {value}") }
+    };
+    labels.iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+fn section(head: &Head, labels: &Labels, entries: &[Entry<'_>]) -> Section {
+    let mut section = Section::new(title(labels)).answer(answer(entries)).table(table(head, labels, entries));
+    for name in COMPARED {
+        if let Some(words) = differences(name, entries) {
+            section = section.note(words);
+        }
+    }
+    section = section.charts(vec![rate_bars(head, entries), latency_scatter(entries)]);
+    section = section.charts(vec![latency_distribution(entries), stages(entries)]);
+    let several = entries.iter().any(|entry| entry.runs[0].media.len() + entry.runs[0].rivals.len() > 1);
+    for pair in entries.chunks(2) {
+        let charts = pair.iter().map(|entry| if several { flows_over_time(entry) } else { rates_over_time(entry) });
+        section = section.charts(charts.collect());
+    }
+    section
+}
+
+fn mean(entry: &Entry<'_>, name: &str) -> Option<f64> {
+    entry.summary.metrics.get(name).map(|figure| figure.mean)
+}
+
+/// Who received most, and who was quickest.
+fn answer(entries: &[Entry<'_>]) -> String {
+    let best = |name: &str, sign: f64| {
+        entries
+            .iter()
+            .filter_map(|entry| Some((entry.controller, mean(entry, name)?)))
+            .max_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)))
+    };
+    let most = best("received_mbps", 1.0).map(|(name, rate)| format!("{name} received most, {rate:.1} Mb/s"));
+    let quickest = best("frame_network_latency_ms", -1.0).map(|(name, latency)| {
+        format!("frames of {name} were through the network soonest, in {latency:.1} ms on average")
+    });
+    [most, quickest].into_iter().flatten().collect::<Vec<_>>().join("; ") + "."
+}
+
+fn published<'a>(head: &'a Head, labels: &Labels, controller: &str) -> impl Iterator<Item = &'a Published> {
+    let labels: Labels = labels.clone().into_iter().chain([("controller".to_owned(), controller.to_owned())]).collect();
+    head.published
+        .iter()
+        .filter(move |published| published.labels.iter().all(|(name, value)| labels.get(name) == Some(value)))
+}
+
+fn table(head: &Head, labels: &Labels, entries: &[Entry<'_>]) -> Table {
+    let shown: Vec<&Metric> =
+        METRICS.iter().filter(|metric| entries.iter().any(|entry| mean(entry, metric.name).is_some())).collect();
+    let letters: Vec<Option<Vec<String>>> = shown
+        .iter()
+        .map(|metric| COMPARED.contains(&metric.name).then(|| groups(metric.name, entries)).flatten())
+        .map(|groups| groups.and_then(|groups| compare(&groups)).map(|found| found.tukey.letters))
+        .collect();
+    let theirs: Vec<&Metric> = shown
+        .iter()
+        .copied()
+        .filter(|metric| {
+            let mut all = entries.iter().flat_map(|entry| published(head, labels, entry.controller));
+            all.any(|published| published.metrics.contains_key(metric.name))
+        })
+        .collect();
+    let mut columns: Vec<Column> = shown
+        .iter()
+        .map(|metric| Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals))
+        .collect();
+    columns.extend(theirs.iter().map(|metric| {
+        Column::new(format!("{}, published", metric.title), metric.unit).published().decimals(metric.decimals)
+    }));
+    let row = |(index, entry): (usize, &Entry<'_>)| {
+        let mut cells: Vec<Cell> = shown
+            .iter()
+            .zip(&letters)
+            .map(|(metric, letters)| match entry.summary.metrics.get(metric.name) {
+                None => Cell::Empty,
+                Some(figure) => {
+                    let ci95 = (figure.n > 1).then_some(figure.ci95);
+                    match letters.as_ref().and_then(|letters| letters.get(index)) {
+                        Some(letters) => Cell::with_letters(figure.mean, ci95, letters.clone()),
+                        None => Cell::with_interval(figure.mean, ci95),
+                    }
+                }
+            })
+            .collect();
+        cells.extend(theirs.iter().map(|metric| {
+            let mut all = published(head, labels, entry.controller);
+            all.find_map(|published| published.metrics.get(metric.name))
+                .map_or(Cell::Empty, |value| Cell::figure(*value))
+        }));
+        Row::new(entry.controller, cells)
+    };
+    Table {
+        caption: "Means over the runs with their 95 % confidence intervals. Controllers that share a letter do not differ by \
+                  Tukey's test at the 5 % level."
+            .to_owned(),
+        corner: "Controller".to_owned(),
+        columns,
+        rows: entries.iter().enumerate().map(row).collect(),
+    }
+}
+
+/// Each run's mean of a metric, by controller; none unless every controller has it.
+fn groups(name: &str, entries: &[Entry<'_>]) -> Option<Vec<Vec<f64>>> {
+    let of_entry = |entry: &Entry<'_>| {
+        let means: Vec<f64> = entry.runs.iter().filter_map(|run| run_means(run).get(name).copied()).collect();
+        (!means.is_empty()).then_some(means)
+    };
+    entries.iter().map(of_entry).collect()
+}
+
+fn differences(name: &str, entries: &[Entry<'_>]) -> Option<String> {
+    let metric = METRICS.iter().find(|metric| metric.name == name)?;
+    let found = compare(&groups(name, entries)?)?;
+    Some(format!(
+        "Do controllers differ in {}? One-way analysis of variance: {}.",
+        metric.title,
+        found.anova.in_words()
+    ))
+}
+
+fn rate_bars(head: &Head, entries: &[Entry<'_>]) -> Chart {
+    let bar = |entry: &Entry<'_>| {
+        let figure = entry.summary.metrics.get("received_mbps");
+        let labels = &entry.summary.labels;
+        let published =
+            published(head, labels, entry.controller).find_map(|part| part.metrics.get("received_mbps").copied());
+        Bar {
+            name: entry.controller.to_owned(),
+            value: figure.map_or(0.0, |figure| figure.mean),
+            ci95: figure.filter(|figure| figure.n > 1).map(|figure| figure.ci95),
+            published,
+        }
+    };
+    let bars = Bars { x: Axis::new("received", "Mb/s"), rows: entries.iter().map(bar).collect() };
+    Chart::new(
+        "What arrives",
+        "Mean received rate of a session; longer is better. A diamond is a published figure.",
+        Plot::Bars(bars),
+    )
+}
+
+fn latency_scatter(entries: &[Entry<'_>]) -> Chart {
+    let cloud = |entry: &Entry<'_>| {
+        let point = |run: &&RunRecord| {
+            let means = run_means(run);
+            Some((*means.get("frame_network_latency_ms")?, *means.get("received_mbps")?))
+        };
+        (entry.controller.to_owned(), entry.runs.iter().filter_map(point).collect())
+    };
+    let scatter = Scatter {
+        x: Axis::new("frame network latency", "ms"),
+        y: Axis::new("received", "Mb/s"),
+        clouds: entries.iter().map(cloud).collect(),
+        better: Some(Corner::TopLeft),
+    };
+    let caption = "A point is a run; up and to the left is better.";
+    Chart::new("Latency against rate", caption, Plot::Scatter(scatter))
+}
+
+fn latency_distribution(entries: &[Entry<'_>]) -> Chart {
+    let curve = |entry: &Entry<'_>| {
+        let mut all = crate::Histogram::default();
+        for media in entry.runs.iter().flat_map(|run| &run.media) {
+            all.merge(&media.frame_network_latency);
+        }
+        let quantile = |step: usize| Some(all.quantile((step as f64 + 0.5) / ECDF_POINTS as f64)? / 1e3);
+        let samples: Vec<f64> = (0..ECDF_POINTS).filter(|_| all.count() > 0).filter_map(quantile).collect();
+        Some((entry.controller.to_owned(), Ecdf::new(samples)?))
+    };
+    let ecdfs = Ecdfs {
+        x: Axis::new("frame network latency", "ms").logarithmic(),
+        curves: entries.iter().filter_map(curve).collect(),
+        moments: Vec::new(),
+    };
+    let caption = "Share of whole frames that took at most so long from the encoder to the decoder. Steep and to the left is better; \
+                   frames that never became whole are not in it.";
+    Chart::new("How long frames take", caption, Plot::Ecdf(ecdfs))
+}
+
+fn stages(entries: &[Entry<'_>]) -> Chart {
+    let row = |entry: &Entry<'_>| {
+        let run = entry.runs[0];
+        let network = mean(entry, "frame_network_latency_ms").unwrap_or(0.0);
+        let fixed = [run.render, run.encode].map(nearlight_units::Span::as_millis_f64);
+        let decode = run.decode.as_millis_f64();
+        let total = mean(entry, "frame_latency_ms").unwrap_or(0.0);
+        // Frames that were received and not displayed have a network latency too, so that the rest may come out below zero.
+        let display = (total - fixed[0] - fixed[1] - network - decode).max(0.0);
+        (entry.controller.to_owned(), vec![fixed[0], fixed[1], network, decode, display])
+    };
+    let names = ["render", "encode", "network", "decode", "queue and display"].map(str::to_owned);
+    let stacks =
+        Stacks { x: Axis::new("mean time", "ms"), stages: names.to_vec(), rows: entries.iter().map(row).collect() };
+    let caption = "From capture to display, means over displayed frames; network includes waiting in the sender.";
+    Chart::new("Where a frame's time goes", caption, Plot::Stacks(stacks))
+}
+
+/// Series points at the ends of their samples, in seconds and Mb/s.
+fn points(run: &RunRecord, values: &[u32], scale: f64) -> Vec<(f64, f64)> {
+    let sample = run.sample.as_secs_f64();
+    values.iter().enumerate().map(|(index, value)| ((index + 1) as f64 * sample, f64::from(*value) * scale)).collect()
+}
+
+fn capacity(run: &RunRecord) -> Option<Series> {
+    let side = &run.links.first()?.sides[0];
+    let limited = side.capacity.iter().any(|capacity| *capacity > 0);
+    limited.then(|| Series::steps("capacity", points(run, &side.capacity, 1e-3)))
+}
+
+fn rates_over_time(entry: &Entry<'_>) -> Chart {
+    let run = entry.runs[0];
+    let none = MediaRecord::default();
+    let media = run.media.first().unwrap_or(&none);
+    let lines = Lines {
+        x: Axis::new("time", "s"),
+        y: Axis::new("rate", "Mb/s"),
+        series: vec![
+            Series::line("target", points(run, &media.target, 1e-3)),
+            Series::line("sent", points(run, &media.sent, 1e-3)),
+            Series::line("received", points(run, &media.received, 1e-3)),
+        ],
+        capacity: capacity(run),
+        moments: Vec::new(),
+    };
+    let caption = format!("Seed {}: what the controller wants, what leaves and what arrives.", run.seed);
+    Chart::new(entry.controller, caption, Plot::Lines(lines)).linked("time")
+}
+
+fn flows_over_time(entry: &Entry<'_>) -> Chart {
+    let run = entry.runs[0];
+    let media = run.media.iter().map(|media| Series::line(media.name.clone(), points(run, &media.received, 1e-3)));
+    // What hardly shows, such as audio, only crowds the picture.
+    let visible = |received: &[u32]| received.iter().max().is_some_and(|most| *most > 100);
+    let rivals = run
+        .rivals
+        .iter()
+        .filter(|rival| visible(&rival.received))
+        .map(|rival| Series::line(rival.name.clone(), points(run, &rival.received, 1e-3)));
+    let lines = Lines {
+        x: Axis::new("time", "s"),
+        y: Axis::new("received", "Mb/s"),
+        series: media.chain(rivals).collect(),
+        capacity: capacity(run),
+        moments: Vec::new(),
+    };
+    let caption = format!("Seed {}: what each flow receives.", run.seed);
+    Chart::new(entry.controller, caption, Plot::Lines(lines)).linked("time")
+}
+
+/// Every run's figures: a row for each.
+#[must_use]
+pub fn samples(runs: &[RunRecord]) -> Samples {
+    let means: Vec<BTreeMap<&'static str, f64>> = runs.iter().map(run_means).collect();
+    let mut samples = Samples::default();
+    let labels: std::collections::BTreeSet<&String> = runs.iter().flat_map(|run| run.labels.keys()).collect();
+    let mut add = |name: &str, values: Values| {
+        // Names are those of maps and lengths those of runs: nothing to refuse.
+        samples.column(name, values).expect("distinct names and one value for each run");
+    };
+    for label in labels {
+        let values = runs.iter().map(|run| run.labels.get(label).cloned().unwrap_or_default());
+        add(label, Values::Words(values.collect()));
+    }
+    add("seed", Values::Integers(runs.iter().map(|run| run.seed.cast_signed()).collect()));
+    let names: std::collections::BTreeSet<&'static str> = means.iter().flat_map(BTreeMap::keys).copied().collect();
+    for name in names {
+        add(name, Values::Numbers(means.iter().map(|means| means.get(name).copied().unwrap_or(f64::NAN)).collect()));
+    }
+    samples
+}
