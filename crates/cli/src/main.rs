@@ -1,6 +1,7 @@
 //! The `nearlight` command.
 
 mod doctor;
+mod lab;
 mod parse;
 mod serve;
 mod view;
@@ -26,6 +27,8 @@ enum Command {
     View(Box<view::ViewArguments>),
     /// Put headsets into an 802.11ax cell in virtual time
     Wifi(Box<wifi::WifiArguments>),
+    /// Run experiments in virtual time, and list plans and rate controllers
+    Lab(lab::LabArguments),
     /// Say what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
 }
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Command::Serve(serve) => serve::run(*serve),
         Command::View(view) => view::run(*view),
         Command::Wifi(wifi) => wifi::run(&wifi),
+        Command::Lab(lab) => lab::run(&lab),
         Command::Doctor(doctor) => doctor::run(&doctor),
     };
     match done {
