@@ -2,6 +2,7 @@
 
 mod doctor;
 mod lab;
+mod link;
 mod parse;
 mod serve;
 mod view;
@@ -25,10 +26,12 @@ enum Command {
     Serve(Box<serve::ServeArguments>),
     /// Watch a stream in a window, or without one to measure it
     View(Box<view::ViewArguments>),
-    /// Put headsets into an 802.11ax cell in virtual time
-    Wifi(Box<wifi::WifiArguments>),
+    /// Run a command, or a shell, behind an emulated link
+    Link(Box<link::LinkArguments>),
     /// Run experiments in virtual time, and list plans and rate controllers
     Lab(lab::LabArguments),
+    /// Put headsets into an 802.11ax cell in virtual time
+    Wifi(Box<wifi::WifiArguments>),
     /// Say what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
 }
@@ -42,8 +45,9 @@ fn main() -> ExitCode {
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),
         Command::View(view) => view::run(*view),
-        Command::Wifi(wifi) => wifi::run(&wifi),
+        Command::Link(link) => link::run(*link),
         Command::Lab(lab) => lab::run(&lab),
+        Command::Wifi(wifi) => wifi::run(&wifi),
         Command::Doctor(doctor) => doctor::run(&doctor),
     };
     match done {

@@ -7,10 +7,11 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::CodecKind;
-use nearlight_net::{Clock, ImpairmentConfig, Probability, Token};
+use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
+use nearlight_net::{Clock, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
-use nearlight_server::{Door, PictureSize, ServeOptions};
+use nearlight_server::{Door, Impairment, PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
 
 use crate::parse;
@@ -74,10 +75,13 @@ pub(crate) struct ServeArguments {
     /// Write what happens to this file, one JSON object a line
     #[arg(long)]
     events: Option<PathBuf>,
-    /// Lose this share of datagrams on purpose, each way
-    #[arg(long, default_value = "0")]
-    drop: Probability,
-    /// Seed of the losses
+    /// Send datagrams over a bad path on purpose, each way, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
+    #[arg(long, value_name = "SPEC")]
+    impair: Option<PathSpec>,
+    /// Lose this share of datagrams on purpose, each way: --impair loss=SHARE
+    #[arg(long, conflicts_with = "impair")]
+    drop: Option<Probability>,
+    /// Seed of everything random on the bad path
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Print one JSON object with url and port instead of words and a QR code
@@ -89,17 +93,15 @@ pub(crate) struct ServeArguments {
 type Fps = Option<u16>;
 
 impl ServeArguments {
-    fn options(self) -> ServeOptions {
+    fn options(self) -> anyhow::Result<ServeOptions> {
         let source = match (self.video, self.test_card) {
             (Some(file), _) => SourceKind::Video(file),
             (None, true) => SourceKind::TestCard,
             (None, false) => SourceKind::World { scene: self.scene },
         };
-        let mut impairment = ImpairmentConfig::default();
-        if self.drop != Probability::default() {
-            impairment = ImpairmentConfig { seed: self.seed, drop: self.drop, ..impairment };
-        }
-        ServeOptions {
+        let loss = |share| PathSpec { hops: vec![HopSpec::Loss(LossSpec::Independent(share))] };
+        let bad_path = self.impair.or(self.drop.map(loss)).map(|path| path.load()).transpose().context("--impair")?;
+        Ok(ServeOptions {
             address: self.address,
             port: self.port,
             token: self.token,
@@ -116,14 +118,14 @@ impl ServeArguments {
             pacing: self.pacing,
             max_clients: self.max_clients,
             events: self.events,
-            impairment,
-        }
+            impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),
+        })
     }
 }
 
 pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
-    let options = arguments.options();
+    let options = arguments.options()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         let door = Door::open(options, Clock::start())?;
@@ -135,7 +137,9 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         let server = door.furnish()?;
         match ready {
             Some(ready) => println!("{ready}"),
-            None => println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format()),
+            None => {
+                println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format())
+            }
         }
         server.run(stop_signal()).await?;
         Ok(ExitCode::SUCCESS)

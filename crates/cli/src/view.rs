@@ -9,7 +9,8 @@ use nearlight_client::{
     HeadlessOptions, Outage, ViewOptions, WindowOptions, headless, summary_json, summary_table, window,
 };
 use nearlight_codec::CodecKind;
-use nearlight_net::{Link, Probability};
+use nearlight_link::Probability;
+use nearlight_net::Link;
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 

@@ -4,7 +4,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 
 use nearlight_codec::CodecKind;
-use nearlight_net::{Link, Probability};
+use nearlight_link::Probability;
+use nearlight_net::Link;
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 

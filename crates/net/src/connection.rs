@@ -1,6 +1,5 @@
 //! One WebTransport session, the same on both ends.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -8,13 +7,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
+use nearlight_link::Path;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{ClientMessage, ServerMessage};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use web_transport_quinn::{Session, SessionError, WebTransportError};
 
 use crate::clock::span;
+use crate::impairment::Impairment;
 use crate::sockets::{local_for, udp_socket};
-use crate::{Clock, ControlReceiver, ControlSender, Impairment, ImpairmentConfig, NetError};
+use crate::{Clock, ControlReceiver, ControlSender, NetError};
 
 /// How long an orderly end may take before the rest is left to the idle timeout. Guess: three long round trips.
 pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(1);
@@ -31,10 +33,13 @@ struct Inner {
     /// The client's own endpoint; none on the server, where all sessions share one.
     endpoint: Option<quinn::Endpoint>,
     closed_here: AtomicBool,
-    /// Whether `path` has anything to say, so that a clean path costs no lock.
+    /// Whether the path was ever bad, so that a clean one costs no lock.
     impaired: AtomicBool,
     path: Mutex<BadPath>,
-    counters: Counters,
+    /// What came out of a bad path and was not handed out yet; no more than the path held.
+    arrivals: tokio::sync::Mutex<UnboundedReceiver<Received>>,
+    arrived: UnboundedSender<Received>,
+    counters: Arc<Counters>,
 }
 
 #[derive(Default)]
@@ -42,8 +47,6 @@ struct BadPath {
     outage: bool,
     send: Option<Impairment>,
     receive: Option<Impairment>,
-    /// What came out of `receive` and was not handed out yet: at most three datagrams.
-    arrived: VecDeque<Bytes>,
 }
 
 #[derive(Default)]
@@ -114,6 +117,7 @@ pub struct Statistics {
 
 impl Connection {
     pub(crate) fn new(session: Session, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
+        let (arrived, arrivals) = unbounded_channel();
         let inner = Inner {
             session,
             clock,
@@ -121,7 +125,9 @@ impl Connection {
             closed_here: AtomicBool::new(false),
             impaired: AtomicBool::new(false),
             path: Mutex::default(),
-            counters: Counters::default(),
+            arrivals: arrivals.into(),
+            arrived,
+            counters: Arc::default(),
         };
         Self { inner: Arc::new(inner) }
     }
@@ -130,65 +136,38 @@ impl Connection {
     ///
     /// A datagram that does not fit is dropped and counted; the queue keeps what it has.
     pub fn send_datagram(&self, datagram: Bytes) -> Result<(), DropReason> {
-        if !self.inner.impaired.load(Ordering::Relaxed) {
-            return self.queue(datagram);
-        }
-        let out = self.path().on_datagram(Direction::Send, datagram, &self.inner.counters);
-        out.into_iter().try_for_each(|datagram| self.queue(datagram))
-    }
-
-    fn queue(&self, datagram: Bytes) -> Result<(), DropReason> {
         let Inner { session, counters, .. } = &*self.inner;
-        // Sending on would push out the oldest in the queue, whose deadline is the nearest.
-        if session.datagram_send_buffer_space() < datagram.len() {
-            let reason = if session.close_reason().is_some() { DropReason::Closed } else { DropReason::QueueFull };
-            return self.dropped(reason);
+        if !self.inner.impaired.load(Ordering::Relaxed) {
+            return queue(session, counters, datagram);
         }
-        match session.send_datagram(datagram) {
-            Ok(()) => {
-                count(&counters.sent);
-                Ok(())
-            }
-            Err(SessionError::SendDatagramError(quinn::SendDatagramError::TooLarge)) => {
-                self.dropped(DropReason::TooLarge)
-            }
-            Err(_) => self.dropped(DropReason::Closed),
+        if session.close_reason().is_some() {
+            return counters.dropped(DropReason::Closed);
         }
-    }
-
-    fn dropped(&self, reason: DropReason) -> Result<(), DropReason> {
-        let counters = &self.inner.counters;
-        count(match reason {
-            DropReason::QueueFull => &counters.queue_full,
-            DropReason::TooLarge => &counters.too_large,
-            DropReason::Closed => &counters.closed,
-        });
-        Err(reason)
+        self.path().crossed(Direction::Send, datagram, counters).map_or(Ok(()), |own| queue(session, counters, own))
     }
 
     /// The next datagram, stamped with the driver's time. Dropping the future loses nothing. For one reader at a time.
     pub async fn recv_datagram(&self) -> Result<Received, CloseReason> {
-        loop {
-            if let Some(datagram) = self.take_arrived() {
-                return Ok(self.stamp(datagram));
+        let Inner { session, counters, clock, .. } = &*self.inner;
+        let received = loop {
+            let impaired = self.inner.impaired.load(Ordering::Relaxed);
+            let arrived = async { self.inner.arrivals.lock().await.recv().await };
+            let datagram = tokio::select! {
+                biased;
+                Some(received) = arrived, if impaired => break received,
+                read = session.read_datagram() => read.map_err(|error| self.reason(error))?,
+            };
+            let crossed = if self.inner.impaired.load(Ordering::Relaxed) {
+                self.path().crossed(Direction::Receive, datagram, counters)
+            } else {
+                Some(datagram)
+            };
+            if let Some(datagram) = crossed {
+                break Received { at: clock.now(), datagram };
             }
-            let datagram = self.inner.session.read_datagram().await.map_err(|error| self.reason(error))?;
-            if !self.inner.impaired.load(Ordering::Relaxed) {
-                return Ok(self.stamp(datagram));
-            }
-            let mut path = self.path();
-            let out = path.on_datagram(Direction::Receive, datagram, &self.inner.counters);
-            path.arrived.extend(out);
-        }
-    }
-
-    fn take_arrived(&self) -> Option<Bytes> {
-        if self.inner.impaired.load(Ordering::Relaxed) { self.path().arrived.pop_front() } else { None }
-    }
-
-    fn stamp(&self, datagram: Bytes) -> Received {
-        count(&self.inner.counters.received);
-        Received { at: self.inner.clock.now(), datagram }
+        };
+        count(&counters.received);
+        Ok(received)
     }
 
     /// The largest datagram that the path carries now, in bytes. Discovery raises it during the first round trips, a move to
@@ -268,24 +247,34 @@ impl Connection {
         endpoint.local_addr().map_err(failed)
     }
 
-    /// Makes one direction of this session's path bad, for tests and `--drop`; the default config makes it clean again.
+    /// Makes one direction of this session's path bad, on purpose; the path's time begins now. None makes it clean again, and what
+    /// was on the way is lost.
     ///
     /// It acts on datagrams only: control messages are repaired by QUIC on whatever path there is.
-    pub fn set_impairment(&self, direction: Direction, config: ImpairmentConfig) {
-        let impairment = (config != ImpairmentConfig::default()).then(|| Impairment::new(config));
+    pub fn set_impairment(&self, direction: Direction, path: Option<Path>) {
+        let Inner { session, clock, counters, arrived, .. } = &*self.inner;
+        let (session, clock, counters, arrived) = (session.clone(), *clock, Arc::clone(counters), arrived.clone());
+        let impairment = path.map(|path| {
+            Impairment::start(path, clock, move |datagram| match (datagram, direction) {
+                (None, _) => count(&counters.impaired),
+                // Whatever the network's queue drops is counted there.
+                (Some(datagram), Direction::Send) => drop(queue(&session, &counters, datagram)),
+                // Nobody waits for it any more when the session is gone.
+                (Some(datagram), Direction::Receive) => drop(arrived.send(Received { at: clock.now(), datagram })),
+            })
+        });
         let mut path = self.path();
         match direction {
             Direction::Send => path.send = impairment,
             Direction::Receive => path.receive = impairment,
         }
-        self.inner.impaired.store(path.is_bad(), Ordering::Relaxed);
+        self.inner.impaired.store(true, Ordering::Relaxed);
     }
 
     /// While `outage` lasts, every datagram in either direction is lost at this end.
     pub fn set_outage(&self, outage: bool) {
-        let mut path = self.path();
-        path.outage = outage;
-        self.inner.impaired.store(path.is_bad(), Ordering::Relaxed);
+        self.path().outage = outage;
+        self.inner.impaired.store(true, Ordering::Relaxed);
     }
 
     /// What happened on this session until now.
@@ -326,24 +315,53 @@ impl Drop for Inner {
 }
 
 impl BadPath {
-    fn is_bad(&self) -> bool {
-        self.outage || self.send.is_some() || self.receive.is_some() || !self.arrived.is_empty()
-    }
-
-    fn on_datagram(&mut self, direction: Direction, datagram: Bytes, counters: &Counters) -> Vec<Bytes> {
+    /// The datagram itself where this direction is clean; else the path has it now, or nobody.
+    fn crossed(&self, direction: Direction, datagram: Bytes, counters: &Counters) -> Option<Bytes> {
         if self.outage {
             count(&counters.impaired);
-            return Vec::new();
+            return None;
         }
         let impairment = match direction {
-            Direction::Send => &mut self.send,
-            Direction::Receive => &mut self.receive,
+            Direction::Send => &self.send,
+            Direction::Receive => &self.receive,
         };
-        let Some(impairment) = impairment else { return vec![datagram] };
-        let dropped = impairment.dropped();
-        let out = impairment.on_datagram(datagram);
-        counters.impaired.fetch_add(impairment.dropped() - dropped, Ordering::Relaxed);
-        out
+        match impairment {
+            Some(impairment) => {
+                impairment.offer(datagram);
+                None
+            }
+            None => Some(datagram),
+        }
+    }
+}
+
+impl Counters {
+    fn dropped(&self, reason: DropReason) -> Result<(), DropReason> {
+        count(match reason {
+            DropReason::QueueFull => &self.queue_full,
+            DropReason::TooLarge => &self.too_large,
+            DropReason::Closed => &self.closed,
+        });
+        Err(reason)
+    }
+}
+
+/// Hands a datagram to the transport, if that has room for it.
+fn queue(session: &Session, counters: &Counters, datagram: Bytes) -> Result<(), DropReason> {
+    // Sending on would push out the oldest in the queue, whose deadline is the nearest.
+    if session.datagram_send_buffer_space() < datagram.len() {
+        let reason = if session.close_reason().is_some() { DropReason::Closed } else { DropReason::QueueFull };
+        return counters.dropped(reason);
+    }
+    match session.send_datagram(datagram) {
+        Ok(()) => {
+            count(&counters.sent);
+            Ok(())
+        }
+        Err(SessionError::SendDatagramError(quinn::SendDatagramError::TooLarge)) => {
+            counters.dropped(DropReason::TooLarge)
+        }
+        Err(_) => counters.dropped(DropReason::Closed),
     }
 }
 

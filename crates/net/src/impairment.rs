@@ -1,199 +1,196 @@
-//! A bad path inside the driver: seeded loss, duplication and reordering of datagrams, for tests and `--drop`.
+//! A bad path inside the driver: the hops of [`nearlight_link`] in real time, for trying them by hand and for tests.
 
-use std::str::FromStr;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use bytes::Bytes;
-use rand::{RngCore as _, SeedableRng as _};
-use rand_pcg::Pcg64Mcg;
+use nearlight_link::{Exit, FlowId, Hop as _, Packet, Path};
+use nearlight_units::{Bytes as Size, Span, Time};
 
-/// A chance between never and always.
-#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-pub struct Probability(f64);
+use crate::Clock;
+use crate::clock::duration;
 
-/// The text or number is no probability; the caller's fault.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a probability: write a percentage such as `2%` or a fraction such as `0.02`")]
-pub struct NotAProbability(String);
+/// What a datagram has around it on the network: IP, UDP, QUIC's short header and tag. Guess: connection ids of 8 bytes.
+const HEADERS: u64 = 28 + 32;
 
-impl Probability {
-    pub const NEVER: Self = Self(0.0);
-    pub const ALWAYS: Self = Self(1.0);
+/// Datagrams on the path at the same time; beyond, they are lost. A second of 600 Mb/s.
+const MOST_HELD: usize = 1 << 16;
 
-    /// `fraction` lies in 0 ..= 1.
-    pub fn new(fraction: f64) -> Result<Self, NotAProbability> {
-        if (0.0..=1.0).contains(&fraction) { Ok(Self(fraction)) } else { Err(NotAProbability(fraction.to_string())) }
-    }
+/// The thread looks around this often if nothing is due.
+const LONGEST_WAIT: Span = Span::from_secs(60);
 
-    /// The chance as a fraction of 1.
-    #[must_use]
-    pub const fn fraction(self) -> f64 {
-        self.0
-    }
+/// One direction of a bad path, with a thread that wakes when something is due.
+pub(crate) struct Impairment {
+    shared: Arc<Shared>,
 }
 
-impl FromStr for Probability {
-    type Err = NotAProbability;
-
-    /// Reads `2%` and `0.02` as the same chance.
-    fn from_str(text: &str) -> Result<Self, NotAProbability> {
-        let (number, scale) = text.strip_suffix('%').map_or((text, 1.0), |number| (number, 100.0));
-        let fraction = number.trim().parse::<f64>().map_err(|_| NotAProbability(text.to_owned()))?;
-        Self::new(fraction / scale).map_err(|_| NotAProbability(text.to_owned()))
-    }
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
 }
 
-/// Says of each datagram whether the path loses it: independent losses, the same for the same seed.
-#[derive(Clone, Debug)]
-pub struct DropModel {
-    random: Pcg64Mcg,
-    probability: Probability,
+struct State {
+    clock: Clock,
+    /// The path's time zero.
+    origin: Time,
+    path: Path,
+    held: BTreeMap<u64, Held>,
+    next: u64,
+    /// Is told what comes out, in order, and None for what is lost.
+    release: Box<dyn FnMut(Option<Bytes>) + Send>,
+    ended: bool,
 }
 
-impl DropModel {
-    #[must_use]
-    pub fn new(seed: u64, probability: Probability) -> Self {
-        Self { random: Pcg64Mcg::seed_from_u64(seed), probability }
-    }
-
-    /// Whether the next datagram is lost.
-    pub fn drops_next(&mut self) -> bool {
-        happens(&mut self.random, self.probability)
-    }
-}
-
-/// Draws one number whatever the probability, so that a seed means the same losses at every other setting.
-fn happens(random: &mut Pcg64Mcg, probability: Probability) -> bool {
-    /// Numbers that a double holds exactly: 53 bits.
-    const STEPS: f64 = (1_u64 << 53) as f64;
-    ((random.next_u64() >> 11) as f64) < probability.fraction() * STEPS
-}
-
-/// What a path does to datagrams. The default leaves them alone.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct ImpairmentConfig {
-    pub seed: u64,
-    pub drop: Probability,
-    pub duplicate: Probability,
-    /// The datagram swaps places with its successor.
-    pub reorder: Probability,
-}
-
-/// One direction of a bad path. Adds no delay of its own: a datagram that is reordered waits for its successor.
-#[derive(Clone, Debug)]
-pub struct Impairment {
-    config: ImpairmentConfig,
-    losses: DropModel,
-    random: Pcg64Mcg,
-    held: Option<Bytes>,
-    dropped: u64,
+struct Held {
+    datagram: Bytes,
+    /// What is on its way of [`Packet::WHOLE`].
+    left: u64,
 }
 
 impl Impairment {
-    #[must_use]
-    pub fn new(config: ImpairmentConfig) -> Self {
-        Self {
-            config,
-            losses: DropModel::new(config.seed, config.drop),
-            // Any constant does: it only keeps the two sequences apart.
-            random: Pcg64Mcg::seed_from_u64(config.seed ^ 0x5eed),
-            held: None,
-            dropped: 0,
+    /// The path's time begins now. `release` is told what comes out, in order, and None for what is lost.
+    pub(crate) fn start(path: Path, clock: Clock, release: impl FnMut(Option<Bytes>) + Send + 'static) -> Self {
+        let state = State {
+            clock,
+            origin: clock.now(),
+            path,
+            held: BTreeMap::new(),
+            next: 0,
+            release: Box::new(release),
+            ended: false,
+        };
+        let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
+        let running = Arc::clone(&shared);
+        thread::spawn(move || running.run());
+        Self { shared }
+    }
+
+    /// A datagram sets out. What needs no time comes out before this returns.
+    pub(crate) fn offer(&self, datagram: Bytes) {
+        let mut state = self.shared.state();
+        let before = state.path.poll_timeout();
+        state.offer(datagram);
+        state.run();
+        let next = state.path.poll_timeout();
+        if next.is_some() && (before.is_none() || next < before) {
+            self.shared.changed.notify_one();
+        }
+    }
+}
+
+impl Drop for Impairment {
+    /// What is still on its way is gone.
+    fn drop(&mut self) {
+        self.shared.state().ended = true;
+        self.shared.changed.notify_one();
+    }
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut state = self.state();
+        while !state.ended {
+            state.run();
+            let wait = state.path.poll_timeout().map(|at| at.saturating_since(state.now()));
+            let wait = duration(wait.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT));
+            state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+impl State {
+    fn now(&self) -> Time {
+        Time::ZERO + (self.clock.now() - self.origin)
+    }
+
+    fn offer(&mut self, datagram: Bytes) {
+        if self.held.len() == MOST_HELD {
+            (self.release)(None);
+            return;
+        }
+        let size = Size::new(datagram.len() as u64 + HEADERS);
+        let (now, id) = (self.now(), self.next);
+        self.next += 1;
+        self.held.insert(id, Held { datagram, left: Packet::WHOLE });
+        self.path.offer(now, Packet::new(id, FlowId(0), size));
+    }
+
+    /// Lets out what is due.
+    fn run(&mut self) {
+        let now = self.now();
+        while let Some(exit) = self.path.poll(now) {
+            let datagram = self.take(&exit);
+            (self.release)(datagram.filter(|_| exit.is_delivered()));
         }
     }
 
-    /// What comes out of the path, in order, when `datagram` goes in: none, one, or up to three.
-    pub fn on_datagram(&mut self, datagram: Bytes) -> Vec<Bytes> {
-        let duplicate = happens(&mut self.random, self.config.duplicate);
-        let reorder = happens(&mut self.random, self.config.reorder);
-        if self.losses.drops_next() {
-            self.dropped += 1;
-            return Vec::new();
+    fn take(&mut self, exit: &Exit) -> Option<Bytes> {
+        let held = self.held.get_mut(&exit.packet.id)?;
+        held.left -= exit.packet.portion();
+        if held.left > 0 {
+            return Some(held.datagram.clone());
         }
-        if reorder && self.held.is_none() {
-            self.held = Some(datagram);
-            return Vec::new();
-        }
-        let mut out = vec![datagram.clone()];
-        if duplicate {
-            out.push(datagram);
-        }
-        out.extend(self.held.take());
-        out
-    }
-
-    /// Datagrams lost so far.
-    #[must_use]
-    pub const fn dropped(&self) -> u64 {
-        self.dropped
+        self.held.remove(&exit.packet.id).map(|held| held.datagram)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::mpsc::{Receiver, channel};
+    use std::time::Duration;
+
+    use nearlight_link::PathSpec;
+
     use super::*;
 
-    fn datagrams(count: u32) -> impl Iterator<Item = Bytes> {
-        (0..count).map(|n| Bytes::copy_from_slice(&n.to_be_bytes()))
+    fn start(spec: &str) -> (Impairment, Receiver<(Time, Option<Bytes>)>, Clock) {
+        let (sender, receiver) = channel();
+        let clock = Clock::start();
+        let path = spec.parse::<PathSpec>().expect("a path").build(7).expect("no files");
+        let release = move |datagram| drop(sender.send((clock.now(), datagram)));
+        (Impairment::start(path, clock, release), receiver, clock)
     }
 
-    fn through(config: ImpairmentConfig, count: u32) -> Vec<u32> {
-        let mut path = Impairment::new(config);
-        let out = datagrams(count).flat_map(|datagram| path.on_datagram(datagram));
-        out.map(|datagram| u32::from_be_bytes(datagram[..].try_into().unwrap())).collect()
-    }
-
-    fn percent(percent: u32) -> Probability {
-        Probability::new(f64::from(percent) / 100.0).unwrap()
+    fn number(number: u32) -> Bytes {
+        Bytes::copy_from_slice(&number.to_be_bytes())
     }
 
     #[test]
-    fn probabilities_are_read_as_people_write_them() {
-        for (text, fraction) in [("2%", 0.02), ("0.02", 0.02), ("0", 0.0), ("100%", 1.0), (" 50 %", 0.5)] {
-            assert_eq!(text.parse::<Probability>().map(Probability::fraction), Ok(fraction), "{text}");
+    fn what_needs_no_time_comes_out_at_once() {
+        let (path, out, _) = start("loss=10%,duplicate=10%");
+        for count in 0..1_000 {
+            path.offer(number(count));
+            let first = out.try_recv().expect("lost or there").1;
+            assert!(first.is_none_or(|datagram| datagram == number(count)));
+            assert!(out.try_iter().all(|(_, copy)| copy == Some(number(count))), "copies follow");
         }
-        for text in ["", "%", "two", "101%", "-1%", "NaN", "inf"] {
-            let error = text.parse::<Probability>().unwrap_err();
-            assert!(error.to_string().contains("2%"), "{text}: {error}");
+        assert!(path.shared.state().held.is_empty());
+    }
+
+    #[test]
+    fn delayed_datagrams_come_in_order_and_never_early() {
+        let (path, out, clock) = start("delay=20ms,rate=8mbit");
+        let offered = clock.now();
+        (0..20).for_each(|count| path.offer(number(count)));
+        for count in 0..20 {
+            let (at, datagram) = out.recv_timeout(Duration::from_secs(10)).expect("it arrives");
+            assert_eq!(datagram, Some(number(count)));
+            // 64 bytes take 64 us each.
+            let least = Span::from_millis(20) + Span::from_micros(64) * i64::from(count + 1);
+            assert!(at - offered >= least, "{count} after {}", at - offered);
         }
     }
 
     #[test]
-    fn losses_are_exact_for_a_seed() {
-        let count = |seed, percents| {
-            let mut model = DropModel::new(seed, percent(percents));
-            (0..100_000).filter(|_| model.drops_next()).count()
-        };
-        let counts = [count(1, 2), count(2, 2), count(1, 0), count(1, 100)];
-        assert_eq!(counts, [2_028, 2_034, 0, 100_000]);
-    }
-
-    #[test]
-    fn a_clean_path_changes_nothing() {
-        assert_eq!(through(ImpairmentConfig::default(), 1_000), (0..1_000).collect::<Vec<_>>());
-    }
-
-    #[test]
-    fn duplicates_and_reordering_lose_nothing_but_the_last_held() {
-        let config = ImpairmentConfig { seed: 7, duplicate: percent(10), reorder: percent(10), ..Default::default() };
-        let out = through(config, 1_000);
-        assert!(out.len() > 1_000, "duplicates are there");
-        assert!(!out.is_sorted(), "reordering is there");
-        let mut distinct = out.clone();
-        distinct.sort_unstable();
-        distinct.dedup();
-        assert!(distinct.len() >= 999);
-        assert_eq!(out, through(config, 1_000), "the same seed makes the same path");
-    }
-
-    #[test]
-    fn losses_do_not_depend_on_the_other_impairments() {
-        let lost = |config| {
-            let mut path = Impairment::new(config);
-            datagrams(10_000).for_each(|datagram| drop(path.on_datagram(datagram)));
-            path.dropped()
-        };
-        let clean = ImpairmentConfig { seed: 3, drop: percent(2), ..Default::default() };
-        let busy = ImpairmentConfig { duplicate: percent(20), reorder: percent(20), ..clean };
-        assert_eq!(lost(clean), lost(busy));
+    fn a_path_that_is_taken_away_keeps_what_it_holds() {
+        let (path, out, _) = start("delay=1min");
+        path.offer(number(1));
+        drop(path);
+        assert!(out.recv_timeout(Duration::from_secs(10)).is_err(), "the thread ends and drops its sender");
     }
 }

@@ -35,7 +35,6 @@ pub use control::{ControlReceiver, ControlSender};
 pub use error::NetError;
 pub use http::{SESSION_INFO_PATH, SessionInfo, discover_trust, http_get};
 pub use identity::Identity;
-pub use impairment::{DropModel, Impairment, ImpairmentConfig, NotAProbability, Probability};
 pub use link::Link;
 pub use listener::{Limits, ListenOptions, Listener};
 pub use pages::PageStream;

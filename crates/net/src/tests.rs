@@ -8,7 +8,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use nearlight_units::Span;
+use nearlight_link::{FlowId, Hop as _, Packet, PathSpec};
+use nearlight_units::{Bytes as Size, Span, Time};
 use nearlight_wire::{ClientMessage, DisplayKind, RefusalReason, ServerMessage};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpStream, UdpSocket};
@@ -286,14 +287,19 @@ async fn a_client_that_moves_keeps_its_session() {
 #[tokio::test]
 async fn losses_are_the_same_for_the_same_seed_in_both_directions() {
     let server = Server::start();
-    let config = ImpairmentConfig { seed: 11, drop: "2%".parse().unwrap(), ..ImpairmentConfig::default() };
-    let mut losses = DropModel::new(config.seed, config.drop);
-    let survivors: Vec<u32> = (0..2_000).filter(|_| !losses.drops_next()).collect();
+    let path = || "loss=2%".parse::<PathSpec>().unwrap().build(11).unwrap();
+    let mut losses = path();
+    let survives = |number: &u32| {
+        losses.offer(Time::ZERO, Packet::new(u64::from(*number), FlowId(0), Size::new(64)));
+        losses.poll(Time::ZERO).unwrap().is_delivered()
+    };
+    let survivors: Vec<u32> = (0..2_000).filter(survives).collect();
+    assert!((1_900..2_000).contains(&survivors.len()));
     for direction in [Direction::Send, Direction::Receive] {
         let (client, accepted) = server.pair().await;
         match direction {
-            Direction::Send => client.set_impairment(direction, config),
-            Direction::Receive => accepted.set_impairment(direction, config),
+            Direction::Send => client.set_impairment(direction, Some(path())),
+            Direction::Receive => accepted.set_impairment(direction, Some(path())),
         }
         let sending = async {
             for number in 0..2_000_u32 {
@@ -313,6 +319,27 @@ async fn losses_are_the_same_for_the_same_seed_in_both_directions() {
         let (received, ()) = within(async { tokio::join!(receiving, sending) }).await;
         assert_eq!(received, survivors, "{direction:?}");
     }
+}
+
+#[tokio::test]
+async fn a_bad_path_delays_both_directions_and_can_be_made_clean_again() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let path = || Some("delay=30ms,rate=100mbit".parse::<PathSpec>().unwrap().build(1).unwrap());
+    client.set_impairment(Direction::Send, path());
+    client.set_impairment(Direction::Receive, path());
+    let clock = Clock::start();
+    client.send_datagram(Bytes::from_static(b"there")).unwrap();
+    assert_eq!(within(accepted.recv_datagram()).await.unwrap().datagram, Bytes::from_static(b"there"));
+    accepted.send_datagram(Bytes::from_static(b"and back")).unwrap();
+    assert_eq!(within(client.recv_datagram()).await.unwrap().datagram, Bytes::from_static(b"and back"));
+    assert!(clock.now() >= Time::from_millis(60), "after {:?}", clock.now());
+
+    client.send_datagram(Bytes::from_static(b"never there")).unwrap();
+    client.set_impairment(Direction::Send, None);
+    client.set_impairment(Direction::Receive, None);
+    assert_ne!(reaches(&client, &accepted).await.datagram, Bytes::from_static(b"never there"));
+    reaches(&accepted, &client).await;
 }
 
 #[tokio::test]

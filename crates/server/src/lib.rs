@@ -15,5 +15,5 @@ mod serve;
 mod studio;
 mod visit;
 
-pub use options::{PictureSize, ServeOptions};
+pub use options::{Impairment, PictureSize, ServeOptions};
 pub use serve::{Door, Server, ServerError};

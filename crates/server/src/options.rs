@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use nearlight_codec::CodecKind;
-use nearlight_net::{ImpairmentConfig, Token};
+use nearlight_link::{LoadedPath, Path};
+use nearlight_net::Token;
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_units::Bitrate;
@@ -51,5 +52,22 @@ pub struct ServeOptions {
     pub events: Option<PathBuf>,
 
     /// A bad path on purpose, for trying how repairs work.
-    pub impairment: ImpairmentConfig,
+    pub impairment: Option<Impairment>,
+}
+
+/// Hops that the datagrams of every session cross, each way.
+#[derive(Clone, Debug)]
+pub struct Impairment {
+    pub path: LoadedPath,
+    /// Of everything random on the path; each session adds its number.
+    pub seed: u64,
+}
+
+impl Impairment {
+    /// The two directions of a session's path: there, and back.
+    pub(crate) fn paths(&self, session: u32) -> [Path; 2] {
+        let seed = self.seed.wrapping_add(u64::from(session));
+        // All bits differ, so that the directions share no draws.
+        [self.path.path(seed), self.path.path(!seed)]
+    }
 }

@@ -7,9 +7,7 @@ use std::time::Duration;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, new_encoder};
 use nearlight_fec::policy::new_policy;
-use nearlight_net::{
-    AttemptLimiter, Clock, Connection, ControlReceiver, ControlSender, Direction, ImpairmentConfig, NetError, Token,
-};
+use nearlight_net::{AttemptLimiter, Clock, Connection, ControlReceiver, ControlSender, Direction, NetError, Token};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_scene::{START, Viewer};
@@ -23,6 +21,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal, SessionFigures};
+use crate::options::Impairment;
 use crate::seat::{Delivery, Seat, Wish};
 use crate::studio::{Format, Studio};
 
@@ -56,7 +55,7 @@ pub(crate) struct House {
     pub(crate) fec: String,
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
-    pub(crate) impairment: ImpairmentConfig,
+    pub(crate) impairment: Option<Impairment>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) journal: Option<Journal>,
     /// Becomes true when the server shuts down.
@@ -201,14 +200,11 @@ impl<'a> Visit<'a> {
         display: DisplayKind,
     ) -> Result<Self, CodecError> {
         let now = house.clock.now();
-        let impairment = ImpairmentConfig {
+        if let Some(impairment) = &house.impairment {
             // Each session its own losses, the same in every run.
-            seed: house.impairment.seed.wrapping_add(u64::from(session)),
-            ..house.impairment
-        };
-        if house.impairment != ImpairmentConfig::default() {
-            connection.set_impairment(Direction::Send, impairment);
-            connection.set_impairment(Direction::Receive, impairment);
+            let [there, back] = impairment.paths(session);
+            connection.set_impairment(Direction::Send, Some(there));
+            connection.set_impairment(Direction::Receive, Some(back));
         }
         let config = SenderConfig {
             max_datagram: connection.max_datagram_size(),

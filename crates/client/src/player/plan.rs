@@ -2,7 +2,8 @@
 
 use std::collections::VecDeque;
 
-use nearlight_net::{Connection, Direction, ImpairmentConfig};
+use nearlight_link::{Loss, LossModel, Path, Probability, Random};
+use nearlight_net::{Connection, Direction};
 use nearlight_units::{Span, Time};
 
 use crate::PathOptions;
@@ -39,9 +40,14 @@ impl PathPlan {
     pub fn apply_to(&self, connection: &Connection) {
         for (direction, seed) in [(Direction::Receive, self.options.seed), (Direction::Send, !self.options.seed)] {
             let drop = self.options.drop;
-            connection.set_impairment(direction, ImpairmentConfig { seed, drop, ..ImpairmentConfig::default() });
+            if drop > Probability::NEVER {
+                let loss = Loss::new(LossModel::Independent(drop), Random::new(seed));
+                connection.set_impairment(direction, Some(Path::new([loss.into()])));
+            }
         }
-        connection.set_outage(self.outage);
+        if self.outage {
+            connection.set_outage(true);
+        }
     }
 
     /// The moment of the next change, where the first picture came at `first`.
