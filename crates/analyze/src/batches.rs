@@ -1,0 +1,201 @@
+//! Batches: packets that a sender lets go together, and the rhythm in which it does.
+//!
+//! Nothing about the rhythm is assumed. First the gaps between packets tell what "together" is: their histogram has a valley between the
+//! gaps within a burst and those between bursts. Then the autocorrelation of the bursts' beginnings tells the interval, and bursts closer
+//! than half of it are one batch.
+
+mod rhythm;
+
+use std::ops::Range;
+
+use nearlight_units::{Span, Time};
+use serde::Serialize;
+
+use crate::distribution::Distribution;
+use crate::frames::Found;
+use crate::traffic::Packet;
+pub(crate) use rhythm::{Rhythm, all_lags, autocorrelation};
+
+/// Gaps up to this leave no doubt that packets arrived as one, as those of a Wi-Fi aggregate do. Guess: a gigabit's packet takes 10 us, and
+/// capturing adds a few; separate channel accesses are further apart (an AIFS, preambles and an acknowledgement take over 100 us).
+pub const TOGETHER: Span = Span::from_micros(20);
+/// Two packets with the same time on a clock of microseconds: what the study calls simultaneous.
+const SIMULTANEOUS: Span = Span::from_micros(1);
+/// Packets of one instant that the histogram tells apart; more are counted with these.
+const MOST_PER_INSTANT: usize = 256;
+
+/// Packets without a silence between them.
+#[derive(Clone, Debug)]
+pub(crate) struct Burst {
+    pub at: Time,
+    pub packets: Range<usize>,
+}
+
+/// Figures of a stream's batches.
+#[derive(Clone, Debug, Serialize)]
+pub struct Batches {
+    /// Gaps longer than this end a burst; `None` where gaps are of one sort, and each packet is its own batch.
+    pub silence_us: Option<f64>,
+    pub count: usize,
+    pub packets: Distribution,
+    /// Between the beginnings of batches that follow each other, as the autocorrelation has it.
+    pub interval_ms: Option<f64>,
+    /// How far the batches keep to a grid of this interval, 0 to 1: 1 where a timer releases them, little where each frame begins its own.
+    pub on_grid: Option<f64>,
+    /// Batches that carry a frame's packets.
+    pub per_frame: Option<Distribution>,
+    /// Moments at which a batch left or could have left.
+    pub instants: u64,
+    /// Those at which none did.
+    pub idle: u64,
+    pub idle_ratio: f64,
+    /// How many instants had 0, 1, 2, ... packets.
+    #[serde(skip)]
+    pub packets_of_instant: Vec<u64>,
+}
+
+/// Packets that came as one.
+#[derive(Clone, Debug, Serialize)]
+pub struct Together {
+    /// The largest gap within a group.
+    pub within_us: f64,
+    /// Share of packets with the time of the one before.
+    pub simultaneous_ratio: f64,
+    /// Share of packets in groups of two or more.
+    pub grouped_ratio: f64,
+    /// Packets of each group, single ones too.
+    pub group: Distribution,
+}
+
+/// Cuts where more than `silence` passes; without one each packet is a burst.
+pub(crate) fn bursts(packets: &[Packet], silence: Option<Span>) -> Vec<Burst> {
+    let mut bursts: Vec<Burst> = Vec::new();
+    for (index, packet) in packets.iter().enumerate() {
+        let gap = packet.at - packets[index.saturating_sub(1)].at;
+        match bursts.last_mut() {
+            Some(burst) if silence.is_some_and(|silence| gap <= silence) => burst.packets.end = index + 1,
+            _ => bursts.push(Burst { at: packet.at, packets: index..index + 1 }),
+        }
+    }
+    bursts
+}
+
+/// The gap that tells bursts apart: the middle of the valley in the histogram of gaps.
+///
+/// `None` where the gaps have but one hill.
+pub(crate) fn silence(packets: &[Packet]) -> Option<Span> {
+    /// Bins per factor of ten.
+    const FINE: f64 = 20.0;
+    /// From 1 us, which is the finest that most captures tell, to 1 s.
+    const BINS: usize = 120;
+    /// Each side of the valley has so many gaps at least.
+    const FEWEST: u64 = 8;
+    let mut counts = [0_u64; BINS];
+    let mut total = 0;
+    for pair in packets.windows(2) {
+        let micros = (pair[1].at - pair[0].at).as_nanos() as f64 / 1e3;
+        let bin = if micros < 1.0 { 0 } else { ((micros.log10() * FINE) as usize).min(BINS - 1) };
+        counts[bin] += 1;
+        total += 1;
+    }
+    // A frame of a thousand packets in one burst has one silence.
+    let fewest = FEWEST.max(total / 2_000);
+    let smooth: Vec<u64> =
+        (0..BINS).map(|bin| counts[bin.saturating_sub(1)..(bin + 2).min(BINS)].iter().sum()).collect();
+    let mut below = 0;
+    let candidate = |bin: &usize| {
+        below += counts[*bin];
+        below >= fewest && total - below >= fewest
+    };
+    let candidates: Vec<usize> = (0..BINS).filter(candidate).collect();
+    let least = candidates.iter().map(|bin| smooth[*bin]).min()?;
+    // The longest stretch of the valley's floor.
+    let (mut floor, mut run) = (0..0, 0..0);
+    for bin in candidates {
+        if smooth[bin] != least {
+            continue;
+        }
+        run = if bin == run.end { run.start..bin + 1 } else { bin..bin + 1 };
+        if run.len() > floor.len() {
+            floor = run.clone();
+        }
+    }
+    let hill = |bins: Range<usize>| smooth[bins].iter().copied().max().unwrap_or(0);
+    // Guess: half as deep as the lower hill is a valley, less may be chance.
+    if 2 * least > hill(0..floor.start).min(hill(floor.end..BINS)) {
+        return None;
+    }
+    let middle = (floor.start + floor.end) as f64 / 2.0;
+    Some(Span::from_nanos((10_f64.powf(middle / FINE) * 1e3) as i64))
+}
+
+/// A stream's batches, with those of each packet.
+pub(crate) struct Batching {
+    pub figures: Batches,
+    pub of_packet: Vec<u32>,
+}
+
+/// `None` for no packets. `frames` are those of the same packets.
+pub(crate) fn batching(packets: &[Packet], frames: &Found) -> Option<Batching> {
+    let silence = silence(packets);
+    let bursts = bursts(packets, silence);
+    let rhythm = silence.and_then(|_| Rhythm::of(&bursts, frames));
+    let half = rhythm.as_ref().map_or(Span::ZERO, |rhythm| rhythm.interval / 2);
+    let mut of_packet = Vec::with_capacity(packets.len());
+    let mut sizes: Vec<u32> = Vec::new();
+    let (mut begun, mut idle) = (Time::ZERO, 0_u64);
+    for burst in &bursts {
+        let since = burst.at.saturating_since(begun);
+        if sizes.is_empty() || since >= half {
+            if let (Some(rhythm), false) = (&rhythm, sizes.is_empty()) {
+                let passed = since.as_nanos() as f64 / rhythm.interval.as_nanos() as f64;
+                idle += (passed.round() as u64).saturating_sub(1);
+            }
+            sizes.push(0);
+            begun = burst.at;
+        }
+        *sizes.last_mut()? += burst.packets.len() as u32;
+        of_packet.extend(burst.packets.clone().map(|_| sizes.len() as u32 - 1));
+    }
+    let mut packets_of_instant = vec![idle];
+    for size in &sizes {
+        let place = (*size as usize).min(MOST_PER_INSTANT);
+        packets_of_instant.resize(packets_of_instant.len().max(place + 1), 0);
+        packets_of_instant[place] += 1;
+    }
+    let instants = idle + sizes.len() as u64;
+    let figures = Batches {
+        silence_us: silence.map(|silence| silence.as_nanos() as f64 / 1e3),
+        count: sizes.len(),
+        packets: Distribution::of(sizes.iter().map(|size| f64::from(*size)))?,
+        interval_ms: rhythm.as_ref().map(|rhythm| rhythm.interval.as_millis_f64()),
+        on_grid: rhythm.as_ref().and_then(|rhythm| rhythm.on_grid),
+        per_frame: per_frame(frames, &of_packet),
+        instants,
+        idle,
+        idle_ratio: idle as f64 / instants as f64,
+        packets_of_instant,
+    };
+    Some(Batching { figures, of_packet })
+}
+
+fn per_frame(frames: &Found, batches: &[u32]) -> Option<Distribution> {
+    let mut pairs: Vec<(u32, u32)> = frames.of_packet.iter().copied().zip(batches.iter().copied()).collect();
+    pairs.sort_unstable();
+    pairs.dedup();
+    let counts = pairs.chunk_by(|one, other| one.0 == other.0).map(|batches| batches.len() as f64);
+    Distribution::of(counts)
+}
+
+/// `None` for no packets.
+pub(crate) fn together(packets: &[Packet]) -> Option<Together> {
+    let groups = bursts(packets, Some(TOGETHER));
+    let grouped: usize = groups.iter().map(|group| group.packets.len()).filter(|size| *size > 1).sum();
+    let simultaneous = packets.windows(2).filter(|pair| pair[1].at - pair[0].at < SIMULTANEOUS).count();
+    Some(Together {
+        within_us: TOGETHER.as_nanos() as f64 / 1e3,
+        simultaneous_ratio: simultaneous as f64 / packets.len() as f64,
+        grouped_ratio: grouped as f64 / packets.len() as f64,
+        group: Distribution::of(groups.iter().map(|group| group.packets.len() as f64))?,
+    })
+}

@@ -1,0 +1,99 @@
+//! Bytes of a file in order, through one buffer.
+
+use std::io::{ErrorKind, Read};
+
+/// Bytes held at a time: several thousand packets, and always one whole record.
+const BUFFER: usize = 1 << 20;
+
+/// Why bytes that were asked for are not there.
+#[derive(Debug)]
+pub(super) enum Shortage {
+    /// The file ends where it may: nothing more was there.
+    End,
+    /// The file ends within what was asked for; so many bytes of it are there.
+    Within(usize),
+    Failed(std::io::Error),
+}
+
+/// Bytes that were taken and still lie in the buffer.
+#[derive(Clone, Debug)]
+pub(super) struct Held(std::ops::Range<usize>);
+
+#[derive(Debug)]
+pub(super) struct Input<R> {
+    source: R,
+    buffer: Vec<u8>,
+    start: usize,
+    end: usize,
+    /// Position in the file of `start`.
+    offset: u64,
+}
+
+impl<R: Read> Input<R> {
+    /// The most that [`Input::take`] hands out at once.
+    pub const LONGEST: usize = BUFFER / 2;
+
+    pub fn new(source: R) -> Self {
+        Self { source, buffer: vec![0; BUFFER], start: 0, end: 0, offset: 0 }
+    }
+
+    /// Where in the file the next byte is.
+    pub fn offset(&self) -> u64 {
+        self.offset
+    }
+
+    /// The next `count` bytes without taking them; at most [`Input::LONGEST`].
+    pub fn peek(&mut self, count: usize) -> Result<&[u8], Shortage> {
+        if self.end - self.start < count {
+            self.fill(count)?;
+        }
+        Ok(&self.buffer[self.start..self.start + count])
+    }
+
+    /// The next `count` bytes; at most [`Input::LONGEST`].
+    pub fn take(&mut self, count: usize) -> Result<&[u8], Shortage> {
+        self.peek(count)?;
+        let from = self.start;
+        self.start += count;
+        self.offset += count as u64;
+        Ok(&self.buffer[from..from + count])
+    }
+
+    /// Takes `count` bytes, of which those in `part` are wanted until the next call.
+    pub fn hold(&mut self, count: usize, part: std::ops::Range<usize>) -> Result<Held, Shortage> {
+        self.take(count)?;
+        let begun = self.start - count;
+        Ok(Held(begun + part.start..begun + part.end))
+    }
+
+    /// What [`Input::hold`] took last.
+    pub fn held(&self, held: Held) -> &[u8] {
+        &self.buffer[held.0]
+    }
+
+    /// Passes over `count` bytes, however many they are.
+    pub fn skip(&mut self, mut count: u64) -> Result<(), Shortage> {
+        while count > 0 {
+            let step = count.min(Self::LONGEST as u64) as usize;
+            self.take(step)?;
+            count -= step as u64;
+        }
+        Ok(())
+    }
+
+    fn fill(&mut self, count: usize) -> Result<(), Shortage> {
+        debug_assert!(count <= Self::LONGEST);
+        self.buffer.copy_within(self.start..self.end, 0);
+        (self.start, self.end) = (0, self.end - self.start);
+        while self.end < count {
+            match self.source.read(&mut self.buffer[self.end..]) {
+                Ok(0) if self.end == 0 => return Err(Shortage::End),
+                Ok(0) => return Err(Shortage::Within(self.end)),
+                Ok(more) => self.end += more,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(Shortage::Failed(error)),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,69 @@
+//! The classic format: one link type, one clock resolution.
+
+use std::io::Read;
+
+use nearlight_units::Time;
+
+use super::input::Input;
+use super::{Found, LONGEST_PACKET, LinkType, Stop};
+
+pub(super) const HEADER: usize = 24;
+const RECORD_HEADER: usize = 16;
+
+/// What the first four bytes say.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Form {
+    big_endian: bool,
+    /// Nanoseconds of one unit of the fraction.
+    unit: u32,
+}
+
+impl Form {
+    pub fn of(magic: [u8; 4]) -> Option<Self> {
+        let (micro, nano) = (0xa1b2_c3d4, 0xa1b2_3c4d);
+        let form = |big_endian, unit| Some(Self { big_endian, unit });
+        match (u32::from_be_bytes(magic), u32::from_le_bytes(magic)) {
+            (number, _) if number == micro => form(true, 1_000),
+            (number, _) if number == nano => form(true, 1),
+            (_, number) if number == micro => form(false, 1_000),
+            (_, number) if number == nano => form(false, 1),
+            _ => None,
+        }
+    }
+
+    fn number(self, bytes: &[u8], at: usize) -> u32 {
+        let bytes = [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        if self.big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Header {
+    form: Form,
+    link: LinkType,
+}
+
+impl Header {
+    pub fn parse(form: Form, bytes: &[u8]) -> Self {
+        // The upper half of the field says whether frames end with a checksum, which nobody here reads.
+        Self { form, link: LinkType::from_number(form.number(bytes, 20) as u16) }
+    }
+
+    pub fn record<R: Read>(&self, input: &mut Input<R>) -> Result<Found, Stop> {
+        let bytes = input.peek(RECORD_HEADER).map_err(|shortage| Stop::between(shortage, "a packet's header"))?;
+        let [seconds, fraction, captured, length] = [0, 4, 8, 12].map(|at| self.form.number(bytes, at));
+        if captured > LONGEST_PACKET {
+            return Err(Stop::damaged(format!(
+                "a packet claims {captured} bytes, where {LONGEST_PACKET} is the limit"
+            )));
+        }
+        let nanos = u64::from(fraction) * u64::from(self.form.unit);
+        if nanos >= 1_000_000_000 {
+            return Err(Stop::damaged(format!("a packet's time has the fraction {fraction}, more than a second")));
+        }
+        let whole = RECORD_HEADER + captured as usize;
+        let range = input.hold(whole, RECORD_HEADER..whole).map_err(|shortage| Stop::within(shortage, "a packet"))?;
+        let at = Time::from_nanos(u64::from(seconds) * 1_000_000_000 + nanos);
+        Ok(Found { at, length: length.max(captured), link: self.link, range })
+    }
+}

@@ -1,0 +1,205 @@
+//! The newer format: blocks, several interfaces each with its link type and clock resolution.
+
+use std::io::Read;
+
+use nearlight_units::Time;
+
+use super::input::{Input, Shortage};
+use super::{Found, LONGEST_PACKET, LinkType, Stop};
+
+/// Type of the block that begins a section; reads the same in both byte orders.
+pub(super) const SECTION: u32 = 0x0a0d_0d0a;
+const INTERFACE: u32 = 1;
+/// Obsolete, but still met.
+const PACKET: u32 = 2;
+const SIMPLE_PACKET: u32 = 3;
+const STATISTICS: u32 = 5;
+const ENHANCED_PACKET: u32 = 6;
+
+/// Type and length before a block's body, length behind it.
+const AROUND: usize = 12;
+/// Interfaces of a section. Guess: no machine captures on more at once; a damaged file may claim millions.
+const MOST_INTERFACES: usize = 4_096;
+
+#[derive(Debug, Default)]
+pub(super) struct Sections {
+    big_endian: bool,
+    interfaces: Vec<Interface>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Interface {
+    link: LinkType,
+    /// Units of a second.
+    resolution: u64,
+    /// Seconds that every time lacks.
+    offset: i64,
+}
+
+impl Interface {
+    fn time(self, units: u64) -> Time {
+        let nanos = match self.resolution {
+            1_000_000 => u128::from(units) * 1_000,
+            1_000_000_000 => u128::from(units),
+            resolution => u128::from(units) * 1_000_000_000 / u128::from(resolution),
+        };
+        let nanos = i128::try_from(nanos).unwrap_or(i128::MAX).saturating_add(i128::from(self.offset) * 1_000_000_000);
+        Time::from_nanos(nanos.clamp(0, i128::from(u64::MAX)) as u64)
+    }
+}
+
+impl Sections {
+    pub fn record<R: Read>(
+        &mut self,
+        input: &mut Input<R>,
+        untimed: &mut u64,
+        dropped: &mut u64,
+    ) -> Result<Found, Stop> {
+        loop {
+            let begun = input.offset();
+            let placed = |stop: Stop| match stop {
+                Stop::Damaged { at: None, reason } => Stop::Damaged { at: Some(begun), reason },
+                stop => stop,
+            };
+            let (kind, length) = self.block(input).map_err(placed)?;
+            match kind {
+                ENHANCED_PACKET | PACKET => return self.packet(input, kind, length).map_err(placed),
+                INTERFACE => self.interface(input, length).map_err(placed)?,
+                _ if kind == STATISTICS && length <= Input::<R>::LONGEST => {
+                    *dropped += self.drops(input, length).map_err(placed)?;
+                }
+                _ => {
+                    *untimed += u64::from(kind == SIMPLE_PACKET);
+                    input.skip(length as u64).map_err(|shortage| placed(Stop::within(shortage, "a block")))?;
+                }
+            }
+        }
+    }
+
+    /// The next block's type and whole length, its bytes not yet taken.
+    fn block<R: Read>(&mut self, input: &mut Input<R>) -> Result<(u32, usize), Stop> {
+        let within = |shortage| Stop::between(shortage, "a block's header");
+        let head = input.peek(8).map_err(within)?;
+        let section = head[..4] == SECTION.to_be_bytes();
+        if section {
+            let head = input.peek(AROUND).map_err(within)?;
+            self.big_endian = match u32::from_be_bytes([head[8], head[9], head[10], head[11]]) {
+                0x1a2b_3c4d => true,
+                0x4d3c_2b1a => false,
+                other => return Err(Stop::damaged(format!("a section's byte-order mark is {other:#010x}"))),
+            };
+            self.interfaces.clear();
+        }
+        let head = input.peek(8).map_err(within)?;
+        let (kind, length) = (self.number(head, 0), self.number(head, 4));
+        if length < AROUND as u32 || !length.is_multiple_of(4) {
+            return Err(Stop::damaged(format!("a block claims {length} bytes, which no block can have")));
+        }
+        Ok((if section { SECTION } else { kind }, length as usize))
+    }
+
+    fn interface<R: Read>(&mut self, input: &mut Input<R>, length: usize) -> Result<(), Stop> {
+        if length < AROUND + 8 || length > Input::<R>::LONGEST || self.interfaces.len() >= MOST_INTERFACES {
+            return Err(Stop::damaged("an interface is described in an impossible way"));
+        }
+        let big_endian = self.big_endian;
+        let bytes = whole(input, length, big_endian)?;
+        let (mut resolution, mut offset) = (1_000_000, 0);
+        options(big_endian, &bytes[16..length - 4], |code, value| match (code, value.len()) {
+            (9, 1) if value[0] & 0x80 == 0 => resolution = 10_u64.saturating_pow(u32::from(value[0])),
+            (9, 1) => resolution = 1_u64.checked_shl(u32::from(value[0] & 0x7f)).unwrap_or(u64::MAX),
+            (14, 8) => offset = long(big_endian, value) as i64,
+            _ => {}
+        });
+        let link = LinkType::from_number(short(big_endian, &bytes[8..]));
+        self.interfaces.push(Interface { link, resolution: resolution.max(1), offset });
+        Ok(())
+    }
+
+    fn packet<R: Read>(&self, input: &mut Input<R>, kind: u32, length: usize) -> Result<Found, Stop> {
+        const FIXED: usize = 28;
+        if length < FIXED + 4 || length > Input::<R>::LONGEST {
+            return Err(Stop::damaged(format!("a packet's block claims {length} bytes")));
+        }
+        let big_endian = self.big_endian;
+        let bytes = input.peek(FIXED).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;
+        let place =
+            if kind == PACKET { usize::from(short(big_endian, &bytes[8..])) } else { self.number(bytes, 8) as usize };
+        let interface = *self
+            .interfaces
+            .get(place)
+            .ok_or_else(|| Stop::damaged(format!("a packet came through interface {place}, which is not described")))?;
+        let units = u64::from(self.number(bytes, 12)) << 32 | u64::from(self.number(bytes, 16));
+        let (captured, original) = (self.number(bytes, 20), self.number(bytes, 24));
+        if captured > LONGEST_PACKET || captured as usize > length - FIXED - 4 {
+            return Err(Stop::damaged(format!("a packet claims {captured} bytes in a block of {length}")));
+        }
+        let part = FIXED..FIXED + captured as usize;
+        let behind = input.peek(length).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;
+        closed(behind, big_endian)?;
+        let range = input.hold(length, part).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;
+        Ok(Found { at: interface.time(units), length: original.max(captured), link: interface.link, range })
+    }
+
+    /// Packets dropped at an interface, for want of room or by the operating system.
+    fn drops<R: Read>(&self, input: &mut Input<R>, length: usize) -> Result<u64, Stop> {
+        let big_endian = self.big_endian;
+        let bytes = whole(input, length, big_endian)?;
+        let mut drops = 0_u64;
+        let from = 20.min(length - 4);
+        options(big_endian, &bytes[from..length - 4], |code, value| {
+            if matches!(code, 5 | 7) && value.len() == 8 {
+                drops = drops.saturating_add(long(big_endian, value));
+            }
+        });
+        Ok(drops)
+    }
+
+    fn number(&self, bytes: &[u8], at: usize) -> u32 {
+        number(self.big_endian, &bytes[at..])
+    }
+}
+
+/// A whole block, taken.
+fn whole<R: Read>(input: &mut Input<R>, length: usize, big_endian: bool) -> Result<&[u8], Stop> {
+    let bytes = input.take(length).map_err(|shortage: Shortage| Stop::within(shortage, "a block"))?;
+    closed(bytes, big_endian)?;
+    Ok(bytes)
+}
+
+/// A block ends with its length once more.
+fn closed(block: &[u8], big_endian: bool) -> Result<(), Stop> {
+    let behind = number(big_endian, &block[block.len() - 4..]) as usize;
+    if behind == block.len() {
+        return Ok(());
+    }
+    Err(Stop::damaged(format!("a block says {} bytes at its beginning and {behind} at its end", block.len())))
+}
+
+fn options(big_endian: bool, mut bytes: &[u8], mut each: impl FnMut(u16, &[u8])) {
+    while bytes.len() >= 4 {
+        let (code, length) = (short(big_endian, bytes), usize::from(short(big_endian, &bytes[2..])));
+        let padded = 4 + length.next_multiple_of(4);
+        if code == 0 || bytes.len() < 4 + length {
+            return;
+        }
+        each(code, &bytes[4..4 + length]);
+        bytes = bytes.get(padded..).unwrap_or_default();
+    }
+}
+
+fn short(big_endian: bool, bytes: &[u8]) -> u16 {
+    let bytes = [bytes[0], bytes[1]];
+    if big_endian { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) }
+}
+
+fn number(big_endian: bool, bytes: &[u8]) -> u32 {
+    let bytes = [bytes[0], bytes[1], bytes[2], bytes[3]];
+    if big_endian { u32::from_be_bytes(bytes) } else { u32::from_le_bytes(bytes) }
+}
+
+fn long(big_endian: bool, bytes: &[u8]) -> u64 {
+    let mut eight = [0; 8];
+    eight.copy_from_slice(&bytes[..8]);
+    if big_endian { u64::from_be_bytes(eight) } else { u64::from_le_bytes(eight) }
+}

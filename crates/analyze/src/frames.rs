@@ -1,0 +1,162 @@
+//! Packets put together to video frames: by the media's own times where they are visible, otherwise by silences.
+
+mod periodic;
+
+use nearlight_units::{Span, Time};
+use serde::Serialize;
+
+use crate::batches::{Burst, bursts, silence};
+use crate::distribution::Distribution;
+use crate::traffic::Packet;
+
+/// What tells where a frame ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FoundBy {
+    /// Packets of one RTP time are a frame; the last one has the marker.
+    Timestamps,
+    /// Silences that come round with the frame rate.
+    Rhythm,
+    /// Any silence longer than those within a burst: a frame sent in several batches counts as several.
+    Gaps,
+}
+
+/// One frame.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub first: Time,
+    pub last: Time,
+    pub size: u64,
+    pub packets: u32,
+    /// Of RTP, unwrapped.
+    pub ticks: i64,
+    pub marked: bool,
+}
+
+/// The frames of a stream, and of each of its packets the frame's place.
+pub(crate) struct Found {
+    pub by: FoundBy,
+    pub frames: Vec<Frame>,
+    pub of_packet: Vec<u32>,
+}
+
+/// Figures of a stream's frames.
+#[derive(Clone, Debug, Serialize)]
+pub struct Frames {
+    pub found_by: FoundBy,
+    pub count: usize,
+    /// Frames a second, from the first packet of the first frame to that of the last.
+    pub fps: f64,
+    /// The same on the sender's media clock, which no network disturbs.
+    pub source_fps: Option<f64>,
+    /// Bytes as Ethernet frames.
+    pub size_bytes: Distribution,
+    pub packets: Distribution,
+    /// From first packet to first packet.
+    pub interval_ms: Option<Distribution>,
+    /// From a frame's first packet to its last.
+    pub assembly_ms: Distribution,
+    /// Frames of RTP whose last packet is not among those captured.
+    pub without_end: usize,
+}
+
+/// All video has this RTP clock (RFC 3551 section 5).
+pub(crate) const VIDEO_CLOCK: f64 = 90e3;
+
+/// By RTP times. `packets` are of one stream, by time.
+pub(crate) fn by_timestamps(packets: &[Packet]) -> Found {
+    let mut ticks = Vec::with_capacity(packets.len());
+    let mut at = 0_i64;
+    for (index, packet) in packets.iter().enumerate() {
+        let before = packets[index.saturating_sub(1)].timestamp;
+        at += i64::from(packet.timestamp.wrapping_sub(before) as i32);
+        ticks.push((at, index as u32));
+    }
+    ticks.sort_unstable();
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut of_packet = vec![0; packets.len()];
+    for (ticks, index) in ticks {
+        let packet = &packets[index as usize];
+        if frames.last().is_none_or(|frame| frame.ticks != ticks) {
+            frames.push(Frame { ticks, ..Frame::new(packet) });
+        } else if let Some(frame) = frames.last_mut() {
+            frame.on_packet(packet);
+        }
+        of_packet[index as usize] = frames.len() as u32 - 1;
+    }
+    Found { by: FoundBy::Timestamps, frames, of_packet }
+}
+
+/// By silences. `packets` are of one stream, by time.
+pub(crate) fn by_silences(packets: &[Packet]) -> Found {
+    let bursts = bursts(packets, silence(packets));
+    let (by, begins) = match periodic::frame_starts(&bursts) {
+        Some(begins) => (FoundBy::Rhythm, begins),
+        None => (FoundBy::Gaps, vec![true; bursts.len()]),
+    };
+    let mut frames: Vec<Frame> = Vec::new();
+    let mut of_packet = Vec::with_capacity(packets.len());
+    for (Burst { packets: range, .. }, begins) in bursts.iter().zip(begins) {
+        for packet in &packets[range.clone()] {
+            let fresh = frames.is_empty() || begins && of_packet.len() == range.start;
+            if fresh {
+                frames.push(Frame::new(packet));
+            } else if let Some(frame) = frames.last_mut() {
+                frame.on_packet(packet);
+            }
+            of_packet.push(frames.len() as u32 - 1);
+        }
+    }
+    Found { by, frames, of_packet }
+}
+
+impl Frame {
+    fn new(packet: &Packet) -> Self {
+        Self {
+            first: packet.at,
+            last: packet.at,
+            size: u64::from(packet.size),
+            packets: 1,
+            ticks: 0,
+            marked: packet.marker,
+        }
+    }
+
+    fn on_packet(&mut self, packet: &Packet) {
+        self.first = self.first.min(packet.at);
+        self.last = self.last.max(packet.at);
+        self.size += u64::from(packet.size);
+        self.packets += 1;
+        self.marked |= packet.marker;
+    }
+}
+
+impl Found {
+    /// `None` for no frames.
+    pub fn figures(&self) -> Option<Frames> {
+        let (first, last) = (self.frames.first()?, self.frames.last()?);
+        let steps = (self.frames.len() - 1) as f64;
+        let rate = |span: f64| if span > 0.0 { steps / span } else { 0.0 };
+        let by_timestamps = self.by == FoundBy::Timestamps;
+        let assembly = |frame: &Frame| frame.last.saturating_since(frame.first);
+        let intervals = self.frames.windows(2).map(|pair| pair[1].first - pair[0].first);
+        Some(Frames {
+            found_by: self.by,
+            count: self.frames.len(),
+            fps: rate((last.first - first.first).as_secs_f64()),
+            source_fps: by_timestamps.then(|| rate((last.ticks - first.ticks) as f64 / VIDEO_CLOCK)),
+            size_bytes: Distribution::of(self.frames.iter().map(|frame| frame.size as f64))?,
+            packets: Distribution::of(self.frames.iter().map(|frame| f64::from(frame.packets)))?,
+            interval_ms: Distribution::of_spans(intervals),
+            assembly_ms: Distribution::of_spans(self.frames.iter().map(assembly))?,
+            without_end: self.frames.iter().filter(|frame| by_timestamps && !frame.marked).count(),
+        })
+    }
+
+    /// The time between frames, of most of them.
+    pub fn interval(&self) -> Option<Span> {
+        let mut intervals: Vec<Span> = self.frames.windows(2).map(|pair| pair[1].first - pair[0].first).collect();
+        intervals.sort_unstable();
+        intervals.get(intervals.len() / 2).copied().filter(|interval| *interval > Span::ZERO)
+    }
+}

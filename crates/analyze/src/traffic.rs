@@ -1,0 +1,297 @@
+//! What a capture holds: its conversations, their streams, and a short record of every packet.
+//!
+//! Memory: 32 bytes for each packet up to [`Limits::packets`], plus a few hundred for each stream; the file itself passes through a
+//! buffer of 1 MiB. Beyond the limits packets are counted and otherwise left out, and the analysis says so.
+
+mod streams;
+
+use std::io::Read;
+use std::net::SocketAddr;
+
+use nearlight_units::{Span, Time};
+use serde::Serialize;
+
+use crate::capture::{CaptureError, Damage, Format, Reader};
+use crate::kind::{Face, Kind, Rtp, Stun, StunClass, face};
+use crate::packet::{Datagram, Endpoint, Unusable, datagram};
+use streams::Streams;
+pub(crate) use streams::{Conversation, Direction, Stream, mark_repairs};
+
+/// What an analysis may hold.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Packets that are kept for frames, batches and delays.
+    pub packets: usize,
+}
+
+impl Default for Limits {
+    /// 8 Mi packets, 256 MiB: 26 minutes of the study's 53 Mb/s.
+    fn default() -> Self {
+        Self { packets: 8 << 20 }
+    }
+}
+
+/// What was read of a capture file.
+#[derive(Clone, Debug, Serialize)]
+pub struct CaptureSummary {
+    pub format: Format,
+    /// Packets of any kind.
+    pub packets: u64,
+    /// UDP datagrams among them.
+    pub datagrams: u64,
+    /// Since 1970, of the earliest and the latest packet.
+    pub first: Time,
+    pub last: Time,
+    /// Where the file stopped making sense; everything before it was read.
+    pub damage: Option<Damage>,
+    /// IP fragments other than the first, which no stream can be told from.
+    pub fragments: u64,
+    /// Neither IPv4 nor IPv6.
+    pub not_ip: u64,
+    /// IP that is not UDP.
+    pub not_udp: u64,
+    /// Headers damaged or cut off by the capture.
+    pub cut_short: u64,
+    /// In a link layer that is not known here.
+    pub unknown_link: u64,
+    /// Stored without a time.
+    pub untimed: u64,
+    /// Dropped by the capturing machine, as far as it says.
+    pub dropped: u64,
+    /// Longer than 1,500 bytes of IP: several datagrams in one, as network offload leaves them.
+    pub oversized: u64,
+    /// Earlier than the packet before.
+    pub out_of_order: u64,
+    /// Of conversations or streams beyond those that are followed.
+    pub untracked: u64,
+    /// Counted in streams, left out of frames, batches and delays for want of room.
+    pub beyond_limit: u64,
+}
+
+/// A capture, read.
+#[derive(Debug)]
+pub struct Traffic {
+    pub capture: CaptureSummary,
+    pub(crate) conversations: Vec<Conversation>,
+    pub(crate) streams: Vec<Stream>,
+    /// By time.
+    pub(crate) packets: Vec<Packet>,
+    pub(crate) round_trips: Vec<RoundTrip>,
+}
+
+/// What is kept of a packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Packet {
+    pub at: Time,
+    /// The same for the same datagram in another capture, whatever addresses and lengths were captured.
+    pub fingerprint: u64,
+    /// As an Ethernet frame.
+    pub size: u32,
+    /// Of RTP, otherwise 0.
+    pub timestamp: u32,
+    pub sequence: u16,
+    /// Index into [`Traffic::streams`].
+    pub stream: u16,
+    pub marker: bool,
+}
+
+/// A STUN request and its answer, as they passed the capture.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RoundTrip {
+    pub conversation: u16,
+    /// Who asked.
+    pub asked: Direction,
+    pub span: Span,
+}
+
+impl Traffic {
+    /// Reads a capture to its end, or to where it is damaged.
+    pub fn read(source: impl Read, limits: &Limits) -> Result<Self, CaptureError> {
+        let mut reader = Reader::new(source)?;
+        let mut intake = Intake::new(reader.format(), *limits);
+        while let Some(record) = reader.poll_record() {
+            intake.on_packet(record.at);
+            match datagram(&record) {
+                Ok(datagram) => intake.on_datagram(record.at, &datagram),
+                Err(why) => intake.on_unusable(why),
+            }
+        }
+        let mut traffic = intake.finish();
+        traffic.capture.damage = reader.damage().cloned();
+        traffic.capture.untimed = reader.untimed();
+        traffic.capture.dropped = reader.dropped();
+        Ok(traffic)
+    }
+
+    /// How long the capture lasted.
+    pub fn duration(&self) -> Span {
+        self.capture.last.saturating_since(self.capture.first)
+    }
+
+    /// The conversation to look at and the direction of its sender: of those with `sender`, or else of all, the one with most bytes.
+    pub(crate) fn main(&self, sender: Option<SocketAddr>) -> Option<(u16, Direction)> {
+        let wanted = sender.map(|sender| Endpoint { address: sender.ip(), port: sender.port() });
+        let usable =
+            |conversation: &&(usize, &Conversation)| wanted.is_none_or(|wanted| conversation.1.ends.contains(&wanted));
+        let (place, found) = self
+            .conversations
+            .iter()
+            .enumerate()
+            .filter(|conversation| usable(&conversation))
+            // The first of equals.
+            .rev()
+            .max_by_key(|(_, conversation)| conversation.bytes[0].saturating_add(conversation.bytes[1]))?;
+        let direction = match wanted {
+            Some(wanted) => found.direction(wanted),
+            None if found.bytes[1] > found.bytes[0] => Direction::Back,
+            None => Direction::Forth,
+        };
+        Some((place as u16, direction))
+    }
+}
+
+/// Takes packets as they are read.
+struct Intake {
+    limits: Limits,
+    capture: CaptureSummary,
+    streams: Streams,
+    packets: Vec<Packet>,
+    round_trips: Vec<RoundTrip>,
+    latest: Time,
+}
+
+/// STUN round trips that are kept. Guess: ten hours of a session that checks each second, both ways.
+const MOST_ROUND_TRIPS: usize = 1 << 16;
+/// The most that Ethernet carries of IP.
+const ETHERNET_MTU: u32 = 1_500;
+
+impl Intake {
+    fn new(format: Format, limits: Limits) -> Self {
+        let capture = CaptureSummary {
+            format,
+            packets: 0,
+            datagrams: 0,
+            first: Time::FAR_FUTURE,
+            last: Time::ZERO,
+            damage: None,
+            fragments: 0,
+            not_ip: 0,
+            not_udp: 0,
+            cut_short: 0,
+            unknown_link: 0,
+            untimed: 0,
+            dropped: 0,
+            oversized: 0,
+            out_of_order: 0,
+            untracked: 0,
+            beyond_limit: 0,
+        };
+        let streams = Streams::default();
+        Self { limits, capture, streams, packets: Vec::new(), round_trips: Vec::new(), latest: Time::ZERO }
+    }
+
+    fn on_packet(&mut self, at: Time) {
+        let capture = &mut self.capture;
+        capture.packets += 1;
+        capture.out_of_order += u64::from(at < self.latest);
+        self.latest = at;
+        capture.first = capture.first.min(at);
+        capture.last = capture.last.max(at);
+    }
+
+    fn on_unusable(&mut self, why: Unusable) {
+        let capture = &mut self.capture;
+        *match why {
+            Unusable::NotIp => &mut capture.not_ip,
+            Unusable::NotUdp => &mut capture.not_udp,
+            Unusable::Fragment => &mut capture.fragments,
+            Unusable::CutShort => &mut capture.cut_short,
+            Unusable::UnknownLink => &mut capture.unknown_link,
+        } += 1;
+    }
+
+    fn on_datagram(&mut self, at: Time, datagram: &Datagram<'_>) {
+        self.capture.datagrams += 1;
+        self.capture.oversized += u64::from(datagram.size > ETHERNET_MTU + 14);
+        let face = face(datagram.payload, datagram.length);
+        let Some(place) = self.streams.on_datagram(at, datagram, &face) else {
+            self.capture.untracked += 1;
+            return;
+        };
+        if let Face::Stun(stun) = face {
+            self.on_stun(at, place, stun);
+        }
+        if self.packets.len() >= self.limits.packets {
+            self.capture.beyond_limit += 1;
+            return;
+        }
+        let rtp = match face {
+            Face::Rtp(rtp) => Some(rtp),
+            _ => None,
+        };
+        self.packets.push(Packet {
+            at,
+            fingerprint: fingerprint(datagram, rtp),
+            size: datagram.size,
+            timestamp: rtp.map_or(0, |rtp| rtp.timestamp),
+            sequence: rtp.map_or(0, |rtp| rtp.sequence),
+            stream: place,
+            marker: rtp.is_some_and(|rtp| rtp.marker),
+        });
+    }
+
+    fn on_stun(&mut self, at: Time, place: u16, stun: Stun) {
+        let Some((conversation, asked, since)) = self.streams.on_stun(at, place, stun) else { return };
+        if self.round_trips.len() < MOST_ROUND_TRIPS {
+            self.round_trips.push(RoundTrip { conversation, asked, span: at.saturating_since(since) });
+        }
+    }
+
+    fn finish(mut self) -> Traffic {
+        if self.capture.packets == 0 {
+            self.capture.first = Time::ZERO;
+        }
+        // Several interfaces in one file are not in step.
+        if self.capture.out_of_order > 0 {
+            self.packets.sort_by_key(|packet| packet.at);
+        }
+        let (conversations, streams) = self.streams.finish();
+        Traffic { capture: self.capture, conversations, streams, packets: self.packets, round_trips: self.round_trips }
+    }
+}
+
+/// Bytes of a payload that tell it from others: behind RTP's or QUIC's header encrypted ones, so no two are the same.
+const TOLD_APART_BY: usize = 24;
+
+/// The hash is FNV-1a's step over words of eight bytes, then mixed once more.
+fn fingerprint(datagram: &Datagram<'_>, rtp: Option<Rtp>) -> u64 {
+    const PRIME: u64 = 0x0000_0100_0000_01b3;
+    let mut hash = 0xcbf2_9ce4_8422_2325 ^ u64::from(datagram.length);
+    let mut add = |word: u64| {
+        hash = (hash ^ word).wrapping_mul(PRIME);
+        hash ^= hash >> 29;
+    };
+    if let Some(rtp) = rtp {
+        // The clear header says it all, and is there however little was captured.
+        add(u64::from(rtp.ssrc) << 32 | u64::from(rtp.timestamp));
+        add(u64::from(rtp.sequence));
+    } else {
+        let told = &datagram.payload[..datagram.payload.len().min(TOLD_APART_BY)];
+        for chunk in told.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            add(u64::from_le_bytes(word));
+        }
+    }
+    hash.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ hash >> 32
+}
+
+/// Whether a stream of this kind can carry the pictures.
+pub(crate) fn may_be_video(kind: Kind) -> bool {
+    matches!(kind, Kind::RtpVideo | Kind::QuicShort | Kind::Other | Kind::Rtp)
+}
+
+/// Whether a request waits for an answer.
+fn asks(stun: Stun) -> bool {
+    stun.class == StunClass::Request
+}

@@ -1,0 +1,102 @@
+//! Streams are told apart, and Table 3 is what was sent.
+
+mod support;
+
+use nearlight_analyze::{Kind, Limits, Study, Traffic};
+use support::file::{Form, Link, pcap, pcapng};
+use support::stream::{AUDIO_SSRC, ROUND_TRIP_MS, Stream, VIDEO_SSRC};
+
+fn study(file: &[u8]) -> Study {
+    Study::new(&Traffic::read(file, &Limits::default()).unwrap(), None).unwrap()
+}
+
+fn near(found: f64, expected: f64, relative: f64) {
+    assert!((found / expected - 1.0).abs() <= relative, "{found} where {expected} was sent");
+}
+
+#[test]
+fn table_three_of_a_known_stream() {
+    let made = Stream { seconds: 10.0, ..Stream::default() }.make();
+    let found = study(&pcap(&Form::default(), &made.datagrams));
+    assert_eq!(found.sender, "192.168.0.2:50000");
+    assert_eq!(found.receiver, "192.168.0.7:40000");
+    let kinds: Vec<(bool, Kind)> = found.streams.iter().map(|row| (row.downlink, row.kind)).collect();
+    let expected = [
+        (true, Kind::RtpVideo),
+        (true, Kind::RtpAudio),
+        (true, Kind::Other),
+        (true, Kind::Stun),
+        (false, Kind::Dtls),
+        (false, Kind::Rtcp),
+        (false, Kind::Stun),
+    ];
+    assert_eq!(kinds, expected);
+    let [video, audio, ..] = found.streams.as_slice() else { panic!("no two streams") };
+    assert_eq!((video.ssrc, video.payload_type), (Some(VIDEO_SSRC), Some(96)));
+    assert_eq!((audio.ssrc, audio.payload_type), (Some(AUDIO_SSRC), Some(111)));
+    assert_eq!(video.packets, made.video_packets as u64);
+    // 41 bytes of sound, 42 of headers: the study's 83.
+    near(audio.mean_size, 83.0, 1e-9);
+    near(audio.mean_gap_ms.unwrap(), 20.0, 1e-3);
+    let video_bytes: usize = made
+        .datagrams
+        .iter()
+        .filter(|datagram| datagram.payload.len() > 12 && datagram.payload[8..12] == VIDEO_SSRC.to_be_bytes())
+        .map(|datagram| datagram.payload.len() + 42)
+        .sum();
+    assert_eq!(video.bytes, video_bytes as u64);
+    near(video.load_mbps, video_bytes as f64 * 8e-6 / found.duration_s, 1e-6);
+    let shares: f64 = found.streams.iter().filter(|row| row.downlink).map(|row| row.share).sum();
+    near(shares, 1.0, 1e-9);
+    near(found.downlink.share + found.uplink.share, 1.0, 1e-9);
+    let round_trip = found.stun_sender_ms.unwrap();
+    assert_eq!(round_trip.count, 4);
+    near(round_trip.mean, ROUND_TRIP_MS, 1e-6);
+    assert!(found.stun_receiver_ms.is_none());
+    assert_eq!((video.sequence.as_ref().unwrap().missing, audio.sequence.as_ref().unwrap().missing), (0, 0));
+}
+
+#[test]
+fn every_form_of_file_says_the_same() {
+    let made = Stream { seconds: 2.0, ..Stream::default() }.make();
+    let expected = study(&pcap(&Form::default(), &made.datagrams));
+    let table = |study: &Study| -> Vec<(bool, Kind, u64, u64)> {
+        study.streams.iter().map(|row| (row.downlink, row.kind, row.packets, row.bytes)).collect()
+    };
+    for link in [Link::Ethernet, Link::Vlan, Link::RawIp, Link::Null, Link::Sll, Link::Sll2] {
+        for (big_endian, nanoseconds) in [(false, false), (false, true), (true, false), (true, true)] {
+            let form = Form { link, big_endian, nanoseconds, ..Form::default() };
+            for file in [pcap(&form, &made.datagrams), pcapng(&form, &made.datagrams)] {
+                let found = study(&file);
+                assert_eq!(table(&found), table(&expected), "{form:?}");
+                assert!(found.capture.damage.is_none(), "{form:?}: {:?}", found.capture.damage);
+                assert!((found.duration_s - expected.duration_s).abs() < 2e-6);
+            }
+        }
+    }
+    let six = study(&pcapng(&Form { ipv6: true, ..Form::default() }, &made.datagrams));
+    assert_eq!(six.sender, "[fd00::c0a8:2]:50000");
+    assert_eq!(six.capture.dropped, 3);
+    assert_eq!(six.streams[0].packets, expected.streams[0].packets);
+    near(six.streams[0].mean_size, expected.streams[0].mean_size + 20.0, 1e-9);
+}
+
+#[test]
+fn quic_is_known_by_its_handshake() {
+    let made = Stream { seconds: 4.0, quic: true, ..Stream::default() }.make();
+    let found = study(&pcap(&Form::default(), &made.datagrams));
+    let kinds: Vec<(bool, Kind)> = found.streams.iter().map(|row| (row.downlink, row.kind)).collect();
+    assert_eq!(kinds, [(true, Kind::QuicShort), (false, Kind::QuicShort), (false, Kind::QuicLong)]);
+}
+
+#[test]
+fn the_named_sender_is_looked_at() {
+    let made = Stream { seconds: 1.0, ..Stream::default() }.make();
+    let file = pcap(&Form::default(), &made.datagrams);
+    let traffic = Traffic::read(file.as_slice(), &Limits::default()).unwrap();
+    let found = Study::new(&traffic, Some("192.168.0.7:40000".parse().unwrap())).unwrap();
+    assert_eq!(found.sender, "192.168.0.7:40000");
+    assert!(found.uplink.bytes > found.downlink.bytes);
+    let error = Study::new(&traffic, Some("10.0.0.1:1".parse().unwrap())).unwrap_err().to_string();
+    assert!(error.contains("10.0.0.1:1") && error.contains("192.168.0.2:50000"), "{error}");
+}
