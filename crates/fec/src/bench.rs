@@ -43,12 +43,16 @@ pub struct Row {
 /// # Panics
 /// If a frame is not what it was, which would be a fault of this crate.
 pub fn measure(clock: &mut dyn FnMut() -> Time, each: Span) -> Vec<Row> {
+    measure_shapes(&SHAPES, clock, each)
+}
+
+fn measure_shapes(shapes: &[(u16, u16)], clock: &mut dyn FnMut() -> Time, each: Span) -> Vec<Row> {
     let mut stopwatch = Stopwatch { clock, each };
     let row = |kernel: Kernel| Row {
         kernel: kernel.name(),
         mac_gbps: stopwatch.multiply(kernel),
-        encode_us: SHAPES.map(|shape| (shape_name(shape), stopwatch.encode(kernel, shape))).into(),
-        decode_us: SHAPES.map(|shape| (shape_name(shape), stopwatch.decode(kernel, shape))).into(),
+        encode_us: shapes.iter().map(|shape| (shape_name(*shape), stopwatch.encode(kernel, *shape))).collect(),
+        decode_us: shapes.iter().map(|shape| (shape_name(*shape), stopwatch.decode(kernel, *shape))).collect(),
     };
     Kernel::available().map(row).collect()
 }
@@ -162,12 +166,14 @@ mod tests {
             now += Span::from_micros(48);
             now
         };
-        let rows = measure(&mut clock, Span::ZERO);
+        let shapes = &SHAPES[..6];
+        let rows = measure_shapes(shapes, &mut clock, Span::ZERO);
         assert_eq!(rows.len(), Kernel::available().count());
         for row in rows {
             // 16 products of 6 times 100 symbols within a tick of the clock: 11.52 MB in 48 microseconds.
             assert!((row.mac_gbps - 240.0).abs() < 1e-9, "{row:?}");
-            for shape in SHAPES.map(shape_name) {
+            assert_eq!((row.encode_us.len(), row.decode_us.len()), (shapes.len(), shapes.len()));
+            for shape in shapes.iter().map(|shape| shape_name(*shape)) {
                 assert!((row.encode_us[&shape] - 48.0).abs() + (row.decode_us[&shape] - 48.0).abs() < 1e-9);
             }
         }

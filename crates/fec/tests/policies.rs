@@ -8,7 +8,7 @@ use nearlight_units::Span;
 use support::session::{Cell, Outcomes, run};
 
 /// Enough for residual losses of a per mille in release, and for a debug build to end within seconds.
-const FRAMES: u32 = if cfg!(debug_assertions) { 500 } else { 2_000 };
+const FRAMES: u32 = if cfg!(debug_assertions) { 600 } else { 1_500 };
 
 fn cell(loss: f64, burst: f64, round_trip: i64) -> Cell {
     Cell {
