@@ -90,6 +90,8 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
     if !head.notes.trim().is_empty() {
         document = document.section(Section::new("Set-up").paragraph(head.notes.trim().replace('\n', " ")));
     }
+    let mut groups: Vec<(Labels, BTreeMap<&str, Vec<&RunRecord>>)> = groups.into_iter().collect();
+    groups.sort_by_cached_key(|(labels, _)| labels.values().map(|value| naturally(value)).collect::<Vec<_>>());
     for (labels, by_controller) in groups {
         let entries: Vec<Entry<'_>> = by_controller
             .into_iter()
@@ -102,6 +104,12 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
         document = document.section(section(head, &labels, &entries));
     }
     document
+}
+
+/// Sorts 20ms before 100ms.
+fn naturally(value: &str) -> (u64, &str) {
+    let end = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
+    (value[..end].parse().unwrap_or(0), value)
 }
 
 fn title(labels: &Labels) -> String {
