@@ -40,8 +40,22 @@ const WINDOW_SHARE: f64 = 1.1;
 /// Window repairs come with every frame, or with one in so many: small frames and dear packets want less than one repair each.
 const PERIODS: [u8; 3] = [1, 2, 4];
 
-/// Prices and damages within this factor share a table of answers.
+/// Prices and damages within this factor share a table of answers, and a window.
 const SAME_PRICE: f64 = 1.2;
+
+/// Windows that are remembered, by the frame's number of symbols: frames of a stream are of few sizes.
+const REMEMBERED: usize = 64;
+
+/// The best window for a kind of frame, under one loss process.
+#[derive(Clone, Copy, Debug)]
+struct BestWindow {
+    sources: u16,
+    reach: u8,
+    frames: u32,
+    first: f64,
+    candidate: Candidate,
+    period: u8,
+}
 
 /// Answers to a frame that lacks symbols, for one loss process and damage.
 #[derive(Clone, Debug)]
@@ -56,6 +70,7 @@ struct Answers {
 pub struct Planner {
     losses: Losses,
     answers: Answers,
+    windows: [Option<BestWindow>; REMEMBERED],
     /// What the frames so far have cost on average, in packets.
     mean_cost: f64,
     /// Frames since the last one that came with repairs.
@@ -67,6 +82,7 @@ impl Default for Planner {
         Self {
             losses: Losses::new(LossProcess::CLEAN),
             answers: Answers { damage: 0.0, rounds: Vec::new() },
+            windows: [None; REMEMBERED],
             mean_cost: 0.0,
             bare: 0,
         }
@@ -141,6 +157,7 @@ impl Planner {
         if !losses.random.is_near(self.losses.process()) {
             self.losses = Losses::new(losses.random);
             self.answers.rounds.clear();
+            self.windows = [None; REMEMBERED];
         }
     }
 
@@ -160,6 +177,21 @@ impl Planner {
     /// The best number of repairs that cover several frames, and with which share of the frames they come.
     fn window(&mut self, facts: &FrameFacts, late: &Damage) -> (Candidate, u8) {
         let reach = facts.window.min(WINDOW);
+        let place = usize::from(facts.sources) % REMEMBERED;
+        let serves = |known: &BestWindow| {
+            (known.sources, known.reach, known.frames) == (facts.sources, reach, late.frames)
+                && is_same_price(late.first / known.first)
+        };
+        if let Some(known) = self.windows[place].filter(serves) {
+            return (known.candidate, known.period);
+        }
+        let (candidate, period) = self.best_window(facts, late, reach);
+        let Damage { first, frames, .. } = *late;
+        self.windows[place] = Some(BestWindow { sources: facts.sources, reach, frames, first, candidate, period });
+        (candidate, period)
+    }
+
+    fn best_window(&mut self, facts: &FrameFacts, late: &Damage, reach: u8) -> (Candidate, u8) {
         let mut best = (Candidate { basis: Basis::Window, repairs: 0, cost: f64::INFINITY }, 1);
         for period in PERIODS.into_iter().filter(|period| *period <= reach) {
             let cycle = f64::from(period);
@@ -210,7 +242,7 @@ impl Planner {
     /// Makes the tables of answers with up to `after` rounds left after them.
     fn prepare_answers(&mut self, damage: f64, after: u8) {
         let ratio = damage / self.answers.damage;
-        if !(1.0 / SAME_PRICE..SAME_PRICE).contains(&ratio) {
+        if !is_same_price(ratio) {
             self.answers = Answers { damage, rounds: Vec::new() };
         }
         let Self { losses, answers, .. } = self;
@@ -248,6 +280,10 @@ impl Planner {
         }
         expected(losses, sources + repairs, repairs, |missing| fails[missing.min(MAX_ANSWER)])
     }
+}
+
+fn is_same_price(ratio: f64) -> bool {
+    (1.0 / SAME_PRICE..SAME_PRICE).contains(&ratio)
 }
 
 /// The number of repairs with the least cost, and that cost: their own, and what `damage` says is left.
