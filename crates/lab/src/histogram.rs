@@ -17,7 +17,7 @@ const fn bucket(value: u64) -> usize {
     if value < 1 << FINE {
         return value as usize;
     }
-    let shift = 63 - value.leading_zeros() - FINE;
+    let shift = value.ilog2() - FINE;
     ((shift as usize + 1) << FINE) + (value >> shift) as usize - (1 << FINE)
 }
 

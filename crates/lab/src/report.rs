@@ -107,9 +107,9 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
 }
 
 /// Sorts 20ms before 100ms.
-fn naturally(value: &str) -> (u64, &str) {
+fn naturally(value: &str) -> (u64, String) {
     let end = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
-    (value[..end].parse().unwrap_or(0), value)
+    (value[..end].parse().unwrap_or(0), value.to_owned())
 }
 
 fn title(labels: &Labels) -> String {

@@ -176,11 +176,14 @@ fn work(
     })
 }
 
+/// Finished runs by their labels and seed.
+type Runs = BTreeMap<(BTreeMap<String, String>, u64), RunRecord>;
+
 /// Finished runs, in memory and in a folder.
 struct Store {
     folder: PathBuf,
     file: Option<File>,
-    runs: BTreeMap<(BTreeMap<String, String>, u64), RunRecord>,
+    runs: Runs,
 }
 
 /// The results file in a results folder.
@@ -242,7 +245,7 @@ fn write_line(file: &mut File, value: &impl Serialize) -> std::io::Result<()> {
 }
 
 /// What an earlier call has left, if the same program ran the same plan.
-fn read_runs(path: &Path, head: &Head) -> Option<BTreeMap<(BTreeMap<String, String>, u64), RunRecord>> {
+fn read_runs(path: &Path, head: &Head) -> Option<Runs> {
     let (first, runs) = read_results(path)?;
     (first == *head).then(|| runs.into_iter().map(|run| ((run.labels.clone(), run.seed), run)).collect())
 }

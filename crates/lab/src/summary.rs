@@ -183,6 +183,9 @@ fn rival_rates(run: &RunRecord, index: usize) -> Vec<f64> {
     rival.received.iter().enumerate().filter(|(index, _)| within(*index)).map(|(_, rate)| mbps(*rate)).collect()
 }
 
+/// Histograms of times count microseconds.
+const MILLISECONDS: f64 = 1e-3;
+
 type Take<'a> = &'a mut dyn FnMut(&'static str, Samples);
 
 fn metrics(run: &RunRecord, take: Take<'_>) {
@@ -229,7 +232,6 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("sent_mbps", Samples::Values(series(&media.sent)));
     take("received_mbps", Samples::Values(received));
     take("target_gap_mbps", Samples::Values(gap));
-    const MILLISECONDS: f64 = 1e-3;
     take("frame_network_latency_ms", Samples::Counted(media.frame_network_latency.clone(), MILLISECONDS));
     take("frame_latency_ms", Samples::Counted(media.frame_latency.clone(), MILLISECONDS));
     take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));

@@ -81,6 +81,18 @@ fn every_shipped_plan_can_be_read() {
 }
 
 #[test]
+fn the_plan_in_the_documents_runs() {
+    let text = include_str!("../../../docs/lab.md");
+    let example = text.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("an example");
+    let mut plan = plan(example);
+    assert_eq!((plan.cells.len(), plan.seeds, plan.published.len()), (4, 5, 1));
+    let short = nearlight_lab::plan::Setting { duration: Span::from_secs(8), ..(*plan.cells[0].setting).clone() };
+    plan.cells[0].setting = std::sync::Arc::new(short);
+    let record = run(&plan.cells[0], 1).expect("a run");
+    assert!(record.media[0].received_frames > 100, "{}", record.media[0].received_frames);
+}
+
+#[test]
 fn the_same_plan_gives_the_same_bytes_on_one_thread_and_on_several() {
     let plan = plan(SMALL);
     let first = json(&plan, &Options { threads: Some(1), ..Options::default() });

@@ -158,7 +158,7 @@ fn others_take_what_a_paused_flow_leaves_and_give_it_back() {
     }
 }
 
-/// Departure from the case's expected 2:1:1. SCReAM and GCC have no priorities. NADA has (RFC 8698, section 5.2.1), but the RFC's
+/// Departure from the case's expected 2:1:1. `SCReAM` and GCC have no priorities. NADA has (RFC 8698, section 5.2.1), but the RFC's
 /// reference rate is bounded by the encoder's 1.5 Mb/s where the first would take 1.75, and flows that come later take the queue that
 /// they find for a part of the path, so that they ask for more than their share: the weight shifts shares, and does not set them.
 #[test]
@@ -177,7 +177,7 @@ fn a_higher_priority_gets_more_where_the_controller_knows_priorities() {
     assert!(weighted > 1.1 * equal, "a share of {equal:.3} became {weighted:.3}");
 }
 
-/// Departure from the case's expected independence of round trips: SCReAM's target is its window over the round trip, and windows
+/// Departure from the case's expected independence of round trips: `SCReAM`'s target is its window over the round trip, and windows
 /// grow by a segment a round trip, so that a flow with 15 times the round trip of another gets a quarter of its rate.
 #[test]
 #[cfg_attr(debug_assertions, ignore = "takes minutes without optimisation")]

@@ -55,11 +55,11 @@ pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
         return Err(place.error(0, "`seeds` is the number of runs of each cell; write a number from 1 to 10000"));
     }
     if parsed.cases.is_empty() {
-        expand(&place, 0, parsed.all.clone(), &mut cells, &mut digest)?;
+        expand(&place, 0, &parsed.all, &mut cells, &mut digest)?;
     }
     for case in &parsed.cases {
         let body = case.as_ref().clone().or(&parsed.all);
-        expand(&place, case.span().start, body, &mut cells, &mut digest)?;
+        expand(&place, case.span().start, &body, &mut cells, &mut digest)?;
     }
     let published = parsed.published.into_iter().map(|part| Published {
         source: part.source,
@@ -80,21 +80,21 @@ pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
 fn expand(
     place: &Text<'_>,
     at: usize,
-    body: Body,
+    body: &Body,
     cells: &mut Vec<Cell>,
     digest: &mut Digest,
 ) -> Result<(), PlanError> {
-    let setting = Arc::new(setting(place, at, &body)?);
+    let setting = Arc::new(setting(place, at, body)?);
     let controllers = controllers(place, body.controllers.as_ref())?;
     let Some(paths) = body.path.as_ref().filter(|paths| !paths.is_empty()) else {
         return Err(place.error(at, "there is no path; add one with [[all.path]] or [[case.path]]"));
     };
     for path in paths {
-        for values in sweeps(place, at, &body)? {
+        for values in sweeps(place, at, body)? {
             let read = |value: &Option<Spanned<toml::Value>>| read_path(place, value.as_ref(), &values);
             let segments = segments(place, at, path, &read)?;
-            let media = media(place, at, &body, &segments, &setting, &read)?;
-            let flows = flows(place, at, &body, &segments, &setting, &read)?;
+            let media = media(place, at, body, &segments, &setting, &read)?;
+            let flows = flows(place, at, body, &segments, &setting, &read)?;
             for segment in &segments {
                 note_traces(&segment.forward, digest);
                 note_traces(&segment.feedback, digest);

@@ -202,14 +202,14 @@ impl Media {
     }
 
     /// Even distances from the start, so that no rounding adds up.
-    fn tick(&self, count: u64, rate: u16) -> Span {
+    fn tick(count: u64, rate: u16) -> Span {
         Span::from_nanos((count * 1_000_000_000 / u64::from(rate)) as i64)
     }
 
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        let next = self.config.start + self.config.phase + self.tick(u64::from(self.captured), self.config.fps);
+        let next = self.config.start + self.config.phase + Self::tick(u64::from(self.captured), self.config.fps);
         self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
         if !self.is_active(now) {
             return;
@@ -290,7 +290,7 @@ impl Media {
         let rate = self.config.client.refresh;
         let elapsed = (now - self.config.start).as_nanos() as u64;
         let count = (elapsed * u64::from(rate) + 500_000_000) / 1_000_000_000 + 1;
-        let next = self.config.start + self.tick(count, rate);
+        let next = self.config.start + Self::tick(count, rate);
         self.next_refresh = if next < self.config.stop { next } else { Time::FAR_FUTURE };
         self.receiver.on_input(now, Presence { head: HEAD, views: vec![VIEW], hands: Vec::new() });
         let Some(shown) = self.decoded.take() else { return };

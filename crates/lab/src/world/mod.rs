@@ -7,6 +7,8 @@ mod tally;
 
 pub(crate) use self::tally::Tally;
 
+use std::collections::BTreeMap;
+
 use nearlight_codec::CodecError;
 use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Direction, Schedule, Short, ShortConfig, Traffic};
 use nearlight_link::{Hop, LoadedPath, Random};
@@ -87,10 +89,10 @@ impl<'a> World<'a> {
                 let own = own.as_ref().map(|path| lane(network, path));
                 let through = route.through.iter().map(|link| links[*link].lanes[side]);
                 // The way there runs through its own access first, the way back through the segments last to first.
-                if reversed != (route.direction == Direction::Back) {
-                    own.into_iter().chain(through.rev()).collect::<Vec<_>>()
+                if reversed == (route.direction == Direction::Back) {
+                    own.into_iter().chain(through).collect::<Vec<_>>()
                 } else {
-                    own.into_iter().chain(through).collect()
+                    own.into_iter().chain(through.rev()).collect()
                 }
             };
             let (out, home) = (shared(&route.access, there, false), shared(&route.access_feedback, back, true));
@@ -302,9 +304,9 @@ impl RunRecord {
             encode: cell.setting.source.encode,
             decode: cell.setting.client.decode,
             media: cell.media.iter().map(|media| MediaRecord::new(&media.name)).collect(),
-            rivals: cell.flows.iter().map(|flow| RivalRecord::new(flow)).collect(),
+            rivals: cell.flows.iter().map(RivalRecord::new).collect(),
             links: cell.segments.iter().map(|segment| LinkRecord::new(&segment.name)).collect(),
-            dropped: Default::default(),
+            dropped: BTreeMap::new(),
         }
     }
 }
