@@ -36,6 +36,12 @@ const LIMIT_NAMES: Record<string, string> = {
   loss: "packet loss",
   delivered: "what arrives",
   probe: "a probe's result",
+  marks: "congestion marks",
+  window: "the congestion window",
+  throughput: "measured throughput",
+  buffer: "the playback buffer",
+  encoder: "the encoder's time",
+  decoder: "the decoder's time",
   feedback_timeout: "missing feedback",
 };
 
