@@ -2,7 +2,7 @@
 
 mod periodic;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::Time;
 use serde::Serialize;
 
 use crate::batches::{Burst, bursts, silence};
@@ -151,12 +151,5 @@ impl Found {
             assembly_ms: Distribution::of_spans(self.frames.iter().map(assembly))?,
             without_end: self.frames.iter().filter(|frame| by_timestamps && !frame.marked).count(),
         })
-    }
-
-    /// The time between frames, of most of them.
-    pub fn interval(&self) -> Option<Span> {
-        let mut intervals: Vec<Span> = self.frames.windows(2).map(|pair| pair[1].first - pair[0].first).collect();
-        intervals.sort_unstable();
-        intervals.get(intervals.len() / 2).copied().filter(|interval| *interval > Span::ZERO)
     }
 }

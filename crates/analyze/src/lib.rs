@@ -9,17 +9,21 @@
 
 mod batches;
 pub mod capture;
+mod compare;
 mod distribution;
 mod frames;
 mod kind;
 mod packet;
+mod page;
 mod study;
 mod traffic;
 
 pub use batches::{Batches, TOGETHER, Together};
+pub use compare::{Clock, CompareError, Comparison, Way};
 pub use distribution::Distribution;
 pub use frames::{FoundBy, Frames};
 pub use kind::Kind;
+pub use page::document;
 pub use study::{
     ConversationSummary, DirectionSummary, Dot, Excerpts, Sequence, StreamRow, Study, StudyError, Video, VideoDot,
 };

@@ -75,7 +75,7 @@ fn network_layer(link: LinkType, bytes: &[u8]) -> Result<(&[u8], usize), Unusabl
     Ok((bytes.get(at..).ok_or(cut)?, at))
 }
 
-/// With an EtherType at `at`, or tags before it.
+/// With the type of what follows at `at`, or tags before it.
 fn tagged(bytes: &[u8], mut at: usize) -> Result<(&[u8], usize), Unusable> {
     for _ in 0..=MOST_TAGS {
         match short(bytes, at).ok_or(Unusable::CutShort)? {

@@ -277,16 +277,17 @@ fn gaps(packets: &[Packet]) -> Option<Distribution> {
     Distribution::of_spans(packets.windows(2).map(|pair| pair[1].at - pair[0].at))
 }
 
+/// Whether it goes down, a stream that stands for all, and all.
+type Group<'a> = (bool, &'a Stream, Vec<&'a (u16, Stream)>);
+
 /// Table 3 with the places of each row's streams: what is no protocol of its own is one row.
 fn rows(traffic: &Traffic, scope: &Scope, duration: Span) -> Vec<(StreamRow, Vec<u16>)> {
     let sequences = sequence::of_streams(traffic, scope);
-    let mut groups: Vec<(bool, &Stream, Vec<&(u16, Stream)>)> = Vec::new();
+    let mut groups: Vec<Group<'_>> = Vec::new();
     for stream in &scope.streams {
         let down = stream.1.direction == scope.down;
         let is_rtp = |kind: Kind| matches!(kind, Kind::Rtp | Kind::RtpAudio | Kind::RtpVideo | Kind::RtpRepair);
-        let same = |group: &&mut (bool, &Stream, Vec<_>)| {
-            group.0 == down && group.1.kind == stream.1.kind && !is_rtp(stream.1.kind)
-        };
+        let same = |group: &&mut Group<'_>| group.0 == down && group.1.kind == stream.1.kind && !is_rtp(stream.1.kind);
         match groups.iter_mut().find(same) {
             Some(group) => group.2.push(stream),
             None => groups.push((down, &stream.1, vec![stream])),

@@ -1,5 +1,6 @@
 //! The `nearlight` command.
 
+mod analyze;
 mod doctor;
 mod lab;
 mod link;
@@ -32,6 +33,8 @@ enum Command {
     Lab(lab::LabArguments),
     /// Put headsets into an 802.11ax cell in virtual time
     Wifi(Box<wifi::WifiArguments>),
+    /// Study a packet capture of a stream: what it carries, how frames are sent, what the network did
+    Analyze(analyze::AnalyzeArguments),
     /// Say what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
 }
@@ -48,6 +51,7 @@ fn main() -> ExitCode {
         Command::Link(link) => link::run(*link),
         Command::Lab(lab) => lab::run(&lab),
         Command::Wifi(wifi) => wifi::run(&wifi),
+        Command::Analyze(analyze) => analyze::run(&analyze),
         Command::Doctor(doctor) => doctor::run(&doctor),
     };
     match done {

@@ -99,7 +99,7 @@ impl Sections {
     }
 
     fn interface<R: Read>(&mut self, input: &mut Input<R>, length: usize) -> Result<(), Stop> {
-        if length < AROUND + 8 || length > Input::<R>::LONGEST || self.interfaces.len() >= MOST_INTERFACES {
+        if !(AROUND + 8..=Input::<R>::LONGEST).contains(&length) || self.interfaces.len() >= MOST_INTERFACES {
             return Err(Stop::damaged("an interface is described in an impossible way"));
         }
         let big_endian = self.big_endian;
@@ -118,7 +118,7 @@ impl Sections {
 
     fn packet<R: Read>(&self, input: &mut Input<R>, kind: u32, length: usize) -> Result<Found, Stop> {
         const FIXED: usize = 28;
-        if length < FIXED + 4 || length > Input::<R>::LONGEST {
+        if !(FIXED + 4..=Input::<R>::LONGEST).contains(&length) {
             return Err(Stop::damaged(format!("a packet's block claims {length} bytes")));
         }
         let big_endian = self.big_endian;

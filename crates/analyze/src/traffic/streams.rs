@@ -154,7 +154,7 @@ fn slot(face: &Face) -> (usize, Kind) {
 pub(super) struct Streams {
     places: BTreeMap<(Endpoint, Endpoint), u16>,
     conversations: Vec<Conversation>,
-    streams: Vec<Stream>,
+    all: Vec<Stream>,
     /// Conversation of the packet before: most packets go on with it.
     newest: usize,
 }
@@ -171,7 +171,7 @@ impl Streams {
             _ => conversation.beyond_first_bytes += 1,
         }
         let stream = self.stream(place, direction, face, at)?;
-        let found = &mut self.streams[usize::from(stream)];
+        let found = &mut self.all[usize::from(stream)];
         found.packets += 1;
         found.bytes += Bytes::new(u64::from(datagram.size));
         found.first = found.first.min(at);
@@ -225,7 +225,7 @@ impl Streams {
             last: at,
         };
         if let Face::Rtp(rtp) = face {
-            let streams = &mut self.streams;
+            let streams = &mut self.all;
             let same = |of: &u16| streams[usize::from(*of)].rtp.is_some_and(|known| known.ssrc == rtp.ssrc);
             if let Some(found) = known.iter().copied().find(same) {
                 return Some(found);
@@ -237,16 +237,16 @@ impl Streams {
             }
         }
         let plain = &mut conversation.plain[direction as usize][slot];
-        if plain.is_none() && self.streams.len() < MOST_STREAMS {
-            *plain = Some(self.streams.len() as u16);
-            self.streams.push(fresh(kind, None));
+        if plain.is_none() && self.all.len() < MOST_STREAMS {
+            *plain = Some(self.all.len() as u16);
+            self.all.push(fresh(kind, None));
         }
         *plain
     }
 
     /// Of an answer: its conversation, who asked, and when.
     pub fn on_stun(&mut self, at: Time, stream: u16, stun: Stun) -> Option<(u16, Direction, Time)> {
-        let Stream { conversation: place, direction, .. } = self.streams[usize::from(stream)];
+        let Stream { conversation: place, direction, .. } = self.all[usize::from(stream)];
         let waiting = &mut self.conversations[usize::from(place)].waiting;
         if asks(stun) {
             // A request that is sent again asks since it was sent first.
@@ -269,16 +269,16 @@ impl Streams {
 
     /// Streams with their final kinds.
     pub fn finish(mut self) -> (Vec<Conversation>, Vec<Stream>) {
-        for stream in &mut self.streams {
+        for stream in &mut self.all {
             if let Some(rtp) = stream.rtp {
                 stream.kind = rtp.kind(stream.packets, stream.last.saturating_since(stream.first));
             }
         }
         for conversation in &self.conversations {
             let places: Vec<usize> = conversation.all().collect();
-            settle_quic(&places, conversation, &mut self.streams);
+            settle_quic(&places, conversation, &mut self.all);
         }
-        (self.conversations, self.streams)
+        (self.conversations, self.all)
     }
 }
 

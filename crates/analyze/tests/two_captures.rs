@@ -1,0 +1,106 @@
+//! A stream captured where it leaves and where it arrives, on clocks that differ.
+
+mod support;
+
+use nearlight_analyze::{Comparison, Limits, Traffic};
+use support::file::{EPOCH, Form, pcap, pcapng};
+use support::stream::Stream;
+use support::{Datagram, Dice};
+
+const DOWN_MS: f64 = 3.0;
+const UP_MS: f64 = 3.0;
+
+struct Network {
+    loss: f64,
+    duplicates: f64,
+    late: f64,
+}
+
+/// What arrives of `sent`: at least 3 ms later, some much later.
+fn cross(network: &Network, sent: &[Datagram], dice: &mut Dice) -> (Vec<Datagram>, usize) {
+    let mut lost = 0;
+    let mut arrived: Vec<Datagram> = Vec::new();
+    for datagram in sent {
+        if dice.share() < network.loss {
+            lost += usize::from(datagram.down);
+            continue;
+        }
+        let base = if datagram.down { DOWN_MS } else { UP_MS };
+        let late = if dice.share() < network.late { 4.0 } else { 0.0 };
+        let delay = base + late + 0.5 * dice.normal().abs();
+        let there = Datagram { nanos: datagram.nanos + (delay * 1e6) as i64, ..datagram.clone() };
+        if dice.share() < network.duplicates {
+            arrived.push(Datagram { nanos: there.nanos + 1_000, ..there.clone() });
+        }
+        arrived.push(there);
+    }
+    arrived.sort_by_key(|datagram| datagram.nanos);
+    (arrived, lost)
+}
+
+/// Datagrams as each end sees them.
+fn ends(network: &Network, seed: u64) -> (Vec<Datagram>, Vec<Datagram>, usize) {
+    let made = Stream { seed, seconds: 6.0, ..Stream::default() }.make();
+    let mut dice = Dice::new(seed ^ 0xa5a5);
+    let (down, up): (Vec<_>, Vec<_>) = made.datagrams.into_iter().partition(|datagram| datagram.down);
+    let (down_there, lost) = cross(network, &down, &mut dice);
+    let (up_here, _) = cross(network, &up, &mut dice);
+    let join = |one: Vec<Datagram>, other: Vec<Datagram>| {
+        let mut both = [one, other].concat();
+        both.sort_by_key(|datagram| datagram.nanos);
+        both
+    };
+    (join(down, up_here), join(down_there, up), lost)
+}
+
+fn compare(network: &Network, seed: u64, drift_ppm: f64) -> (Comparison, usize) {
+    let (here, there, lost) = ends(network, seed);
+    let ahead = Form { epoch: EPOCH + 1_234_567_000, drift_ppm, snaplen: 120, ..Form::default() };
+    let read = |file: Vec<u8>| Traffic::read(file.as_slice(), &Limits::default()).unwrap();
+    let found = Comparison::new(&read(pcap(&Form::default(), &here)), &read(pcapng(&ahead, &there)), None).unwrap();
+    (found, lost)
+}
+
+#[test]
+fn clocks_are_fitted_and_delays_are_right() {
+    for (seed, drift_ppm) in [(1, 35.0), (2, -80.0)] {
+        let (found, _) = compare(&Network { loss: 0.0, duplicates: 0.0, late: 0.0 }, seed, drift_ppm);
+        let clock = &found.clock;
+        assert!(clock.both_ways);
+        assert!((clock.drift_ppm - drift_ppm).abs() < 6.0, "seed {seed}: {clock:?}");
+        assert!((clock.offset_ms - 1_234.567).abs() < 0.05, "seed {seed}: {clock:?}");
+        assert!((clock.uncertain_by_ms.unwrap() - DOWN_MS).abs() < 0.1, "seed {seed}: {clock:?}");
+        for (way, fastest) in [(&found.downlink, DOWN_MS), (&found.uplink, UP_MS)] {
+            let delay = way.delay_ms.as_ref().unwrap();
+            assert!((delay.min - fastest).abs() < 0.1, "seed {seed}: {delay:?}");
+            // The mean of half a normal deviation's absolute value lies at 0.8 of it.
+            assert!((delay.mean - fastest - 0.4).abs() < 0.1, "seed {seed}: {delay:?}");
+            assert_eq!((way.lost, way.duplicated, way.unseen, way.repeated), (0, 0, 0, 0), "seed {seed}");
+        }
+    }
+}
+
+#[test]
+fn losses_duplicates_and_order() {
+    for seed in 1..=2 {
+        let (found, lost) = compare(&Network { loss: 0.02, duplicates: 0.01, late: 0.02 }, seed, 20.0);
+        let down = &found.downlink;
+        assert!(down.lost.abs_diff(lost as u64) <= 2, "seed {seed}: {} of {lost}", down.lost);
+        let share = |count: u64| count as f64 / down.sent as f64;
+        assert!((share(down.duplicated) - 0.01).abs() < 0.002, "seed {seed}: {down:?}");
+        // Held back by 4 ms, nearly all of them are passed by others.
+        assert!(share(down.reordered) > 0.015, "seed {seed}: {}", down.reordered);
+        assert_eq!(down.unseen, 0, "seed {seed}");
+        assert_eq!(found.receiver.sender, "192.168.0.2:50000");
+    }
+}
+
+#[test]
+fn captures_of_different_streams_are_refused() {
+    let read = |seed| {
+        let made = Stream { seed, seconds: 1.0, quic: true, ..Stream::default() }.make();
+        Traffic::read(pcap(&Form::default(), &made.datagrams).as_slice(), &Limits::default()).unwrap()
+    };
+    let error = Comparison::new(&read(1), &read(2), None).unwrap_err().to_string();
+    assert!(error.contains("same time"), "{error}");
+}

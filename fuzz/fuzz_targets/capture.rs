@@ -1,0 +1,16 @@
+#![no_main]
+
+use nearlight_analyze::{Comparison, Limits, Study, Traffic};
+
+libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
+    if let Ok(traffic) = Traffic::read(bytes, &Limits { packets: 4_096 })
+        && let Ok(study) = Study::new(&traffic, None)
+    {
+        assert!(study.capture.datagrams <= study.capture.packets);
+        let shares: f64 = study.streams.iter().filter(|row| row.downlink).map(|row| row.share).sum();
+        assert!(shares < 1.001);
+        let comparison = Comparison::new(&traffic, &traffic, None).expect("a capture has itself in common with itself");
+        assert_eq!((comparison.downlink.lost, comparison.downlink.unseen), (0, 0));
+        nearlight_analyze::document(&study, Some(&comparison)).to_html();
+    }
+});
