@@ -45,7 +45,7 @@ pub(crate) struct Found {
 pub struct Frames {
     pub found_by: FoundBy,
     pub count: usize,
-    /// Frames a second, from the first packet of the first frame to that of the last.
+    /// Frames a second: the slope of their number over the times of their first packets, so that it does not hang on two packets.
     pub fps: f64,
     /// The same on the sender's media clock, which no network disturbs.
     pub source_fps: Option<f64>,
@@ -132,6 +132,21 @@ impl Frame {
 }
 
 impl Found {
+    /// By least squares; 0 where all frames have the same time.
+    fn rate(&self) -> f64 {
+        let Some(origin) = self.frames.first().map(|frame| frame.first) else { return 0.0 };
+        let since = |frame: &Frame| (frame.first - origin).as_secs_f64();
+        let count = self.frames.len() as f64;
+        let middle = self.frames.iter().map(since).sum::<f64>() / count;
+        let (mut both, mut square) = (0.0, 0.0);
+        for (number, frame) in self.frames.iter().enumerate() {
+            let away = since(frame) - middle;
+            both += away * (number as f64 - (count - 1.0) / 2.0);
+            square += away * away;
+        }
+        if square > 0.0 { both / square } else { 0.0 }
+    }
+
     /// `None` for no frames.
     pub fn figures(&self) -> Option<Frames> {
         let (first, last) = (self.frames.first()?, self.frames.last()?);
@@ -143,7 +158,7 @@ impl Found {
         Some(Frames {
             found_by: self.by,
             count: self.frames.len(),
-            fps: rate((last.first - first.first).as_secs_f64()),
+            fps: self.rate(),
             source_fps: by_timestamps.then(|| rate((last.ticks - first.ticks) as f64 / VIDEO_CLOCK)),
             size_bytes: Distribution::of(self.frames.iter().map(|frame| frame.size as f64))?,
             packets: Distribution::of(self.frames.iter().map(|frame| f64::from(frame.packets)))?,

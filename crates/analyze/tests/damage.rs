@@ -3,7 +3,7 @@
 mod support;
 
 use nearlight_analyze::capture::CaptureError;
-use nearlight_analyze::{Limits, Study, StudyError, Traffic};
+use nearlight_analyze::{Comparison, Limits, Study, StudyError, Traffic};
 use proptest::prelude::*;
 use support::file::{Form, pcap, pcapng};
 use support::stream::Stream;
@@ -82,7 +82,8 @@ fn study_of(file: &[u8]) {
         && let Ok(study) = Study::new(&traffic, None)
     {
         serde_json::to_string(&study).unwrap();
-        nearlight_analyze::document(&study, None).to_html();
+        let comparison = Comparison::new(&traffic, &traffic, None).ok();
+        nearlight_analyze::document(&study, comparison.as_ref()).to_html();
     }
 }
 

@@ -13,7 +13,7 @@ const REACH: f64 = 0.2;
 /// Multiples of a frame's interval are nearly as strong as it is.
 const ENOUGH: f64 = 0.85;
 /// Intervals over which the phase is looked for.
-const WATCHED: usize = 200;
+const WATCHED: i64 = 200;
 const BINS: usize = 64;
 
 /// Of each burst whether it begins a frame; `None` where no lag stands out, or where each burst is a frame.
@@ -43,25 +43,48 @@ pub(super) fn frame_starts(bursts: &[Burst]) -> Option<Vec<bool>> {
     Some(begins)
 }
 
-/// When the first frame is due: behind the longest stretch of the interval in which no burst begins.
+/// When the first frame is due.
+///
+/// Folded over the interval, bursts lie in clusters, the first of a frame, the second, and so on. The first is the one behind the longest
+/// silence, and the one that is larger than the cluster before it, for only large frames need a last burst.
 fn phase(bursts: &[Burst], interval: Span) -> Time {
     let first = bursts[0].at;
-    let mut taken = [0_u32; BINS];
+    let mut taken = [0; BINS];
     for burst in bursts {
         let since = (burst.at - first).as_nanos();
-        if since / interval.as_nanos() > WATCHED as i64 {
+        if since / interval.as_nanos() > WATCHED {
             break;
         }
-        taken[((since % interval.as_nanos()) as f64 / interval.as_nanos() as f64 * BINS as f64) as usize % BINS] += 1;
+        let share = (since % interval.as_nanos()) as f64 / interval.as_nanos() as f64;
+        taken[(share * BINS as f64) as usize % BINS] += burst.packets.len();
     }
-    // Of bins with next to nothing, seen as a ring.
-    let few = taken.iter().copied().max().unwrap_or(0) / 8;
-    let (mut longest, mut run, mut begin) = (0, 0, 0);
-    for bin in 0..2 * BINS {
-        run = if taken[bin % BINS] <= few { run + 1 } else { 0 };
-        if run > longest && run < BINS {
-            (longest, begin) = (run, (bin + 1) % BINS);
-        }
-    }
-    first + interval.mul_f64(begin as f64 / BINS as f64)
+    let clusters = clusters(&taken);
+    let most = clusters.iter().map(|cluster| cluster.packets).max().unwrap_or(1) as f64;
+    let worth = |place: usize| {
+        let (own, before) = (&clusters[place], &clusters[(place + clusters.len() - 1) % clusters.len()]);
+        let silence = (own.begin + 2 * BINS - before.end) % BINS;
+        silence as f64 / BINS as f64 + (own.packets as f64 - before.packets as f64) / most
+    };
+    let best = (0..clusters.len()).max_by(|one, other| worth(*one).total_cmp(&worth(*other)));
+    first + interval.mul_f64(best.map_or(0.0, |best| (clusters[best].begin as f64 + 0.5) / BINS as f64))
+}
+
+/// Bins of a ring with packets, and none before or behind.
+struct Cluster {
+    begin: usize,
+    /// Behind the last bin; may lie beyond the ring's end.
+    end: usize,
+    packets: usize,
+}
+
+fn clusters(taken: &[usize; BINS]) -> Vec<Cluster> {
+    // Guess: single bursts out of step are no cluster.
+    let few = taken.iter().copied().max().unwrap_or(0) / 50;
+    let busy = |bin: usize| taken[bin % BINS] > few;
+    let begins = (0..BINS).filter(|bin| busy(*bin) && !busy(bin + BINS - 1));
+    let cluster = |begin: usize| {
+        let end = (begin..begin + BINS).find(|bin| !busy(*bin)).unwrap_or(begin + BINS);
+        Cluster { begin, end, packets: (begin..end).map(|bin| taken[bin % BINS]).sum() }
+    };
+    begins.map(cluster).collect()
 }
