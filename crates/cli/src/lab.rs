@@ -25,6 +25,8 @@ enum Command {
     Report(ReportArguments),
     /// List plans and rate controllers
     List(ListArguments),
+    /// Measure the erasure codes with every kernel that this processor has
+    FecBench(FecBenchArguments),
 }
 
 #[derive(Debug, Args)]
@@ -62,6 +64,16 @@ struct ListArguments {
     plans: PathBuf,
 }
 
+#[derive(Debug, Args)]
+struct FecBenchArguments {
+    /// Print one JSON object for each kernel
+    #[arg(long)]
+    json: bool,
+    /// Milliseconds for each figure
+    #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
+    each: i64,
+}
+
 fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(label, value)| !label.is_empty() && !value.is_empty());
     pair.map(|(label, value)| (label.to_owned(), value.to_owned()))
@@ -73,7 +85,24 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         Command::Run(arguments) => run_one(arguments),
         Command::Report(arguments) => write_reports(arguments),
         Command::List(arguments) => list(arguments),
+        Command::FecBench(arguments) => fec_bench(arguments),
     }
+}
+
+fn fec_bench(arguments: &FecBenchArguments) -> anyhow::Result<ExitCode> {
+    let clock = Clock::start();
+    for row in nearlight_fec::bench::measure(&mut || clock.now(), Span::from_millis(arguments.each)) {
+        if arguments.json {
+            println!("{}", serde_json::to_string(&row)?);
+            continue;
+        }
+        println!("{}: {:.1} GB/s", row.kernel, row.mac_gbps);
+        for (shape, encode) in &row.encode_us {
+            let decode = row.decode_us.get(shape).copied().unwrap_or(f64::NAN);
+            println!("  {shape:>10} symbols: {encode:8.1} us to encode, {decode:8.1} us to decode");
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
