@@ -47,13 +47,16 @@ pub(crate) struct SessionFigures {
 
 type Gauges = Family<SessionLabel, Gauge<f64, std::sync::atomic::AtomicU64>>;
 
+/// A counter for each session, and where its figure is found.
+type Counted = (Family<SessionLabel, Counter>, fn(&SenderStatistics) -> u64);
+
 struct Exported {
     registry: Registry,
     sessions_open: Gauge,
     target: Gauges,
     sent_rate: Gauges,
     round_trip: Gauges,
-    counters: [(Family<SessionLabel, Counter>, fn(&SenderStatistics) -> u64); 10],
+    counters: [Counted; 10],
     sessions: Counter,
     refusals: Family<RefusalLabel, Counter>,
     motion_to_photon: Histogram,
