@@ -138,7 +138,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         match ready {
             Some(ready) => println!("{ready}"),
             None => {
-                println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format())
+                println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
             }
         }
         server.run(stop_signal()).await?;
