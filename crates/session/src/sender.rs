@@ -7,7 +7,7 @@ use nearlight_fec::LossSummary;
 use nearlight_fec::policy::{RateDistortion, RedundancyPolicy};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{
-    Decision, Feedback as RateFeedback, FrameOutcome, ProbeId, RateController, SentFrame, SentPacket,
+    Decision, Feedback as RateFeedback, FrameOutcome, PacketReport, ProbeId, RateController, SentFrame, SentPacket,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
@@ -108,7 +108,8 @@ pub struct Sender {
     config: SenderConfig,
     controller: Box<dyn RateController>,
     pacer: Pacer,
-    headroom: Headroom,
+    /// Only where the pacing follows it.
+    headroom: Option<Headroom>,
     decoder_load: DecoderLoad,
     frames: FrameHistory,
     packets: PacketHistory,
@@ -143,7 +144,7 @@ impl Sender {
             config,
             controller,
             pacer,
-            headroom: Headroom::default(),
+            headroom: (config.pacing == Mode::Compressed).then(Headroom::default),
             decoder_load: DecoderLoad::new(config.frame_interval),
             frames: FrameHistory::default(),
             packets: PacketHistory::default(),
@@ -417,7 +418,7 @@ impl Sender {
     }
 
     fn set_pace(&mut self, now: Time) {
-        let factor = if self.config.pacing == Mode::Compressed { self.headroom.factor() } else { 1.0 };
+        let factor = self.headroom.as_ref().map_or(1.0, Headroom::factor);
         self.pacer.set_rate(now, self.decision.pacing.mul_f64(factor));
     }
 
@@ -435,12 +436,7 @@ impl Sender {
             let round_trip = (now - sent_at) - held;
             (held >= Span::ZERO && round_trip >= Span::ZERO).then_some(round_trip)
         });
-        let factor = self.headroom.factor();
-        for report in matched.reports {
-            if let Some(frame) = report.packet.frame.filter(|_| report.packet.probe.is_none()) {
-                self.headroom.on_packet(frame, report.packet.sent_at, report.arrived_at);
-            }
-        }
+        let new_pace = self.headroom.as_mut().is_some_and(|headroom| learn(headroom, matched.reports));
         self.controller.on_sender_queue(now, self.pacer.queued());
         self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
         if let Some(sample) = round_trip {
@@ -454,7 +450,7 @@ impl Sender {
         if let Some(protection) = &mut self.protection {
             protection.on_feedback(&mut self.packets);
         }
-        if self.headroom.factor().to_bits() != factor.to_bits() {
+        if new_pace {
             self.set_pace(now);
         }
         self.take_decision(now);
@@ -649,4 +645,15 @@ impl Sender {
         let (frames, bytes) = self.frames.held();
         (frames, bytes, self.packets.held(), self.repairs.len())
     }
+}
+
+/// Follows the media's packets; true where the headroom has changed.
+fn learn(headroom: &mut Headroom, reports: &[PacketReport]) -> bool {
+    let before = headroom.factor();
+    for report in reports {
+        if let Some(frame) = report.packet.frame.filter(|_| report.packet.probe.is_none()) {
+            headroom.on_packet(frame, report.packet.sent_at, report.arrived_at);
+        }
+    }
+    headroom.factor().to_bits() != before.to_bits()
 }
