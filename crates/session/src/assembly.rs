@@ -11,6 +11,11 @@ use nearlight_wire::{MAX_NACK_ENTRIES, Missing, RepairHeader, SymbolHeader, symb
 
 use crate::coded::Coded;
 
+mod frame;
+
+pub(crate) use frame::RepairPolicy;
+use frame::{Assembly, REORDER_WAIT, Shape, Slot, TAIL_WAIT};
+
 /// Half a second at 120 frames a second: whoever is farther behind needs a key frame.
 const MAX_FRAMES: usize = 64;
 /// Four of the largest frames.
@@ -19,11 +24,6 @@ const MAX_BYTES: usize = 16 << 20;
 const MAX_GAP: u32 = 15;
 /// Remembered ids of frames that the decoder has had.
 const REMEMBERED: usize = 256;
-/// Packets overtake one another by less than this on real paths; RFC 9002 section 6.1.2 allows an eighth of a round trip.
-const REORDER_WAIT: Span = Span::from_millis(1);
-/// A frame's last symbols are asked for when nothing of it has come for this long: twice the 5 ms at which WebRTC-like pacing
-/// releases its groups.
-const TAIL_WAIT: Span = Span::from_millis(10);
 /// Where symbols come farther apart than that, so many times their distance: at 1 Mb/s one takes 10 ms. Guess.
 const TAIL_SPACINGS: i64 = 2;
 /// An outage is no distance between symbols.
@@ -51,46 +51,6 @@ pub(crate) struct Transfer {
     pub(crate) repaired: u32,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Slot {
-    have: bool,
-    asked_at: Option<Time>,
-}
-
-#[derive(Clone, Debug)]
-struct Assembly {
-    /// None until the first symbol has come: then nothing but the id is known.
-    shape: Option<Shape>,
-    bytes: Vec<u8>,
-    slots: Vec<Slot>,
-    have_count: usize,
-    /// Ends of gaps and when they showed: below such an index, missing symbols become suspect after [`REORDER_WAIT`].
-    gaps: VecDeque<(usize, Time)>,
-    /// Missing symbols below this index are suspect.
-    suspect_to: usize,
-    highest: Option<usize>,
-    last_arrival_at: Time,
-    tail_wait: Span,
-    last_first_transmission: Option<(Time, Time)>,
-    repaired: u32,
-    /// When a newer frame was seen: everything missing of this one is suspect soon after.
-    overtaken_at: Option<Time>,
-    suspect_since: Option<Time>,
-    /// When the whole frame was asked for, while nothing of it is known.
-    asked_at: Option<Time>,
-    attempts: u32,
-    /// Something may have to be asked for again then.
-    retry_at: Option<Time>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Shape {
-    key: bool,
-    reference_distance: u8,
-    symbols: u16,
-    frame_bytes: u32,
-}
-
 /// What a symbol did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Taken {
@@ -111,15 +71,6 @@ pub(crate) struct Completed {
     pub(crate) repaired: u32,
     /// Symbols that were computed from repairs.
     pub(crate) recovered: u32,
-}
-
-/// How to ask for symbols again.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RepairPolicy {
-    /// Ask again after this long without an answer.
-    pub(crate) retry: Span,
-    /// Give a frame up when it has been missing for this long.
-    pub(crate) give_up: Span,
 }
 
 #[derive(Debug, Default)]
@@ -147,124 +98,6 @@ pub(crate) struct Assembler {
     /// Since the first repair came.
     coded: Option<Box<Coded>>,
     completed: VecDeque<Completed>,
-}
-
-impl Assembly {
-    fn placeholder(now: Time) -> Self {
-        Self {
-            shape: None,
-            bytes: Vec::new(),
-            slots: Vec::new(),
-            have_count: 0,
-            gaps: VecDeque::new(),
-            suspect_to: 0,
-            highest: None,
-            last_arrival_at: now,
-            tail_wait: TAIL_WAIT,
-            last_first_transmission: None,
-            repaired: 0,
-            overtaken_at: None,
-            suspect_since: None,
-            asked_at: None,
-            attempts: 0,
-            retry_at: None,
-        }
-    }
-
-    /// What it takes from the common bound.
-    fn cost(&self) -> usize {
-        self.bytes.len() + self.slots.len() * size_of::<Slot>()
-    }
-
-    fn note_symbol(&mut self, now: Time, header: &SymbolHeader) {
-        let index = usize::from(header.index);
-        self.slots[index].have = true;
-        self.have_count += 1;
-        self.last_arrival_at = now;
-        if header.flags.retransmission {
-            self.repaired += 1;
-            return;
-        }
-        if index > self.highest.map_or(0, |highest| highest + 1) {
-            self.gaps.push_back((index, now));
-        }
-        self.highest = self.highest.max(Some(index));
-        if self.last_first_transmission.is_none_or(|(sent_at, _)| sent_at <= header.sent_at) {
-            self.last_first_transmission = Some((header.sent_at, now));
-        }
-    }
-
-    /// Everything missing is suspect from here on, unless that is so already.
-    fn tail_suspect_at(&self) -> Time {
-        let tail = self.last_arrival_at + self.tail_wait;
-        self.overtaken_at.map_or(tail, |at| tail.min(at + REORDER_WAIT))
-    }
-
-    /// A planned repair has come: all symbols had left before it.
-    fn note_repair(&mut self, now: Time) {
-        self.last_arrival_at = now;
-        let end = self.slots.len();
-        let noted = self.gaps.back().is_some_and(|(noted, _)| *noted == end);
-        if !noted && self.highest.is_none_or(|highest| highest + 1 < end) {
-            self.gaps.push_back((end, now));
-        }
-    }
-
-    /// Notes which missing symbols have become suspect, and returns those that are to be asked for: `waiting` repairs stand in
-    /// for as many.
-    fn missing(&mut self, now: Time, id: FrameId, retry: Span, waiting: usize) -> Vec<Missing> {
-        while self.gaps.front().is_some_and(|(_, at)| now - *at >= REORDER_WAIT) {
-            self.suspect_to = self.gaps.pop_front().map_or(0, |(end, _)| end.max(self.suspect_to));
-        }
-        let everything = now >= self.tail_suspect_at();
-        self.retry_at = None;
-        let due = |asked_at: Option<Time>| asked_at.is_none_or(|at| now - at >= retry);
-        if self.shape.is_none() {
-            if !everything {
-                return Vec::new();
-            }
-            self.suspect_since.get_or_insert(now);
-            if due(self.asked_at) {
-                self.asked_at = Some(now);
-                self.retry_at = Some(now + retry);
-                return vec![Missing::whole(id)];
-            }
-            self.retry_at = self.asked_at.map(|at| at + retry);
-            return Vec::new();
-        }
-        if everything {
-            self.suspect_to = self.slots.len();
-        }
-        let mut runs: Vec<Missing> = Vec::new();
-        let mut oldest_asked = None;
-        let needed = (self.slots.len() - self.have_count).saturating_sub(waiting);
-        let missing = self.slots[..self.suspect_to].iter_mut().enumerate().filter(|(_, slot)| !slot.have);
-        for (index, slot) in missing.take(needed) {
-            self.suspect_since.get_or_insert(now);
-            if due(slot.asked_at) && runs.len() < MAX_NACK_ENTRIES {
-                slot.asked_at = Some(now);
-                match runs.last_mut() {
-                    Some(run) if usize::from(run.first + run.count) == index => run.count += 1,
-                    _ => runs.push(Missing { frame: id, first: index as u16, count: 1 }),
-                }
-            }
-            let asked_at = slot.asked_at.unwrap_or(now);
-            oldest_asked = Some(oldest_asked.map_or(asked_at, |oldest: Time| oldest.min(asked_at)));
-        }
-        self.retry_at = oldest_asked.map(|at| at + retry);
-        runs
-    }
-
-    /// When [`Assembly::missing`] or the end of all patience is due.
-    fn next_check(&self, now: Time, policy: RepairPolicy) -> Option<Time> {
-        let gap = self.gaps.front().map(|(_, at)| *at + REORDER_WAIT);
-        let all_suspect =
-            if self.shape.is_none() { self.suspect_since.is_some() } else { self.suspect_to == self.slots.len() };
-        let tail = (!all_suspect).then(|| self.tail_suspect_at());
-        // Past its moment it is looked at with every retry: only a sender that is heard ends the patience.
-        let give_up = self.suspect_since.map(|since| since + policy.give_up).filter(|at| *at > now);
-        [gap, tail, self.retry_at, give_up].into_iter().flatten().min()
-    }
 }
 
 impl Assembler {

@@ -11,16 +11,20 @@ use nearlight_rate::{
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Feedback, FrameHeader, FrameReport, KeyFrameRequest, MAX_FRAME_REPORTS, Missing, Nack, Pong, Report,
-    SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, ToServer,
+    Feedback, FrameHeader, FrameReport, KeyFrameRequest, MAX_FRAME_REPORTS, Pong, Report, SYMBOL_HEADER_BYTES,
+    SymbolFlags, SymbolHeader, ToServer,
 };
 
 use crate::decoder_load::DecoderLoad;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
-use crate::protection::{PathFacts, Protection, protection_event, underway};
+use crate::protection::{PathFacts, Protection, protection_event};
 use crate::recent::RecentRate;
 use crate::{Wake, earliest};
+
+mod repair;
+
+use repair::Repairs;
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
 const MIN_DATAGRAM: usize = 640;
@@ -28,10 +32,6 @@ const MIN_DATAGRAM: usize = 640;
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
 const MAX_QUEUE_INTERVALS: f64 = 1.5;
-/// Symbols waiting to be sent again: more than the largest frame that a usual rate makes.
-const MAX_REPAIRS: usize = 2_048;
-/// Repairs may burst by this much beyond the media's own rate: about one large key frame.
-const REPAIR_BURST: Bytes = Bytes::new(512 * 1_024);
 /// Answers to pings that wait: a client that pings faster than the driver drains gets no answer to the rest.
 const MAX_PONGS: usize = 16;
 /// Events that nobody fetches are dropped, oldest first.
@@ -95,14 +95,6 @@ pub struct SenderStatistics {
     pub round_trip: Option<Span>,
 }
 
-/// What leaves because the receiver asked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Repair {
-    Symbol(FrameId, u16),
-    /// One more repair of the frame.
-    Coded(FrameId),
-}
-
 /// Cuts, paces, repairs and decides when a key frame is needed; joins rate controller and pacer.
 pub struct Sender {
     config: SenderConfig,
@@ -115,11 +107,9 @@ pub struct Sender {
     packets: PacketHistory,
     inbox: Inbox,
     pongs: VecDeque<Pong>,
-    repairs: VecDeque<Repair>,
+    repairs: Repairs,
     /// None: nothing is added to the frames.
     protection: Option<Box<Protection>>,
-    repair_credit: Bytes,
-    repair_credit_at: Time,
     probe: Option<ProbeId>,
     decision: Decision,
     events: VecDeque<(Time, Event)>,
@@ -150,10 +140,8 @@ impl Sender {
             packets: PacketHistory::default(),
             inbox: Inbox::default(),
             pongs: VecDeque::new(),
-            repairs: VecDeque::new(),
+            repairs: Repairs::new(now),
             protection: None,
-            repair_credit: REPAIR_BURST,
-            repair_credit_at: now,
             probe: None,
             decision,
             events: VecDeque::new(),
@@ -490,39 +478,6 @@ impl Sender {
         self.render_to_display = Some(smoothed);
     }
 
-    fn on_nack(&mut self, now: Time, nack: &Nack) {
-        // What a client says of one frame stands together.
-        for runs in nack.missing.chunk_by(|one, next| one.frame == next.frame) {
-            self.on_missing(now, runs[0].frame, runs);
-        }
-    }
-
-    fn on_missing(&mut self, now: Time, id: FrameId, runs: &[Missing]) {
-        let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
-        let path = self.path_facts();
-        let under_way = underway(now, round_trip, &self.frames, id);
-        let Some(frame) = self.frames.get_mut(id) else {
-            self.statistics.repairs_refused += runs.len() as u64;
-            return;
-        };
-        // What has not left yet is not missing.
-        let sent = frame.sent;
-        let indices = runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count).min(sent));
-        let needed = indices.clone().count().min(usize::from(u16::MAX)) as u16;
-        let answer =
-            self.protection.as_mut().and_then(|protection| protection.answer(now, frame, needed, under_way, path));
-        for index in indices.take(usize::from(answer.unwrap_or(u16::MAX))) {
-            if self.repairs.len() < MAX_REPAIRS && frame.on_resent(now, index, round_trip / 2) {
-                self.repairs.push_back(Repair::Symbol(id, index));
-            } else {
-                self.statistics.repairs_refused += 1;
-            }
-        }
-        let extra = usize::from(answer.unwrap_or(0).saturating_sub(needed));
-        let room = MAX_REPAIRS.saturating_sub(self.repairs.len());
-        self.repairs.extend(std::iter::repeat_n(Repair::Coded(id), extra.min(room)));
-    }
-
     fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
         let answered = self.last_key.is_some_and(|(id, _)| id > request.newest);
         let recent = self.last_key.is_some_and(|(_, at)| now - at < KEY_FRAME_INTERVAL);
@@ -530,40 +485,6 @@ impl Sender {
         if !answered && !recent && request.newest < self.next_frame {
             self.set_key_wanted(now, "receiver asked");
         }
-    }
-
-    fn poll_repair(&mut self, now: Time) -> Option<Vec<u8>> {
-        let earned = self.decision.target.bytes_in(now.saturating_since(self.repair_credit_at));
-        if earned > Bytes::ZERO {
-            self.repair_credit = (self.repair_credit + earned).min(REPAIR_BURST);
-            self.repair_credit_at = now;
-        }
-        while let Some(repair) = self.repairs.pop_front() {
-            let (Repair::Symbol(id, _) | Repair::Coded(id)) = repair;
-            let Some(frame) = self.frames.get_mut(id) else { continue };
-            let datagram = match (repair, &mut self.protection) {
-                (Repair::Symbol(_, index), _) => Some(frame.datagram(now, self.next_seq, index, true)),
-                (Repair::Coded(_), Some(protection)) => protection.repair(now, self.next_seq, frame),
-                (Repair::Coded(_), None) => None,
-            };
-            let Some(datagram) = datagram else { continue };
-            let size = Bytes::new(datagram.len() as u64);
-            if self.repair_credit < size {
-                self.repairs.clear();
-                self.statistics.repairs_refused += 1;
-                return None;
-            }
-            self.repair_credit = self.repair_credit.saturating_sub(size);
-            self.pacer.poll(now, size, Class::Repair);
-            match repair {
-                Repair::Symbol(..) => self.statistics.repairs += 1,
-                Repair::Coded(_) => self.statistics.coded_repairs += 1,
-            }
-            self.on_redundant(size);
-            self.on_sent(now, size, Some(id));
-            return Some(datagram);
-        }
-        None
     }
 
     fn poll_media(&mut self, now: Time) -> Option<Vec<u8>> {
