@@ -9,6 +9,10 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 
 use serde::{Deserialize, Serialize};
 
+mod buckets;
+
+pub use buckets::{Bucket, Buckets};
+
 /// A moment on one machine's clock, in nanoseconds since an origin that the driver chose.
 ///
 /// Two machines' times are comparable only after clock synchronisation has mapped one onto the other.

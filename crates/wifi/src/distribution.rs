@@ -1,20 +1,12 @@
 //! Many delays in little memory: exact count, mean and extremes, quantiles to within 0.4 %.
 
-use nearlight_units::Span;
+use nearlight_units::{Bucket, Buckets, Span};
 use serde::Serialize;
 
-/// Values of one power of two fall into this many buckets.
-const SUBDIVISIONS: u32 = 128;
-const SUBDIVISION_BITS: u32 = SUBDIVISIONS.ilog2();
-/// Longer values count as this: 18 minutes.
-const LONGEST: u64 = (1 << 40) - 1;
-const BUCKETS: usize = ((40 - SUBDIVISION_BITS + 1) * SUBDIVISIONS) as usize;
-
 /// Delays that were seen.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Distribution {
-    counts: Vec<u64>,
-    count: u64,
+    counts: Buckets<7>,
     sum: u128,
     longest: u64,
 }
@@ -31,62 +23,45 @@ pub struct DelaySummary {
     pub max: f64,
 }
 
-impl Default for Distribution {
-    fn default() -> Self {
-        Self { counts: vec![0; BUCKETS], count: 0, sum: 0, longest: 0 }
-    }
-}
-
 impl Distribution {
     /// One more; a negative delay counts as none.
     #[inline]
     pub fn add(&mut self, delay: Span) {
         let nanos = delay.as_nanos().max(0) as u64;
-        self.counts[bucket(nanos)] += 1;
-        self.count += 1;
+        self.counts.add(nanos);
         self.sum += u128::from(nanos);
         self.longest = self.longest.max(nanos);
     }
 
     /// All of another's.
     pub fn merge(&mut self, other: &Self) {
-        for (count, more) in self.counts.iter_mut().zip(&other.counts) {
-            *count += more;
-        }
-        self.count += other.count;
+        self.counts.merge(&other.counts);
         self.sum += other.sum;
         self.longest = self.longest.max(other.longest);
     }
 
     pub fn count(&self) -> u64 {
-        self.count
+        self.counts.count()
     }
 
     pub fn mean(&self) -> Span {
-        let mean = self.sum / u128::from(self.count.max(1));
+        let mean = self.sum / u128::from(self.count().max(1));
         Span::from_nanos(mean as i64)
     }
 
     /// The delay that a `share` from 0 to 1 of all do not exceed.
     pub fn quantile(&self, share: f64) -> Span {
-        let rank = (share.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
-        let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate() {
-            seen += count;
-            if seen >= rank {
-                return Span::from_nanos(middle(bucket).min(self.longest) as i64);
-            }
-        }
-        Span::ZERO
+        let found = self.counts.quantile(share.clamp(0.0, 1.0));
+        found.map_or(Span::ZERO, |bucket| Span::from_nanos(middle(bucket).min(self.longest) as i64))
     }
 
     /// The cumulative distribution in milliseconds, where it rises by a thousandth or more, and all of its last thousandth.
     pub fn curve(&self) -> Vec<(f64, f64)> {
         let mut curve: Vec<(f64, f64)> = Vec::new();
         let mut seen = 0;
-        for (bucket, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
+        for (bucket, count) in self.counts.iter() {
             seen += count;
-            let share = seen as f64 / self.count as f64;
+            let share = seen as f64 / self.count() as f64;
             let drawn = curve.last().map_or(0.0, |point| point.1);
             if share - drawn >= 0.001 || share > 0.999 {
                 curve.push((Span::from_nanos(middle(bucket) as i64).as_millis_f64(), share));
@@ -98,8 +73,8 @@ impl Distribution {
     pub fn summary(&self) -> DelaySummary {
         let at = |share| self.quantile(share).as_millis_f64();
         DelaySummary {
-            count: self.count,
-            mean: self.sum as f64 / self.count.max(1) as f64 / 1e6,
+            count: self.count(),
+            mean: self.sum as f64 / self.count().max(1) as f64 / 1e6,
             p50: at(0.5),
             p95: at(0.95),
             p99: at(0.99),
@@ -109,24 +84,8 @@ impl Distribution {
     }
 }
 
-fn bucket(nanos: u64) -> usize {
-    let nanos = nanos.min(LONGEST);
-    let exponent = nanos.max(1).ilog2();
-    if exponent < SUBDIVISION_BITS {
-        return nanos as usize;
-    }
-    let shift = exponent - SUBDIVISION_BITS;
-    let within = (nanos >> shift) & u64::from(SUBDIVISIONS - 1);
-    ((shift + 1) * SUBDIVISIONS) as usize + within as usize
-}
-
-fn middle(bucket: usize) -> u64 {
-    let (octave, within) = (bucket as u64 / u64::from(SUBDIVISIONS), bucket as u64 % u64::from(SUBDIVISIONS));
-    if octave == 0 {
-        return within;
-    }
-    let width = 1 << (octave - 1);
-    (u64::from(SUBDIVISIONS) + within) * width + width / 2
+fn middle(bucket: Bucket) -> u64 {
+    bucket.first + bucket.width / 2
 }
 
 #[cfg(test)]

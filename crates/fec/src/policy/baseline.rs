@@ -46,22 +46,35 @@ impl RedundancyPolicy for Fixed {
     }
 }
 
-/// Group length where no refresh is scheduled: the paper's.
-const GROUP: u32 = 10;
-
-/// The weight of a frame's place in its group, from the loss ratio. Guess: twice the protection for the first frame at 1 %.
-fn place_weight(loss: f64) -> f64 {
-    (100.0 * loss).min(4.0)
-}
+/// Frames from one refresh to the next where none is scheduled (section 6.2).
+pub const NEBULA_GROUP: u32 = 10;
+/// The highest loss that is reckoned with: beyond, nothing would be left to send.
+const MOST_LOSS: f64 = 0.5;
+/// The weight of a frame's place in its group, for each unit of loss. Guess: twice the protection for the first frame at 1 %.
+const WEIGHT_PER_LOSS: f64 = 100.0;
+/// Reached at a loss of 4 %.
+const MOST_WEIGHT: f64 = 4.0;
+/// What a group's block has over its expected losses, as a share of them. Guess: that of [`Nebula`]'s frame in the middle of a group at
+/// 1 % loss.
+const GROUP_WEIGHT: f64 = 0.5;
 
 /// Nebula's redundancy: repairs of frame `index` of a group of `group`, cut into `sources` packets of which the share `loss` is
-/// lost.
+/// lost: `max(1, k p / (1 - p) (1 + w (G - i) / G))`, rounded up.
 #[must_use]
 pub fn nebula_repairs(sources: u16, loss: f64, index: u32, group: u32) -> u16 {
     let group = group.max(1);
-    let left = f64::from(group.saturating_sub(index % group)) / f64::from(group);
+    let loss = loss.clamp(0.0, MOST_LOSS);
+    let left = f64::from(group - index % group) / f64::from(group);
+    let weight = (WEIGHT_PER_LOSS * loss).min(MOST_WEIGHT);
     let expected = f64::from(sources) * loss / (1.0 - loss);
-    to_count((expected * (1.0 + place_weight(loss) * left)).ceil()).max(1)
+    to_count((expected * (1.0 + weight * left)).ceil()).max(1)
+}
+
+/// ESCOT's redundancy: repairs for each packet of a block of which the share `loss` is lost.
+#[must_use]
+pub fn escot_repairs_per_packet(loss: f64) -> f64 {
+    let loss = loss.clamp(0.0, MOST_LOSS);
+    loss / (1.0 - loss) * (1.0 + GROUP_WEIGHT)
 }
 
 /// More repairs for frames that more others depend on, and never none.
@@ -74,14 +87,11 @@ impl RedundancyPolicy for Nebula {
     }
 
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
-        let group = if facts.group == 0 { GROUP } else { facts.group };
-        let loss = facts.losses.total.clamp(0.0, 0.5);
-        Plan::simple(Basis::Distance, nebula_repairs(facts.sources, loss, facts.index, group), facts.rounds())
+        let group = if facts.group == 0 { NEBULA_GROUP } else { facts.group };
+        let repairs = nebula_repairs(facts.sources, facts.losses.total, facts.index, group);
+        Plan::simple(Basis::Distance, repairs, facts.rounds())
     }
 }
-
-/// Additional weight over the expected losses. Guess: that of [`Nebula`]'s frame in the middle of a group at 1 % loss.
-const GROUP_WEIGHT: f64 = 0.5;
 
 /// One block for a whole group of pictures: its repairs follow the last frame, and the receiver waits for the block.
 #[derive(Clone, Copy, Debug, Default)]
@@ -102,23 +112,21 @@ impl RedundancyPolicy for EscotGop {
         }
         self.sources += u32::from(facts.sources);
         self.frames = self.frames.saturating_add(1);
-        let group = if facts.group == 0 { GROUP } else { facts.group };
+        let group = if facts.group == 0 { NEBULA_GROUP } else { facts.group };
         // A group that is longer than a repair may cover is protected in parts.
         let longest = group.min(u32::from(facts.window.max(1)));
         let ends = facts.until_refresh() == Some(1) || u32::from(self.frames) >= longest;
         let mut repairs = 0;
         let cover = self.frames;
         if ends {
-            let loss = facts.losses.total.clamp(0.0, 0.5);
-            let expected = f64::from(self.sources) * loss / (1.0 - loss);
-            repairs = to_count((expected * (1.0 + GROUP_WEIGHT)).ceil());
+            repairs = to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.total)).ceil());
             *self = Self::default();
         }
         Plan { cover, holds_group: true, ..Plan::simple(Basis::Group, repairs, facts.rounds()) }
     }
 
     fn reach(&self) -> u8 {
-        GROUP as u8
+        NEBULA_GROUP as u8
     }
 }
 

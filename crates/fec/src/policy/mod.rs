@@ -15,7 +15,7 @@ use serde::Serialize;
 
 use crate::estimate::LossSummary;
 
-pub use baseline::{EscotGop, Fixed, Nebula, NoRedundancy, nebula_repairs};
+pub use baseline::{EscotGop, Fixed, NEBULA_GROUP, Nebula, NoRedundancy, escot_repairs_per_packet, nebula_repairs};
 pub use planner::Planner;
 pub use registry::{POLICIES, PolicyPreset, UnknownPolicy, new_policy};
 

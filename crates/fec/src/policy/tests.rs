@@ -50,6 +50,10 @@ fn nebula_protects_by_place_and_loss_and_never_nothing() {
         (100, 0.05, 9, 10, 8),
         (100, 0.05, 19, 10, 8),
         (100, 0.05, 0, 0, 27),
+        // 100 * 0.02 / 0.98 * (1 + 2 * (10 - i) / 10)
+        (100, 0.02, 0, 10, 7),
+        (100, 0.02, 5, 10, 5),
+        (1_000, 0.9, 9, 10, 1_400),
     ];
     for (sources, loss, index, group, repairs) in table {
         assert_eq!(nebula_repairs(sources, loss, index, group), repairs, "{sources} {loss} {index} {group}");

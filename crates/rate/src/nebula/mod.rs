@@ -24,6 +24,7 @@
 mod monitor;
 mod redundancy;
 
+use nearlight_fec::policy::NEBULA_GROUP;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 use self::monitor::Monitor;
@@ -36,8 +37,6 @@ use crate::{Bounds, Decision, Feedback, FrameOutcome, Limit, RateController, Red
 const STEP: Span = Span::from_secs(1);
 /// The highest motion-to-photon latency that leaves the rung alone (section 3.3, `T_d`).
 const MOTION_TO_PHOTON: Span = Span::from_millis(130);
-/// Frames in a group of pictures (section 6.2).
-const GROUP: u32 = 10;
 /// The lowest share of frames that are captured. Guess: 10 of 30 a second still show motion.
 const LEAST_FRAMES: f64 = 1.0 / 3.0;
 
@@ -107,7 +106,7 @@ impl Nebula {
 
     fn step_if_due(&mut self, now: Time) {
         let since = now.saturating_since(*self.stepped_at.get_or_insert(now));
-        let due = if self.options.by_group { self.frames >= GROUP } else { since >= STEP };
+        let due = if self.options.by_group { self.frames >= NEBULA_GROUP } else { since >= STEP };
         if due {
             self.stepped_at = Some(now);
             self.frames = 0;
