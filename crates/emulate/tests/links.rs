@@ -142,11 +142,12 @@ fn losses_have_their_share() {
         let (_socket, port) = service();
         let report = send(&link, port, 4_000, 100);
         let (offered, lost) = (report.up.offered.packets, report.up.dropped_for(DropReason::Loss));
-        assert_eq!(offered, 4_000, "{report:?}");
+        // A host that stops for longer than the queue of the interface lasts misses some, and says so.
+        assert_eq!(offered + report.up.missed, 4_000, "{report:?}");
         assert_eq!(report.up.delivered.packets + lost, offered);
-        // The binomial's mean and five of its deviations (19.0).
-        assert!((305..=495).contains(&lost), "{lost} of {offered} by {}", link.means());
-        assert_eq!(report.up.missed, 0);
+        // The binomial's mean and five of its deviations.
+        let (mean, deviation) = (0.1 * offered as f64, (0.09 * offered as f64).sqrt());
+        assert!((lost as f64 - mean).abs() < 5.0 * deviation, "{lost} of {offered} by {}", link.means());
     }
 }
 

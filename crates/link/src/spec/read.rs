@@ -33,6 +33,10 @@ const fn key(name: &'static str, kind: Kind, form: &'static str) -> Key {
     Key { name, kind, form }
 }
 
+/// How times without service are written.
+const PERIODS: &str =
+    "starts and lengths, 5s+2s, several with slashes, 5s+2s/9s+1s, or periodic, shorter than its period: 5s+2s@30s";
+
 /// All keys; the only place where their forms are written down.
 const KEYS: [Key; 19] = [
     key(
@@ -68,16 +72,8 @@ const KEYS: [Key; 19] = [
     ),
     key("reorder", Kind::Hop, "a share (1%), with the time by which packets are held back if you like: 1%/5ms"),
     key("duplicate", Kind::Hop, "a share (1% or 0.01)"),
-    key(
-        "outage",
-        Kind::Hop,
-        "starts and lengths, 5s+2s, several with slashes, 5s+2s/9s+1s, or periodic, shorter than its period: 5s+2s@30s",
-    ),
-    key(
-        "freeze",
-        Kind::Hop,
-        "starts and lengths, 5s+2s, several with slashes, 5s+2s/9s+1s, or periodic, shorter than its period: 5s+2s@30s",
-    ),
+    key("outage", Kind::Hop, PERIODS),
+    key("freeze", Kind::Hop, PERIODS),
     key("wifi", Kind::Hop, "a cell's settings with slashes in between, such as standard-11ax/mcs:7"),
 ];
 
