@@ -9,6 +9,7 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use nearlight_emulate::{DirectionReport, Layer, Link, LinkOptions, Means, Report, Wanted, supervise};
 use nearlight_link::{HopSpec, LoadedPath, PathSpec};
+use nearlight_wifi::load_path;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -139,7 +140,7 @@ impl LinkArguments {
             None => self.simple_path()?,
         };
         let load = |own: &Option<PathSpec>, way: &'static str| -> anyhow::Result<LoadedPath> {
-            own.as_ref().unwrap_or(&both).load().context(way)
+            load_path(own.as_ref().unwrap_or(&both)).context(way)
         };
         Ok(LinkOptions {
             up: load(&self.up, "the path up")?,

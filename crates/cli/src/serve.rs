@@ -13,6 +13,7 @@ use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{Door, Impairment, PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
+use nearlight_wifi::load_path;
 
 use crate::parse;
 
@@ -100,7 +101,7 @@ impl ServeArguments {
             (None, false) => SourceKind::World { scene: self.scene },
         };
         let loss = |share| PathSpec { hops: vec![HopSpec::Loss(LossSpec::Independent(share))] };
-        let bad_path = self.impair.or(self.drop.map(loss)).map(|path| path.load()).transpose().context("--impair")?;
+        let bad_path = self.impair.or(self.drop.map(loss)).map(|path| load_path(&path)).transpose().context("--impair")?;
         Ok(ServeOptions {
             address: self.address,
             port: self.port,

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::{fmt, fs, io};
 
 use nearlight_link::LoadedPath;
+use nearlight_wifi::{Cells, ConfigError, Direction, Users};
 use rustix::io::Errno;
 use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
@@ -86,6 +87,8 @@ pub struct Refusal {
 pub enum OpenError {
     #[error("no link could be made:{}", listed(.0))]
     Refused(Vec<Refusal>),
+    #[error("no path leads through this cell: {0}")]
+    Cell(#[from] ConfigError),
     #[error("the link's threads cannot start: {0}")]
     Thread(#[from] io::Error),
 }
@@ -139,6 +142,7 @@ impl Link {
             match made {
                 Ok(link) => return Ok(Self { refused, ..link }),
                 Err(Unmade::Refused(reason)) => refused.push(Refusal { means, reason }),
+                Err(Unmade::Cell(error)) => return Err(error.into()),
                 Err(Unmade::Thread(error)) => return Err(error.into()),
             }
         }
@@ -158,7 +162,7 @@ impl Link {
         let Namespaces { inside, near, .. } = namespaces::make(&plan).map_err(|failure| failure.to_string())?;
         let counters = [Counters::inside(near.counters), Counters { table, interface: name }];
         let (near, far) = (Tun::new(near.device, options.layer), Tun::new(far, options.layer));
-        let pump = Pump::start(near, far, options.paths()).map_err(Unmade::Thread)?;
+        let pump = Pump::start(near, far, options.paths()?).map_err(Unmade::Thread)?;
         Ok(Self { inside: Some(Arc::new(inside)), counters: Some(counters), ..options.link(Means::Root, host, pump) })
     }
 
@@ -171,7 +175,7 @@ impl Link {
         let counters = [Counters::inside(near.counters), Counters::inside(far.counters)];
         let near = Tun::new(near.device, options.layer);
         let far = Tun::new(far.device, options.layer).with_gateway_for(host);
-        let pump = Pump::start(near, far, options.paths()).map_err(Unmade::Thread)?;
+        let pump = Pump::start(near, far, options.paths()?).map_err(Unmade::Thread)?;
         Ok(Self {
             inside: Some(Arc::new(inside)),
             counters: Some(counters),
@@ -185,7 +189,7 @@ impl Link {
             "it stands for one service, and none is given; add --service, such as --service 127.0.0.1:8090".to_owned()
         })?;
         let Relay { near, far, address, gateway } = Relay::open(service).map_err(|error| error.to_string())?;
-        let pump = Pump::start(near, far, options.paths()).map_err(Unmade::Thread)?;
+        let pump = Pump::start(near, far, options.paths()?).map_err(Unmade::Thread)?;
         let link = options.link(Means::Relay, Ipv4Addr::LOCALHOST, pump);
         Ok(Self { port: Some(address.port()), _gateway: Some(gateway), ..link })
     }
@@ -262,8 +266,13 @@ impl Link {
 }
 
 impl LinkOptions {
-    fn paths(&self) -> Paths {
-        Paths { up: self.up.path(self.seed), down: self.down.path(self.seed.wrapping_add(1)) }
+    /// Both directions are one session's: they meet in equal cells.
+    fn paths(&self) -> Result<Paths, Unmade> {
+        let mut cells = Cells::new(1, self.seed);
+        let mut way = |path, seed, direction| cells.path(path, seed, Users::One(0), direction).map_err(Unmade::Cell);
+        let up = way(&self.up, self.seed, Direction::Uplink)?;
+        let down = way(&self.down, self.seed.wrapping_add(1), Direction::Downlink)?;
+        Ok(Paths { up, down })
     }
 
     /// What every link has; nothing runs behind it yet.
@@ -286,6 +295,7 @@ impl LinkOptions {
 enum Unmade {
     /// Another may.
     Refused(String),
+    Cell(ConfigError),
     Thread(io::Error),
 }
 

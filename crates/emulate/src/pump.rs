@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::{io, thread};
 
-use nearlight_link::Path;
+use nearlight_link::{Hop as _, Path};
 use nearlight_units::{Span, Time};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::time::{ClockId, clock_gettime};
@@ -128,7 +128,9 @@ impl<N: Port, F: Port> Moving<N, F> {
             if more || next.is_some_and(|next| next <= self.clock.now()) {
                 continue;
             }
-            if self.wait(next) && self.answer() {
+            let pauses = [&self.up, &self.down].into_iter().filter_map(|lane| lane.path.longest_pause());
+            let pause = pauses.min().map(|pause| self.clock.now() + pause);
+            if self.wait(next.into_iter().chain(pause).min()) && self.answer() {
                 return;
             }
         }

@@ -19,6 +19,15 @@ impl Histogram {
         self.sum += value;
     }
 
+    /// Of values and how often each was seen, whose exact sum is known.
+    pub(crate) fn of(values: impl Iterator<Item = (u64, u64)>, sum: u64) -> Self {
+        let mut histogram = Self { sum, ..Self::default() };
+        for (value, count) in values.filter(|(_, count)| *count > 0) {
+            histogram.counts.add_times(value.min(1 << 40), count);
+        }
+        histogram
+    }
+
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.sum += other.sum;

@@ -12,12 +12,13 @@ mod record;
 pub mod report;
 mod runner;
 mod summary;
+mod wifi;
 mod world;
 
 pub use encoder::{Camera, Capture, Coded, FrameEncoder, Model, ModelOptions, Quality, Screen};
 pub use histogram::Histogram;
 pub use plan::{Cell, Plan, PlanError};
-pub use record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord};
+pub use record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord, WifiRecord};
 pub use runner::{Head, Options, Outcome, Progress, RUNS_FILE, RunnerError, read_results, run_plan};
 pub use summary::{CellSummary, Figure, FlowSummary, Summary, run_means, summarise};
 pub use world::{RunError, run};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
+use nearlight_wifi::CellRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
@@ -28,6 +29,17 @@ pub struct RunRecord {
     pub links: Vec<LinkRecord>,
     /// Lost packets of all flows by reason.
     pub dropped: BTreeMap<String, u64>,
+    /// What went through each Wi-Fi cell.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub wifi: Vec<WifiRecord>,
+}
+
+/// A Wi-Fi cell.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct WifiRecord {
+    /// As it is written.
+    pub cell: String,
+    pub record: CellRecord,
 }
 
 /// A media session.

@@ -93,7 +93,7 @@ pub fn run_plan(
         .flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| Job { cell, seed }))
         .filter(|job| !store.has(&job.cell.labels, job.seed))
         .collect();
-    let simulated = jobs.iter().map(|job| job.cell.setting.duration).fold(Span::ZERO, |sum, length| sum + length);
+    let simulated = jobs.iter().map(|job| job.cell.length()).fold(Span::ZERO, |sum, length| sum + length);
     work(&jobs, options.threads, clock, &mut store, report)?;
     let mut summaries = Vec::new();
     let mut runs = Vec::new();
@@ -142,7 +142,7 @@ fn work(
     let threads = threads.unwrap_or_else(usual).clamp(1, jobs.len().max(1));
     let next = AtomicUsize::new(0);
     let begun = clock();
-    let simulated = |jobs: &[Job<'_>]| jobs.iter().map(|job| job.cell.setting.duration.as_secs_f64()).sum::<f64>();
+    let simulated = |jobs: &[Job<'_>]| jobs.iter().map(|job| job.cell.length().as_secs_f64()).sum::<f64>();
     let all = simulated(jobs);
     std::thread::scope(|scope| {
         let (sender, finished) = mpsc::channel();
@@ -155,7 +155,7 @@ fn work(
                         seed: job.seed,
                         source,
                     });
-                    if sender.send((job.cell.setting.duration, result)).is_err() {
+                    if sender.send((job.cell.length(), result)).is_err() {
                         break;
                     }
                 }

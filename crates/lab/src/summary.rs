@@ -50,7 +50,7 @@ pub struct Summary {
 }
 
 /// One run's share of a metric.
-enum Samples {
+pub(crate) enum Samples {
     Values(Vec<f64>),
     /// With the size of its unit.
     Counted(Histogram, f64),
@@ -184,9 +184,9 @@ fn rival_rates(run: &RunRecord, index: usize) -> Vec<f64> {
 }
 
 /// Histograms of times count microseconds.
-const MILLISECONDS: f64 = 1e-3;
+pub(crate) const MILLISECONDS: f64 = 1e-3;
 
-type Take<'a> = &'a mut dyn FnMut(&'static str, Samples);
+pub(crate) type Take<'a> = &'a mut dyn FnMut(&'static str, Samples);
 
 fn metrics(run: &RunRecord, take: Take<'_>) {
     // A metric of several sessions is the mean over them.
@@ -213,6 +213,7 @@ fn metrics(run: &RunRecord, take: Take<'_>) {
     let utilisation: Vec<f64> =
         run.links.iter().flat_map(|link| &link.sides).filter_map(|side| utilisation(run, side)).collect();
     take("utilisation", Samples::Values(utilisation));
+    crate::wifi::metrics(run, take);
     if run.media.len() > 1 {
         take("jain", Samples::Values(jain(run)));
     }

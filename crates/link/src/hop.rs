@@ -196,4 +196,10 @@ pub trait Hop: Send {
     fn least_delay(&self) -> Span {
         Span::ZERO
     }
+
+    /// In real time, poll at least this often even where nothing is inside: more happens in the hop than what is offered, and
+    /// would all have to be caught up with at the next offer. None where nothing does.
+    fn longest_pause(&self) -> Option<Span> {
+        None
+    }
 }

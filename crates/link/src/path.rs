@@ -70,6 +70,10 @@ impl Hop for Stage {
     fn least_delay(&self) -> Span {
         each_stage!(self, hop => hop.least_delay())
     }
+
+    fn longest_pause(&self) -> Option<Span> {
+        each_stage!(self, hop => hop.longest_pause())
+    }
 }
 
 macro_rules! stage_from {
@@ -224,5 +228,9 @@ impl Hop for Path {
 
     fn least_delay(&self) -> Span {
         self.stages.first().map_or(Span::ZERO, |first| first.rest + first.stage.least_delay())
+    }
+
+    fn longest_pause(&self) -> Option<Span> {
+        self.stages.iter().filter_map(|placed| placed.stage.longest_pause()).min()
     }
 }

@@ -252,17 +252,29 @@ impl Connection {
     ///
     /// It acts on datagrams only: control messages are repaired by QUIC on whatever path there is.
     pub fn set_impairment(&self, direction: Direction, path: Option<Path>) {
+        let now = self.inner.clock.now();
+        self.replace_impairment(direction, path.map(|path| self.impairment(direction, path, now)));
+    }
+
+    /// Makes one direction bad by a path whose time began at `origin` on the listener's clock, which it may share with the paths of
+    /// other sessions.
+    pub fn set_impairment_since(&self, direction: Direction, path: Path, origin: Time) {
+        self.replace_impairment(direction, Some(self.impairment(direction, path, origin)));
+    }
+
+    fn impairment(&self, direction: Direction, path: Path, origin: Time) -> Impairment {
         let Inner { session, clock, counters, arrived, .. } = &*self.inner;
         let (session, clock, counters, arrived) = (session.clone(), *clock, Arc::clone(counters), arrived.clone());
-        let impairment = path.map(|path| {
-            Impairment::start(path, clock, move |datagram| match (datagram, direction) {
-                (None, _) => count(&counters.impaired),
-                // Whatever the network's queue drops is counted there.
-                (Some(datagram), Direction::Send) => drop(queue(&session, &counters, datagram)),
-                // Nobody waits for it any more when the session is gone.
-                (Some(datagram), Direction::Receive) => drop(arrived.send(Received { at: clock.now(), datagram })),
-            })
-        });
+        Impairment::start(path, clock, origin, move |datagram| match (datagram, direction) {
+            (None, _) => count(&counters.impaired),
+            // Whatever the network's queue drops is counted there.
+            (Some(datagram), Direction::Send) => drop(queue(&session, &counters, datagram)),
+            // Nobody waits for it any more when the session is gone.
+            (Some(datagram), Direction::Receive) => drop(arrived.send(Received { at: clock.now(), datagram })),
+        })
+    }
+
+    fn replace_impairment(&self, direction: Direction, impairment: Option<Impairment>) {
         let mut path = self.path();
         match direction {
             Direction::Send => path.send = impairment,

@@ -49,11 +49,16 @@ struct Held {
 }
 
 impl Impairment {
-    /// The path's time begins now. `release` is told what comes out, in order, and None for what is lost.
-    pub(crate) fn start(path: Path, clock: Clock, release: impl FnMut(Option<Bytes>) + Send + 'static) -> Self {
+    /// The path's time began at `origin`. `release` is told what comes out, in order, and None for what is lost.
+    pub(crate) fn start(
+        path: Path,
+        clock: Clock,
+        origin: Time,
+        release: impl FnMut(Option<Bytes>) + Send + 'static,
+    ) -> Self {
         let state = State {
             clock,
-            origin: clock.now(),
+            origin,
             path,
             held: BTreeMap::new(),
             next: 0,
@@ -97,7 +102,8 @@ impl Shared {
         while !state.ended {
             state.run();
             let wait = state.path.poll_timeout().map(|at| at.saturating_since(state.now()));
-            let wait = duration(wait.unwrap_or(LONGEST_WAIT).min(LONGEST_WAIT));
+            let longest = state.path.longest_pause().unwrap_or(LONGEST_WAIT);
+            let wait = duration(wait.unwrap_or(longest).min(longest));
             state = self.changed.wait_timeout(state, wait).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -153,7 +159,7 @@ mod tests {
         let clock = Clock::start();
         let path = spec.parse::<PathSpec>().expect("a path").build(7).expect("no files");
         let release = move |datagram| drop(sender.send((clock.now(), datagram)));
-        (Impairment::start(path, clock, release), receiver, clock)
+        (Impairment::start(path, clock, clock.now(), release), receiver, clock)
     }
 
     fn number(number: u32) -> Bytes {

@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+mod bad_paths;
 mod encoding;
 mod journal;
 mod metrics;

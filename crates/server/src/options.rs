@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use nearlight_codec::CodecKind;
-use nearlight_link::{LoadedPath, Path};
+use nearlight_link::LoadedPath;
 use nearlight_net::Token;
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
@@ -58,16 +58,8 @@ pub struct ServeOptions {
 /// Hops that the datagrams of every session cross, each way.
 #[derive(Clone, Debug)]
 pub struct Impairment {
+    /// Its cells are shared by all sessions.
     pub path: LoadedPath,
     /// Of everything random on the path; each session adds its number.
     pub seed: u64,
-}
-
-impl Impairment {
-    /// The two directions of a session's path: there, and back.
-    pub(crate) fn paths(&self, session: u32) -> [Path; 2] {
-        let seed = self.seed.wrapping_add(u64::from(session));
-        // All bits differ, so that the directions share no draws.
-        [self.path.path(seed), self.path.path(!seed)]
-    }
 }

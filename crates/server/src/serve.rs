@@ -13,8 +13,10 @@ use nearlight_net::{
 use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
 use nearlight_units::{Bitrate, Time};
+use nearlight_wifi::ConfigError;
 use tokio::sync::{Semaphore, watch};
 
+use crate::bad_paths::BadPaths;
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{PictureSize, ServeOptions};
@@ -52,6 +54,8 @@ pub enum ServerError {
     Controller(#[from] UnknownController),
     #[error(transparent)]
     Fec(#[from] UnknownPolicy),
+    #[error("the bad path: {0}")]
+    Cell(#[from] ConfigError),
     #[error("a picture of {width}x{height} cannot be coded: {reason}")]
     Size { width: u16, height: u16, reason: String },
     #[error("cannot write {path}: {source}")]
@@ -67,6 +71,7 @@ pub struct Door {
     token: Token,
     identity: Identity,
     listener: Listener,
+    bad_paths: Option<BadPaths>,
 }
 
 /// A server that is ready for its first client.
@@ -85,6 +90,8 @@ impl Door {
     pub fn open(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
         new_policy(&options.fec)?;
+        let clients = options.max_clients;
+        let bad_paths = options.impairment.clone().map(|path| BadPaths::new(path, clients)).transpose()?;
         let token = options.token.clone().map_or_else(Token::generate, Ok)?;
         let identity = match &options.certificate {
             Some((certificate, key)) => Identity::from_files(certificate, key)?,
@@ -92,7 +99,7 @@ impl Door {
         };
         let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
         let listener = Listener::bind(&listen, &identity, clock)?;
-        Ok(Self { options, clock, token, identity, listener })
+        Ok(Self { options, clock, token, identity, listener, bad_paths })
     }
 
     #[must_use]
@@ -118,7 +125,7 @@ impl Door {
 
     /// Opens the renderer and everything else behind the port, which takes a second or two.
     pub fn furnish(self) -> Result<Server, ServerError> {
-        let Self { options, clock, token, identity, listener } = self;
+        let Self { options, clock, token, identity, listener, bad_paths } = self;
         let now = move || clock.now();
         let mut source = open_source(&options, &now)?;
         let (format, sustained) = choose_format(source.as_mut(), &options, &now)?;
@@ -151,7 +158,7 @@ impl Door {
             fec: options.fec,
             bounds,
             pacing: options.pacing,
-            impairment: options.impairment,
+            bad_paths,
             metrics: Arc::clone(&metrics),
             journal,
             closing: closing_seen,

@@ -19,9 +19,9 @@ use nearlight_wire::{
 };
 use tokio::sync::{Semaphore, mpsc, watch};
 
+use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal, SessionFigures};
-use crate::options::Impairment;
 use crate::seat::{Delivery, Seat, Wish};
 use crate::studio::{Format, Studio};
 
@@ -55,7 +55,7 @@ pub(crate) struct House {
     pub(crate) fec: String,
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
-    pub(crate) impairment: Option<Impairment>,
+    pub(crate) bad_paths: Option<BadPaths>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) journal: Option<Journal>,
     /// Becomes true when the server shuts down.
@@ -200,11 +200,15 @@ impl<'a> Visit<'a> {
         display: DisplayKind,
     ) -> Result<Self, CodecError> {
         let now = house.clock.now();
-        if let Some(impairment) = &house.impairment {
+        if let Some(paths) = &house.bad_paths {
             // Each session its own losses, the same in every run.
-            let [there, back] = impairment.paths(session);
-            connection.set_impairment(Direction::Send, Some(there));
-            connection.set_impairment(Direction::Receive, Some(back));
+            match paths.of_session(session, now) {
+                Ok([there, back]) => {
+                    connection.set_impairment_since(Direction::Send, there, now);
+                    connection.set_impairment_since(Direction::Receive, back, now);
+                }
+                Err(error) => tracing::warn!("session {session} has a clean path instead of the bad one: {error}"),
+            }
         }
         let config = SenderConfig {
             max_datagram: connection.max_datagram_size(),

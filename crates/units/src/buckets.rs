@@ -51,7 +51,13 @@ impl<const BITS: u32> Buckets<BITS> {
     /// One more; values beyond 2^44 count as that.
     #[inline]
     pub fn add(&mut self, value: u64) {
-        self.add_many(index::<BITS>(value.min(LARGEST)), 1);
+        self.add_times(value, 1);
+    }
+
+    /// The same value so many times.
+    #[inline]
+    pub fn add_times(&mut self, value: u64, times: u64) {
+        self.add_many(index::<BITS>(value.min(LARGEST)), times);
     }
 
     fn add_many(&mut self, index: usize, count: u64) {

@@ -74,6 +74,8 @@ impl Lane {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CellExit {
     pub lane: Lane,
+    /// When it was offered.
+    pub entered: Time,
     pub exit: Exit,
 }
 
@@ -159,7 +161,7 @@ impl Cell {
             turn: [0; 4],
             out: VecDeque::new(),
             inside: 0,
-            tallies: vec![Tally::new(); stations * 2],
+            tallies: vec![Tally::default(); stations * 2],
             tally: CellTally::default(),
             log: VecDeque::new(),
             log_limit: 0,
@@ -188,13 +190,13 @@ impl Cell {
         self.tallies[lane.link()].offered += 1;
         if packet.size > self.longest[lane.station()] {
             self.tallies[lane.link()].too_long += 1;
-            self.push_exit(lane, Exit::dropped(now, packet, DropReason::TooLarge));
+            self.push_exit(CellExit { lane, entered: now, exit: Exit::dropped(now, packet, DropReason::TooLarge) });
         } else if self.queues[lane.index()].push(packet, now, false) {
             self.inside += 1;
             self.request(now, lane);
         } else {
             self.tallies[lane.link()].overflowed += 1;
-            self.push_exit(lane, Exit::dropped(now, packet, DropReason::QueueFull));
+            self.push_exit(CellExit { lane, entered: now, exit: Exit::dropped(now, packet, DropReason::QueueFull) });
         }
     }
 
@@ -228,6 +230,29 @@ impl Cell {
             Medium::Idle => self.access_at.min(self.timers.next()),
         };
         Some(next + self.least_exchange)
+    }
+
+    /// Packets of a lane that have no exit yet are gone, as when a station leaves; what is on the air stays there until its end.
+    pub(crate) fn forget(&mut self, lane: Lane) {
+        let mut gone = self.queues[lane.index()].clear();
+        self.running.returned.retain(|(other, mpdu)| {
+            let goes = *other == lane;
+            gone += usize::from(goes && !mpdu.background);
+            !goes
+        });
+        self.inside -= gone;
+        let contender = lane.contender();
+        if self.contenders[contender].wants() && !self.has_work(contender) {
+            self.contenders[contender].withdraw();
+            if self.medium == Medium::Idle {
+                self.refresh_access();
+            }
+        }
+    }
+
+    /// The time of the latest call.
+    pub(crate) fn latest(&self) -> Time {
+        self.latest
     }
 
     /// What waits in a lane, at the rate the station would have with the medium to itself.
@@ -384,12 +409,12 @@ impl Cell {
 
     /// Exits wait in order of time; most come in that order.
     #[inline]
-    fn push_exit(&mut self, lane: Lane, exit: Exit) {
-        let left = CellExit { lane, exit };
-        if self.out.back().is_none_or(|last| last.exit.at <= exit.at) {
+    fn push_exit(&mut self, left: CellExit) {
+        let at = left.exit.at;
+        if self.out.back().is_none_or(|last| last.exit.at <= at) {
             self.out.push_back(left);
         } else {
-            let place = self.out.partition_point(|other| other.exit.at <= exit.at);
+            let place = self.out.partition_point(|other| other.exit.at <= at);
             self.out.insert(place, left);
         }
     }
@@ -406,7 +431,7 @@ impl Cell {
         }
         if !mpdu.background {
             self.inside -= 1;
-            self.push_exit(lane, exit);
+            self.push_exit(CellExit { lane, entered: mpdu.entered, exit });
         }
     }
 }

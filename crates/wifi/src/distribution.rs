@@ -1,10 +1,10 @@
 //! Many delays in little memory: exact count, mean and extremes, quantiles to within 0.4 %.
 
 use nearlight_units::{Bucket, Buckets, Span};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Delays that were seen.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Distribution {
     counts: Buckets<7>,
     sum: u128,
@@ -38,6 +38,16 @@ impl Distribution {
         self.counts.merge(&other.counts);
         self.sum += other.sum;
         self.longest = self.longest.max(other.longest);
+    }
+
+    /// Each delay that was seen, within 0.4 %, and how often.
+    pub fn iter(&self) -> impl Iterator<Item = (Span, u64)> + '_ {
+        self.counts.iter().map(|(bucket, count)| (Span::from_nanos(middle(bucket) as i64), count))
+    }
+
+    /// All delays together; exact.
+    pub fn sum(&self) -> Span {
+        Span::from_nanos(i64::try_from(self.sum).unwrap_or(i64::MAX))
     }
 
     pub fn count(&self) -> u64 {

@@ -114,6 +114,12 @@ impl Queue {
         self.on_air = 0;
     }
 
+    /// Empties it; answers how many packets were in it that somebody waits for, those on the air left out.
+    pub(crate) fn clear(&mut self) -> usize {
+        let gone = self.waiting.drain(..).chain(self.held.drain(..));
+        gone.filter(|mpdu| !mpdu.background).count()
+    }
+
     /// Puts back what did not get through; the last one first.
     pub(crate) fn put_back(&mut self, mpdu: Mpdu) {
         self.waiting.push_front(mpdu);

@@ -9,6 +9,7 @@ use crate::config::{Adaptation, Category, CellConfig, Channel, DeliveredAt, Dire
 use crate::distribution::DelaySummary;
 use crate::error::ConfigError;
 use crate::ofdma::MultiUser;
+use crate::record::CellRecord;
 use crate::scenario::Delays;
 use crate::tally::{CellTally, Exchange, Tally};
 
@@ -141,7 +142,7 @@ impl Measured {
     pub(crate) fn new(stations: usize) -> Self {
         Self {
             delays: vec![Delays::default(); stations],
-            tallies: vec![Tally::new(); stations * 2],
+            tallies: vec![Tally::default(); stations * 2],
             tally: CellTally::default(),
             at_start: None,
             exchanges: Vec::new(),
@@ -189,6 +190,20 @@ impl Measured {
         self.tally.add_difference(&cell.cell_tally(), &tally);
     }
 
+    pub(crate) fn record(self, headsets: usize, simulated: Span) -> CellRecord {
+        let mut record = CellRecord { simulated, sessions: headsets, ..CellRecord::default() };
+        for delays in self.delays.iter().take(headsets) {
+            record.dl_packet_delay.merge(&delays.downlink);
+            record.ul_packet_delay.merge(&delays.uplink);
+            record.video_frame_delay.merge(&delays.frames);
+            record.video_frames_lost += delays.frames_lost;
+        }
+        let none = vec![Tally::default(); self.tallies.len()];
+        record.add_tallies((&self.tallies, self.tally), (&none, CellTally::default()));
+        record.exchanges = self.exchanges;
+        record
+    }
+
     pub(crate) fn report(self, headsets: usize, simulated: Span) -> Report {
         let seconds = simulated.as_secs_f64();
         let stations: Vec<StationReport> = self
@@ -202,14 +217,14 @@ impl Measured {
             })
             .collect();
         let mut all = Delays::default();
-        let mut links = [Tally::new(), Tally::new()];
+        let mut links = [Tally::default(), Tally::default()];
         for (delays, tallies) in self.delays.iter().zip(self.tallies.chunks(2)).take(headsets) {
             all.downlink.merge(&delays.downlink);
             all.uplink.merge(&delays.uplink);
             all.frames.merge(&delays.frames);
             all.frames_lost += delays.frames_lost;
             for (sum, tally) in links.iter_mut().zip(tallies) {
-                sum.add_difference(tally, &Tally::new());
+                sum.add_difference(tally, &Tally::default());
             }
         }
         Report {

@@ -10,6 +10,7 @@ use crate::config::{Category, CellConfig, Direction, length, within};
 use crate::distribution::Distribution;
 use crate::error::ConfigError;
 use crate::random::Random;
+use crate::record::CellRecord;
 use crate::report::{Measured, Report};
 use crate::traffic::{Arrival, Audio, Frame, Periodic, PeriodicConfig, Video, VideoConfig};
 
@@ -69,16 +70,33 @@ impl Scenario {
 
     /// Runs it. Equal scenarios give equal reports.
     pub fn run(&self) -> Result<Report, ConfigError> {
+        Ok(self.measure()?.report(self.headsets, self.simulated()))
+    }
+
+    /// Runs it for a record that can be put together with others.
+    pub fn record(&self) -> Result<CellRecord, ConfigError> {
+        Ok(self.measure()?.record(self.headsets, self.simulated()))
+    }
+
+    /// All runs together, warm-ups left out.
+    fn simulated(&self) -> Span {
+        self.duration * i64::from(self.runs)
+    }
+
+    fn measure(&self) -> Result<Measured, ConfigError> {
         self.check()?;
         let mut measured = Measured::new(self.cell.stations.len());
         for run in 0..self.runs {
             Run::new(self, run)?.finish(&mut measured);
         }
-        Ok(measured.report(self.headsets, self.duration * i64::from(self.runs)))
+        Ok(measured)
     }
 
-    fn check(&self) -> Result<(), ConfigError> {
+    /// Says what is wrong with the scenario, if anything is.
+    pub fn check(&self) -> Result<(), ConfigError> {
         self.cell.check()?;
+        self.video.map_or(Ok(()), |video| video.check())?;
+        self.poses.map_or(Ok(()), |poses| poses.check())?;
         within("the number of headsets", self.headsets as u64, 0..=self.cell.stations.len() as u64)?;
         within("the number of runs", self.runs, 1..=100_000)?;
         within("the length of the time line", self.timeline as u64, 0..=1_000_000)?;
@@ -285,7 +303,7 @@ impl<'a> Run<'a> {
     }
 
     fn collect(&mut self, now: Time, measured: &mut Measured) {
-        while let Some(CellExit { lane, exit }) = self.cell.poll(now) {
+        while let Some(CellExit { lane, exit, .. }) = self.cell.poll(now) {
             self.free.push(exit.packet.id);
             let sent = self.sent[exit.packet.id as usize];
             self.waited_for -= usize::from(self.is_waited_for(&sent));

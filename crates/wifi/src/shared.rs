@@ -27,13 +27,17 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nearlight_link::{Backlog, Exit, Hop, Packet};
-use nearlight_units::{Bitrate, Time};
+use nearlight_link::{Backlog, Exit, FlowId, Hop, LoadError, LoadedPath, Packet, Path, PathSpec, Stage};
+use nearlight_units::{Bitrate, Span, Time};
 
 use crate::cell::{Cell, CellExit, Lane};
 use crate::config::{Category, Direction};
 use crate::error::ConfigError;
+use crate::record::{CellRecord, Recording};
 use crate::spec::CellSpec;
+
+/// In real time a cell is moved on at least this often: what its other stations do meanwhile costs a few microseconds then.
+const LONGEST_PAUSE: Span = Span::from_millis(10);
 
 /// A cell that several paths lead through. Clones are the same cell.
 #[derive(Clone)]
@@ -43,6 +47,9 @@ struct Shared {
     cell: Cell,
     /// By lane.
     doors: Vec<Door>,
+    /// How far the drivers' clock is ahead of the cell's, which stands still while nobody is there.
+    behind: Span,
+    recording: Option<Recording>,
 }
 
 /// What a port sees of the cell.
@@ -55,11 +62,34 @@ struct Door {
     inside: usize,
 }
 
+/// Whose packets a hop carries.
+#[derive(Clone, Copy)]
+pub enum Users {
+    /// One session's.
+    One(usize),
+    /// All sessions': the function says which one a flow belongs to.
+    All(fn(FlowId) -> usize),
+}
+
 /// The cells of one run, found by what is written about them: `wifi=` in the paths of its sessions.
 pub struct Cells {
     sessions: usize,
     seed: u64,
     made: Vec<(CellSpec, SharedCell)>,
+}
+
+/// One direction of one station, or of all, in one access category, as a hop. Dropping it takes what it holds from the cell.
+pub struct Port {
+    shared: SharedCell,
+    lanes: Vec<Lane>,
+    users: Users,
+    /// From the driver's clock to the cell's.
+    ahead: Span,
+}
+
+/// Reads the files that a path names, and what it says about cells. For [`Cells::path`].
+pub fn load_path(path: &PathSpec) -> Result<LoadedPath, LoadError> {
+    path.load_with(&mut |settings| settings.parse::<CellSpec>().map(drop).map_err(|error| error.to_string()))
 }
 
 impl Cells {
@@ -69,51 +99,136 @@ impl Cells {
         Self { sessions, seed, made: Vec::new() }
     }
 
-    /// A session's hop in one direction through the cell that `spec` describes, which is made where there is none yet.
-    pub fn hop(&mut self, spec: &CellSpec, session: usize, direction: Direction) -> Result<Port, ConfigError> {
-        let same = self.made.iter().position(|(other, _)| other.is_same_cell(spec));
-        let place = same.unwrap_or(self.made.len());
-        if same.is_none() {
-            // The golden ratio's bits: cells of one run differ, and so do those of the next.
-            let seed = self.seed.wrapping_add((place as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
-            self.made.push((spec.clone(), SharedCell::new(Cell::new(spec.config(self.sessions), seed)?)));
+    /// A hop in one direction through the cell that `spec` describes, which is made where there is none yet.
+    pub fn hop(&mut self, spec: &CellSpec, users: Users, direction: Direction) -> Result<Port, ConfigError> {
+        let (sessions, category) = (self.sessions, spec.category());
+        let cell = self.cell(spec)?;
+        match users {
+            Users::One(session) => cell.port(session, direction, category),
+            Users::All(_) => cell.port_of(0..sessions, users, direction, category),
         }
-        self.made[place].1.port(session, direction, spec.category())
+    }
+
+    /// A path whose cells are these.
+    pub fn path(
+        &mut self,
+        loaded: &LoadedPath,
+        seed: u64,
+        users: Users,
+        direction: Direction,
+    ) -> Result<Path, ConfigError> {
+        self.path_since(Span::ZERO, loaded, seed, users, direction)
+    }
+
+    /// A path for a driver whose clock shows `origin` when the path's time begins. The drivers of one run share a clock; a cell's own
+    /// stands still while no path leads through it.
+    pub fn path_since(
+        &mut self,
+        origin: Span,
+        loaded: &LoadedPath,
+        seed: u64,
+        users: Users,
+        direction: Direction,
+    ) -> Result<Path, ConfigError> {
+        loaded.path_with(seed, &mut |settings| {
+            let spec = settings.parse()?;
+            let idle_since = self.cell(&spec)?.clock(origin);
+            let mut port = self.hop(&spec, users, direction)?;
+            port.ahead = idle_since;
+            Ok(Stage::Other(Box::new(port)))
+        })
+    }
+
+    /// The lowest session that has no hop in any cell.
+    #[must_use]
+    pub fn vacant(&self) -> Option<usize> {
+        (0..self.sessions).find(|session| self.made.iter().all(|(_, cell)| cell.is_vacant(*session)))
     }
 
     /// The cells made so far.
     pub fn cells(&self) -> impl Iterator<Item = (&CellSpec, &SharedCell)> {
         self.made.iter().map(|(spec, cell)| (spec, cell))
     }
-}
 
-/// One direction of one station, in one access category, as a hop.
-pub struct Port {
-    shared: SharedCell,
-    lane: Lane,
+    fn cell(&mut self, spec: &CellSpec) -> Result<SharedCell, ConfigError> {
+        if let Some((_, cell)) = self.made.iter().find(|(other, _)| other.is_same_cell(spec)) {
+            return Ok(cell.clone());
+        }
+        // The golden ratio's bits: cells of one run differ, and so do those of the next.
+        let seed = self.seed.wrapping_add((self.made.len() as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        let cell = SharedCell::new(Cell::new(spec.config(self.sessions), seed)?);
+        self.made.push((spec.clone(), cell.clone()));
+        Ok(cell)
+    }
 }
 
 impl SharedCell {
     pub fn new(cell: Cell) -> Self {
         let doors = vec![Door::default(); cell.config().stations.len() * 8];
-        Self(Arc::new(Mutex::new(Shared { cell, doors })))
+        Self(Arc::new(Mutex::new(Shared { cell, doors, behind: Span::ZERO, recording: None })))
     }
 
-    /// The hop of a station's packets; each is handed out once.
+    /// The hop of a station's packets; a station has one in each direction and category.
     pub fn port(&self, station: usize, direction: Direction, category: Category) -> Result<Port, ConfigError> {
+        self.port_of(station..station + 1, Users::One(station), direction, category)
+    }
+
+    fn port_of(
+        &self,
+        stations: std::ops::Range<usize>,
+        users: Users,
+        direction: Direction,
+        category: Category,
+    ) -> Result<Port, ConfigError> {
         let mut shared = self.lock();
-        let stations = shared.cell.config().stations.len();
-        let lane = shared.cell.lane(station, direction, category);
-        let lane = lane.ok_or(ConfigError::NoSuchStation { station, stations })?;
-        if std::mem::replace(&mut shared.doors[lane.index()].taken, true) {
-            return Err(ConfigError::PortTaken { station, direction, category });
+        let count = shared.cell.config().stations.len();
+        let mut lanes = Vec::new();
+        for station in stations {
+            let lane = shared.cell.lane(station, direction, category);
+            let lane = lane.ok_or(ConfigError::NoSuchStation { station, stations: count })?;
+            if shared.doors[lane.index()].taken {
+                return Err(ConfigError::PortTaken { station, direction, category });
+            }
+            lanes.push(lane);
         }
-        Ok(Port { shared: self.clone(), lane })
+        for lane in &lanes {
+            shared.doors[lane.index()].taken = true;
+        }
+        Ok(Port { shared: self.clone(), lanes, users, ahead: Span::ZERO })
+    }
+
+    /// From a driver's path whose time begins at `origin` to the cell's time, which goes on where it stopped.
+    fn clock(&self, origin: Span) -> Span {
+        let mut shared = self.lock();
+        if shared.doors.iter().all(|door| !door.taken) {
+            let stopped = shared.cell.latest() - Time::ZERO;
+            shared.behind = (origin - stopped).max(Span::ZERO);
+        }
+        origin - shared.behind
+    }
+
+    fn is_vacant(&self, station: usize) -> bool {
+        let shared = self.lock();
+        shared.doors.iter().skip(station * 8).take(8).all(|door| !door.taken)
     }
 
     /// Looks at the cell itself: counters, the record of exchanges. Exits belong to ports; polling them here loses them.
     pub fn with<T>(&self, look: impl FnOnce(&mut Cell) -> T) -> T {
         look(&mut self.lock().cell)
+    }
+
+    /// Records what goes through from now on, and the first `exchanges`.
+    pub fn start_recording(&self, now: Time, exchanges: usize) {
+        let shared = &mut *self.lock();
+        shared.advance(now);
+        shared.recording = Some(Recording::start(&mut shared.cell, now, exchanges));
+    }
+
+    /// What went through since the recording was started, where it was.
+    pub fn finish_recording(&self, now: Time, sessions: usize) -> Option<CellRecord> {
+        let shared = &mut *self.lock();
+        shared.advance(now);
+        shared.recording.take().map(|recording| recording.finish(&shared.cell, now, sessions))
     }
 
     /// A panic elsewhere leaves the cell as it was between two calls.
@@ -125,44 +240,83 @@ impl SharedCell {
 impl Shared {
     /// Takes every exit that became certain by `now` to its port.
     fn advance(&mut self, now: Time) {
-        while let Some(CellExit { lane, exit }) = self.cell.poll_certain(now) {
+        while let Some(left) = self.cell.poll_certain(now) {
+            if let Some(recording) = &mut self.recording {
+                recording.on_exit(&left);
+            }
+            let CellExit { lane, exit, .. } = left;
             let door = &mut self.doors[lane.index()];
             door.inside -= 1;
             // A packet that meets a full queue leaves before what is on the air.
             let place = door.exits.partition_point(|other| other.at <= exit.at);
             door.exits.insert(place, exit);
         }
+        if let Some(recording) = &mut self.recording {
+            recording.on_exchanges(&mut self.cell);
+        }
+    }
+}
+
+impl Port {
+    fn lane_of(&self, flow: FlowId) -> Lane {
+        let place = match self.users {
+            Users::One(_) => 0,
+            Users::All(session_of) => session_of(flow),
+        };
+        // Whoever is nobody's is the first one's.
+        self.lanes.get(place).copied().unwrap_or(self.lanes[0])
     }
 }
 
 impl Hop for Port {
     fn offer(&mut self, now: Time, packet: Packet) {
+        let (now, lane) = (now + self.ahead, self.lane_of(packet.flow));
         let mut shared = self.shared.lock();
-        shared.doors[self.lane.index()].inside += 1;
-        shared.cell.offer(now, self.lane, packet);
+        shared.doors[lane.index()].inside += 1;
+        shared.cell.offer(now, lane, packet);
         shared.advance(now);
     }
 
     fn poll(&mut self, now: Time) -> Option<Exit> {
+        let now = now + self.ahead;
         let mut shared = self.shared.lock();
         shared.advance(now);
-        shared.doors[self.lane.index()].exits.pop_front_if(|next| next.at <= now)
+        let first = |lane: &&Lane| shared.doors[lane.index()].exits.front().map_or(Time::FAR_FUTURE, |exit| exit.at);
+        let lane = self.lanes.iter().min_by_key(first).map(|lane| lane.index())?;
+        let exit = shared.doors[lane].exits.pop_front_if(|next| next.at <= now)?;
+        Some(Exit { at: exit.at - self.ahead, ..exit })
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         let shared = self.shared.lock();
-        let door = &shared.doors[self.lane.index()];
-        let decision = if door.inside > 0 { shared.cell.next_decision() } else { None };
-        let certain = door.exits.front().map(|exit| exit.at);
-        [certain, decision].into_iter().flatten().min()
+        let doors = || self.lanes.iter().map(|lane| &shared.doors[lane.index()]);
+        let decision = if doors().any(|door| door.inside > 0) { shared.cell.next_decision() } else { None };
+        let certain = doors().filter_map(|door| door.exits.front().map(|exit| exit.at)).min();
+        [certain, decision].into_iter().flatten().min().map(|at| at - self.ahead)
     }
 
     fn backlog(&self) -> Backlog {
-        self.shared.lock().cell.backlog(self.lane)
+        let shared = self.shared.lock();
+        let waiting = self.lanes.iter().map(|lane| shared.cell.backlog(*lane));
+        waiting.fold(Backlog::default(), Backlog::and)
     }
 
-    /// What the station could carry with the medium to itself.
+    /// What the first station could carry with the medium to itself.
     fn capacity(&self, _now: Time) -> Option<Bitrate> {
-        Some(self.shared.lock().cell.capacity(self.lane))
+        Some(self.shared.lock().cell.capacity(self.lanes[0]))
+    }
+
+    fn longest_pause(&self) -> Option<Span> {
+        Some(LONGEST_PAUSE)
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let shared = &mut *self.shared.lock();
+        for lane in &self.lanes {
+            shared.cell.forget(*lane);
+            shared.doors[lane.index()] = Door::default();
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Category, Direction, MOST_AGGREGATE};
 
 /// One direction of one station, all categories together, since the cell began.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
     pub offered: u64,
     pub delivered: u64,
@@ -25,8 +25,8 @@ pub struct Tally {
     pub airtime: Span,
 }
 
-impl Tally {
-    pub(crate) fn new() -> Self {
+impl Default for Tally {
+    fn default() -> Self {
         Self {
             offered: 0,
             delivered: 0,
@@ -39,7 +39,9 @@ impl Tally {
             airtime: Span::ZERO,
         }
     }
+}
 
+impl Tally {
     /// Adds what was counted from `start` to `end`.
     pub(crate) fn add_difference(&mut self, end: &Self, start: &Self) {
         self.offered += end.offered - start.offered;
@@ -67,7 +69,7 @@ impl Tally {
 }
 
 /// The whole cell since it began.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CellTally {
     /// The cell's own exchanges, collisions included.
     pub airtime: Span,

@@ -1,8 +1,8 @@
 //! The cell as a hop: what every hop promises, in any cell and however it is polled.
 
-use nearlight_link::{DropReason, Exit, Fate, FlowId, Hop, Packet, Path, PathSpec};
+use nearlight_link::{DropReason, Exit, Fate, FlowId, Hop, Packet, PathSpec};
 use nearlight_units::{Bytes, Span, Time};
-use nearlight_wifi::{CellSpec, Cells, Direction};
+use nearlight_wifi::{CellSpec, Cells, Direction, Users, load_path};
 use proptest::prelude::*;
 
 /// A packet that somebody offers: when, on which port, how large.
@@ -18,7 +18,7 @@ fn spec(text: &str) -> CellSpec {
 /// Two sessions, downlink and uplink each.
 fn ports(text: &str, seed: u64) -> Vec<Box<dyn Hop>> {
     let mut cells = Cells::new(2, seed);
-    let mut port = |session, direction| cells.hop(&spec(text), session, direction).expect(text);
+    let mut port = |session, direction| cells.hop(&spec(text), Users::One(session), direction).expect(text);
     let all = [(0, Direction::Downlink), (0, Direction::Uplink), (1, Direction::Downlink), (1, Direction::Uplink)];
     all.into_iter().map(|(session, direction)| Box::new(port(session, direction)) as Box<dyn Hop>).collect()
 }
@@ -66,12 +66,12 @@ fn two_sessions_slow_each_other_down_in_one_cell_and_not_in_two() {
     for (session, text) in
         [(0, "komondor-vr/cell:left"), (1, "komondor-vr/cell:right"), (1, "komondor-vr/cell:left/as:video")]
     {
-        cells.hop(&spec(text), session, Direction::Downlink).expect("a hop");
+        cells.hop(&spec(text), Users::One(session), Direction::Downlink).expect("a hop");
     }
     assert_eq!(cells.cells().count(), 2);
-    let taken = cells.hop(&spec("komondor-vr/cell:right"), 1, Direction::Downlink).err().expect("it is taken");
+    let taken = cells.hop(&spec("komondor-vr/cell:right"), Users::One(1), Direction::Downlink).err().expect("it is taken");
     assert!(taken.to_string().contains("one queue"), "{taken}");
-    assert!(cells.hop(&spec("komondor-vr"), 2, Direction::Downlink).is_err());
+    assert!(cells.hop(&spec("komondor-vr"), Users::One(2), Direction::Downlink).is_err());
 }
 
 #[test]
@@ -79,14 +79,9 @@ fn a_path_in_writing_leads_through_the_cell() {
     let text = "delay=3ms,wifi=komondor-vr/loss:0%,delay=2ms";
     let mut cells = Cells::new(1, 7);
     let path: PathSpec = text.parse().expect("a path");
-    let check = &mut |text: &str| text.parse::<CellSpec>().map(drop).map_err(|error| error.to_string());
-    let loaded = path.load_with(check).expect("a path");
-    let mut hops = |settings: &str, direction| {
-        let hop: Box<dyn Hop> = Box::new(cells.hop(&spec(settings), 0, direction).expect("a hop"));
-        hop.into()
-    };
-    let mut down: Path = loaded.path_with(1, &mut |settings| hops(settings, Direction::Downlink));
-    let mut up: Path = loaded.path_with(1, &mut |settings| hops(settings, Direction::Uplink));
+    let loaded = load_path(&path).expect("a path");
+    let mut way = |direction| cells.path(&loaded, 1, Users::One(0), direction).expect("a path");
+    let (mut down, mut up) = (way(Direction::Downlink), way(Direction::Uplink));
     for (path, id) in [(&mut down, 1), (&mut up, 2)] {
         path.offer(Time::from_millis(10 * id), Packet::new(id, FlowId(0), Bytes::new(1_243)));
         let mut exit = None;
@@ -97,7 +92,7 @@ fn a_path_in_writing_leads_through_the_cell() {
         assert_eq!(delay, Span::from_millis(5) + Span::from_micros(374));
     }
     let wrong: PathSpec = "wifi=komondor-vr/mcs:12".parse().expect("a path");
-    assert!(wrong.load_with(check).expect_err("no such scheme").to_string().contains("0 to 11"));
+    assert!(load_path(&wrong).expect_err("no such scheme").to_string().contains("0 to 11"));
 }
 
 /// Any cell that the words can describe, and what goes through it.

@@ -1,28 +1,32 @@
 //! From a plan's file to its cells.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Size};
+use nearlight_fec::policy::new_policy;
 use nearlight_flows::{Direction, law::LAWS};
-use nearlight_link::{HopSpec, LoadedPath, PathSpec, Source as PathSource};
+use nearlight_link::{HopSpec, LoadedPath, PathSpec, Random, Source as PathSource};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, Preset};
 use nearlight_units::{Bitrate, Bytes, Span};
+use nearlight_wifi::load_path;
 use serde::Deserialize as _;
+use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::file::{
     Body, Controllers, DirectionKind, EncoderKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile, RecoveryKind,
     SourcePart,
 };
+use super::sweep::{Outline, Values, fill_in};
 use super::values::Length;
 use super::{
-    Cell, Client, Encoder, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, Source,
+    NO_FEC, Cell, Client, Encoder, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, Source,
 };
 use crate::digest::Digest;
 use crate::encoder::ModelOptions;
+use crate::world::Links;
 
 /// More cells than this are a slip.
 const MOST_CELLS: usize = 20_000;
@@ -42,24 +46,34 @@ impl Text<'_> {
     }
 }
 
-/// A value of each sweep.
-type Values = BTreeMap<String, String>;
-
 pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
-    let parsed: PlanFile =
-        toml::from_str(text).map_err(|error| PlanError::Syntax { file: file.to_owned(), reason: error.to_string() })?;
+    let parsed: PlanFile = parse(file, text).or_else(|error| {
+        // Names of sweeps may stand where only a number can, so that the text is whole only with values in it.
+        let outline: Outline = parse(file, text)?;
+        let first = outline.combinations().ok().and_then(|all| Some(all.first()?.first()?.clone()));
+        first.map_or(Err(error), |values| parse(file, &fill_in(text, &values)))
+    })?;
     let place = Text { file, text };
     let mut digest = Digest::of(text.as_bytes());
     let mut cells = Vec::new();
     if !(1..=10_000).contains(&parsed.seeds) {
         return Err(place.error(0, "`seeds` is the number of runs of each cell; write a number from 1 to 10000"));
     }
-    if parsed.cases.is_empty() {
-        expand(&place, 0, &parsed.all, &mut cells, &mut digest)?;
-    }
-    for case in &parsed.cases {
-        let body = case.as_ref().clone().or(&parsed.all);
-        expand(&place, case.span().start, &body, &mut cells, &mut digest)?;
+    let outline: Outline = parse(file, text)?;
+    let combinations = outline
+        .combinations()
+        .map_err(|name| place.error(text.find("values").unwrap_or(0), format!("the sweep `{name}` has no values")))?;
+    for (case, combinations) in combinations.into_iter().enumerate() {
+        for values in combinations {
+            let filled = fill_in(text, &values);
+            let parsed: PlanFile = parse(file, &filled)?;
+            let place = Text { file, text: &filled };
+            let (at, body) = match parsed.cases.get(case) {
+                Some(case) => (case.span().start, case.as_ref().clone().or(&parsed.all)),
+                None => (0, parsed.all),
+            };
+            expand(&place, at, &body, &values, (&mut cells, &mut digest))?;
+        }
     }
     let published = parsed.published.into_iter().map(|part| Published {
         source: part.source,
@@ -77,48 +91,109 @@ pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
     })
 }
 
+fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, PlanError> {
+    toml::from_str(text).map_err(|error| PlanError::Syntax { file: file.to_owned(), reason: error.to_string() })
+}
+
 fn expand(
     place: &Text<'_>,
     at: usize,
     body: &Body,
-    cells: &mut Vec<Cell>,
-    digest: &mut Digest,
+    values: &Values,
+    (cells, digest): (&mut Vec<Cell>, &mut Digest),
 ) -> Result<(), PlanError> {
     let setting = Arc::new(setting(place, at, body)?);
+    if let Some(written) = &body.wifi.cell {
+        let cell = traffic(place, at, body, written, &setting)?;
+        return push(place, at, cells, Cell { labels: labels(body, values), ..cell });
+    }
     let controllers = controllers(place, body.controllers.as_ref())?;
     let Some(paths) = body.path.as_ref().filter(|paths| !paths.is_empty()) else {
-        return Err(place.error(at, "there is no path; add one with [[all.path]] or [[case.path]]"));
+        let what = "there is no path; add one with [[all.path]] or [[case.path]], or traffic in a cell with `wifi.cell`";
+        return Err(place.error(at, what));
     };
     for path in paths {
-        for values in sweeps(place, at, body)? {
-            let read = |value: &Option<Spanned<toml::Value>>| read_path(place, value.as_ref(), &values);
-            let segments = segments(place, at, path, &read)?;
-            let media = media(place, at, body, &segments, &setting, &read)?;
-            let flows = flows(place, at, body, &segments, &setting, &read)?;
-            for segment in &segments {
-                note_traces(&segment.forward, digest);
-                note_traces(&segment.feedback, digest);
+        let segments = segments(place, at, path)?;
+        let media = media(place, at, body, &segments, &setting)?;
+        let flows = flows(place, at, body, &segments, &setting)?;
+        for segment in &segments {
+            note_traces(&segment.forward, digest);
+            note_traces(&segment.feedback, digest);
+        }
+        for (index, controller) in controllers.iter().enumerate() {
+            let mut labels = labels(body, values);
+            labels.insert("path".to_owned(), path.name.clone());
+            labels.insert("controller".to_owned(), controller.clone());
+            let cell = Cell {
+                labels,
+                setting: Arc::clone(&setting),
+                controller: controller.clone(),
+                segments: segments.clone(),
+                media: media.clone(),
+                flows: flows.clone(),
+                traffic: None,
+            };
+            if index == 0 {
+                check_cells(place, at, &cell)?;
             }
-            for controller in &controllers {
-                let mut labels = values.clone();
-                labels.extend(body.name.clone().map(|name| ("case".to_owned(), name)));
-                labels.insert("path".to_owned(), path.name.clone());
-                labels.insert("controller".to_owned(), controller.clone());
-                cells.push(Cell {
-                    labels,
-                    setting: Arc::clone(&setting),
-                    controller: controller.clone(),
-                    segments: segments.clone(),
-                    media: media.clone(),
-                    flows: flows.clone(),
-                });
-                if cells.len() > MOST_CELLS {
-                    return Err(place.error(at, format!("the plan spans more than {MOST_CELLS} cells; sweep less")));
-                }
-            }
+            push(place, at, cells, cell)?;
         }
     }
     Ok(())
+}
+
+fn labels(body: &Body, values: &Values) -> Values {
+    let mut labels = values.clone();
+    labels.extend(body.labels.clone().unwrap_or_default());
+    labels.extend(body.name.clone().map(|name| ("case".to_owned(), name)));
+    labels
+}
+
+/// A cell of the traffic model, still without labels.
+fn traffic(
+    place: &Text<'_>,
+    at: usize,
+    body: &Body,
+    written: &Spanned<String>,
+    setting: &Arc<Setting>,
+) -> Result<Cell, PlanError> {
+    if body.path.is_some() || body.media.is_some() || body.flow.is_some() || body.controllers.is_some() {
+        let what = "`wifi` is traffic of its own: leave path, media, flow and controllers out, or write wifi= into a path";
+        return Err(place.error(at, what));
+    }
+    let traffic = body
+        .wifi
+        .traffic(written, setting.phases, (setting.duration, setting.warm_up))
+        .map_err(|refused| place.error(refused.at, refused.what))?;
+    Ok(Cell {
+        labels: Values::new(),
+        setting: Arc::clone(setting),
+        controller: String::new(),
+        segments: Vec::new(),
+        media: Vec::new(),
+        flows: Vec::new(),
+        traffic: Some(Box::new(traffic)),
+    })
+}
+
+fn push(place: &Text<'_>, at: usize, cells: &mut Vec<Cell>, cell: Cell) -> Result<(), PlanError> {
+    cells.push(cell);
+    if cells.len() > MOST_CELLS {
+        return Err(place.error(at, format!("the plan spans more than {MOST_CELLS} cells; sweep less")));
+    }
+    Ok(())
+}
+
+/// Wi-Fi cells hold all sessions and flows, and each passes each of them once.
+fn check_cells(place: &Text<'_>, at: usize, cell: &Cell) -> Result<(), PlanError> {
+    let routes = cell.media.iter().map(|media| &media.route).chain(cell.flows.iter().map(|flow| &flow.route));
+    let own = routes.flat_map(|route| [&route.access, &route.access_feedback]).flatten();
+    let mut paths = cell.segments.iter().flat_map(|segment| [&segment.forward, &segment.feedback]).chain(own);
+    if paths.all(|path| path.cells().next().is_none()) {
+        return Ok(());
+    }
+    let links = Links::new(cell, 0, &mut Random::new(0));
+    links.map(drop).map_err(|error| place.error(at, format!("no path leads through this cell: {error}")))
 }
 
 /// A trace that changed makes another plan of it.
@@ -151,50 +226,12 @@ fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanE
     Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
 }
 
-/// Every combination of one value from each sweep; one empty combination without sweeps.
-fn sweeps(place: &Text<'_>, at: usize, body: &Body) -> Result<Vec<Values>, PlanError> {
-    let mut combinations = vec![Values::new()];
-    for sweep in body.sweep.iter().flatten() {
-        if sweep.values.is_empty() {
-            return Err(place.error(at, format!("the sweep `{}` has no values", sweep.name)));
-        }
-        let with = |values: &Values| {
-            let pair = |value: &String| (sweep.name.clone(), value.clone());
-            sweep
-                .values
-                .iter()
-                .map(|value| values.clone().into_iter().chain([pair(value)]).collect())
-                .collect::<Vec<_>>()
-        };
-        combinations = combinations.iter().flat_map(with).collect();
-    }
-    Ok(combinations)
-}
-
-/// `{name}` becomes the sweep's value, wherever a path's text has it.
-fn fill_in(value: &toml::Value, values: &Values) -> toml::Value {
-    match value {
-        toml::Value::String(text) => {
-            let filled =
-                values.iter().fold(text.clone(), |text, (name, value)| text.replace(&format!("{{{name}}}"), value));
-            toml::Value::String(filled)
-        }
-        toml::Value::Array(parts) => toml::Value::Array(parts.iter().map(|part| fill_in(part, values)).collect()),
-        toml::Value::Table(table) => {
-            toml::Value::Table(table.iter().map(|(key, part)| (key.clone(), fill_in(part, values))).collect())
-        }
-        other => other.clone(),
-    }
-}
-
-fn read_path(place: &Text<'_>, value: Option<&Spanned<toml::Value>>, values: &Values) -> Result<LoadedPath, PlanError> {
+fn read_path(place: &Text<'_>, value: Option<&Spanned<toml::Value>>) -> Result<LoadedPath, PlanError> {
     let Some(value) = value else {
         return PathSpec::default().load().map_err(|error| place.error(0, error.to_string()));
     };
     let at = value.span().start;
-    let filled = fill_in(value.as_ref(), values);
-    let spec = PathSpec::deserialize(filled).map_err(|error| place.error(at, error.to_string()))?;
-    let mut spec = spec;
+    let mut spec = PathSpec::deserialize(value.as_ref().clone()).map_err(|error| place.error(at, error.to_string()))?;
     for hop in &mut spec.hops {
         // A relative path means one beside the plan's own folder's parent, where plans are run from; else as it is.
         if let HopSpec::Bottleneck(bottleneck) = hop
@@ -206,13 +243,11 @@ fn read_path(place: &Text<'_>, value: Option<&Spanned<toml::Value>>, values: &Va
             *file = beside;
         }
     }
-    spec.load().map_err(|error| place.error(at, error.to_string()))
+    load_path(&spec).map_err(|error| place.error(at, error.to_string()))
 }
 
-/// Reads a direction's hops.
-type ReadPath<'a> = dyn Fn(&Option<Spanned<toml::Value>>) -> Result<LoadedPath, PlanError> + 'a;
-
-fn segments(place: &Text<'_>, at: usize, path: &PathPart, read: &ReadPath<'_>) -> Result<Vec<Segment>, PlanError> {
+fn segments(place: &Text<'_>, at: usize, path: &PathPart) -> Result<Vec<Segment>, PlanError> {
+    let read = |value: &Option<Spanned<toml::Value>>| read_path(place, value.as_ref());
     if path.segment.is_empty() {
         let (forward, feedback) = (read(&path.forward)?, read(&path.feedback)?);
         return Ok(vec![Segment { name: path.name.clone(), forward, feedback }]);
@@ -243,7 +278,6 @@ fn route(
     place: &Text<'_>,
     parts: &RouteParts<'_>,
     segments: &[Segment],
-    read: &ReadPath<'_>,
 ) -> Result<Route, PlanError> {
     let through = match parts.through {
         None => (0..segments.len()).collect(),
@@ -260,7 +294,7 @@ fn route(
             names.as_ref().iter().map(index).collect::<Result<Vec<_>, _>>()?
         }
     };
-    let own = |value: &Option<Spanned<toml::Value>>| value.is_some().then(|| read(value)).transpose();
+    let own = |value: &Option<Spanned<toml::Value>>| value.is_some().then(|| read_path(place, value.as_ref())).transpose();
     let direction = match parts.direction {
         DirectionKind::Forward => Direction::Forward,
         DirectionKind::Back => Direction::Back,
@@ -278,12 +312,12 @@ fn media(
     body: &Body,
     segments: &[Segment],
     setting: &Setting,
-    read: &ReadPath<'_>,
 ) -> Result<Vec<Media>, PlanError> {
     let alone = [MediaPart::default()];
     let parts = body.media.as_deref().unwrap_or(&alone);
+    let parts: Vec<MediaPart> = parts.iter().flat_map(copies).take(65).collect();
     if parts.is_empty() || parts.len() > 64 {
-        return Err(place.error(at, "a case has from 1 to 64 media sessions"));
+        return Err(place.error(at, "a case has from 1 to 64 media sessions; look at their `count`"));
     }
     let one = |(index, part): (usize, &MediaPart)| {
         let (start, stop) = during(setting, part.start, part.stop);
@@ -306,10 +340,19 @@ fn media(
             priority: part.priority.filter(|weight| *weight > 0.0).unwrap_or(1.0),
             pauses: part.pauses.iter().map(|(from, to)| (from.0, to.0)).collect(),
             controller: part.controller.as_ref().map(|name| name.as_ref().clone()),
-            route: route(place, &parts, segments, read)?,
+            route: route(place, &parts, segments)?,
         })
     };
     parts.iter().enumerate().map(one).collect()
+}
+
+/// `count` sessions that are alike; their names have numbers where there are several.
+fn copies(part: &MediaPart) -> impl Iterator<Item = MediaPart> {
+    let count = usize::from(part.count.unwrap_or(1));
+    (1..=count).map(move |number| MediaPart {
+        name: part.name.as_ref().map(|name| if count > 1 { format!("{name} {number}") } else { name.clone() }),
+        ..part.clone()
+    })
 }
 
 fn flows(
@@ -318,7 +361,6 @@ fn flows(
     body: &Body,
     segments: &[Segment],
     setting: &Setting,
-    read: &ReadPath<'_>,
 ) -> Result<Vec<Flow>, PlanError> {
     let parts = body.flow.as_deref().unwrap_or_default();
     if parts.len() > 256 {
@@ -332,7 +374,7 @@ fn flows(
             access: &part.access,
             access_feedback: &part.access_feedback,
         };
-        Ok(Flow { kind: kind(place, at, part)?, start, stop, route: route(place, &parts, segments, read)? })
+        Ok(Flow { kind: kind(place, at, part)?, start, stop, route: route(place, &parts, segments)? })
     };
     parts.iter().map(one).collect()
 }
@@ -378,6 +420,10 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         None => Mode::Interval(Mode::DEFAULT_INTERVAL),
         Some(text) => text.as_ref().parse().map_err(|error| place.error(text.span().start, format!("{error}")))?,
     };
+    let fec = body.fec.as_ref().map_or(NO_FEC, |name| name.as_ref().as_str());
+    if let (Err(error), Some(name)) = (new_policy(fec), &body.fec) {
+        return Err(place.error(name.span().start, error.to_string()));
+    }
     let source = source(place, at, &body.source)?;
     let refresh = body.client.vsync_hz.unwrap_or(source.fps);
     let datagram = body.datagram.unwrap_or(1_200);
@@ -399,6 +445,8 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         warm_up,
         sample,
         pacing,
+        fec: fec.to_owned(),
+        phases: body.phases.unwrap_or_default(),
         datagram: usize::from(datagram),
         headers: Bytes::new(u64::from(body.headers.unwrap_or(28))),
         client: Client {

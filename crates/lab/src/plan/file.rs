@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
 
+use super::phases::Phases;
 use super::values::{Length, Rate, Size};
 
 /// A table of settings that may each be left out; a case's own win over those of `[all]`.
@@ -63,6 +64,9 @@ settings! {
         controllers: Spanned<Controllers>,
         own_rates: Spanned<Vec<String>>,
         pacing: Spanned<String>,
+        fec: Spanned<String>,
+        phases: Phases,
+        labels: BTreeMap<String, String>,
         datagram: u16,
         headers: u16,
         path: Vec<PathPart>,
@@ -70,7 +74,7 @@ settings! {
         flow: Vec<FlowPart>,
         sweep: Vec<SweepPart>,
     }
-    nested { source: SourcePart, client: ClientPart, }
+    nested { source: SourcePart, client: ClientPart, wifi: TrafficPart, }
 }
 
 settings! {
@@ -93,6 +97,23 @@ settings! {
         limited_every: Length,
         limited_for: Length,
         limited_share: f64,
+    }
+}
+
+settings! {
+    /// The traffic model in a Wi-Fi cell, in place of paths and sessions.
+    TrafficPart {
+        cell: Spanned<String>,
+        headsets: Spanned<u16>,
+        rate: Spanned<Rate>,
+        fps: Spanned<u32>,
+        tau: Spanned<Length>,
+        batches: Spanned<u32>,
+        poses: Spanned<u32>,
+        audio: bool,
+        video_as: Spanned<String>,
+        poses_as: Spanned<String>,
+        runs: Spanned<u32>,
     }
 }
 
@@ -190,6 +211,7 @@ pub(super) enum DirectionKind {
 #[serde(deny_unknown_fields)]
 pub(super) struct MediaPart {
     pub(super) name: Option<String>,
+    pub(super) count: Option<u16>,
     pub(super) start: Option<Length>,
     pub(super) stop: Option<Length>,
     #[serde(default)]
@@ -232,7 +254,7 @@ pub(super) struct FlowPart {
     pub(super) through: Option<Spanned<Vec<String>>>,
 }
 
-/// Values that take their turns in a path's text.
+/// Values that take their turns in the plan's text.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SweepPart {

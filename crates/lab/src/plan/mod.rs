@@ -5,6 +5,9 @@
 
 mod expand;
 mod file;
+mod phases;
+mod sweep;
+mod traffic;
 mod values;
 
 use std::collections::BTreeMap;
@@ -17,10 +20,15 @@ use nearlight_link::LoadedPath;
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
 use nearlight_units::{Bitrate, Bytes, Span};
+use nearlight_wifi::Scenario;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+pub use self::phases::Phases;
 use crate::encoder::ModelOptions;
+
+/// The redundancy policy of those who want none.
+pub(crate) const NO_FEC: &str = "none";
 
 /// Why a plan cannot be run.
 #[derive(Debug, Error)]
@@ -56,6 +64,23 @@ pub struct Plan {
     pub digest: u64,
 }
 
+/// Headsets of the render-streaming study in a Wi-Fi cell.
+#[derive(Clone, Debug)]
+pub struct Traffic {
+    /// As it is written.
+    pub cell: String,
+    /// Its seed is the run's.
+    pub scenario: Scenario,
+}
+
+impl Cell {
+    /// What one run of it simulates.
+    #[must_use]
+    pub fn length(&self) -> Span {
+        self.setting.duration * self.traffic.as_ref().map_or(1, |traffic| i64::from(traffic.scenario.runs))
+    }
+}
+
 /// One point of an experiment, to be run once for each seed.
 #[derive(Clone, Debug)]
 pub struct Cell {
@@ -68,6 +93,8 @@ pub struct Cell {
     pub segments: Vec<Segment>,
     pub media: Vec<Media>,
     pub flows: Vec<Flow>,
+    /// In place of all these, the traffic model in a Wi-Fi cell.
+    pub traffic: Option<Box<Traffic>>,
 }
 
 /// What all cells of a case have in common.
@@ -80,6 +107,10 @@ pub struct Setting {
     /// Between two samples of a time series.
     pub sample: Span,
     pub pacing: Mode,
+    /// A redundancy policy of `nearlight_fec`.
+    pub fec: String,
+    /// How the frames of several sessions lie to each other.
+    pub phases: Phases,
     /// The largest datagram, without the headers below.
     pub datagram: usize,
     /// IP, UDP and whatever else a path carries with each datagram.

@@ -71,6 +71,7 @@ pub(crate) struct Media {
     frames: Vec<(Captured, Time)>,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
+    refresh_start: Time,
     next_refresh: Time,
     sender_due: Time,
     receiver_due: Time,
@@ -107,6 +108,7 @@ impl Media {
             frames: Vec::new(),
             decoding: VecDeque::new(),
             decoded: None,
+            refresh_start: config.start,
             next_refresh,
             sender_due: Time::FAR_FUTURE,
             receiver_due: Time::FAR_FUTURE,
@@ -115,6 +117,13 @@ impl Media {
             failed: None,
             config,
         }
+    }
+
+    /// The display first changes so long after the session's start.
+    pub(crate) fn set_refresh_phase(&mut self, phase: Span) {
+        self.refresh_start = self.config.start + phase;
+        self.next_refresh = self.refresh_start;
+        self.plan();
     }
 
     /// The rate controller at the server of this session starts with its clock.
@@ -288,9 +297,9 @@ impl Media {
 
     fn refresh(&mut self, now: Time) {
         let rate = self.config.client.refresh;
-        let elapsed = (now - self.config.start).as_nanos() as u64;
+        let elapsed = (now - self.refresh_start).as_nanos() as u64;
         let count = (elapsed * u64::from(rate) + 500_000_000) / 1_000_000_000 + 1;
-        let next = self.config.start + Self::tick(count, rate);
+        let next = self.refresh_start + Self::tick(count, rate);
         self.next_refresh = if next < self.config.stop { next } else { Time::FAR_FUTURE };
         self.receiver.on_input(now, Presence { head: HEAD, views: vec![VIEW], hands: Vec::new() });
         let Some(shown) = self.decoded.take() else { return };

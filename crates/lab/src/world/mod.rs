@@ -1,5 +1,6 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
+mod links;
 mod media;
 mod network;
 mod rival;
@@ -10,25 +11,33 @@ pub(crate) use self::tally::Tally;
 use std::collections::BTreeMap;
 
 use nearlight_codec::CodecError;
-use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Direction, Schedule, Short, ShortConfig, Traffic};
-use nearlight_link::{Hop, LoadedPath, Random};
+use nearlight_fec::policy::{UnknownPolicy, new_policy};
+use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Schedule, Short, ShortConfig, Traffic};
+use nearlight_link::{Hop, Random};
 use nearlight_rate::{Bounds, Preset, UnknownController, new_controller};
 use nearlight_session::{Sender, SenderConfig};
 use nearlight_units::{Bytes, Span, Time};
+use nearlight_wifi::{ConfigError, Scenario};
 use thiserror::Error;
 
+pub(crate) use self::links::Links;
+use self::links::{EXCHANGES, refresh_phase};
 use self::media::{Media, MediaConfig};
-use self::network::{Arrival, Network};
+use self::network::Arrival;
 use self::rival::Rival;
 use crate::encoder::new_encoder;
-use crate::plan::{self, Cell, Kind};
-use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord};
+use crate::plan::{self, Cell, Kind, NO_FEC, Traffic};
+use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, WifiRecord};
 
 /// Why a run could not be finished.
 #[derive(Debug, Error)]
 pub enum RunError {
     #[error(transparent)]
     Controller(#[from] UnknownController),
+    #[error(transparent)]
+    Fec(#[from] UnknownPolicy),
+    #[error("no path leads through this cell: {0}")]
+    Wifi(#[from] ConfigError),
     #[error("the codec failed in the middle of a run: {0}; run the plan again with another picture size or encoder")]
     Codec(#[from] CodecError),
 }
@@ -47,16 +56,10 @@ impl Actor {
     }
 }
 
-/// A shared link's two lanes.
-struct Link {
-    lanes: [u16; 2],
-}
-
 struct World<'a> {
     cell: &'a Cell,
-    network: Network,
+    links: Links,
     actors: Vec<Actor>,
-    links: Vec<Link>,
     now: Time,
     next_sample: Time,
     arrival: Arrival,
@@ -68,50 +71,49 @@ struct World<'a> {
 
 /// Runs a cell once. The same cell and seed give the same record, to the bit.
 pub fn run(cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
+    if let Some(traffic) = &cell.traffic {
+        return run_traffic(cell, traffic, seed);
+    }
     let mut world = World::new(cell, seed)?;
     world.run();
     world.finish()
 }
 
+/// A seed has as many runs as the scenario says, none of them another seed's.
+fn run_traffic(cell: &Cell, traffic: &Traffic, seed: u64) -> Result<RunRecord, RunError> {
+    let scenario = traffic.scenario.clone();
+    let first = seed.saturating_sub(1).wrapping_mul(u64::from(scenario.runs)).wrapping_add(1);
+    let timeline = if seed == 1 { EXCHANGES } else { 0 };
+    let record = Scenario { seed: first, timeline, ..scenario }.record()?;
+    let mut run = RunRecord::new(cell, seed);
+    run.simulated = cell.length();
+    run.wifi.push(WifiRecord { cell: traffic.cell.clone(), record });
+    Ok(run)
+}
+
 impl<'a> World<'a> {
     fn new(cell: &'a Cell, seed: u64) -> Result<Self, RunError> {
         let mut random = Random::new(seed);
-        let mut network = Network::new();
-        let mut lane = |network: &mut Network, path: &LoadedPath| network.add_lane(path.path(random.seed()));
-        let mut links = Vec::new();
-        for segment in &cell.segments {
-            let lanes = [lane(&mut network, &segment.forward), lane(&mut network, &segment.feedback)];
-            links.push(Link { lanes });
-        }
-        let mut add_route = |network: &mut Network, route: &plan::Route| {
-            let (there, back) = if route.direction == Direction::Forward { (0, 1) } else { (1, 0) };
-            let mut shared = |own: &Option<LoadedPath>, side: usize, reversed: bool| {
-                let own = own.as_ref().map(|path| lane(network, path));
-                let through = route.through.iter().map(|link| links[*link].lanes[side]);
-                // The way there runs through its own access first, the way back through the segments last to first.
-                if reversed == (route.direction == Direction::Back) {
-                    own.into_iter().chain(through).collect::<Vec<_>>()
-                } else {
-                    own.into_iter().chain(through.rev()).collect()
-                }
-            };
-            let (out, home) = (shared(&route.access, there, false), shared(&route.access_feedback, back, true));
-            network.add_route(out, home)
-        };
-        let routes: Vec<u16> = cell.media.iter().map(|media| add_route(&mut network, &media.route)).collect();
-        let rival_routes: Vec<u16> = cell.flows.iter().map(|flow| add_route(&mut network, &flow.route)).collect();
+        let links = Links::new(cell, seed, &mut random)?;
         let mut actors = Vec::new();
-        for (media, flow) in cell.media.iter().zip(routes) {
-            actors.push(Actor::Media(Box::new(new_media(cell, media, flow, &mut random)?)));
+        let mut first_phase = None;
+        for index in 0..cell.media.len() {
+            let mut media = new_media(cell, index, &mut first_phase, &mut random)?;
+            if links.has_cells() {
+                let interval = Span::from_nanos(1_000_000_000 / i64::from(cell.setting.client.refresh));
+                media.set_refresh_phase(refresh_phase(interval, seed, index));
+            }
+            actors.push(Actor::Media(Box::new(media)));
         }
-        for (flow, index) in cell.flows.iter().zip(rival_routes) {
-            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), index)));
+        for (index, flow) in cell.flows.iter().enumerate() {
+            let route = (cell.media.len() + index) as u16;
+            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), route)));
         }
         let next_sample = Time::ZERO + cell.setting.sample;
         let record = RunRecord::new(cell, seed);
         let (delivered_before, rivals_before) = (Vec::new(), Vec::new());
         let (now, arrival) = (Time::ZERO, Arrival::default());
-        Ok(Self { cell, network, actors, links, now, next_sample, arrival, record, delivered_before, rivals_before })
+        Ok(Self { cell, actors, links, now, next_sample, arrival, record, delivered_before, rivals_before })
     }
 
     fn run(&mut self) {
@@ -120,10 +122,10 @@ impl<'a> World<'a> {
         let mut begun = false;
         loop {
             let actors = self.actors.iter().map(Actor::due).min().unwrap_or(end);
-            let next = actors.min(self.network.due()).min(self.next_sample);
+            let next = actors.min(self.links.network.due()).min(self.next_sample);
             if !begun && next >= measured_from {
                 begun = true;
-                self.begin_measuring();
+                self.begin_measuring(measured_from);
             }
             if next > end {
                 break;
@@ -140,11 +142,11 @@ impl<'a> World<'a> {
 
     fn step(&mut self) {
         let now = self.now;
-        while let Some(event) = self.network.poll(now, &mut self.arrival) {
+        while let Some(event) = self.links.network.poll(now, &mut self.arrival) {
             match event {
                 Ok(end) => match &mut self.actors[usize::from(end.flow)] {
-                    Actor::Media(media) => media.on_arrival(now, end.far, &self.arrival, &mut self.network),
-                    Actor::Rival(rival) => rival.on_arrival(now, end.far, &self.arrival, &mut self.network),
+                    Actor::Media(media) => media.on_arrival(now, end.far, &self.arrival, &mut self.links.network),
+                    Actor::Rival(rival) => rival.on_arrival(now, end.far, &self.arrival, &mut self.links.network),
                 },
                 Err(lost) => {
                     self.record.on_dropped(lost.reason);
@@ -157,8 +159,8 @@ impl<'a> World<'a> {
         for actor in &mut self.actors {
             if actor.due() <= now {
                 match actor {
-                    Actor::Media(media) => media.on_wake(now, &mut self.network),
-                    Actor::Rival(rival) => rival.on_wake(now, &mut self.network),
+                    Actor::Media(media) => media.on_wake(now, &mut self.links.network),
+                    Actor::Rival(rival) => rival.on_wake(now, &mut self.links.network),
                 }
             }
         }
@@ -168,14 +170,15 @@ impl<'a> World<'a> {
     fn delivered(&self) -> Vec<[Bytes; 2]> {
         let media = self.cell.media.len() as u32;
         let carried = |lane: u16| {
-            let counters = self.network.path(lane).flows().iter();
+            let counters = self.links.network.path(lane).flows().iter();
             let is_data = |flow: u32| flow >> 1 < media && flow & 1 == 1;
             counters.filter(|counters| is_data(counters.flow.0)).map(|counters| counters.delivered_bytes).sum()
         };
-        self.links.iter().map(|link| link.lanes.map(carried)).collect()
+        self.links.links.iter().map(|link| link.lanes.map(carried)).collect()
     }
 
-    fn begin_measuring(&mut self) {
+    fn begin_measuring(&mut self, now: Time) {
+        self.links.start_recording(now, if self.record.seed == 1 { EXCHANGES } else { 0 });
         self.delivered_before = self.delivered();
         self.rivals_before = self.rivals().map(|rival| rival.statistics().delivered).collect();
     }
@@ -204,15 +207,16 @@ impl<'a> World<'a> {
                 }
             }
         }
-        for (link, record) in self.links.iter().zip(&mut self.record.links) {
+        for (link, record) in self.links.links.iter().zip(&mut self.record.links) {
             for (lane, side) in link.lanes.iter().zip(&mut record.sides) {
-                let path = self.network.path(*lane);
+                let path = self.links.network.path(*lane);
                 side.on_sample(path.capacity(self.now), path.backlog().delay);
             }
         }
     }
 
     fn finish(mut self) -> Result<RunRecord, RunError> {
+        self.record.wifi = self.links.finish_recording(self.now);
         let delivered = self.delivered();
         let measured = self.cell.setting.duration - self.cell.setting.warm_up;
         for ((record, after), before) in self.record.links.iter_mut().zip(delivered).zip(&self.delivered_before) {
@@ -248,8 +252,13 @@ fn bounds(cell: &Cell, controller: &str) -> Result<Bounds, RunError> {
     Ok(cell.setting.source.bounds)
 }
 
-fn new_media(cell: &Cell, media: &plan::Media, flow: u16, random: &mut Random) -> Result<Media, RunError> {
-    let setting = &cell.setting;
+fn new_media(
+    cell: &Cell,
+    index: usize,
+    first_phase: &mut Option<f64>,
+    random: &mut Random,
+) -> Result<Media, RunError> {
+    let (setting, media) = (&cell.setting, &cell.media[index]);
     let name = media.controller.as_deref().unwrap_or(&cell.controller);
     let bounds = bounds(cell, name)?;
     let start = Time::ZERO + media.start;
@@ -260,12 +269,14 @@ fn new_media(cell: &Cell, media: &plan::Media, flow: u16, random: &mut Random) -
     let sender = SenderConfig { max_datagram: setting.datagram, pacing: setting.pacing, frame_interval, events: false };
     let source = plan::Source { bounds, ..setting.source.clone() };
     let (encoder, screen) = new_encoder(&source, random.seed())?;
+    let own_phase = random.unit();
+    let first_phase = *first_phase.get_or_insert(own_phase);
     let config = MediaConfig {
-        flow,
+        flow: index as u16,
         start,
         stop: Time::ZERO + media.stop,
         pauses: media.pauses.iter().map(|(from, to)| (Time::ZERO + *from, Time::ZERO + *to)).collect(),
-        phase: frame_interval.mul_f64(random.unit()),
+        phase: setting.phases.of_session(frame_interval, (index, cell.media.len()), own_phase, first_phase),
         fps: source.fps,
         render: source.render,
         encode: source.encode,
@@ -274,6 +285,7 @@ fn new_media(cell: &Cell, media: &plan::Media, flow: u16, random: &mut Random) -
         warm_up: Time::ZERO + setting.warm_up,
     };
     let sender = Sender::new(server_start, sender, controller);
+    let sender = if setting.fec == NO_FEC { sender } else { sender.with_fec(new_policy(&setting.fec)?) };
     Ok(Media::new(config, sender, encoder, screen))
 }
 
@@ -307,6 +319,7 @@ impl RunRecord {
             rivals: cell.flows.iter().map(RivalRecord::new).collect(),
             links: cell.segments.iter().map(|segment| LinkRecord::new(&segment.name)).collect(),
             dropped: BTreeMap::new(),
+            wifi: Vec::new(),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! From a path in writing to one that packets can take.
 
+use std::convert::Infallible;
+
 use nearlight_units::{Bitrate, Span};
 use thiserror::Error;
 
@@ -109,16 +111,25 @@ impl LoadedPath {
     /// If it has cells, which [`PathSpec::load`] refuses.
     #[must_use]
     pub fn path(&self, seed: u64) -> Path {
-        self.path_with(seed, &mut |settings| panic!("`wifi={settings}`: path_with builds paths with cells"))
+        let mut none = |settings: &str| -> Result<Stage, Infallible> {
+            panic!("`wifi={settings}`: path_with builds paths with cells")
+        };
+        self.path_with(seed, &mut none).unwrap_or_else(|never| match never {})
     }
 
     /// Packets' own path with this seed, where `cell` makes the hops through cells from what is written about them.
-    pub fn path_with(&self, seed: u64, cell: &mut dyn FnMut(&str) -> Stage) -> Path {
+    pub fn path_with<E>(&self, seed: u64, cell: &mut dyn FnMut(&str) -> Result<Stage, E>) -> Result<Path, E> {
         let hops = self.spec.hops.iter().zip(&self.traces).enumerate();
-        Path::new(hops.map(|(place, (hop, trace))| match hop {
+        let stages = hops.map(|(place, (hop, trace))| match hop {
             HopSpec::Cell(settings) => cell(settings),
-            _ => stage(hop, trace.as_ref(), Random::of_hop(seed, place)),
-        }))
+            _ => Ok(stage(hop, trace.as_ref(), Random::of_hop(seed, place))),
+        });
+        Ok(Path::new(stages.collect::<Result<Vec<_>, E>>()?))
+    }
+
+    /// What is written about the cells that the path leads through, in its order.
+    pub fn cells(&self) -> impl Iterator<Item = &str> {
+        self.spec.hops.iter().filter_map(|hop| if let HopSpec::Cell(settings) = hop { Some(settings.as_str()) } else { None })
     }
 }
 

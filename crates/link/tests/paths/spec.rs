@@ -110,10 +110,11 @@ fn cells_are_made_by_those_who_know_them() {
 
     let loaded = spec.load_with(&mut |_| Ok(())).expect("a path");
     let mut seen = Vec::new();
-    let path = loaded.path_with(1, &mut |settings| {
+    let mut make = |settings: &str| {
         seen.push(settings.to_owned());
-        Delay::new(Span::from_millis(5)).into()
-    });
+        if settings == "home/mcs:7" { Ok(Delay::new(Span::from_millis(5)).into()) } else { Err("no such home") }
+    };
+    let path = loaded.path_with(1, &mut make).expect("a path");
     assert_eq!((seen, path.least_delay()), (vec!["home/mcs:7".to_owned()], Span::from_millis(6)));
 }
 

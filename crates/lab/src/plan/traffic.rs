@@ -1,0 +1,102 @@
+//! Cells of the traffic model: headsets of the render-streaming study in a Wi-Fi cell, without our sessions.
+
+use nearlight_units::{Bitrate, Span};
+use nearlight_wifi::traffic::{Batches, PeriodicConfig, VideoConfig};
+use nearlight_wifi::{Category, CellSpec, ConfigError, Scenario};
+use toml::Spanned;
+
+use super::Traffic;
+use super::file::TrafficPart;
+use super::phases::Phases;
+use super::values::{Length, Rate};
+
+/// What a headset watches unless a plan says otherwise.
+const USUAL: VideoConfig = VideoConfig::study(Bitrate::from_mbps(50));
+
+/// What cannot be, where in the file that stands, and under which key.
+pub(super) struct Refused {
+    pub(super) at: usize,
+    pub(super) what: String,
+}
+
+fn refused(key: &str, at: usize, what: impl std::fmt::Display) -> Refused {
+    Refused { at, what: format!("`wifi.{key}`: {what}") }
+}
+
+fn category(key: &str, written: Option<&Spanned<String>>) -> Result<Category, Refused> {
+    let Some(written) = written else { return Ok(Category::BestEffort) };
+    written.as_ref().parse().map_err(|error| refused(key, written.span().start, error))
+}
+
+/// The value and where it stands; `usual` where it is not written.
+fn or<T: Copy>(written: Option<&Spanned<T>>, usual: T) -> T {
+    written.map_or(usual, |written| *written.as_ref())
+}
+
+impl TrafficPart {
+    /// The scenario of one seed: `runs` of it, each as long as the case's duration.
+    pub(super) fn traffic(
+        &self,
+        cell: &Spanned<String>,
+        phases: Phases,
+        (duration, warm_up): (Span, Span),
+    ) -> Result<Traffic, Refused> {
+        let spec: CellSpec =
+            cell.as_ref().parse().map_err(|error| refused("cell", cell.span().start, error))?;
+        let headsets = or(self.headsets.as_ref(), 1);
+        if headsets == 0 {
+            let at = self.headsets.as_ref().map_or(0, |written| written.span().start);
+            return Err(refused("headsets", at, "a cell without headsets has nothing to show; write 1 or more"));
+        }
+        let video = VideoConfig {
+            rate: or(self.rate.as_ref(), Rate(USUAL.rate)).0,
+            frame_rate: or(self.fps.as_ref(), USUAL.frame_rate),
+            interval: or(self.tau.as_ref(), Length(USUAL.interval)).0,
+            batches: self.batches.as_ref().map_or(USUAL.batches, |most| Batches::UpTo(*most.as_ref())),
+            ..USUAL
+        };
+        let poses = or(self.poses.as_ref(), 240);
+        let scenario = Scenario {
+            headsets: usize::from(headsets),
+            poses: (poses > 0).then(|| PeriodicConfig::poses_at(poses)),
+            audio: self.audio.unwrap_or(false),
+            video_category: category("video_as", self.video_as.as_ref())?,
+            pose_category: category("poses_as", self.poses_as.as_ref())?,
+            phases: phases.into(),
+            duration: duration - warm_up,
+            warm_up,
+            runs: or(self.runs.as_ref(), 1),
+            ..Scenario::study(spec.config(usize::from(headsets)), video)
+        };
+        scenario.check().map_err(|error| self.blame(cell, &scenario, &error))?;
+        Ok(Traffic { cell: spec.to_string(), scenario })
+    }
+
+    /// Finds the key whose usual value would be none of this trouble; the cell itself where there is none.
+    fn blame(&self, cell: &Spanned<String>, scenario: &Scenario, error: &ConfigError) -> Refused {
+        fn at<T>(written: Option<&Spanned<T>>) -> Option<usize> {
+            written.map(|written| written.span().start)
+        }
+        let cures: [(&str, Option<usize>, fn(&mut Scenario, &mut VideoConfig)); 7] = [
+            ("rate", at(self.rate.as_ref()), |_, video| video.rate = USUAL.rate),
+            ("fps", at(self.fps.as_ref()), |_, video| video.frame_rate = USUAL.frame_rate),
+            ("tau", at(self.tau.as_ref()), |_, video| video.interval = USUAL.interval),
+            ("batches", at(self.batches.as_ref()), |_, video| video.batches = USUAL.batches),
+            ("poses", at(self.poses.as_ref()), |scenario, _| scenario.poses = None),
+            ("runs", at(self.runs.as_ref()), |scenario, _| scenario.runs = 1),
+            ("headsets", at(self.headsets.as_ref()), |scenario, _| {
+                scenario.headsets = 1;
+                scenario.cell.stations.truncate(1);
+            }),
+        ];
+        let cured = |cure: fn(&mut Scenario, &mut VideoConfig)| {
+            let (mut scenario, mut video) = (scenario.clone(), scenario.video.unwrap_or(USUAL));
+            cure(&mut scenario, &mut video);
+            scenario.video = Some(video);
+            scenario.check().is_ok()
+        };
+        let found = cures.into_iter().find_map(|(key, at, cure)| at.filter(|_| cured(cure)).map(|at| (key, at)));
+        let (key, at) = found.unwrap_or(("cell", cell.span().start));
+        refused(key, at, error)
+    }
+}

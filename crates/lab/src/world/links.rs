@@ -1,0 +1,107 @@
+//! The links of a run: shared segments, what flows have of their own, and the Wi-Fi cells that any of them lead through.
+//!
+//! Every flow is a station of every cell, media sessions first. What goes forward is sent by the access point, what goes back by the
+//! stations.
+
+use nearlight_flows::Direction;
+use nearlight_link::{FlowId, LoadedPath, Random};
+use nearlight_units::{Span, Time};
+use nearlight_wifi::{Cells, ConfigError, Direction as Way, Users};
+
+use super::network::Network;
+use crate::plan::{Cell, Route};
+use crate::record::WifiRecord;
+
+/// Exchanges that the first seed's record of a cell shows: two or three frames.
+pub(crate) const EXCHANGES: usize = 60;
+
+/// A shared link's two lanes.
+pub(crate) struct Link {
+    pub(crate) lanes: [u16; 2],
+}
+
+/// What flows go through.
+pub(crate) struct Links {
+    pub(crate) network: Network,
+    pub(crate) links: Vec<Link>,
+    cells: Cells,
+    sessions: usize,
+}
+
+struct Builder<'a> {
+    network: Network,
+    cells: Cells,
+    random: &'a mut Random,
+}
+
+fn session_of(flow: FlowId) -> usize {
+    (flow.0 >> 1) as usize
+}
+
+impl Links {
+    /// Makes all of them; routes have the numbers of media sessions, then of competing flows.
+    pub(crate) fn new(cell: &Cell, seed: u64, random: &mut Random) -> Result<Self, ConfigError> {
+        let stations = cell.media.len() + cell.flows.len();
+        let mut builder = Builder { network: Network::new(), cells: Cells::new(stations, seed), random };
+        let mut links = Vec::new();
+        for segment in &cell.segments {
+            let forward = builder.lane(&segment.forward, 0, Users::All(session_of))?;
+            let feedback = builder.lane(&segment.feedback, 1, Users::All(session_of))?;
+            links.push(Link { lanes: [forward, feedback] });
+        }
+        let media = cell.media.iter().map(|media| &media.route);
+        for (flow, route) in media.chain(cell.flows.iter().map(|flow| &flow.route)).enumerate() {
+            builder.route(route, flow, &links)?;
+        }
+        Ok(Self { network: builder.network, links, cells: builder.cells, sessions: cell.media.len() })
+    }
+
+    pub(crate) fn has_cells(&self) -> bool {
+        self.cells.cells().next().is_some()
+    }
+
+    pub(crate) fn start_recording(&self, now: Time, exchanges: usize) {
+        for (_, cell) in self.cells.cells() {
+            cell.start_recording(now, exchanges);
+        }
+    }
+
+    pub(crate) fn finish_recording(&self, now: Time) -> Vec<WifiRecord> {
+        let finish = |(spec, cell): (&nearlight_wifi::CellSpec, &nearlight_wifi::SharedCell)| {
+            cell.finish_recording(now, self.sessions).map(|record| WifiRecord { cell: spec.to_string(), record })
+        };
+        self.cells.cells().filter_map(finish).collect()
+    }
+}
+
+impl Builder<'_> {
+    fn lane(&mut self, path: &LoadedPath, side: usize, users: Users) -> Result<u16, ConfigError> {
+        let way = [Way::Downlink, Way::Uplink][side];
+        let path = self.cells.path(path, self.random.seed(), users, way)?;
+        Ok(self.network.add_lane(path))
+    }
+
+    fn route(&mut self, route: &Route, flow: usize, links: &[Link]) -> Result<(), ConfigError> {
+        let (there, back) = if route.direction == Direction::Forward { (0, 1) } else { (1, 0) };
+        let mut lanes = |own: &Option<LoadedPath>, side: usize, reversed: bool| {
+            let own = own.as_ref().map(|path| self.lane(path, side, Users::One(flow))).transpose()?;
+            let through = route.through.iter().map(|link| links[*link].lanes[side]);
+            // The way there runs through its own access first, the way back through the segments last to first.
+            Ok(if reversed == (route.direction == Direction::Back) {
+                own.into_iter().chain(through).collect::<Vec<_>>()
+            } else {
+                own.into_iter().chain(through.rev()).collect()
+            })
+        };
+        let (out, home) = (lanes(&route.access, there, false)?, lanes(&route.access_feedback, back, true)?);
+        self.network.add_route(out, home);
+        Ok(())
+    }
+}
+
+/// When a session's display changes for the first time: clocks of displays that share a cell know nothing of each other.
+pub(crate) fn refresh_phase(interval: Span, seed: u64, session: usize) -> Span {
+    // The golden ratio's bits, so that sessions differ.
+    let mut random = Random::new(!seed ^ (session as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+    interval.mul_f64(random.unit())
+}
