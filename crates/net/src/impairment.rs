@@ -56,15 +56,8 @@ impl Impairment {
         origin: Time,
         release: impl FnMut(Option<Bytes>) + Send + 'static,
     ) -> Self {
-        let state = State {
-            clock,
-            origin,
-            path,
-            held: BTreeMap::new(),
-            next: 0,
-            release: Box::new(release),
-            ended: false,
-        };
+        let state =
+            State { clock, origin, path, held: BTreeMap::new(), next: 0, release: Box::new(release), ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
         let running = Arc::clone(&shared);
         thread::spawn(move || running.run());

@@ -33,9 +33,8 @@ impl BadPaths {
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
         // Only those who share a cell take a station in it.
         let user = Users::One(cells.vacant().unwrap_or(self.stations));
-        let mut way = |path: &LoadedPath, seed, direction| {
-            cells.path_since(now - Time::ZERO, path, seed, user, direction)
-        };
+        let mut way =
+            |path: &LoadedPath, seed, direction| cells.path_since(now - Time::ZERO, path, seed, user, direction);
         // All bits differ, so that the directions share no draws.
         Ok([way(path, seed, Direction::Downlink)?, way(path, !seed, Direction::Uplink)?])
     }

@@ -69,7 +69,8 @@ fn two_sessions_slow_each_other_down_in_one_cell_and_not_in_two() {
         cells.hop(&spec(text), Users::One(session), Direction::Downlink).expect("a hop");
     }
     assert_eq!(cells.cells().count(), 2);
-    let taken = cells.hop(&spec("komondor-vr/cell:right"), Users::One(1), Direction::Downlink).err().expect("it is taken");
+    let taken =
+        cells.hop(&spec("komondor-vr/cell:right"), Users::One(1), Direction::Downlink).err().expect("it is taken");
     assert!(taken.to_string().contains("one queue"), "{taken}");
     assert!(cells.hop(&spec("komondor-vr"), Users::One(2), Direction::Downlink).is_err());
 }

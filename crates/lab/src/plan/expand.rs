@@ -22,7 +22,8 @@ use super::file::{
 use super::sweep::{Outline, Values, fill_in};
 use super::values::Length;
 use super::{
-    NO_FEC, Cell, Client, Encoder, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, Source,
+    Cell, Client, Encoder, Flow, Kind, Media, NO_FEC, Plan, PlanError, Published, Recovery, Route, Segment, Setting,
+    Source,
 };
 use crate::digest::Digest;
 use crate::encoder::ModelOptions;
@@ -109,7 +110,8 @@ fn expand(
     }
     let controllers = controllers(place, body.controllers.as_ref())?;
     let Some(paths) = body.path.as_ref().filter(|paths| !paths.is_empty()) else {
-        let what = "there is no path; add one with [[all.path]] or [[case.path]], or traffic in a cell with `wifi.cell`";
+        let what =
+            "there is no path; add one with [[all.path]] or [[case.path]], or traffic in a cell with `wifi.cell`";
         return Err(place.error(at, what));
     };
     for path in paths {
@@ -158,7 +160,8 @@ fn traffic(
     setting: &Arc<Setting>,
 ) -> Result<Cell, PlanError> {
     if body.path.is_some() || body.media.is_some() || body.flow.is_some() || body.controllers.is_some() {
-        let what = "`wifi` is traffic of its own: leave path, media, flow and controllers out, or write wifi= into a path";
+        let what =
+            "`wifi` is traffic of its own: leave path, media, flow and controllers out, or write wifi= into a path";
         return Err(place.error(at, what));
     }
     let traffic = body
@@ -274,11 +277,7 @@ struct RouteParts<'a> {
     access_feedback: &'a Option<Spanned<toml::Value>>,
 }
 
-fn route(
-    place: &Text<'_>,
-    parts: &RouteParts<'_>,
-    segments: &[Segment],
-) -> Result<Route, PlanError> {
+fn route(place: &Text<'_>, parts: &RouteParts<'_>, segments: &[Segment]) -> Result<Route, PlanError> {
     let through = match parts.through {
         None => (0..segments.len()).collect(),
         Some(names) => {
@@ -294,7 +293,8 @@ fn route(
             names.as_ref().iter().map(index).collect::<Result<Vec<_>, _>>()?
         }
     };
-    let own = |value: &Option<Spanned<toml::Value>>| value.is_some().then(|| read_path(place, value.as_ref())).transpose();
+    let own =
+        |value: &Option<Spanned<toml::Value>>| value.is_some().then(|| read_path(place, value.as_ref())).transpose();
     let direction = match parts.direction {
         DirectionKind::Forward => Direction::Forward,
         DirectionKind::Back => Direction::Back,

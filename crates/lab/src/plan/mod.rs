@@ -66,7 +66,7 @@ pub struct Plan {
 
 /// Headsets of the render-streaming study in a Wi-Fi cell.
 #[derive(Clone, Debug)]
-pub struct Traffic {
+pub struct TrafficModel {
     /// As it is written.
     pub cell: String,
     /// Its seed is the run's.
@@ -94,7 +94,7 @@ pub struct Cell {
     pub media: Vec<Media>,
     pub flows: Vec<Flow>,
     /// In place of all these, the traffic model in a Wi-Fi cell.
-    pub traffic: Option<Box<Traffic>>,
+    pub traffic: Option<Box<TrafficModel>>,
 }
 
 /// What all cells of a case have in common.

@@ -43,7 +43,8 @@ fn combinations(sweeps: &[SweepPart]) -> Result<Vec<Values>, String> {
             return Err(sweep.name.clone());
         }
         let with = |values: &Values| {
-            let one = |value: &String| values.clone().into_iter().chain([(sweep.name.clone(), value.clone())]).collect();
+            let one =
+                |value: &String| values.clone().into_iter().chain([(sweep.name.clone(), value.clone())]).collect();
             sweep.values.iter().map(one).collect::<Vec<_>>()
         };
         all = all.iter().flat_map(with).collect();

@@ -5,7 +5,7 @@ use nearlight_wifi::traffic::{Batches, PeriodicConfig, VideoConfig};
 use nearlight_wifi::{Category, CellSpec, ConfigError, Scenario};
 use toml::Spanned;
 
-use super::Traffic;
+use super::TrafficModel;
 use super::file::TrafficPart;
 use super::phases::Phases;
 use super::values::{Length, Rate};
@@ -18,6 +18,9 @@ pub(super) struct Refused {
     pub(super) at: usize,
     pub(super) what: String,
 }
+
+/// Puts what is usual in a key's place.
+type Cure = fn(&mut Scenario, &mut VideoConfig);
 
 fn refused(key: &str, at: usize, what: impl std::fmt::Display) -> Refused {
     Refused { at, what: format!("`wifi.{key}`: {what}") }
@@ -40,9 +43,8 @@ impl TrafficPart {
         cell: &Spanned<String>,
         phases: Phases,
         (duration, warm_up): (Span, Span),
-    ) -> Result<Traffic, Refused> {
-        let spec: CellSpec =
-            cell.as_ref().parse().map_err(|error| refused("cell", cell.span().start, error))?;
+    ) -> Result<TrafficModel, Refused> {
+        let spec: CellSpec = cell.as_ref().parse().map_err(|error| refused("cell", cell.span().start, error))?;
         let headsets = or(self.headsets.as_ref(), 1);
         if headsets == 0 {
             let at = self.headsets.as_ref().map_or(0, |written| written.span().start);
@@ -69,7 +71,7 @@ impl TrafficPart {
             ..Scenario::study(spec.config(usize::from(headsets)), video)
         };
         scenario.check().map_err(|error| self.blame(cell, &scenario, &error))?;
-        Ok(Traffic { cell: spec.to_string(), scenario })
+        Ok(TrafficModel { cell: spec.to_string(), scenario })
     }
 
     /// Finds the key whose usual value would be none of this trouble; the cell itself where there is none.
@@ -77,7 +79,7 @@ impl TrafficPart {
         fn at<T>(written: Option<&Spanned<T>>) -> Option<usize> {
             written.map(|written| written.span().start)
         }
-        let cures: [(&str, Option<usize>, fn(&mut Scenario, &mut VideoConfig)); 7] = [
+        let cures: [(&str, Option<usize>, Cure); 7] = [
             ("rate", at(self.rate.as_ref()), |_, video| video.rate = USUAL.rate),
             ("fps", at(self.fps.as_ref()), |_, video| video.frame_rate = USUAL.frame_rate),
             ("tau", at(self.tau.as_ref()), |_, video| video.interval = USUAL.interval),
@@ -89,7 +91,7 @@ impl TrafficPart {
                 scenario.cell.stations.truncate(1);
             }),
         ];
-        let cured = |cure: fn(&mut Scenario, &mut VideoConfig)| {
+        let cured = |cure: Cure| {
             let (mut scenario, mut video) = (scenario.clone(), scenario.video.unwrap_or(USUAL));
             cure(&mut scenario, &mut video);
             scenario.video = Some(video);

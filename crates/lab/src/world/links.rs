@@ -23,7 +23,7 @@ pub(crate) struct Link {
 /// What flows go through.
 pub(crate) struct Links {
     pub(crate) network: Network,
-    pub(crate) links: Vec<Link>,
+    pub(crate) shared: Vec<Link>,
     cells: Cells,
     sessions: usize,
 }
@@ -43,17 +43,17 @@ impl Links {
     pub(crate) fn new(cell: &Cell, seed: u64, random: &mut Random) -> Result<Self, ConfigError> {
         let stations = cell.media.len() + cell.flows.len();
         let mut builder = Builder { network: Network::new(), cells: Cells::new(stations, seed), random };
-        let mut links = Vec::new();
+        let mut shared = Vec::new();
         for segment in &cell.segments {
             let forward = builder.lane(&segment.forward, 0, Users::All(session_of))?;
             let feedback = builder.lane(&segment.feedback, 1, Users::All(session_of))?;
-            links.push(Link { lanes: [forward, feedback] });
+            shared.push(Link { lanes: [forward, feedback] });
         }
         let media = cell.media.iter().map(|media| &media.route);
         for (flow, route) in media.chain(cell.flows.iter().map(|flow| &flow.route)).enumerate() {
-            builder.route(route, flow, &links)?;
+            builder.route(route, flow, &shared)?;
         }
-        Ok(Self { network: builder.network, links, cells: builder.cells, sessions: cell.media.len() })
+        Ok(Self { network: builder.network, shared, cells: builder.cells, sessions: cell.media.len() })
     }
 
     pub(crate) fn has_cells(&self) -> bool {

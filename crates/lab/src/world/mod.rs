@@ -26,7 +26,7 @@ use self::media::{Media, MediaConfig};
 use self::network::Arrival;
 use self::rival::Rival;
 use crate::encoder::new_encoder;
-use crate::plan::{self, Cell, Kind, NO_FEC, Traffic};
+use crate::plan::{self, Cell, Kind, NO_FEC, TrafficModel};
 use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, WifiRecord};
 
 /// Why a run could not be finished.
@@ -80,7 +80,7 @@ pub fn run(cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
 }
 
 /// A seed has as many runs as the scenario says, none of them another seed's.
-fn run_traffic(cell: &Cell, traffic: &Traffic, seed: u64) -> Result<RunRecord, RunError> {
+fn run_traffic(cell: &Cell, traffic: &TrafficModel, seed: u64) -> Result<RunRecord, RunError> {
     let scenario = traffic.scenario.clone();
     let first = seed.saturating_sub(1).wrapping_mul(u64::from(scenario.runs)).wrapping_add(1);
     let timeline = if seed == 1 { EXCHANGES } else { 0 };
@@ -113,7 +113,7 @@ impl<'a> World<'a> {
         let record = RunRecord::new(cell, seed);
         let (delivered_before, rivals_before) = (Vec::new(), Vec::new());
         let (now, arrival) = (Time::ZERO, Arrival::default());
-        Ok(Self { cell, actors, links, now, next_sample, arrival, record, delivered_before, rivals_before })
+        Ok(Self { cell, links, actors, now, next_sample, arrival, record, delivered_before, rivals_before })
     }
 
     fn run(&mut self) {
@@ -174,7 +174,7 @@ impl<'a> World<'a> {
             let is_data = |flow: u32| flow >> 1 < media && flow & 1 == 1;
             counters.filter(|counters| is_data(counters.flow.0)).map(|counters| counters.delivered_bytes).sum()
         };
-        self.links.links.iter().map(|link| link.lanes.map(carried)).collect()
+        self.links.shared.iter().map(|link| link.lanes.map(carried)).collect()
     }
 
     fn begin_measuring(&mut self, now: Time) {
@@ -207,7 +207,7 @@ impl<'a> World<'a> {
                 }
             }
         }
-        for (link, record) in self.links.links.iter().zip(&mut self.record.links) {
+        for (link, record) in self.links.shared.iter().zip(&mut self.record.links) {
             for (lane, side) in link.lanes.iter().zip(&mut record.sides) {
                 let path = self.links.network.path(*lane);
                 side.on_sample(path.capacity(self.now), path.backlog().delay);
@@ -252,12 +252,7 @@ fn bounds(cell: &Cell, controller: &str) -> Result<Bounds, RunError> {
     Ok(cell.setting.source.bounds)
 }
 
-fn new_media(
-    cell: &Cell,
-    index: usize,
-    first_phase: &mut Option<f64>,
-    random: &mut Random,
-) -> Result<Media, RunError> {
+fn new_media(cell: &Cell, index: usize, first_phase: &mut Option<f64>, random: &mut Random) -> Result<Media, RunError> {
     let (setting, media) = (&cell.setting, &cell.media[index]);
     let name = media.controller.as_deref().unwrap_or(&cell.controller);
     let bounds = bounds(cell, name)?;

@@ -129,7 +129,10 @@ impl LoadedPath {
 
     /// What is written about the cells that the path leads through, in its order.
     pub fn cells(&self) -> impl Iterator<Item = &str> {
-        self.spec.hops.iter().filter_map(|hop| if let HopSpec::Cell(settings) = hop { Some(settings.as_str()) } else { None })
+        self.spec
+            .hops
+            .iter()
+            .filter_map(|hop| if let HopSpec::Cell(settings) = hop { Some(settings.as_str()) } else { None })
     }
 }
 
