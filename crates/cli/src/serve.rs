@@ -101,7 +101,8 @@ impl ServeArguments {
             (None, false) => SourceKind::World { scene: self.scene },
         };
         let loss = |share| PathSpec { hops: vec![HopSpec::Loss(LossSpec::Independent(share))] };
-        let bad_path = self.impair.or(self.drop.map(loss)).map(|path| load_path(&path)).transpose().context("--impair")?;
+        let bad_path =
+            self.impair.or(self.drop.map(loss)).map(|path| load_path(&path)).transpose().context("--impair")?;
         Ok(ServeOptions {
             address: self.address,
             port: self.port,

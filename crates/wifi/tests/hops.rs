@@ -62,11 +62,11 @@ fn two_sessions_slow_each_other_down_in_one_cell_and_not_in_two() {
     let apart = mean(&exits("komondor-vr", 1, &alone, false)[0]);
     assert!(together > apart * 12 / 10, "{together} ns together, {apart} ns alone");
 
-    let mut cells = Cells::new(2, 1);
+    let (mut cells, mut held) = (Cells::new(2, 1), Vec::new());
     for (session, text) in
         [(0, "komondor-vr/cell:left"), (1, "komondor-vr/cell:right"), (1, "komondor-vr/cell:left/as:video")]
     {
-        cells.hop(&spec(text), Users::One(session), Direction::Downlink).expect("a hop");
+        held.push(cells.hop(&spec(text), Users::One(session), Direction::Downlink).expect("a hop"));
     }
     assert_eq!(cells.cells().count(), 2);
     let taken =
@@ -204,5 +204,68 @@ proptest! {
                 *wake = port.poll_timeout();
             }
         }
+    }
+
+    #[test]
+    fn one_hop_of_all_sessions_is_the_hops_of_each(text in any_cell(), offers in any_offers(), seed in any::<u64>()) {
+        let apart = exits(&text, seed, &offers, false);
+        let mut cells = Cells::new(2, seed);
+        let mut hop = |direction| cells.hop(&spec(&text), Users::All(|flow| flow.0 as usize / 2), direction).expect("a hop");
+        let mut hops = [hop(Direction::Downlink), hop(Direction::Uplink)];
+        for (id, &(at, port, size)) in offers.iter().enumerate() {
+            let packet = Packet::new(id as u64, FlowId(port as u32), Bytes::new(size));
+            hops[port % 2].offer(Time::from_micros(at), packet);
+        }
+        for (direction, hop) in hops.iter_mut().enumerate() {
+            let mut together = Vec::new();
+            let mut now = Time::ZERO;
+            while hop.poll_timeout().is_some() && now < LATEST {
+                now += Span::from_millis(50);
+                together.extend(std::iter::from_fn(|| hop.poll(now)));
+            }
+            prop_assert!(together.windows(2).all(|pair| pair[0].at <= pair[1].at));
+            for session in 0..2 {
+                let own: Vec<Exit> = together.iter().copied().filter(|exit| exit.packet.flow.0 as usize / 2 == session).collect();
+                prop_assert_eq!(&own, &apart[session * 2 + direction]);
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_leaves_takes_its_packets_along_and_nobody_elses(
+        text in any_cell(),
+        offers in any_offers(),
+        leaves in 0..300_usize,
+        seed in any::<u64>(),
+    ) {
+        let mut cells = Cells::new(2, seed);
+        let mut open = |session, direction| cells.hop(&spec(&text), Users::One(session), direction).expect("a hop");
+        let both = [Direction::Downlink, Direction::Uplink];
+        let mut staying = both.map(|direction| open(0, direction));
+        let mut other = both.map(|direction| open(1, direction));
+        let mut expected = [Vec::new(), Vec::new()];
+        let mut now = Time::ZERO;
+        for (id, &(at, port, size)) in offers.iter().enumerate() {
+            now = Time::from_micros(at);
+            if id == leaves {
+                drop(other);
+                other = both.map(|direction| open(1, direction));
+                expected[1].clear();
+            }
+            let hops = if port < 2 { &mut staying } else { &mut other };
+            hops[port % 2].offer(now, Packet::new(id as u64, FlowId(port as u32), Bytes::new(size)));
+            expected[port / 2].push(id as u64);
+        }
+        let mut seen = [Vec::new(), Vec::new()];
+        while now < LATEST && seen.iter().map(Vec::len).sum::<usize>() < expected.iter().map(Vec::len).sum() {
+            now += Span::from_millis(50);
+            for (hops, seen) in [&mut staying, &mut other].into_iter().zip(&mut seen) {
+                for hop in hops {
+                    seen.extend(std::iter::from_fn(|| hop.poll(now)).map(|exit| exit.packet.id));
+                }
+            }
+        }
+        seen.iter_mut().for_each(|ids| ids.sort_unstable());
+        prop_assert_eq!(seen, expected);
     }
 }
