@@ -1,15 +1,19 @@
 //! `nearlight lab`.
 
+mod live;
+
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
-use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Summary, read_results, report, run_plan};
+use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Summary, read_results, report, run_plan, run_plan_with};
 use nearlight_net::Clock;
 use nearlight_rate::PRESETS;
 use nearlight_units::{Span, Time};
+
+use self::live::Live;
 
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
@@ -19,7 +23,7 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a plan in virtual time
+    /// Run a plan in virtual time, or live
     Run(RunArguments),
     /// Write a page with charts, tables and statistics of finished runs
     Report(ReportArguments),
@@ -39,10 +43,13 @@ struct RunArguments {
     /// Only cells with this label, such as controller=scream-v2; may be given several times
     #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
     only: Vec<(String, String)>,
+    /// Run over an emulated link in real time, with the server and the headless client as processes
+    #[arg(long, conflicts_with = "threads")]
+    live: bool,
     /// Print the figures as one JSON object
     #[arg(long)]
     json: bool,
-    /// Keep finished runs in this folder; results/PLAN if not given. A later call goes on where this one was stopped
+    /// Keep finished runs in this folder; results/PLAN if not given, results/PLAN-live with --live. A later call goes on where this one was stopped
     #[arg(long)]
     out: Option<PathBuf>,
     /// Runs at a time; as many as there are processors if not given
@@ -107,12 +114,14 @@ fn fec_bench(arguments: &FecBenchArguments) -> anyhow::Result<ExitCode> {
 
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let plan = Plan::read(&arguments.plan)?;
-    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(&plan.name));
+    let name = if arguments.live { format!("{}-live", plan.name) } else { plan.name.clone() };
+    let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let options = Options {
         seeds: arguments.seeds,
         only: arguments.only.clone(),
         folder: Some(folder.clone()),
-        threads: arguments.threads,
+        threads: if arguments.live { Some(1) } else { arguments.threads },
+        live: arguments.live,
     };
     let clock = Clock::start();
     let before = processor_time();
@@ -129,7 +138,13 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
             eprintln!("{line}");
         }
     };
-    let outcome = run_plan(&plan, &options, &|| clock.now(), &mut report)?;
+    let now = || clock.now();
+    let outcome = if arguments.live {
+        let live = Live::new(&folder)?;
+        run_plan_with(&plan, &options, &|cell, seed| live.run(cell, seed), &now, &mut report)?
+    } else {
+        run_plan(&plan, &options, &now, &mut report)?
+    };
     let mut output = std::io::stdout().lock();
     if arguments.json {
         serde_json::to_writer(&mut output, &outcome.summary).context("cannot write the figures")?;
@@ -137,6 +152,14 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     } else {
         write!(output, "{}", table(&plan, &outcome.summary))?;
         writeln!(output, "\nRuns are kept in {}.", folder.display())?;
+    }
+    if arguments.live {
+        eprintln!(
+            "ran {:.0} s live in {:.0} s",
+            outcome.simulated.as_secs_f64(),
+            (clock.now() - Time::ZERO).as_secs_f64()
+        );
+        return Ok(ExitCode::SUCCESS);
     }
     let (simulated, spent) = (outcome.simulated.as_secs_f64(), (processor_time() - before).as_secs_f64());
     let ratio = if spent > 0.0 { simulated / spent } else { 0.0 };

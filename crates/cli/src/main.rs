@@ -6,6 +6,7 @@ mod lab;
 mod link;
 mod parse;
 mod serve;
+mod stand_in;
 mod view;
 mod wifi;
 

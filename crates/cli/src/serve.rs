@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use nearlight_codec::CodecKind;
+use nearlight_codec::{CodecKind, Encoders};
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
 use nearlight_net::{Clock, Token};
 use nearlight_pace::Mode;
@@ -16,6 +16,7 @@ use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
 
 use crate::parse;
+use crate::stand_in::{self, StandIn};
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
@@ -67,9 +68,15 @@ pub(crate) struct ServeArguments {
     /// Highest rate; if not given what the picture can use: a quarter of a bit for each pixel
     #[arg(long, value_parser = parse::bitrate)]
     max_rate: Option<Bitrate>,
+    /// Lowest rate
+    #[arg(long, value_parser = parse::bitrate)]
+    min_rate: Option<Bitrate>,
     /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
+    /// The largest datagram in bytes; if not given what the transport takes
+    #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
+    datagram: Option<u16>,
     /// Most clients at the same time
     #[arg(long, default_value_t = 8)]
     max_clients: usize,
@@ -85,6 +92,12 @@ pub(crate) struct ServeArguments {
     /// Seed of everything random on the bad path
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// For `nearlight lab run --live`: what stands in for the codec, as JSON
+    #[arg(long, hide = true, value_parser = stand_in)]
+    stand_in: Option<StandIn>,
+    /// For `nearlight lab run --live`: where the machine's clock stood at time zero
+    #[arg(long, hide = true)]
+    clock_origin: Option<u64>,
     /// Print one JSON object with url and port instead of words and a QR code
     #[arg(long)]
     json: bool,
@@ -93,8 +106,12 @@ pub(crate) struct ServeArguments {
 /// Clap would take a bare `Option` as an argument that may be left out.
 type Fps = Option<u16>;
 
+fn stand_in(text: &str) -> Result<StandIn, String> {
+    serde_json::from_str(text).map_err(|error| error.to_string())
+}
+
 impl ServeArguments {
-    fn options(self) -> anyhow::Result<ServeOptions> {
+    fn options(self, clock: Clock) -> anyhow::Result<ServeOptions> {
         let source = match (self.video, self.test_card) {
             (Some(file), _) => SourceKind::Video(file),
             (None, true) => SourceKind::TestCard,
@@ -116,8 +133,11 @@ impl ServeArguments {
             controller: self.controller,
             fec: self.fec,
             start_rate: self.rate,
+            min_rate: self.min_rate,
             max_rate: self.max_rate,
             pacing: self.pacing,
+            datagram: self.datagram,
+            encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
             max_clients: self.max_clients,
             events: self.events,
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),
@@ -127,10 +147,11 @@ impl ServeArguments {
 
 pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
-    let options = arguments.options()?;
+    let clock = stand_in::clock(arguments.clock_origin);
+    let options = arguments.options(clock)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        let door = Door::open(options, Clock::start())?;
+        let door = Door::open(options, clock)?;
         let ready = json.then(|| serde_json::json!({ "url": door.local_link().to_string(), "port": door.port() }));
         if !json {
             announce(&door)?;

@@ -14,9 +14,10 @@ use nearlight_net::Link;
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
-use crate::parse;
+use crate::{parse, stand_in};
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ViewArguments {
     /// The link that `nearlight serve` printed, token and all; quote it for the shell
     url: String,
@@ -38,6 +39,9 @@ pub(crate) struct ViewArguments {
     /// Headless: show pictures at this virtual display's slots; without it as soon as they are decoded
     #[arg(long, requires = "headless")]
     display_hz: Option<u16>,
+    /// Never ask for what was lost, but for a key frame at once
+    #[arg(long)]
+    intra: bool,
     /// Write what happens to this file, one JSON object a line
     #[arg(long)]
     events: Option<PathBuf>,
@@ -62,14 +66,21 @@ pub(crate) struct ViewArguments {
     /// Move to another local port after this many seconds; may be given several times
     #[arg(long, value_parser = parse::seconds)]
     rebind: Vec<Span>,
+    /// For `nearlight lab run --live`: the server's frames are a model's, and each takes so many nanoseconds to decode
+    #[arg(long, hide = true)]
+    stand_in_decode: Option<i64>,
+    /// For `nearlight lab run --live`: where the machine's clock stood at time zero
+    #[arg(long, hide = true, requires = "headless")]
+    clock_origin: Option<u64>,
 }
 
 pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     let (json, without_window) = (arguments.json, arguments.headless);
     let display_hz = arguments.display_hz;
+    let clock = stand_in::clock(arguments.clock_origin);
     let view = options(arguments)?;
     let watched = if without_window {
-        headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) })
+        headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) }, clock)
     } else {
         window::run(WindowOptions::new(view))
     };
@@ -93,6 +104,10 @@ fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
     }
     if let Some(codec) = arguments.codec {
         view.codecs = vec![codec];
+    }
+    view.intra_only = arguments.intra;
+    if let Some(nanos) = arguments.stand_in_decode {
+        view.decoders = stand_in::model_decoders(Span::from_nanos(nanos));
     }
     view.record.events = arguments.events;
     view.record.trace = arguments.trace;

@@ -18,10 +18,10 @@ use crate::{ClientError, HeadlessOptions, screenshot, user};
 /// The refresh rate that the server is told where pictures are displayed at the decoder's output.
 const NOMINAL_HZ: u16 = 60;
 
-/// Watches until the options' length has passed, or until SIGINT or SIGTERM; blocks meanwhile.
+/// Watches on `clock` until the options' length has passed, or until SIGINT or SIGTERM; blocks meanwhile.
 ///
 /// One thread does everything but decoding, so that no datagram waits for another thread to wake up.
-pub fn run(options: HeadlessOptions) -> Result<Summary, ClientError> {
+pub fn run(options: HeadlessOptions, clock: Clock) -> Result<Summary, ClientError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -32,7 +32,7 @@ pub fn run(options: HeadlessOptions) -> Result<Summary, ClientError> {
             interrupted().await;
             let _ = stop.send(true);
         });
-        watch_until(options, Clock::start(), stopped).await
+        watch_until(options, clock, stopped).await
     })
 }
 

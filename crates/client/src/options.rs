@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::str::FromStr;
 
-use nearlight_codec::CodecKind;
+use nearlight_codec::{CodecKind, Decoders};
 use nearlight_link::Probability;
 use nearlight_net::Link;
 use nearlight_units::Span;
@@ -26,6 +26,10 @@ pub struct ViewOptions {
     pub codecs: Vec<CodecKind>,
     pub record: RecordOptions,
     pub path: PathOptions,
+    /// What was lost is never asked for, but a key frame at once.
+    pub intra_only: bool,
+    /// Where decoders come from.
+    pub decoders: Decoders,
 }
 
 impl ViewOptions {
@@ -40,6 +44,8 @@ impl ViewOptions {
             codecs: CodecKind::ALL.to_vec(),
             record: RecordOptions::default(),
             path: PathOptions::default(),
+            intra_only: false,
+            decoders: Decoders::default(),
         }
     }
 }

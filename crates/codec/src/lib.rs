@@ -10,6 +10,7 @@
 #![deny(unsafe_code)]
 
 pub mod convert;
+mod factory;
 mod h264;
 mod measure;
 mod picture;
@@ -22,6 +23,7 @@ use std::str::FromStr;
 
 use nearlight_units::Bitrate;
 
+pub use factory::{Decoders, Encoders};
 pub use measure::{Measured, measure};
 pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
 

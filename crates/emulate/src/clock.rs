@@ -3,6 +3,14 @@
 use std::time::Instant;
 
 use nearlight_units::Time;
+use rustix::time::{ClockId, clock_gettime};
+
+/// The machine's monotonic clock, the same in all its processes.
+#[must_use]
+pub fn machine_time() -> Time {
+    let now = clock_gettime(ClockId::Monotonic);
+    Time::from_nanos(now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64)
+}
 
 /// The machine's monotonic clock since the link opened.
 #[derive(Clone, Copy, Debug)]

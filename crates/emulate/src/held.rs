@@ -1,6 +1,7 @@
 //! The contents of packets that are on their way.
 
 use nearlight_link::Packet;
+use nearlight_units::Time;
 
 /// What the link holds at most in one direction: 2^17 packets, 1 Gb/s of full packets for 1.6 seconds. Beyond, it drops.
 const MOST_HELD: usize = 1 << 17;
@@ -19,6 +20,8 @@ pub(crate) struct Slot {
     length: usize,
     /// Of the packet, as the end where it came in knows its sender.
     pub(crate) peer: u32,
+    /// When the link read it.
+    pub(crate) taken_at: Time,
     /// What is still on its way of [`Packet::WHOLE`].
     left: u64,
 }
@@ -37,18 +40,18 @@ impl Held {
                 return None;
             }
             self.free.push(self.slots.len() as u32);
-            self.slots.push(Slot { buffer: vec![0; size], length: 0, peer: 0, left: 0 });
+            self.slots.push(Slot { buffer: vec![0; size], length: 0, peer: 0, taken_at: Time::ZERO, left: 0 });
         }
         let id = *self.free.last()?;
         Some((id, &mut self.slots[id as usize].buffer))
     }
 
     /// The spare buffer `id` holds a packet now.
-    pub(crate) fn keep(&mut self, id: u32, length: usize, peer: u32) {
+    pub(crate) fn keep(&mut self, now: Time, id: u32, length: usize, peer: u32) {
         debug_assert_eq!(self.free.last(), Some(&id), "only the spare buffer can be kept");
         self.free.pop();
         let slot = &mut self.slots[id as usize];
-        (slot.length, slot.peer, slot.left) = (length, peer, Packet::WHOLE);
+        (slot.length, slot.peer, slot.taken_at, slot.left) = (length, peer, now, Packet::WHOLE);
     }
 
     pub(crate) fn slot(&mut self, id: u64) -> &mut Slot {
@@ -73,7 +76,7 @@ impl Held {
 #[cfg(test)]
 mod tests {
     use nearlight_link::{FlowId, Hop, PathSpec};
-    use nearlight_units::{Bytes, Time};
+    use nearlight_units::Bytes;
 
     use super::*;
 
@@ -86,7 +89,7 @@ mod tests {
             let now = Time::from_micros(round * 100);
             let (id, buffer) = held.spare(8).expect("room");
             buffer.copy_from_slice(&round.to_be_bytes());
-            held.keep(id, 8, 0);
+            held.keep(now, id, 8, 0);
             path.offer(now, Packet::new(id.into(), FlowId(0), Bytes::new(8)));
             while let Some(exit) = path.poll(now) {
                 // Nothing is held for longer than 3 ms, which is 30 rounds.
@@ -107,7 +110,7 @@ mod tests {
         let mut held = Held::default();
         for _ in 0..MOST_HELD {
             let (id, _) = held.spare(1).expect("room");
-            held.keep(id, 1, 0);
+            held.keep(Time::ZERO, id, 1, 0);
         }
         assert!(held.spare(1).is_none());
         held.on_exit(&Packet::new(7, FlowId(0), Bytes::new(1)));

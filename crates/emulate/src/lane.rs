@@ -13,6 +13,9 @@ pub(crate) struct Lane {
     pub(crate) path: Path,
     pub(crate) held: Held,
     pub(crate) lateness: Lateness,
+    /// From when the link read a packet until it had left, and what of that it spent in queues.
+    pub(crate) way: Lateness,
+    pub(crate) queued: Lateness,
     /// Packets that came while too many were held.
     pub(crate) overflow: u64,
     /// Packets that the receiving end did not take.
@@ -21,7 +24,8 @@ pub(crate) struct Lane {
 
 impl Lane {
     pub(crate) fn new(path: Path) -> Self {
-        Self { path, held: Held::default(), lateness: Lateness::default(), overflow: 0, refused: 0 }
+        let (lateness, way, queued) = (Lateness::default(), Lateness::default(), Lateness::default());
+        Self { path, held: Held::default(), lateness, way, queued, overflow: 0, refused: 0 }
     }
 
     /// Takes in what has come at `port`, `most` packets of it; whether there may be more.
@@ -31,9 +35,10 @@ impl Lane {
                 return self.throw_away(port, most);
             };
             let Some(arrived) = port.receive(buffer) else { return false };
-            self.held.keep(id, arrived.length, arrived.peer);
+            let now = clock.now();
+            self.held.keep(now, id, arrived.length, arrived.peer);
             let packet = Packet::new(id.into(), FlowId(0), arrived.size).with_ecn(arrived.ecn);
-            self.path.offer(clock.now(), packet);
+            self.path.offer(now, packet);
         }
         true
     }
@@ -51,11 +56,14 @@ impl Lane {
         while let Some(exit) = self.path.poll(now) {
             if exit.is_delivered() {
                 let slot = self.held.slot(exit.packet.id);
-                let peer = slot.peer;
+                let (peer, taken_at) = (slot.peer, slot.taken_at);
                 if port.send(&exit.packet, peer, slot.contents()).is_err() {
                     self.refused += 1;
                 }
-                self.lateness.record(clock.now() - exit.at);
+                let left_at = clock.now();
+                self.lateness.record(left_at - exit.at);
+                self.way.record(left_at - taken_at);
+                self.queued.record(exit.packet.queued);
             }
             self.held.on_exit(&exit.packet);
         }

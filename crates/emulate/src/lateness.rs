@@ -3,8 +3,8 @@
 use nearlight_units::{Bucket, Buckets, Span};
 use serde::Serialize;
 
-/// Times between when packets should have left and when they had left.
-#[derive(Clone, Debug, Default)]
+/// Lengths of time: how late packets left, how long they were on their way.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
     /// Quantiles are right to 3 %.
     counts: Buckets<5>,
@@ -25,6 +25,15 @@ impl Lateness {
         let nanos = u64::try_from(late.as_nanos()).unwrap_or(0);
         self.counts.add(nanos);
         self.longest = self.longest.max(nanos);
+    }
+
+    /// What was recorded since `earlier`, a former state of the same: the middle of each bucket that is not empty, and its count.
+    pub fn since<'a>(&'a self, earlier: &'a Self) -> impl Iterator<Item = (Span, u64)> + 'a {
+        let mut before = earlier.counts.iter().peekable();
+        self.counts.iter().filter_map(move |(bucket, count)| {
+            let had = before.next_if(|(other, _)| *other == bucket).map_or(0, |(_, count)| count);
+            (count > had).then(|| (Span::from_nanos(bucket.middle() as i64), count - had))
+        })
     }
 
     /// The time that this share (0 to 1) of the packets did not exceed; zero before the first packet.

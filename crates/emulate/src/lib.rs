@@ -23,8 +23,9 @@ mod sys;
 mod translate;
 mod tun;
 
+pub use clock::machine_time;
 pub use lateness::Lateness;
 pub use link::{Link, LinkOptions, Means, OpenError, Refusal, Wanted};
 pub use report::{Amount, DirectionReport, Report};
-pub use supervise::{Ended, supervise};
+pub use supervise::{Ended, ask_to_end, end_with_this_thread, supervise};
 pub use tun::Layer;

@@ -10,13 +10,13 @@ use std::{fmt, fs, io};
 use nearlight_link::LoadedPath;
 use nearlight_wifi::{Cells, ConfigError, Direction, Users};
 use rustix::io::Errno;
-use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 
 use crate::gateway::{Gateway, Target};
 use crate::namespaces::{self, Inside, Namespaces, Plan, no_interface};
 use crate::pump::{Paths, Pump};
 use crate::relay::Relay;
 use crate::report::Report;
+use crate::supervise::end_with_this_thread;
 use crate::tun::{self, Layer, Tun};
 
 /// How a link comes to be.
@@ -232,20 +232,14 @@ impl Link {
             command.env("NEARLIGHT_LINK_PORT", port.to_string());
         }
         let inside = self.inside.clone();
-        let parent = rustix::process::getpid();
-        let enter = move || {
-            if let Some(inside) = &inside {
-                inside.enter()?;
-            }
-            // The link is gone when this process is, so that the command would wait for answers for ever.
-            set_parent_process_death_signal(Some(Signal::KILL))?;
-            if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(Errno::SRCH)) }
-        };
+        let enter = move || inside.as_ref().map_or(Ok(()), |inside| inside.enter().map_err(io::Error::from));
         // SAFETY: the closure makes system calls only, on descriptors that the link keeps open.
         #[expect(unsafe_code, reason = "entering a namespace happens between fork and exec")]
         unsafe {
             command.pre_exec(enter);
         }
+        // The link is gone when this process is, so that the command would wait for answers for ever.
+        end_with_this_thread(command);
     }
 
     /// What has happened until now.

@@ -7,7 +7,7 @@ use nearlight_units::Bytes;
 use serde::Serialize;
 
 use crate::lane::Lane;
-use crate::lateness::LatenessSummary;
+use crate::lateness::{Lateness, LatenessSummary};
 
 /// Packets, and what they were together at the network layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
@@ -57,6 +57,11 @@ pub struct DirectionReport {
     pub queued_ms: QueuedSummary,
     /// How much later than the path decided packets left, in microseconds.
     pub lateness_us: LatenessSummary,
+    /// From when the link read a packet until it had left, and what of that it spent in queues.
+    #[serde(skip)]
+    pub way: Lateness,
+    #[serde(skip)]
+    pub queued: Lateness,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -80,17 +85,19 @@ impl DirectionReport {
 }
 
 /// What the pump knows of a direction.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct LaneMoved {
     counters: FlowCounters,
     on_the_way: u64,
     overflow: u64,
     refused: u64,
     lateness: LatenessSummary,
+    way: Lateness,
+    queued: Lateness,
 }
 
 /// What the pump knows.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Moved {
     pub(crate) seconds: f64,
     pub(crate) cpu_seconds: f64,
@@ -106,6 +113,8 @@ impl From<&Lane> for LaneMoved {
             overflow: lane.overflow,
             refused: lane.refused,
             lateness: lane.lateness.summary(),
+            way: lane.way.clone(),
+            queued: lane.queued.clone(),
         }
     }
 }
@@ -131,6 +140,8 @@ impl LaneMoved {
                 max: self.counters.queued_longest.as_millis_f64(),
             },
             lateness_us: self.lateness,
+            way: self.way.clone(),
+            queued: self.queued.clone(),
         }
     }
 }

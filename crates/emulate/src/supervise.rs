@@ -2,11 +2,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::process::ExitStatusExt as _;
-use std::process::{Child, ExitStatus};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::process::{Child, Command, ExitStatus};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::signal::unix::{SignalKind, signal};
 
 /// How long a command may take to end after it was asked to. Guess.
@@ -24,6 +25,28 @@ impl Ended {
     pub fn code(self) -> u8 {
         let code = self.status.code().or_else(|| self.status.signal().map(|signal| 128 + signal));
         code.unwrap_or(1) as u8
+    }
+}
+
+/// Makes `command` end when the calling thread does, however that ends.
+pub fn end_with_this_thread(command: &mut Command) {
+    let parent = rustix::process::getpid();
+    let bind = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        if getppid() == Some(parent) { Ok(()) } else { Err(io::Error::from(Errno::SRCH)) }
+    };
+    // SAFETY: the closure makes system calls only.
+    #[expect(unsafe_code, reason = "a process is bound to its parent between fork and exec")]
+    unsafe {
+        command.pre_exec(bind);
+    }
+}
+
+/// Asks a command to end in good order (SIGTERM).
+pub fn ask_to_end(child: &Child) {
+    if let Some(process) = Pid::from_raw(child.id() as i32) {
+        // It may have ended by itself just now.
+        let _ = kill_process(process, Signal::TERM);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use serde::Serialize;
 
 use crate::Timeline;
@@ -64,6 +64,10 @@ pub enum Event {
     FrameSkipped { reason: &'static str },
     /// A frame left the encoder.
     FrameSent { frame: FrameId, bytes: u64, key: bool, symbols: u32 },
+    /// A whole frame went to the decoder.
+    FrameReady { frame: FrameId },
+    /// Media datagrams so far: that left (server), that arrived (client). Ten a second at most, while there are any.
+    Traffic { packets: u64, bytes: Bytes, repairs: u64 },
     /// The rate controller changed its mind: target, pacing rate and all candidates.
     RateDecision { target: Bitrate, pacing: Bitrate, binding: &'static str, candidates: Vec<Candidate> },
     /// Clock synchronisation: the server's clock minus the client's, and how far that may be off.

@@ -13,10 +13,16 @@ pub struct Histogram {
 impl Histogram {
     #[inline]
     pub fn add(&mut self, value: u64) {
+        self.add_many(value, 1);
+    }
+
+    /// The same value, `count` times.
+    #[inline]
+    pub fn add_many(&mut self, value: u64, count: u64) {
         // Beyond this a sum of many could overflow: an hour in microseconds is far below.
         let value = value.min(1 << 40);
-        self.counts.add(value);
-        self.sum += value;
+        self.counts.add_times(value, count);
+        self.sum += value * count;
     }
 
     /// Of values and how often each was seen, whose exact sum is known.

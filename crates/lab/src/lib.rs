@@ -7,6 +7,7 @@
 mod digest;
 mod encoder;
 mod histogram;
+pub mod live;
 pub mod plan;
 mod record;
 pub mod report;
@@ -19,7 +20,9 @@ pub use encoder::{Camera, Capture, Coded, FrameEncoder, Model, ModelOptions, Qua
 pub use histogram::Histogram;
 pub use plan::{Cell, Plan, PlanError};
 pub use record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord, WifiRecord};
-pub use runner::{Head, Options, Outcome, Progress, RUNS_FILE, RunnerError, read_results, run_plan};
+pub use runner::{
+    Head, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, read_results, run_plan, run_plan_with,
+};
 pub use summary::{CellSummary, Figure, FlowSummary, Summary, run_means, summarise};
 pub use world::{RunError, run};
 

@@ -8,6 +8,7 @@ use nearlight_wifi::CellRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
+use crate::live::LiveNote;
 use crate::plan::{Flow, Kind};
 use crate::world::Tally;
 
@@ -16,6 +17,9 @@ use crate::world::Tally;
 pub struct RunRecord {
     pub labels: BTreeMap<String, String>,
     pub seed: u64,
+    /// How it came about, if not in virtual time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveNote>,
     pub simulated: Span,
     pub warm_up: Span,
     /// Between two entries of a series; the first entry is the mean from the start to then.

@@ -15,7 +15,7 @@ use crate::plan::{Cell, Plan, Published};
 use crate::record::RunRecord;
 use crate::summary::{Summary, summarise};
 use crate::world::{RunError, run};
-use crate::{COMMIT, digest};
+use crate::{COMMIT, digest, live};
 
 /// How to run a plan.
 #[derive(Clone, Debug, Default)]
@@ -28,6 +28,8 @@ pub struct Options {
     pub folder: Option<PathBuf>,
     /// Runs at a time; as many as there are processors if None.
     pub threads: Option<usize>,
+    /// Over a real path: only cells that can be, and never mixed with runs in virtual time.
+    pub live: bool,
 }
 
 /// What a plan's runs came to.
@@ -46,8 +48,10 @@ pub enum RunnerError {
     NothingLeft { labels: String },
     #[error("cannot keep results in `{}`: {source}; give another folder with --out", folder.display())]
     Folder { folder: PathBuf, source: std::io::Error },
-    #[error("cell {labels:?}, seed {seed}: {source}")]
-    Run { labels: BTreeMap<String, String>, seed: u64, source: RunError },
+    #[error("cell {labels:?} cannot be run live: {reason}; run it in virtual time, or choose others with --only")]
+    NotLive { labels: BTreeMap<String, String>, reason: &'static str },
+    #[error("cell {labels:?}, seed {seed}: {why}")]
+    Run { labels: BTreeMap<String, String>, seed: u64, why: RunError },
 }
 
 /// Where a plan stands.
@@ -70,6 +74,9 @@ pub struct Head {
     pub commit: String,
     /// Of the program itself: runs of another build are not mixed with these.
     pub program: u64,
+    /// Over a real path.
+    #[serde(default)]
+    pub live: bool,
 }
 
 /// A run that is to be made.
@@ -78,23 +85,43 @@ struct Job<'a> {
     seed: u64,
 }
 
-/// Runs every cell of a plan once for each seed. `clock` reads time for progress only; `report` is told after every run.
+/// Makes one run of a cell.
+pub type RunCell<'a> = dyn Fn(&Cell, u64) -> Result<RunRecord, RunError> + Sync + 'a;
+
+/// Runs every cell of a plan once for each seed in virtual time. `clock` reads time for progress only; `report` is told after every
+/// run.
 pub fn run_plan(
     plan: &Plan,
     options: &Options,
     clock: &(dyn Fn() -> Time + Sync),
     report: &mut dyn FnMut(Progress),
 ) -> Result<Outcome, RunnerError> {
+    run_plan_with(plan, options, &run, clock, report)
+}
+
+/// The same with runs that `run` makes, such as those over a real path.
+pub fn run_plan_with(
+    plan: &Plan,
+    options: &Options,
+    run: &RunCell<'_>,
+    clock: &(dyn Fn() -> Time + Sync),
+    report: &mut dyn FnMut(Progress),
+) -> Result<Outcome, RunnerError> {
     let cells = chosen(plan, &options.only)?;
+    if options.live
+        && let Some((cell, reason)) = cells.iter().find_map(|cell| Some((cell, live::refusal(cell)?)))
+    {
+        return Err(RunnerError::NotLive { labels: cell.labels.clone(), reason });
+    }
     let seeds = options.seeds.unwrap_or(plan.seeds).max(1);
-    let mut store = Store::open(plan, options.folder.as_deref())?;
+    let mut store = Store::open(plan, options)?;
     let jobs: Vec<Job<'_>> = cells
         .iter()
         .flat_map(|cell| (1..=u64::from(seeds)).map(move |seed| Job { cell, seed }))
         .filter(|job| !store.has(&job.cell.labels, job.seed))
         .collect();
     let simulated = jobs.iter().map(|job| job.cell.length()).fold(Span::ZERO, |sum, length| sum + length);
-    work(&jobs, options.threads, clock, &mut store, report)?;
+    work(&jobs, options, run, clock, &mut store, report)?;
     let mut summaries = Vec::new();
     let mut runs = Vec::new();
     for cell in &cells {
@@ -103,7 +130,8 @@ pub fn run_plan(
         summaries.push(summarise(&cell.labels, &of_cell));
         runs.extend(of_cell.into_iter().cloned());
     }
-    let summary = Summary { plan: plan.name.clone(), commit: COMMIT.to_owned(), seeds, cells: summaries };
+    let live = live::worst(&runs);
+    let summary = Summary { plan: plan.name.clone(), commit: COMMIT.to_owned(), seeds, live, cells: summaries };
     Ok(Outcome { summary, runs, simulated })
 }
 
@@ -133,13 +161,14 @@ fn chosen<'a>(plan: &'a Plan, only: &[(String, String)]) -> Result<Vec<&'a Cell>
 
 fn work(
     jobs: &[Job<'_>],
-    threads: Option<usize>,
+    options: &Options,
+    run: &RunCell<'_>,
     clock: &(dyn Fn() -> Time + Sync),
     store: &mut Store,
     report: &mut dyn FnMut(Progress),
 ) -> Result<(), RunnerError> {
     let usual = || std::thread::available_parallelism().map_or(1, usize::from);
-    let threads = threads.unwrap_or_else(usual).clamp(1, jobs.len().max(1));
+    let threads = options.threads.unwrap_or_else(usual).clamp(1, jobs.len().max(1));
     let next = AtomicUsize::new(0);
     let begun = clock();
     let simulated = |jobs: &[Job<'_>]| jobs.iter().map(|job| job.cell.length().as_secs_f64()).sum::<f64>();
@@ -150,12 +179,13 @@ fn work(
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let result = run(job.cell, job.seed).map_err(|source| RunnerError::Run {
+                    let result = run(job.cell, job.seed).map_err(|why| RunnerError::Run {
                         labels: job.cell.labels.clone(),
                         seed: job.seed,
-                        source,
+                        why,
                     });
-                    if sender.send((job.cell.length(), result)).is_err() {
+                    let failed = result.is_err();
+                    if sender.send((job.cell.length(), result)).is_err() || failed {
                         break;
                     }
                 }
@@ -190,8 +220,8 @@ struct Store {
 pub const RUNS_FILE: &str = "runs.jsonl";
 
 impl Store {
-    fn open(plan: &Plan, folder: Option<&Path>) -> Result<Self, RunnerError> {
-        let Some(folder) = folder else {
+    fn open(plan: &Plan, options: &Options) -> Result<Self, RunnerError> {
+        let Some(folder) = options.folder.as_deref() else {
             return Ok(Self { folder: PathBuf::new(), file: None, runs: BTreeMap::new() });
         };
         let refused = |source| RunnerError::Folder { folder: folder.to_owned(), source };
@@ -205,6 +235,7 @@ impl Store {
             digest: plan.digest,
             commit: COMMIT.to_owned(),
             program,
+            live: options.live,
         };
         let path = folder.join(RUNS_FILE);
         let runs = read_runs(&path, &head).unwrap_or_default();

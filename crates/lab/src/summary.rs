@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::histogram::Histogram;
+use crate::live::LiveNote;
 use crate::record::{MediaRecord, RunRecord, SideRecord};
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
 
@@ -46,6 +47,9 @@ pub struct Summary {
     pub plan: String,
     pub commit: String,
     pub seeds: u32,
+    /// Of all runs the worst, where they were made over a real path.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub live: Option<LiveNote>,
     pub cells: Vec<CellSummary>,
 }
 

@@ -18,6 +18,12 @@ impl Clock {
         Self { origin: Instant::now() }
     }
 
+    /// The same clock as if it had been started by `span` earlier, as far back as the platform goes.
+    #[must_use]
+    pub fn started_earlier(self, span: Span) -> Self {
+        Self { origin: self.origin.checked_sub(duration(span)).unwrap_or(self.origin) }
+    }
+
     /// The time since the origin.
     #[must_use]
     pub fn now(&self) -> Time {

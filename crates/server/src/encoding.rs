@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-use nearlight_codec::{CodecError, EncoderConfig, Picture, Size, new_encoder};
+use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Size};
 use nearlight_net::Clock;
 use nearlight_session::EncodedFrame;
 use nearlight_units::{FrameId, InputSeq, Span, Time};
@@ -42,14 +42,21 @@ pub(crate) struct EncoderLane {
 
 impl EncoderLane {
     /// Starts the thread. It ends when the lane is dropped or the session is gone.
-    pub(crate) fn start(seat: Arc<Seat>, config: EncoderConfig, clock: Clock) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        seat: Arc<Seat>,
+        config: EncoderConfig,
+        clock: Clock,
+        encoders: Encoders,
+    ) -> std::io::Result<Self> {
         let (jobs, work) = sync_channel(1);
         let (give_back, free) = sync_channel(PICTURES);
         for _ in 0..PICTURES {
             let _ = give_back.try_send(Picture::new(config.size));
         }
         thread::Builder::new().name(format!("encode-{}", seat.viewer.0)).spawn(move || {
-            if let Err(error) = encode_all(&seat, config, clock, &work, &give_back) {
+            let opened = encoders.open(seat.codec, config);
+            let coded = opened.and_then(|encoder| encode_all(&seat, encoder, config, (clock, &work, &give_back)));
+            if let Err(error) = coded {
                 tracing::error!(viewer = seat.viewer.0, %error, "the encoder failed");
                 seat.deliver(Delivery::Failed(error.to_string()));
             }
@@ -83,12 +90,10 @@ impl EncoderLane {
 
 fn encode_all(
     seat: &Seat,
+    mut encoder: Box<dyn Encoder>,
     config: EncoderConfig,
-    clock: Clock,
-    work: &Receiver<Job>,
-    give_back: &SyncSender<Picture>,
+    (clock, work, give_back): (Clock, &Receiver<Job>, &SyncSender<Picture>),
 ) -> Result<(), CodecError> {
-    let mut encoder = new_encoder(seat.codec, config)?;
     let mut size: Size = config.size;
     let mut rate = config.rate;
     for job in work {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::path::PathBuf;
 
-use nearlight_codec::CodecKind;
+use nearlight_codec::{CodecKind, Encoders};
 use nearlight_link::LoadedPath;
 use nearlight_net::Token;
 use nearlight_pace::Mode;
@@ -44,13 +44,18 @@ pub struct ServeOptions {
     pub fec: String,
     /// Rate to begin with; none leaves it to the controller's usual start.
     pub start_rate: Option<Bitrate>,
+    /// Lowest rate; none: what the controllers' bounds begin at.
+    pub min_rate: Option<Bitrate>,
     /// Highest rate; none: what the picture's size and frame rate can use.
     pub max_rate: Option<Bitrate>,
     pub pacing: Mode,
+    /// The largest datagram, where the transport takes it; none: what the transport takes.
+    pub datagram: Option<u16>,
+    /// Where encoders come from.
+    pub encoders: Encoders,
     pub max_clients: usize,
     /// Events as JSON lines.
     pub events: Option<PathBuf>,
-
     /// A bad path on purpose, for trying how repairs work.
     pub impairment: Option<Impairment>,
 }

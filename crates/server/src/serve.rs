@@ -129,7 +129,7 @@ impl Door {
         let now = move || clock.now();
         let mut source = open_source(&options, &now)?;
         let (format, sustained) = choose_format(source.as_mut(), &options, &now)?;
-        let bounds = bounds(format, options.start_rate, options.max_rate);
+        let bounds = bounds(format, &options);
         let (journal, journal_thread) = match &options.events {
             Some(path) => {
                 let file_error = |source| ServerError::File { path: path.display().to_string(), source };
@@ -139,7 +139,7 @@ impl Door {
             None => (None, None),
         };
         let adapter = source.describe();
-        let studio = Studio::start(source, format, clock).map_err(ServerError::Thread)?;
+        let studio = Studio::start(source, format, clock, options.encoders.clone()).map_err(ServerError::Thread)?;
         let metrics = Arc::new(Metrics::new());
         let (closing, closing_seen) = watch::channel(false);
         let self_signed = identity.is_self_signed();
@@ -159,6 +159,8 @@ impl Door {
             bounds,
             pacing: options.pacing,
             bad_paths,
+            datagram: options.datagram.map_or(usize::MAX, usize::from),
+            encoders: options.encoders,
             metrics: Arc::clone(&metrics),
             journal,
             closing: closing_seen,
@@ -262,13 +264,15 @@ fn renew(listener: &Listener, page: &PageState) -> Result<(), NetError> {
 }
 
 /// The controller's bounds: as the owner wished, else what the picture can use.
-fn bounds(format: Format, start: Option<Bitrate>, maximum: Option<Bitrate>) -> Bounds {
+fn bounds(format: Format, options: &ServeOptions) -> Bounds {
+    let (start, maximum) = (options.start_rate, options.max_rate);
     let pixels = f64::from(format.size.width) * f64::from(format.size.height) * f64::from(format.fps);
     let useful = Bitrate::from_bps((pixels * BITS_PER_PIXEL) as u64).min(MAX_RATE).max(Bounds::START);
     // A start above the default maximum is a wish for that maximum too.
     let maximum = maximum.unwrap_or_else(|| useful.max(start.unwrap_or(Bitrate::ZERO)));
     let usual = Bounds::up_to(maximum);
-    Bounds { start: start.unwrap_or(usual.start), ..usual }.in_order()
+    let minimum = options.min_rate.unwrap_or(usual.minimum);
+    Bounds { minimum, start: start.unwrap_or(usual.start), ..usual }.in_order()
 }
 
 /// A video is decoded to one size from the start, so `auto` cannot be measured for it.

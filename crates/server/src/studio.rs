@@ -6,7 +6,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use nearlight_codec::convert::{self, PixelOrder};
-use nearlight_codec::{EncoderConfig, Size};
+use nearlight_codec::{EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
@@ -50,9 +50,14 @@ pub(crate) struct Studio {
 }
 
 impl Studio {
-    pub(crate) fn start(source: Box<dyn Source>, format: Format, clock: Clock) -> std::io::Result<Self> {
+    pub(crate) fn start(
+        source: Box<dyn Source>,
+        format: Format,
+        clock: Clock,
+        encoders: Encoders,
+    ) -> std::io::Result<Self> {
         let (seats, arrivals) = channel();
-        let set = Set { source, format, clock, stands: Vec::new() };
+        let set = Set { source, format, clock, encoders, stands: Vec::new() };
         let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
         Ok(Self { seats, thread: Some(thread) })
     }
@@ -91,6 +96,7 @@ struct Set {
     source: Box<dyn Source>,
     format: Format,
     clock: Clock,
+    encoders: Encoders,
     stands: Vec<Stand>,
 }
 
@@ -131,7 +137,7 @@ impl Set {
         let size = self.format.size_for(wish.display);
         let config =
             EncoderConfig { size, fps: self.format.fps, rate: wish.rate, threads: EncoderConfig::usual_threads() };
-        match EncoderLane::start(Arc::clone(&seat), config, self.clock) {
+        match EncoderLane::start(Arc::clone(&seat), config, self.clock, self.encoders.clone()) {
             Ok(lane) => self.stands.push(Stand {
                 seat,
                 lane,

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nearlight_codec::{CodecError, CodecKind, EncoderConfig, new_encoder};
+use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders};
 use nearlight_fec::policy::new_policy;
 use nearlight_net::{AttemptLimiter, Clock, Connection, ControlReceiver, ControlSender, Direction, NetError, Token};
 use nearlight_pace::Mode;
@@ -56,6 +56,9 @@ pub(crate) struct House {
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
     pub(crate) bad_paths: Option<BadPaths>,
+    /// The most that a datagram holds, whatever the transport takes.
+    pub(crate) datagram: usize,
+    pub(crate) encoders: Encoders,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) journal: Option<Journal>,
     /// Becomes true when the server shuts down.
@@ -211,7 +214,7 @@ impl<'a> Visit<'a> {
             }
         }
         let config = SenderConfig {
-            max_datagram: connection.max_datagram_size(),
+            max_datagram: connection.max_datagram_size().min(house.datagram),
             pacing: house.pacing,
             frame_interval: house.format.frame_interval(),
             events: house.journal.is_some(),
@@ -317,7 +320,7 @@ impl<'a> Visit<'a> {
     fn on_delivery(&mut self, delivery: Delivery, messages: &mpsc::Sender<ServerMessage>) -> Result<(), String> {
         match delivery {
             Delivery::Frame(frame) => {
-                self.sender.set_max_datagram(self.connection.max_datagram_size());
+                self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.house.datagram));
                 self.sender.on_frame(self.house.clock.now(), frame);
             }
             Delivery::Size(size, views) => {
@@ -381,10 +384,9 @@ fn describe(
     rate: Bitrate,
 ) -> Result<StreamDescription, CodecError> {
     let size = house.format.size_for(display);
-    let encoder = new_encoder(
-        codec,
-        EncoderConfig { size, fps: house.format.fps, rate, threads: EncoderConfig::usual_threads() },
-    )?;
+    let encoder = house
+        .encoders
+        .open(codec, EncoderConfig { size, fps: house.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
     Ok(StreamDescription {
         codec: codec.name().into(),
         codec_string: encoder.codec_string(),

@@ -132,7 +132,7 @@ impl Assembler {
         if assembly.slots[usize::from(header.index)].have {
             return Taken::Useless;
         }
-        assembly.bytes[symbol_range(header.frame_bytes, header.symbols, header.index)].copy_from_slice(payload);
+        assembly.put(symbol_range(header.frame_bytes, header.symbols, header.index), payload);
         if assembly.have_count > 0 && !header.flags.retransmission {
             spacing = (now - assembly.last_arrival_at).min(WIDEST_SPACING).max(spacing - spacing / SPACING_DECAY);
         }
@@ -207,8 +207,8 @@ impl Assembler {
     fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: Time) {
         while let Some((frame, bytes, recovered)) = coded.poll_whole() {
             let Some(assembly) = self.frames.get_mut(&frame.0) else { continue };
-            if assembly.bytes.len() == bytes.len() {
-                assembly.bytes.copy_from_slice(bytes);
+            if assembly.frame_bytes() == bytes.len() {
+                assembly.put(0..bytes.len(), bytes);
                 self.complete(now, frame.0, sent_at, u32::from(recovered));
             }
         }
@@ -232,7 +232,7 @@ impl Assembler {
                 return None;
             }
             self.bytes += cost;
-            assembly.bytes = vec![0; shape.frame_bytes as usize];
+            assembly.bytes = Vec::with_capacity(shape.frame_bytes as usize);
             assembly.slots = vec![Slot::default(); usize::from(shape.symbols)];
             assembly.shape = Some(shape);
         }
@@ -249,7 +249,7 @@ impl Assembler {
         let key = assembly.shape.is_some_and(|shape| shape.key);
         // A frame that came through repairs alone has no first transmission to time.
         let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
-        self.bytes -= assembly.cost() - assembly.bytes.len();
+        self.bytes -= assembly.cost() - assembly.frame_bytes();
         let repaired = assembly.repaired;
         let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: repaired + recovered };
         let distance = assembly.shape.map_or(0, |shape| shape.reference_distance);

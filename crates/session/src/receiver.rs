@@ -98,6 +98,7 @@ pub struct Receiver {
     repaired: u64,
     key_frames: u64,
     malformed: u64,
+    packets: u64,
     received: Bytes,
     recent: RecentRate,
 }
@@ -124,6 +125,7 @@ impl Receiver {
             repaired: 0,
             key_frames: 0,
             malformed: 0,
+            packets: 0,
             received: Bytes::ZERO,
             recent: RecentRate::default(),
         }
@@ -166,10 +168,15 @@ impl Receiver {
     fn on_media(&mut self, now: Time, bytes: usize, redundant: bool) {
         let size = Bytes::new(bytes as u64);
         self.received += size;
+        self.packets += 1;
         self.recent.on_bytes(now, size);
         self.recovery.media_bytes += size.get();
         if redundant {
             self.recovery.redundant_bytes += size.get();
+        }
+        if self.config.events && self.recent.is_due(now) {
+            let (packets, bytes, repairs) = (self.packets, self.received, self.recovery.repairs);
+            self.emit(now, || Event::Traffic { packets, bytes, repairs });
         }
     }
 
@@ -251,6 +258,8 @@ impl Receiver {
             self.uplink.on_acknowledged(header.input);
             self.presentation.on_ready(whole.id, header.clone(), whole.transfer);
             let show = !self.assembler.has_deliverable();
+            let frame = whole.id;
+            self.emit(now, || Event::FrameReady { frame });
             return Some(ReadyFrame { id: whole.id, key: whole.key, header, bytes: whole.bytes, bits_from, show });
         }
     }

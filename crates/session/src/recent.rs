@@ -7,10 +7,13 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 const WINDOW: Span = Span::from_secs(1);
 /// Bytes of this long share an entry: a hundred entries however many packets there are.
 const BIN: Span = Span::from_millis(10);
+/// Sums are told so often: fine enough for a time series, few among a frame's other events.
+const TELL_INTERVAL: Span = Span::from_millis(100);
 
 #[derive(Debug, Default)]
 pub(crate) struct RecentRate {
     bins: VecDeque<(Time, Bytes)>,
+    told_at: Option<Time>,
 }
 
 impl RecentRate {
@@ -22,6 +25,15 @@ impl RecentRate {
         while self.bins.front().is_some_and(|(start, _)| now - *start >= WINDOW) {
             self.bins.pop_front();
         }
+    }
+
+    /// Whether it is time to tell how much has passed; asked with each datagram.
+    pub(crate) fn is_due(&mut self, now: Time) -> bool {
+        let due = self.told_at.is_none_or(|at| now - at >= TELL_INTERVAL);
+        if due {
+            self.told_at = Some(now);
+        }
+        due
     }
 
     pub(crate) fn rate(&self, now: Time) -> Bitrate {

@@ -549,6 +549,10 @@ impl Sender {
         self.recent.on_bytes(now, size);
         self.statistics.packets += 1;
         self.statistics.sent += size;
+        if self.config.events && self.recent.is_due(now) {
+            let SenderStatistics { packets, sent: bytes, repairs, coded_repairs, .. } = self.statistics;
+            self.emit(now, || Event::Traffic { packets, bytes, repairs: repairs + coded_repairs });
+        }
     }
 
     fn emit(&mut self, now: Time, event: impl FnOnce() -> Event) {

@@ -27,42 +27,50 @@ impl Time {
     pub const FAR_FUTURE: Self = Self(u64::MAX);
 
     #[must_use]
+    #[inline]
     pub const fn from_nanos(nanos: u64) -> Self {
         Self(nanos)
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_micros(micros: u64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_secs(secs: u64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
 
     #[must_use]
+    #[inline]
     pub const fn as_micros(self) -> u64 {
         self.0 / 1_000
     }
 
     #[must_use]
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
     /// `self - earlier`, or zero where `earlier` is in fact later.
     #[must_use]
+    #[inline]
     pub fn saturating_since(self, earlier: Self) -> Span {
         (self - earlier).max(Span::ZERO)
     }
@@ -78,58 +86,69 @@ impl Span {
     pub const MAX: Self = Self(i64::MAX);
 
     #[must_use]
+    #[inline]
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_micros(micros: i64) -> Self {
         Self(micros.saturating_mul(1_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_millis(millis: i64) -> Self {
         Self(millis.saturating_mul(1_000_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(1_000_000_000))
     }
 
     /// Rounds to the nearest nanosecond; not-a-number becomes zero, the rest saturates.
     #[must_use]
+    #[inline]
     pub fn from_secs_f64(secs: f64) -> Self {
         Self((secs * 1e9).round() as i64)
     }
 
     #[must_use]
+    #[inline]
     pub const fn as_nanos(self) -> i64 {
         self.0
     }
 
     #[must_use]
+    #[inline]
     pub const fn as_micros(self) -> i64 {
         self.0 / 1_000
     }
 
     #[must_use]
+    #[inline]
     pub fn as_millis_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     #[must_use]
+    #[inline]
     pub fn as_secs_f64(self) -> f64 {
         self.0 as f64 / 1e9
     }
 
     /// The span times `factor`, rounded to the nearest nanosecond.
     #[must_use]
+    #[inline]
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor).round() as i64)
     }
 
     #[must_use]
+    #[inline]
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
     }
@@ -139,12 +158,14 @@ impl Add<Span> for Time {
     type Output = Self;
 
     /// Saturates at the origin and at the far future.
+    #[inline]
     fn add(self, span: Span) -> Self {
         Self(self.0.saturating_add_signed(span.0))
     }
 }
 
 impl AddAssign<Span> for Time {
+    #[inline]
     fn add_assign(&mut self, span: Span) {
         *self = *self + span;
     }
@@ -153,6 +174,7 @@ impl AddAssign<Span> for Time {
 impl Sub<Span> for Time {
     type Output = Self;
 
+    #[inline]
     fn sub(self, span: Span) -> Self {
         self + -span
     }
@@ -161,6 +183,7 @@ impl Sub<Span> for Time {
 impl Sub for Time {
     type Output = Span;
 
+    #[inline]
     fn sub(self, earlier: Self) -> Span {
         let difference = i128::from(self.0) - i128::from(earlier.0);
         Span(difference.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
@@ -170,12 +193,14 @@ impl Sub for Time {
 impl Add for Span {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Span {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
@@ -184,12 +209,14 @@ impl AddAssign for Span {
 impl Sub for Span {
     type Output = Self;
 
+    #[inline]
     fn sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
 
 impl SubAssign for Span {
+    #[inline]
     fn sub_assign(&mut self, other: Self) {
         *self = *self - other;
     }
@@ -198,6 +225,7 @@ impl SubAssign for Span {
 impl Neg for Span {
     type Output = Self;
 
+    #[inline]
     fn neg(self) -> Self {
         Self(self.0.saturating_neg())
     }
@@ -206,6 +234,7 @@ impl Neg for Span {
 impl std::ops::Mul<i64> for Span {
     type Output = Self;
 
+    #[inline]
     fn mul(self, factor: i64) -> Self {
         Self(self.0.saturating_mul(factor))
     }
@@ -214,6 +243,7 @@ impl std::ops::Mul<i64> for Span {
 impl std::ops::Div<i64> for Span {
     type Output = Self;
 
+    #[inline]
     fn div(self, divisor: i64) -> Self {
         Self(self.0 / divisor)
     }
@@ -234,27 +264,32 @@ impl Bytes {
     pub const ZERO: Self = Self(0);
 
     #[must_use]
+    #[inline]
     pub const fn new(bytes: u64) -> Self {
         Self(bytes)
     }
 
     #[must_use]
+    #[inline]
     pub const fn get(self) -> u64 {
         self.0
     }
 
     #[must_use]
+    #[inline]
     pub const fn bits(self) -> u64 {
         self.0.saturating_mul(8)
     }
 
     #[must_use]
+    #[inline]
     pub const fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 
     /// The mean rate of this many bytes over `span`; zero where `span` is not positive.
     #[must_use]
+    #[inline]
     pub fn over(self, span: Span) -> Bitrate {
         if span <= Span::ZERO {
             return Bitrate::ZERO;
@@ -267,18 +302,21 @@ impl Bytes {
 impl Add for Bytes {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 }
 
 impl AddAssign for Bytes {
+    #[inline]
     fn add_assign(&mut self, other: Self) {
         *self = *self + other;
     }
 }
 
 impl std::iter::Sum for Bytes {
+    #[inline]
     fn sum<I: Iterator<Item = Self>>(sizes: I) -> Self {
         sizes.fold(Self::ZERO, Add::add)
     }
@@ -294,38 +332,45 @@ impl Bitrate {
     pub const MAX: Self = Self(u64::MAX);
 
     #[must_use]
+    #[inline]
     pub const fn from_bps(bps: u64) -> Self {
         Self(bps)
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_kbps(kbps: u64) -> Self {
         Self(kbps.saturating_mul(1_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn from_mbps(mbps: u64) -> Self {
         Self(mbps.saturating_mul(1_000_000))
     }
 
     #[must_use]
+    #[inline]
     pub const fn as_bps(self) -> u64 {
         self.0
     }
 
     #[must_use]
+    #[inline]
     pub fn as_mbps_f64(self) -> f64 {
         self.0 as f64 / 1e6
     }
 
     /// The rate times `factor`; negative and not-a-number results become zero.
     #[must_use]
+    #[inline]
     pub fn mul_f64(self, factor: f64) -> Self {
         Self((self.0 as f64 * factor).round() as u64)
     }
 
     /// How long `bytes` take at this rate; the far future for a rate of zero.
     #[must_use]
+    #[inline]
     pub fn time_to_send(self, bytes: Bytes) -> Span {
         if self.0 == 0 {
             return Span::MAX;
@@ -336,6 +381,7 @@ impl Bitrate {
 
     /// What fits into `span` at this rate; zero for a negative span.
     #[must_use]
+    #[inline]
     pub fn bytes_in(self, span: Span) -> Bytes {
         let nanos = span.as_nanos().max(0) as u128;
         let bytes = u128::from(self.0) * nanos / 8_000_000_000;
@@ -346,6 +392,7 @@ impl Bitrate {
 impl Add for Bitrate {
     type Output = Self;
 
+    #[inline]
     fn add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
@@ -367,6 +414,7 @@ macro_rules! serial_number {
         impl $name {
             /// The number that follows.
             #[must_use]
+            #[inline]
             pub const fn next(self) -> Self {
                 Self(self.0.wrapping_add(1))
             }

@@ -66,6 +66,7 @@ pub struct SymbolHeader {
 
 /// Where symbol `index` of a frame lies in the frame's bytes; empty for an index that the frame does not have.
 #[must_use]
+#[inline]
 pub fn symbol_range(frame_bytes: u32, symbols: u16, index: u16) -> std::ops::Range<usize> {
     let size = frame_bytes.div_ceil(u32::from(symbols.max(1)));
     let start = size.saturating_mul(u32::from(index)).min(frame_bytes);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use nearlight_codec::{CodecKind, Decoder, new_decoder};
+use nearlight_codec::{CodecKind, Decoder, Decoders};
 use nearlight_net::Clock;
 use nearlight_session::ReadyFrame;
 use tokio::sync::mpsc::UnboundedSender;
@@ -41,9 +41,9 @@ pub struct Outlets {
 
 impl DecoderThread {
     /// `epoch` tells its reports from those of earlier decoders.
-    pub fn start(kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ClientError> {
+    pub fn start(decoders: &Decoders, kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ClientError> {
         let Outlets { clock, screen, reports } = outlets;
-        let work = Work { decoder: new_decoder(kind)?, epoch, clock, screen, reports };
+        let work = Work { decoder: decoders.open(kind)?, epoch, clock, screen, reports };
         let (jobs, queue) = sync_channel(CAPACITY);
         let thread = std::thread::Builder::new()
             .name("decoder".into())

@@ -64,7 +64,10 @@ impl<'a> Session<'a> {
             "watching"
         );
         let decoder = decoder_of(run, &welcome.stream)?;
-        let receiver = Receiver::new(ReceiverConfig { events: run.player.options.record.wants_events() });
+        let mut receiver = Receiver::new(ReceiverConfig { events: run.player.options.record.wants_events() });
+        if run.player.options.intra_only {
+            receiver.set_intra_only();
+        }
         let status_at = run.player.clock.now() + STATUS_INTERVAL;
         let displayed_at_status = run.tally.displayed();
         Ok(Self {
@@ -299,5 +302,5 @@ fn decoder_of(run: &Run, stream: &StreamDescription) -> Result<DecoderThread, Cl
     let player = &run.player;
     let outlets =
         Outlets { clock: player.clock, screen: Arc::clone(&player.screen), reports: player.ports.reports.clone() };
-    DecoderThread::start(codec_of(stream)?, run.epoch, outlets)
+    DecoderThread::start(&player.options.decoders, codec_of(stream)?, run.epoch, outlets)
 }

@@ -7,6 +7,7 @@
 use nearlight_codec::CodecError;
 use nearlight_link::{Probability, Random};
 use nearlight_units::{Bitrate, Span, Time};
+use serde::{Deserialize, Serialize};
 
 use super::{Capture, Coded, FrameEncoder};
 
@@ -22,7 +23,7 @@ const MOST_OWED: f64 = 20.0;
 const LEAST_SHARE: f64 = 0.68;
 
 /// How frames vary.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelOptions {
     /// A key frame's size over an ordinary one's.
     pub key_ratio: f64,

@@ -40,6 +40,9 @@ pub enum RunError {
     Wifi(#[from] ConfigError),
     #[error("the codec failed in the middle of a run: {0}; run the plan again with another picture size or encoder")]
     Codec(#[from] CodecError),
+    /// A run over a real path; the words say what to do.
+    #[error("{0}")]
+    Live(String),
 }
 
 enum Actor {
@@ -245,7 +248,7 @@ impl<'a> World<'a> {
 }
 
 /// The rates that a session keeps: a preset's own where the plan says so.
-fn bounds(cell: &Cell, controller: &str) -> Result<Bounds, RunError> {
+pub(crate) fn bounds(cell: &Cell, controller: &str) -> Result<Bounds, RunError> {
     if cell.setting.own_rates.iter().any(|name| name == controller) {
         return Ok(Preset::named(controller)?.bounds);
     }
@@ -300,10 +303,11 @@ fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {
 }
 
 impl RunRecord {
-    fn new(cell: &Cell, seed: u64) -> Self {
+    pub(crate) fn new(cell: &Cell, seed: u64) -> Self {
         Self {
             labels: cell.labels.clone(),
             seed,
+            live: None,
             simulated: cell.setting.duration,
             sample: cell.setting.sample,
             warm_up: cell.setting.warm_up,

@@ -1,6 +1,7 @@
 //! One frame on its way: which symbols are there, and which of the others are to be asked for.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader};
@@ -30,6 +31,7 @@ pub(super) struct Slot {
 pub(super) struct Assembly {
     /// None until the first symbol has come: then nothing but the id is known.
     pub(super) shape: Option<Shape>,
+    /// The frame up to the end of its last symbol that is there; whole when all are.
     pub(super) bytes: Vec<u8>,
     pub(super) slots: Vec<Slot>,
     pub(super) have_count: usize,
@@ -84,7 +86,23 @@ impl Assembly {
 
     /// What it takes from the common bound.
     pub(super) fn cost(&self) -> usize {
-        self.bytes.len() + self.slots.len() * size_of::<Slot>()
+        self.frame_bytes() + self.slots.len() * size_of::<Slot>()
+    }
+
+    pub(super) fn frame_bytes(&self) -> usize {
+        self.shape.map_or(0, |shape| shape.frame_bytes as usize)
+    }
+
+    /// Puts a symbol in its place. What comes in order is only copied.
+    pub(super) fn put(&mut self, place: Range<usize>, payload: &[u8]) {
+        if self.bytes.len() == place.start {
+            self.bytes.extend_from_slice(payload);
+            return;
+        }
+        if self.bytes.len() < place.end {
+            self.bytes.resize(place.end, 0);
+        }
+        self.bytes[place].copy_from_slice(payload);
     }
 
     pub(super) fn note_symbol(&mut self, now: Time, header: &SymbolHeader) {

@@ -1,0 +1,290 @@
+//! Runs of a plan over an emulated link in real time, with the server and the headless client as processes.
+
+use std::fs;
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Once;
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use nearlight_emulate::{Layer, Link, LinkOptions, Report, Wanted, ask_to_end, end_with_this_thread, machine_time};
+use nearlight_lab::live::{self, LiveLink, LiveNote, LiveRun};
+use nearlight_lab::plan::{Encoder, Recovery};
+use nearlight_lab::{Cell, Histogram, RunError, RunRecord};
+use nearlight_net::Link as Address;
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+use crate::stand_in::StandIn;
+
+/// The model's pictures, which nobody looks at: small, so that drawing and converting them costs next to nothing.
+const PICTURE: &str = "320x180";
+/// How long the server may take until clients can connect, and a process to end. Guess.
+const PATIENCE: Span = Span::from_secs(15);
+/// How often the processes are looked at.
+const STEP: Span = Span::from_millis(50);
+
+/// Makes live runs, one after the other.
+pub(super) struct Live {
+    /// Where the processes write their events.
+    scratch: PathBuf,
+    announced: Once,
+}
+
+impl Live {
+    pub(super) fn new(folder: &Path) -> anyhow::Result<Self> {
+        let scratch = folder.join("live");
+        fs::create_dir_all(&scratch).with_context(|| format!("cannot write to `{}`", scratch.display()))?;
+        Ok(Self { scratch, announced: Once::new() })
+    }
+
+    pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
+        self.run_once(cell, seed).map_err(|error| RunError::Live(format!("{error:#}")))
+    }
+
+    fn run_once(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {
+        let zero = machine_time();
+        let mut server = Process::start(self.serve(cell, seed, zero)?, "the server")?;
+        let address = server.first_line()?;
+        let [down, up] = live::paths(cell)?;
+        let service = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, address.port)));
+        let link = Link::open(&LinkOptions { up, down, seed, layer: Layer::Ip, wanted: Wanted::Any, service })?;
+        self.announced.call_once(|| announce(&link));
+        // Away from its own machine a server has its page on HTTPS only.
+        let (host, port) = (link.host().to_string(), link.port().unwrap_or(address.port));
+        let address = Address { secure: !link.host().is_loopback(), host, port, ..address };
+        let mut command = self.view(cell, &address, zero)?;
+        link.enter(&mut command.0);
+        let mut client = Process::start(command, "the client")?;
+        let setting = &cell.setting;
+        let since_opening = |report: &Report| Span::from_secs_f64(report.seconds);
+        let origin = machine_time() - since_opening(&link.report());
+        let wait = |until: Span, client: &mut Process, server: &mut Process| -> anyhow::Result<Report> {
+            loop {
+                let left = until - (machine_time() - origin);
+                if left <= Span::ZERO {
+                    return Ok(link.report());
+                }
+                client.check()?;
+                server.check()?;
+                sleep(left.min(STEP));
+            }
+        };
+        let before = wait(setting.warm_up, &mut client, &mut server)?;
+        let after = wait(setting.duration, &mut client, &mut server)?;
+        // It counts its length from the first picture, so that it is a little behind.
+        client.finish()?;
+        server.end()?;
+        let read = |name: &str| {
+            let file = self.scratch.join(name);
+            fs::read_to_string(&file).with_context(|| format!("cannot read `{}`", file.display()))
+        };
+        let (server_events, client_events) = (read("server.jsonl")?, read("client.jsonl")?);
+        ensure!(
+            client_events.contains("\"frame_ready\""),
+            "no frame arrived at all; the path may be too bad to connect"
+        );
+        let live = LiveRun {
+            cell,
+            seed,
+            origin: Time::ZERO + (origin - zero),
+            server_events: &server_events,
+            client_events: &client_events,
+            link: moved(&before, &after),
+            note: note(&after),
+        };
+        Ok(live::record(&live))
+    }
+
+    /// The program itself, and the file that gets its words.
+    fn command(&self, what: &str) -> anyhow::Result<(Command, PathBuf)> {
+        let program = std::env::current_exe().context("the program's own file")?;
+        let mut command = Command::new(program);
+        let words = self.scratch.join(format!("{what}.log"));
+        let file = fs::File::create(&words).with_context(|| format!("cannot write `{}`", words.display()))?;
+        command.env("NEARLIGHT_LOG", "warn").stdin(Stdio::null()).stderr(file);
+        Ok((command, words))
+    }
+
+    fn serve(&self, cell: &Cell, seed: u64, zero: Time) -> anyhow::Result<(Command, PathBuf)> {
+        let setting = &cell.setting;
+        let bounds = live::bounds_of(cell);
+        let (stand_in, codec, size) = match &setting.source.encoder {
+            Encoder::Model(options) => {
+                let encode = setting.source.encode;
+                (StandIn::Model { options: *options, start: bounds.start, encode, seed }, "h264", PICTURE.to_owned())
+            }
+            Encoder::Codec { kind, size } => (StandIn::Film, kind.name(), format!("{}x{}", size.width, size.height)),
+        };
+        let rate = |rate: Bitrate| format!("{}kbps", rate.as_bps() as f64 / 1e3);
+        let (mut command, words) = self.command("server")?;
+        command
+            .args([
+                "serve",
+                "--json",
+                "--port",
+                "0",
+                "--test-card",
+                "--max-clients",
+                "1",
+                "--size",
+                &size,
+                "--codec",
+                codec,
+            ])
+            .args(["--fps", &setting.source.fps.to_string(), "--controller", live::controller_of(cell)])
+            .args(["--rate", &rate(bounds.start), "--min-rate", &rate(bounds.minimum)])
+            .args(["--max-rate", &rate(bounds.maximum), "--pacing", &setting.pacing.to_string()])
+            .args([
+                "--fec",
+                &setting.fec,
+                "--datagram",
+                &setting.datagram.to_string(),
+                "--clock-origin",
+                &zero.as_nanos().to_string(),
+            ])
+            .args(["--stand-in", &serde_json::to_string(&stand_in)?])
+            .arg("--events")
+            .arg(self.scratch.join("server.jsonl"))
+            .env_remove("NEARLIGHT_TOKEN")
+            .stdout(Stdio::piped());
+        end_with_this_thread(&mut command);
+        Ok((command, words))
+    }
+
+    fn view(&self, cell: &Cell, address: &Address, zero: Time) -> anyhow::Result<(Command, PathBuf)> {
+        let setting = &cell.setting;
+        let (mut command, words) = self.command("client")?;
+        command
+            .args(["view", &address.to_string(), "--headless", "--json"])
+            .args(["--seconds", &setting.duration.as_secs_f64().to_string()])
+            .args(["--display-hz", &setting.client.refresh.to_string(), "--clock-origin", &zero.as_nanos().to_string()])
+            .arg("--events")
+            .arg(self.scratch.join("client.jsonl"))
+            .stdout(Stdio::null());
+        if matches!(setting.source.encoder, Encoder::Model(_)) {
+            command.args(["--stand-in-decode", &setting.client.decode.as_nanos().to_string()]);
+        }
+        if setting.client.recovery == Recovery::Intra {
+            command.arg("--intra");
+        }
+        Ok((command, words))
+    }
+}
+
+fn announce(link: &Link) {
+    for refusal in link.refused() {
+        eprintln!("nearlight: no link by {}: {}", refusal.means, refusal.reason);
+    }
+    eprintln!("nearlight: live runs, over a link by {}", link.means());
+    if !link.is_real_time() {
+        eprintln!("nearlight: without real-time priority (CAP_SYS_NICE) packets are late whenever the machine is busy");
+    }
+}
+
+fn sleep(span: Span) {
+    #[expect(clippy::disallowed_methods, reason = "processes run in real time here")]
+    thread::sleep(Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(0)));
+}
+
+/// What the link did between two reports.
+fn moved(before: &Report, after: &Report) -> LiveLink {
+    let mut dropped = std::collections::BTreeMap::new();
+    for (reason, count) in after.down.dropped.iter().chain(&after.up.dropped).filter(|(_, count)| **count > 0) {
+        *dropped.entry((*reason).to_owned()).or_insert(0) += count;
+    }
+    let histogram = |after: &nearlight_emulate::Lateness, before| {
+        let mut histogram = Histogram::default();
+        for (length, count) in after.since(before) {
+            histogram.add_many(length.as_micros().unsigned_abs(), count);
+        }
+        histogram
+    };
+    let (from, to) = (&before.down, &after.down);
+    LiveLink {
+        delivered: Bytes::new(to.delivered.bytes - from.delivered.bytes),
+        offered: to.offered.packets - from.offered.packets,
+        lost: to.lost() - from.lost(),
+        one_way_delay: histogram(&to.way, &from.way),
+        queue_delay: histogram(&to.queued, &from.queued),
+        dropped,
+    }
+}
+
+fn note(report: &Report) -> LiveNote {
+    let (up, down) = (&report.up, &report.down);
+    LiveNote {
+        means: report.means.to_owned(),
+        real_time: report.real_time,
+        missed: up.missed + down.missed,
+        lateness_us_p50: up.lateness_us.p50.max(down.lateness_us.p50),
+        lateness_us_p99: up.lateness_us.p99.max(down.lateness_us.p99),
+    }
+}
+
+/// One of the two processes; it is gone when this is.
+struct Process {
+    child: Child,
+    name: &'static str,
+    /// Its standard error.
+    words: PathBuf,
+}
+
+impl Process {
+    fn start((mut command, words): (Command, PathBuf), name: &'static str) -> anyhow::Result<Self> {
+        let child = command.spawn().with_context(|| format!("cannot start {name}"))?;
+        Ok(Self { child, name, words })
+    }
+
+    /// What a server prints when clients can connect.
+    fn first_line(&mut self) -> anyhow::Result<Address> {
+        let mut line = String::new();
+        let output = self.child.stdout.as_mut().context("its output is not read")?;
+        BufReader::new(output.take(4_096)).read_line(&mut line)?;
+        match serde_json::from_str::<serde_json::Value>(&line) {
+            Ok(object) => Ok(Address::parse(object["url"].as_str().unwrap_or_default())?),
+            Err(_) => bail!("{} did not start: {}", self.name, self.last_words()),
+        }
+    }
+
+    fn last_words(&self) -> String {
+        let words = fs::read_to_string(&self.words).unwrap_or_default();
+        words.lines().last().map_or_else(|| "it said nothing".to_owned(), ToOwned::to_owned)
+    }
+
+    /// Fails if it has ended before its time.
+    fn check(&mut self) -> anyhow::Result<()> {
+        match self.child.try_wait()? {
+            None => Ok(()),
+            Some(status) => bail!("{} ended early with {status}: {}", self.name, self.last_words()),
+        }
+    }
+
+    /// Waits until it has ended by itself.
+    fn finish(&mut self) -> anyhow::Result<()> {
+        let since = machine_time();
+        while machine_time() - since < PATIENCE {
+            match self.child.try_wait()? {
+                Some(status) if status.success() => return Ok(()),
+                Some(_) => return self.check(),
+                None => sleep(STEP),
+            }
+        }
+        bail!("{} does not end", self.name)
+    }
+
+    fn end(&mut self) -> anyhow::Result<()> {
+        ask_to_end(&self.child);
+        self.finish()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It has ended in good order, or something failed and nobody wants its answer.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

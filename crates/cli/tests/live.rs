@@ -1,0 +1,125 @@
+//! A plan over an emulated link in real time: the fields, the label, the refusals and that nothing is left behind. No clock is judged.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use nearlight_emulate::{Layer, Link, LinkOptions, Means, OpenError, Wanted};
+use nearlight_link::PathSpec;
+use serde_json::Value;
+
+const PLAN: &str = r#"
+question = "?"
+seeds = 1
+[all]
+duration = "3s"
+warm_up = "1s"
+controllers = ["scream-v2"]
+datagram = 1150
+[all.source]
+fps = 30
+minimum = "1mbit"
+start = "3mbit"
+maximum = "3mbit"
+[[all.path]]
+name = "p"
+forward = "rate=20mbit,delay=5ms"
+feedback = "delay=5ms"
+"#;
+
+/// Whether namespaces can be made here; said aloud where they cannot.
+fn has_namespaces() -> bool {
+    let none = || PathSpec::default().load().expect("no files");
+    let open = |means| {
+        let wanted = Wanted::Only(means);
+        Link::open(&LinkOptions { up: none(), down: none(), seed: 1, layer: Layer::Ip, wanted, service: None })
+    };
+    let refused: Vec<OpenError> =
+        [Means::Root, Means::User].into_iter().filter_map(|means| open(means).err()).collect();
+    if refused.len() == 2 {
+        eprintln!("skipped: {} {}", refused[0], refused[1]);
+    }
+    refused.len() < 2
+}
+
+/// A folder of this test's own, with the plan in it.
+fn scratch(name: &str, plan: &str) -> (PathBuf, PathBuf) {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let file = folder.join("small.toml");
+    std::fs::write(&file, plan).expect("a plan");
+    (folder, file)
+}
+
+fn lab(plan: &PathBuf, out: &PathBuf) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_nearlight"));
+    command.args(["lab", "run", "--live", "--json"]).arg(plan).arg("--out").arg(out);
+    command
+}
+
+/// Processes whose command line has this text.
+fn processes_with(text: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").expect("Linux").flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| String::from_utf8_lossy(line).contains(text)).count()
+}
+
+#[test]
+fn a_plan_runs_live_and_says_so() {
+    if !has_namespaces() {
+        return;
+    }
+    let (folder, plan) = scratch("live-run", PLAN);
+    let output = lab(&plan, &folder.join("out")).output().expect("the command runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    assert!(words.contains("over a link by"), "which means: {words}");
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    assert!(figures["live"]["means"] == "root" || figures["live"]["means"] == "user", "{figures}");
+    let cell = &figures["cells"][0];
+    assert_eq!(cell["labels"]["controller"], "scream-v2");
+    for metric in [
+        "target_mbps",
+        "sent_mbps",
+        "received_mbps",
+        "utilisation",
+        "frame_network_latency_ms",
+        "frame_latency_ms",
+        "one_way_delay_ms",
+        "queue_delay_ms",
+        "frame_drop_ratio",
+        "late_frame_ratio",
+    ] {
+        assert!(cell["metrics"][metric]["mean"].is_number(), "{metric} is missing in {figures}");
+    }
+    let latency = cell["metrics"]["frame_network_latency_ms"]["p50"].as_f64().expect("a number");
+    assert!(latency > 5.0, "no frame is faster than the path: {latency} ms");
+    assert_eq!(processes_with(&folder.join("out").display().to_string()), 0, "a process was left behind");
+}
+
+#[test]
+fn interrupted_it_leaves_nothing_behind() {
+    if !has_namespaces() {
+        return;
+    }
+    let (folder, plan) = scratch("live-interrupt", &PLAN.replace("3s", "60s"));
+    let (out, name) = (folder.join("out"), folder.join("out").display().to_string());
+    let mut running = lab(&plan, &out).stdout(std::process::Stdio::null()).spawn().expect("the command runs");
+    while processes_with(&name) < 3 {
+        assert!(running.try_wait().expect("a child").is_none(), "it ended before server and client ran");
+        std::thread::yield_now();
+    }
+    running.kill().expect("alive");
+    running.wait().expect("a child");
+    while processes_with(&name) > 0 {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn what_it_cannot_do_is_refused_before_anything_starts() {
+    let (folder, plan) = scratch("live-refused", &format!("{PLAN}[[all.flow]]\nkind = \"tcp\"\n"));
+    let output = lab(&plan, &folder.join("out")).output().expect("the command runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && words.contains("competing flows"), "{words}");
+}

@@ -1,0 +1,318 @@
+//! A run over a real path, told by the events of both ends: the same record as a run in virtual time leaves.
+//!
+//! Knows no process, socket or clock. Who ran server and client hands over what they wrote and what the link counted; all times
+//! are on one clock, that of the machine.
+
+use std::collections::BTreeMap;
+
+use nearlight_flows::Direction;
+use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec};
+use nearlight_rate::Bounds;
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::histogram::Histogram;
+use crate::plan::{Cell, Segment};
+use crate::record::RunRecord;
+use crate::world::{Tally, bounds};
+
+/// How a run came about that was not made in virtual time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveNote {
+    /// What made the link: `root`, `user` or `relay`.
+    pub means: String,
+    /// The link's thread went before ordinary programs.
+    pub real_time: bool,
+    /// Packets that the link never saw because the machine was too slow: any of them spoils the run.
+    pub missed: u64,
+    /// How much later than the path decided packets left, in microseconds, of both directions the worse.
+    pub lateness_us_p50: f64,
+    pub lateness_us_p99: f64,
+}
+
+/// Of all runs the worst; none where they were made in virtual time.
+#[must_use]
+pub(crate) fn worst(runs: &[RunRecord]) -> Option<LiveNote> {
+    runs.iter().filter_map(|run| run.live.clone()).reduce(|one, other| LiveNote {
+        means: if one.means == other.means { one.means } else { format!("{}, {}", one.means, other.means) },
+        real_time: one.real_time && other.real_time,
+        missed: one.missed + other.missed,
+        lateness_us_p50: one.lateness_us_p50.max(other.lateness_us_p50),
+        lateness_us_p99: one.lateness_us_p99.max(other.lateness_us_p99),
+    })
+}
+
+/// What the link did with the packets that carry the session's data.
+#[derive(Clone, Debug, Default)]
+pub struct LiveLink {
+    /// At the network layer, in the measured time.
+    pub delivered: Bytes,
+    /// Packets in the measured time, QUIC's own among them.
+    pub offered: u64,
+    pub lost: u64,
+    /// In microseconds, in the measured time.
+    pub one_way_delay: Histogram,
+    pub queue_delay: Histogram,
+    /// By reason, both directions, all the time.
+    pub dropped: BTreeMap<String, u64>,
+}
+
+/// All that is known of a live run.
+#[derive(Clone, Debug)]
+pub struct LiveRun<'a> {
+    pub cell: &'a Cell,
+    pub seed: u64,
+    /// The path's time zero on the machine's clock.
+    pub origin: Time,
+    /// JSON lines as `--events` writes them.
+    pub server_events: &'a str,
+    pub client_events: &'a str,
+    pub link: LiveLink,
+    pub note: LiveNote,
+}
+
+/// The rates that a cell's session keeps.
+#[must_use]
+pub fn bounds_of(cell: &Cell) -> Bounds {
+    let name = controller_of(cell);
+    bounds(cell, name).unwrap_or(cell.setting.source.bounds)
+}
+
+/// The preset that a cell's session runs.
+#[must_use]
+pub fn controller_of(cell: &Cell) -> &str {
+    cell.media.first().and_then(|media| media.controller.as_deref()).unwrap_or(&cell.controller)
+}
+
+/// Why a cell cannot be run over a real path; none if it can.
+#[must_use]
+pub fn refusal(cell: &Cell) -> Option<&'static str> {
+    if cell.traffic.is_some() {
+        return Some("it is traffic in a Wi-Fi cell, without any session");
+    }
+    let [media] = &cell.media[..] else { return Some("it has several media sessions; live there is one") };
+    let whole = media.start == Span::ZERO && media.stop >= cell.setting.duration && media.pauses.is_empty();
+    let route = &media.route;
+    let mut paths = cell.segments.iter().flat_map(|segment| [&segment.forward, &segment.feedback]);
+    let reasons = [
+        (paths.any(|path| path.cells().next().is_some()), "its path leads through a Wi-Fi cell"),
+        (!cell.flows.is_empty(), "it has competing flows, which run in virtual time only"),
+        (!whole, "its session starts later, stops earlier or pauses; live it lasts from start to end"),
+        (route.direction != Direction::Forward, "its media go back; live they go from the server to the client"),
+        (
+            route.access.is_some() || route.access_feedback.is_some(),
+            "its session has hops of its own beside the shared",
+        ),
+        (route.through.len() != cell.segments.len(), "its session takes only some of the path's segments"),
+        ((media.priority - 1.0).abs() > f64::EPSILON, "its session has a priority, which nobody shares live"),
+        (cell.setting.source.fps > 240, "it has more than 240 frames a second"),
+    ];
+    reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
+}
+
+/// A cell's whole path, there and back, with all segments one after the other.
+pub fn paths(cell: &Cell) -> Result<[LoadedPath; 2], LoadError> {
+    let joined = |hops: &mut dyn Iterator<Item = &LoadedPath>| {
+        PathSpec { hops: hops.flat_map(|path| path.spec().hops.clone()).collect() }.load()
+    };
+    let there = joined(&mut cell.segments.iter().map(|segment| &segment.forward))?;
+    let back = joined(&mut cell.segments.iter().rev().map(|segment| &segment.feedback))?;
+    Ok([there, back])
+}
+
+/// A line of an events file, as far as a record needs it.
+#[derive(Clone, Debug, Deserialize)]
+struct Line {
+    at: Time,
+    session: u32,
+    event: String,
+    frame: Option<u32>,
+    bytes: Option<u64>,
+    packets: Option<u64>,
+    repairs: Option<u64>,
+    #[serde(default)]
+    key: bool,
+    target: Option<Bitrate>,
+    span: Option<Span>,
+    timeline: Option<Displayed>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Displayed {
+    frame: u32,
+    /// Where each stage begins, then the display, on the client's clock.
+    boundaries: Vec<Time>,
+}
+
+/// Boundaries of a timeline that the server measured itself.
+const RENDER: usize = 2;
+const ENCODED: usize = 5;
+
+/// Frames by session and number.
+type Frame = (u32, u32);
+
+/// The lines of an events file in order, on the path's clock; what comes before its time zero counts as then. A line that was cut
+/// off is left out.
+fn lines(text: &str, origin: Time) -> impl Iterator<Item = Line> + '_ {
+    let parsed = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
+    parsed.map(move |line| Line { at: Time::ZERO + line.at.saturating_since(origin), ..line })
+}
+
+/// A sum that grows, known at some moments.
+#[derive(Default)]
+struct Curve(Vec<(Time, u64)>);
+
+impl Curve {
+    fn add(&mut self, at: Time, sum: u64) {
+        // A new session counts from zero.
+        let base = self.0.last().map_or(0, |(_, last)| if sum < *last { *last } else { 0 });
+        self.0.push((at, base + sum));
+    }
+
+    /// Between two known moments as if it grew evenly.
+    fn at(&self, moment: Time) -> f64 {
+        let after = self.0.partition_point(|(at, _)| *at <= moment);
+        match (after.checked_sub(1).map(|index| self.0[index]), self.0.get(after)) {
+            (None, _) => 0.0,
+            (Some((_, sum)), None) => sum as f64,
+            (Some((from, low)), Some((to, high))) => {
+                let share = (moment - from).as_secs_f64() / (*to - from).as_secs_f64();
+                low as f64 + (*high - low) as f64 * share
+            }
+        }
+    }
+
+    fn between(&self, from: Time, to: Time) -> f64 {
+        (self.at(to) - self.at(from)).max(0.0)
+    }
+}
+
+/// The record of a live run.
+#[must_use]
+pub fn record(live: &LiveRun<'_>) -> RunRecord {
+    let setting = &live.cell.setting;
+    let (from, to) = (Time::ZERO + setting.warm_up, Time::ZERO + setting.duration);
+    let mut story = Story::new(from, to);
+    lines(live.server_events, live.origin).for_each(|line| story.on_server(&line));
+    lines(live.client_events, live.origin).for_each(|line| story.on_client(&line, setting.client.deadline));
+    story.finish();
+    let mut record = RunRecord::new(live.cell, live.seed);
+    record.live = Some(live.note.clone());
+    record.dropped.clone_from(&live.link.dropped);
+    let Story { mut tally, sent, received, packets, targets, repairs, .. } = story;
+    tally.packets_sent = packets.between(from, to).round() as u64;
+    tally.bytes_sent = sent.between(from, to).round() as u64;
+    tally.bytes_received = received.between(from, to).round() as u64;
+    // The link does not know whose packets it loses: the session's share of them is that of its packets.
+    let lost_share = live.link.lost as f64 / live.link.offered.max(1) as f64;
+    tally.packets_lost = (lost_share * tally.packets_sent as f64).round() as u64;
+    tally.one_way_delay = live.link.one_way_delay.clone();
+    tally.queue_delay = live.link.queue_delay.clone();
+    let kbps = |bytes: f64| (bytes * 8.0 / setting.sample.as_secs_f64() / 1e3) as u32;
+    let both = |segment: &Segment| [segment.forward.path(live.seed), segment.feedback.path(live.seed)];
+    let paths: Vec<_> = live.cell.segments.iter().map(both).collect();
+    let mut at = Time::ZERO + setting.sample;
+    while at <= to {
+        let target = targets.iter().rev().find(|(since, _)| *since <= at).map_or(0, |(_, rate)| rate.as_bps() / 1_000);
+        if let Some(media) = record.media.first_mut() {
+            let (sent, received) = (sent.between(at - setting.sample, at), received.between(at - setting.sample, at));
+            media.on_sample(target as u32, kbps(sent), kbps(received));
+        }
+        for (link, paths) in record.links.iter_mut().zip(&paths) {
+            for (side, path) in link.sides.iter_mut().zip(paths) {
+                side.capacity.push(path.capacity(at).map_or(0, |rate| (rate.as_bps() / 1_000) as u32));
+            }
+        }
+        at += setting.sample;
+    }
+    if let Some(media) = record.media.first_mut() {
+        media.on_end(&tally, repairs);
+    }
+    for link in &mut record.links {
+        link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;
+    }
+    record
+}
+
+/// What the events have told so far.
+struct Story {
+    tally: Tally,
+    sent: Curve,
+    received: Curve,
+    packets: Curve,
+    targets: Vec<(Time, Bitrate)>,
+    repairs: u64,
+    /// When each frame was handed to the sender.
+    sent_at: BTreeMap<Frame, Time>,
+    /// Frames that were decoded and have not been displayed.
+    waiting: BTreeMap<Frame, Time>,
+}
+
+impl Story {
+    fn new(from: Time, to: Time) -> Self {
+        Self {
+            tally: Tally::new(from, to),
+            sent: Curve::default(),
+            received: Curve::default(),
+            packets: Curve::default(),
+            targets: Vec::new(),
+            repairs: 0,
+            sent_at: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+        }
+    }
+
+    fn on_server(&mut self, line: &Line) {
+        let at = line.at;
+        match (line.event.as_str(), line) {
+            ("frame_sent", Line { frame: Some(frame), key, .. }) => {
+                self.sent_at.insert((line.session, *frame), at);
+                self.tally.on_capture(at);
+                self.tally.on_frame_sent(at, *key);
+            }
+            ("frame_skipped", _) => {
+                self.tally.on_capture(at);
+                self.tally.on_skipped(at);
+            }
+            ("rate_decision", Line { target: Some(target), .. }) => self.targets.push((at, *target)),
+            ("traffic", Line { bytes: Some(bytes), packets: Some(packets), repairs: Some(repairs), .. }) => {
+                self.sent.add(at, *bytes);
+                self.packets.add(at, *packets);
+                self.repairs = *repairs;
+            }
+            _ => {}
+        }
+    }
+
+    fn on_client(&mut self, line: &Line, deadline: Span) {
+        let at = line.at;
+        match (line.event.as_str(), line) {
+            ("frame_ready", Line { frame: Some(frame), .. }) => {
+                let key = (line.session, *frame);
+                let Some(sent_at) = self.sent_at.get(&key).copied() else { return };
+                self.tally.on_frame_received(at, sent_at, sent_at);
+                self.waiting.insert(key, at);
+            }
+            ("frame_displayed", Line { timeline: Some(Displayed { frame, boundaries }), .. }) => {
+                let key = (line.session, *frame);
+                self.waiting.remove(&key);
+                let [Some(render), Some(encoded)] = [RENDER, ENCODED].map(|index| boundaries.get(index)) else {
+                    return;
+                };
+                let Some(sent_at) = self.sent_at.get(&key).copied() else { return };
+                // Both are the server's, so that their difference owes nothing to the mapping of clocks.
+                let captured_at = sent_at - (*encoded - *render);
+                self.tally.on_displayed(at, captured_at, at - captured_at > deadline, None);
+            }
+            ("motion_to_photon", Line { span: Some(span), .. }) => self.tally.on_motion_to_photon(at, *span),
+            ("traffic", Line { bytes: Some(bytes), .. }) => self.received.add(at, *bytes),
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self) {
+        for at in std::mem::take(&mut self.waiting).into_values() {
+            self.tally.on_passed_over(at);
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! A live run's record from events that were made up, so that every figure is known beforehand.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use nearlight_lab::live::{LiveLink, LiveNote, LiveRun, record, refusal};
+use nearlight_lab::{Histogram, Options, Plan, RunnerError, run_plan, summarise};
+use nearlight_units::{Bytes, Time};
+
+const PLAN: &str = r#"
+question = "?"
+[all]
+duration = "10s"
+warm_up = "2s"
+sample = "1s"
+controllers = ["scream-v2"]
+[all.source]
+fps = 50
+[[all.path]]
+name = "p"
+forward = "rate=8mbit,delay=10ms"
+feedback = "delay=10ms"
+"#;
+
+fn plan(text: &str) -> Plan {
+    Plan::parse(Path::new("live.toml"), text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// The path's time zero on the machine's clock.
+const ORIGIN: u64 = 7_000_000_000;
+
+/// 50 frames a second of 10,000 bytes; each is whole 25 ms after it was sent, every tenth never.
+fn events() -> (String, String) {
+    let (mut server, mut client) = (String::new(), String::new());
+    let line = |text: &mut String, millis: u64, rest: &str| {
+        let at = ORIGIN + millis * 1_000_000;
+        writeln!(text, "{{\"at\":{at},\"origin\":\"server\",\"session\":1,{rest}}}").expect("memory");
+    };
+    line(
+        &mut server,
+        0,
+        r#""event":"rate_decision","target":4000000,"pacing":6000000,"binding":"loss","candidates":[]"#,
+    );
+    for frame in 0..550_u64 {
+        let sent = frame * 20;
+        line(
+            &mut server,
+            sent,
+            &format!(r#""event":"frame_sent","frame":{frame},"bytes":10000,"key":{},"symbols":9"#, frame == 0),
+        );
+        let traffic = format!(r#""event":"traffic","packets":{},"bytes":{},"repairs":0"#, frame * 9, frame * 10_000);
+        line(&mut server, sent, &traffic);
+        line(&mut client, sent + 10, &traffic);
+        if frame % 10 == 0 {
+            continue;
+        }
+        line(&mut client, sent + 25, &format!(r#""event":"frame_ready","frame":{frame}"#));
+        // Captured 8 ms before it was sent; the mapping of the server's clock is wrong by a second, which must not matter.
+        let server_time = |millis: u64| ORIGIN + (sent + 1_000 + millis) * 1_000_000;
+        let mut boundaries = vec![server_time(0); 11];
+        boundaries[5] = server_time(8);
+        let timeline =
+            format!(r#"{{"frame":{frame},"input":0,"boundaries":{boundaries:?},"clock_error":0,"late":false}}"#);
+        line(&mut client, sent + 32, &format!(r#""event":"frame_displayed","timeline":{timeline}"#));
+    }
+    client.push_str("{\"at\":123,\"cut off");
+    (server, client)
+}
+
+#[test]
+fn events_of_both_ends_become_the_record_of_a_run() {
+    let plan = plan(PLAN);
+    let (server_events, client_events) = events();
+    let mut one_way_delay = Histogram::default();
+    one_way_delay.add_many(12_000, 100);
+    let link =
+        LiveLink { delivered: Bytes::new(4_200_000), offered: 4_000, lost: 40, one_way_delay, ..LiveLink::default() };
+    let note = LiveNote { means: "root".to_owned(), ..LiveNote::default() };
+    let (server_events, client_events) = (&server_events[..], &client_events[..]);
+    let origin = Time::from_nanos(ORIGIN);
+    let live = LiveRun { cell: &plan.cells[0], seed: 1, origin, server_events, client_events, link, note };
+    let record = record(&live);
+    let figures = summarise(&record.labels, &[&record]).metrics;
+    for (name, mean) in [
+        ("target_mbps", 4.0),
+        ("sent_mbps", 4.0),
+        ("received_mbps", 4.0),
+        ("frame_network_latency_ms", 25.0),
+        ("frame_latency_ms", 40.0),
+        ("one_way_delay_ms", 12.0),
+        ("frame_drop_ratio", 0.1),
+        ("late_frame_ratio", 0.0),
+        ("packet_loss_ratio", 0.01),
+        ("key_frames", 0.0),
+        // 4.2 MB in eight seconds of 8 Mb/s.
+        ("utilisation", 0.525),
+        ("convergence_s", 0.0),
+    ] {
+        let figure = figures.get(name).unwrap_or_else(|| panic!("{name} is missing"));
+        assert!((figure.mean - mean).abs() <= mean * 0.01, "{name}: {} rather than {mean}", figure.mean);
+    }
+    assert_eq!(record.live.as_ref().map(|note| note.means.as_str()), Some("root"));
+    // 350 frames from 2 s to 9 s.
+    let media = &record.media[0];
+    assert_eq!((media.captured, media.sent_frames, media.received_frames, media.displayed), (350, 350, 315, 315));
+}
+
+#[test]
+fn what_live_runs_cannot_do_is_refused_with_the_reason() {
+    assert_eq!(refusal(&plan(PLAN).cells[0]), None);
+    for (more, reason) in [
+        ("[[all.flow]]\nkind = \"tcp\"\n", "competing flows"),
+        ("[[all.media]]\n[[all.media]]\n", "several media"),
+        ("[[all.media]]\nstart = \"1s\"\n", "starts later"),
+        ("[[all.media]]\ndirection = \"back\"\n", "go back"),
+        ("[[all.media]]\naccess = \"delay=1ms\"\n", "hops of its own"),
+    ] {
+        let plan = plan(&format!("{PLAN}{more}"));
+        let options = Options { live: true, seeds: Some(1), ..Options::default() };
+        let refused = run_plan(&plan, &options, &|| Time::ZERO, &mut |_| {}).expect_err(more);
+        assert!(matches!(refused, RunnerError::NotLive { .. }) && refused.to_string().contains(reason), "{refused}");
+    }
+}
