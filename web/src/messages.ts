@@ -69,7 +69,7 @@ export type ServerMessage =
   | { type: "goodbye"; message: string };
 
 /** What made a frame whole, or the picture right again. */
-export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "key_frame";
+export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "reference" | "key_frame";
 
 /** What the receiver counts, taken a few times a second. */
 export interface Statistics {
@@ -89,7 +89,11 @@ export interface Statistics {
   repairs: number;
   /** Share of frames that nothing healed. */
   residualLoss: number;
+  /** What healed the picture last, and how many newer frames had begun to come by then. */
   healedBy: RecoveryKind | null;
+  healedAfter: number;
+  /** Times that a frame predicted from an acknowledged one healed it. */
+  byReference: number;
   receivedBps: number;
   /** None until the clocks are synchronised. */
   clockErrorUs: number | null;

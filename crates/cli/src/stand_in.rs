@@ -4,12 +4,12 @@ use std::thread;
 use std::time::Duration;
 
 use nearlight_codec::{
-    CodecError, CodecKind, Coded, Decoder, Decoders, Encoder, EncoderConfig, Encoders, Picture, PictureView, Size,
-    new_encoder, sample,
+    CodecError, CodecKind, Coded, Decoder, Decoders, Encoder, EncoderConfig, Encoders, Picture, PictureView, Reference,
+    Size, new_encoder, sample,
 };
 use nearlight_lab::{Capture, Model, ModelOptions};
 use nearlight_net::Clock;
-use nearlight_units::{Bitrate, Span};
+use nearlight_units::{Bitrate, FrameId, Span};
 use serde::{Deserialize, Serialize};
 
 /// The server's part.
@@ -64,13 +64,20 @@ impl Encoder for ModelEncoder {
         "model".into()
     }
 
-    fn encode(&mut self, _: &Picture, key: bool) -> Result<Coded, CodecError> {
+    fn keeps_references(&self) -> bool {
+        false
+    }
+
+    fn on_decoded(&mut self, _: FrameId) {}
+
+    fn encode(&mut self, _: &Picture, reference: Reference) -> Result<Coded, CodecError> {
         // The first of a stream is a key frame, as every encoder has it.
-        let key = key || self.number == 0;
+        let before = self.number.checked_sub(1).map(FrameId).filter(|_| reference == Reference::Newest);
+        let key = before.is_none();
         let capture = Capture { number: self.number, at: self.clock.now(), rate: self.rate, key };
         self.number += 1;
         take_time(self.encode);
-        Ok(Coded { bits: vec![0; self.model.size(&capture)], key })
+        Ok(Coded { bits: vec![0; self.model.size(&capture)], reference: before })
     }
 
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
@@ -123,10 +130,17 @@ impl Encoder for Film {
         self.encoder.codec_string()
     }
 
-    fn encode(&mut self, _: &Picture, key: bool) -> Result<Coded, CodecError> {
+    /// None, as in the lab.
+    fn keeps_references(&self) -> bool {
+        false
+    }
+
+    fn on_decoded(&mut self, _: FrameId) {}
+
+    fn encode(&mut self, _: &Picture, reference: Reference) -> Result<Coded, CodecError> {
         let picture = sample::moving_picture(self.size, self.number);
         self.number += 1;
-        self.encoder.encode(&picture, key)
+        self.encoder.encode(&picture, reference)
     }
 
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
@@ -171,8 +185,9 @@ mod tests {
         let config = EncoderConfig { size, fps: 100, rate: start, threads: 1 };
         let mut encoder = model.encoders(clock).open(CodecKind::H264, config).expect("a model");
         let picture = Picture::new(size);
-        let frames: Vec<Coded> = (0..200).map(|_| encoder.encode(&picture, false).expect("no library")).collect();
-        assert!(frames[0].key && !frames[1].key);
+        let frames: Vec<Coded> =
+            (0..200).map(|_| encoder.encode(&picture, Reference::Newest).expect("no library")).collect();
+        assert!(frames[0].is_key() && !frames[1].is_key());
         // 8 Mb/s in 100 frames a second.
         assert_eq!(frames[199].bits.len(), 10_000);
         let mut decoder = model_decoders(Span::ZERO).open(CodecKind::H264).expect("a model");

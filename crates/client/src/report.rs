@@ -42,6 +42,13 @@ pub fn summary_table(summary: &Summary) -> String {
         let share = 100.0 * recovery.redundancy_ratio;
         format!("{share:.1} %, frames whole by repairs {repair}, by late ones {late}, by symbols sent again {again}")
     });
+    line("recovery", {
+        let (reference, key) = (recovery.healed_by_reference, recovery.healed_by_key_frame);
+        let (mean, most) = (recovery.frames_to_heal_mean, recovery.frames_to_heal_max);
+        format!(
+            "past lost frames by reference {reference}, by key frame {key}; {mean:.1} newer frames by then, at most {most}"
+        )
+    });
     line("clocks", format!("known within {:.3} ms", summary.clock_error_ms));
     line("stage", "median     95 %".to_owned());
     for stage in STAGES {
@@ -88,6 +95,10 @@ mod tests {
             "/recovery/frames_by_repair",
             "/recovery/frames_by_late_repair",
             "/recovery/frames_by_retransmission",
+            "/recovery/healed_by_reference",
+            "/recovery/healed_by_key_frame",
+            "/recovery/frames_to_heal_mean",
+            "/recovery/frames_to_heal_max",
             "/recovery/residual_frame_loss",
             "/codec",
             "/encoder",

@@ -4,7 +4,7 @@ use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use nearlight_codec::convert::{PixelOrder, Pixels, to_picture, to_rgba};
-use nearlight_codec::{CodecKind, EncoderConfig, Picture, Size, new_decoder, new_encoder, quality, sample};
+use nearlight_codec::{CodecKind, EncoderConfig, Picture, Reference, Size, new_decoder, new_encoder, quality, sample};
 use nearlight_units::Bitrate;
 
 const SIZE: Size = Size { width: 1280, height: 720 };
@@ -34,10 +34,11 @@ fn codecs(criterion: &mut Criterion) {
         let mut encoder = new_encoder(kind, CONFIG).expect("an encoder");
         let mut moments = pictures.iter().cycle();
         criterion.bench_function(&format!("encode/{kind}"), |bencher| {
-            bencher.iter(|| encoder.encode(moments.next().expect("endless"), false).expect("bits"));
+            bencher.iter(|| encoder.encode(moments.next().expect("endless"), Reference::Newest).expect("bits"));
         });
         let mut encoder = new_encoder(kind, CONFIG).expect("an encoder");
-        let coded: Vec<_> = pictures.iter().map(|picture| encoder.encode(picture, false).expect("bits").bits).collect();
+        let coded: Vec<_> =
+            pictures.iter().map(|picture| encoder.encode(picture, Reference::Newest).expect("bits").bits).collect();
         let mut decoder = new_decoder(kind).expect("a decoder");
         // The stream starts over with its key frame each time round: one frame in 58.
         let mut moments = coded.iter().cycle();

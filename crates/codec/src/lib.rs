@@ -15,17 +15,19 @@ mod h264;
 mod measure;
 mod picture;
 pub mod quality;
+mod references;
 pub mod sample;
 mod vp8;
 
 use std::fmt;
 use std::str::FromStr;
 
-use nearlight_units::Bitrate;
+use nearlight_units::{Bitrate, FrameId};
 
 pub use factory::{Decoders, Encoders};
 pub use measure::{Measured, measure};
 pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
+pub use references::FARTHEST_REFERENCE;
 
 /// What a stream is coded with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -88,22 +90,46 @@ impl EncoderConfig {
     }
 }
 
+/// What a frame is to be predicted from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reference {
+    /// The frame coded before it.
+    #[default]
+    Newest,
+    /// A frame that the receiver is known to have decoded; a key frame where the encoder keeps none.
+    Acknowledged,
+    /// Nothing: a key frame.
+    Nothing,
+}
+
 /// One coded frame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Coded {
     pub bits: Vec<u8>,
-    /// Decodes without any other frame.
-    pub key: bool,
+    /// The one frame that it is predicted from, at most [`FARTHEST_REFERENCE`] frames back; none for a key frame.
+    pub reference: Option<FrameId>,
 }
 
-/// Turns pictures into bits, each frame predicted from the one before it.
+impl Coded {
+    /// Decodes without any other frame.
+    #[must_use]
+    pub const fn is_key(&self) -> bool {
+        self.reference.is_none()
+    }
+}
+
+/// Turns pictures into bits. Neither encoder behind it refreshes pictures with intra-coded stripes.
 pub trait Encoder: Send {
     /// Library and version, for people.
     fn name(&self) -> String;
     /// WebCodecs' codec string of the stream, such as `avc1.42C02A`; may change with the size.
     fn codec_string(&self) -> String;
-    /// Codes one picture of the configured size, as a key frame where `key` asks for it; the first is one in any case.
-    fn encode(&mut self, picture: &Picture, key: bool) -> Result<Coded, CodecError>;
+    /// Codes one picture of the configured size. Frames are numbered from 0 in the order of calls; the first is a key frame.
+    fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError>;
+    /// Whether [`Reference::Acknowledged`] ever gives anything but a key frame.
+    fn keeps_references(&self) -> bool;
+    /// The receiver has decoded a frame, and all that this one was predicted from.
+    fn on_decoded(&mut self, frame: FrameId);
     /// Takes effect with the next frame and without a key frame.
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError>;
     /// The next frame has this size; it will be a key frame.

@@ -2,7 +2,7 @@
 
 use nearlight_units::{Span, Time};
 
-use crate::{CodecError, CodecKind, EncoderConfig, new_decoder, new_encoder, sample};
+use crate::{CodecError, CodecKind, EncoderConfig, Reference, new_decoder, new_encoder, sample};
 
 /// Frames that are timed: a second at 30 frames a second, enough for a median.
 const FRAMES: u32 = 30;
@@ -24,7 +24,7 @@ pub fn measure(kind: CodecKind, config: EncoderConfig, clock: &dyn Fn() -> Time)
     for moment in 0..FRAMES {
         let picture = sample::moving_picture(config.size, moment);
         let start = clock();
-        let coded = encoder.encode(&picture, false)?;
+        let coded = encoder.encode(&picture, Reference::Newest)?;
         let encoded = clock();
         decoder.decode(&coded.bits)?;
         encoding.push(encoded.saturating_since(start));

@@ -5,9 +5,11 @@
 
 mod vpx;
 
-use nearlight_units::Bitrate;
+use nearlight_units::{Bitrate, FrameId};
 
-use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Size};
+use self::vpx::Buffers;
+use crate::references::{Kept, References};
+use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Reference, Size};
 
 const CODEC: &str = "VP8";
 
@@ -22,15 +24,38 @@ const BUFFER_MILLISECONDS: u32 = 100;
 const KEY_FRAME_PERCENT: u32 = 300;
 
 /// Encodes with one thread, in real time, at a constant rate, without lookahead, frame drops or periodic key frames.
+///
+/// One of the golden and the alternate buffer holds a frame that the receiver has decoded, the other the candidate that takes its
+/// place: as soon as one is settled the next frame is kept, which costs no bits.
 pub struct Vp8Encoder {
     config: EncoderConfig,
     library: vpx::Encoder,
+    references: References,
+    next: FrameId,
+    /// Of this `library`.
+    newest: Option<FrameId>,
 }
 
 impl Vp8Encoder {
     pub fn new(config: EncoderConfig) -> Result<Self, CodecError> {
         config.size.check()?;
-        Ok(Self { library: open(config)?, config })
+        Ok(Self { library: open(config)?, config, references: References::default(), next: FrameId(0), newest: None })
+    }
+
+    /// The frame to predict from and the buffer that holds it.
+    ///
+    /// Always one buffer: measured on `sample::moving_picture`, 720p at 4 and 10 Mb/s, the kept frame beside the last one costs 3 % of
+    /// the time and gains nothing.
+    fn prediction(&self, frame: FrameId, reference: Reference) -> (Option<FrameId>, Buffers) {
+        match (reference, self.newest, self.references.usable(frame)) {
+            (Reference::Newest, Some(newest), _) => (Some(newest), Buffers::LAST),
+            // Of two buffers with the same picture libvpx takes the last one only.
+            (Reference::Acknowledged, Some(newest), Some(kept)) if kept.frame == newest => {
+                (Some(newest), Buffers::LAST)
+            }
+            (Reference::Acknowledged, Some(_), Some(kept)) => (Some(kept.frame), Buffers::KEPT[usize::from(kept.slot)]),
+            _ => (None, Buffers::NONE),
+        }
     }
 }
 
@@ -61,8 +86,17 @@ impl Encoder for Vp8Encoder {
         "vp8".to_owned()
     }
 
-    fn encode(&mut self, picture: &Picture, key: bool) -> Result<Coded, CodecError> {
-        let (bits, key) = self.library.encode(picture.view(), key)?;
+    fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError> {
+        let frame = self.next;
+        let (predicted_from, buffer) = self.prediction(frame, reference);
+        if reference == Reference::Acknowledged {
+            // Whatever was to be acknowledged may be lost.
+            self.references.candidate = None;
+        }
+        let slot = self.references.acknowledged.map_or(0, |kept| 1 - kept.slot);
+        let keeps = self.references.candidate.is_none();
+        let kept_in = if keeps { Buffers::KEPT[usize::from(slot)] } else { Buffers::NONE };
+        let (bits, key) = self.library.encode(picture.view(), buffer, Buffers::LAST.and(kept_in))?;
         if bits.is_empty() {
             return Err(CodecError::Library {
                 codec: CODEC,
@@ -70,7 +104,23 @@ impl Encoder for Vp8Encoder {
                 reason: "no frame came out".into(),
             });
         }
-        Ok(Coded { bits: bits.to_vec(), key })
+        let coded = Coded { bits: bits.to_vec(), reference: predicted_from.filter(|_| !key) };
+        self.references.on_coded(frame, coded.reference);
+        (self.newest, self.next) = (Some(frame), frame.next());
+        if keeps || key {
+            // A key frame fills all buffers.
+            let slot = if key { 0 } else { slot };
+            self.references.candidate = Some(Kept { frame, told_by: frame, slot });
+        }
+        Ok(coded)
+    }
+
+    fn keeps_references(&self) -> bool {
+        true
+    }
+
+    fn on_decoded(&mut self, frame: FrameId) {
+        self.references.on_decoded(frame);
     }
 
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
@@ -86,6 +136,7 @@ impl Encoder for Vp8Encoder {
             let config = EncoderConfig { size, ..self.config };
             self.library = open(config)?;
             self.config = config;
+            (self.references, self.newest) = (References::default(), None);
         }
         Ok(())
     }

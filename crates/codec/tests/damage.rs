@@ -1,7 +1,7 @@
 //! Bits from the network: damaged, cut short, missing or made up. Decoders answer with errors, never with a panic, and recover with
 //! the next key frame.
 
-use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size, new_decoder, new_encoder, sample};
+use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Reference, Size, new_decoder, new_encoder, sample};
 use nearlight_units::Bitrate;
 use proptest::prelude::*;
 
@@ -12,7 +12,17 @@ fn stream(kind: CodecKind, keys: &[bool]) -> Vec<Vec<u8>> {
     let mut encoder =
         new_encoder(kind, EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 }).unwrap();
     let frames = keys.iter().zip(0..);
-    frames.map(|(key, moment)| encoder.encode(&sample::moving_picture(SIZE, moment), *key).unwrap().bits).collect()
+    frames
+        .map(|(key, moment)| {
+            encoder
+                .encode(
+                    &sample::moving_picture(SIZE, moment),
+                    if *key { Reference::Nothing } else { Reference::Newest },
+                )
+                .unwrap()
+                .bits
+        })
+        .collect()
 }
 
 fn codec() -> impl Strategy<Value = CodecKind> {

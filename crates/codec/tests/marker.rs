@@ -1,7 +1,7 @@
 //! The marker in the picture, on which every latency figure rests, survives the lowest rate that a session uses.
 
 use nearlight_codec::convert::{PixelOrder, Pixels, to_picture, to_rgba};
-use nearlight_codec::{CodecKind, EncoderConfig, Picture, Size, new_decoder, new_encoder, sample};
+use nearlight_codec::{CodecKind, EncoderConfig, Picture, Reference, Size, new_decoder, new_encoder, sample};
 use nearlight_units::{Bitrate, FrameId, InputSeq};
 use nearlight_wire::marker::{CELL_PIXELS, COLUMNS, HEIGHT, Marker, WIDTH};
 
@@ -32,7 +32,7 @@ fn marker_survives_one_megabit() {
         let mut decoder = new_decoder(kind).unwrap();
         for moment in 0..60 {
             let marker = Marker { frame: FrameId(moment), input: InputSeq(moment.wrapping_mul(0x9E37_79B1)) };
-            let coded = encoder.encode(&draw(moment, marker), false).unwrap();
+            let coded = encoder.encode(&draw(moment, marker), Reference::Newest).unwrap();
             let picture = decoder.decode(&coded.bits).unwrap().expect("a picture per frame");
             assert_eq!(Marker::read(|x, y| picture.luma_at(x, y)), Some(marker), "{kind}: frame {moment}");
         }

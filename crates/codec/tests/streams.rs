@@ -1,8 +1,8 @@
 //! What every codec promises about its streams: quality, rate, key frames, sizes.
 
 use nearlight_codec::{
-    CodecError, CodecKind, Coded, Decoder, Encoder, EncoderConfig, Picture, Size, new_decoder, new_encoder, quality,
-    sample,
+    CodecError, CodecKind, Coded, Decoder, Encoder, EncoderConfig, Picture, Reference, Size, new_decoder, new_encoder,
+    quality, sample,
 };
 use nearlight_units::Bitrate;
 
@@ -29,7 +29,7 @@ fn pictures_survive_coding() {
         let mut decoder = new_decoder(kind).unwrap();
         for moment in 0..30 {
             let picture = sample::moving_picture(SMALL, moment);
-            let coded = encoder.encode(&picture, false).unwrap();
+            let coded = encoder.encode(&picture, Reference::Newest).unwrap();
             let decoded = decode(&mut *decoder, &coded);
             let psnr = quality::psnr(picture.view(), decoded.view()).unwrap();
             let ssim = quality::ssim(picture.view(), decoded.view()).unwrap();
@@ -50,7 +50,8 @@ fn key_frames_come_only_when_asked_for() {
         for frame in 0..120 {
             // A cut in the middle, which would make an encoder with scene-change detection insert a key frame.
             let moment = if frame < 60 { frame } else { 5_000 + frame };
-            if encoder.encode(&sample::moving_picture(SMALL, moment), frame == 90).unwrap().key {
+            let reference = if frame == 90 { Reference::Nothing } else { Reference::Newest };
+            if encoder.encode(&sample::moving_picture(SMALL, moment), reference).unwrap().is_key() {
                 keys.push(frame);
             }
         }
@@ -66,13 +67,15 @@ fn rate_changes_take_effect_without_a_key_frame() {
         let mut second = |encoder: &mut dyn Encoder| -> Vec<Coded> {
             let frames = moment..moment + 30;
             moment = frames.end;
-            frames.map(|moment| encoder.encode(&sample::moving_picture(SMALL, moment), false).unwrap()).collect()
+            frames
+                .map(|moment| encoder.encode(&sample::moving_picture(SMALL, moment), Reference::Newest).unwrap())
+                .collect()
         };
         second(&mut *encoder);
         for (rate, share) in [(2_000, 1.0), (1_000, 0.5), (1_500, 0.75), (3_000, 1.5)] {
             encoder.set_rate(Bitrate::from_kbps(rate)).unwrap();
             let frames = second(&mut *encoder);
-            assert!(frames.iter().all(|frame| !frame.key), "{kind} at {rate} kb/s");
+            assert!(frames.iter().all(|frame| !frame.is_key()), "{kind} at {rate} kb/s");
             let got = bytes(&frames) as f64 / 250_000.0;
             assert!((got / share - 1.0).abs() < 0.15, "{kind} at {rate} kb/s: {got:.3} instead of {share} of 2 Mb/s");
         }
@@ -90,10 +93,11 @@ fn size_changes_start_with_a_key_frame_at_the_present_rate() {
             let size = Size { width, height };
             let changes = size != SMALL && (width, height) != (1280, 720);
             encoder.set_size(size).unwrap();
-            let frames: Vec<_> =
-                (0..30).map(|moment| encoder.encode(&sample::moving_picture(size, moment), false).unwrap()).collect();
-            assert!(!changes || frames[0].key, "{kind} {size}");
-            assert!(frames[1..].iter().all(|frame| !frame.key), "{kind} {size}");
+            let frames: Vec<_> = (0..30)
+                .map(|moment| encoder.encode(&sample::moving_picture(size, moment), Reference::Newest).unwrap())
+                .collect();
+            assert!(!changes || frames[0].is_key(), "{kind} {size}");
+            assert!(frames[1..].iter().all(|frame| !frame.is_key()), "{kind} {size}");
             for frame in &frames {
                 assert_eq!(decode(&mut *decoder, frame).size, size, "{kind}");
             }
@@ -108,20 +112,23 @@ fn wrong_pictures_are_errors() {
     for kind in CodecKind::ALL {
         let mut encoder = encoder(kind, SMALL, Bitrate::from_mbps(2));
         let other = Picture::new(Size { width: 320, height: 180 });
-        assert!(matches!(encoder.encode(&other, false), Err(CodecError::Size { .. })), "{kind}");
+        assert!(matches!(encoder.encode(&other, Reference::Newest), Err(CodecError::Size { .. })), "{kind}");
         let mut short = Picture::new(SMALL);
         short.red.pop();
-        assert!(matches!(encoder.encode(&short, false), Err(CodecError::Buffer { .. })), "{kind}");
+        assert!(matches!(encoder.encode(&short, Reference::Newest), Err(CodecError::Buffer { .. })), "{kind}");
         let mut long = Picture::new(SMALL);
         long.luma.push(0);
-        assert!(encoder.encode(&long, false).unwrap().key, "{kind}");
+        assert!(encoder.encode(&long, Reference::Newest).unwrap().is_key(), "{kind}");
         for (width, height) in [(0, 0), (2, 2), (641, 360), (8192, 16), (65534, 65534)] {
             assert!(encoder.set_size(Size { width, height }).is_err(), "{kind} {width}x{height}");
         }
-        assert!(!encoder.encode(&Picture::new(SMALL), false).unwrap().key, "{kind}: the refused sizes changed nothing");
+        assert!(
+            !encoder.encode(&Picture::new(SMALL), Reference::Newest).unwrap().is_key(),
+            "{kind}: the refused sizes changed nothing"
+        );
         for rate in [Bitrate::ZERO, Bitrate::MAX] {
             encoder.set_rate(rate).unwrap();
-            encoder.encode(&Picture::new(SMALL), false).unwrap();
+            encoder.encode(&Picture::new(SMALL), Reference::Newest).unwrap();
         }
     }
 }

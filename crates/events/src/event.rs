@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use serde::Serialize;
 
-use crate::Timeline;
+use crate::{RecoveryKind, Timeline};
 
 /// Which end saw it. Times of a record are on that end's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -44,6 +44,8 @@ pub enum Event {
     FrameRepaired { frame: FrameId, symbols: u32, late: bool },
     /// A frame became whole through repairs, when `behind` newer frames had begun to come.
     FrameRecovered { frame: FrameId, symbols: u32, behind: u32 },
+    /// The decoder goes on after a frame was not there in time: with `frame`, when `frames` newer ones had begun to come.
+    PictureHealed { frame: FrameId, by: RecoveryKind, frames: u32 },
     /// Repairs were made for a frame and those before it, `covers` in all; the probability that it is not whole in time, where
     /// the policy reckons with it; and every candidate.
     FrameProtected {
@@ -56,14 +58,16 @@ pub enum Event {
     },
     /// The receiver asked for symbols again.
     SymbolsRequested { frame: FrameId, symbols: u32, attempt: u32 },
+    /// The receiver asked for a frame that is predicted from `decoded` or an older one.
+    ReferenceRequested { decoded: FrameId, newest: FrameId },
     /// The receiver asked for a key frame.
     KeyFrameRequested { newest: FrameId, reason: &'static str },
     /// The sender decided that the next frame is a key frame.
     KeyFrameForced { reason: &'static str },
     /// The sender left out a frame before it was encoded.
     FrameSkipped { reason: &'static str },
-    /// A frame left the encoder.
-    FrameSent { frame: FrameId, bytes: u64, key: bool, symbols: u32 },
+    /// A frame left the encoder, predicted from `reference`.
+    FrameSent { frame: FrameId, bytes: u64, key: bool, reference: Option<FrameId>, symbols: u32 },
     /// A whole frame went to the decoder.
     FrameReady { frame: FrameId },
     /// Media datagrams so far: that left (server), that arrived (client). Ten a second at most, while there are any.

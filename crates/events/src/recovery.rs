@@ -16,6 +16,8 @@ pub enum RecoveryKind {
     LateRepair,
     /// Symbols that were sent again.
     Retransmission,
+    /// A frame that predicts from one that the receiver had acknowledged, past those that were lost.
+    Reference,
     /// A frame that decodes without others.
     KeyFrame,
 }
@@ -28,6 +30,7 @@ impl RecoveryKind {
             Self::Repair => "repair",
             Self::LateRepair => "late_repair",
             Self::Retransmission => "retransmission",
+            Self::Reference => "reference",
             Self::KeyFrame => "key_frame",
         }
     }
@@ -49,6 +52,13 @@ pub struct RecoveryCounts {
     pub by_late_repair: u64,
     /// Frames that became whole by symbols sent again, without any repair.
     pub by_retransmission: u64,
+    /// Times that the decoder had to wait and went on with a frame predicted from an acknowledged one, or with a key frame.
+    pub by_reference: u64,
+    pub by_key_frame: u64,
+    /// Newer frames that had begun to come each time that the decoder went on after a loss: sum, count of times and largest.
+    pub frames_to_heal: u64,
+    pub healings: u64,
+    pub longest_healing: u32,
 }
 
 impl AddAssign for RecoveryCounts {
@@ -60,6 +70,11 @@ impl AddAssign for RecoveryCounts {
         self.by_repair += other.by_repair;
         self.by_late_repair += other.by_late_repair;
         self.by_retransmission += other.by_retransmission;
+        self.by_reference += other.by_reference;
+        self.by_key_frame += other.by_key_frame;
+        self.frames_to_heal += other.frames_to_heal;
+        self.healings += other.healings;
+        self.longest_healing = self.longest_healing.max(other.longest_healing);
     }
 }
 
@@ -73,6 +88,11 @@ pub struct Recovery {
     pub frames_by_repair: u64,
     pub frames_by_late_repair: u64,
     pub frames_by_retransmission: u64,
+    pub healed_by_reference: u64,
+    pub healed_by_key_frame: u64,
+    /// Newer frames that had begun to come when the decoder went on after a loss.
+    pub frames_to_heal_mean: f64,
+    pub frames_to_heal_max: u32,
     /// Frames that nothing healed.
     pub residual_frame_loss: f64,
 }
@@ -88,6 +108,10 @@ impl Recovery {
             frames_by_repair: counts.by_repair,
             frames_by_late_repair: counts.by_late_repair,
             frames_by_retransmission: counts.by_retransmission,
+            healed_by_reference: counts.by_reference,
+            healed_by_key_frame: counts.by_key_frame,
+            frames_to_heal_mean: share(counts.frames_to_heal, counts.healings),
+            frames_to_heal_max: counts.longest_healing,
             residual_frame_loss: share(frames.lost, frames.sent),
         }
     }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::thread;
 
-use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Size};
+use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
-use nearlight_session::EncodedFrame;
+use nearlight_session::{EncodedFrame, EncoderWish};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{FrameHeader, View};
 
@@ -96,6 +96,7 @@ fn encode_all(
 ) -> Result<(), CodecError> {
     let mut size: Size = config.size;
     let mut rate = config.rate;
+    let mut acknowledged = None;
     for job in work {
         let wish = seat.wish();
         if job.picture.size != size {
@@ -105,14 +106,26 @@ fn encode_all(
                 return Ok(());
             }
         }
-        if wish.rate != rate {
-            rate = wish.rate;
+        let EncoderWish { rate: wanted, key, recover, acknowledged: decoded } = wish.encoder;
+        if wanted != rate {
+            rate = wanted;
             // A rate that the library does not take is no reason to end a session that runs well at the one before.
             if let Err(error) = encoder.set_rate(rate) {
                 tracing::warn!(viewer = seat.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
-        let coded = encoder.encode(&job.picture, wish.key)?;
+        if decoded != acknowledged {
+            acknowledged = decoded;
+            if let Some(frame) = decoded {
+                encoder.on_decoded(frame);
+            }
+        }
+        let reference = match (key, recover) {
+            (true, _) => Reference::Nothing,
+            (false, true) => Reference::Acknowledged,
+            (false, false) => Reference::Newest,
+        };
+        let coded = encoder.encode(&job.picture, reference)?;
         let header = FrameHeader {
             width: size.width,
             height: size.height,
@@ -127,7 +140,7 @@ fn encode_all(
             views: job.views,
         };
         let _ = give_back.try_send(job.picture);
-        let frame = EncodedFrame { id: job.id, key: coded.key, header, bits: coded.bits };
+        let frame = EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits };
         if !seat.deliver(Delivery::Frame(frame)) {
             return Ok(());
         }

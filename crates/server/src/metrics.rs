@@ -56,7 +56,7 @@ struct Exported {
     target: Gauges,
     sent_rate: Gauges,
     round_trip: Gauges,
-    counters: [Counted; 10],
+    counters: [Counted; 11],
     sessions: Counter,
     refusals: Family<RefusalLabel, Counter>,
     motion_to_photon: Histogram,
@@ -92,6 +92,9 @@ impl Metrics {
             counters("frames", "Frames encoded and sent", |sender| sender.frames),
             counters("frames_skipped", "Frames left out because pacer or encoder was behind", |sender| sender.skipped),
             counters("key_frames", "Key frames sent", |sender| sender.key_frames),
+            counters("recovery_frames", "Frames predicted from an acknowledged one after a loss", |sender| {
+                sender.recovery_frames
+            }),
             counters("packets", "Media datagrams sent", |sender| sender.packets),
             counters("packets_lost", "Media datagrams reported missing", |sender| sender.packets_lost),
             counters("repairs", "Symbols sent again", |sender| sender.repairs),

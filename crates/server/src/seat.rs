@@ -6,9 +6,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearlight_codec::{CodecKind, Size};
+use nearlight_rate::Step;
 use nearlight_scene::Viewer;
-use nearlight_session::{EncodedFrame, ReceivedInput};
-use nearlight_units::{Bitrate, Span};
+use nearlight_session::{EncodedFrame, EncoderWish, ReceivedInput};
+use nearlight_units::Span;
 use nearlight_wire::{DisplayKind, InputEvent};
 use tokio::sync::mpsc;
 
@@ -16,13 +17,14 @@ use tokio::sync::mpsc;
 const MAX_ACTIONS: usize = 128;
 
 /// What the session asks of the studio.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Wish {
-    pub(crate) rate: Bitrate,
-    pub(crate) key: bool,
+    pub(crate) encoder: EncoderWish,
     /// Why a new frame should be left out.
     pub(crate) refusal: Option<&'static str>,
     pub(crate) display: DisplayKind,
+    /// Where the picture stands on the controller's ladder.
+    pub(crate) step: Step,
     pub(crate) render_to_display: Option<Span>,
 }
 

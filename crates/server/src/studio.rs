@@ -19,6 +19,9 @@ use crate::seat::{Delivery, Seat};
 /// From rendering to display before the first report. Guess: two frames at 30 frames a second.
 const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
 
+/// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
+const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
+
 /// What the studio makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
@@ -31,14 +34,19 @@ impl Format {
         Span::from_secs(1) / i64::from(self.fps)
     }
 
-    /// The picture for a display: as many pixels for both eyes of a headset as for a screen, each eye square, in whole
-    /// macroblocks.
-    pub(crate) fn size_for(self, display: DisplayKind) -> Size {
+    /// The picture for a display, each side times `scale`: as many pixels for both eyes of a headset as for a screen, each eye
+    /// square, in whole macroblocks.
+    pub(crate) fn size_for(self, display: DisplayKind, scale: f64) -> Size {
+        let Size { width, height } = self.size;
         if display == DisplayKind::Screen {
-            return self.size;
+            let shrunk = |side: u16, least: u16| {
+                let even = (f64::from(side) * scale / 2.0).round() as u16 * 2;
+                even.max(least.min(side)).min(side)
+            };
+            return Size { width: shrunk(width, LEAST_PICTURE.width), height: shrunk(height, LEAST_PICTURE.height) };
         }
-        let pixels = f64::from(self.size.width) * f64::from(self.size.height);
-        let side = ((pixels / 2.0).sqrt() / 16.0).round().max(4.0) * 16.0;
+        let pixels = f64::from(width) * f64::from(height);
+        let side = ((pixels / 2.0).sqrt() * scale / 16.0).round().max(8.0) * 16.0;
         Size { width: side as u16 * 2, height: side as u16 }
     }
 }
@@ -89,6 +97,8 @@ struct Stand {
     input: InputSeq,
     input_received_at: Option<Time>,
     next_frame: FrameId,
+    /// Shares of a frame that have come together since the last one was drawn.
+    due: f64,
     ended: bool,
 }
 
@@ -134,9 +144,13 @@ impl Set {
 
     fn take_in(&mut self, seat: Arc<Seat>) {
         let wish = seat.wish();
-        let size = self.format.size_for(wish.display);
-        let config =
-            EncoderConfig { size, fps: self.format.fps, rate: wish.rate, threads: EncoderConfig::usual_threads() };
+        let size = self.format.size_for(wish.display, wish.step.scale);
+        let config = EncoderConfig {
+            size,
+            fps: self.format.fps,
+            rate: wish.encoder.rate,
+            threads: EncoderConfig::usual_threads(),
+        };
         match EncoderLane::start(Arc::clone(&seat), config, self.clock, self.encoders.clone()) {
             Ok(lane) => self.stands.push(Stand {
                 seat,
@@ -146,6 +160,7 @@ impl Set {
                 input: InputSeq(0),
                 input_received_at: None,
                 next_frame: FrameId(0),
+                due: 0.0,
                 ended: false,
             }),
             Err(error) => {
@@ -188,11 +203,17 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
         stand.seat.on_skipped(reason);
         return Ok(());
     }
+    // A capture rate below the studio's leaves out every so many frames; nothing is late because of it.
+    stand.due += wish.step.frame_rate;
+    if stand.due < 1.0 - f64::EPSILON {
+        return Ok(());
+    }
+    stand.due = (stand.due - 1.0).clamp(0.0, 1.0);
     let Some(mut picture) = stand.lane.poll_picture() else {
         stand.seat.on_skipped("encoder behind");
         return Ok(());
     };
-    let size = format.size_for(wish.display);
+    let size = format.size_for(wish.display, wish.step.scale);
     let render_started_at = clock.now();
     let display_at = render_started_at + wish.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
     let views = views_at(stand, wish.display, size, display_at);

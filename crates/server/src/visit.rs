@@ -9,10 +9,10 @@ use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders};
 use nearlight_fec::policy::new_policy;
 use nearlight_net::{AttemptLimiter, Clock, Connection, ControlReceiver, ControlSender, Direction, NetError, Token};
 use nearlight_pace::Mode;
-use nearlight_rate::{Bounds, new_controller};
+use nearlight_rate::{Bounds, Step, new_controller};
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{Sender, SenderConfig};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_session::{EncoderWish, Sender, SenderConfig};
+use nearlight_units::{Span, Time};
 use nearlight_wire::{
     ClientMessage, DisplayKind, Hello, PROTOCOL_VERSION, RateStatus, RefusalReason, ServerMessage, StreamDescription,
     Welcome,
@@ -192,6 +192,7 @@ struct Visit<'a> {
     deliveries: mpsc::Receiver<Delivery>,
     display: DisplayKind,
     stream: StreamDescription,
+    references: bool,
 }
 
 impl<'a> Visit<'a> {
@@ -221,11 +222,14 @@ impl<'a> Visit<'a> {
         };
         let controller = new_controller(&house.controller, house.bounds).expect("checked when the server started");
         let policy = new_policy(&house.fec).expect("checked when the server started");
-        let sender = Sender::new(now, config, controller).with_fec(policy);
+        let mut sender = Sender::new(now, config, controller).with_fec(policy);
+        let (stream, references) = describe(house, codec, wish(&sender, display))?;
+        if references {
+            sender = sender.with_references();
+        }
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let seat = Arc::new(Seat::new(Viewer(session), codec, wish(&sender, display), delivery_sender));
-        let stream = describe(house, codec, display, sender.wish().rate)?;
-        Ok(Self { house, session, connection, sender, seat, deliveries, display, stream })
+        Ok(Self { house, session, connection, sender, seat, deliveries, display, stream, references })
     }
 
     /// Serves until the client leaves, the server closes or something fails; says which.
@@ -342,6 +346,7 @@ impl<'a> Visit<'a> {
             server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(),
             controller: self.sender.controller_name().into(),
             fec: self.sender.fec_name(),
+            references: self.references,
             pacing: self.house.pacing.to_string(),
             max_rate_bps: self.house.bounds.maximum.as_bps(),
             start: START,
@@ -365,29 +370,27 @@ impl<'a> Visit<'a> {
     }
 }
 
+/// Where no controller asks for less.
+const WHOLE: Step = Step { rung: 0, scale: 1.0, frame_rate: 1.0 };
+
 fn wish(sender: &Sender, display: DisplayKind) -> Wish {
-    let encoder = sender.wish();
     Wish {
-        rate: encoder.rate,
-        key: encoder.key,
+        encoder: sender.wish(),
         refusal: sender.refusal(),
         display,
+        step: sender.decision().step.unwrap_or(WHOLE),
         render_to_display: sender.render_to_display(),
     }
 }
 
-/// The stream as it starts. The encoder that says its name here is not the one that will run: that one lives on its thread.
-fn describe(
-    house: &House,
-    codec: CodecKind,
-    display: DisplayKind,
-    rate: Bitrate,
-) -> Result<StreamDescription, CodecError> {
-    let size = house.format.size_for(display);
+/// The stream as it starts, and whether its encoder keeps references. The encoder that says its name here is not the one that will run: that one lives on its thread.
+fn describe(house: &House, codec: CodecKind, wish: Wish) -> Result<(StreamDescription, bool), CodecError> {
+    let Wish { display, step, encoder: EncoderWish { rate, .. }, .. } = wish;
+    let size = house.format.size_for(display, step.scale);
     let encoder = house
         .encoders
         .open(codec, EncoderConfig { size, fps: house.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
-    Ok(StreamDescription {
+    let stream = StreamDescription {
         codec: codec.name().into(),
         codec_string: encoder.codec_string(),
         width: size.width,
@@ -396,7 +399,8 @@ fn describe(
         encoder: encoder.name(),
         adapter: house.adapter.clone(),
         views: if display == DisplayKind::Headset { 2 } else { 1 },
-    })
+    };
+    Ok((stream, encoder.keeps_references()))
 }
 
 /// Sends in a task of its own: half a message must not stay on the stream because something else happened.

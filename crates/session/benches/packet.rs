@@ -5,7 +5,7 @@ use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
-use nearlight_units::{Bitrate, InputSeq, Span, Time};
+use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 /// 30 Mb/s at 60 frames a second.
@@ -50,8 +50,9 @@ impl Pair {
         }
         let input = self.sender.poll_input().map_or(InputSeq(0), |input| input.sample.seq);
         let id = self.sender.next_frame();
-        let key = self.sender.wish().key;
-        self.sender.on_frame(self.now, EncodedFrame { id, key, header: self.header(input), bits: self.bits.clone() });
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let (header, bits) = (self.header(input), self.bits.clone());
+        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits });
         let mut packets = 0;
         while let Some(datagram) = self.sender.poll_transmit(self.now) {
             packets += 1;

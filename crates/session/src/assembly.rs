@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
+use nearlight_events::RecoveryKind;
 use nearlight_fec::Code;
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, RepairHeader, SymbolHeader, symbol_range};
@@ -36,6 +37,10 @@ const SPACING_DECAY: i64 = 16;
 pub(crate) struct Whole {
     pub(crate) id: FrameId,
     pub(crate) key: bool,
+    /// What made it whole, or what it mends.
+    pub(crate) healed_by: Option<RecoveryKind>,
+    /// How many frames before it were given up because of it.
+    pub(crate) skipped: u32,
     pub(crate) bytes: Vec<u8>,
     pub(crate) transfer: Transfer,
 }
@@ -84,8 +89,9 @@ pub(crate) struct Assembler {
     newest: Option<u32>,
     /// Frames up to this id are done with: handed out or given up.
     done_to: Option<u32>,
+    /// In ascending order.
     delivered: VecDeque<u32>,
-    /// No frame but a key frame is of use.
+    /// No frame is of use but a key frame and one that is predicted from a delivered frame.
     broken: bool,
     /// When symbols may have become suspect, or patience may end.
     check_at: Option<Time>,
@@ -105,13 +111,19 @@ impl Assembler {
         self.newest.map(FrameId)
     }
 
+    /// When the newest symbol of any frame came.
+    pub(crate) const fn heard_at(&self) -> Time {
+        self.heard_at
+    }
+
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
     }
 
-    /// The decoder cannot go on: everything up to the next key frame is lost.
+    /// The decoder cannot go on, and what it had is gone: everything up to the next key frame is lost.
     pub(crate) fn set_broken(&mut self) {
         self.broken = true;
+        self.delivered.clear();
     }
 
     pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) -> Taken {
@@ -254,7 +266,15 @@ impl Assembler {
         let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: repaired + recovered };
         let distance = assembly.shape.map_or(0, |shape| shape.reference_distance);
         self.references.insert(id, distance);
-        self.whole.insert(id, Whole { id: FrameId(id), key, bytes: assembly.bytes, transfer });
+        let behind = self.newest.map_or(0, |newest| newest.saturating_sub(id));
+        let healed_by = match (recovered, repaired, behind) {
+            (0, 0, _) => None,
+            (0, _, _) => Some(RecoveryKind::Retransmission),
+            (_, _, 0) => Some(RecoveryKind::Repair),
+            _ => Some(RecoveryKind::LateRepair),
+        };
+        let whole = Whole { id: FrameId(id), key, healed_by, skipped: 0, bytes: assembly.bytes, transfer };
+        self.whole.insert(id, whole);
         self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
     }
 
@@ -325,14 +345,17 @@ impl Assembler {
     /// A key frame may go ahead at once; any other frame once its reference has gone. What is older is given up then.
     pub(crate) fn poll_whole(&mut self) -> Option<Whole> {
         let id = self.deliverable()?;
+        let first = self.done_to.map_or(id, |done| done.saturating_add(1));
         self.give_up_before(id);
-        let whole = self.whole.remove(&id)?;
+        let mut whole = self.whole.remove(&id)?;
+        whole.skipped = id - first.min(id);
+        if whole.skipped > 0 || self.broken {
+            whole.healed_by = Some(if whole.key { RecoveryKind::KeyFrame } else { RecoveryKind::Reference });
+        }
         self.references.remove(&id);
         self.bytes -= whole.bytes.len();
         self.done_to = Some(id);
-        if whole.key {
-            self.broken = false;
-        }
+        self.broken = false;
         self.delivered.push_back(id);
         if self.delivered.len() > REMEMBERED {
             self.delivered.pop_front();
@@ -343,11 +366,37 @@ impl Assembler {
     fn deliverable(&self) -> Option<u32> {
         self.whole.values().find_map(|whole| {
             let id = whole.id.0;
-            let distance = u32::from(*self.references.get(&id)?);
-            let reference_delivered =
-                !self.broken && id.checked_sub(distance).is_some_and(|reference| self.delivered.contains(&reference));
-            (whole.key || reference_delivered).then_some(id)
+            let distance = *self.references.get(&id)?;
+            (whole.key || self.is_delivered(id, distance)).then_some(id)
         })
+    }
+
+    /// The decoder has had the frame so far before this one.
+    fn is_delivered(&self, id: u32, distance: u8) -> bool {
+        let reference = id.checked_sub(distance.into());
+        reference.is_some_and(|reference| self.delivered.binary_search(&reference).is_ok())
+    }
+
+    /// Where the decoder would go on with it as soon as it is whole.
+    fn starts(&self, id: u32, shape: Shape) -> bool {
+        shape.key || self.is_delivered(id, shape.reference_distance)
+    }
+
+    /// The oldest frame that can be decoded now, or could if it were whole.
+    fn next_start(&self) -> Option<u32> {
+        let on_its_way = |(id, assembly): (&u32, &Assembly)| {
+            assembly.shape.is_some_and(|shape| self.starts(*id, shape)).then_some(*id)
+        };
+        self.deliverable().into_iter().chain(self.frames.iter().find_map(on_its_way)).min()
+    }
+
+    /// The decoder waits for symbols that were asked for in vain, and nothing on its way leads around them.
+    pub(crate) fn is_stalled(&self) -> bool {
+        let way_around = |(id, assembly): (&u32, &Assembly)| {
+            !assembly.asked_in_vain && assembly.shape.is_some_and(|shape| self.starts(*id, shape))
+        };
+        let waits = self.broken || self.frames.values().next().is_some_and(|oldest| oldest.asked_in_vain);
+        waits && !self.has_deliverable() && !self.frames.iter().any(way_around)
     }
 
     /// A frame newer than the ones handed out could be handed out as well.
@@ -405,11 +454,11 @@ impl Assembler {
         self.check_at = next;
         let Some(id) = lost else { return false };
         self.give_up_before(id.saturating_add(1));
-        self.broken = true;
+        self.set_broken();
         true
     }
 
-    /// Gives up on frames that have been missing for too long; true where only a key frame helps from now on.
+    /// Gives up on frames that have been missing for too long; true where the chain is broken from now on.
     pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) -> bool {
         // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
         let heard_at = self.heard_at;
@@ -418,37 +467,33 @@ impl Assembler {
                 .suspect_since
                 .is_some_and(|since| now - since >= policy.give_up && heard_at - since >= policy.retry)
         };
-        if self.check_at.is_none_or(|at| now < at) || !self.frames.values().any(overdue) {
+        if self.check_at.is_none_or(|at| now < at) {
             return false;
         }
-        // What is left while the chain is broken starts with a key frame: that one is given up too.
-        if self.broken
-            && let Some(newest) = self.newest
-        {
-            self.give_up_before(newest.saturating_add(1));
-        }
+        let Some(id) = self.frames.iter().rev().find_map(|(id, assembly)| overdue(assembly).then_some(*id)) else {
+            return false;
+        };
+        // What is left while the chain is broken starts with a frame that would mend it: that one is given up too.
+        let end = self.newest.filter(|_| self.broken).unwrap_or(id);
+        self.give_up_before(end.saturating_add(1));
         self.broken = true;
         true
     }
 
-    /// While the chain is broken all but key frames are lost: frees them.
+    /// While the chain is broken all frames before the one that mends it are lost: frees them.
     pub(crate) fn drop_useless(&mut self) {
         if !self.broken {
             return;
         }
-        let key = self.whole.values().find(|whole| whole.key).map(|whole| whole.id.0).or_else(|| {
-            self.frames.iter().find(|(_, assembly)| assembly.shape.is_some_and(|shape| shape.key)).map(|(id, _)| *id)
-        });
-        let end = key.or(self.newest.and_then(|newest| newest.checked_add(1)));
+        let end = self.next_start().or(self.newest.and_then(|newest| newest.checked_add(1)));
         if let Some(end) = end {
             self.give_up_before(end);
         }
     }
 
-    /// A key frame is on its way or here.
-    pub(crate) fn has_key(&self) -> bool {
-        self.whole.values().any(|whole| whole.key)
-            || self.frames.values().any(|assembly| assembly.shape.is_some_and(|shape| shape.key))
+    /// A frame that mends the chain is on its way or here.
+    pub(crate) fn has_start(&self) -> bool {
+        self.next_start().is_some()
     }
 
     /// When [`Assembler::poll_missing`] or [`Assembler::expire`] has something to do.

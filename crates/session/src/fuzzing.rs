@@ -8,8 +8,9 @@ use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
 use nearlight_units::{Bitrate, FrameId, InputSeq, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Action, CoveredFrame, Feedback, Fov, FrameHeader, Hand, KeyFrameRequest, MAX_COVERED_FRAMES, Missing, Nack, Ping,
-    Pong, Pose, RepairHeader, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker, symbol_range,
+    Acknowledgement, Action, CoveredFrame, Feedback, Fov, FrameHeader, Hand, KeyFrameRequest, MAX_COVERED_FRAMES,
+    Missing, Nack, Ping, Pong, Pose, RepairHeader, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker,
+    symbol_range,
 };
 
 use crate::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
@@ -31,7 +32,7 @@ impl Number {
 #[derive(Arbitrary, Clone, Debug)]
 pub enum ReceiverOperation {
     Wait { hundreds_of_micros: u16 },
-    Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, key: bool, again: bool, seq: Number },
+    Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, back: u8, again: bool, seq: Number },
     Repair { newest: Number, cover: u8, number: u16, symbols: u8, bytes: u16, key: bool, forged: bool, seq: Number },
     Pong { sent: Number, received: u64, held: Number },
     Garbage(Vec<u8>),
@@ -51,6 +52,7 @@ pub enum SenderOperation {
     Feedback { first: Number, arrivals: Vec<Option<u32>>, sent: u32 },
     Nack(Vec<(Number, u16, u16)>),
     KeyFrameRequest(Number),
+    Acknowledgement { decoded: Number, newer: u8, lost: bool },
     Ping(u64),
     Garbage(Vec<u8>),
     MaxDatagram(u16),
@@ -62,7 +64,7 @@ fn view() -> View {
 }
 
 fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
-    let ReceiverOperation::Symbol { frame, index, symbols, bytes, huge, key, again, seq } = *operation else {
+    let ReceiverOperation::Symbol { frame, index, symbols, bytes, huge, back, again, seq } = *operation else {
         return None;
     };
     let bytes = if huge { 4 << 20 } else { u32::from(bytes).max(1) };
@@ -70,8 +72,8 @@ fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     let symbols = u16::from(symbols).max((bytes / 1_100 + 1) as u16);
     let index = u16::from(index) % symbols;
     let header = SymbolHeader {
-        flags: SymbolFlags { key, retransmission: again, probe: false },
-        reference_distance: u8::from(!key),
+        flags: SymbolFlags { key: back == 0, retransmission: again, probe: false },
+        reference_distance: back,
         seq: PacketSeq(seq.get()),
         sent_at: now,
         frame: FrameId(frame.get()),
@@ -127,6 +129,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
 /// Runs the operations on a fresh receiver and panics where an invariant breaks.
 pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
+    receiver.set_references(true);
     let mut now = Time::from_secs(1);
     let mut newest_handed_out = None;
     for operation in operations {
@@ -211,6 +214,14 @@ fn message(operation: &SenderOperation) -> Option<ToServer> {
         SenderOperation::KeyFrameRequest(newest) => {
             ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(newest.get()) })
         }
+        SenderOperation::Acknowledgement { decoded, newer, lost } => {
+            let (decoded, newest) = (decoded.get(), decoded.get().saturating_add((*newer).into()));
+            ToServer::Acknowledgement(Acknowledgement {
+                decoded: FrameId(decoded),
+                newest: FrameId(newest),
+                lost: *lost,
+            })
+        }
         SenderOperation::Ping(micros) => ToServer::Ping(Ping { client_sent_at: Time::from_micros(*micros) }),
         _ => return None,
     })
@@ -230,7 +241,8 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
     let controller = new_controller(preset.name, bounds).expect("a preset");
     let mut now = Time::from_secs(1);
     let policy = POLICIES[usize::from(pacing >> 4) % POLICIES.len()].name.replace('P', "20");
-    let mut sender = Sender::new(now, config, controller).with_fec(new_policy(&policy).expect("a policy"));
+    let mut sender =
+        Sender::new(now, config, controller).with_fec(new_policy(&policy).expect("a policy")).with_references();
     for operation in operations {
         apply_to_sender(&mut sender, &mut now, operation);
         while sender.poll_event().is_some() {}
@@ -249,9 +261,12 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
             *now += Span::from_micros(100 * i64::from(*hundreds_of_micros));
         }
         SenderOperation::Frame { bytes } => {
-            let (id, key) = (sender.next_frame(), sender.wish().key);
+            let (id, wish) = (sender.next_frame(), sender.wish());
+            let before = id.0.checked_sub(1).map(FrameId);
+            let near = |reference: &FrameId| id.0 - reference.0 <= 255;
+            let reference = if wish.recover { wish.acknowledged.filter(near) } else { before }.filter(|_| !wish.key);
             let bits = vec![1; usize::from(*bytes)];
-            sender.on_frame(*now, EncodedFrame { id, key, header: header(*now), bits });
+            sender.on_frame(*now, EncodedFrame { id, reference, header: header(*now), bits });
         }
         SenderOperation::Garbage(bytes) => sender.on_datagram(*now, bytes),
         SenderOperation::MaxDatagram(bytes) => sender.set_max_datagram(usize::from(*bytes).min(1_200)),

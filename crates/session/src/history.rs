@@ -23,6 +23,7 @@ const REORDER_PACKETS: u32 = 3;
 pub(crate) struct KeptFrame {
     pub(crate) id: FrameId,
     pub(crate) key: bool,
+    reference_distance: u8,
     pub(crate) bytes: Vec<u8>,
     pub(crate) symbols: u16,
     /// Symbols below this index have left at least once.
@@ -41,11 +42,14 @@ pub(crate) struct KeptFrame {
 }
 
 impl KeptFrame {
-    pub(crate) fn new(id: FrameId, key: bool, bytes: Vec<u8>, payload: usize, deadline: Time) -> Self {
+    pub(crate) fn new(id: FrameId, reference: Option<FrameId>, bytes: Vec<u8>, payload: usize, deadline: Time) -> Self {
+        let distance = reference.map_or(0, |reference| id.0.saturating_sub(reference.0));
+        debug_assert!(reference.is_none() || (1..=255).contains(&distance), "frame {id} predicts from {reference:?}");
         let symbols = bytes.len().div_ceil(payload).clamp(1, usize::from(u16::MAX)) as u16;
         Self {
             id,
-            key,
+            key: reference.is_none(),
+            reference_distance: distance.min(255) as u8,
             bytes,
             symbols,
             sent: 0,
@@ -65,12 +69,8 @@ impl KeptFrame {
         let frame_bytes = self.bytes.len() as u32;
         let code = Code::new(self.id, frame_bytes, self.symbols).ok()?;
         let digest = *self.digest.get_or_insert_with(|| digest(&self.bytes));
-        let reference_distance = self.reference_distance();
+        let reference_distance = self.reference_distance;
         Some((code, CoveredFrame { reference_distance, symbols: self.symbols, frame_bytes, digest }))
-    }
-
-    const fn reference_distance(&self) -> u8 {
-        !self.key as u8
     }
 
     /// What it takes of the common bound.
@@ -127,7 +127,7 @@ impl KeptFrame {
     pub(crate) fn datagram(&self, now: Time, seq: PacketSeq, index: u16, retransmission: bool) -> Vec<u8> {
         let header = SymbolHeader {
             flags: SymbolFlags { key: self.key, retransmission, probe: false },
-            reference_distance: self.reference_distance(),
+            reference_distance: self.reference_distance,
             seq,
             sent_at: now,
             frame: self.id,

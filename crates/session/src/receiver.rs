@@ -5,7 +5,8 @@ use std::collections::VecDeque;
 use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{
-    Action, FrameHeader, Hand, KeyFrameRequest, Nack, RepairHeader, SymbolHeader, ToClient, ToServer, marker::Marker,
+    Acknowledgement, Action, FrameHeader, Hand, KeyFrameRequest, Nack, RepairHeader, SymbolHeader, ToClient, ToServer,
+    marker::Marker,
 };
 
 use crate::arrivals::ArrivalLog;
@@ -27,6 +28,11 @@ const GIVE_UP: Span = Span::from_millis(200);
 const KEY_FRAME_RETRY: Span = Span::from_millis(150);
 /// The same where nothing else mends a loss. Guess: about a frame and a half at 72 frames a second.
 const INTRA_RETRY: Span = Span::from_millis(20);
+/// A request for a frame that predicts from a decoded one is repeated after a round trip and this: the next frame has to be drawn and
+/// coded first. Guess: a frame at 30 frames a second and 20 ms.
+const REFERENCE_SLACK: Span = Span::from_millis(53);
+/// After so many requests in vain a key frame is asked for.
+const REFERENCE_REQUESTS: u32 = 3;
 /// An action that no frame has acknowledged leaves again after this.
 const ACTION_REPEAT: Span = Span::from_millis(33);
 /// Events that nobody fetches are dropped, oldest first.
@@ -67,8 +73,8 @@ pub struct ReceiverStatistics {
     pub frames: FrameCounts,
     pub loss: LossCounts,
     pub recovery: RecoveryCounts,
-    /// What healed the picture last.
-    pub healed_by: Option<RecoveryKind>,
+    /// What healed the picture last, and how many newer frames had begun to come by then.
+    pub healed_by: Option<(RecoveryKind, u32)>,
     pub received: Bytes,
     /// Over the last second.
     pub received_rate: Bitrate,
@@ -89,12 +95,18 @@ pub struct Receiver {
     transmit: VecDeque<ToServer>,
     events: VecDeque<(Time, Event)>,
     intra_only: bool,
+    references: bool,
+    /// Newest frame that the decoder has had without fault since its last key frame.
+    decoded: Option<FrameId>,
+    acknowledge: bool,
+    /// When a frame that predicts from a decoded one was asked for, and how many such requests had been in vain.
+    reference_asked: Option<(Time, u32)>,
     key_frame_asked_at: Option<Time>,
     action_repeat_at: Option<Time>,
     first_frame: Option<FrameId>,
     counts: FrameCounts,
     recovery: RecoveryCounts,
-    healed_by: Option<RecoveryKind>,
+    healed_by: Option<(RecoveryKind, u32)>,
     repaired: u64,
     key_frames: u64,
     malformed: u64,
@@ -116,6 +128,10 @@ impl Receiver {
             transmit: VecDeque::new(),
             events: VecDeque::new(),
             intra_only: false,
+            references: false,
+            decoded: None,
+            acknowledge: false,
+            reference_asked: None,
             key_frame_asked_at: None,
             action_repeat_at: None,
             first_frame: None,
@@ -134,6 +150,12 @@ impl Receiver {
     /// Never asks for what is missing, but for a key frame at once, and discards what comes before it: what ALVR's client does.
     pub fn set_intra_only(&mut self) {
         self.intra_only = true;
+    }
+
+    /// The server's encoder predicts from acknowledged frames where it is asked to: acknowledges what is decoded, and asks for such a
+    /// frame before it asks for a key frame.
+    pub fn set_references(&mut self, references: bool) {
+        self.references = references;
     }
 
     /// A datagram came. What does not parse is counted and dropped.
@@ -197,7 +219,7 @@ impl Receiver {
         while let Some(completed) = self.assembler.poll_completed() {
             self.on_completed(now, completed);
         }
-        if taken == Taken::Jump {
+        if taken == Taken::Jump && !self.can_refer() {
             self.request_key_frame(now, "gap too long to repair");
         }
         self.assembler.drop_useless();
@@ -212,21 +234,30 @@ impl Receiver {
         let behind = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
         if recovered > 0 {
             self.recovery.symbols += u64::from(recovered);
-            let (count, kind) = if behind == 0 {
-                (&mut self.recovery.by_repair, RecoveryKind::Repair)
-            } else {
-                (&mut self.recovery.by_late_repair, RecoveryKind::LateRepair)
-            };
-            *count += 1;
-            self.healed_by = Some(kind);
+            let late = u64::from(behind > 0);
+            self.recovery.by_late_repair += late;
+            self.recovery.by_repair += 1 - late;
             self.emit(now, || Event::FrameRecovered { frame, symbols: recovered, behind });
         } else if repaired > 0 {
             self.recovery.by_retransmission += 1;
-            self.healed_by = Some(RecoveryKind::Retransmission);
             self.emit(now, || Event::FrameRepaired { frame, symbols: repaired, late: behind > 0 });
-        } else if key && self.key_frames > 1 {
-            self.healed_by = Some(RecoveryKind::KeyFrame);
         }
+    }
+
+    /// The decoder gets a frame that was not there in time or mends the chain.
+    fn on_healed(&mut self, now: Time, frame: FrameId, skipped: u32, by: RecoveryKind) {
+        let newest = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
+        let frames = newest.saturating_add(skipped);
+        match by {
+            RecoveryKind::Reference => self.recovery.by_reference += 1,
+            RecoveryKind::KeyFrame => self.recovery.by_key_frame += 1,
+            _ => {}
+        }
+        self.recovery.healings += 1;
+        self.recovery.frames_to_heal += u64::from(frames);
+        self.recovery.longest_healing = self.recovery.longest_healing.max(frames);
+        self.healed_by = Some((by, frames));
+        self.emit(now, || Event::PictureHealed { frame, by, frames });
     }
 
     /// The user moved at `now`; the sample leaves at once and replaces any that has not left.
@@ -248,9 +279,13 @@ impl Receiver {
             if whole.key {
                 self.key_frame_asked_at = None;
             }
+            self.reference_asked = None;
+            if let Some(by) = whole.healed_by {
+                self.on_healed(now, whole.id, whole.skipped, by);
+            }
             let Ok((header, bits)) = FrameHeader::parse(&whole.bytes) else {
                 self.malformed += 1;
-                self.assembler.set_broken();
+                self.set_broken();
                 self.request_key_frame(now, "frame header does not parse");
                 continue;
             };
@@ -267,13 +302,21 @@ impl Receiver {
     pub fn on_decoded(&mut self, now: Time, frame: FrameId) {
         if self.presentation.on_decoded(now, frame) {
             self.counts.decoded += 1;
+            self.decoded = self.decoded.max(Some(frame));
+            self.acknowledge = self.references;
         }
+    }
+
+    /// Nothing that the decoder had is of use any more.
+    fn set_broken(&mut self) {
+        self.assembler.set_broken();
+        (self.decoded, self.acknowledge) = (None, false);
     }
 
     /// The decoder refused a frame: only a key frame helps.
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
         self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it" });
-        self.assembler.set_broken();
+        self.set_broken();
         self.request_key_frame(now, "decoder refused a frame");
     }
 
@@ -307,6 +350,7 @@ impl Receiver {
             .poll_sample()
             .map(ToServer::Input)
             .or_else(|| self.transmit.pop_front())
+            .or_else(|| self.poll_acknowledgement().map(ToServer::Acknowledgement))
             .or_else(|| self.arrivals.poll_report(now).map(ToServer::Feedback))
             .or_else(|| self.clock.poll_ping(now).map(ToServer::Ping))
             .or_else(|| self.presentation.poll_report(now).map(ToServer::Report))?;
@@ -323,6 +367,7 @@ impl Receiver {
             self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
             self.key_frame_asked_at.map(|at| (at + self.key_frame_retry(), Wake::KeyFrame)),
             self.action_repeat_at.map(|at| (at, Wake::Repair)),
+            self.reference_asked.map(|(at, _)| (at + self.reference_retry(), Wake::Repair)),
         ])
     }
 
@@ -370,14 +415,14 @@ impl Receiver {
             if self.assembler.poll_lost(now) {
                 self.request_key_frame(now, "packets were lost");
             }
-        } else if self.assembler.expire(now, policy) {
+        } else if self.assembler.expire(now, policy) && !self.can_refer() {
             self.request_key_frame(now, "repair took too long");
         }
         self.assembler.drop_useless();
         let repeat_key_frame = self.key_frame_asked_at.is_some_and(|at| now - at >= self.key_frame_retry());
         if repeat_key_frame {
             self.key_frame_asked_at = None;
-            if self.assembler.is_broken() && !self.assembler.has_key() {
+            if self.assembler.is_broken() && !self.assembler.has_start() {
                 self.request_key_frame(now, "request unanswered");
             } else if self.assembler.is_broken() {
                 // Its symbols are coming in: look again after another while.
@@ -393,7 +438,46 @@ impl Receiver {
         }
         if !self.intra_only {
             self.request_missing(now, policy);
+            self.request_reference(now);
         }
+    }
+
+    /// A frame can be asked for that predicts from a decoded one.
+    const fn can_refer(&self) -> bool {
+        self.references && self.decoded.is_some()
+    }
+
+    fn request_reference(&mut self, now: Time) {
+        let asked = self.reference_asked;
+        if asked.is_some_and(|(at, _)| now - at < self.reference_retry()) {
+            return;
+        }
+        self.reference_asked = None;
+        let (Some(decoded), Some(newest)) = (self.decoded, self.assembler.newest()) else { return };
+        if !self.references || self.key_frame_asked_at.is_some() || !self.assembler.is_stalled() {
+            return;
+        }
+        // Silence is no refusal: what was not heard was not answered either.
+        let unanswered = asked.map_or(0, |(at, count)| count + u32::from(self.assembler.heard_at() > at));
+        if unanswered == REFERENCE_REQUESTS {
+            self.set_broken();
+            self.request_key_frame(now, "no frame came that predicts from a decoded one");
+            return;
+        }
+        self.reference_asked = Some((now, unanswered));
+        self.acknowledge = false;
+        self.transmit.push_back(ToServer::Acknowledgement(Acknowledgement { decoded, newest, lost: true }));
+        self.emit(now, || Event::ReferenceRequested { decoded, newest });
+    }
+
+    /// Each decoded frame is acknowledged once, the newest for all.
+    fn poll_acknowledgement(&mut self) -> Option<Acknowledgement> {
+        let (decoded, newest) = (self.decoded?, self.assembler.newest()?);
+        std::mem::take(&mut self.acknowledge).then_some(Acknowledgement { decoded, newest, lost: false })
+    }
+
+    fn reference_retry(&self) -> Span {
+        self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP) + REFERENCE_SLACK
     }
 
     fn request_missing(&mut self, now: Time, policy: RepairPolicy) {

@@ -11,8 +11,8 @@ use nearlight_rate::{
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Feedback, FrameHeader, FrameReport, KeyFrameRequest, MAX_FRAME_REPORTS, Pong, Report, SYMBOL_HEADER_BYTES,
-    SymbolFlags, SymbolHeader, ToServer,
+    Feedback, FrameHeader, FrameReport, MAX_FRAME_REPORTS, Pong, Report, SYMBOL_HEADER_BYTES, SymbolFlags,
+    SymbolHeader, ToServer,
 };
 
 use crate::decoder_load::DecoderLoad;
@@ -22,8 +22,10 @@ use crate::protection::{PathFacts, Protection, protection_event};
 use crate::recent::RecentRate;
 use crate::{Wake, earliest};
 
+mod recovery;
 mod repair;
 
+use recovery::Recovery;
 use repair::Repairs;
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
@@ -38,8 +40,6 @@ const MAX_PONGS: usize = 16;
 const MAX_EVENTS: usize = 256;
 /// Weight of the newest frame in the time from rendering to display. Guess: a second's memory at 30 frames a second.
 const DISPLAY_SMOOTHING: i64 = 16;
-/// Two key frames for one receiver are at least this far apart. Guess: three frames at 30 frames a second.
-const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
 
 /// What a session is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,8 @@ pub struct SenderConfig {
 pub struct EncodedFrame {
     /// One more than the frame before it.
     pub id: FrameId,
-    pub key: bool,
+    /// The frame that it is predicted from, at most 255 frames before it; none for a key frame.
+    pub reference: Option<FrameId>,
     pub header: FrameHeader,
     pub bits: Vec<u8>,
 }
@@ -66,7 +67,12 @@ pub struct EncodedFrame {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderWish {
     pub rate: Bitrate,
+    /// A key frame.
     pub key: bool,
+    /// Predicted from a frame that the receiver has acknowledged. The wish stays until such a frame comes.
+    pub recover: bool,
+    /// Newest frame that the receiver is known to have decoded, with all that it was predicted from.
+    pub acknowledged: Option<FrameId>,
 }
 
 /// What was sent so far.
@@ -75,6 +81,8 @@ pub struct SenderStatistics {
     pub frames: u64,
     pub skipped: u64,
     pub key_frames: u64,
+    /// Frames that were predicted from an acknowledged one because others were lost.
+    pub recovery_frames: u64,
     pub packets: u64,
     /// Packets that the receiver reported missing.
     pub packets_lost: u64,
@@ -115,8 +123,7 @@ pub struct Sender {
     events: VecDeque<(Time, Event)>,
     next_seq: PacketSeq,
     next_frame: FrameId,
-    last_key: Option<(FrameId, Time)>,
-    key_wanted: Option<&'static str>,
+    recovery: Recovery,
     round_trip: Option<Span>,
     recent: RecentRate,
     render_to_display: Option<Span>,
@@ -147,8 +154,7 @@ impl Sender {
             events: VecDeque::new(),
             next_seq: PacketSeq(0),
             next_frame: FrameId(0),
-            last_key: None,
-            key_wanted: Some("first frame"),
+            recovery: Recovery::new(),
             round_trip: None,
             recent: RecentRate::default(),
             render_to_display: None,
@@ -199,6 +205,7 @@ impl Sender {
             Ok(ToServer::Feedback(feedback)) => self.on_feedback(now, &feedback),
             Ok(ToServer::Nack(nack)) => self.on_nack(now, &nack),
             Ok(ToServer::KeyFrameRequest(request)) => self.on_key_frame_request(now, request),
+            Ok(ToServer::Acknowledgement(acknowledgement)) => self.on_acknowledgement(acknowledgement),
             Ok(ToServer::Report(report)) => self.on_report(now, &report),
             Ok(ToServer::Ping(ping)) => {
                 if self.pongs.len() < MAX_PONGS {
@@ -249,40 +256,40 @@ impl Sender {
         // Some controllers have taken redundancy off their target themselves.
         let reckoned = self.decision.redundancy.is_some();
         let share = self.protection.as_ref().filter(|_| !reckoned).map_or(0.0, |protection| protection.share());
-        EncoderWish { rate: self.decision.target.mul_f64(payload * (1.0 - share)), key: self.key_wanted.is_some() }
+        let Recovery { acknowledged, key_wanted, reference_wanted, .. } = self.recovery;
+        let rate = self.decision.target.mul_f64(payload * (1.0 - share));
+        EncoderWish { rate, key: key_wanted.is_some(), recover: reference_wanted, acknowledged }
     }
 
     /// A frame was encoded: it is cut and queued.
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
-        let EncodedFrame { id, key, header, bits } = frame;
+        let EncodedFrame { id, reference, header, bits } = frame;
+        let key = reference.is_none();
         debug_assert_eq!(id, self.next_frame, "frames come in order");
         self.decoder_load.on_frame();
         let mut bytes = Vec::with_capacity(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
         header.write(&mut bytes);
         bytes.extend_from_slice(&bits);
         let size = Bytes::new(bytes.len() as u64);
-        let mut kept = KeptFrame::new(id, key, bytes, self.payload(), header.deadline);
+        let mut kept = KeptFrame::new(id, reference, bytes, self.payload(), header.deadline);
         kept.render_started_at = header.render_started_at;
         kept.queued_at = now;
         let symbols = u32::from(kept.symbols);
         self.next_frame = id.next();
         self.statistics.frames += 1;
-        if key {
-            self.statistics.key_frames += 1;
-            self.last_key = Some((id, now));
-            self.key_wanted = None;
-        }
+        self.statistics.key_frames += u64::from(key);
+        self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
         self.protect(now, &mut kept);
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
         let dropped = self.frames.push(kept);
         if dropped > Bytes::ZERO {
             // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
             self.pacer.on_dropped(now, dropped);
-            self.set_key_wanted(now, "queue overflow");
+            self.on_chain_broken(now, "queue overflow");
         }
         let encode = header.encoded_at.saturating_since(header.converted_at);
         self.controller.on_frame_sent(now, &SentFrame { frame: id, size, key, encode });
-        self.emit(now, || Event::FrameSent { frame: id, bytes: size.get(), key, symbols });
+        self.emit(now, || Event::FrameSent { frame: id, bytes: size.get(), key, reference, symbols });
     }
 
     /// The next datagram to send; call until none.
@@ -341,14 +348,6 @@ impl Sender {
             sent_rate: self.recent.rate(now),
             round_trip: self.round_trip,
             ..self.statistics
-        }
-    }
-
-    /// Makes the next frame a key frame, for a reason that only the driver knows, such as a changed picture size.
-    pub fn set_key_wanted(&mut self, now: Time, reason: &'static str) {
-        if self.key_wanted.is_none() {
-            self.key_wanted = Some(reason);
-            self.emit(now, || Event::KeyFrameForced { reason });
         }
     }
 
@@ -476,15 +475,6 @@ impl Sender {
         let sample = at_server + report.network + report.reassemble + report.decode + report.present;
         let smoothed = self.render_to_display.map_or(sample, |mean| mean + (sample - mean) / DISPLAY_SMOOTHING);
         self.render_to_display = Some(smoothed);
-    }
-
-    fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
-        let answered = self.last_key.is_some_and(|(id, _)| id > request.newest);
-        let recent = self.last_key.is_some_and(|(_, at)| now - at < KEY_FRAME_INTERVAL);
-        // A receiver cannot have seen frames that were never sent.
-        if !answered && !recent && request.newest < self.next_frame {
-            self.set_key_wanted(now, "receiver asked");
-        }
     }
 
     fn poll_media(&mut self, now: Time) -> Option<Vec<u8>> {

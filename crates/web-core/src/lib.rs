@@ -88,6 +88,7 @@ impl Core {
         self.tally.on_message(&message);
         if let ServerMessage::Welcome(welcome) = &message {
             self.journal.session = welcome.session;
+            self.receiver.set_references(welcome.references);
         }
         Ok(Some(serde_json::to_string(&message)?))
     }

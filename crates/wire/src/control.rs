@@ -58,6 +58,9 @@ pub struct Welcome {
     /// The redundancy policy's name.
     #[serde(default)]
     pub fec: String,
+    /// The encoder predicts from acknowledged frames where it is asked to: the client acknowledges.
+    #[serde(default)]
+    pub references: bool,
     pub pacing: String,
     pub max_rate_bps: u64,
     /// Where the user begins: the middle between the eyes.

@@ -4,6 +4,7 @@
 
 #![forbid(unsafe_code)]
 
+mod acknowledgement;
 mod clock;
 mod control;
 mod cursor;
@@ -17,6 +18,7 @@ mod repair;
 mod report;
 mod symbol;
 
+pub use acknowledgement::Acknowledgement;
 pub use clock::{Ping, Pong};
 pub use control::{
     ClientMessage, ControlReader, DisplayKind, Hello, MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage,
@@ -69,6 +71,7 @@ pub(crate) enum Kind {
     Ping = 7,
     Report = 8,
     Repair = 9,
+    Acknowledgement = 10,
 }
 
 impl Kind {
@@ -122,6 +125,7 @@ pub enum ToServer {
     KeyFrameRequest(KeyFrameRequest),
     Ping(Ping),
     Report(Report),
+    Acknowledgement(Acknowledgement),
 }
 
 impl ToServer {
@@ -134,6 +138,7 @@ impl ToServer {
             kind if kind == Kind::KeyFrameRequest as u8 => Self::KeyFrameRequest(KeyFrameRequest::read(&mut reader)?),
             kind if kind == Kind::Ping as u8 => Self::Ping(Ping::read(&mut reader)?),
             kind if kind == Kind::Report as u8 => Self::Report(Report::read(&mut reader)?),
+            kind if kind == Kind::Acknowledgement as u8 => Self::Acknowledgement(Acknowledgement::read(&mut reader)?),
             kind => return Err(WireError::Kind(kind)),
         };
         reader.finish()?;
@@ -151,6 +156,7 @@ impl ToServer {
             Self::KeyFrameRequest(message) => message.write(&mut bytes),
             Self::Ping(message) => message.write(&mut bytes),
             Self::Report(message) => message.write(&mut bytes),
+            Self::Acknowledgement(message) => message.write(&mut bytes),
         }
         bytes
     }

@@ -149,6 +149,7 @@ fn every_uplink_message_survives_the_wire() {
             missing: vec![Missing { frame: FrameId(1), first: 4, count: 2 }, Missing::whole(FrameId(2))],
         }),
         ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(12) }),
+        ToServer::Acknowledgement(Acknowledgement { decoded: FrameId(12), newest: FrameId(14), lost: true }),
         ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }),
         ToServer::Report(Report {
             frames: vec![FrameReport {
@@ -184,6 +185,17 @@ fn the_largest_messages_fit_a_datagram() {
     let arrivals = (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(Time::from_micros(900_000 * offset)));
     let feedback = Feedback { sent_at: Time::from_secs(200), first: PacketSeq(0), arrivals: arrivals.collect() };
     assert!(ToServer::Feedback(feedback).to_bytes().len() <= 1_150);
+}
+
+#[test]
+fn acknowledgements_that_contradict_themselves_are_refused() {
+    let message = Acknowledgement { decoded: FrameId(12), newest: FrameId(12), lost: false };
+    let mut bytes = ToServer::Acknowledgement(message).to_bytes();
+    assert_eq!(bytes.len(), 10);
+    bytes[5] += 1;
+    assert_eq!(ToServer::parse(&bytes), Err(WireError::Field("newest")));
+    (bytes[5], bytes[1]) = (0, 2);
+    assert_eq!(ToServer::parse(&bytes), Err(WireError::Field("flags")));
 }
 
 #[test]

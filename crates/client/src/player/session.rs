@@ -68,6 +68,7 @@ impl<'a> Session<'a> {
         if run.player.options.intra_only {
             receiver.set_intra_only();
         }
+        receiver.set_references(welcome.references && !run.player.options.intra_only);
         let status_at = run.player.clock.now() + STATUS_INTERVAL;
         let displayed_at_status = run.tally.displayed();
         Ok(Self {

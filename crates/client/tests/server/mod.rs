@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use nearlight_codec::{CodecKind, Encoder, EncoderConfig, Picture, Size, new_encoder, sample::moving_picture};
+use nearlight_codec::{
+    CodecKind, Encoder, EncoderConfig, Picture, Reference, Size, new_encoder, sample::moving_picture,
+};
 use nearlight_net::{
     Clock, Connection, ControlReceiver, ControlSender, Identity, Link, ListenOptions, Listener, NetError, Received,
 };
@@ -144,7 +146,7 @@ impl Studio {
             behaviour,
             clock,
             encoder: new_encoder(behaviour.codec, config).expect("an encoder"),
-            sender: Sender::new(clock.now(), session, controller),
+            sender: Sender::new(clock.now(), session, controller).with_references(),
             input: None,
         }
     }
@@ -165,6 +167,7 @@ impl Studio {
             server: "a server for tests".into(),
             controller: self.sender.controller_name().into(),
             fec: "none".into(),
+            references: true,
             pacing: Mode::Burst.to_string(),
             max_rate_bps: 4_000_000,
             start: Pose::default(),
@@ -185,7 +188,15 @@ impl Studio {
         let rendered_at = self.clock.now();
         let wish = self.sender.wish();
         self.encoder.set_rate(wish.rate).expect("any rate");
-        let coded = self.encoder.encode(&picture, wish.key).expect("a picture of the configured size");
+        if let Some(frame) = wish.acknowledged {
+            self.encoder.on_decoded(frame);
+        }
+        let reference = match (wish.key, wish.recover) {
+            (true, _) => Reference::Nothing,
+            (false, true) => Reference::Acknowledged,
+            (false, false) => Reference::Newest,
+        };
+        let coded = self.encoder.encode(&picture, reference).expect("a picture of the configured size");
         let encoded_at = self.clock.now();
         let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
         let header = FrameHeader {
@@ -201,7 +212,8 @@ impl Studio {
             deadline: started + Span::from_millis(500),
             views: vec![view],
         };
-        self.sender.on_frame(self.clock.now(), EncodedFrame { id, key: coded.key, header, bits: coded.bits });
+        self.sender
+            .on_frame(self.clock.now(), EncodedFrame { id, reference: coded.reference, header, bits: coded.bits });
     }
 
     fn pump(&mut self, connection: &Connection) {

@@ -5,8 +5,8 @@ use crate::{CodecError, Size};
 const CODEC: &str = "H.264";
 
 /// NAL unit types (ITU-T H.264 table 7-1) that a stream of ours or of any other plain encoder consists of.
-const SLICE: u8 = 1;
-const KEY_SLICE: u8 = 5;
+pub const SLICE: u8 = 1;
+pub const KEY_SLICE: u8 = 5;
 const SUPPLEMENTAL: u8 = 6;
 const SEQUENCE_PARAMETERS: u8 = 7;
 const PICTURE_PARAMETERS: u8 = 8;
@@ -38,6 +38,8 @@ pub struct Sequence {
     pub level: u8,
     /// Before cropping.
     pub size: Size,
+    /// Bits of a frame number, 4 to 16.
+    pub frame_number_bits: u32,
 }
 
 impl Sequence {
@@ -77,7 +79,7 @@ pub fn refused(reason: &str) -> CodecError {
 }
 
 /// The bytes between start codes.
-fn nal_units(bits: &[u8]) -> impl Iterator<Item = &[u8]> {
+pub fn nal_units(bits: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = after_start_code(bits);
     std::iter::from_fn(move || {
         let current = rest?;
@@ -109,7 +111,7 @@ fn parse_sequence(payload: &[u8]) -> Option<Sequence> {
     if matches!(profile, 44 | 83 | 86 | 100 | 110 | 118 | 122 | 128 | 134 | 135 | 138 | 139 | 244) {
         skip_high_profile_fields(&mut reader)?;
     }
-    reader.unsigned()?; // log2_max_frame_num_minus4
+    let frame_number_bits = reader.unsigned()?.checked_add(4).filter(|bits| *bits <= 16)?;
     match reader.unsigned()? {
         0 => {
             reader.unsigned()?; // log2_max_pic_order_cnt_lsb_minus4
@@ -138,7 +140,7 @@ fn parse_sequence(payload: &[u8]) -> Option<Sequence> {
     let frames_only = reader.bit()?;
     let rows = if frames_only { rows } else { rows.checked_mul(2)? };
     let size = Size { width: pixels(columns)?, height: pixels(rows)? };
-    Some(Sequence { profile: *profile, constraints: *constraints, level: *level, size })
+    Some(Sequence { profile: *profile, constraints: *constraints, level: *level, size, frame_number_bits })
 }
 
 fn pixels(macroblocks: u32) -> Option<u16> {
@@ -154,7 +156,7 @@ fn skip_high_profile_fields(reader: &mut BitReader<'_>) -> Option<()> {
 }
 
 /// Drops each 3 that only keeps two zeros from looking like a start code (section 7.4.1.1).
-fn without_emulation_prevention(payload: &[u8]) -> Vec<u8> {
+pub fn without_emulation_prevention(payload: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     let mut zeros = 0;
     for byte in payload.iter().take(LONGEST_PARAMETERS) {
@@ -168,21 +170,26 @@ fn without_emulation_prevention(payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-struct BitReader<'a> {
-    bytes: &'a [u8],
-    position: usize,
+pub struct BitReader<'a> {
+    pub bytes: &'a [u8],
+    pub position: usize,
 }
 
 impl BitReader<'_> {
-    fn bit(&mut self) -> Option<bool> {
+    pub fn bit(&mut self) -> Option<bool> {
         let byte = self.bytes.get(self.position / 8)?;
         let bit = byte >> (7 - self.position % 8) & 1;
         self.position += 1;
         Some(bit == 1)
     }
 
+    /// At most 32 bits as a number.
+    pub fn bits(&mut self, count: u32) -> Option<u32> {
+        (0..count).try_fold(0, |value, _| Some(value << 1 | u32::from(self.bit()?)))
+    }
+
     /// An Exp-Golomb number (section 9.1); signed ones have the same length.
-    fn unsigned(&mut self) -> Option<u32> {
+    pub fn unsigned(&mut self) -> Option<u32> {
         let mut zeros = 0;
         while !self.bit()? {
             zeros += 1;

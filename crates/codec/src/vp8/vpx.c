@@ -115,9 +115,26 @@ int32_t nearlight_vp8_set_rate(struct nearlight_vp8_encoder *encoder, uint32_t k
     return vpx_codec_enc_config_set(&encoder->codec, &encoder->config);
 }
 
+/* Buffers of reference pictures; mirrored in vpx.rs. */
+enum { LAST = 1, GOLDEN = 2, ALTERNATE = 4 };
+
+/* What the frame may refer to and where it is kept, each a set of buffers; no reference at all asks for a key frame. A frame's
+ * probabilities never outlive it: they would be missing where it was lost. */
+static vpx_enc_frame_flags_t frame_flags(uint32_t references, uint32_t updates) {
+    if (!references) return VPX_EFLAG_FORCE_KF;
+    vpx_enc_frame_flags_t flags = VP8_EFLAG_NO_UPD_ENTROPY;
+    if (!(references & LAST)) flags |= VP8_EFLAG_NO_REF_LAST;
+    if (!(references & GOLDEN)) flags |= VP8_EFLAG_NO_REF_GF;
+    if (!(references & ALTERNATE)) flags |= VP8_EFLAG_NO_REF_ARF;
+    if (!(updates & LAST)) flags |= VP8_EFLAG_NO_UPD_LAST;
+    if (!(updates & GOLDEN)) flags |= VP8_EFLAG_NO_UPD_GF;
+    if (!(updates & ALTERNATE)) flags |= VP8_EFLAG_NO_UPD_ARF;
+    return flags;
+}
+
 /* The bits stay valid until the next call with this encoder; *length is 0 where libvpx gave no frame. */
 int32_t nearlight_vp8_encode(struct nearlight_vp8_encoder *encoder, const struct nearlight_vp8_planes *planes,
-                             int32_t force_key, const uint8_t **bits, size_t *length, int32_t *key) {
+                             uint32_t references, uint32_t updates, const uint8_t **bits, size_t *length, int32_t *key) {
     vpx_image_t image;
     *bits = NULL;
     *length = 0;
@@ -130,7 +147,7 @@ int32_t nearlight_vp8_encode(struct nearlight_vp8_encoder *encoder, const struct
         image.stride[plane] = planes->stride[plane];
     }
     vpx_codec_err_t error = vpx_codec_encode(&encoder->codec, &image, encoder->frame, 1,
-                                             force_key ? VPX_EFLAG_FORCE_KF : 0, VPX_DL_REALTIME);
+                                             frame_flags(references, updates), VPX_DL_REALTIME);
     if (error != VPX_CODEC_OK) return error;
     encoder->frame++;
     vpx_codec_iter_t iterator = NULL;

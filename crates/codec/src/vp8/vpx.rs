@@ -49,7 +49,8 @@ unsafe extern "C" {
     fn nearlight_vp8_encode(
         encoder: *mut RawEncoder,
         planes: *const Planes,
-        force_key: i32,
+        references: u32,
+        updates: u32,
         bits: *mut *const u8,
         length: *mut usize,
         key: *mut i32,
@@ -63,6 +64,22 @@ unsafe extern "C" {
         planes: *mut Planes,
         corrupt: *mut i32,
     ) -> i32;
+}
+
+/// A set of VP8's three buffers of reference pictures. Mirrors the constants in `vpx.c`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Buffers(u32);
+
+impl Buffers {
+    pub const NONE: Self = Self(0);
+    /// The frame before.
+    pub const LAST: Self = Self(1);
+    /// Two frames that are kept for longer, by slot.
+    pub const KEPT: [Self; 2] = [Self(2), Self(4)];
+
+    pub const fn and(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
 }
 
 /// Version of the loaded library, such as `v1.12.0`.
@@ -109,8 +126,13 @@ impl Encoder {
         check(error, "vpx_codec_enc_config_set")
     }
 
-    /// The frame's bits and whether it is a key frame; no bits where libvpx made no frame.
-    pub fn encode(&mut self, picture: PictureView<'_>, key: bool) -> Result<(&[u8], bool), CodecError> {
+    /// The frame's bits and whether it is a key frame; no bits where libvpx made no frame. Without a reference it is one.
+    pub fn encode(
+        &mut self,
+        picture: PictureView<'_>,
+        references: Buffers,
+        updates: Buffers,
+    ) -> Result<(&[u8], bool), CodecError> {
         if picture.size != self.size {
             return Err(CodecError::Size { expected: self.size, got: picture.size });
         }
@@ -128,7 +150,8 @@ impl Encoder {
             nearlight_vp8_encode(
                 self.raw.as_ptr(),
                 &raw const planes,
-                key.into(),
+                references.0,
+                updates.0,
                 &raw mut bits,
                 &raw mut length,
                 &raw mut coded_key,

@@ -1,7 +1,7 @@
 //! A codec that really runs, on a picture that moves.
 
 use nearlight_codec::{
-    CodecError, CodecKind, Decoder, Encoder, EncoderConfig, Size, new_decoder, new_encoder, quality, sample,
+    CodecError, CodecKind, Decoder, Encoder, EncoderConfig, Reference, Size, new_decoder, new_encoder, quality, sample,
 };
 use nearlight_units::Bitrate;
 
@@ -28,8 +28,9 @@ impl FrameEncoder for Camera {
             self.rate = capture.rate;
             self.encoder.set_rate(capture.rate)?;
         }
-        let coded = self.encoder.encode(&sample::moving_picture(self.size, capture.number), capture.key)?;
-        Ok(Coded { bits: coded.bits, key: coded.key })
+        let reference = if capture.key { Reference::Nothing } else { Reference::Newest };
+        let coded = self.encoder.encode(&sample::moving_picture(self.size, capture.number), reference)?;
+        Ok(Coded { key: coded.is_key(), bits: coded.bits })
     }
 }
 

@@ -271,7 +271,8 @@ impl Media {
         self.frames.push((captured, now));
         self.key_under_way &= !coded.key;
         self.tally.on_frame_sent(captured.at, coded.key);
-        self.sender.on_frame(Self::server_clock(now), EncodedFrame { id, key: coded.key, header, bits: coded.bits });
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !coded.key);
+        self.sender.on_frame(Self::server_clock(now), EncodedFrame { id, reference, header, bits: coded.bits });
     }
 
     fn take_frames(&mut self, now: Time) {

@@ -50,6 +50,8 @@ pub(super) struct Assembly {
     /// When the whole frame was asked for, while nothing of it is known.
     asked_at: Option<Time>,
     pub(super) attempts: u32,
+    /// Something was asked for again because no answer had come.
+    pub(super) asked_in_vain: bool,
     /// Something may have to be asked for again then.
     retry_at: Option<Time>,
 }
@@ -80,6 +82,7 @@ impl Assembly {
             suspect_since: None,
             asked_at: None,
             attempts: 0,
+            asked_in_vain: false,
             retry_at: None,
         }
     }
@@ -154,6 +157,7 @@ impl Assembly {
             }
             self.suspect_since.get_or_insert(now);
             if due(self.asked_at) {
+                self.asked_in_vain |= self.asked_at.is_some();
                 self.asked_at = Some(now);
                 self.retry_at = Some(now + retry);
                 return vec![Missing::whole(id)];
@@ -171,6 +175,7 @@ impl Assembly {
         for (index, slot) in missing.take(needed) {
             self.suspect_since.get_or_insert(now);
             if due(slot.asked_at) && runs.len() < MAX_NACK_ENTRIES {
+                self.asked_in_vain |= slot.asked_at.is_some();
                 slot.asked_at = Some(now);
                 match runs.last_mut() {
                     Some(run) if usize::from(run.first + run.count) == index => run.count += 1,

@@ -2,4 +2,5 @@
 
 mod path;
 mod protection;
+mod recovery;
 mod stories;

@@ -1,6 +1,6 @@
 //! A virtual path between a sender and a receiver, and a user who moves every 10 ms.
 
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::{
-    Displayed, EncodedFrame, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender, SenderConfig,
+    Displayed, EncodedFrame, EncoderWish, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender, SenderConfig,
     SenderStatistics,
 };
 
@@ -57,6 +57,9 @@ pub(super) struct Story {
     /// The server's clock is ahead of the client's by this.
     pub(super) clock_offset: Span,
     newest_input: Option<(nearlight_units::InputSeq, Time)>,
+    /// What each frame was predicted from.
+    references: Vec<Option<FrameId>>,
+    decoded: BTreeSet<FrameId>,
     decoding: Vec<(Time, FrameId, Marker, bool)>,
     /// The decoder takes so long for a frame, one at a time.
     pub(super) decode_time: Span,
@@ -91,6 +94,8 @@ impl Story {
             next_input_at: start,
             clock_offset: Span::from_secs(1_000),
             newest_input: None,
+            references: Vec::new(),
+            decoded: BTreeSet::new(),
             decoding: Vec::new(),
             decode_time: DECODE,
         }
@@ -105,6 +110,13 @@ impl Story {
     pub(super) fn protected(mut self, policy: &str) -> Self {
         let policy = new_policy(policy).expect("a policy");
         self.sender = self.sender.with_fec(policy);
+        self
+    }
+
+    /// The encoder predicts from acknowledged frames where it is asked to.
+    pub(super) fn referring(mut self) -> Self {
+        self.sender = self.sender.with_references();
+        self.receiver.set_references(true);
         self
     }
 
@@ -173,15 +185,23 @@ impl Story {
         }
         let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
         let id = self.sender.next_frame();
-        let key = self.sender.wish().key;
+        let EncoderWish { key, recover, acknowledged, .. } = self.sender.wish();
+        let before = id.0.checked_sub(1).map(FrameId);
+        let reference = if recover { acknowledged } else { before }.filter(|_| !key);
+        self.references.push(reference);
         let header = FrameHeader { input, input_received_at, ..frame_header(now) };
         let bits = vec![id.0 as u8; if key { self.frame_bytes * 4 } else { self.frame_bytes }];
-        self.sender.on_frame(now, EncodedFrame { id, key, header, bits });
+        self.sender.on_frame(now, EncodedFrame { id, reference, header, bits });
     }
 
     fn decode(&mut self) {
         while let Some(frame) = self.receiver.poll_frame(self.now) {
             assert!(frame.bits().iter().all(|byte| *byte == frame.id.0 as u8), "frame {} is damaged", frame.id);
+            let reference = self.references[frame.id.0 as usize];
+            let decodable = reference.is_none_or(|reference| self.decoded.contains(&reference));
+            assert!(decodable, "frame {} refers to {reference:?}, which the decoder has not had", frame.id);
+            assert!(self.decoded.last().is_none_or(|last| *last < frame.id), "frame {} comes too late", frame.id);
+            self.decoded.insert(frame.id);
             let marker = Marker { frame: frame.id, input: frame.header.input };
             let free_at = self.decoding.last().map_or(self.now, |(at, ..)| *at);
             self.decoding.push((free_at + self.decode_time, frame.id, marker, frame.show));

@@ -4,7 +4,7 @@ use nearlight_events::Event;
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::ToClient;
 use proptest::prelude::*;
 
@@ -135,7 +135,8 @@ impl OneWay {
         self.now += Span::from_millis(16);
         let id = self.sender.next_frame();
         let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect();
-        let frame = EncodedFrame { id, key: self.sender.wish().key, header: frame_header(self.now), bits };
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let frame = EncodedFrame { id, reference, header: frame_header(self.now), bits };
         self.sender.on_frame(self.now, frame);
         let datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| self.sender.poll_transmit(self.now)).collect();
         let sources = datagrams.iter().filter(|datagram| matches!(ToClient::parse(datagram), Ok(ToClient::Symbol(..))));

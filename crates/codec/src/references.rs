@@ -1,0 +1,143 @@
+//! Which coded frames the receiver is known to have, so that a loss needs no key frame.
+//!
+//! An encoder keeps at most two frames beyond the newest: one that the receiver has decoded, from which it can predict at any
+//! moment, and a candidate that takes its place once the receiver has decoded that one.
+
+use std::collections::VecDeque;
+
+use nearlight_units::FrameId;
+
+/// How far back a frame may refer, in frames: on the wire the distance is a byte.
+pub const FARTHEST_REFERENCE: u32 = 255;
+
+/// A frame that the encoder keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Kept {
+    /// Whose picture it is.
+    pub(crate) frame: FrameId,
+    /// With which frame the decoder is told to keep it, at the earliest itself.
+    pub(crate) told_by: FrameId,
+    /// Where encoder and decoder keep it.
+    pub(crate) slot: u8,
+}
+
+/// What became of the candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Verdict {
+    /// The receiver has it: it is the acknowledged frame now.
+    Acknowledged(Kept),
+    /// The receiver has gone on without it.
+    PassedOver(Kept),
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct References {
+    /// Coded frames since the newest key frame and what each was predicted from, oldest first.
+    coded: VecDeque<(FrameId, Option<FrameId>)>,
+    pub(crate) acknowledged: Option<Kept>,
+    pub(crate) candidate: Option<Kept>,
+}
+
+impl References {
+    /// A frame was coded, a key frame where it has no reference.
+    pub(crate) fn on_coded(&mut self, frame: FrameId, reference: Option<FrameId>) {
+        if reference.is_none() {
+            *self = Self::default();
+        }
+        self.coded.push_back((frame, reference));
+        if self.coded.len() > FARTHEST_REFERENCE as usize {
+            self.coded.pop_front();
+        }
+    }
+
+    /// The acknowledged frame, unless `frame` is too far from it.
+    pub(crate) fn usable(&self, frame: FrameId) -> Option<Kept> {
+        self.acknowledged.filter(|kept| frame.0.saturating_sub(kept.frame.0) <= FARTHEST_REFERENCE)
+    }
+
+    /// The receiver has decoded a frame, and so everything that this frame was predicted from.
+    pub(crate) fn on_decoded(&mut self, frame: FrameId) -> Option<Verdict> {
+        let candidate = self.candidate.filter(|candidate| frame >= candidate.told_by)?;
+        let mut at = frame;
+        for (coded, reference) in self.coded.iter().rev() {
+            if *coded != at {
+                continue;
+            }
+            if at == candidate.told_by {
+                self.candidate = None;
+                self.acknowledged = Some(candidate);
+                return Some(Verdict::Acknowledged(candidate));
+            }
+            match reference {
+                Some(reference) if *reference >= candidate.told_by => at = *reference,
+                _ => {
+                    self.candidate = None;
+                    return Some(Verdict::PassedOver(candidate));
+                }
+            }
+        }
+        // A frame that was never coded, or so long ago that it says nothing.
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(frame: u32, told_by: u32) -> Kept {
+        Kept { frame: FrameId(frame), told_by: FrameId(told_by), slot: 1 }
+    }
+
+    /// Key frame 0, a chain to 5, then 6 from 2 and a chain to 9.
+    fn chain(candidate: Kept) -> References {
+        let mut references = References::default();
+        references.on_coded(FrameId(0), None);
+        for frame in 1..10 {
+            references.on_coded(FrameId(frame), Some(FrameId(if frame == 6 { 2 } else { frame - 1 })));
+        }
+        references.candidate = Some(candidate);
+        references
+    }
+
+    #[test]
+    fn a_decoded_frame_vouches_for_its_own_chain_alone() {
+        let acknowledged = |candidate| Some(Verdict::Acknowledged(candidate));
+        let passed_over = |candidate| Some(Verdict::PassedOver(candidate));
+        let cases = [
+            (kept(4, 4), 3, None),
+            (kept(4, 4), 4, acknowledged(kept(4, 4))),
+            (kept(4, 4), 5, acknowledged(kept(4, 4))),
+            (kept(4, 4), 6, passed_over(kept(4, 4))),
+            (kept(4, 4), 9, passed_over(kept(4, 4))),
+            (kept(1, 2), 9, acknowledged(kept(1, 2))),
+            // The frame itself arrived, but not the one that said to keep it.
+            (kept(2, 3), 9, passed_over(kept(2, 3))),
+            (kept(6, 6), 9, acknowledged(kept(6, 6))),
+            (kept(4, 4), 77, None),
+        ];
+        for (candidate, decoded, wanted) in cases {
+            let mut references = chain(candidate);
+            assert_eq!(references.on_decoded(FrameId(decoded)), wanted, "{candidate:?}, {decoded}");
+            assert_eq!(references.candidate.is_none(), wanted.is_some());
+            assert_eq!(
+                references.acknowledged,
+                wanted.filter(|wanted| *wanted == Verdict::Acknowledged(candidate)).map(|_| candidate)
+            );
+        }
+    }
+
+    #[test]
+    fn a_key_frame_starts_anew_and_the_chain_is_bounded() {
+        let mut references = chain(kept(4, 4));
+        references.on_decoded(FrameId(5));
+        assert!(references.usable(FrameId(259)).is_some());
+        assert_eq!(references.usable(FrameId(260)), None);
+        references.on_coded(FrameId(10), None);
+        assert_eq!((references.acknowledged, references.candidate), (None, None));
+        for frame in 11..2_000 {
+            references.on_coded(FrameId(frame), Some(FrameId(frame - 1)));
+        }
+        assert_eq!(references.coded.len(), 255);
+    }
+}

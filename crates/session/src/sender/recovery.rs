@@ -1,0 +1,106 @@
+//! How a broken chain of references is mended: by a frame that predicts from one that the receiver has, else by a key frame.
+
+use nearlight_events::Event;
+use nearlight_units::{FrameId, Span, Time};
+use nearlight_wire::{Acknowledgement, KeyFrameRequest};
+
+use super::Sender;
+
+/// Two key frames for one receiver are at least this far apart. Guess: three frames at 30 frames a second.
+const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
+
+/// What is wanted of the next frame so that the receiver can decode it.
+#[derive(Debug)]
+pub(super) struct Recovery {
+    /// The encoder predicts from acknowledged frames where it is asked to.
+    pub(super) references: bool,
+    /// Newest frame that the receiver is known to have decoded, since the newest key frame.
+    pub(super) acknowledged: Option<FrameId>,
+    pub(super) reference_wanted: bool,
+    pub(super) key_wanted: Option<&'static str>,
+    /// Newest frame that does not need the one before it.
+    newest_start: Option<FrameId>,
+    last_key: Option<(FrameId, Time)>,
+}
+
+impl Recovery {
+    pub(super) const fn new() -> Self {
+        Self {
+            references: false,
+            acknowledged: None,
+            reference_wanted: false,
+            key_wanted: Some("first frame"),
+            newest_start: None,
+            last_key: None,
+        }
+    }
+
+    /// A frame was coded; true where it mends the chain without being a key frame.
+    pub(super) fn on_frame(&mut self, now: Time, frame: FrameId, reference: Option<FrameId>) -> bool {
+        let Some(reference) = reference else {
+            (self.acknowledged, self.reference_wanted, self.key_wanted) = (None, false, None);
+            (self.newest_start, self.last_key) = (Some(frame), Some((frame, now)));
+            return false;
+        };
+        // A frame that was in work when the wish came is none that answers it.
+        let start = reference.next() != frame || self.acknowledged == Some(reference);
+        if start {
+            self.newest_start = Some(frame);
+        }
+        start && std::mem::take(&mut self.reference_wanted)
+    }
+
+    /// The chain has broken; false where only a key frame can mend it.
+    fn want_reference(&mut self) -> bool {
+        let possible = self.references && self.acknowledged.is_some();
+        self.reference_wanted |= possible;
+        possible
+    }
+}
+
+impl Sender {
+    /// The encoder can predict from any frame that the receiver has acknowledged ([`crate::EncoderWish::recover`]), so a loss needs no
+    /// key frame. Call it before the first frame, and only where the receiver acknowledges.
+    #[must_use]
+    pub fn with_references(mut self) -> Self {
+        self.recovery.references = true;
+        self
+    }
+
+    /// Makes the next frame a key frame, for a reason that only the driver knows, such as a changed picture size.
+    pub fn set_key_wanted(&mut self, now: Time, reason: &'static str) {
+        if self.recovery.key_wanted.is_none() {
+            self.recovery.key_wanted = Some(reason);
+            self.emit(now, || Event::KeyFrameForced { reason });
+        }
+    }
+
+    /// Frames were dropped before they left.
+    pub(super) fn on_chain_broken(&mut self, now: Time, reason: &'static str) {
+        if !self.recovery.want_reference() {
+            self.set_key_wanted(now, reason);
+        }
+    }
+
+    pub(super) fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
+        let answered = self.recovery.last_key.is_some_and(|(id, _)| id > request.newest);
+        let recent = self.recovery.last_key.is_some_and(|(_, at)| now - at < KEY_FRAME_INTERVAL);
+        // A receiver cannot have seen frames that were never sent.
+        if !answered && !recent && request.newest < self.next_frame {
+            self.set_key_wanted(now, "receiver asked");
+        }
+    }
+
+    pub(super) fn on_acknowledgement(&mut self, acknowledgement: Acknowledgement) {
+        let Acknowledgement { decoded, newest, lost } = acknowledgement;
+        let current = self.recovery.last_key.is_some_and(|(key, _)| decoded >= key);
+        if !current || newest >= self.next_frame {
+            return;
+        }
+        self.recovery.acknowledged = self.recovery.acknowledged.max(Some(decoded));
+        let answered = self.recovery.newest_start.is_some_and(|start| start > newest);
+        if lost && !answered {
+            self.recovery.want_reference();
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! What a receiver has decoded, and that it cannot go on from there.
+
+use nearlight_units::FrameId;
+
+use crate::cursor::Reader;
+use crate::{Kind, WireError};
+
+const LOST: u8 = 1;
+
+/// Tells which frame a sender may predict from although others were lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Acknowledgement {
+    /// The newest frame that was decoded; so were the frame that it predicts from, the one that this predicts from, and so on.
+    pub decoded: FrameId,
+    /// Newest frame id seen, not below `decoded`: a frame after it that predicts from a decoded one answers a loss.
+    pub newest: FrameId,
+    /// A frame is missing and was asked for in vain.
+    pub lost: bool,
+}
+
+impl Acknowledgement {
+    pub(crate) fn write(self, bytes: &mut Vec<u8>) {
+        bytes.push(Kind::Acknowledgement.first_byte());
+        bytes.push(if self.lost { LOST } else { 0 });
+        bytes.extend_from_slice(&self.decoded.0.to_be_bytes());
+        bytes.extend_from_slice(&self.newest.0.to_be_bytes());
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+        let flags = reader.u8()?;
+        if flags & !LOST != 0 {
+            return Err(WireError::Field("flags"));
+        }
+        let (decoded, newest) = (FrameId(reader.u32()?), FrameId(reader.u32()?));
+        if newest < decoded {
+            return Err(WireError::Field("newest"));
+        }
+        Ok(Self { decoded, newest, lost: flags == LOST })
+    }
+}
