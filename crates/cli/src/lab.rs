@@ -181,33 +181,62 @@ fn processor_time() -> Span {
     Span::from_millis(ticks.sum::<i64>() * 10)
 }
 
-/// The metrics of the table for people; JSON has all.
-const COLUMNS: [(&str, &str, usize); 8] = [
-    ("target_mbps", "target Mb/s", 1),
-    ("received_mbps", "received Mb/s", 1),
-    ("utilisation", "used", 2),
-    ("frame_network_latency_ms", "network ms", 1),
-    ("queue_delay_ms", "queue ms", 1),
-    ("frame_drop_ratio", "dropped", 4),
-    ("late_frame_ratio", "late", 4),
-    ("key_frames", "key frames", 1),
+/// A metric of the table for people, which shows the mean or what 99 % do not exceed.
+struct Shown {
+    name: &'static str,
+    title: &'static str,
+    decimals: usize,
+    last: bool,
+}
+
+const fn shown(name: &'static str, title: &'static str, decimals: usize) -> Shown {
+    Shown { name, title, decimals, last: false }
+}
+
+/// JSON has all metrics; columns that no cell has are left out.
+const COLUMNS: [Shown; 16] = [
+    shown("target_mbps", "target Mb/s", 1),
+    shown("received_mbps", "received Mb/s", 1),
+    shown("utilisation", "used", 2),
+    shown("frame_network_latency_ms", "network ms", 1),
+    shown("queue_delay_ms", "queue ms", 1),
+    shown("frame_drop_ratio", "dropped", 4),
+    shown("late_frame_ratio", "late", 4),
+    shown("key_frames", "key frames", 1),
+    shown("dl_packet_delay_ms", "packet down ms", 3),
+    shown("ul_packet_delay_ms", "packet up ms", 3),
+    shown("video_frame_delay_ms", "frame ms", 2),
+    Shown { name: "video_frame_delay_ms", title: "frame 99 % ms", decimals: 2, last: true },
+    shown("frames_within_10ms_ratio", "in 10 ms", 4),
+    shown("ampdu_mpdus", "A-MPDU", 2),
+    shown("airtime_ratio", "airtime", 4),
+    shown("delivered_mbps", "delivered Mb/s", 1),
 ];
 
 fn table(plan: &Plan, summary: &Summary) -> String {
     use std::fmt::Write as _;
     let mut text = format!("{}\n\n", plan.question);
     let names: Vec<&String> = summary.cells.first().map_or_else(Vec::new, |cell| cell.labels.keys().collect());
-    let _ = write!(text, "{:46}", names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(" "));
-    for (_, title, _) in COLUMNS {
-        let _ = write!(text, " {title:>14}");
+    let of_cell = |labels: &[&str]| labels.join(" ");
+    let labels: Vec<String> = summary
+        .cells
+        .iter()
+        .map(|cell| of_cell(&cell.labels.values().map(String::as_str).collect::<Vec<_>>()))
+        .collect();
+    let head = of_cell(&names.iter().map(|name| name.as_str()).collect::<Vec<_>>());
+    let width = labels.iter().chain([&head]).map(String::len).max().unwrap_or(0).min(100);
+    let has = |column: &&Shown| summary.cells.iter().any(|cell| cell.metrics.contains_key(column.name));
+    let columns: Vec<&Shown> = COLUMNS.iter().filter(has).collect();
+    let _ = write!(text, "{head:width$}");
+    for column in &columns {
+        let _ = write!(text, " {:>14}", column.title);
     }
     text.push('\n');
-    for cell in &summary.cells {
-        let labels: Vec<&str> = cell.labels.values().map(String::as_str).collect();
-        let _ = write!(text, "{:46}", labels.join(" "));
-        for (name, _, decimals) in COLUMNS {
-            let figure =
-                cell.metrics.get(name).map_or_else(|| "-".to_owned(), |figure| format!("{:.decimals$}", figure.mean));
+    for (cell, labels) in summary.cells.iter().zip(labels) {
+        let _ = write!(text, "{labels:width$}");
+        for Shown { name, decimals, last, .. } in &columns {
+            let value = cell.metrics.get(name).map(|figure| if *last { figure.p99 } else { figure.mean });
+            let figure = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"));
             let _ = write!(text, " {figure:>14}");
         }
         text.push('\n');

@@ -1,6 +1,8 @@
 //! From runs to a page: one section for each case and path, with all controllers side by side.
 
-use std::collections::BTreeMap;
+pub mod wifi;
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearlight_report::samples::{Samples, Values};
 use nearlight_report::statistics::{Ecdf, compare};
@@ -35,7 +37,7 @@ const fn metric(
     Metric { name, title, unit, better, decimals }
 }
 
-const METRICS: [Metric; 16] = [
+const METRICS: [Metric; 23] = [
     metric("target_mbps", "target", "Mb/s", Better::Neither, 1),
     metric("received_mbps", "received", "Mb/s", Better::Higher, 1),
     metric("target_gap_mbps", "target minus received", "Mb/s", Better::Lower, 2),
@@ -52,6 +54,13 @@ const METRICS: [Metric; 16] = [
     metric("convergence_s", "convergence", "s", Better::Lower, 1),
     metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
     metric("ssim", "SSIM", "", Better::Higher, 4),
+    metric("dl_packet_delay_ms", "packet down", "ms", Better::Lower, 2),
+    metric("ul_packet_delay_ms", "packet up", "ms", Better::Lower, 2),
+    metric("video_frame_delay_ms", "frame", "ms", Better::Lower, 2),
+    metric("frames_within_10ms_ratio", "frames within 10 ms", "", Better::Higher, 4),
+    metric("ampdu_mpdus", "A-MPDU", "packets", Better::Neither, 1),
+    metric("airtime_ratio", "airtime", "", Better::Lower, 3),
+    metric("delivered_mbps", "delivered", "Mb/s", Better::Higher, 1),
 ];
 
 /// Figures that are compared across controllers by analysis of variance.
@@ -60,9 +69,9 @@ const COMPARED: [&str; 3] = ["received_mbps", "frame_network_latency_ms", "frame
 /// Points of a distribution function.
 const ECDF_POINTS: usize = 400;
 
-/// The runs of one cell.
+/// The runs of one cell, by the value of the label that its section compares.
 struct Entry<'a> {
-    controller: &'a str,
+    name: &'a str,
     runs: Vec<&'a RunRecord>,
     summary: CellSummary,
 }
@@ -71,11 +80,13 @@ struct Entry<'a> {
 #[must_use]
 pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
     let mut groups: BTreeMap<Labels, BTreeMap<&str, Vec<&RunRecord>>> = BTreeMap::new();
+    let label_of = |run: &RunRecord| compared_label(runs, run.labels.get("case"));
     for run in runs {
         let mut labels = run.labels.clone();
-        labels.remove("controller");
-        let controller = run.labels.get("controller").map_or("", String::as_str);
-        groups.entry(labels).or_default().entry(controller).or_default().push(run);
+        let label = label_of(run);
+        labels.remove(label);
+        let name = run.labels.get(label).map_or("", String::as_str);
+        groups.entry(labels).or_default().entry(name).or_default().push(run);
     }
     let seeds = runs.iter().map(|run| run.seed).max().unwrap_or(0);
     let mut document = Document::new(head.plan.clone(), head.question.clone())
@@ -83,33 +94,58 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
         .fact("commit", head.commit.clone())
         .fact("seeds", seeds.to_string())
         .fact("runs", runs.len().to_string());
-    let mut controllers: Vec<&str> = groups.values().flat_map(BTreeMap::keys).copied().collect();
-    controllers.sort_unstable();
-    controllers.dedup();
-    document = document.colours(controllers);
+    let mut names: Vec<&str> = groups.values().flat_map(BTreeMap::keys).copied().collect();
+    names.sort_unstable();
+    names.dedup();
+    document = document.colours(names);
     if !head.notes.trim().is_empty() {
         document = document.section(Section::new("Set-up").paragraph(head.notes.trim().replace('\n', " ")));
     }
     let mut groups: Vec<(Labels, BTreeMap<&str, Vec<&RunRecord>>)> = groups.into_iter().collect();
     groups.sort_by_cached_key(|(labels, _)| labels.values().map(|value| naturally(value)).collect::<Vec<_>>());
-    for (labels, by_controller) in groups {
-        let entries: Vec<Entry<'_>> = by_controller
+    let mut sections = Vec::new();
+    let mut summaries = Vec::new();
+    for (labels, by_name) in groups {
+        let mut entries: Vec<Entry<'_>> = by_name
             .into_iter()
-            .map(|(controller, mut runs)| {
+            .map(|(name, mut runs)| {
                 runs.sort_by_key(|run| run.seed);
                 let labels = runs[0].labels.clone();
-                Entry { controller, summary: summarise(&labels, &runs), runs }
+                Entry { name, summary: summarise(&labels, &runs), runs }
             })
             .collect();
-        document = document.section(section(head, &labels, &entries));
+        entries.sort_by_cached_key(|entry| naturally(entry.name));
+        summaries.extend(entries.iter().map(|entry| entry.summary.clone()));
+        sections.push(section(head, &labels, label_of(entries[0].runs[0]), &entries));
+    }
+    for section in wifi::overview(&summaries).into_iter().chain(sections) {
+        document = document.section(section);
     }
     document
+}
+
+/// What the sections of a case compare: controllers, or else the first of these labels that has several values there.
+fn compared_label(runs: &[RunRecord], case: Option<&String>) -> &'static str {
+    let of_case = || runs.iter().filter(|run| run.labels.get("case") == case);
+    let several = |label: &&str| of_case().map(|run| run.labels.get(*label)).collect::<BTreeSet<_>>().len() > 1;
+    ["controller", "tau_ms", "fps", "headsets", "pacing"].into_iter().find(several).unwrap_or("controller")
 }
 
 /// Sorts 20ms before 100ms.
 fn naturally(value: &str) -> (u64, String) {
     let end = value.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(value.len());
     (value[..end].parse().unwrap_or(0), value.to_owned())
+}
+
+fn in_words(label: &str) -> &str {
+    match label {
+        "controller" => "Controller",
+        "tau_ms" => "Between batches, ms",
+        "fps" => "Frames a second",
+        "headsets" => "Headsets",
+        "pacing" => "Pacing",
+        other => other,
+    }
 }
 
 fn title(labels: &Labels) -> String {
@@ -119,10 +155,19 @@ fn title(labels: &Labels) -> String {
     labels.iter().map(part).collect::<Vec<_>>().join(", ")
 }
 
-fn section(head: &Head, labels: &Labels, entries: &[Entry<'_>]) -> Section {
-    let mut section = Section::new(title(labels)).answer(answer(entries)).table(table(head, labels, entries));
+fn section(head: &Head, labels: &Labels, label: &str, entries: &[Entry<'_>]) -> Section {
+    let section = Section::new(title(labels)).answer(answer(entries, label)).table(table(head, label, entries));
+    let compared: Vec<wifi::Compared<'_>> = entries.iter().map(|entry| (entry.name, entry.runs.as_slice())).collect();
+    if entries.iter().all(|entry| entry.runs[0].media.is_empty()) {
+        return wifi::add_charts(section, &compared);
+    }
+    wifi::add_charts(session_charts(section, head, label, entries), &compared)
+}
+
+fn session_charts(section: Section, head: &Head, label: &str, entries: &[Entry<'_>]) -> Section {
+    let mut section = section;
     for name in COMPARED {
-        if let Some(words) = differences(name, entries) {
+        if let Some(words) = differences(name, label, entries) {
             section = section.note(words);
         }
     }
@@ -141,28 +186,31 @@ fn mean(entry: &Entry<'_>, name: &str) -> Option<f64> {
 }
 
 /// Who received most, and who was quickest.
-fn answer(entries: &[Entry<'_>]) -> String {
+fn answer(entries: &[Entry<'_>], label: &str) -> String {
     let best = |name: &str, sign: f64| {
         entries
             .iter()
-            .filter_map(|entry| Some((entry.controller, mean(entry, name)?)))
+            .filter_map(|entry| Some((entry.name, mean(entry, name)?)))
             .max_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)))
     };
     let most = best("received_mbps", 1.0).map(|(name, rate)| format!("{name} received most, {rate:.1} Mb/s"));
     let quickest = best("frame_network_latency_ms", -1.0).map(|(name, latency)| {
         format!("frames of {name} were through the network soonest, in {latency:.1} ms on average")
     });
-    [most, quickest].into_iter().flatten().collect::<Vec<_>>().join("; ") + "."
+    let of_model = best("video_frame_delay_ms", -1.0).filter(|_| quickest.is_none());
+    let soonest = of_model
+        .map(|(name, delay)| format!("Frames are there soonest with {label} {name}, after {delay:.2} ms on average"));
+    [most, quickest, soonest].into_iter().flatten().collect::<Vec<_>>().join("; ") + "."
 }
 
-fn published<'a>(head: &'a Head, labels: &Labels, controller: &str) -> impl Iterator<Item = &'a Published> {
-    let labels: Labels = labels.clone().into_iter().chain([("controller".to_owned(), controller.to_owned())]).collect();
+fn published<'a>(head: &'a Head, entry: &Entry<'_>) -> impl Iterator<Item = &'a Published> {
+    let labels = entry.summary.labels.clone();
     head.published
         .iter()
         .filter(move |published| published.labels.iter().all(|(name, value)| labels.get(name) == Some(value)))
 }
 
-fn table(head: &Head, labels: &Labels, entries: &[Entry<'_>]) -> Table {
+fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
     let shown: Vec<&Metric> =
         METRICS.iter().filter(|metric| entries.iter().any(|entry| mean(entry, metric.name).is_some())).collect();
     let letters: Vec<Option<Vec<String>>> = shown
@@ -174,7 +222,7 @@ fn table(head: &Head, labels: &Labels, entries: &[Entry<'_>]) -> Table {
         .iter()
         .copied()
         .filter(|metric| {
-            let mut all = entries.iter().flat_map(|entry| published(head, labels, entry.controller));
+            let mut all = entries.iter().flat_map(|entry| published(head, entry));
             all.any(|published| published.metrics.contains_key(metric.name))
         })
         .collect();
@@ -201,17 +249,17 @@ fn table(head: &Head, labels: &Labels, entries: &[Entry<'_>]) -> Table {
             })
             .collect();
         cells.extend(theirs.iter().map(|metric| {
-            let mut all = published(head, labels, entry.controller);
+            let mut all = published(head, entry);
             all.find_map(|published| published.metrics.get(metric.name))
                 .map_or(Cell::Empty, |value| Cell::figure(*value))
         }));
-        Row::new(entry.controller, cells)
+        Row::new(entry.name, cells)
     };
     Table {
-        caption: "Means over the runs with their 95 % confidence intervals. Controllers that share a letter do not differ by \
-                  Tukey's test at the 5 % level."
+        caption: "Means over the runs with their 95 % confidence intervals. Rows that share a letter do not differ by Tukey's \
+                  test at the 5 % level."
             .to_owned(),
-        corner: "Controller".to_owned(),
+        corner: in_words(label).to_owned(),
         columns,
         rows: entries.iter().enumerate().map(row).collect(),
     }
@@ -226,11 +274,11 @@ fn groups(name: &str, entries: &[Entry<'_>]) -> Option<Vec<Vec<f64>>> {
     entries.iter().map(of_entry).collect()
 }
 
-fn differences(name: &str, entries: &[Entry<'_>]) -> Option<String> {
+fn differences(name: &str, label: &str, entries: &[Entry<'_>]) -> Option<String> {
     let metric = METRICS.iter().find(|metric| metric.name == name)?;
     let found = compare(&groups(name, entries)?)?;
     Some(format!(
-        "Do controllers differ in {}? One-way analysis of variance: {}.",
+        "Does the {label} make a difference to {}? One-way analysis of variance: {}.",
         metric.title,
         found.anova.in_words()
     ))
@@ -239,11 +287,9 @@ fn differences(name: &str, entries: &[Entry<'_>]) -> Option<String> {
 fn rate_bars(head: &Head, entries: &[Entry<'_>]) -> Chart {
     let bar = |entry: &Entry<'_>| {
         let figure = entry.summary.metrics.get("received_mbps");
-        let labels = &entry.summary.labels;
-        let published =
-            published(head, labels, entry.controller).find_map(|part| part.metrics.get("received_mbps").copied());
+        let published = published(head, entry).find_map(|part| part.metrics.get("received_mbps").copied());
         Bar {
-            name: entry.controller.to_owned(),
+            name: entry.name.to_owned(),
             value: figure.map_or(0.0, |figure| figure.mean),
             ci95: figure.filter(|figure| figure.n > 1).map(|figure| figure.ci95),
             published,
@@ -263,7 +309,7 @@ fn latency_scatter(entries: &[Entry<'_>]) -> Chart {
             let means = run_means(run);
             Some((*means.get("frame_network_latency_ms")?, *means.get("received_mbps")?))
         };
-        (entry.controller.to_owned(), entry.runs.iter().filter_map(point).collect())
+        (entry.name.to_owned(), entry.runs.iter().filter_map(point).collect())
     };
     let scatter = Scatter {
         x: Axis::new("frame network latency", "ms"),
@@ -283,7 +329,7 @@ fn latency_distribution(entries: &[Entry<'_>]) -> Chart {
         }
         let quantile = |step: usize| Some(all.quantile((step as f64 + 0.5) / ECDF_POINTS as f64)? / 1e3);
         let samples: Vec<f64> = (0..ECDF_POINTS).filter(|_| all.count() > 0).filter_map(quantile).collect();
-        Some((entry.controller.to_owned(), Ecdf::new(samples)?))
+        Some((entry.name.to_owned(), Ecdf::new(samples)?))
     };
     let ecdfs = Ecdfs {
         x: Axis::new("frame network latency", "ms").logarithmic(),
@@ -304,7 +350,7 @@ fn stages(entries: &[Entry<'_>]) -> Chart {
         let total = mean(entry, "frame_latency_ms").unwrap_or(0.0);
         // Frames that were received and not displayed have a network latency too, so that the rest may come out below zero.
         let display = (total - fixed[0] - fixed[1] - network - decode).max(0.0);
-        (entry.controller.to_owned(), vec![fixed[0], fixed[1], network, decode, display])
+        (entry.name.to_owned(), vec![fixed[0], fixed[1], network, decode, display])
     };
     let names = ["render", "encode", "network", "decode", "queue and display"].map(str::to_owned);
     let stacks =
@@ -341,7 +387,7 @@ fn rates_over_time(entry: &Entry<'_>) -> Chart {
         moments: Vec::new(),
     };
     let caption = format!("Seed {}: what the controller wants, what leaves and what arrives.", run.seed);
-    Chart::new(entry.controller, caption, Plot::Lines(lines)).linked("time")
+    Chart::new(entry.name, caption, Plot::Lines(lines)).linked("time")
 }
 
 fn flows_over_time(entry: &Entry<'_>) -> Chart {
@@ -362,7 +408,7 @@ fn flows_over_time(entry: &Entry<'_>) -> Chart {
         moments: Vec::new(),
     };
     let caption = format!("Seed {}: what each flow receives.", run.seed);
-    Chart::new(entry.controller, caption, Plot::Lines(lines)).linked("time")
+    Chart::new(entry.name, caption, Plot::Lines(lines)).linked("time")
 }
 
 /// Every run's figures: a row for each.
@@ -370,7 +416,7 @@ fn flows_over_time(entry: &Entry<'_>) -> Chart {
 pub fn samples(runs: &[RunRecord]) -> Samples {
     let means: Vec<BTreeMap<&'static str, f64>> = runs.iter().map(run_means).collect();
     let mut samples = Samples::default();
-    let labels: std::collections::BTreeSet<&String> = runs.iter().flat_map(|run| run.labels.keys()).collect();
+    let labels: BTreeSet<&String> = runs.iter().flat_map(|run| run.labels.keys()).collect();
     let mut add = |name: &str, values: Values| {
         // Names are those of maps and lengths those of runs: nothing to refuse.
         samples.column(name, values).expect("distinct names and one value for each run");
@@ -380,7 +426,7 @@ pub fn samples(runs: &[RunRecord]) -> Samples {
         add(label, Values::Words(values.collect()));
     }
     add("seed", Values::Integers(runs.iter().map(|run| run.seed.cast_signed()).collect()));
-    let names: std::collections::BTreeSet<&'static str> = means.iter().flat_map(BTreeMap::keys).copied().collect();
+    let names: BTreeSet<&'static str> = means.iter().flat_map(BTreeMap::keys).copied().collect();
     for name in names {
         add(name, Values::Numbers(means.iter().map(|means| means.get(name).copied().unwrap_or(f64::NAN)).collect()));
     }

@@ -4,6 +4,7 @@ use nearlight_wifi::{Distribution, Tally};
 
 use crate::histogram::Histogram;
 use crate::record::{RunRecord, WifiRecord};
+use crate::report::wifi::IN_TIME_MS;
 use crate::summary::{MILLISECONDS, Samples, Take};
 
 /// In microseconds.
@@ -34,6 +35,16 @@ pub(crate) fn frame_delays(run: &RunRecord) -> Histogram {
     all
 }
 
+/// Share of the frames that were sent that are there in time.
+fn in_time(run: &RunRecord) -> f64 {
+    let delays = frame_delays(run);
+    let in_time: u64 = delays.iter().filter(|(micros, _)| *micros <= IN_TIME_MS * 1e3).map(|(_, count)| count).sum();
+    let of_model = |wifi: &WifiRecord| wifi.record.video_frame_delay.count() + wifi.record.video_frames_lost;
+    let of_sessions: u64 = run.media.iter().map(|media| media.sent_frames).sum();
+    let sent = run.wifi.iter().map(of_model).sum::<u64>() + of_sessions;
+    in_time as f64 / sent.max(1) as f64
+}
+
 /// Metrics of a run with cells; several cells' are taken together.
 pub(crate) fn metrics(run: &RunRecord, take: Take<'_>) {
     if run.wifi.is_empty() {
@@ -43,6 +54,7 @@ pub(crate) fn metrics(run: &RunRecord, take: Take<'_>) {
     take("dl_packet_delay_ms", Samples::Counted(delays(|wifi| &wifi.record.dl_packet_delay), MILLISECONDS));
     take("ul_packet_delay_ms", Samples::Counted(delays(|wifi| &wifi.record.ul_packet_delay), MILLISECONDS));
     take("video_frame_delay_ms", Samples::Counted(frame_delays(run), MILLISECONDS));
+    take("frames_within_10ms_ratio", Samples::Values(vec![in_time(run)]));
     take("ampdu_mpdus", Samples::Counted(merged(&run.wifi, |wifi| aggregates(&wifi.record.downlink)), 1.0));
     let records = || run.wifi.iter().map(|wifi| &wifi.record);
     take("airtime_ratio", Samples::Values(records().map(nearlight_wifi::CellRecord::airtime_ratio).collect()));

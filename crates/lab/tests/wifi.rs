@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nearlight_lab::{Options, Plan, RunRecord, run, run_plan};
+use nearlight_lab::{Head, Options, Plan, RunRecord, report, run, run_plan};
 use nearlight_units::Time;
 
 fn plan(text: &str) -> Plan {
@@ -214,4 +214,48 @@ fn paths_with_bad_cells_are_refused_with_their_line() {
     }
     let many = refusal(&sessions("65", "standard-11ax", ""));
     assert!(many.contains("1 to 64"), "{many}");
+}
+
+fn page(plan: &Plan) -> String {
+    let runs: Vec<RunRecord> = plan.cells.iter().map(|cell| run(cell, 1).expect("a run")).collect();
+    let head = Head {
+        plan: plan.name.clone(),
+        question: plan.question.clone(),
+        notes: plan.notes.clone(),
+        published: plan.published.clone(),
+        digest: plan.digest,
+        commit: String::new(),
+        program: 0,
+    };
+    report::document(&head, &runs).to_html()
+}
+
+#[test]
+fn the_page_of_the_model_shows_delays_sizes_airtime_and_what_was_on_the_air() {
+    let text = MODEL.replace("values = [\"2\"]", "values = [\"1\", \"2\", \"3\"]");
+    let html = page(&plan(&text));
+    for words in [
+        "Headsets carried",
+        "Packets to headsets",
+        "Packets from headsets",
+        "A-MPDU sizes",
+        "Use of the channel",
+        "On the air: 0.01",
+        "On the air: 5.56",
+        "headset 0, down",
+        "headset 2, up",
+        "packets",
+        "Between batches, ms",
+    ] {
+        assert!(html.contains(words), "{words}");
+    }
+}
+
+#[test]
+fn the_page_of_sessions_shows_their_cell_besides() {
+    let html = page(&plan(&sessions("2", "standard-11ax/neighbour:20%", "")));
+    for words in ["Latency against rate", "Use of the channel", "neighbour", "headset 1, down", "On the air: fixed"] {
+        assert!(html.contains(words), "{words}");
+    }
+    assert!(!html.contains("Headsets carried"), "one number of headsets is no comparison");
 }

@@ -33,6 +33,9 @@ pub struct Report {
     pub exchanges: Vec<Exchange>,
     /// All headsets together, for plots.
     pub delay_curves: DelayCurves,
+    /// The same in a form that can be put together with others.
+    #[serde(skip)]
+    pub record: CellRecord,
 }
 
 /// One station, or several together.
@@ -190,7 +193,7 @@ impl Measured {
         self.tally.add_difference(&cell.cell_tally(), &tally);
     }
 
-    pub(crate) fn record(self, headsets: usize, simulated: Span) -> CellRecord {
+    pub(crate) fn record(&self, headsets: usize, simulated: Span) -> CellRecord {
         let mut record = CellRecord { simulated, sessions: headsets, ..CellRecord::default() };
         for delays in self.delays.iter().take(headsets) {
             record.dl_packet_delay.merge(&delays.downlink);
@@ -200,12 +203,13 @@ impl Measured {
         }
         let none = vec![Tally::default(); self.tallies.len()];
         record.add_tallies((&self.tallies, self.tally), (&none, CellTally::default()));
-        record.exchanges = self.exchanges;
+        record.exchanges.clone_from(&self.exchanges);
         record
     }
 
     pub(crate) fn report(self, headsets: usize, simulated: Span) -> Report {
         let seconds = simulated.as_secs_f64();
+        let record = self.record(headsets, simulated);
         let stations: Vec<StationReport> = self
             .delays
             .iter()
@@ -241,6 +245,7 @@ impl Measured {
                 ul_packet: all.uplink.curve(),
                 video_frame: all.frames.curve(),
             },
+            record,
         }
     }
 }

@@ -265,7 +265,9 @@ proptest! {
                 }
             }
         }
-        seen.iter_mut().for_each(|ids| ids.sort_unstable());
+        for ids in &mut seen {
+            ids.sort_unstable();
+        }
         prop_assert_eq!(seen, expected);
     }
 }
