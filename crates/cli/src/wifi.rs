@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 
 use crate::parse;
 
-/// How many exchanges a page shows unless told: two or three frames, which is what fits next to each other.
-const EXCHANGES_OF_PAGE: usize = 60;
+/// How many exchanges a page shows at most unless told: two frames of a crowded cell.
+const EXCHANGES_OF_PAGE: usize = 120;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = cell_help())]

@@ -226,18 +226,19 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
             all.any(|published| published.metrics.contains_key(metric.name))
         })
         .collect();
-    let mut columns: Vec<Column> = shown
-        .iter()
-        .map(|metric| Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals))
-        .collect();
-    columns.extend(theirs.iter().map(|metric| {
-        Column::new(format!("{}, published", metric.title), metric.unit).published().decimals(metric.decimals)
-    }));
+    let has_theirs = |metric: &Metric| theirs.iter().any(|other| other.name == metric.name);
+    let mut columns = Vec::new();
+    for metric in &shown {
+        columns.push(Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals));
+        if has_theirs(metric) {
+            let title = format!("{}, published", metric.title);
+            columns.push(Column::new(title, metric.unit).published().decimals(metric.decimals));
+        }
+    }
     let row = |(index, entry): (usize, &Entry<'_>)| {
-        let mut cells: Vec<Cell> = shown
-            .iter()
-            .zip(&letters)
-            .map(|(metric, letters)| match entry.summary.metrics.get(metric.name) {
+        let mut cells = Vec::new();
+        for (metric, letters) in shown.iter().zip(&letters) {
+            cells.push(match entry.summary.metrics.get(metric.name) {
                 None => Cell::Empty,
                 Some(figure) => {
                     let ci95 = (figure.n > 1).then_some(figure.ci95);
@@ -246,13 +247,12 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
                         None => Cell::with_interval(figure.mean, ci95),
                     }
                 }
-            })
-            .collect();
-        cells.extend(theirs.iter().map(|metric| {
-            let mut all = published(head, entry);
-            all.find_map(|published| published.metrics.get(metric.name))
-                .map_or(Cell::Empty, |value| Cell::figure(*value))
-        }));
+            });
+            if has_theirs(metric) {
+                let found = published(head, entry).find_map(|published| published.metrics.get(metric.name).copied());
+                cells.push(found.map_or(Cell::Empty, Cell::figure));
+            }
+        }
         Row::new(entry.name, cells)
     };
     Table {

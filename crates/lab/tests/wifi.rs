@@ -162,7 +162,7 @@ fn the_traffic_model_prints_the_promised_labels_and_metrics() {
 fn a_seed_of_the_model_is_its_own_runs_and_the_first_shows_its_exchanges() {
     let plan = plan(MODEL);
     let (one, other) = (run(&plan.cells[0], 1).expect("a run"), run(&plan.cells[0], 2).expect("a run"));
-    assert_eq!((one.wifi[0].record.exchanges.len(), other.wifi[0].record.exchanges.len()), (60, 0));
+    assert_eq!((one.wifi[0].record.exchanges.len(), other.wifi[0].record.exchanges.len()), (120, 0));
     assert_ne!(one.wifi[0].record.downlink, other.wifi[0].record.downlink);
     assert_eq!(one.simulated, plan.cells[0].length());
     // Two runs in one seed, or one run in each of two: the same four in all.

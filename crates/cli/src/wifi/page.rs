@@ -88,7 +88,7 @@ fn aggregation(report: &Report) -> Section {
     let chart = |title: &str, tally: &Tally| {
         let caption = "How many packets a transmission carries, repetitions included. Longer ones spend less of their time on \
                        contention and preambles.";
-        Chart::new(title, caption, Plot::Bars(wifi::size_bars(tally)))
+        Chart::new(title, caption, Plot::Stacks(wifi::size_bars(tally)))
     };
     let mut charts = vec![chart("Downlink A-MPDUs", &report.record.downlink)];
     if up.count > 0 {
@@ -146,8 +146,8 @@ fn headsets(report: &Report) -> Section {
 
 fn exchanges(report: &Report) -> Option<Section> {
     let chart = wifi::exchanges("On the air", &report.record)?;
-    let (first, last) = (report.exchanges.first()?, report.exchanges.last()?);
-    let length = (last.end - first.start).as_millis_f64();
+    let shown = wifi::shown_exchanges(&report.record);
+    let length = (shown.last()?.end - shown.first()?.start).as_millis_f64();
     let section = Section::new("Exchanges")
         .question("What does it look like on the air?")
         .answer(format!("These are the first {length:.1} ms of the first run."));

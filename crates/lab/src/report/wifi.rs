@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nearlight_report::statistics::Ecdf;
 use nearlight_report::{
-    Axis, Bar, Bars, Better, Cell, Chart, Column, Ecdfs, Lanes, Lines, Plot, Row, Section, Series, Span, Stacks, Table,
+    Axis, Better, Cell, Chart, Column, Ecdfs, Lanes, Lines, Plot, Row, Section, Series, Span, Stacks, Table,
 };
 use nearlight_wifi::{CellRecord, Direction, Distribution, Exchange, Kind, Tally};
 
@@ -13,6 +13,8 @@ use crate::summary::CellSummary;
 
 /// Samples that stand for a distribution: enough for one in a thousand.
 const SAMPLES: u64 = 5_000;
+/// About two frames at 60 a second: what one can read next to each other.
+const TIMELINE: nearlight_units::Span = nearlight_units::Span::from_millis(34);
 /// Time lines of a section: more would not be read.
 const MOST_TIMELINES: usize = 2;
 /// A frame that takes longer disturbs: the time that our own goal and the literature on VR over Wi-Fi leave to the network.
@@ -48,7 +50,7 @@ fn weighted(values: impl Iterator<Item = (f64, u64)>, count: u64) -> Option<Ecdf
 
 /// How many packets transmissions carry, in powers of two, as shares of all in percent.
 #[must_use]
-pub fn size_bars(tally: &Tally) -> Bars {
+pub fn size_bars(tally: &Tally) -> Stacks {
     let bounds = [1, 2, 4, 8, 16, 32, 64, 128, 256];
     let all = tally.transmissions().max(1) as f64;
     let mut from = 1;
@@ -56,57 +58,59 @@ pub fn size_bars(tally: &Tally) -> Bars {
     for to in bounds {
         let count: u64 = tally.aggregates.iter().take(to + 1).skip(from).sum();
         let name = if from == to { format!("{from}") } else { format!("{from} to {to}") };
-        rows.push(Bar { name, value: count as f64 / all * 100.0, ..Bar::default() });
+        rows.push((name, vec![count as f64 / all * 100.0]));
         from = to + 1;
     }
     // Sizes that nobody reached at the long end.
-    while rows.len() > 1 && rows.last().is_some_and(|bar| bar.value <= 0.0) {
+    while rows.len() > 1 && rows.last().is_some_and(|(_, shares)| shares[0] <= 0.0) {
         rows.pop();
     }
-    Bars { x: Axis::new("Share of transmissions", "%"), rows }
+    Stacks { x: Axis::new("Share of transmissions", "%"), stages: vec!["transmissions".to_owned()], rows }
 }
 
 /// What the channel is used for, a bar for each record.
 #[must_use]
 pub fn airtime(records: &[(String, &CellRecord)]) -> Chart {
-    let names = [
-        "to headsets",
-        "from headsets",
-        "background stations",
-        "collisions",
-        "polls without answer",
-        "neighbours",
-        "idle, backoff included",
-    ];
+    let names =
+        ["to headsets", "from headsets", "background stations", "collisions", "polls without answer", "neighbours"];
     let shares = |record: &CellRecord| {
         let percent = |part| record.share(part) * 100.0;
         let own = [record.downlink.airtime, record.uplink.airtime, record.others.airtime, record.cell.collided];
         let [down, up, others, collisions] = own.map(percent);
         let (cell, neighbours) = (percent(record.cell.airtime), percent(record.cell.neighbours));
         let polls = (cell - down - up - others - collisions).max(0.0);
-        [down, up, others, collisions, polls, neighbours, (100.0 - cell - neighbours).max(0.0)]
+        [down, up, others, collisions, polls, neighbours]
     };
-    let rows: Vec<(String, [f64; 7])> = records.iter().map(|(name, record)| (name.clone(), shares(record))).collect();
+    let rows: Vec<(String, [f64; 6])> = records.iter().map(|(name, record)| (name.clone(), shares(record))).collect();
     let shown: Vec<usize> = (0..names.len()).filter(|place| rows.iter().any(|row| row.1[*place] > 0.05)).collect();
     let stacks = Stacks {
         x: Axis::new("Share of the time", "%").range(0.0, 100.0),
         stages: shown.iter().map(|place| names[*place].to_owned()).collect(),
         rows: rows.iter().map(|(name, row)| (name.clone(), shown.iter().map(|place| row[*place]).collect())).collect(),
     };
-    let caption = "What the channel is used for: exchanges count from their RTS to the end of their acknowledgement.";
+    let caption = "What the channel is used for: exchanges count from their RTS to the end of their acknowledgement. The rest of the \
+                   time it is idle, backoff included.";
     Chart::new("Use of the channel", caption, Plot::Stacks(stacks))
+}
+
+/// The exchanges that a time line shows: those that begin within about two frames of the first.
+#[must_use]
+pub fn shown_exchanges(record: &CellRecord) -> &[Exchange] {
+    let Some(first) = record.exchanges.first() else { return &[] };
+    let end = record.exchanges.partition_point(|exchange| exchange.start - first.start < TIMELINE);
+    &record.exchanges[..end]
 }
 
 /// Who held the channel when; none where no exchange was recorded.
 #[must_use]
 pub fn exchanges(title: impl Into<String>, record: &CellRecord) -> Option<Chart> {
-    let first = record.exchanges.first()?.start;
+    let shown = shown_exchanges(record);
+    let first = shown.first()?.start;
     // A headset's two directions lie together; what belongs to no station comes last.
     let place = |exchange: &Exchange| {
         (exchange.station.unwrap_or(usize::MAX), exchange.direction, exchange.kind == Kind::Neighbour)
     };
-    let mut places: Vec<_> =
-        record.exchanges.iter().map(|exchange| (place(exchange), lane(record.sessions, exchange))).collect();
+    let mut places: Vec<_> = shown.iter().map(|exchange| (place(exchange), lane(record.sessions, exchange))).collect();
     places.sort();
     places.dedup();
     let span = |exchange: &Exchange| Span {
@@ -116,7 +120,7 @@ pub fn exchanges(title: impl Into<String>, record: &CellRecord) -> Option<Chart>
         kind: kind(record.sessions, exchange).to_owned(),
         note: note(exchange),
     };
-    let spans: Vec<Span> = record.exchanges.iter().map(span).collect();
+    let spans: Vec<Span> = shown.iter().map(span).collect();
     let lanes = places.iter().map(|(_, name)| name.clone()).collect();
     let caption = "Who held the channel from when to when, from RTS to acknowledgement. Gaps are idle: interframe spaces, backoff, or \
                    nothing to send. Point at an exchange to read what it carried.";
@@ -181,15 +185,14 @@ pub(super) fn add_charts(section: Section, compared: &[Compared<'_>]) -> Section
     };
     let arrival =
         "Share of packets that took at most so long from their arrival at the sender's queue until they are delivered.";
-    let mut charts = vec![
-        delays("Packets to headsets", arrival, curves(&|record| delay_curve(&record.dl_packet_delay))),
-        delays("Packets from headsets", arrival, curves(&|record| delay_curve(&record.ul_packet_delay))),
+    let whole = "Share of frames whose last packet was delivered at most so long after their first one was there.";
+    let all = [
+        ("Packets to headsets", arrival, curves(&|record| delay_curve(&record.dl_packet_delay))),
+        ("Packets from headsets", arrival, curves(&|record| delay_curve(&record.ul_packet_delay))),
+        ("Frames", whole, curves(&|record| delay_curve(&record.video_frame_delay))),
     ];
-    let frames = curves(&|record| delay_curve(&record.video_frame_delay));
-    if !frames.is_empty() {
-        let caption = "Share of frames whose last packet was delivered so long after their first one was there.";
-        charts.push(delays("Frames", caption, frames));
-    }
+    let seen = all.into_iter().filter(|(_, _, curves)| !curves.is_empty());
+    let mut charts: Vec<Chart> = seen.map(|(title, caption, curves)| delays(title, caption, curves)).collect();
     let sizes = Ecdfs {
         x: Axis::new("packets", "").logarithmic(),
         curves: curves(&|record| size_curve(&record.downlink)),
@@ -340,7 +343,7 @@ mod tests {
         assert_eq!([10.0, 90.0].map(|percent| sizes.percentile(percent).round() as u32), [3, 200]);
         let bars = size_bars(&few);
         assert_eq!(
-            bars.rows.iter().map(|bar| bar.value.round() as u32).collect::<Vec<_>>(),
+            bars.rows.iter().map(|(_, shares)| shares[0].round() as u32).collect::<Vec<_>>(),
             [0, 0, 67, 0, 0, 0, 0, 0, 33]
         );
     }

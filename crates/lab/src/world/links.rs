@@ -12,8 +12,8 @@ use super::network::Network;
 use crate::plan::{Cell, Route};
 use crate::record::WifiRecord;
 
-/// Exchanges that the first seed's record of a cell shows: two or three frames.
-pub(crate) const EXCHANGES: usize = 60;
+/// Exchanges that the first seed's record of a cell holds: two frames of a crowded one.
+pub(crate) const EXCHANGES: usize = 120;
 
 /// A shared link's two lanes.
 pub(crate) struct Link {
