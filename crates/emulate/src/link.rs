@@ -87,7 +87,7 @@ pub struct Refusal {
 pub enum OpenError {
     #[error("no link could be made:{}", listed(.0))]
     Refused(Vec<Refusal>),
-    #[error("no path leads through this cell: {0}")]
+    #[error(transparent)]
     Cell(#[from] ConfigError),
     #[error("the link's threads cannot start: {0}")]
     Thread(#[from] io::Error),

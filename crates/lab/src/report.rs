@@ -103,6 +103,13 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
     }
     let mut groups: Vec<(Labels, BTreeMap<&str, Vec<&RunRecord>>)> = groups.into_iter().collect();
     groups.sort_by_cached_key(|(labels, _)| labels.values().map(|value| naturally(value)).collect::<Vec<_>>());
+    // What never changes is a fact of the plan, and no part of titles.
+    let told = |name: &String| name == "path" || varies(runs.iter().map(|run| &run.labels), name);
+    let fixed: BTreeMap<&String, &String> =
+        runs.iter().flat_map(|run| &run.labels).filter(|label| !told(label.0)).collect();
+    for (name, value) in fixed {
+        document = document.fact(name.clone(), value.clone());
+    }
     let mut sections = Vec::new();
     let mut summaries = Vec::new();
     for (labels, by_name) in groups {
@@ -116,7 +123,8 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
             .collect();
         entries.sort_by_cached_key(|entry| naturally(entry.name));
         summaries.extend(entries.iter().map(|entry| entry.summary.clone()));
-        sections.push(section(head, &labels, label_of(entries[0].runs[0]), &entries));
+        let told: Labels = labels.into_iter().filter(|(name, _)| told(name)).collect();
+        sections.push(section(head, &told, label_of(entries[0].runs[0]), &entries));
     }
     for section in wifi::overview(&summaries).into_iter().chain(sections) {
         document = document.section(section);
@@ -126,9 +134,14 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
 
 /// What the sections of a case compare: controllers, or else the first of these labels that has several values there.
 fn compared_label(runs: &[RunRecord], case: Option<&String>) -> &'static str {
-    let of_case = || runs.iter().filter(|run| run.labels.get("case") == case);
-    let several = |label: &&str| of_case().map(|run| run.labels.get(*label)).collect::<BTreeSet<_>>().len() > 1;
+    let of_case = || runs.iter().filter(|run| run.labels.get("case") == case).map(|run| &run.labels);
+    let several = |label: &&str| varies(of_case(), label);
     ["controller", "tau_ms", "fps", "headsets", "pacing"].into_iter().find(several).unwrap_or("controller")
+}
+
+/// Whether a label has several values; where it is missing it has none.
+fn varies<'a>(all: impl Iterator<Item = &'a Labels>, label: &str) -> bool {
+    all.filter_map(|labels| labels.get(label)).collect::<BTreeSet<_>>().len() > 1
 }
 
 /// Sorts 20ms before 100ms.
@@ -152,7 +165,8 @@ fn title(labels: &Labels) -> String {
     let part = |(name, value): (&String, &String)| {
         if name == "path" || name == "case" { value.clone() } else { format!("{name} {value}") }
     };
-    labels.iter().map(part).collect::<Vec<_>>().join(", ")
+    let title = labels.iter().map(part).collect::<Vec<_>>().join(", ");
+    if title.is_empty() { "All runs".to_owned() } else { title }
 }
 
 fn section(head: &Head, labels: &Labels, label: &str, entries: &[Entry<'_>]) -> Section {

@@ -72,6 +72,14 @@ fn headsets_of_one_plan_share_a_cell_both_ways() {
 }
 
 #[test]
+fn sessions_in_a_cell_give_the_same_bytes_each_time() {
+    let plan = plan(&sessions("2", "standard-11ax/in-order:yes/background:saturated-up", "fec = \"planner\""));
+    let record = |seed| serde_json::to_string(&run(&plan.cells[0], seed).expect("a run")).expect("a line");
+    assert_eq!(record(1), record(1));
+    assert_ne!(record(1), record(2));
+}
+
+#[test]
 fn a_saturated_station_takes_its_share_from_the_sessions() {
     let quiet = first(&sessions("1", "standard-11ax", ""));
     let busy = first(&sessions("1", "standard-11ax/background:saturated-up", ""));

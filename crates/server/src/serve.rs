@@ -54,7 +54,7 @@ pub enum ServerError {
     Controller(#[from] UnknownController),
     #[error(transparent)]
     Fec(#[from] UnknownPolicy),
-    #[error("the bad path: {0}")]
+    #[error(transparent)]
     Cell(#[from] ConfigError),
     #[error("a picture of {width}x{height} cannot be coded: {reason}")]
     Size { width: u16, height: u16, reason: String },

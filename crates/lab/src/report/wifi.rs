@@ -248,9 +248,7 @@ fn headsets(cell: &CellSummary) -> Option<u32> {
 
 /// By what charts are named after.
 fn policies(cells: &[CellSummary]) -> BTreeMap<String, Policies> {
-    let varies = |name: &str| {
-        name != "headsets" && cells.iter().map(|cell| cell.labels.get(name)).collect::<BTreeSet<_>>().len() > 1
-    };
+    let varies = |name: &str| name != "headsets" && super::varies(cells.iter().map(|cell| &cell.labels), name);
     let words = |cell: &CellSummary, policy: bool| {
         let shown = cell.labels.iter().filter(|(name, _)| POLICY.contains(&name.as_str()) == policy && varies(name));
         shown.map(|(_, value)| value.as_str()).collect::<Vec<_>>().join(", ")

@@ -36,7 +36,7 @@ pub enum RunError {
     Controller(#[from] UnknownController),
     #[error(transparent)]
     Fec(#[from] UnknownPolicy),
-    #[error("no path leads through this cell: {0}")]
+    #[error(transparent)]
     Wifi(#[from] ConfigError),
     #[error("the codec failed in the middle of a run: {0}; run the plan again with another picture size or encoder")]
     Codec(#[from] CodecError),
