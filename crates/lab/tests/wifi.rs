@@ -234,6 +234,7 @@ fn page(plan: &Plan) -> String {
         digest: plan.digest,
         commit: String::new(),
         program: 0,
+        live: false,
     };
     report::document(&head, &runs).to_html()
 }
