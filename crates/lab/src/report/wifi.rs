@@ -338,7 +338,7 @@ mod tests {
         few.aggregates[3] = 2;
         few.aggregates[200] = 1;
         let sizes = size_curve(&few).expect("transmissions");
-        assert_eq!([10.0, 90.0].map(|percent| sizes.percentile(percent).round() as u32), [3, 200]);
+        assert_eq!([10.0, 100.0].map(|percent| sizes.percentile(percent).round() as u32), [3, 200]);
         let bars = size_bars(&few);
         assert_eq!(
             bars.rows.iter().map(|(_, shares)| shares[0].round() as u32).collect::<Vec<_>>(),
