@@ -60,7 +60,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
     /// Redundancy against losses: none, planner, nebula, escot-gop or fixed:PERCENT
-    #[arg(long, default_value = "none", value_name = "POLICY")]
+    #[arg(long, default_value = "planner", value_name = "POLICY")]
     fec: String,
     /// Rate to start with (what `--controller fixed` stays at)
     #[arg(long, value_parser = parse::bitrate)]

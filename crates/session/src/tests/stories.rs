@@ -25,6 +25,20 @@ fn a_clean_path_shows_every_frame_and_its_stages_sum_to_the_total() {
 }
 
 #[test]
+fn a_key_frame_in_mid_stream_leaves_no_gap() {
+    let mut story = Story::new(13);
+    for _ in 0..8 {
+        story.run(Span::from_secs(1));
+        story.sender.set_key_wanted(Time::from_secs(1_005), "the picture's size changed");
+    }
+    story.run(Span::from_secs(1));
+    // What left last is still on its way.
+    let (sent, received) = (story.sent(), story.received());
+    assert!(sent.key_frames == 9 && received.frames.displayed + 2 >= sent.frames, "{sent:?} {received:?}");
+    assert_eq!((received.frames.lost, received.recovery.healings), (0, 0), "{received:?}");
+}
+
+#[test]
 fn clocks_that_started_at_different_times_are_brought_together() {
     let mut story = Story::new(2);
     story.run(Span::from_secs(3));
