@@ -121,6 +121,33 @@ test("the panel shows the stages of real frames", async () => {
   await context.close();
 });
 
+test("the ladder changes the picture's size in mid-stream and no frame is lost", async () => {
+  const more = ["--size", "640x360", "--fps", "30", "--controller", "nebula", "--fec", "nebula", "--pacing", "burst", "--max-rate", "6mbit"];
+  const own = await startServer({ more: [...more, "--impair", "rate=8mbit/3mbit@6s,delay=10ms,queue=200ms"] });
+  const { context, page, errors } = await openLive(own.url);
+  await page.evaluate(() => {
+    window.sizes = [];
+  });
+  await until(
+    page,
+    () => {
+      const size = `${window.nearlight.stream.width}x${window.nearlight.stream.height}`;
+      if (window.sizes.at(-1) !== size) window.sizes.push(size);
+      return window.sizes.length >= 3;
+    },
+    "the size changes twice",
+    40_000,
+  );
+  const before = await page.evaluate(() => window.nearlight.statistics.displayed);
+  await page.waitForFunction((displayed) => window.nearlight.statistics.displayed > displayed + 30, before);
+  const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
+  assert.equal(statistics.lost, 0, JSON.stringify(statistics));
+  assert.ok(statistics.completed - statistics.decoded <= 3, JSON.stringify(statistics));
+  assert.deepEqual(errors, []);
+  await context.close();
+  await own.stop();
+});
+
 test("after a crash and a restart of the server the picture resumes by itself", async () => {
   const first = await startServer({ token: TOKEN, more: SMALL });
   const { context, page } = await openLive(first.url);
