@@ -21,6 +21,7 @@ pub mod scream;
 mod silence;
 pub mod windowed;
 
+pub use in_flight::InFlight;
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
 
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
@@ -178,7 +179,8 @@ pub struct Decision {
     pub target: Bitrate,
     /// For the pacer.
     pub pacing: Bitrate,
-    /// Bytes that may be unacknowledged, where the controller has such a window.
+    /// Bytes that may be unacknowledged, where the controller has such a window: media beyond it wait in the sender for feedback, half
+    /// a second at most.
     pub window: Option<Bytes>,
     /// The picture's size and frame rate, where the controller chooses them.
     pub step: Option<Step>,

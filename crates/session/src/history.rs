@@ -273,6 +273,11 @@ impl PacketHistory {
         Matched { reports: &self.reports, newest_arrival }
     }
 
+    /// The newest packet that was sent and that feedback has told of; the first before any feedback.
+    pub(crate) const fn newest_covered(&self) -> PacketSeq {
+        PacketSeq(self.newest_covered)
+    }
+
     /// The next packet whose fate is settled, in the order of sending, with its arrival on the receiver's clock if it did arrive.
     pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<Time>)> {
         let first = self.packets.front()?.0.seq.0;

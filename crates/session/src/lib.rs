@@ -24,6 +24,7 @@ mod receiver;
 mod recent;
 mod sender;
 mod uplink;
+mod window;
 
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;

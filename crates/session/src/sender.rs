@@ -20,6 +20,7 @@ use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
 use crate::protection::{PathFacts, Protection, protection_event};
 use crate::recent::RecentRate;
+use crate::window::WindowGate;
 use crate::{Wake, earliest};
 
 mod recovery;
@@ -125,6 +126,7 @@ pub struct Sender {
     next_frame: FrameId,
     recovery: Recovery,
     round_trip: Option<Span>,
+    window: WindowGate,
     recent: RecentRate,
     render_to_display: Option<Span>,
     outcomes: VecDeque<FrameReport>,
@@ -156,6 +158,7 @@ impl Sender {
             next_frame: FrameId(0),
             recovery: Recovery::new(),
             round_trip: None,
+            window: WindowGate::new(now),
             recent: RecentRate::default(),
             render_to_display: None,
             outcomes: VecDeque::new(),
@@ -304,8 +307,11 @@ impl Sender {
     /// When to call [`Sender::poll_transmit`] next even if nothing happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        let window = self.decision.window;
         earliest([
-            self.pacer.poll_timeout().map(|at| (at, Wake::Pace)),
+            self.pacer
+                .poll_timeout()
+                .map(|at| (self.window.closed_until(window).map_or(at, |open| at.max(open)), Wake::Pace)),
             self.controller.poll_timeout().map(|(at, _)| (at, Wake::Rate)),
         ])
     }
@@ -440,6 +446,7 @@ impl Sender {
         if new_pace {
             self.set_pace(now);
         }
+        self.window.on_feedback(now, self.packets.newest_covered());
         self.take_decision(now);
     }
 
@@ -480,6 +487,9 @@ impl Sender {
     fn poll_media(&mut self, now: Time) -> Option<Vec<u8>> {
         let frame = self.frames.first_unsent()?;
         let size = frame.next_size()?;
+        if !self.window.is_open(now, self.decision.window) {
+            return None;
+        }
         if !self.pacer.poll(now, size, Class::Media) {
             return None;
         }
@@ -535,6 +545,9 @@ impl Sender {
         };
         self.next_seq = self.next_seq.next();
         self.packets.on_sent(packet);
+        if self.decision.window.is_some() {
+            self.window.on_sent(&packet);
+        }
         self.controller.on_packet_sent(&packet);
         self.recent.on_bytes(now, size);
         self.statistics.packets += 1;

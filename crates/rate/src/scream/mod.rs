@@ -13,7 +13,6 @@
 //! * The smoothed share of lost packets has a memory of about 200 packets; the draft leaves it open.
 //! * Competing flows (optional in the draft) do not raise the delay target.
 //! * A drifted base is forgotten while the rate is halved, but media is never discarded for it.
-//! * The session's pacer does not wait for the window; the decision tells it.
 //! * Without feedback the window falls ([`crate::silence`]).
 
 pub mod delay;

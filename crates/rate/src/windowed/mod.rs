@@ -9,8 +9,9 @@
 //!
 //! # Departures
 //! * The target is 0.9 of the window over the smoothed round trip, and of the pacing rate where the law has one: frames vary.
-//! * The pacer does not wait for the window; the decision tells it. Without a pacing rate it gets 1.2 times the window over the round
-//!   trip, as Linux does in congestion avoidance.
+//! * The sender does not wait for the window, and the decision names none. Feedback comes once a frame, and on short paths a window is
+//!   less than a frame: a sender that waits stops within every frame (BBR at 35 Mb/s and 2 ms left out a third of its frames). Without
+//!   a pacing rate the pacer gets 1.2 times the window over the round trip, as Linux does in congestion avoidance.
 //! * Feedback comes once a frame. Each arrival is an acknowledgement of its own with the round trip of its own: that of the message's
 //!   newest packet, plus the difference of their one-way delays.
 //! * The window counts as used while the most that was under way in the last round trip is above half of it (RFC 7661, section 4.1): a
@@ -229,7 +230,7 @@ impl<L: WindowLaw> RateController for Windowed<L> {
         let count = if self.limit == Limit::Window { 1 } else { 2 };
         let decision = Decision::of(&self.bounds, &candidates[..count], 1.0);
         let pacing = self.law.pacing().unwrap_or_else(|| wanted.mul_f64(PACING / SHARE));
-        Decision { pacing: pacing.max(decision.target), window: Some(self.law.window()), ..decision }
+        Decision { pacing: pacing.max(decision.target), ..decision }
     }
 
     fn held(&self) -> usize {

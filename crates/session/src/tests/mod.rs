@@ -4,3 +4,4 @@ mod path;
 mod protection;
 mod recovery;
 mod stories;
+mod window;

@@ -1,0 +1,71 @@
+//! A controller's congestion window holds media back until feedback comes.
+
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, Decision, Feedback, RateController, SentPacket, Wake, new_controller};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_wire as wire;
+
+use super::path::frame_header;
+use crate::{EncodedFrame, Sender, SenderConfig};
+
+/// A fixed rate with a window of 5,000 bytes.
+struct Windowed(Box<dyn RateController>);
+
+impl RateController for Windowed {
+    fn name(&self) -> &'static str {
+        "windowed"
+    }
+
+    fn on_packet_sent(&mut self, packet: &SentPacket) {
+        self.0.on_packet_sent(packet);
+    }
+
+    fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
+        self.0.on_feedback(now, feedback);
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.0.on_timeout(now);
+    }
+
+    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+        self.0.poll_timeout()
+    }
+
+    fn set_bounds(&mut self, now: Time, bounds: Bounds) {
+        self.0.set_bounds(now, bounds);
+    }
+
+    fn decision(&self) -> Decision {
+        Decision { window: Some(Bytes::new(5_000)), ..self.0.decision() }
+    }
+
+    fn held(&self) -> usize {
+        self.0.held()
+    }
+}
+
+#[test]
+fn media_beyond_the_window_wait_for_feedback() {
+    let (now, later) = (Time::from_secs(1), Time::from_millis(1_030));
+    let interval = Span::from_millis(20);
+    let config = SenderConfig { max_datagram: 1_000, pacing: Mode::Burst, frame_interval: interval, events: false };
+    let controller = Windowed(new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"));
+    let mut sender = Sender::new(now, config, Box::new(controller));
+    let frame = EncodedFrame { id: FrameId(0), reference: None, header: frame_header(now), bits: vec![0; 20_000] };
+    sender.on_frame(now, frame);
+    let leaves = |sender: &mut Sender, at: Time| std::iter::from_fn(|| sender.poll_transmit(at)).count() as u32;
+    let first = leaves(&mut sender, now);
+    assert!((5..=6).contains(&first), "{first} datagrams of about 1,000 bytes");
+    assert_eq!(leaves(&mut sender, later), 0);
+    let (due, _) = sender.poll_timeout().expect("the rest of the frame");
+    assert_eq!(due, now + Span::from_millis(500), "no busy waiting");
+    // All but the last have arrived: the window has room for as many.
+    let arrivals = vec![Some(later); first as usize - 1];
+    let feedback = wire::Feedback { sent_at: later, first: PacketSeq(0), arrivals };
+    sender.on_datagram(later, &wire::ToServer::Feedback(feedback).to_bytes());
+    assert_eq!(leaves(&mut sender, later), first - 1);
+    // Nothing is heard for half a second: what was under way is lost, and another window leaves.
+    assert_eq!(leaves(&mut sender, later + Span::from_millis(499)), 0);
+    assert_eq!(leaves(&mut sender, later + Span::from_millis(500)), first);
+}

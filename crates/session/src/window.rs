@@ -1,0 +1,80 @@
+//! A congestion window's bound: how much may be under way before media wait for feedback.
+
+use nearlight_rate::{InFlight, SentPacket};
+use nearlight_units::{Bytes, PacketSeq, Span, Time};
+
+/// Without feedback for this long, what is under way counts as lost, so that a window leaves again: as controllers count silence.
+const PATIENCE: Span = Span::from_millis(500);
+
+#[derive(Debug)]
+pub(crate) struct WindowGate {
+    in_flight: InFlight,
+    /// When feedback came last, or the first packet left of which none has come.
+    heard_at: Time,
+}
+
+impl WindowGate {
+    pub(crate) fn new(now: Time) -> Self {
+        Self { in_flight: InFlight::default(), heard_at: now }
+    }
+
+    pub(crate) fn on_sent(&mut self, packet: &SentPacket) {
+        if self.in_flight.bytes() == Bytes::ZERO {
+            self.heard_at = packet.sent_at;
+        }
+        self.in_flight.on_packet_sent(packet);
+    }
+
+    /// Feedback tells of packets up to this one.
+    pub(crate) fn on_feedback(&mut self, now: Time, newest: PacketSeq) {
+        self.in_flight.on_told(newest);
+        self.heard_at = now;
+    }
+
+    /// Until when media wait at most; none where they may leave.
+    pub(crate) fn closed_until(&self, window: Option<Bytes>) -> Option<Time> {
+        window.filter(|window| self.in_flight.bytes() >= *window).map(|_| self.heard_at + PATIENCE)
+    }
+
+    /// Whether media may leave now.
+    pub(crate) fn is_open(&mut self, now: Time, window: Option<Bytes>) -> bool {
+        match self.closed_until(window) {
+            Some(until) if now < until => false,
+            Some(_) => {
+                self.in_flight.forget();
+                true
+            }
+            None => true,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn packet(seq: u32, at: u64) -> SentPacket {
+        let (seq, sent_at, size) = (PacketSeq(seq), Time::from_millis(at), Bytes::new(1_000));
+        SentPacket { seq, sent_at, size, frame: None, probe: None, app_limited: false }
+    }
+
+    #[test]
+    fn a_full_window_waits_for_feedback_or_half_a_second() {
+        let window = Some(Bytes::new(3_000));
+        let mut gate = WindowGate::new(Time::ZERO);
+        for seq in 0..3 {
+            assert!(gate.is_open(Time::from_millis(10), window), "{seq}");
+            gate.on_sent(&packet(seq, 10));
+        }
+        assert!(!gate.is_open(Time::from_millis(11), window));
+        assert!(gate.is_open(Time::from_millis(11), None), "controllers without a window are not held");
+        gate.on_feedback(Time::from_millis(30), PacketSeq(0));
+        assert!(gate.is_open(Time::from_millis(30), window));
+        gate.on_sent(&packet(3, 30));
+        assert_eq!(gate.closed_until(window), Some(Time::from_millis(530)));
+        assert!(!gate.is_open(Time::from_millis(529), window));
+        assert!(gate.is_open(Time::from_millis(530), window), "what was under way is lost by now");
+        gate.on_sent(&packet(4, 530));
+        assert!(gate.is_open(Time::from_millis(530), window), "and a whole window may leave again");
+    }
+}
