@@ -97,3 +97,18 @@ fn frames_of_a_group_are_protected_by_what_depends_on_them() {
     }
     assert!(outcomes("planner", cell).residual < outcomes("nebula", cell).residual);
 }
+
+/// An allowance that a path can live with is kept: requests are answered whatever it says, so a smaller one is not.
+#[test]
+fn a_budget_is_kept_and_spent_where_it_saves_most() {
+    for (loss, burst, round_trip, percent) in [(0.01, 1.33, 60, 6_u16), (0.03, 3.0, 100, 20)] {
+        let cell = cell(loss, burst, round_trip);
+        let (free, held) = (outcomes("planner", cell), outcomes(&format!("planner:{percent}"), cell));
+        let allowed = f64::from(percent) / 100.0;
+        assert!(free.overhead > allowed && held.overhead < 1.2 * allowed, "{cell:?}: {free:?} {held:?}");
+        let none = outcomes("none", cell);
+        assert!(held.bad < 0.7 * none.bad, "{cell:?}: {held:?} {none:?}");
+    }
+    let clean = outcomes("planner:6", cell(0.0, 1.0, 60));
+    assert!(clean.overhead.abs() < f64::EPSILON, "an allowance is no duty: {clean:?}");
+}

@@ -3,7 +3,7 @@
 //! `cargo run --release -p nearlight-lab --example fit > crates/lab/src/encoder/fit.csv`
 
 use nearlight_codec::{CodecError, CodecKind, Size};
-use nearlight_lab::{Camera, Capture, FrameEncoder};
+use nearlight_lab::{Camera, Capture, Content, Film, FrameEncoder};
 use nearlight_units::{Bitrate, Span, Time};
 
 /// OpenH264 reckons with at most 60 frames a second (`MAX_FRAME_RATE`): above, it exceeds its rate in proportion.
@@ -19,12 +19,12 @@ fn main() -> Result<(), CodecError> {
         let size = Size { width: size.0, height: size.1 };
         for &mbps in rates {
             let full = Bitrate::from_mbps(mbps);
-            let mut camera = Camera::new(CodecKind::H264, size, FPS, full)?;
+            let mut camera = Camera::new(CodecKind::H264, Film::new(Content::Sample, size), FPS, full)?;
             for number in 0..FRAMES {
                 let rate = if number < HALVED_AT { full } else { full.mul_f64(0.5) };
                 let key = number % KEY_EVERY == KEY_EVERY - 1;
                 let at = Time::ZERO + Span::from_secs(i64::from(number)) / i64::from(FPS);
-                let coded = camera.encode(&Capture { number, at, rate, key })?;
+                let coded = camera.encode(&Capture { number, at, rate, key, scale: 1.0 })?;
                 let target = rate.as_bps() / 8 / u64::from(FPS);
                 println!("{size},{mbps},{number},{target},{},{}", u8::from(coded.key), coded.bits.len());
             }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod digest;
+pub mod distortion;
 mod encoder;
 mod histogram;
 pub mod live;
@@ -16,10 +17,10 @@ mod summary;
 mod wifi;
 mod world;
 
-pub use encoder::{Camera, Capture, Coded, FrameEncoder, Model, ModelOptions, Quality, Screen};
+pub use encoder::{Camera, Capture, Coded, Film, FrameEncoder, Model, ModelOptions, Quality, Screen, game, resize};
 pub use histogram::Histogram;
-pub use plan::{Cell, Plan, PlanError};
-pub use record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord, WifiRecord};
+pub use plan::{Cell, Content, Plan, PlanError};
+pub use record::{FateCounts, LinkRecord, MediaRecord, RivalRecord, RunRecord, SideRecord, WifiRecord};
 pub use runner::{
     Head, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, read_results, run_plan, run_plan_with,
 };

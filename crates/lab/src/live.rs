@@ -13,8 +13,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
 use crate::plan::{Cell, Segment};
-use crate::record::RunRecord;
-use crate::world::{Tally, bounds};
+use crate::record::{RunRecord, Sums};
+use crate::world::{Sampled, Tally, bounds};
 
 /// How a run came about that was not made in virtual time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -208,15 +208,15 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     tally.packets_lost = (lost_share * tally.packets_sent as f64).round() as u64;
     tally.one_way_delay = live.link.one_way_delay.clone();
     tally.queue_delay = live.link.queue_delay.clone();
-    let kbps = |bytes: f64| (bytes * 8.0 / setting.sample.as_secs_f64() / 1e3) as u32;
     let both = |segment: &Segment| [segment.forward.path(live.seed), segment.feedback.path(live.seed)];
     let paths: Vec<_> = live.cell.segments.iter().map(both).collect();
     let mut at = Time::ZERO + setting.sample;
     while at <= to {
-        let target = targets.iter().rev().find(|(since, _)| *since <= at).map_or(0, |(_, rate)| rate.as_bps() / 1_000);
+        let target = targets.iter().rev().find(|(since, _)| *since <= at).map_or(Bitrate::ZERO, |(_, rate)| *rate);
         if let Some(media) = record.media.first_mut() {
             let (sent, received) = (sent.between(at - setting.sample, at), received.between(at - setting.sample, at));
-            media.on_sample(target as u32, kbps(sent), kbps(received));
+            let sampled = Sampled { sent: sent as u64, received: received as u64 };
+            media.on_sample(target, sampled, setting.sample);
         }
         for (link, paths) in record.links.iter_mut().zip(&paths) {
             for (side, path) in link.sides.iter_mut().zip(paths) {
@@ -226,7 +226,8 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
         at += setting.sample;
     }
     if let Some(media) = record.media.first_mut() {
-        media.on_end(&tally, repairs);
+        // Events do not tell which bytes were redundant, nor which pictures were whole.
+        media.on_end(&tally, &Sums { repairs, redundant: 0, other: 0, fates: None });
     }
     for link in &mut record.links {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;

@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::live::LiveNote;
 use crate::plan::{Flow, Kind};
-use crate::world::Tally;
+pub use crate::world::FateCounts;
+use crate::world::{Sampled, Tally};
 
 /// A run of a cell with a seed. Rates are kb/s, lengths in histograms microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -46,6 +47,15 @@ pub struct WifiRecord {
     pub record: CellRecord,
 }
 
+/// What a session came to beyond its tally.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sums {
+    pub(crate) repairs: u64,
+    pub(crate) redundant: u64,
+    pub(crate) other: u64,
+    pub(crate) fates: Option<FateCounts>,
+}
+
 /// A media session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct MediaRecord {
@@ -65,6 +75,11 @@ pub struct MediaRecord {
     pub packets_lost: u64,
     /// Packets that carried symbols again, from the session's start.
     pub repairs: u64,
+    /// Of what was sent in the measured time: what another datagram could have stood in for, and all else.
+    pub redundant_bytes: u64,
+    pub other_bytes: u64,
+    /// Where each frame's fate is known.
+    pub fates: Option<FateCounts>,
     /// Datagrams without IP and UDP headers.
     pub bytes_sent: u64,
     pub bytes_received: u64,
@@ -86,13 +101,15 @@ impl MediaRecord {
         Self { name: name.to_owned(), ..Self::default() }
     }
 
-    pub(crate) fn on_sample(&mut self, target: u32, sent: u32, received: u32) {
-        self.target.push(target);
-        self.sent.push(sent);
-        self.received.push(received);
+    pub(crate) fn on_sample(&mut self, target: Bitrate, sampled: Sampled, sample: Span) {
+        let rate = |bytes: u64| (Bytes::new(bytes).over(sample).as_bps() / 1_000) as u32;
+        self.target.push((target.as_bps() / 1_000) as u32);
+        self.sent.push(rate(sampled.sent));
+        self.received.push(rate(sampled.received));
     }
 
-    pub(crate) fn on_end(&mut self, tally: &Tally, repairs: u64) {
+    pub(crate) fn on_end(&mut self, tally: &Tally, sums: &Sums) {
+        let Sums { repairs, redundant, other, fates } = *sums;
         *self = Self {
             from: tally.from().as_secs_f64(),
             to: tally.to().as_secs_f64(),
@@ -107,6 +124,9 @@ impl MediaRecord {
             packets_sent: tally.packets_sent,
             packets_lost: tally.packets_lost,
             repairs,
+            redundant_bytes: redundant,
+            other_bytes: other,
+            fates,
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             frame_network_latency: tally.frame_network_latency.clone(),

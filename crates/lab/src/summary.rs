@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::histogram::Histogram;
 use crate::live::LiveNote;
-use crate::record::{MediaRecord, RunRecord, SideRecord};
+use crate::record::{FateCounts, MediaRecord, RunRecord, SideRecord};
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
 
 /// A metric of a cell.
@@ -238,6 +238,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("received_mbps", Samples::Values(received));
     take("target_gap_mbps", Samples::Values(gap));
     take("frame_network_latency_ms", Samples::Counted(media.frame_network_latency.clone(), MILLISECONDS));
+    take("network_latency_ms", Samples::Counted(media.frame_network_latency.clone(), MILLISECONDS));
     take("frame_latency_ms", Samples::Counted(media.frame_latency.clone(), MILLISECONDS));
     take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));
     take("queue_delay_ms", Samples::Counted(media.queue_delay.clone(), MILLISECONDS));
@@ -251,6 +252,12 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("late_frame_ratio", Samples::Values(share(media.late + media.passed_over, media.sent_frames)));
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
     take("repair_ratio", Samples::Values(share(media.repairs, media.packets_sent)));
+    take("redundancy_ratio", Samples::Values(share(media.redundant_bytes, media.other_bytes)));
+    if let Some(FateCounts { residual, bad, runs }) = media.fates {
+        take("residual_frame_loss", Samples::Values(share(residual, media.sent_frames)));
+        take("bad_frame_ratio", Samples::Values(share(bad, media.sent_frames)));
+        take("recovery_frames", Samples::Values(share(bad, runs)));
+    }
     take("key_frames", Samples::Values(vec![media.key_frames as f64]));
     take("convergence_s", Samples::Values(convergence(run, media).into_iter().collect()));
 }

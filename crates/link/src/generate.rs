@@ -31,6 +31,8 @@
 //! | r(5) | 0.80, 0.60 | 0.62 |
 //! | share of outages | 0.1 %, 0.5 % | 0.3 % |
 //! | 5 %, 50 %, 95 % quantiles | 0.24-0.31, 1.04-1.14, 1.20-1.52 | 0.25, 1.07, 1.39 |
+//!
+//! [`drawn`] resembles no measurement: it changes the rate every so often, as experiments do that shape a link by a random list.
 
 use nearlight_units::{Bitrate, Span};
 
@@ -141,6 +143,17 @@ pub fn wifi(parameters: &WiFi, length: Span, seed: u64) -> Rates {
         if random.happens(gap) { 0.0 } else { plateau * dip.unwrap_or(1.0) }
     });
     with_mean(&rates.collect::<Vec<_>>(), parameters.mean, FIFTH)
+}
+
+/// Another rate every so often, drawn evenly from the lowest to the highest, for about `length`.
+#[must_use]
+pub fn drawn([lowest, highest]: [Bitrate; 2], every: Span, length: Span, seed: u64) -> Rates {
+    let mut random = Random::new(seed);
+    let span = highest.as_bps().saturating_sub(lowest.as_bps()) as f64;
+    let rate = |random: &mut Random| Bitrate::from_bps(lowest.as_bps() + (span * random.unit()) as u64);
+    let steps: Vec<(Span, Bitrate)> =
+        (0..steps_in(length, every)).map(|index| (every * index, rate(&mut random))).collect();
+    Rates::steps(&steps, Some(every * steps.len() as i64)).unwrap_or_else(|_| Rates::constant(highest))
 }
 
 fn steps_in(length: Span, step: Span) -> i64 {
@@ -263,6 +276,26 @@ mod tests {
         assert_in("5 %", found.quantiles[0], 0.24..=0.31);
         assert_in("50 %", found.quantiles[1], 1.04..=1.14);
         assert_in("95 %", found.quantiles[2], 1.20..=1.52);
+    }
+
+    #[test]
+    fn drawn_rates_lie_evenly_between_their_bounds() {
+        let bounds = [Bitrate::from_mbps(2), Bitrate::from_mbps(10)];
+        let rates = |seed| drawn(bounds, Span::from_secs(5), Span::from_secs(600), seed);
+        let found: Vec<f64> = (1..=SEEDS)
+            .flat_map(|seed| rates(seed).iter().map(|step| step.1.as_mbps_f64()).collect::<Vec<_>>())
+            .collect();
+        assert_eq!(found.len(), 120 * SEEDS as usize);
+        assert!(found.iter().all(|rate| (2.0..=10.0).contains(rate)));
+        // Even draws between 2 and 10: a mean of 6, a deviation of 8 over the root of 12.
+        let mean = found.iter().sum::<f64>() / found.len() as f64;
+        let variance = found.iter().map(|rate| (rate - mean).powi(2)).sum::<f64>() / found.len() as f64;
+        assert!(
+            (mean - 6.0).abs() < 0.15 && (variance.sqrt() - 8.0 / 12.0_f64.sqrt()).abs() < 0.1,
+            "{mean} {variance}"
+        );
+        assert_eq!(rates(1), rates(1));
+        assert_ne!(rates(1), rates(2));
     }
 
     #[test]

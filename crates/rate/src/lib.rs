@@ -10,6 +10,7 @@ mod arriving;
 mod base_delay;
 pub mod buffer_occupancy;
 pub mod fixed;
+pub mod frame_clocked;
 mod frames;
 pub mod gcc;
 mod in_flight;

@@ -6,6 +6,7 @@ use thiserror::Error;
 use crate::alvr::{Alvr, AlvrOptions};
 use crate::buffer_occupancy::BufferOccupancy;
 use crate::fixed::Fixed;
+use crate::frame_clocked::FrameClocked;
 use crate::gcc::{AlvrFork as GccAlvrFork, Draft, DraftOptions, LibWebrtc, Options};
 use crate::ladder::Ladder;
 use crate::nada::{AlvrFork as NadaAlvrFork, Rfc8698};
@@ -159,6 +160,13 @@ pub const PRESETS: &[Preset] = &[
         source: "libwebrtc of January 2026, read through str0m, and its VCMNackFecMethod",
         bounds: NEBULA,
         make: |bounds| Box::new(LibWebrtc::new(bounds, Options::CALL)),
+    },
+    Preset {
+        name: "frame-clocked",
+        summary: "each frame probes the capacity and takes half of its interval on the wire: the least latency, for half of the rate",
+        source: "our own, after Pudica (NSDI 2024) and Nebula (WWW 2022)",
+        bounds: USUAL,
+        make: |bounds| Box::new(FrameClocked::new(bounds)),
     },
     Preset {
         name: "fixed",

@@ -101,6 +101,8 @@ pub struct Receiver {
     acknowledge: bool,
     /// When a frame that predicts from a decoded one was asked for, and how many such requests had been in vain.
     reference_asked: Option<(Time, u32)>,
+    /// Asks for nothing, and gives a frame up after this.
+    silent: Option<Span>,
     key_frame_asked_at: Option<Time>,
     action_repeat_at: Option<Time>,
     first_frame: Option<FrameId>,
@@ -132,6 +134,7 @@ impl Receiver {
             decoded: None,
             acknowledge: false,
             reference_asked: None,
+            silent: None,
             key_frame_asked_at: None,
             action_repeat_at: None,
             first_frame: None,
@@ -156,6 +159,12 @@ impl Receiver {
     /// frame before it asks for a key frame.
     pub fn set_references(&mut self, references: bool) {
         self.references = references;
+    }
+
+    /// Never asks for anything, as receivers do whose streams bring all their redundancy along; what is not whole by `patience` after
+    /// its loss showed is given up.
+    pub fn set_silent(&mut self, patience: Span) {
+        self.silent = Some(patience);
     }
 
     /// A datagram came. What does not parse is counted and dropped.
@@ -482,7 +491,7 @@ impl Receiver {
 
     fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
         let asked = self.assembler.poll_missing(now, policy);
-        if asked.is_empty() {
+        if asked.is_empty() || self.silent.is_some() {
             return;
         }
         let mut missing = Vec::new();
@@ -495,7 +504,8 @@ impl Receiver {
     }
 
     fn request_key_frame(&mut self, now: Time, reason: &'static str) {
-        if self.key_frame_asked_at.is_some_and(|at| now - at < self.key_frame_retry()) {
+        let recent = self.key_frame_asked_at.is_some_and(|at| now - at < self.key_frame_retry());
+        if recent || self.silent.is_some() {
             return;
         }
         let Some(newest) = self.assembler.newest() else { return };
@@ -506,7 +516,8 @@ impl Receiver {
 
     fn repair_policy(&self) -> RepairPolicy {
         let round_trip = self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP);
-        RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up: GIVE_UP.max(round_trip * 4) }
+        let give_up = self.silent.unwrap_or(GIVE_UP.max(round_trip * 4));
+        RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up }
     }
 
     fn key_frame_retry(&self) -> Span {

@@ -4,8 +4,10 @@
 //! clock and owns no frame: the same code plans in virtual time and live.
 
 mod baseline;
+mod budget;
 mod planner;
 mod registry;
+mod webrtc;
 
 #[cfg(test)]
 mod tests;
@@ -16,8 +18,10 @@ use serde::Serialize;
 use crate::estimate::LossSummary;
 
 pub use baseline::{EscotGop, Fixed, NEBULA_GROUP, Nebula, NoRedundancy, escot_repairs_per_packet, nebula_repairs};
+pub use budget::Budget;
 pub use planner::Planner;
 pub use registry::{POLICIES, PolicyPreset, UnknownPolicy, new_policy};
+pub use webrtc::WebRtc;
 
 /// How an encoder trades rate for distortion: the mean squared error of 8-bit luma is `scale / (rate - floor)`.
 ///

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use super::{EscotGop, Fixed, Nebula, NoRedundancy, Planner, RedundancyPolicy};
+use super::{Budget, EscotGop, Fixed, Nebula, NoRedundancy, Planner, RedundancyPolicy, WebRtc};
 
 /// The most that `fixed` adds.
 const MAX_PERCENT: u16 = 200;
@@ -27,6 +27,12 @@ pub const POLICIES: &[PolicyPreset] = &[
         summary: "more for frames that more others depend on, at least one packet (WWW '22)",
     },
     PolicyPreset { name: "escot-gop", summary: "one block for each group of pictures, as Nebula's authors ran ESCOT" },
+    PolicyPreset { name: "planner:P", summary: "the planner, spending at most P percent on average (1 to 200)" },
+    PolicyPreset {
+        name: "planner-as-nebula",
+        summary: "the planner with as many repairs as nebula would send, to compare where they go",
+    },
+    PolicyPreset { name: "webrtc", summary: "the more, the longer a retransmission takes, as WebRTC's hybrid of both" },
     PolicyPreset { name: "fixed:P", summary: "P percent of every frame, rounded up (0 to 200)" },
     PolicyPreset { name: "none", summary: "no redundancy" },
 ];
@@ -47,11 +53,14 @@ pub fn new_policy(name: &str) -> Result<Box<dyn RedundancyPolicy>, UnknownPolicy
         "planner" => Ok(Box::new(Planner::default())),
         "nebula" => Ok(Box::new(Nebula)),
         "escot-gop" => Ok(Box::new(EscotGop::default())),
+        "planner-as-nebula" => Ok(Box::new(Budget::as_nebula())),
+        "webrtc" => Ok(Box::new(WebRtc::default())),
         "none" => Ok(Box::new(NoRedundancy)),
         other => {
-            let percent = other.strip_prefix("fixed:").and_then(|number| number.parse().ok());
-            match percent {
-                Some(percent) if percent <= MAX_PERCENT => Ok(Box::new(Fixed { percent })),
+            let percent = |prefix: &str| other.strip_prefix(prefix).and_then(|number| number.parse().ok());
+            match (percent("fixed:"), percent("planner:")) {
+                (Some(percent), _) if percent <= MAX_PERCENT => Ok(Box::new(Fixed { percent })),
+                (_, Some(percent)) if (1..=MAX_PERCENT).contains(&percent) => Ok(Box::new(Budget::percent(percent))),
                 _ => Err(UnknownPolicy(other.to_owned())),
             }
         }
@@ -72,7 +81,9 @@ mod tests {
 
     #[test]
     fn a_wrong_name_is_answered_with_the_right_ones() {
-        for wrong in ["fec", "fixed", "fixed:", "fixed:201", "fixed:-1", "fixed:1e9", "", "Planner"] {
+        for wrong in
+            ["fec", "fixed", "fixed:", "fixed:201", "fixed:-1", "fixed:1e9", "planner:0", "planner:", "", "Planner"]
+        {
             let Err(error) = new_policy(wrong) else { panic!("`{wrong}` is no policy") };
             let said = error.to_string();
             assert!(POLICIES.iter().all(|policy| said.contains(policy.name)), "{said}");

@@ -1,13 +1,15 @@
 //! What makes bits of frames: a model of frame sizes, or a codec that really runs.
 
+pub mod game;
 mod model;
 mod real;
+pub mod resize;
 
 use nearlight_codec::CodecError;
 use nearlight_units::{Bitrate, Time};
 
 pub use model::{Model, ModelOptions};
-pub use real::{Camera, Quality, Screen};
+pub use real::{Camera, Film, Quality, Screen};
 
 use crate::plan;
 
@@ -19,6 +21,8 @@ pub struct Capture {
     pub at: Time,
     pub rate: Bitrate,
     pub key: bool,
+    /// Of the picture's sides, above 0 and at most 1.
+    pub scale: f64,
 }
 
 /// A coded frame.
@@ -37,9 +41,10 @@ pub trait FrameEncoder: Send {
 pub fn new_encoder(source: &plan::Source, seed: u64) -> Result<(Box<dyn FrameEncoder>, Option<Screen>), CodecError> {
     Ok(match &source.encoder {
         plan::Encoder::Model(options) => (Box::new(Model::new(*options, source.fps, source.bounds.start, seed)), None),
-        plan::Encoder::Codec { kind, size } => {
-            let camera = Camera::new(*kind, *size, source.fps, source.bounds.start)?;
-            (Box::new(camera), Some(Screen::new(*kind, *size)?))
+        plan::Encoder::Codec { kind, size, content } => {
+            let film = Film::new(*content, *size);
+            let camera = Camera::new(*kind, film.clone(), source.fps, source.bounds.start)?;
+            (Box::new(camera), Some(Screen::new(*kind, film)?))
         }
     })
 }

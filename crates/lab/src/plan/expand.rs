@@ -16,14 +16,15 @@ use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::file::{
-    Body, Controllers, DirectionKind, EncoderKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile, RecoveryKind,
-    SourcePart,
+    Body, ContentKind, Controllers, DirectionKind, EncoderKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile,
+    SourcePart, SystemPart,
 };
 use super::sweep::{Outline, Values, fill_in};
+use super::system::{recovery, system};
 use super::values::Length;
 use super::{
-    Cell, Client, Encoder, Flow, Kind, Media, NO_FEC, Plan, PlanError, Published, Recovery, Route, Segment, Setting,
-    Source,
+    Cell, Client, Content, Encoder, Flow, Kind, Media, NO_FEC, Plan, PlanError, Published, Recovery, Route, Segment,
+    Setting, Source, System,
 };
 use crate::digest::Digest;
 use crate::encoder::ModelOptions;
@@ -108,7 +109,7 @@ fn expand(
         let cell = traffic(place, at, body, written, &setting)?;
         return push(place, at, cells, Cell { labels: labels(body, values), ..cell });
     }
-    let controllers = controllers(place, body.controllers.as_ref())?;
+    let systems = systems(place, body, &setting)?;
     let Some(paths) = body.path.as_ref().filter(|paths| !paths.is_empty()) else {
         let what =
             "there is no path; add one with [[all.path]] or [[case.path]], or traffic in a cell with `wifi.cell`";
@@ -122,14 +123,15 @@ fn expand(
             note_traces(&segment.forward, digest);
             note_traces(&segment.feedback, digest);
         }
-        for (index, controller) in controllers.iter().enumerate() {
+        for (index, (controller, system, own_labels)) in systems.iter().enumerate() {
             let mut labels = labels(body, values);
             labels.insert("path".to_owned(), path.name.clone());
-            labels.insert("controller".to_owned(), controller.clone());
+            labels.extend(own_labels.iter().cloned());
             let cell = Cell {
                 labels,
                 setting: Arc::clone(&setting),
                 controller: controller.clone(),
+                system: system.clone(),
                 segments: segments.clone(),
                 media: media.clone(),
                 flows: flows.clone(),
@@ -169,6 +171,7 @@ fn traffic(
         .traffic(written, setting.phases, (setting.duration, setting.warm_up))
         .map_err(|refused| place.error(refused.at, refused.what))?;
     Ok(Cell {
+        system: System::plain(setting),
         labels: Values::new(),
         setting: Arc::clone(setting),
         controller: String::new(),
@@ -208,6 +211,22 @@ fn note_traces(path: &LoadedPath, digest: &mut Digest) {
             digest.add(&std::fs::read(file).unwrap_or_default());
         }
     }
+}
+
+/// A controller, what belongs to it, and its labels.
+type Named = (String, System, Vec<(String, String)>);
+
+/// Each system of the case: those that it names, or its controllers as they are.
+fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named>, PlanError> {
+    let Some(parts) = &body.system else {
+        let plain = |name: String| (name.clone(), System::plain(setting), vec![("controller".to_owned(), name)]);
+        return Ok(controllers(place, body.controllers.as_ref())?.into_iter().map(plain).collect());
+    };
+    let one = |part: &SystemPart| {
+        let (system, labels) = system(part).map_err(|what| place.error(parts.span().start, what))?;
+        Ok((part.controller.clone(), system, labels))
+    };
+    parts.as_ref().iter().map(one).collect()
 }
 
 fn controllers(place: &Text<'_>, wanted: Option<&Spanned<Controllers>>) -> Result<Vec<String>, PlanError> {
@@ -452,10 +471,7 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
-            recovery: match body.client.recovery {
-                Some(RecoveryKind::Intra) => Recovery::Intra,
-                _ => Recovery::Repair,
-            },
+            recovery: body.client.recovery.map_or(Recovery::Repair, recovery),
             deadline: body.client.deadline.map_or(Span::from_millis(100), |length| length.0),
         },
         own_rates: body.own_rates.as_ref().map_or_else(Vec::new, |names| names.as_ref().clone()),
@@ -472,10 +488,14 @@ fn source(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<Source, Plan
     let minimum = rate(part.minimum, Bounds::MINIMUM);
     let maximum = rate(part.maximum, Bitrate::from_mbps(100));
     let bounds = Bounds { minimum, start: rate(part.start, Bounds::START), maximum }.in_order();
+    let content = match part.content {
+        Some(ContentKind::Game) => Content::Game,
+        _ => Content::Sample,
+    };
     let encoder = match part.encoder.unwrap_or(EncoderKind::Model) {
         EncoderKind::Model => Encoder::Model(model(place, at, part)?),
-        EncoderKind::H264 => Encoder::Codec { kind: CodecKind::H264, size: picture_size(place, part)? },
-        EncoderKind::Vp8 => Encoder::Codec { kind: CodecKind::Vp8, size: picture_size(place, part)? },
+        EncoderKind::H264 => Encoder::Codec { kind: CodecKind::H264, size: picture_size(place, part)?, content },
+        EncoderKind::Vp8 => Encoder::Codec { kind: CodecKind::Vp8, size: picture_size(place, part)?, content },
     };
     let length = |written: Option<Length>, usual: Span| written.map_or(usual, |length| length.0);
     Ok(Source {

@@ -73,6 +73,7 @@ settings! {
         media: Vec<MediaPart>,
         flow: Vec<FlowPart>,
         sweep: Vec<SweepPart>,
+        system: Spanned<Vec<SystemPart>>,
     }
     nested { source: SourcePart, client: ClientPart, wifi: TrafficPart, }
 }
@@ -86,6 +87,7 @@ settings! {
         maximum: Rate,
         encoder: EncoderKind,
         size: Spanned<String>,
+        content: ContentKind,
         render: Length,
         encode: Length,
         key_ratio: f64,
@@ -140,6 +142,25 @@ pub(super) enum EncoderKind {
 pub(super) enum RecoveryKind {
     Repair,
     Intra,
+    None,
+    Group,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ContentKind {
+    Sample,
+    Game,
+}
+
+/// A controller with its redundancy and recovery.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SystemPart {
+    pub(super) controller: String,
+    pub(super) fec: Option<String>,
+    pub(super) recovery: Option<RecoveryKind>,
+    pub(super) key_every: Option<u32>,
 }
 
 /// `"all"`, or a list of presets.

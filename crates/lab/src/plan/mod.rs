@@ -7,6 +7,7 @@ mod expand;
 mod file;
 mod phases;
 mod sweep;
+mod system;
 mod traffic;
 mod values;
 
@@ -89,6 +90,7 @@ pub struct Cell {
     pub setting: Arc<Setting>,
     /// The default for media that name none of their own.
     pub controller: String,
+    pub system: System,
     /// What all flows share, in order.
     pub segments: Vec<Segment>,
     pub media: Vec<Media>,
@@ -138,7 +140,17 @@ pub enum Encoder {
     /// Frame sizes without pictures.
     Model(ModelOptions),
     /// A codec that really runs, on a moving picture.
-    Codec { kind: CodecKind, size: Size },
+    Codec { kind: CodecKind, size: Size, content: Content },
+}
+
+/// What is filmed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Content {
+    /// The moving picture that codecs are tested with.
+    #[default]
+    Sample,
+    /// Pictures like those of a first-person game.
+    Game,
 }
 
 /// How what is lost comes back.
@@ -148,6 +160,35 @@ pub enum Recovery {
     Repair,
     /// A key frame at once; whatever comes before it is discarded.
     Intra,
+    /// Nothing is asked for: what is not whole when a newer frame is, is left out, and its followers are decoded without it.
+    None,
+    /// Groups of pictures travel as one, and are shown when a group is whole or the next one comes; nothing is asked for.
+    Group,
+}
+
+impl Recovery {
+    /// As in plans and labels.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Repair => "repair",
+            Self::Intra => "intra",
+            Self::None => "none",
+            Self::Group => "group",
+        }
+    }
+}
+
+/// What belongs to a rate controller to make a whole system of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// A redundancy policy's name.
+    pub fec: String,
+    pub recovery: Recovery,
+    /// Frames from one key frame to the next; 0 without scheduled ones.
+    pub group: u32,
+    /// Frames travel over TCP with this law, coded at the highest rate, whatever arrives.
+    pub reliable: Option<&'static str>,
 }
 
 /// Where frames are shown.

@@ -1,6 +1,7 @@
 //! A media session's place in the world: both ends of it, its encoder, its decoder and its display.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use nearlight_codec::CodecError;
 use nearlight_link::Ecn;
@@ -8,8 +9,10 @@ use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
+use super::fates::{FateCounts, Fates};
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
+use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Client, Recovery};
 
@@ -24,6 +27,8 @@ pub(crate) struct MediaConfig {
     pub(crate) pauses: Vec<(Time, Time)>,
     /// The first frame comes so long after the start.
     pub(crate) phase: Span,
+    /// The display first changes so long after the start.
+    pub(crate) refresh_phase: Span,
     pub(crate) fps: u16,
     pub(crate) render: Span,
     pub(crate) encode: Span,
@@ -31,12 +36,56 @@ pub(crate) struct MediaConfig {
     pub(crate) headers: Bytes,
     pub(crate) client: Client,
     pub(crate) warm_up: Time,
+    pub(crate) recovery: Recovery,
+    /// Frames from one key frame to the next; 0 without scheduled ones.
+    pub(crate) group: u32,
+    /// For the sender's policy: the place in its group of the frame that leaves the encoder.
+    pub(crate) index: Shared,
+    /// For the sender's controller: frames that the client has and has not shown.
+    pub(crate) buffered: Shared,
+}
+
+/// A receiver that waits for a whole group gives it up after this. Guess: a group and a half at 30 frames a second.
+const GROUP_PATIENCE: Span = Span::from_millis(500);
+/// A receiver that takes what comes waits for nothing but packets in another order.
+const NO_PATIENCE: Span = Span::from_millis(1);
+
+impl MediaConfig {
+    /// Even distances from the start, so that no rounding adds up.
+    fn tick(count: u64, rate: u16) -> Span {
+        Span::from_nanos((count * 1_000_000_000 / u64::from(rate)) as i64)
+    }
+
+    /// From the first frame to the one of this number.
+    pub(crate) fn tick_of_source(&self, number: u32) -> Span {
+        Self::tick(u64::from(number), self.fps)
+    }
+
+    /// The refresh after the one at `now`; never after the session's end.
+    pub(crate) fn next_refresh(&self, now: Time) -> Time {
+        let rate = self.client.refresh;
+        let start = self.start + self.refresh_phase;
+        let elapsed = (now - start).as_nanos() as u64;
+        let count = (elapsed * u64::from(rate) + 500_000_000) / 1_000_000_000 + 1;
+        let next = start + Self::tick(count, rate);
+        if next < self.stop { next } else { Time::FAR_FUTURE }
+    }
 }
 
 struct Encoding {
     ready_at: Time,
     captured: Captured,
     coded: Coded,
+    /// Of its group of pictures.
+    index: u32,
+}
+
+/// A frame on its way.
+#[derive(Clone, Copy)]
+struct Sent {
+    captured: Captured,
+    at: Time,
+    index: u32,
 }
 
 #[derive(Clone, Copy)]
@@ -47,12 +96,15 @@ struct Captured {
     input_received_at: Time,
 }
 
+#[derive(Clone, Copy)]
 struct Decoding {
     done_at: Time,
     id: FrameId,
     input: InputSeq,
     captured_at: Time,
     show: bool,
+    /// Nothing that it was predicted from is missing.
+    intact: bool,
     quality: Option<Quality>,
 }
 
@@ -68,10 +120,21 @@ pub(crate) struct Media {
     key_under_way: bool,
     newest_input: (InputSeq, Time),
     /// When each frame was captured and handed to the sender, by its id.
-    frames: Vec<(Captured, Time)>,
+    frames: Vec<Sent>,
+    fates: Fates,
+    /// Frames since the last key frame, which it counts.
+    since_key: u32,
+    /// Of frames that were not captured, the share that is due.
+    skipped_share: f64,
+    /// A group that leaves as one, and one that is shown as one.
+    leaving: Vec<Encoding>,
+    forming: Vec<Decoding>,
+    /// The frame that was decoded last, and whether it was intact.
+    newest_decoded: Option<(FrameId, bool)>,
+    /// Redundant and all bytes sent when the measured time began.
+    sent_before: Option<(u64, u64)>,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
-    refresh_start: Time,
     next_refresh: Time,
     sender_due: Time,
     receiver_due: Time,
@@ -88,11 +151,14 @@ impl Media {
         screen: Option<Screen>,
     ) -> Self {
         let mut receiver = Receiver::new(ReceiverConfig { events: false });
-        if config.client.recovery == Recovery::Intra {
-            receiver.set_intra_only();
+        match config.recovery {
+            Recovery::Repair => {}
+            Recovery::Intra => receiver.set_intra_only(),
+            Recovery::None => receiver.set_silent(NO_PATIENCE),
+            Recovery::Group => receiver.set_silent(GROUP_PATIENCE),
         }
         let next_capture = config.start + config.phase;
-        let next_refresh = config.start;
+        let next_refresh = config.start + config.refresh_phase;
         let due = next_capture.min(next_refresh);
         let tally = Tally::new(config.warm_up.max(config.start), config.stop);
         Self {
@@ -106,9 +172,15 @@ impl Media {
             key_under_way: false,
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
+            fates: Fates::default(),
+            since_key: 0,
+            skipped_share: 0.0,
+            leaving: Vec::new(),
+            forming: Vec::new(),
+            newest_decoded: None,
+            sent_before: None,
             decoding: VecDeque::new(),
             decoded: None,
-            refresh_start: config.start,
             next_refresh,
             sender_due: Time::FAR_FUTURE,
             receiver_due: Time::FAR_FUTURE,
@@ -117,13 +189,6 @@ impl Media {
             failed: None,
             config,
         }
-    }
-
-    /// The display first changes so long after the session's start.
-    pub(crate) fn set_refresh_phase(&mut self, phase: Span) {
-        self.refresh_start = self.config.start + phase;
-        self.next_refresh = self.refresh_start;
-        self.plan();
     }
 
     /// The rate controller at the server of this session starts with its clock.
@@ -140,6 +205,23 @@ impl Media {
         self.sender.statistics(Self::server_clock(now)).repairs
     }
 
+    /// Redundant bytes, and all others, that were sent in the measured time.
+    pub(crate) fn redundancy(&self, now: Time) -> (u64, u64) {
+        let (redundant, sent) = self.sent_bytes(now);
+        let (redundant_before, sent_before) = self.sent_before.unwrap_or_default();
+        let redundant = redundant - redundant_before;
+        (redundant, (sent - sent_before).saturating_sub(redundant))
+    }
+
+    fn sent_bytes(&self, now: Time) -> (u64, u64) {
+        let statistics = self.sender.statistics(Self::server_clock(now));
+        (statistics.redundant.get(), statistics.sent.get())
+    }
+
+    pub(crate) fn fates(&self) -> FateCounts {
+        self.fates.counts(&self.tally, self.config.client.deadline)
+    }
+
     pub(crate) fn is_active(&self, now: Time) -> bool {
         let paused = |(from, to): &(Time, Time)| *from <= now && now < *to;
         self.config.start <= now && now < self.config.stop && !self.config.pauses.iter().any(paused)
@@ -147,7 +229,7 @@ impl Media {
 
     pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
         if far {
-            self.tally.on_packet_received(now, arrival);
+            self.tally.on_packet_received(now, arrival, arrival.bytes.len() as u64);
             self.receiver.on_datagram(now, &arrival.bytes);
             self.take_frames(now);
             self.drain_receiver(now, network);
@@ -166,6 +248,9 @@ impl Media {
 
     pub(crate) fn on_wake(&mut self, now: Time, network: &mut Network) {
         if now >= self.next_capture {
+            if self.sent_before.is_none() && now >= self.tally.from() {
+                self.sent_before = Some(self.sent_bytes(now));
+            }
             self.capture(now);
         }
         while self.encoding.front().is_some_and(|encoding| encoding.ready_at <= now) {
@@ -210,15 +295,10 @@ impl Media {
             .min(self.receiver_due);
     }
 
-    /// Even distances from the start, so that no rounding adds up.
-    fn tick(count: u64, rate: u16) -> Span {
-        Span::from_nanos((count * 1_000_000_000 / u64::from(rate)) as i64)
-    }
-
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        let next = self.config.start + self.config.phase + Self::tick(u64::from(self.captured), self.config.fps);
+        let next = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
         self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
         if !self.is_active(now) {
             return;
@@ -233,15 +313,23 @@ impl Media {
             self.tally.on_skipped(now);
             return;
         }
+        let step = self.sender.decision().step;
+        if self.leaves_out(step.map_or(1.0, |step| step.frame_rate)) {
+            self.sender.on_skipped(server, "frame rate");
+            self.tally.on_skipped(now);
+            return;
+        }
         let wish = self.sender.wish();
-        let key = wish.key && !self.key_under_way;
-        match self.encoder.encode(&Capture { number, at: now, rate: wish.rate, key }) {
+        let key = self.is_key_due(wish.key);
+        let scale = step.map_or(1.0, |step| step.scale);
+        match self.encoder.encode(&Capture { number, at: now, rate: wish.rate, key, scale }) {
             Ok(coded) => {
                 self.key_under_way |= coded.key;
+                self.since_key = if coded.key { 0 } else { self.since_key } + 1;
                 let (input, input_received_at) = self.newest_input;
                 let captured = Captured { number, at: now, input, input_received_at };
                 let ready_at = now + self.config.render + self.config.encode;
-                self.encoding.push_back(Encoding { ready_at, captured, coded });
+                self.encoding.push_back(Encoding { ready_at, captured, coded, index: self.since_key - 1 });
             }
             Err(error) => {
                 self.failed = Some(error);
@@ -250,8 +338,50 @@ impl Media {
         }
     }
 
+    /// Whether this frame is one of those that a lower frame rate leaves out.
+    fn leaves_out(&mut self, frame_rate: f64) -> bool {
+        self.skipped_share += 1.0 - frame_rate.clamp(0.0, 1.0);
+        let due = self.skipped_share >= 1.0;
+        if due {
+            self.skipped_share -= 1.0;
+        }
+        due
+    }
+
+    fn is_key_due(&self, wanted: bool) -> bool {
+        let first = self.since_key == 0;
+        let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
+        let asked = match self.config.recovery {
+            Recovery::Repair | Recovery::Intra => wanted && !self.key_under_way,
+            Recovery::None | Recovery::Group => false,
+        };
+        first || scheduled || asked
+    }
+
     fn on_coded(&mut self, now: Time, encoding: Encoding) {
-        let Encoding { captured, coded, .. } = encoding;
+        if self.config.recovery != Recovery::Group {
+            self.send_frame(now, encoding);
+            return;
+        }
+        let ends = encoding.index + 1 >= self.config.group;
+        if encoding.index == 0 {
+            // A key frame that came early, for another size, leaves the group before it short.
+            self.send_group(now);
+        }
+        self.leaving.push(encoding);
+        if ends {
+            self.send_group(now);
+        }
+    }
+
+    fn send_group(&mut self, now: Time) {
+        for encoding in std::mem::take(&mut self.leaving) {
+            self.send_frame(now, encoding);
+        }
+    }
+
+    fn send_frame(&mut self, now: Time, encoding: Encoding) {
+        let Encoding { captured, coded, index, .. } = encoding;
         let id = self.sender.next_frame();
         let captured_at = Self::server_clock(captured.at);
         let rendered_at = captured_at + self.config.render;
@@ -268,46 +398,92 @@ impl Media {
             deadline: captured_at + self.config.client.deadline,
             views: vec![VIEW],
         };
-        self.frames.push((captured, now));
+        self.frames.push(Sent { captured, at: now, index });
+        self.fates.on_sent(captured.at);
         self.key_under_way &= !coded.key;
         self.tally.on_frame_sent(captured.at, coded.key);
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !coded.key);
+        self.config.index.store(index, Ordering::Relaxed);
+        // A receiver that decodes whatever comes takes each frame as if it stood alone.
+        let stands_alone = coded.key || self.config.recovery == Recovery::None;
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !stands_alone);
         self.sender.on_frame(Self::server_clock(now), EncodedFrame { id, reference, header, bits: coded.bits });
     }
 
     fn take_frames(&mut self, now: Time) {
         while let Some(frame) = self.receiver.poll_frame(now) {
-            let Some((captured, sent_at)) = self.frames.get(frame.id.0 as usize).copied() else { continue };
+            let Some(Sent { captured, at: sent_at, index }) = self.frames.get(frame.id.0 as usize).copied() else {
+                continue;
+            };
             let quality = self.screen.as_mut().map(|screen| screen.decode(frame.bits(), captured.number));
             if quality == Some(None) {
                 self.receiver.on_decode_failed(now, frame.id);
                 continue;
             }
             self.tally.on_frame_received(now, captured.at, sent_at);
-            let free_at = self.decoding.back().map_or(now, |decoding| decoding.done_at.max(now));
-            self.decoding.push_back(Decoding {
-                done_at: free_at + self.config.client.decode,
+            self.fates.on_whole(now, frame.id.0 as usize);
+            let intact = self.is_intact(frame.id, index);
+            self.newest_decoded = Some((frame.id, intact));
+            let decoding = Decoding {
+                done_at: now,
                 id: frame.id,
                 input: captured.input,
                 captured_at: captured.at,
                 show: frame.show,
+                intact,
                 quality: quality.flatten(),
-            });
+            };
+            if self.config.recovery == Recovery::Group {
+                self.form_group(now, index, decoding);
+            } else {
+                self.decode(now, decoding);
+            }
+        }
+    }
+
+    /// Whether all frames are there that this one was predicted from.
+    fn is_intact(&self, id: FrameId, index: u32) -> bool {
+        let follows = |(newest, intact): (FrameId, bool)| intact && newest.next() == id;
+        // Where losses are repaired the session hands out nothing without its reference.
+        self.config.recovery != Recovery::None || index == 0 || self.newest_decoded.is_some_and(follows)
+    }
+
+    fn decode(&mut self, from: Time, decoding: Decoding) {
+        let free_at = self.decoding.back().map_or(from, |last| last.done_at.max(from));
+        self.decoding.push_back(Decoding { done_at: free_at + self.config.client.decode, ..decoding });
+    }
+
+    /// A group is shown picture by picture once it is whole, or once the next one comes.
+    fn form_group(&mut self, now: Time, index: u32, decoding: Decoding) {
+        if index == 0 {
+            self.show_group(now);
+        }
+        // It waits decoded: a sender would take it for a decoder that falls behind.
+        self.receiver.on_decoded(now, decoding.id);
+        self.forming.push(Decoding { show: true, ..decoding });
+        if index + 1 >= self.config.group {
+            self.show_group(now);
+        }
+    }
+
+    fn show_group(&mut self, now: Time) {
+        for (place, decoding) in (0..).zip(std::mem::take(&mut self.forming)) {
+            self.decode(now + self.config.tick_of_source(place), decoding);
         }
     }
 
     fn refresh(&mut self, now: Time) {
-        let rate = self.config.client.refresh;
-        let elapsed = (now - self.refresh_start).as_nanos() as u64;
-        let count = (elapsed * u64::from(rate) + 500_000_000) / 1_000_000_000 + 1;
-        let next = self.refresh_start + Self::tick(count, rate);
-        self.next_refresh = if next < self.config.stop { next } else { Time::FAR_FUTURE };
+        self.next_refresh = self.config.next_refresh(now);
         self.receiver.on_input(now, Presence { head: HEAD, views: vec![VIEW], hands: Vec::new() });
+        let held = self.decoding.len() + usize::from(self.decoded.is_some());
+        self.config.buffered.store(held as u32, Ordering::Relaxed);
         let Some(shown) = self.decoded.take() else { return };
         let marker = Marker { frame: shown.id, input: shown.input };
         let displayed = self.receiver.on_displayed(now, shown.id, Some(marker));
         let late = now - shown.captured_at > self.config.client.deadline;
         self.tally.on_displayed(now, shown.captured_at, late, shown.quality);
+        if shown.intact && !late {
+            self.fates.on_good(shown.id.0 as usize);
+        }
         for (_, span) in displayed.iter().flat_map(|displayed| &displayed.inputs) {
             self.tally.on_motion_to_photon(now, *span);
         }

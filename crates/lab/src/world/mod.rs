@@ -1,12 +1,17 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
+mod fates;
 mod links;
 mod media;
 mod network;
+mod reliable;
 mod rival;
 mod tally;
+mod wrapped;
 
-pub(crate) use self::tally::Tally;
+pub use self::fates::FateCounts;
+pub(crate) use self::reliable::law_of;
+pub(crate) use self::tally::{Sampled, Tally};
 
 use std::collections::BTreeMap;
 
@@ -14,9 +19,9 @@ use nearlight_codec::CodecError;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Schedule, Short, ShortConfig, Traffic};
 use nearlight_link::{Hop, Random};
-use nearlight_rate::{Bounds, Preset, UnknownController, new_controller};
+use nearlight_rate::{Bounds, Preset, RateController, UnknownController, new_controller};
 use nearlight_session::{Sender, SenderConfig};
-use nearlight_units::{Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wifi::{ConfigError, Scenario};
 use thiserror::Error;
 
@@ -24,10 +29,13 @@ pub(crate) use self::links::Links;
 use self::links::{EXCHANGES, refresh_phase};
 use self::media::{Media, MediaConfig};
 use self::network::Arrival;
+use self::reliable::Reliable;
 use self::rival::Rival;
+use self::wrapped::{Buffered, Placed, Shared};
+use crate::distortion;
 use crate::encoder::new_encoder;
-use crate::plan::{self, Cell, Kind, NO_FEC, TrafficModel};
-use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, WifiRecord};
+use crate::plan::{self, Cell, Content, Kind, Recovery, Setting, TrafficModel};
+use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, Sums, WifiRecord};
 
 /// Why a run could not be finished.
 #[derive(Debug, Error)]
@@ -47,6 +55,7 @@ pub enum RunError {
 
 enum Actor {
     Media(Box<Media>),
+    Reliable(Box<Reliable>),
     Rival(Rival),
 }
 
@@ -54,6 +63,7 @@ impl Actor {
     fn due(&self) -> Time {
         match self {
             Self::Media(media) => media.due,
+            Self::Reliable(media) => media.due,
             Self::Rival(rival) => rival.due,
         }
     }
@@ -99,14 +109,9 @@ impl<'a> World<'a> {
         let mut random = Random::new(seed);
         let links = Links::new(cell, seed, &mut random)?;
         let mut actors = Vec::new();
-        let mut first_phase = None;
+        let mut phases = Phases { seed, has_cells: links.has_cells(), first: None };
         for index in 0..cell.media.len() {
-            let mut media = new_media(cell, index, &mut first_phase, &mut random)?;
-            if links.has_cells() {
-                let interval = Span::from_nanos(1_000_000_000 / i64::from(cell.setting.client.refresh));
-                media.set_refresh_phase(refresh_phase(interval, seed, index));
-            }
-            actors.push(Actor::Media(Box::new(media)));
+            actors.push(new_media(cell, index, &mut phases, &mut random)?);
         }
         for (index, flow) in cell.flows.iter().enumerate() {
             let route = (cell.media.len() + index) as u16;
@@ -149,12 +154,15 @@ impl<'a> World<'a> {
             match event {
                 Ok(end) => match &mut self.actors[usize::from(end.flow)] {
                     Actor::Media(media) => media.on_arrival(now, end.far, &self.arrival, &mut self.links.network),
+                    Actor::Reliable(media) => media.on_arrival(now, end.far, &self.arrival, &mut self.links.network),
                     Actor::Rival(rival) => rival.on_arrival(now, end.far, &self.arrival, &mut self.links.network),
                 },
                 Err(lost) => {
                     self.record.on_dropped(lost.reason);
-                    if let Actor::Media(media) = &mut self.actors[usize::from(lost.to.flow)] {
-                        media.on_lost(now, lost.to.far);
+                    match &mut self.actors[usize::from(lost.to.flow)] {
+                        Actor::Media(media) => media.on_lost(now, lost.to.far),
+                        Actor::Reliable(media) => media.on_lost(now, lost.to.far),
+                        Actor::Rival(_) => {}
                     }
                 }
             }
@@ -163,6 +171,7 @@ impl<'a> World<'a> {
             if actor.due() <= now {
                 match actor {
                     Actor::Media(media) => media.on_wake(now, &mut self.links.network),
+                    Actor::Reliable(media) => media.on_wake(now, &mut self.links.network),
                     Actor::Rival(rival) => rival.on_wake(now, &mut self.links.network),
                 }
             }
@@ -198,11 +207,15 @@ impl<'a> World<'a> {
             match actor {
                 Actor::Media(media) => {
                     let Some(record) = media_records.next() else { continue };
-                    let sampled = std::mem::take(&mut media.tally.sampled);
-                    let rate = |bytes: u64| (Bytes::new(bytes).over(sample).as_bps() / 1_000) as u32;
                     let active = media.is_active(self.now - sample);
-                    let target = if active { (media.target().as_bps() / 1_000) as u32 } else { 0 };
-                    record.on_sample(target, rate(sampled.sent), rate(sampled.received));
+                    let target = if active { media.target() } else { Bitrate::ZERO };
+                    record.on_sample(target, std::mem::take(&mut media.tally.sampled), sample);
+                }
+                Actor::Reliable(media) => {
+                    let Some(record) = media_records.next() else { continue };
+                    let active = media.is_active(self.now - sample);
+                    let target = if active { media.target() } else { Bitrate::ZERO };
+                    record.on_sample(target, std::mem::take(&mut media.tally.sampled), sample);
                 }
                 Actor::Rival(rival) => {
                     let Some(record) = rivals.next() else { continue };
@@ -234,13 +247,24 @@ impl<'a> World<'a> {
         }
         let mut records = self.record.media.iter_mut();
         for actor in self.actors {
-            if let Actor::Media(media) = actor {
-                if let Some(error) = media.failed {
-                    return Err(error.into());
+            let (failed, tally, end) = match actor {
+                Actor::Rival(_) => continue,
+                Actor::Media(media) => {
+                    let (redundant, other) = media.redundancy(self.now);
+                    let end = Sums { repairs: media.repairs(self.now), redundant, other, fates: Some(media.fates()) };
+                    (media.failed, media.tally, end)
                 }
-                if let Some(record) = records.next() {
-                    record.on_end(&media.tally, media.repairs(self.now));
+                Actor::Reliable(media) => {
+                    let (repairs, redundant, other) = media.repairs();
+                    let end = Sums { repairs, redundant, other, fates: Some(media.fates()) };
+                    (media.failed, media.tally, end)
                 }
+            };
+            if let Some(error) = failed {
+                return Err(error.into());
+            }
+            if let Some(record) = records.next() {
+                record.on_end(&tally, &end);
             }
         }
         Ok(self.record)
@@ -255,36 +279,69 @@ pub(crate) fn bounds(cell: &Cell, controller: &str) -> Result<Bounds, RunError> 
     Ok(cell.setting.source.bounds)
 }
 
-fn new_media(cell: &Cell, index: usize, first_phase: &mut Option<f64>, random: &mut Random) -> Result<Media, RunError> {
+/// What the clocks of a run's sessions start from.
+struct Phases {
+    seed: u64,
+    has_cells: bool,
+    /// Of the first session.
+    first: Option<f64>,
+}
+
+fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random) -> Result<Actor, RunError> {
     let (setting, media) = (&cell.setting, &cell.media[index]);
     let name = media.controller.as_deref().unwrap_or(&cell.controller);
-    let bounds = bounds(cell, name)?;
+    let bounds = if cell.system.reliable.is_some() { setting.source.bounds } else { bounds(cell, name)? };
     let start = Time::ZERO + media.start;
-    let server_start = Media::server_clock(start);
-    let mut controller = new_controller(name, bounds)?;
-    controller.set_priority(server_start, media.priority);
     let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(setting.source.fps));
-    let sender = SenderConfig { max_datagram: setting.datagram, pacing: setting.pacing, frame_interval, events: false };
     let source = plan::Source { bounds, ..setting.source.clone() };
-    let (encoder, screen) = new_encoder(&source, random.seed())?;
+    let made = new_encoder(&source, random.seed())?;
     let own_phase = random.unit();
-    let first_phase = *first_phase.get_or_insert(own_phase);
+    let first_phase = *phases.first.get_or_insert(own_phase);
+    let refresh_interval = Span::from_nanos(1_000_000_000 / i64::from(setting.client.refresh));
+    let refresh_phase = if phases.has_cells { refresh_phase(refresh_interval, phases.seed, index) } else { Span::ZERO };
     let config = MediaConfig {
         flow: index as u16,
         start,
         stop: Time::ZERO + media.stop,
         pauses: media.pauses.iter().map(|(from, to)| (Time::ZERO + *from, Time::ZERO + *to)).collect(),
         phase: setting.phases.of_session(frame_interval, (index, cell.media.len()), own_phase, first_phase),
+        refresh_phase,
         fps: source.fps,
         render: source.render,
         encode: source.encode,
         headers: setting.headers,
         client: setting.client,
         warm_up: Time::ZERO + setting.warm_up,
+        recovery: cell.system.recovery,
+        group: cell.system.group,
+        index: Shared::default(),
+        buffered: Shared::default(),
     };
-    let sender = Sender::new(server_start, sender, controller);
-    let sender = if setting.fec == NO_FEC { sender } else { sender.with_fec(new_policy(&setting.fec)?) };
-    Ok(Media::new(config, sender, encoder, screen))
+    if let Some(law) = cell.system.reliable {
+        return Ok(Actor::Reliable(Box::new(Reliable::new(config, law, bounds.maximum, made))));
+    }
+    let mut controller = new_controller(name, bounds)?;
+    controller.set_priority(Media::server_clock(start), media.priority);
+    let sender =
+        new_sender(cell, &config, Box::new(Buffered { inner: controller, frames: Shared::clone(&config.buffered) }))?;
+    Ok(Actor::Media(Box::new(Media::new(config, sender, made.0, made.1))))
+}
+
+fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateController>) -> Result<Sender, RunError> {
+    let Setting { datagram, pacing, ref source, .. } = *cell.setting;
+    let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(source.fps));
+    let sender = SenderConfig { max_datagram: datagram, pacing, frame_interval, events: false };
+    let inner = new_policy(&cell.system.fec)?;
+    let stands_alone = cell.system.recovery == Recovery::None;
+    let policy = if stands_alone { Box::new(Placed { inner, index: Shared::clone(&config.index) }) } else { inner };
+    let mut sender = Sender::new(Media::server_clock(config.start), sender, controller).with_fec(policy);
+    sender.set_group(cell.system.group);
+    if let plan::Encoder::Codec { content: Content::Game, .. } = source.encoder
+        && let Some(model) = distortion::Model::fit(&distortion::Setting::NEBULA, &distortion::measurements())
+    {
+        sender.set_distortion(model.rate_distortion());
+    }
+    Ok(sender)
 }
 
 fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {

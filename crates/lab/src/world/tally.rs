@@ -93,7 +93,7 @@ impl Tally {
         self.from <= now && now < self.to
     }
 
-    fn counts_frame(&self, captured_at: Time) -> bool {
+    pub(crate) fn counts_frame(&self, captured_at: Time) -> bool {
         self.from <= captured_at && captured_at < self.frames_to
     }
 
@@ -121,10 +121,10 @@ impl Tally {
     }
 
     #[inline]
-    pub(crate) fn on_packet_received(&mut self, now: Time, arrival: &Arrival) {
-        self.sampled.received += arrival.bytes.len() as u64;
+    pub(crate) fn on_packet_received(&mut self, now: Time, arrival: &Arrival, bytes: u64) {
+        self.sampled.received += bytes;
         if self.counts(now) {
-            self.bytes_received += arrival.bytes.len() as u64;
+            self.bytes_received += bytes;
             self.one_way_delay.add(micros(now - arrival.sent_at));
             self.queue_delay.add(micros(arrival.queued));
         }

@@ -107,6 +107,12 @@ pub enum Source {
         /// The model's own mean where None.
         mean: Option<Bitrate>,
     },
+    /// Another rate every so often, drawn evenly between the two: `drawn`.
+    Drawn {
+        lowest: Bitrate,
+        highest: Bitrate,
+        every: Span,
+    },
 }
 
 /// A generator of traces (see [`generate`](crate::generate)); the path's seed is the trace's too.

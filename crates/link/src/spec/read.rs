@@ -2,7 +2,7 @@
 
 use std::str::FromStr;
 
-use nearlight_units::{Bytes, Span};
+use nearlight_units::{Bitrate, Bytes, Span};
 
 use super::values::{self, parts};
 use super::{BottleneckSpec, HopSpec, LossSpec, Model, PathSpec, Source, SpecError};
@@ -45,7 +45,11 @@ const KEYS: [Key; 19] = [
         "a rate with bit, kbit, mbit or gbit, such as 10mbit, or steps with ascending times, such as 35mbit/10mbit@40s; not all 0",
     ),
     key("trace", Kind::Bottleneck, "the path of a trace file, Mahimahi's format or CSV with the header t_s,mbps"),
-    key("model", Kind::Bottleneck, "5g or wifi, with a mean rate if you like: 5g/60mbit"),
+    key(
+        "model",
+        Kind::Bottleneck,
+        "5g or wifi, with a mean rate if you like (5g/60mbit), or another rate every so often: drawn/2mbit/10mbit/5s",
+    ),
     key("queue", Kind::Detail, "a time (100ms), a size (64kb, 64kib), packets (100p) or unlimited"),
     key(
         "aqm",
@@ -238,6 +242,7 @@ fn source(name: &str, value: &str) -> Option<Source> {
             let model = match parts.next()? {
                 "5g" => Model::FiveG,
                 "wifi" => Model::WiFi,
+                "drawn" => return drawn(&parts.collect::<Vec<_>>()),
                 _ => return None,
             };
             let mean = match parts.next() {
@@ -247,6 +252,18 @@ fn source(name: &str, value: &str) -> Option<Source> {
             parts.next().is_none().then_some(Source::Model { model, mean })
         }
     }
+}
+
+fn drawn(parts: &[&str]) -> Option<Source> {
+    /// Shorter steps are what `fine` is for.
+    const SHORTEST: Span = Span::from_millis(10);
+    let [lowest, highest, every] = parts else { return None };
+    let (lowest, highest, every) = (values::rate(lowest)?, values::rate(highest)?, values::span(every)?);
+    (lowest <= highest && highest > Bitrate::ZERO && every >= SHORTEST).then_some(Source::Drawn {
+        lowest,
+        highest,
+        every,
+    })
 }
 
 fn detail(name: &str, value: &str) -> Option<Detail> {

@@ -105,6 +105,9 @@ impl fmt::Display for Source {
                 write!(formatter, "model={name}")?;
                 mean.map_or(Ok(()), |mean| write!(formatter, "/{}", Written(mean)))
             }
+            Self::Drawn { lowest, highest, every } => {
+                write!(formatter, "model=drawn/{}/{}/{}", Written(*lowest), Written(*highest), Written(*every))
+            }
         }
     }
 }

@@ -1,0 +1,113 @@
+//! The planner on an allowance: what it counts a damaged frame for moves until it spends what it may.
+//!
+//! With a share of the media as its allowance it protects the frames that gain most from it and leaves the others to requests; with
+//! what Nebula's rule would send it shows what comes of the same redundancy elsewhere. Requests are answered in any case: an
+//! allowance below what those take is not kept.
+
+use super::{FrameFacts, Nebula, Plan, Planner, RateDistortion, RedundancyPolicy, Shortage};
+
+/// Where the allowance comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Allowance {
+    /// Percent of each frame's symbols, at most: the planner spends less where more does not pay.
+    Percent(u16),
+    /// What Nebula's rule sends with the frames, and a symbol for each that the receiver lacks all the same.
+    Nebula,
+}
+
+/// Weight of a frame in the means of what is allowed and spent. Guess: two seconds at 30 frames a second.
+const WEIGHT: f64 = 1.0 / 64.0;
+/// By how much a frame moves the logarithm of the worth, at most. Guess: a factor of two in 7 frames.
+const STEP: f64 = 0.1;
+/// The worth stays within this factor of the planner's own: beyond it, an allowance that a clean path has left would be spent at once
+/// when losses come. Guess.
+const MOST: f64 = 100.0;
+/// Less than this is no allowance to be compared with, in repairs a frame.
+const LEAST: f64 = 0.05;
+
+/// The policy.
+#[derive(Clone, Debug)]
+pub struct Budget {
+    planner: Planner,
+    allowance: Allowance,
+    /// What a damaged frame counts, over what the planner thinks.
+    worth: f64,
+    /// Allowed and not spent, in repairs.
+    left: f64,
+    /// Since the newest frame.
+    allowed: f64,
+    spent: f64,
+    mean_allowed: f64,
+    mean_spent: f64,
+}
+
+impl Budget {
+    /// At most so many percent, on average.
+    #[must_use]
+    pub fn percent(percent: u16) -> Self {
+        Self::new(Allowance::Percent(percent))
+    }
+
+    /// As many as Nebula's rule.
+    #[must_use]
+    pub fn as_nebula() -> Self {
+        Self::new(Allowance::Nebula)
+    }
+
+    fn new(allowance: Allowance) -> Self {
+        let planner = Planner::default();
+        Self { planner, allowance, worth: 1.0, left: 0.0, allowed: 0.0, spent: 0.0, mean_allowed: 0.0, mean_spent: 0.0 }
+    }
+
+    fn facts(&self, facts: &FrameFacts) -> FrameFacts {
+        let distortion = RateDistortion { freeze: facts.distortion.freeze * self.worth, ..facts.distortion };
+        FrameFacts { distortion, ..*facts }
+    }
+
+    /// A frame is over: what it took is weighed against what it might have taken.
+    fn settle(&mut self) {
+        let (allowed, spent) = (std::mem::take(&mut self.allowed), std::mem::take(&mut self.spent));
+        self.mean_allowed += (allowed - self.mean_allowed) * WEIGHT;
+        self.mean_spent += (spent - self.mean_spent) * WEIGHT;
+        let scale = self.mean_allowed.max(LEAST);
+        // What was left over long ago is no reason to waste.
+        let most = scale / WEIGHT;
+        self.left = (self.left + allowed - spent).clamp(-most, most);
+        let pressure = (self.mean_allowed - self.mean_spent) / scale + self.left / most / 2.0;
+        let highest = if self.allowance == Allowance::Nebula { MOST } else { 1.0 };
+        self.worth = (self.worth * libm::exp(STEP * pressure.clamp(-1.0, 1.0))).clamp(1.0 / MOST, highest);
+    }
+}
+
+impl RedundancyPolicy for Budget {
+    fn name(&self) -> String {
+        match self.allowance {
+            Allowance::Percent(percent) => format!("planner:{percent}"),
+            Allowance::Nebula => "planner-as-nebula".to_owned(),
+        }
+    }
+
+    fn plan(&mut self, facts: &FrameFacts) -> Plan {
+        self.settle();
+        self.allowed += match self.allowance {
+            Allowance::Percent(percent) => f64::from(facts.sources) * f64::from(percent) / 100.0,
+            Allowance::Nebula => f64::from(Nebula.plan(facts).repairs),
+        };
+        let plan = self.planner.plan(&self.facts(facts));
+        self.spent += f64::from(plan.repairs);
+        plan
+    }
+
+    fn answer(&mut self, shortage: &Shortage) -> Option<u16> {
+        let answer = self.planner.answer(&Shortage { facts: self.facts(&shortage.facts), ..*shortage })?;
+        self.spent += f64::from(answer);
+        if self.allowance == Allowance::Nebula {
+            self.allowed += f64::from(shortage.needed);
+        }
+        Some(answer)
+    }
+
+    fn reach(&self) -> u8 {
+        self.planner.reach()
+    }
+}

@@ -1,0 +1,301 @@
+//! End-to-end distortion: what the encoder leaves out, what lost frames cost, and what is predicted from them.
+//!
+//! Measured frame by frame with a codec that runs, and as Nebula's model of it: `D = D_enc + D_trans + D_dec`, mean squared errors of
+//! luma (Alhilal et al., WWW 2022, section 3.2 and Figure 2).
+//!
+//! # Departures
+//! * The equations are lost in the published text. Here `D_enc = alpha / (R - R_0)`, `D_trans = beta p_f` and `D_dec = gamma p_f / f_I`,
+//!   with `f_I` key frames a second and `p_f = 1 - (1 - p)^packets`, since any lost packet costs us the frame; the paper has
+//!   `D_trans` in proportion to the loss of packets.
+
+use nearlight_codec::{
+    CodecError, CodecKind, EncoderConfig, Picture, PictureView, Reference, Size, new_decoder, new_encoder, quality,
+};
+use nearlight_fec::policy::RateDistortion;
+use nearlight_link::{Probability, Random};
+use nearlight_report::{Axis, Chart, Document, Lines, Plot, Section, Series};
+use nearlight_units::Bitrate;
+
+use crate::encoder::game;
+
+/// Payload of a packet.
+const PACKET: f64 = 1_200.0;
+
+/// Measured with `cargo run --release -p nearlight-lab --example distortion`: libvpx's VP8 on the game at [`Setting::NEBULA`].
+const MEASURED: &str = include_str!("encoder/distortion.csv");
+
+/// The measurements that the project comes with.
+#[must_use]
+pub fn measurements() -> Vec<Measured> {
+    let line = |line: &str| {
+        let fields: Vec<f64> = line.split(',').filter_map(|field| field.parse().ok()).collect();
+        let &[_, rate, frame_loss, encoder, transmission, decoder, freeze] = fields.as_slice() else { return None };
+        Some(Measured { rate, frame_loss, encoder, transmission, decoder, freeze })
+    };
+    MEASURED.lines().filter_map(line).collect()
+}
+
+/// What is measured at each rate.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Setting {
+    pub size: Size,
+    pub fps: u16,
+    /// Frames from one key frame to the next.
+    pub group: u32,
+    pub frames: u32,
+    /// Of packets, independent of each other.
+    pub loss: f64,
+    /// Independent patterns of losses over the same frames.
+    pub patterns: u32,
+}
+
+impl Setting {
+    /// Nebula's: 1080p at 30 frames a second, groups of 10, 1 %.
+    pub const NEBULA: Self =
+        Self { size: Size { width: 1_920, height: 1_080 }, fps: 30, group: 10, frames: 90, loss: 0.01, patterns: 2 };
+
+    fn key_frames_per_second(&self) -> f64 {
+        f64::from(self.fps) / f64::from(self.group)
+    }
+}
+
+/// Mean squared errors at one rate.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Measured {
+    /// What the encoder made of its wish, in bit/s.
+    pub rate: f64,
+    /// Of frames, those that lost a packet.
+    pub frame_loss: f64,
+    pub encoder: f64,
+    pub transmission: f64,
+    pub decoder: f64,
+    /// Of showing the picture before instead.
+    pub freeze: f64,
+}
+
+fn error(one: PictureView<'_>, other: PictureView<'_>) -> Result<f64, CodecError> {
+    // PSNR = 10 log10(255^2 / error).
+    Ok(65_025.0 / libm::pow(10.0, quality::psnr(one, other)?.min(100.0) / 10.0))
+}
+
+const fn reference(key: bool) -> Reference {
+    if key { Reference::Nothing } else { Reference::Newest }
+}
+
+/// A receiver that shows the picture before where a frame is lost, and decodes what was predicted from it all the same.
+struct Lossy {
+    decoder: Box<dyn nearlight_codec::Decoder>,
+    shown: Picture,
+    random: Random,
+    damaged: bool,
+}
+
+/// Codes the game at `rate` and loses frames.
+pub fn measure(setting: &Setting, kind: CodecKind, rate: Bitrate, seed: u64) -> Result<Measured, CodecError> {
+    let Setting { size, fps, group, frames, loss, patterns } = *setting;
+    let mut encoder = new_encoder(kind, EncoderConfig { size, fps, rate, threads: 1 })?;
+    let mut clean = new_decoder(kind)?;
+    let lossy = |pattern: u32| {
+        let random = Random::new(seed + u64::from(pattern));
+        Ok(Lossy { decoder: new_decoder(kind)?, shown: Picture::new(size), random, damaged: false })
+    };
+    let mut receivers = (0..patterns).map(lossy).collect::<Result<Vec<Lossy>, CodecError>>()?;
+    let (mut sum, mut bits, mut lost) = (Measured::default(), 0, 0_u32);
+    let mut before = game::picture(size, 0);
+    for number in 0..frames {
+        let source = game::picture(size, number);
+        let coded = encoder.encode(&source, reference(number.is_multiple_of(group)))?;
+        bits += coded.bits.len() * 8;
+        let own = clean.decode(&coded.bits)?.map_or(Ok(0.0), |picture| error(picture, source.view()))?;
+        sum.encoder += own;
+        sum.freeze += error(before.view(), source.view())?;
+        let arrives = libm::pow(1.0 - loss, (coded.bits.len() as f64 / PACKET).ceil());
+        for receiver in &mut receivers {
+            // The first frame always arrives: there is nothing to show before it.
+            let is_lost = number > 0 && !receiver.random.happens(Probability::clamped(arrives));
+            receiver.damaged = if is_lost { true } else { receiver.damaged && !coded.is_key() };
+            if is_lost {
+                lost += 1;
+                sum.transmission += error(receiver.shown.view(), source.view())? - own;
+                continue;
+            }
+            if let Some(picture) = receiver.decoder.decode(&coded.bits).ok().flatten() {
+                if receiver.damaged {
+                    sum.decoder += error(picture, source.view())? - own;
+                }
+                picture.copy_to(&mut receiver.shown);
+            }
+        }
+        before = source;
+    }
+    let (each, all) = (f64::from(frames), f64::from(frames * patterns));
+    Ok(Measured {
+        rate: bits as f64 / each * f64::from(fps),
+        frame_loss: f64::from(lost) / all,
+        encoder: sum.encoder / each,
+        transmission: sum.transmission / all,
+        decoder: sum.decoder / all,
+        freeze: sum.freeze / f64::from(frames - 1),
+    })
+}
+
+/// The model's constants.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Model {
+    /// In squared levels times bit/s.
+    pub alpha: f64,
+    /// In bit/s.
+    pub rate_0: f64,
+    pub beta: f64,
+    /// In squared levels per second.
+    pub gamma: f64,
+    pub freeze: f64,
+    /// Share of the variance of the whole distortion that the model explains.
+    pub explained: f64,
+}
+
+impl Model {
+    /// Least squares over the measured rates; none for fewer than three of them.
+    #[must_use]
+    pub fn fit(setting: &Setting, measured: &[Measured]) -> Option<Self> {
+        /// Steps in which the rate of infinite distortion is searched, from 0 to just below the lowest rate.
+        const STEPS: u32 = 200;
+        if measured.len() < 3 {
+            return None;
+        }
+        let lowest = measured.iter().map(|point| point.rate).fold(f64::INFINITY, f64::min);
+        let slope = |of: &dyn Fn(&Measured) -> (f64, f64)| {
+            let (mut products, mut squares) = (0.0, 0.0);
+            for (x, y) in measured.iter().map(of) {
+                products += x * y;
+                squares += x * x;
+            }
+            if squares > 0.0 { products / squares } else { 0.0 }
+        };
+        let candidate = |step: u32| {
+            let rate_0 = lowest * 0.98 * f64::from(step) / f64::from(STEPS);
+            let alpha = slope(&|point| (1.0 / (point.rate - rate_0), point.encoder));
+            let squares: f64 =
+                measured.iter().map(|point| (alpha / (point.rate - rate_0) - point.encoder).powi(2)).sum();
+            (squares, alpha, rate_0)
+        };
+        let (_, alpha, rate_0) = (0..=STEPS).map(candidate).min_by(|left, right| left.0.total_cmp(&right.0))?;
+        let beta = slope(&|point| (point.frame_loss, point.transmission));
+        let gamma = slope(&|point| (point.frame_loss / setting.key_frames_per_second(), point.decoder));
+        let count = measured.len() as f64;
+        let freeze = measured.iter().map(|point| point.freeze).sum::<f64>() / count;
+        let mut model = Self { alpha, rate_0, beta, gamma, freeze, explained: 0.0 };
+        let mean = measured.iter().map(Measured::whole).sum::<f64>() / count;
+        let (mut off, mut spread) = (0.0, 0.0);
+        for point in measured {
+            off += (model.at(setting, point.rate, point.frame_loss).whole() - point.whole()).powi(2);
+            spread += (point.whole() - mean).powi(2);
+        }
+        model.explained = if spread > 0.0 { 1.0 - off / spread } else { 0.0 };
+        Some(model)
+    }
+
+    /// What the model says of a rate at which so many frames lose a packet.
+    #[must_use]
+    pub fn at(&self, setting: &Setting, rate: f64, frame_loss: f64) -> Measured {
+        Measured {
+            rate,
+            frame_loss,
+            encoder: self.alpha / (rate - self.rate_0).max(1.0),
+            transmission: self.beta * frame_loss,
+            decoder: self.gamma * frame_loss / setting.key_frames_per_second(),
+            freeze: self.freeze,
+        }
+    }
+
+    /// The price of rate, for redundancy policies.
+    #[must_use]
+    pub fn rate_distortion(&self) -> RateDistortion {
+        RateDistortion { scale: self.alpha, floor: Bitrate::from_bps(self.rate_0 as u64), freeze: self.freeze }
+    }
+}
+
+impl Measured {
+    /// `D_enc + D_trans + D_dec`.
+    #[must_use]
+    pub fn whole(&self) -> f64 {
+        self.encoder + self.transmission + self.decoder
+    }
+}
+
+/// One of the three errors, or their sum.
+type Part = fn(&Measured) -> f64;
+
+/// Nebula's Figure 2 from our own measurements, with the model beside them.
+#[must_use]
+pub fn document() -> Document {
+    let (setting, measured) = (Setting::NEBULA, measurements());
+    let lead = "What a frame loses on its way, over the rate that it is coded at: 1080p at 30 frames a second, VP8, a key frame every ten \
+                frames, 1 % of packets lost and nothing repaired. Dots are measured, lines are the model fitted to them.";
+    let mut document = Document::new("End-to-end distortion", lead);
+    let Some(model) = Model::fit(&setting, &measured) else { return document };
+    for (name, value) in [
+        ("alpha, squared levels times Mb/s", model.alpha / 1e6),
+        ("R_0, Mb/s", model.rate_0 / 1e6),
+        ("beta, squared levels", model.beta),
+        ("gamma, squared levels a second", model.gamma),
+        ("a frozen picture, squared levels", model.freeze),
+        ("explained of the variance", model.explained),
+    ] {
+        document = document.fact(name, format!("{value:.3}"));
+    }
+    let parts: [(&str, Part); 4] = [
+        ("encoder", |point| point.encoder),
+        ("transmission", |point| point.transmission),
+        ("decoder", |point| point.decoder),
+        ("end to end", Measured::whole),
+    ];
+    let mut series = Vec::new();
+    for (name, part) in parts {
+        let at = |point: &Measured| {
+            let modelled = model.at(&setting, point.rate, point.frame_loss);
+            ((point.rate / 1e6, part(point)), (point.rate / 1e6, part(&modelled)))
+        };
+        let (dots, line): (Vec<_>, Vec<_>) = measured.iter().map(at).unzip();
+        series.push(Series::dots(format!("{name}, measured"), dots));
+        series.push(Series::line(format!("{name}, model"), line));
+    }
+    let lines =
+        Lines { x: Axis::new("rate", "Mb/s"), y: Axis::new("mean squared error", ""), series, ..Lines::default() };
+    let chart =
+        Chart::new("Distortion over rate", "Losses cost the more, the more packets a frame has.", Plot::Lines(lines));
+    document.section(Section::new("Model and measurement").chart(chart))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_model_explains_what_was_measured() {
+        let (setting, measured) = (Setting::NEBULA, measurements());
+        assert_eq!(measured.len(), 7);
+        let model = Model::fit(&setting, &measured).expect("enough points");
+        assert!(model.explained > 0.9, "{model:?}");
+        for point in &measured {
+            let modelled = model.at(&setting, point.rate, point.frame_loss);
+            assert!((modelled.encoder / point.encoder - 1.0).abs() < 0.15, "{modelled:?} {point:?}");
+        }
+        // As in the paper: falling at first, then rising with the rate.
+        let whole: Vec<f64> = measured.iter().map(Measured::whole).collect();
+        assert!(whole[1] < whole[0] && whole[6] > whole[3], "{whole:?}");
+        assert!(document().to_html().contains("end to end, model"));
+    }
+
+    #[test]
+    fn a_fit_finds_the_constants_that_made_its_points() {
+        let setting = Setting::NEBULA;
+        let made = Model { alpha: 4e7, rate_0: 3e5, beta: 200.0, gamma: 900.0, freeze: 150.0, explained: 1.0 };
+        let points: Vec<Measured> =
+            (1..8).map(|mbps| made.at(&setting, f64::from(mbps) * 1e6, f64::from(mbps) * 0.03)).collect();
+        let found = Model::fit(&setting, &points).expect("enough points");
+        assert!((found.alpha / made.alpha - 1.0).abs() < 0.01 && (found.rate_0 - made.rate_0).abs() < 1e4, "{found:?}");
+        assert!((found.beta - 200.0).abs() < 1e-6 && (found.gamma - 900.0).abs() < 1e-6 && found.explained > 0.999);
+        assert_eq!(Model::fit(&setting, &points[..2]), None);
+    }
+}

@@ -1,0 +1,57 @@
+//! Systems: a rate controller with its redundancy and its recovery.
+
+use nearlight_fec::policy::new_policy;
+use nearlight_rate::Preset;
+
+use super::file::{RecoveryKind, SystemPart};
+use super::{Recovery, Setting, System};
+use crate::world::law_of;
+
+/// A group of pictures is at most so long: the longest that a repair for a whole group can cover.
+const LONGEST_GROUP: u32 = 10;
+
+impl System {
+    /// A controller by itself, with what the case says of redundancy and recovery.
+    pub(super) fn plain(setting: &Setting) -> Self {
+        Self { fec: setting.fec.clone(), recovery: setting.client.recovery, group: 0, reliable: None }
+    }
+}
+
+/// The recovery of a name.
+pub(super) const fn recovery(kind: RecoveryKind) -> Recovery {
+    match kind {
+        RecoveryKind::Repair => Recovery::Repair,
+        RecoveryKind::Intra => Recovery::Intra,
+        RecoveryKind::None => Recovery::None,
+        RecoveryKind::Group => Recovery::Group,
+    }
+}
+
+/// The controller's name, what belongs to it, and the labels of both; an error says what is wrong.
+pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>), String> {
+    let group = part.key_every.unwrap_or(0);
+    let reliable = law_of(&part.controller);
+    if reliable.is_none() {
+        Preset::named(&part.controller)
+            .map_err(|error| format!("{error}, or tcp-cubic, tcp-bbr or tcp-reno for frames over TCP"))?;
+    }
+    let fec = part.fec.clone().unwrap_or_else(|| "none".to_owned());
+    new_policy(&fec).map_err(|error| error.to_string())?;
+    let recovery = part.recovery.map_or(Recovery::Repair, recovery);
+    match (recovery, reliable) {
+        (Recovery::None, None) if group == 0 => {
+            return Err("without recovery a loss is never healed: add key_every, such as key_every = 10".to_owned());
+        }
+        (Recovery::Group, _) if !(1..=LONGEST_GROUP).contains(&group) => {
+            return Err(format!("recovery by group needs key_every from 1 to {LONGEST_GROUP}"));
+        }
+        (_, Some(_)) if fec != "none" || part.recovery.is_some() => {
+            return Err("TCP repairs what is lost itself: leave out `fec` and `recovery`".to_owned());
+        }
+        _ => {}
+    }
+    let name = if reliable.is_some() { "reliable" } else { recovery.name() };
+    let labels = [("controller", part.controller.as_str()), ("fec", fec.as_str()), ("recovery", name)];
+    let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned())).to_vec();
+    Ok((System { fec, recovery, group, reliable }, labels))
+}

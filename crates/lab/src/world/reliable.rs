@@ -1,0 +1,278 @@
+//! Frames over one TCP connection: nothing is ever lost, and everything waits for what was.
+//!
+//! The baseline of Nebula's evaluation (Alhilal et al., WWW 2022, section 6.1): the coded rate never changes, and a frame that
+//! waits for longer than the pipeline allows is left out before it is coded.
+
+use std::collections::VecDeque;
+
+use nearlight_codec::CodecError;
+use nearlight_flows::law::{LAWS, new_law};
+use nearlight_flows::{self as flows, Direction, Stream, StreamConfig, Traffic as _};
+use nearlight_link::Ecn;
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+
+use super::fates::{FateCounts, Fates};
+use super::media::MediaConfig;
+use super::network::{Arrival, End, Network, Parcel};
+use super::tally::Tally;
+use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
+
+/// Frames that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
+const LONGEST_WAIT: Span = Span::from_millis(330);
+/// Data that the socket takes beyond what may be in flight, in windows: Linux lets the send buffer grow to twice the window.
+const SOCKET_WINDOWS: u64 = 2;
+/// An input sample on IP. Guess: a pose and headers.
+const INPUT: Bytes = Bytes::new(100);
+/// Tells an input's number from that of an acknowledgement.
+const INPUT_BIT: u64 = 1 << 63;
+
+/// The law of a name such as `tcp-cubic`.
+pub(crate) fn law_of(controller: &str) -> Option<&'static str> {
+    let law = controller.strip_prefix("tcp-")?;
+    LAWS.iter().find(|known| **known == law && new_law(known, Bytes::new(1_500), 0).is_some()).copied()
+}
+
+#[derive(Clone, Copy)]
+struct Frame {
+    number: u32,
+    captured_at: Time,
+    /// The newest input that the server knew.
+    input: u64,
+    sent_at: Time,
+}
+
+struct Encoding {
+    ready_at: Time,
+    frame: Frame,
+    coded: Coded,
+}
+
+struct Decoding {
+    done_at: Time,
+    frame: usize,
+    quality: Option<Quality>,
+}
+
+/// Both ends of such a session.
+pub(crate) struct Reliable {
+    config: MediaConfig,
+    rate: Bitrate,
+    stream: Stream,
+    encoder: Box<dyn FrameEncoder>,
+    screen: Option<Screen>,
+    captured: u32,
+    since_key: u32,
+    next_capture: Time,
+    next_refresh: Time,
+    encoding: VecDeque<Encoding>,
+    /// Coded, not yet taken by the socket.
+    waiting: VecDeque<(Frame, Coded)>,
+    /// Written to the socket, not yet arrived.
+    written: VecDeque<(Frame, Coded)>,
+    frames: Vec<Frame>,
+    fates: Fates,
+    decoding: VecDeque<Decoding>,
+    decoded: Option<Decoding>,
+    /// When each input was made; the newest that the server knows, and the newest that was shown.
+    inputs: Vec<Time>,
+    known_input: u64,
+    shown_input: u64,
+    pub(crate) due: Time,
+    pub(crate) tally: Tally,
+    pub(crate) failed: Option<CodecError>,
+}
+
+impl Reliable {
+    pub(crate) fn new(
+        config: MediaConfig,
+        law: &'static str,
+        rate: Bitrate,
+        (encoder, screen): (Box<dyn FrameEncoder>, Option<Screen>),
+    ) -> Self {
+        let stream =
+            Stream::new(StreamConfig { law, ..StreamConfig::default() }).expect("the plan has checked the law");
+        let next_capture = config.start + config.phase;
+        let next_refresh = config.start + config.refresh_phase;
+        let tally = Tally::new(config.warm_up.max(config.start), config.stop);
+        Self {
+            rate,
+            stream,
+            encoder,
+            screen,
+            captured: 0,
+            since_key: 0,
+            next_capture,
+            next_refresh,
+            encoding: VecDeque::new(),
+            waiting: VecDeque::new(),
+            written: VecDeque::new(),
+            frames: Vec::new(),
+            fates: Fates::default(),
+            decoding: VecDeque::new(),
+            decoded: None,
+            inputs: Vec::new(),
+            known_input: 0,
+            shown_input: 0,
+            due: next_capture.min(next_refresh),
+            tally,
+            failed: None,
+            config,
+        }
+    }
+
+    pub(crate) fn target(&self) -> Bitrate {
+        self.rate
+    }
+
+    pub(crate) fn is_active(&self, now: Time) -> bool {
+        self.config.start <= now && now < self.config.stop
+    }
+
+    pub(crate) fn fates(&self) -> FateCounts {
+        self.fates.counts(&self.tally, self.config.client.deadline)
+    }
+
+    /// Segments that were sent again, their bytes, and all other bytes.
+    pub(crate) fn repairs(&self) -> (u64, u64, u64) {
+        let statistics = self.stream.statistics();
+        let segment = flows::bulk::Config::default().packet.get();
+        let again = statistics.retransmissions;
+        (again, again * segment, statistics.packets.saturating_sub(again) * segment)
+    }
+
+    pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
+        if !far && arrival.id & INPUT_BIT != 0 {
+            self.known_input = self.known_input.max(arrival.id & !INPUT_BIT);
+            return;
+        }
+        let direction = if far { Direction::Forward } else { Direction::Back };
+        let Arrival { id, size, marked, .. } = *arrival;
+        if far {
+            self.tally.on_packet_received(now, arrival, size.get());
+        }
+        self.stream.on_delivered(now, flows::Arrival { id, direction, size, marked });
+        // Messages arrive in the order of writing.
+        while self.stream.poll_message().is_some() {
+            self.on_frame(now);
+        }
+        self.drain(now, network);
+    }
+
+    pub(crate) fn on_lost(&mut self, now: Time, far: bool) {
+        if far {
+            self.tally.on_packet_lost(now);
+        }
+    }
+
+    pub(crate) fn on_wake(&mut self, now: Time, network: &mut Network) {
+        if now >= self.next_capture {
+            self.capture(now);
+        }
+        while let Some(encoding) = self.encoding.pop_front_if(|encoding| encoding.ready_at <= now) {
+            let Encoding { frame, coded, .. } = encoding;
+            self.tally.on_frame_sent(frame.captured_at, coded.key);
+            self.fates.on_sent(frame.captured_at);
+            self.waiting.push_back((Frame { sent_at: now, ..frame }, coded));
+        }
+        while let Some(done) = self.decoding.pop_front_if(|decoding| decoding.done_at <= now) {
+            if self.decoded.replace(done).is_some() {
+                self.tally.on_passed_over(now);
+            }
+        }
+        if now >= self.next_refresh {
+            self.refresh(now, network);
+        }
+        self.stream.on_timeout(now);
+        self.drain(now, network);
+    }
+
+    fn capture(&mut self, now: Time) {
+        let number = self.captured;
+        self.captured += 1;
+        let next = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
+        self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
+        self.tally.on_capture(now);
+        let oldest = self.waiting.front().map(|(frame, _)| frame.captured_at);
+        if oldest.is_some_and(|oldest| now - oldest > LONGEST_WAIT) {
+            self.tally.on_skipped(now);
+            return;
+        }
+        let key = self.since_key == 0 || (self.config.group > 0 && self.since_key >= self.config.group);
+        match self.encoder.encode(&Capture { number, at: now, rate: self.rate, key, scale: 1.0 }) {
+            Ok(coded) => {
+                self.since_key = if coded.key { 0 } else { self.since_key } + 1;
+                let frame = Frame { number, captured_at: now, input: self.known_input, sent_at: now };
+                let ready_at = now + self.config.render + self.config.encode;
+                self.encoding.push_back(Encoding { ready_at, frame, coded });
+            }
+            Err(error) => {
+                self.failed = Some(error);
+                self.next_capture = Time::FAR_FUTURE;
+            }
+        }
+    }
+
+    /// The oldest frame that was written has arrived.
+    fn on_frame(&mut self, now: Time) {
+        let Some((frame, coded)) = self.written.pop_front() else { return };
+        self.tally.on_frame_received(now, frame.captured_at, frame.sent_at);
+        let index = self.frames.len() - self.written.len() - 1;
+        self.fates.on_whole(now, index);
+        let quality = self.screen.as_mut().and_then(|screen| screen.decode(&coded.bits, frame.number));
+        let free_at = self.decoding.back().map_or(now, |last| last.done_at.max(now));
+        self.decoding.push_back(Decoding { done_at: free_at + self.config.client.decode, frame: index, quality });
+    }
+
+    fn refresh(&mut self, now: Time, network: &mut Network) {
+        self.next_refresh = self.config.next_refresh(now);
+        self.inputs.push(now);
+        let id = INPUT_BIT | self.inputs.len() as u64;
+        let to = End { flow: self.config.flow, far: false };
+        network.send(now, Parcel { to, size: INPUT, id, ecn: Ecn::NotCapable, bytes: Vec::new() });
+        let Some(shown) = self.decoded.take() else { return };
+        let frame = self.frames[shown.frame];
+        let late = now - frame.captured_at > self.config.client.deadline;
+        self.tally.on_displayed(now, frame.captured_at, late, shown.quality);
+        if !late {
+            self.fates.on_good(shown.frame);
+        }
+        for input in self.shown_input..frame.input {
+            self.tally.on_motion_to_photon(now, now - self.inputs[input as usize]);
+        }
+        self.shown_input = self.shown_input.max(frame.input);
+    }
+
+    fn drain(&mut self, now: Time, network: &mut Network) {
+        let room = self.stream.connection().sender().law().window().get() * SOCKET_WINDOWS;
+        while self.stream.queued().get() <= room
+            && let Some((frame, coded)) = self.waiting.pop_front()
+        {
+            if self.stream.write(now, Bytes::new(coded.bits.len().max(1) as u64)).is_none() {
+                self.waiting.push_front((frame, coded));
+                break;
+            }
+            self.frames.push(frame);
+            self.written.push_back((frame, coded));
+        }
+        while let Some(packet) = self.stream.poll_transmit(now) {
+            let far = packet.direction == Direction::Forward;
+            if far {
+                self.tally.on_packet_sent(now, packet.size.get() as usize);
+            }
+            let to = End { flow: self.config.flow, far };
+            let ecn = if packet.ecn { Ecn::Ect0 } else { Ecn::NotCapable };
+            network.send(now, Parcel { to, size: packet.size, id: packet.id, ecn, bytes: Vec::new() });
+        }
+        let due = [
+            Some(self.next_capture),
+            Some(self.next_refresh),
+            self.encoding.front().map(|encoding| encoding.ready_at),
+            self.decoding.front().map(|decoding| decoding.done_at),
+            self.stream.poll_timeout().map(|(at, _)| at.max(now + TICK)),
+        ];
+        self.due = due.into_iter().flatten().min().unwrap_or(Time::FAR_FUTURE);
+    }
+}
+
+/// A timer that is due already must not stop the clock.
+const TICK: Span = Span::from_micros(10);

@@ -1,0 +1,97 @@
+//! Systems: a rate controller with its redundancy and its recovery, in virtual time.
+
+use std::path::Path;
+
+use nearlight_lab::{Plan, RunRecord, run, run_means};
+
+fn text(system: &str) -> String {
+    format!(
+        r#"
+        question = "?"
+        [all]
+        duration = "20s"
+        pacing = "burst"
+        [all.source]
+        fps = 30
+        minimum = "4mbit"
+        start = "4mbit"
+        maximum = "4mbit"
+        [all.client]
+        vsync_hz = 120
+        deadline = "500ms"
+        [[all.path]]
+        name = "lossy"
+        forward = "rate=20mbit,queue=1000p,delay=10ms,loss=1%,25%"
+        feedback = "delay=10ms"
+        [[all.system]]
+        {system}
+        "#
+    )
+}
+
+fn run_system(system: &str) -> RunRecord {
+    let plan = Plan::parse(Path::new("test.toml"), &text(system)).unwrap_or_else(|error| panic!("{error}"));
+    run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn figure(run: &RunRecord, name: &str) -> f64 {
+    run_means(run).get(name).copied().unwrap_or_else(|| panic!("no {name}"))
+}
+
+#[test]
+fn every_way_of_recovery_does_what_it_says() {
+    let repair = run_system("controller = 'fixed'");
+    let none = run_system("controller = 'fixed'\nrecovery = 'none'\nkey_every = 10");
+    let protected = run_system("controller = 'fixed'\nfec = 'nebula'\nrecovery = 'none'\nkey_every = 10");
+    let group = run_system("controller = 'fixed'\nfec = 'escot-gop'\nrecovery = 'group'\nkey_every = 10");
+    // About one packet in a hundred leaves again, nothing is lost for good and no key frame is needed.
+    assert!((0.003..0.03).contains(&figure(&repair, "redundancy_ratio")));
+    assert!(figure(&repair, "residual_frame_loss") < 0.005 && repair.media[0].key_frames == 1);
+    // Of 14 packets one is lost in an eighth of the frames; each spoils its followers up to the next key frame.
+    let (lost, bad) = (figure(&none, "residual_frame_loss"), figure(&none, "bad_frame_ratio"));
+    assert!((0.05..0.25).contains(&lost) && bad > 2.0 * lost, "{lost} {bad}");
+    assert!(none.media[0].redundant_bytes == 0 && none.media[0].repairs == 0, "nobody asks");
+    assert!((55..=60).contains(&none.media[0].key_frames), "{}", none.media[0].key_frames);
+    assert!(figure(&protected, "bad_frame_ratio") < 0.6 * bad && protected.media[0].repairs == 0);
+    // A picture waits for nine others, 300 ms, and for the group's 67 ms on the wire.
+    let waits = figure(&group, "motion_to_photon_ms") - figure(&none, "motion_to_photon_ms");
+    assert!((300.0..450.0).contains(&waits), "{waits} ms");
+    assert!(figure(&group, "bad_frame_ratio") < bad);
+}
+
+#[test]
+fn over_tcp_everything_arrives_and_waits_for_what_was_lost() {
+    let tcp = run_system("controller = 'tcp-cubic'\nkey_every = 10");
+    let media = &tcp.media[0];
+    assert!(figure(&tcp, "residual_frame_loss") < 0.05, "late while the window grows and after time-outs");
+    assert!(media.received_frames == media.sent_frames && media.repairs > 10, "{} repairs", media.repairs);
+    let udp = run_system("controller = 'fixed'");
+    let p99 = |run: &RunRecord| run.media[0].frame_network_latency.quantile(0.99).expect("frames");
+    assert!(p99(&tcp) > p99(&udp), "{} {}", p99(&tcp), p99(&udp));
+    assert!((3.5..5.0).contains(&figure(&tcp, "received_mbps")));
+}
+
+#[test]
+fn the_buffer_rule_hears_of_the_receivers_frames() {
+    let plan = text("controller = 'buffer-occupancy'\nrecovery = 'none'\nkey_every = 10")
+        .replace("minimum = \"4mbit\"", "minimum = \"200kbit\"");
+    let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
+    let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
+    // A live source fills no buffer: the rate stays on the lowest rungs although the path carries 20 Mb/s.
+    assert!(figure(&run, "received_mbps") < 0.6, "{}", figure(&run, "received_mbps"));
+}
+
+#[test]
+fn systems_that_cannot_work_are_refused() {
+    for (system, says) in [
+        ("controller = 'nobody'", "there is no rate controller `nobody`"),
+        ("controller = 'fixed'\nfec = 'nobody'", "there is no redundancy policy `nobody`"),
+        ("controller = 'fixed'\nrecovery = 'none'", "add key_every"),
+        ("controller = 'fixed'\nrecovery = 'group'\nkey_every = 11", "from 1 to 10"),
+        ("controller = 'tcp-cubic'\nfec = 'planner'", "leave out `fec`"),
+        ("controller = 'tcp-vegas'", "tcp-cubic"),
+    ] {
+        let error = Plan::parse(Path::new("test.toml"), &text(system)).expect_err(system).to_string();
+        assert!(error.contains(says), "{system}: {error}");
+    }
+}
