@@ -13,7 +13,7 @@ use nearlight_link::Probability;
 use nearlight_net::{Clock, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
-use server::{Behaviour, FPS, SIZE, Server};
+use server::{Behaviour, FPS, OTHER_SIZE, SIZE, Server};
 use tokio::sync::watch;
 
 /// On a clock of its own, as another machine's would be.
@@ -105,6 +105,26 @@ async fn vp8_for_a_headset_on_a_virtual_display() {
     assert_eq!(summary.stage_sum_error_us_max, 0);
     assert_eq!(summary.stream.codec, "vp8");
     assert!(summary.stages_ms["present"]["p95"].as_f64() > Some(0.0), "a slot is waited for");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_size_that_changes_loses_no_frame() {
+    for codec in CodecKind::ALL {
+        let server = Server::start(Behaviour { codec, resizes_every: Some(10), ..Behaviour::default() });
+        let folder = Folder::new(codec.name());
+        let mut options = options(&server.link, 3);
+        options.view.record.screenshot = Some(folder.file("last.png"));
+        let summary = view(options).await.expect("a run");
+        let frames = summary.frames;
+        assert!(frames.sent >= at_least(3) && frames.lost == 0, "{codec}: {frames:?}");
+        assert_eq!((frames.completed, summary.unreadable_markers), (frames.decoded, 0), "{codec}: {frames:?}");
+        // A size begins with a key frame; what was displayed is missing where this machine was busy elsewhere.
+        assert!(summary.loss.key_frames >= frames.sent / 10 - 1, "{codec}: {:?}", summary.loss);
+        assert!(frames.displayed * 10 >= frames.sent * 9, "{codec}: {frames:?}");
+        let picture = image::open(folder.file("last.png")).expect("a picture").to_rgba8();
+        let sizes = [SIZE, OTHER_SIZE].map(|size| (u32::from(size.width), u32::from(size.height)));
+        assert!(sizes.contains(&picture.dimensions()), "{codec}: {:?}", picture.dimensions());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

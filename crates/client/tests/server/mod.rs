@@ -20,6 +20,8 @@ use nearlight_wire::{
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
+/// Every second one of the sizes that [`Behaviour::resizes_every`] changes between.
+pub const OTHER_SIZE: Size = Size { width: 256, height: 144 };
 pub const FPS: u16 = 30;
 const TOKEN: &str = "a-token-for-tests-only";
 
@@ -33,11 +35,13 @@ pub struct Behaviour {
     pub goodbye_after: Option<u32>,
     /// Sends bytes that mean nothing between the frames.
     pub garbage: bool,
+    /// Changes the picture's size every so many frames, as a controller with a ladder does.
+    pub resizes_every: Option<u32>,
 }
 
 impl Default for Behaviour {
     fn default() -> Self {
-        Self { codec: CodecKind::H264, frames: true, goodbye_after: None, garbage: false }
+        Self { codec: CodecKind::H264, frames: true, goodbye_after: None, garbage: false, resizes_every: None }
     }
 }
 
@@ -102,7 +106,9 @@ async fn visit(connection: Connection, number: u32, behaviour: Behaviour, clock:
                 Err(_) => return Ok(()),
             },
             _ = frames.tick(), if behaviour.frames => {
-                studio.make_frame();
+                if let Some(stream) = studio.make_frame() {
+                    to_client.send(&ServerMessage::Stream(stream)).await?;
+                }
                 count += 1;
                 if behaviour.garbage {
                     for garbage in [&b""[..], b"\x00", b"\x11garbage", &[0x11; 1_000], &[0xff; 40]] {
@@ -128,6 +134,7 @@ struct Studio {
     encoder: Box<dyn Encoder>,
     sender: Sender,
     input: Option<ReceivedInput>,
+    size: Size,
 }
 
 impl Studio {
@@ -148,22 +155,27 @@ impl Studio {
             encoder: new_encoder(behaviour.codec, config).expect("an encoder"),
             sender: Sender::new(clock.now(), session, controller).with_references(),
             input: None,
+            size: SIZE,
+        }
+    }
+
+    fn stream(&self) -> StreamDescription {
+        StreamDescription {
+            codec: self.behaviour.codec.name().into(),
+            codec_string: self.encoder.codec_string(),
+            width: self.size.width,
+            height: self.size.height,
+            fps: FPS,
+            encoder: self.encoder.name(),
+            adapter: "a moving picture".into(),
+            views: 1,
         }
     }
 
     fn welcome(&self, session: u32) -> Welcome {
         Welcome {
             session,
-            stream: StreamDescription {
-                codec: self.behaviour.codec.name().into(),
-                codec_string: self.encoder.codec_string(),
-                width: SIZE.width,
-                height: SIZE.height,
-                fps: FPS,
-                encoder: self.encoder.name(),
-                adapter: "a moving picture".into(),
-                views: 1,
-            },
+            stream: self.stream(),
             server: "a server for tests".into(),
             controller: self.sender.controller_name().into(),
             fec: "none".into(),
@@ -174,16 +186,29 @@ impl Studio {
         }
     }
 
-    fn make_frame(&mut self) {
+    /// Changes the size where it is time for that, and then says what the stream is now.
+    fn resize(&mut self, frame: u32) -> Option<StreamDescription> {
+        let every = self.behaviour.resizes_every?;
+        let size = if frame / every % 2 == 1 { OTHER_SIZE } else { SIZE };
+        if size == self.size {
+            return None;
+        }
+        self.size = size;
+        self.encoder.set_size(size).expect("a size that both codecs have");
+        Some(self.stream())
+    }
+
+    fn make_frame(&mut self) -> Option<StreamDescription> {
         let started = self.clock.now();
         if let Some(reason) = self.sender.refusal() {
             self.sender.on_skipped(started, reason);
-            return;
+            return None;
         }
         self.input = self.sender.poll_input().or(self.input.take());
         let id = self.sender.next_frame();
         let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
-        let mut picture = moving_picture(SIZE, id.0);
+        let stream = self.resize(id.0);
+        let mut picture = moving_picture(self.size, id.0);
         draw_marker(&mut picture, Marker { frame: id, input });
         let rendered_at = self.clock.now();
         let wish = self.sender.wish();
@@ -200,8 +225,8 @@ impl Studio {
         let encoded_at = self.clock.now();
         let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
         let header = FrameHeader {
-            width: SIZE.width,
-            height: SIZE.height,
+            width: self.size.width,
+            height: self.size.height,
             input,
             input_received_at: self.input.as_ref().map_or(started, |input| input.received_at),
             render_started_at: started,
@@ -214,6 +239,7 @@ impl Studio {
         };
         self.sender
             .on_frame(self.clock.now(), EncodedFrame { id, reference: coded.reference, header, bits: coded.bits });
+        stream
     }
 
     fn pump(&mut self, connection: &Connection) {
