@@ -74,7 +74,7 @@ impl Encoder for ModelEncoder {
         // The first of a stream is a key frame, as every encoder has it.
         let before = self.number.checked_sub(1).map(FrameId).filter(|_| reference == Reference::Newest);
         let key = before.is_none();
-        let capture = Capture { number: self.number, at: self.clock.now(), rate: self.rate, key };
+        let capture = Capture { number: self.number, at: self.clock.now(), rate: self.rate, key, scale: 1.0 };
         self.number += 1;
         take_time(self.encode);
         Ok(Coded { bits: vec![0; self.model.size(&capture)], reference: before })

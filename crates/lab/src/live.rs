@@ -12,7 +12,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::plan::{Cell, Segment};
+use crate::plan::{Cell, Content, Encoder, Segment, System};
 use crate::record::{RunRecord, Sums};
 use crate::world::{Sampled, Tally, bounds};
 
@@ -106,6 +106,14 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
         (route.through.len() != cell.segments.len(), "its session takes only some of the path's segments"),
         ((media.priority - 1.0).abs() > f64::EPSILON, "its session has a priority, which nobody shares live"),
         (cell.setting.source.fps > 240, "it has more than 240 frames a second"),
+        (
+            cell.system != System::plain(&cell.setting),
+            "it is a system with its own redundancy and recovery, which runs in virtual time only",
+        ),
+        (
+            matches!(cell.setting.source.encoder, Encoder::Codec { content: Content::Game, .. }),
+            "its film is the made-up game, which is shown in virtual time only",
+        ),
     ];
     reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
 }

@@ -116,7 +116,9 @@ impl Live {
                 let encode = setting.source.encode;
                 (StandIn::Model { options: *options, start: bounds.start, encode, seed }, "h264", PICTURE.to_owned())
             }
-            Encoder::Codec { kind, size } => (StandIn::Film, kind.name(), format!("{}x{}", size.width, size.height)),
+            Encoder::Codec { kind, size, .. } => {
+                (StandIn::Film, kind.name(), format!("{}x{}", size.width, size.height))
+            }
         };
         let rate = |rate: Bitrate| format!("{}kbps", rate.as_bps() as f64 / 1e3);
         let (mut command, words) = self.command("server")?;

@@ -12,7 +12,7 @@ const LONGEST_GROUP: u32 = 10;
 
 impl System {
     /// A controller by itself, with what the case says of redundancy and recovery.
-    pub(super) fn plain(setting: &Setting) -> Self {
+    pub(crate) fn plain(setting: &Setting) -> Self {
         Self { fec: setting.fec.clone(), recovery: setting.client.recovery, group: 0, reliable: None }
     }
 }
