@@ -274,3 +274,29 @@ fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {
     let size = Size { width: pixels.width, height: pixels.height };
     convert::Pixels { size, order, bytes: pixels.bytes, stride: pixels.stride }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_shrink_in_proportion_and_keep_room_for_the_marker() {
+        let format = Format { size: Size { width: 1920, height: 1080 }, fps: 30 };
+        let screen = |scale| format.size_for(DisplayKind::Screen, scale);
+        let headset = |scale| format.size_for(DisplayKind::Headset, scale);
+        let size = |width, height| Size { width, height };
+        for (lines, screen_size) in [(1_080, (1_920, 1_080)), (720, (1_280, 720)), (540, (960, 540)), (144, (256, 144))]
+        {
+            assert_eq!(screen(f64::from(lines) / 1_080.0), size(screen_size.0, screen_size.1), "{lines}");
+        }
+        assert_eq!((screen(0.01), headset(0.01)), (size(256, 144), size(256, 128)));
+        assert_eq!((headset(1.0), headset(0.5)), (size(2_048, 1_024), size(1_024, 512)));
+        // A picture that is small already stays as it is.
+        let small = Format { size: size(200, 100), fps: 30 };
+        assert_eq!(small.size_for(DisplayKind::Screen, 0.2), small.size);
+        for lines in 100..=1_080 {
+            let scale = f64::from(lines) / 1_080.0;
+            assert!([screen(scale), headset(scale)].iter().all(|size| size.check().is_ok()), "{lines}");
+        }
+    }
+}
