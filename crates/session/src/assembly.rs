@@ -29,6 +29,10 @@ const REMEMBERED: usize = 256;
 const TAIL_SPACINGS: i64 = 2;
 /// An outage is no distance between symbols.
 const WIDEST_SPACING: Span = Span::from_millis(100);
+/// After a silence that was taken for a loss and was none, silences may be this much longer. Guess: half as long again.
+const SILENCE_MARGIN: f64 = 1.5;
+/// What each whole frame takes off such a silence, as a part of it. Guess: half is forgotten in three seconds at 30 frames a second.
+const SILENCE_DECAY: i64 = 128;
 /// What a narrower distance takes off the widest of late, as a part of it. Guess: forgotten after a frame of 50 symbols.
 const SPACING_DECAY: i64 = 16;
 
@@ -99,6 +103,9 @@ pub(crate) struct Assembler {
     heard_at: Time,
     /// The widest distance of late between two symbols of a frame.
     spacing: Span,
+    /// How long the path was silent of late before symbols came that had been given up too soon: a shared medium serves others
+    /// meanwhile. RFC 8985 section 6.2 widens its window for reordering after a needless retransmission in the same way.
+    silence: Span,
     /// Frames that will never be handed out.
     pub(crate) lost: u64,
     /// Since the first repair came.
@@ -139,7 +146,7 @@ impl Assembler {
             symbols: header.symbols,
             frame_bytes: header.frame_bytes,
         };
-        let mut spacing = self.spacing;
+        let (mut spacing, known_silence) = (self.spacing, self.silence);
         let Some(assembly) = self.open(now, id, shape) else { return Taken::Useless };
         if assembly.slots[usize::from(header.index)].have {
             return Taken::Useless;
@@ -148,12 +155,17 @@ impl Assembler {
         if assembly.have_count > 0 && !header.flags.retransmission {
             spacing = (now - assembly.last_arrival_at).min(WIDEST_SPACING).max(spacing - spacing / SPACING_DECAY);
         }
-        assembly.tail_wait = TAIL_WAIT.max(spacing * TAIL_SPACINGS);
+        let came_anyway = !header.flags.retransmission && assembly.was_asked(header.index);
+        let silence = if came_anyway { (now - assembly.last_arrival_at).min(WIDEST_SPACING) } else { Span::ZERO };
+        let silence = silence.max(known_silence);
+        assembly.tail_wait = TAIL_WAIT.max(spacing * TAIL_SPACINGS).max(silence.mul_f64(SILENCE_MARGIN));
         assembly.note_symbol(now, header);
         let whole = assembly.have_count == assembly.slots.len();
         let gap = !assembly.gaps.is_empty() || assembly.have_count == 1;
         self.spacing = spacing;
+        self.silence = silence;
         if whole {
+            self.silence = silence - silence / SILENCE_DECAY;
             self.complete(now, id, header.sent_at, 0);
         } else if gap || self.check_at.is_none() {
             self.look_soon(now);

@@ -87,6 +87,11 @@ impl Assembly {
         }
     }
 
+    /// The receiver has asked for this symbol again.
+    pub(super) fn was_asked(&self, index: u16) -> bool {
+        self.slots[usize::from(index)].asked_at.is_some()
+    }
+
     /// What it takes from the common bound.
     pub(super) fn cost(&self) -> usize {
         self.frame_bytes() + self.slots.len() * size_of::<Slot>()

@@ -26,11 +26,20 @@ pub(super) struct Conditions {
     pub(super) burst: f64,
     pub(super) duplicates: f64,
     pub(super) outage: bool,
+    /// The path serves others meanwhile: datagrams arrive only at whole multiples of this; zero for a path of its own.
+    pub(super) turn: Span,
 }
 
 impl Conditions {
-    pub(super) const CLEAN: Self =
-        Self { delay: Span::from_millis(5), jitter: Span::ZERO, loss: 0.0, burst: 1.0, duplicates: 0.0, outage: false };
+    pub(super) const CLEAN: Self = Self {
+        delay: Span::from_millis(5),
+        jitter: Span::ZERO,
+        loss: 0.0,
+        burst: 1.0,
+        duplicates: 0.0,
+        outage: false,
+        turn: Span::ZERO,
+    };
 }
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
@@ -224,7 +233,9 @@ impl Story {
             }
             let jitter = self.conditions.jitter.mul_f64(self.random.random::<f64>());
             self.count += 1;
-            let arrives_at = std::cmp::Reverse((self.now + self.conditions.delay + jitter, self.count));
+            let arrival = (self.now + self.conditions.delay + jitter).as_nanos();
+            let turn = self.conditions.turn.as_nanos().max(1) as u64;
+            let arrives_at = std::cmp::Reverse((Time::from_nanos(arrival.next_multiple_of(turn)), self.count));
             self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.to_vec() });
         }
     }

@@ -138,7 +138,7 @@ proptest! {
         policy in prop::sample::select(vec!["none", "planner", "nebula", "escot-gop"]),
     ) {
         let (delay, jitter) = (Span::from_millis(delay), Span::from_millis(jitter));
-        let conditions = Conditions { delay, jitter, loss, burst, duplicates, outage: false };
+        let conditions = Conditions { delay, jitter, loss, burst, duplicates, ..Conditions::CLEAN };
         let mut story = Story::new(seed).with(conditions).referring().protected(policy);
         story.run(Span::from_secs(8));
         story.conditions = Conditions::CLEAN;

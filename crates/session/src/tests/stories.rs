@@ -81,6 +81,19 @@ fn reordering_and_duplicates_cost_nothing() {
 }
 
 #[test]
+fn a_path_that_serves_others_in_between_is_not_taken_for_a_lossy_one() {
+    for turn in [12, 15, 20] {
+        let mut story = Story::paced(4, Mode::Spread);
+        story.conditions = Conditions { turn: Span::from_millis(turn), ..Conditions::CLEAN };
+        story.run(Span::from_secs(10));
+        let sent = story.sent();
+        assert_eq!(sent.packets_lost, 0, "turns of {turn} ms");
+        let again = sent.repairs as f64 / sent.packets as f64;
+        assert!(again < 0.02, "turns of {turn} ms: {again:.3} of the packets were sent again");
+    }
+}
+
+#[test]
 fn a_two_second_outage_ends_with_one_key_frame() {
     let mut story = Story::new(5);
     story.run(Span::from_secs(3));
