@@ -1,5 +1,7 @@
 //! The `nearlight` command.
 
+#![deny(unsafe_code)]
+
 mod analyze;
 mod doctor;
 mod lab;
@@ -42,6 +44,9 @@ enum Command {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    if !matches!(arguments.command, Command::Link(_)) {
+        quieten_wayland();
+    }
     // Results go to standard output, words about the work to standard error.
     let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,nearlight=info,nearlight_server=info"));
@@ -61,5 +66,16 @@ fn main() -> ExitCode {
             eprintln!("nearlight: {error:#}");
             ExitCode::FAILURE
         }
+    }
+}
+
+/// Looking for adapters asks for a Wayland display as well, whose library writes an error of its own to a terminal where there is no
+/// session directory. One that does not exist says the same silently.
+#[expect(unsafe_code, reason = "the environment is changed before anything else runs")]
+fn quieten_wayland() {
+    const VARIABLE: &str = "XDG_RUNTIME_DIR";
+    if std::env::var_os(VARIABLE).is_none() {
+        // SAFETY: called first in `main`, while this is the only thread.
+        unsafe { std::env::set_var(VARIABLE, "/nonexistent") };
     }
 }

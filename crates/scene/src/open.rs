@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use nearlight_units::Time;
 
 use crate::render::Backend;
-use crate::{SceneError, Source, TestCard, VideoSource, WorldSource, glb};
+use crate::{SceneError, Source, TestCard, VideoSource, WorldSource};
 
 /// What to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,8 +34,7 @@ pub struct OpenOptions<'a> {
 pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Box<dyn Source>, SceneError> {
     Ok(match kind {
         SourceKind::World { scene } => {
-            let environment = scene.as_deref().map(glb::load).transpose()?;
-            Box::new(WorldSource::open(environment, options.backend.or_environment()?, options.clock)?)
+            Box::new(WorldSource::open(scene.clone(), options.backend.or_environment()?, options.clock)?)
         }
         SourceKind::Video(file) => Box::new(VideoSource::open(file, options.size, options.fps)?),
         SourceKind::TestCard => Box::new(TestCard::default()),

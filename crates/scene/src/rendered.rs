@@ -1,40 +1,58 @@
 //! The source that draws the shared world.
 
-use nearlight_units::Time;
+use std::path::{Path, PathBuf};
+
+use nearlight_units::{Span, Time};
 use nearlight_wire::{InputEvent, Pose};
 
 use crate::plaza::Environment;
 use crate::render::{Backend, Drawn, Renderer};
 use crate::world::{Setting, World};
-use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer};
+use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer, glb};
 
 /// Where a viewer starts: at eye height, in front of everything.
 pub const START: Pose = Pose { position: [0.0, 1.6, 0.0], orientation: [0.0, 0.0, 0.0, 1.0] };
+
+/// An adapter that fails again so soon after it was opened anew is given up. Guess: a driver's reset takes a second or two.
+const PATIENCE: Span = Span::from_secs(10);
 
 /// The world and what draws it.
 pub struct WorldSource {
     world: World,
     renderer: Renderer,
     drawn: Drawn,
+    /// What the world stands in: the plaza, or a binary glTF file.
+    scene: Option<PathBuf>,
+    now: Time,
+    /// When the adapter was last opened because it had failed.
+    reopened_at: Option<Time>,
 }
 
 impl WorldSource {
-    /// The plaza, or `environment` in its place.
-    pub(crate) fn open(
-        environment: Option<Environment>,
-        backend: Backend,
-        clock: &dyn Fn() -> Time,
-    ) -> Result<Self, SceneError> {
-        let decor = environment.is_none();
-        let place = || environment.unwrap_or_else(crate::plaza::build::plaza);
-        let (renderer, environment) = Renderer::open(backend, place, clock)?;
-        let setting = Setting { solids: environment.solids, lighting: environment.lighting, decor };
-        Ok(Self { world: World::new(setting), renderer, drawn: Drawn::default() })
+    /// The plaza, or what `scene` describes in its place.
+    pub(crate) fn open(scene: Option<PathBuf>, backend: Backend, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
+        let (renderer, environment) = Renderer::open(backend, || environment(scene.as_deref()), clock)?;
+        let setting = Setting { solids: environment.solids, lighting: environment.lighting, decor: scene.is_none() };
+        let world = World::new(setting);
+        Ok(Self { world, renderer, drawn: Drawn::default(), scene, now: Time::ZERO, reopened_at: None })
     }
 
     /// The plaza on an adapter of `backend`.
     pub fn plaza(backend: Backend, clock: &dyn Fn() -> Time) -> Result<Self, SceneError> {
         Self::open(None, backend, clock)
+    }
+
+    /// Opens an adapter anew: the one that has failed if it answers, else any other. The world goes on where it was.
+    fn reopen(&mut self) -> Result<(), SceneError> {
+        let clock = || self.now;
+        let place = || environment(self.scene.as_deref());
+        let same = self.renderer.summary().interface();
+        let (renderer, _) =
+            Renderer::open(same, place, &clock).or_else(|_| Renderer::open(Backend::Auto, place, &clock))?;
+        tracing::warn!(adapter = %renderer.summary(), "the graphics adapter was opened again");
+        self.renderer = renderer;
+        self.reopened_at = Some(self.now);
+        Ok(())
     }
 
     /// What the newest picture took.
@@ -57,12 +75,56 @@ impl Source for WorldSource {
     }
 
     fn advance(&mut self, now: Time) {
+        self.now = now;
         self.world.advance(now);
     }
 
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
         let show = self.world.show(request.viewer);
-        self.drawn = self.renderer.draw(request, &show, take)?;
+        self.drawn = match self.renderer.draw(request, &show, take) {
+            Err(SceneError::Adapter(reason)) if self.reopened_at.is_none_or(|at| self.now - at > PATIENCE) => {
+                tracing::warn!(reason, "the graphics adapter failed");
+                self.reopen()?;
+                self.renderer.draw(request, &show, take)?
+            }
+            drawn => drawn?,
+        };
         Ok(())
+    }
+}
+
+fn environment(scene: Option<&Path>) -> Result<Environment, SceneError> {
+    scene.map_or_else(|| Ok(crate::plaza::build::plaza()), glb::load)
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_wire::{Fov, View, marker::Marker};
+
+    use super::*;
+
+    fn draw(source: &mut WorldSource) -> Result<Vec<u8>, SceneError> {
+        let views = [View { pose: START, fov: Fov::symmetric(1.0, 16.0 / 9.0) }];
+        let marker = Marker::default();
+        let request = RenderRequest { viewer: Viewer(1), views: &views, width: 320, height: 180, marker };
+        let mut bytes = Vec::new();
+        source.render(&request, &mut |pixels| bytes = pixels.bytes.to_vec())?;
+        Ok(bytes)
+    }
+
+    #[test]
+    fn a_lost_device_is_opened_again_but_not_for_ever() {
+        let backend = Backend::default().or_environment().expect("a backend");
+        let mut source = WorldSource::plaza(backend, &|| Time::ZERO).expect("an adapter");
+        source.advance(Time::from_secs(1));
+        let before = draw(&mut source).expect("a picture");
+        source.renderer.lose_device();
+        assert!(draw(&mut source).expect("from the new device") == before, "the world is as it was");
+        source.renderer.lose_device();
+        source.advance(Time::from_secs(2));
+        let error = draw(&mut source).expect_err("it failed again at once");
+        assert!(matches!(error, SceneError::Adapter(_)), "{error}");
+        source.advance(Time::from_secs(12));
+        draw(&mut source).expect("after a while it is tried again");
     }
 }

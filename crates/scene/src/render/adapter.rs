@@ -56,6 +56,17 @@ pub struct AdapterSummary {
     pub max_side: u32,
 }
 
+impl AdapterSummary {
+    /// The interface that reaches this adapter.
+    pub fn interface(&self) -> Backend {
+        match self.backend {
+            "OpenGL" => Backend::Gl,
+            "Vulkan" => Backend::Vulkan,
+            _ => Backend::Auto,
+        }
+    }
+}
+
 impl std::fmt::Display for AdapterSummary {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let kind = if self.software { ", software" } else { "" };

@@ -79,7 +79,7 @@ impl Renderer {
     /// `place` is built while the adapters are asked, on another thread; it comes back with the renderer.
     pub fn open(
         backend: Backend,
-        place: impl FnOnce() -> Environment + Send,
+        place: impl FnOnce() -> Result<Environment, SceneError> + Send,
         clock: &dyn Fn() -> Time,
     ) -> Result<(Self, Environment), SceneError> {
         let (adapters, place, art) = std::thread::scope(|scope| {
@@ -91,6 +91,7 @@ impl Renderer {
         let (Ok(place), Ok(art)) = (place, art) else {
             return Err(SceneError::Adapter("building the place failed".into()));
         };
+        let place = place?;
         let renderer = Self::best(&adapters, &place, &art, clock)?;
         Ok((renderer, place))
     }
@@ -203,6 +204,11 @@ impl Renderer {
 
     pub fn summary(&self) -> &AdapterSummary {
         &self.summary
+    }
+
+    #[cfg(test)]
+    pub fn lose_device(&self) {
+        self.device.destroy();
     }
 
     /// The first error that the adapter reported since the last call.
