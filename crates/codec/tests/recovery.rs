@@ -150,6 +150,24 @@ fn a_new_size_forgets_what_was_kept() {
     }
 }
 
+/// OpenH264 then refuses one of the frames that follow.
+#[test]
+fn a_recovery_that_is_lost_as_well_leaves_the_encoder_at_work() {
+    for kind in CodecKind::ALL {
+        for lost_after in [5, 17, 40] {
+            let mut link = Link::new(kind, 1, 1);
+            link.frame(Reference::Newest, false);
+            link.frame(Reference::Acknowledged, true);
+            link.frame(Reference::Acknowledged, false);
+            for _ in 0..lost_after {
+                link.frame(Reference::Newest, false);
+            }
+            assert!(link.frame(Reference::Acknowledged, true), "{kind} after {lost_after}");
+            assert!(link.frame(Reference::Newest, true), "{kind} after {lost_after}");
+        }
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 

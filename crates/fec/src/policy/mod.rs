@@ -21,7 +21,7 @@ pub use baseline::{EscotGop, Fixed, NEBULA_GROUP, Nebula, NoRedundancy, escot_re
 pub use budget::Budget;
 pub use planner::Planner;
 pub use registry::{POLICIES, PolicyPreset, UnknownPolicy, new_policy};
-pub use webrtc::WebRtc;
+pub use webrtc::{WebRtc, webrtc_share};
 
 /// How an encoder trades rate for distortion: the mean squared error of 8-bit luma is `scale / (rate - floor)`.
 ///

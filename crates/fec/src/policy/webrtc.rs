@@ -2,8 +2,9 @@
 //!
 //! Where a retransmission is quick it is all that there is; the longer the round trip, the more is added in advance.
 //!
-//! Source: libwebrtc, `VCMNackFecMethod`. Departures: its tables of protection by loss, rate and round trip are replaced by the line
-//! with which `webrtc-like` of the rate controllers reckons; parts of a repair add up over frames instead of being rounded up.
+//! Source: libwebrtc, `VCMNackFecMethod`. Departures: its tables of protection by loss, rate and round trip are replaced by a line of
+//! the round trip and twice the share of lost packets. Guess: at 1 % loss and a round trip of 50 ms that is less than what redundancy
+//! for a group of pictures takes, as in Nebula's Figure 13. Parts of a repair add up over frames instead of being rounded up.
 
 use nearlight_units::Span;
 
@@ -16,6 +17,14 @@ const ROUND_TRIPS: (Span, Span) = (Span::from_millis(20), Span::from_millis(100)
 const OVER_LOSS: f64 = 2.0;
 /// Redundancy never takes more (`kProtectionOverheadRateThreshold`).
 const MOST: f64 = 0.5;
+
+/// What redundancy takes of all that is sent, where this share of packets is lost: a line of the round trip.
+#[must_use]
+pub fn webrtc_share(loss: f64, round_trip: Span) -> f64 {
+    let (low, high) = ROUND_TRIPS;
+    let place = ((round_trip - low).as_secs_f64() / (high - low).as_secs_f64()).clamp(0.0, 1.0);
+    (OVER_LOSS * loss * place).min(MOST)
+}
 
 /// The policy.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,9 +39,7 @@ impl RedundancyPolicy for WebRtc {
     }
 
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
-        let (low, high) = ROUND_TRIPS;
-        let place = ((facts.round_trip - low).as_secs_f64() / (high - low).as_secs_f64()).clamp(0.0, 1.0);
-        let share = (OVER_LOSS * facts.losses.total * place).min(MOST);
+        let share = webrtc_share(facts.losses.total, facts.round_trip);
         self.owed += f64::from(facts.sources) * share / (1.0 - share);
         let repairs = self.owed.floor();
         self.owed -= repairs;

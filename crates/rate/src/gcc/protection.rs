@@ -1,22 +1,12 @@
 //! WebRTC's hybrid of retransmission and redundancy: what redundancy takes of the rate.
 //!
-//! Where a retransmission is quick, it is all that there is; the longer the round trip, the more is added in advance.
-//!
-//! Source: libwebrtc, `VCMNackFecMethod`. Departures: its tables of protection by loss, rate and round trip are replaced by a line of
-//! the round trip and twice the smoothed share of lost packets. Guess: at 1 % loss and a round trip of 50 ms that is less than
-//! what redundancy for a group of pictures takes, as in Nebula's Figure 13.
+//! The line is the redundancy policy's of the same kind; the share of lost packets is smoothed here.
 
+use nearlight_fec::policy::webrtc_share;
 use nearlight_units::Span;
 
 use crate::{PacketReport, Redundancy};
 
-/// Below the first, nothing is added; from the second on, all (`kLowRttNackMs`; for the second, 100 ms, at which
-/// retransmissions are too late for a call).
-const ROUND_TRIPS: (Span, Span) = (Span::from_millis(20), Span::from_millis(100));
-/// Redundancy over losses at long round trips. Guess: a burst of two losses in a frame is still repaired.
-const OVER_LOSS: f64 = 2.0;
-/// Redundancy never takes more (`kProtectionOverheadRateThreshold`).
-const MOST: f64 = 0.5;
 /// Weight of a packet in the share of lost ones. Guess: some seconds of a call.
 const WEIGHT: f64 = 1.0 / 500.0;
 
@@ -35,10 +25,8 @@ impl Protection {
     /// What is added at this round trip.
     #[must_use]
     pub fn redundancy(&self, round_trip: Option<Span>) -> Redundancy {
-        let (low, high) = ROUND_TRIPS;
-        let over = (round_trip.unwrap_or(Span::ZERO) - low).as_secs_f64();
-        let place = (over / (high - low).as_secs_f64()).clamp(0.0, 1.0);
-        Redundancy { share: (OVER_LOSS * self.loss * place).min(MOST), loss: self.loss }
+        let share = webrtc_share(self.loss, round_trip.unwrap_or(Span::ZERO));
+        Redundancy { share, loss: self.loss }
     }
 }
 
@@ -72,6 +60,6 @@ mod tests {
             assert!((found.share - share).abs() < 0.002 && (found.loss - 0.02).abs() < 0.001, "{millis} ms: {found:?}");
         }
         protection.loss = 0.9;
-        assert!((protection.redundancy(Some(Span::from_secs(1))).share - MOST).abs() < 1e-12);
+        assert!((protection.redundancy(Some(Span::from_secs(1))).share - 0.5).abs() < 1e-12);
     }
 }
