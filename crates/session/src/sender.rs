@@ -259,9 +259,11 @@ impl Sender {
         // Some controllers have taken redundancy off their target themselves.
         let reckoned = self.decision.redundancy.is_some();
         let share = self.protection.as_ref().filter(|_| !reckoned).map_or(0.0, |protection| protection.share());
-        let Recovery { acknowledged, key_wanted, reference_wanted, .. } = self.recovery;
         let rate = self.decision.target.mul_f64(payload * (1.0 - share));
-        EncoderWish { rate, key: key_wanted.is_some(), recover: reference_wanted, acknowledged }
+        let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
+        let acknowledged = self.recovery.within_reach(self.next_frame);
+        let recover = reference_wanted && acknowledged.is_some();
+        EncoderWish { rate, key: key_wanted.is_some() || (reference_wanted && !recover), recover, acknowledged }
     }
 
     /// A frame was encoded: it is cut and queued.

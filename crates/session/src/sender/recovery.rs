@@ -50,6 +50,11 @@ impl Recovery {
         start && std::mem::take(&mut self.reference_wanted)
     }
 
+    /// The newest frame that the receiver has, where the header of `next` can still name it: its distance is a byte.
+    pub(super) fn within_reach(&self, next: FrameId) -> Option<FrameId> {
+        self.acknowledged.filter(|frame| next.0.saturating_sub(frame.0) <= u32::from(u8::MAX))
+    }
+
     /// The chain has broken; false where only a key frame can mend it.
     fn want_reference(&mut self) -> bool {
         let possible = self.references && self.acknowledged.is_some();
