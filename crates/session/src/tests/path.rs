@@ -138,6 +138,17 @@ impl Story {
         self.now + self.clock_offset
     }
 
+    /// Nothing passes for `length`, then everything for two seconds; how long after the path's return a picture is displayed.
+    pub(super) fn outage(&mut self, length: Span) -> Span {
+        self.conditions.outage = true;
+        self.run(length);
+        self.conditions.outage = false;
+        let back = self.now;
+        self.run(Span::from_secs(2));
+        let first = self.displayed.iter().map(|displayed| displayed.timeline.displayed_at()).find(|at| *at > back);
+        first.expect("the picture is back") - back
+    }
+
     /// Lets `span` pass.
     pub(super) fn run(&mut self, span: Span) {
         let end = self.now + span;

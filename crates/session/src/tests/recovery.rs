@@ -47,13 +47,7 @@ fn short_outages_cost_key_frames_only_without_references() {
 fn an_outage_ends_without_a_key_frame() {
     let mut story = Story::new(7).referring();
     story.run(Span::from_secs(3));
-    story.conditions.outage = true;
-    story.run(Span::from_secs(2));
-    story.conditions.outage = false;
-    let back = story.now;
-    story.run(Span::from_secs(2));
-    let first = story.displayed.iter().map(|displayed| displayed.timeline.displayed_at()).find(|at| *at > back);
-    let resumed = first.expect("the picture is back") - back;
+    let resumed = story.outage(Span::from_secs(2));
     assert!(resumed <= Span::from_millis(150), "resumed after {resumed}");
     assert_eq!((story.sent().key_frames, story.sent().recovery_frames), (1, 1));
 }

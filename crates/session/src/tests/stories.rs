@@ -97,13 +97,7 @@ fn a_path_that_serves_others_in_between_is_not_taken_for_a_lossy_one() {
 fn a_two_second_outage_ends_with_one_key_frame() {
     let mut story = Story::new(5);
     story.run(Span::from_secs(3));
-    story.conditions.outage = true;
-    story.run(Span::from_secs(2));
-    story.conditions.outage = false;
-    let back = story.now;
-    story.run(Span::from_secs(2));
-    let first = story.displayed.iter().map(|displayed| displayed.timeline.displayed_at()).find(|at| *at > back);
-    let resumed = first.expect("the picture is back") - back;
+    let resumed = story.outage(Span::from_secs(2));
     assert!(resumed <= Span::from_millis(150), "resumed after {resumed}");
     assert_eq!(story.sent().key_frames, 2);
 }
