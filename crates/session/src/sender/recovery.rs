@@ -52,7 +52,7 @@ impl Recovery {
 
     /// The newest frame that the receiver has, where the header of `next` can still name it: its distance is a byte.
     pub(super) fn within_reach(&self, next: FrameId) -> Option<FrameId> {
-        self.acknowledged.filter(|frame| next.0.saturating_sub(frame.0) <= u32::from(u8::MAX))
+        self.acknowledged.filter(|frame| u8::try_from(next.0.saturating_sub(frame.0)).is_ok())
     }
 
     /// The chain has broken; false where only a key frame can mend it.
