@@ -18,6 +18,10 @@ const DIAL_MS = 6_000;
 const WATCH_MS = 250;
 /** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
 const QUEUED_DATAGRAMS = 4_096;
+/** Datagrams that wait for the browser to take them, at most. Guess: what a session sends in a tenth of a second. */
+const UNSENT_DATAGRAMS = 16;
+/** What the browser could not send by then is out of date: a movement or a report that newer ones have replaced. Guess. */
+const OUTGOING_MAX_AGE_MS = 100;
 
 /** One session with the server. */
 export interface Link {
@@ -150,6 +154,8 @@ export class Connection {
     datagrams.incomingHighWaterMark = QUEUED_DATAGRAMS;
     const writable = datagrams.createWritable?.() ?? datagrams.writable;
     const sender = writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
+    datagrams.outgoingMaxAge = OUTGOING_MAX_AGE_MS;
+    let unsent = 0;
     const control = controlStream.getWriter();
     // A failed write means a lost session, which the readers notice and report.
     const ignore = (): void => undefined;
@@ -158,7 +164,15 @@ export class Connection {
     this.#heardAt = performance.now();
     this.#out.onState({ state: "waiting" });
     this.#out.onOpen({
-      sendDatagram: (bytes) => void sender.write(bytes).catch(ignore),
+      sendDatagram: (bytes) => {
+        // The browser's own congestion control may hold datagrams back. Rather than late they are lost, which the session bears.
+        if (unsent === UNSENT_DATAGRAMS) return;
+        unsent += 1;
+        void sender
+          .write(bytes)
+          .catch(ignore)
+          .finally(() => (unsent -= 1));
+      },
       sendControl: (bytes) => void control.write(bytes).catch(ignore),
     });
   }

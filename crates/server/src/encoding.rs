@@ -3,7 +3,7 @@
 //! Pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
 use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
@@ -35,7 +35,7 @@ pub(crate) struct Job {
 /// The studio's end of an encoder thread.
 #[derive(Debug)]
 pub(crate) struct EncoderLane {
-    jobs: SyncSender<Job>,
+    jobs: Sender<Job>,
     free: Receiver<Picture>,
     next: Option<Picture>,
 }
@@ -48,7 +48,8 @@ impl EncoderLane {
         clock: Clock,
         encoders: Encoders,
     ) -> std::io::Result<Self> {
-        let (jobs, work) = sync_channel(1);
+        // As many jobs as pictures at most. No job is ever refused: its frame id would be missing from the encoder's count.
+        let (jobs, work) = channel();
         let (give_back, free) = sync_channel(PICTURES);
         for _ in 0..PICTURES {
             let _ = give_back.try_send(Picture::new(config.size));
@@ -76,15 +77,7 @@ impl EncoderLane {
 
     /// False when the encoder has ended.
     pub(crate) fn encode(&mut self, job: Job) -> bool {
-        match self.jobs.try_send(job) {
-            Ok(()) => true,
-            // There are as many pictures as places, so a full queue means that a picture came from elsewhere.
-            Err(TrySendError::Full(job)) => {
-                self.next = Some(job.picture);
-                true
-            }
-            Err(TrySendError::Disconnected(_)) => false,
-        }
+        self.jobs.send(job).is_ok()
     }
 }
 
@@ -152,4 +145,64 @@ fn encode_all(
 /// a mobile path still fits.
 pub(crate) fn display_budget(frame_interval: Span) -> Span {
     (frame_interval * 3).max(Span::from_millis(100))
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_codec::CodecKind;
+    use nearlight_rate::Step;
+    use nearlight_scene::Viewer;
+    use nearlight_units::Bitrate;
+    use nearlight_wire::DisplayKind;
+    use tokio::sync::mpsc;
+
+    use super::*;
+    use crate::seat::Wish;
+
+    fn job(picture: Picture, id: FrameId) -> Job {
+        Job {
+            picture,
+            id,
+            input: InputSeq(0),
+            input_received_at: Time::ZERO,
+            render_started_at: Time::ZERO,
+            rendered_at: Time::ZERO,
+            converted_at: Time::ZERO,
+            display_at: Time::ZERO,
+            deadline: Time::ZERO,
+            views: Vec::new(),
+        }
+    }
+
+    /// The session's loop stands still, so the encoder does, with its picture given back: the next pictures wait for both.
+    #[test]
+    fn a_session_that_stalls_costs_no_frame_its_number() {
+        let rate = Bitrate::from_mbps(1);
+        let wish = Wish {
+            encoder: EncoderWish { rate, key: false, recover: false, acknowledged: None },
+            refusal: None,
+            display: DisplayKind::Screen,
+            step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
+            render_to_display: None,
+        };
+        let (deliveries, mut delivered) = mpsc::channel(1);
+        let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish, deliveries));
+        let config = EncoderConfig { size: Size { width: 256, height: 144 }, fps: 30, rate, threads: 1 };
+        let mut lane = EncoderLane::start(seat, config, Clock::start(), Encoders::default()).expect("a thread");
+        let mut next = FrameId(0);
+        // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
+        for _ in 0..PICTURES + 2 {
+            let picture = lane.free.recv().expect("the encoder runs");
+            assert!(lane.encode(job(picture, next)));
+            next = next.next();
+        }
+        drop(lane);
+        let mut got = Vec::new();
+        while let Some(delivery) = delivered.blocking_recv() {
+            let Delivery::Frame(frame) = delivery else { panic!("{delivery:?}") };
+            got.push((frame.id, frame.reference));
+        }
+        let wanted: Vec<_> = (0..next.0).map(|id| (FrameId(id), id.checked_sub(1).map(FrameId))).collect();
+        assert_eq!(got, wanted);
+    }
 }
