@@ -189,11 +189,14 @@ impl Receiver {
                     self.on_repair(now, &header, payload);
                 }
             }
-            Err(error) => {
-                self.malformed += 1;
-                self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
-            }
+            Ok(ToClient::Note(_)) => self.on_malformed(now, || "a frame note, which only WebRTC carries".into()),
+            Err(error) => self.on_malformed(now, || error.to_string()),
         }
+    }
+
+    fn on_malformed(&mut self, now: Time, reason: impl FnOnce() -> String) {
+        self.malformed += 1;
+        self.emit(now, || Event::MalformedDatagram { reason: reason() });
     }
 
     fn on_media(&mut self, now: Time, bytes: usize, redundant: bool) {

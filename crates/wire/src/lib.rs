@@ -13,6 +13,7 @@ mod frame;
 mod input;
 pub mod marker;
 mod nack;
+mod note;
 mod pose;
 mod repair;
 mod report;
@@ -28,6 +29,7 @@ pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
 pub use input::{Action, Hand, HandPose, InputEvent, InputSample, MAX_INPUT_EVENTS};
 pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
+pub use note::FrameNote;
 pub use pose::{Fov, Pose, View};
 pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
 pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
@@ -72,6 +74,7 @@ pub(crate) enum Kind {
     Report = 8,
     Repair = 9,
     Acknowledgement = 10,
+    FrameNote = 11,
 }
 
 impl Kind {
@@ -86,6 +89,8 @@ pub enum ToClient<'a> {
     Symbol(SymbolHeader, &'a [u8]),
     Pong(Pong),
     Repair(RepairHeader, &'a [u8]),
+    /// Only over WebRTC.
+    Note(FrameNote),
 }
 
 impl<'a> ToClient<'a> {
@@ -111,6 +116,7 @@ impl<'a> ToClient<'a> {
                 }
                 Ok(Self::Repair(header, payload))
             }
+            kind if kind == Kind::FrameNote as u8 => FrameNote::read(&mut reader).map(Self::Note),
             kind => Err(WireError::Kind(kind)),
         }
     }

@@ -210,9 +210,8 @@ fn hostile_poses_are_refused() {
     assert_eq!(ToServer::parse(&ToServer::Input(input).to_bytes()), Err(WireError::Field("orientation")));
 }
 
-#[test]
-fn frame_header_precedes_the_picture() {
-    let header = FrameHeader {
+fn sample_frame_header() -> FrameHeader {
+    FrameHeader {
         width: 1_280,
         height: 720,
         input: InputSeq(5),
@@ -224,7 +223,27 @@ fn frame_header_precedes_the_picture() {
         display_at: Time::from_micros(6),
         deadline: Time::from_micros(7),
         views: sample_input().views,
-    };
+    }
+}
+
+#[test]
+fn notes_name_a_frame_by_its_timestamp() {
+    let (sent_at, header) = (Time::from_micros(9), sample_frame_header());
+    let note = FrameNote { frame: FrameId(3), key: true, rtp_timestamp: 0xFFFF_FFFE, sent_at, header };
+    let bytes = note.to_bytes();
+    assert_eq!(bytes.len(), 18 + MAX_FRAME_HEADER_BYTES);
+    assert_eq!(bytes[..18], [0x1b, 1, 0, 0, 0, 3, 255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 9]);
+    assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Note(note)));
+    for end in 0..bytes.len() {
+        assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
+    }
+    assert_eq!(ToClient::parse(&[&bytes[..], &[0]].concat()), Err(WireError::Trailing(1)));
+    assert_eq!(ToClient::parse(&[&[0x1b, 2], &bytes[2..]].concat()), Err(WireError::Field("flags")));
+}
+
+#[test]
+fn frame_header_precedes_the_picture() {
+    let header = sample_frame_header();
     let mut frame = Vec::new();
     header.write(&mut frame);
     assert_eq!(frame.len(), MAX_FRAME_HEADER_BYTES);
