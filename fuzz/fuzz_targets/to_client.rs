@@ -3,10 +3,14 @@
 use nearlight_wire::ToClient;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    if let Ok(ToClient::Symbol(header, payload)) = ToClient::parse(bytes) {
-        let mut written = Vec::new();
-        header.write(&mut written);
-        written.extend_from_slice(payload);
-        assert_eq!(written, bytes);
+    let mut written = Vec::new();
+    match ToClient::parse(bytes) {
+        Ok(ToClient::Symbol(header, payload)) => {
+            header.write(&mut written);
+            written.extend_from_slice(payload);
+        }
+        Ok(ToClient::Note(note)) => written = note.to_bytes(),
+        _ => return,
     }
+    assert_eq!(written, bytes);
 });

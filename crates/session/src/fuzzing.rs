@@ -6,14 +6,14 @@ use nearlight_fec::policy::{POLICIES, new_policy};
 use nearlight_fec::{Code, Encoder, digest};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
-use nearlight_units::{Bitrate, FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Acknowledgement, Action, CoveredFrame, Feedback, Fov, FrameHeader, Hand, KeyFrameRequest, MAX_COVERED_FRAMES,
-    Missing, Nack, Ping, Pong, Pose, RepairHeader, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker,
-    symbol_range,
+    Acknowledgement, Action, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Hand, KeyFrameRequest,
+    MAX_COVERED_FRAMES, Missing, Nack, Ping, Pong, Pose, RepairHeader, SymbolFlags, SymbolHeader, ToServer, View,
+    marker::Marker, symbol_range,
 };
 
-use crate::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
+use crate::{EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig};
 
 /// A number that is usually small and sometimes at the far end.
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -34,6 +34,10 @@ pub enum ReceiverOperation {
     Wait { hundreds_of_micros: u16 },
     Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, back: u8, again: bool, seq: Number },
     Repair { newest: Number, cover: u8, number: u16, symbols: u8, bytes: u16, key: bool, forged: bool, seq: Number },
+    Note { frame: Number, rtp_timestamp: Number, last: bool, sent: u32 },
+    Picture { rtp_timestamp: Number, received: Option<u32> },
+    PictureDisplayed { rtp_timestamp: Number, marked: bool },
+    RtpCounts([u64; 6]),
     Pong { sent: Number, received: u64, held: Number },
     Garbage(Vec<u8>),
     Input,
@@ -167,6 +171,10 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
             };
             receiver.on_datagram(*now, &pong.to_bytes());
         }
+        ReceiverOperation::Note { .. }
+        | ReceiverOperation::Picture { .. }
+        | ReceiverOperation::PictureDisplayed { .. }
+        | ReceiverOperation::RtpCounts(_) => apply_picture(receiver, *now, operation),
         ReceiverOperation::Garbage(bytes) => receiver.on_datagram(*now, bytes),
         ReceiverOperation::Input => {
             let presence = Presence { head: Pose::default(), views: vec![view()], hands: Vec::new() };
@@ -189,6 +197,46 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
                 assert!(sent < 500, "poll_transmit never ends");
             }
         }
+    }
+}
+
+/// What happens to a receiver whose pictures come decoded.
+fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperation) {
+    match *operation {
+        ReceiverOperation::Note { frame, rtp_timestamp, last, sent } => {
+            let note = FrameNote {
+                key: false,
+                last,
+                frame: FrameId(frame.get()),
+                rtp_timestamp: rtp_timestamp.get(),
+                sent_at: Time::from_micros(u64::from(sent)),
+                header: header(now),
+            };
+            receiver.on_datagram(now, &note.to_bytes());
+        }
+        ReceiverOperation::Picture { rtp_timestamp, received } => {
+            let received_at = received.map(|micros| Time::from_micros(u64::from(micros)));
+            receiver.on_picture(now, PictureFacts { rtp_timestamp: rtp_timestamp.get(), received_at });
+        }
+        ReceiverOperation::PictureDisplayed { rtp_timestamp, marked } => {
+            let marker = Marker { frame: FrameId(rtp_timestamp.get()), input: InputSeq(1) };
+            let _ = receiver.picture_header(rtp_timestamp.get());
+            receiver.on_picture_displayed(now, rtp_timestamp.get(), marked.then_some(marker));
+        }
+        ReceiverOperation::RtpCounts([packets_lost, packets, bytes, repeated_packets, redundant_bytes, key_frames]) => {
+            // A browser's numbers are exact up to 2^53.
+            let number = |value: u64| value >> 11;
+            let counts = RtpCounts {
+                packets_lost: number(packets_lost),
+                packets: number(packets),
+                bytes: Bytes::new(number(bytes)),
+                repeated_packets: number(repeated_packets),
+                redundant_bytes: Bytes::new(number(redundant_bytes)),
+                key_frames: number(key_frames),
+            };
+            receiver.on_rtp_counts(now, counts);
+        }
+        _ => {}
     }
 }
 

@@ -29,7 +29,7 @@ mod window;
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
-pub use receiver::{ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics};
+pub use receiver::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
 pub use sender::{EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics};
 pub use uplink::Presence;
 

@@ -17,6 +17,11 @@ use crate::recent::RecentRate;
 use crate::uplink::{Presence, Uplink};
 use crate::{Wake, earliest};
 
+mod pictures;
+
+use pictures::Pictures;
+pub use pictures::{PictureFacts, RtpCounts};
+
 /// A repair that is not there after a round trip and this is asked for again: the answer waits for the server's loop and pacer.
 const REPAIR_SLACK: Span = Span::from_millis(5);
 /// Before the first clock exchange. Guess: a slow mobile path.
@@ -83,6 +88,22 @@ pub struct ReceiverStatistics {
     pub unreadable_markers: u64,
 }
 
+/// Datagrams of media that came.
+#[derive(Clone, Copy)]
+struct Media {
+    packets: u64,
+    bytes: Bytes,
+    /// Of these, what others could have stood in for.
+    redundant: Bytes,
+}
+
+impl Media {
+    const fn datagram(datagram: &[u8], redundant: bool) -> Self {
+        let bytes = Bytes::new(datagram.len() as u64);
+        Self { packets: 1, bytes, redundant: if redundant { bytes } else { Bytes::ZERO } }
+    }
+}
+
 /// Puts frames together, asks for what is missing, reports arrivals and keeps the clocks in step.
 #[derive(Debug)]
 pub struct Receiver {
@@ -92,6 +113,7 @@ pub struct Receiver {
     clock: ClockSync,
     uplink: Uplink,
     presentation: Presentation,
+    pictures: Pictures,
     transmit: VecDeque<ToServer>,
     events: VecDeque<(Time, Event)>,
     intra_only: bool,
@@ -127,6 +149,7 @@ impl Receiver {
             clock: ClockSync::default(),
             uplink: Uplink::default(),
             presentation: Presentation::default(),
+            pictures: Pictures::default(),
             transmit: VecDeque::new(),
             events: VecDeque::new(),
             intra_only: false,
@@ -178,36 +201,31 @@ impl Receiver {
                 }
             }
             Ok(ToClient::Symbol(header, payload)) => {
-                self.on_media(now, datagram.len(), header.flags.retransmission);
+                self.on_media(now, Media::datagram(datagram, header.flags.retransmission));
                 if self.arrivals.on_arrival(now, header.seq) && !header.flags.probe {
                     self.on_symbol(now, &header, payload);
                 }
             }
             Ok(ToClient::Repair(header, payload)) => {
-                self.on_media(now, datagram.len(), true);
+                self.on_media(now, Media::datagram(datagram, true));
                 if self.arrivals.on_arrival(now, header.seq) {
                     self.on_repair(now, &header, payload);
                 }
             }
-            Ok(ToClient::Note(_)) => self.on_malformed(now, || "a frame note, which only WebRTC carries".into()),
-            Err(error) => self.on_malformed(now, || error.to_string()),
+            Ok(ToClient::Note(note)) => self.on_note(now, note),
+            Err(error) => {
+                self.malformed += 1;
+                self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
+            }
         }
     }
 
-    fn on_malformed(&mut self, now: Time, reason: impl FnOnce() -> String) {
-        self.malformed += 1;
-        self.emit(now, || Event::MalformedDatagram { reason: reason() });
-    }
-
-    fn on_media(&mut self, now: Time, bytes: usize, redundant: bool) {
-        let size = Bytes::new(bytes as u64);
-        self.received += size;
-        self.packets += 1;
-        self.recent.on_bytes(now, size);
-        self.recovery.media_bytes += size.get();
-        if redundant {
-            self.recovery.redundant_bytes += size.get();
-        }
+    fn on_media(&mut self, now: Time, media: Media) {
+        self.received += media.bytes;
+        self.packets += media.packets;
+        self.recent.on_bytes(now, media.bytes);
+        self.recovery.media_bytes += media.bytes.get();
+        self.recovery.redundant_bytes += media.redundant.get();
         if self.config.events && self.recent.is_due(now) {
             let (packets, bytes, repairs) = (self.packets, self.received, self.recovery.repairs);
             self.emit(now, || Event::Traffic { packets, bytes, repairs });
@@ -394,24 +412,26 @@ impl Receiver {
 
     #[must_use]
     pub fn statistics(&self, now: Time) -> ReceiverStatistics {
-        let sent = match (self.first_frame, self.assembler.newest()) {
+        let sent = match (self.first_frame, self.assembler.newest().max(self.pictures.newest())) {
             (Some(first), Some(newest)) => u64::from(newest.0 - first.0.min(newest.0)) + 1,
             _ => 0,
         };
+        let lost = self.assembler.lost + self.pictures.lost;
         let expected = self.arrivals.highest().map_or(0, |highest| highest + 1);
         ReceiverStatistics {
             frames: FrameCounts {
-                sent,
+                // A picture whose note was lost may be newer than all that are known by number.
+                sent: sent.max(self.counts.decoded + lost),
                 displayed: self.presentation.displayed,
                 late: self.presentation.late,
-                lost: self.assembler.lost,
+                lost,
                 ..self.counts
             },
-            loss: LossCounts {
+            loss: self.pictures.losses(LossCounts {
                 packets: expected.saturating_sub(self.arrivals.arrived),
                 repaired: self.repaired,
                 key_frames: self.key_frames.saturating_sub(1),
-            },
+            }),
             recovery: self.recovery,
             healed_by: self.healed_by,
             received: self.received,

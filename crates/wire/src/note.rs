@@ -5,17 +5,20 @@ use nearlight_units::{FrameId, Time};
 use crate::cursor::Reader;
 use crate::{FrameHeader, Kind, WireError};
 
-/// Bit of the flags byte.
+/// Bits of the flags byte.
 const KEY: u8 = 1;
+const LAST: u8 = 2;
 
-/// Names a frame for who sees only RTP: sent once, with the frame's first packet.
+/// Names a frame for who sees only RTP: sent with the frame's first packet, and again with its last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameNote {
     pub frame: FrameId,
     pub key: bool,
+    /// Sent with the frame's last packet, which may be its first.
+    pub last: bool,
     /// The timestamp of all the frame's RTP packets, in ticks of 1/90,000 s.
     pub rtp_timestamp: u32,
-    /// When the frame's first packet left, on the server's clock.
+    /// When that packet left, on the server's clock.
     pub sent_at: Time,
     pub header: FrameHeader,
 }
@@ -24,7 +27,8 @@ impl FrameNote {
     /// Writes the datagram that [`crate::ToClient::parse`] reads back.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut bytes = vec![Kind::FrameNote.first_byte(), if self.key { KEY } else { 0 }];
+        let flags = if self.key { KEY } else { 0 } | if self.last { LAST } else { 0 };
+        let mut bytes = vec![Kind::FrameNote.first_byte(), flags];
         bytes.extend_from_slice(&self.frame.0.to_be_bytes());
         bytes.extend_from_slice(&self.rtp_timestamp.to_be_bytes());
         bytes.extend_from_slice(&self.sent_at.as_micros().to_be_bytes());
@@ -34,7 +38,7 @@ impl FrameNote {
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let flags = reader.u8()?;
-        if flags & !KEY != 0 {
+        if flags & !(KEY | LAST) != 0 {
             return Err(WireError::Field("flags"));
         }
         let (frame, rtp_timestamp, sent_at) = (FrameId(reader.u32()?), reader.u32()?, reader.time()?);
@@ -42,6 +46,6 @@ impl FrameNote {
         if !left.is_empty() {
             return Err(WireError::Trailing(left.len()));
         }
-        Ok(Self { frame, key: flags & KEY != 0, rtp_timestamp, sent_at, header })
+        Ok(Self { frame, key: flags & KEY != 0, last: flags & LAST != 0, rtp_timestamp, sent_at, header })
     }
 }

@@ -229,16 +229,16 @@ fn sample_frame_header() -> FrameHeader {
 #[test]
 fn notes_name_a_frame_by_its_timestamp() {
     let (sent_at, header) = (Time::from_micros(9), sample_frame_header());
-    let note = FrameNote { frame: FrameId(3), key: true, rtp_timestamp: 0xFFFF_FFFE, sent_at, header };
+    let note = FrameNote { frame: FrameId(3), key: true, last: true, rtp_timestamp: 0xFFFF_FFFE, sent_at, header };
     let bytes = note.to_bytes();
     assert_eq!(bytes.len(), 18 + MAX_FRAME_HEADER_BYTES);
-    assert_eq!(bytes[..18], [0x1b, 1, 0, 0, 0, 3, 255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 9]);
+    assert_eq!(bytes[..18], [0x1b, 3, 0, 0, 0, 3, 255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 9]);
     assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Note(note)));
     for end in 0..bytes.len() {
         assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
     }
     assert_eq!(ToClient::parse(&[&bytes[..], &[0]].concat()), Err(WireError::Trailing(1)));
-    assert_eq!(ToClient::parse(&[&[0x1b, 2], &bytes[2..]].concat()), Err(WireError::Field("flags")));
+    assert_eq!(ToClient::parse(&[&[0x1b, 4], &bytes[2..]].concat()), Err(WireError::Field("flags")));
 }
 
 #[test]
@@ -302,7 +302,9 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = PROTOCOL_VERSION << 4 | kind;
         }
-        let _ = ToClient::parse(&bytes);
+        if let Ok(ToClient::Note(note)) = ToClient::parse(&bytes) {
+            prop_assert_eq!(note.to_bytes(), &bytes[..]);
+        }
         if let Ok(message) = ToServer::parse(&bytes) {
             prop_assert_eq!(ToServer::parse(&message.to_bytes()), Ok(message));
         }

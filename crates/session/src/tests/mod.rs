@@ -1,6 +1,7 @@
 //! Sender and receiver joined by a virtual path: stories of a frame's way.
 
 mod path;
+mod pictures;
 mod protection;
 mod recovery;
 mod stories;

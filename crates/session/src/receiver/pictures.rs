@@ -1,0 +1,233 @@
+//! Pictures that the application's own machinery received, repaired and decoded, as browsers do over WebRTC: what the server noted of
+//! their frames is joined with them by the RTP timestamp.
+
+use std::collections::VecDeque;
+
+use nearlight_events::{Event, LossCounts};
+use nearlight_units::{Bytes, FrameId, Time};
+use nearlight_wire::{FrameHeader, FrameNote, marker::Marker};
+
+use super::{Media, Receiver};
+use crate::assembly::Transfer;
+use crate::presentation::Displayed;
+
+/// Notes that wait for their pictures: half a second at 120 frames a second.
+const MAX_NOTES: usize = 64;
+/// Pictures that wait for their notes. Guess: notes are not that much slower.
+const MAX_UNNOTED: usize = 16;
+/// Pictures between their notes and the display, as many as have an open timeline.
+const MAX_JOINED: usize = 128;
+/// Frames of one gap that are named as lost; after an outage the older ones are only counted.
+const MAX_NAMED: u32 = 64;
+
+/// A decoded picture, as the machinery hands it out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PictureFacts {
+    pub rtp_timestamp: u32,
+    /// When the frame's last packet came, where the machinery says so.
+    pub received_at: Option<Time>,
+}
+
+/// What the machinery has counted since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtpCounts {
+    /// Packets that never came.
+    pub packets_lost: u64,
+    /// Packets of media that came, repetitions included, and their bytes with RTP headers.
+    pub packets: u64,
+    pub bytes: Bytes,
+    /// Packets that came because they had been asked for, and their bytes with those of other redundancy.
+    pub repeated_packets: u64,
+    pub redundant_bytes: Bytes,
+    /// Decoded key frames, the first one included.
+    pub key_frames: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Noted {
+    note: FrameNote,
+    arrived_at: Time,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Unnoted {
+    facts: PictureFacts,
+    decoded_at: Time,
+}
+
+/// A picture and what was noted of its frame.
+struct Joined {
+    note: FrameNote,
+    transfer: Transfer,
+    decoded_at: Time,
+    /// Frames just before it of which no picture came.
+    missing: u32,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Pictures {
+    notes: VecDeque<Noted>,
+    unnoted: VecDeque<Unnoted>,
+    joined: VecDeque<(u32, FrameId)>,
+    newest: Option<FrameId>,
+    newest_joined: Option<FrameId>,
+    /// Pictures without a note since the newest that has one: they stand for frames that are not missing.
+    unnoted_since: u32,
+    pub(super) lost: u64,
+    pub(super) counts: RtpCounts,
+}
+
+impl Pictures {
+    pub(super) const fn newest(&self) -> Option<FrameId> {
+        self.newest
+    }
+
+    /// The session's losses with those that the machinery counted.
+    pub(super) const fn losses(&self, loss: LossCounts) -> LossCounts {
+        LossCounts {
+            packets: loss.packets + self.counts.packets_lost,
+            repaired: loss.repaired + self.counts.repeated_packets,
+            key_frames: loss.key_frames + self.counts.key_frames.saturating_sub(1),
+        }
+    }
+
+    fn on_note(&mut self, now: Time, note: FrameNote) -> Option<Joined> {
+        self.newest = self.newest.max(Some(note.frame));
+        if self.joined.iter().any(|(rtp_timestamp, _)| *rtp_timestamp == note.rtp_timestamp) {
+            return None;
+        }
+        let waiting = self.unnoted.iter().position(|picture| picture.facts.rtp_timestamp == note.rtp_timestamp);
+        if let Some(picture) = waiting.and_then(|index| self.unnoted.remove(index)) {
+            self.unnoted_since = self.unnoted_since.saturating_sub(1);
+            return Some(self.join(Noted { note, arrived_at: now }, picture));
+        }
+        let noted = Noted { note, arrived_at: now };
+        match self.notes.iter_mut().find(|other| other.note.rtp_timestamp == noted.note.rtp_timestamp) {
+            // The network may have exchanged the two notes of a frame.
+            Some(other) if other.note.last && !noted.note.last => {}
+            Some(other) => *other = noted,
+            None => {
+                if self.notes.len() == MAX_NOTES {
+                    self.notes.pop_front();
+                }
+                self.notes.push_back(noted);
+            }
+        }
+        None
+    }
+
+    fn on_picture(&mut self, now: Time, facts: PictureFacts) -> Option<Joined> {
+        let picture = Unnoted { facts, decoded_at: now };
+        let noted = self.notes.iter().position(|noted| noted.note.rtp_timestamp == facts.rtp_timestamp);
+        if let Some(noted) = noted.and_then(|index| self.notes.remove(index)) {
+            return Some(self.join(noted, picture));
+        }
+        if self.unnoted.len() == MAX_UNNOTED {
+            self.unnoted.pop_front();
+        }
+        self.unnoted.push_back(picture);
+        self.unnoted_since = self.unnoted_since.saturating_add(1);
+        None
+    }
+
+    fn join(&mut self, noted: Noted, picture: Unnoted) -> Joined {
+        let Noted { note, arrived_at } = noted;
+        let before = self.newest_joined;
+        let missing = match before {
+            Some(before) if note.frame > before => {
+                (note.frame.0 - before.0 - 1).saturating_sub(std::mem::take(&mut self.unnoted_since))
+            }
+            Some(_) => 0,
+            None => {
+                self.unnoted_since = 0;
+                0
+            }
+        };
+        self.newest_joined = before.max(Some(note.frame));
+        self.lost += u64::from(missing);
+        if self.joined.len() == MAX_JOINED {
+            self.joined.pop_front();
+        }
+        self.joined.push_back((note.rtp_timestamp, note.frame));
+        let decoded_at = picture.decoded_at;
+        let last_arrived_at = arrived_at.min(decoded_at).min(picture.facts.received_at.unwrap_or(arrived_at));
+        let completed_at = picture.facts.received_at.map_or(last_arrived_at, |at| at.min(decoded_at));
+        let transfer = Transfer { last_sent_at: note.sent_at, last_arrived_at, completed_at, repaired: 0 };
+        Joined { note, transfer, decoded_at, missing }
+    }
+
+    fn frame(&self, rtp_timestamp: u32) -> Option<FrameId> {
+        self.joined.iter().rev().find(|(other, _)| *other == rtp_timestamp).map(|(_, frame)| *frame)
+    }
+
+    /// The picture is on the display without a note: one that comes now says nothing any more.
+    fn forget(&mut self, rtp_timestamp: u32) -> bool {
+        let index = self.unnoted.iter().position(|picture| picture.facts.rtp_timestamp == rtp_timestamp);
+        index.and_then(|index| self.unnoted.remove(index)).is_some()
+    }
+}
+
+/// The side of a receiver whose pictures come decoded. Frames are named by their RTP timestamps, for their numbers may not be known
+/// when they are drawn.
+impl Receiver {
+    pub(super) fn on_note(&mut self, now: Time, note: FrameNote) {
+        self.first_frame.get_or_insert(note.frame);
+        let joined = self.pictures.on_note(now, note);
+        self.on_joined(now, joined);
+    }
+
+    /// The machinery handed out a picture at `now`.
+    pub fn on_picture(&mut self, now: Time, facts: PictureFacts) {
+        let joined = self.pictures.on_picture(now, facts);
+        self.on_joined(now, joined);
+    }
+
+    fn on_joined(&mut self, now: Time, joined: Option<Joined>) {
+        let Some(Joined { note, transfer, decoded_at, missing }) = joined else { return };
+        let frame = note.frame;
+        for back in (1..=missing.min(MAX_NAMED)).rev() {
+            let frame = FrameId(frame.0 - back);
+            self.emit(now, || Event::FrameLost { frame, reason: "no picture of it came" });
+        }
+        self.counts.completed += 1;
+        self.uplink.on_acknowledged(note.header.input);
+        self.presentation.on_ready(frame, note.header, transfer);
+        self.emit(now, || Event::FrameReady { frame });
+        if self.presentation.on_decoded(decoded_at, frame) {
+            self.counts.decoded += 1;
+        }
+    }
+
+    /// What was noted of a picture that is not yet displayed; none as long as no note has come.
+    #[must_use]
+    pub fn picture_header(&self, rtp_timestamp: u32) -> Option<&FrameHeader> {
+        self.header(self.pictures.frame(rtp_timestamp)?)
+    }
+
+    /// A picture is on the display since `now`, with the marker that was read from the displayed pixels.
+    ///
+    /// None for a picture without a note and before the first clock exchange.
+    pub fn on_picture_displayed(&mut self, now: Time, rtp_timestamp: u32, marker: Option<Marker>) -> Option<Displayed> {
+        if let Some(frame) = self.pictures.frame(rtp_timestamp) {
+            return self.on_displayed(now, frame, marker);
+        }
+        // Before the first note nothing is counted: which frames were sent is not known yet.
+        if self.pictures.forget(rtp_timestamp) && self.first_frame.is_some() {
+            self.counts.completed += 1;
+            self.counts.decoded += 1;
+            self.presentation.displayed += 1;
+        }
+        None
+    }
+
+    /// What the machinery has counted by `now`.
+    pub fn on_rtp_counts(&mut self, now: Time, counts: RtpCounts) {
+        let before = std::mem::replace(&mut self.pictures.counts, counts);
+        let media = Media {
+            packets: counts.packets.saturating_sub(before.packets),
+            bytes: counts.bytes.saturating_sub(before.bytes),
+            redundant: counts.redundant_bytes.saturating_sub(before.redundant_bytes),
+        };
+        self.on_media(now, media);
+    }
+}
