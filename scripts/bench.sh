@@ -10,7 +10,7 @@ printf '== parts (criterion medians)\n'
 cargo bench --quiet -p nearlight-session -p nearlight-rate -p nearlight-codec -p nearlight-fec -- --quick 2>/dev/null | grep -E '^[a-z].*|time:' || true
 
 printf '\n== erasure codes, ours and others (microseconds by sources+repairs of 1,200 bytes)\n'
-CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}" cargo run --quiet --release --manifest-path crates/fec/peers/Cargo.toml
+"$nearlight" lab fec-bench --json --each 20
 
 whole_path() {
   local title=$1; shift

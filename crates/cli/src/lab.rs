@@ -1,5 +1,6 @@
 //! `nearlight lab`.
 
+mod distortion;
 mod live;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -8,11 +9,14 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
+use nearlight_fec::bench::Row;
+use nearlight_fec_peers::Row as PeerRow;
 use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Summary, read_results, report, run_plan, run_plan_with};
 use nearlight_net::Clock;
 use nearlight_rate::PRESETS;
 use nearlight_units::{Span, Time};
 
+use self::distortion::DistortionArguments;
 use self::live::Live;
 
 #[derive(Debug, Args)]
@@ -29,8 +33,10 @@ enum Command {
     Report(ReportArguments),
     /// List plans and rate controllers
     List(ListArguments),
-    /// Measure the erasure codes with every kernel that this processor has
+    /// Measure the erasure codes with every kernel that this processor has, and other libraries beside them
     FecBench(FecBenchArguments),
+    /// Show what encoding and lost frames cost the picture at each rate, and Nebula's model of it
+    Distortion(DistortionArguments),
 }
 
 #[derive(Debug, Args)]
@@ -73,7 +79,7 @@ struct ListArguments {
 
 #[derive(Debug, Args)]
 struct FecBenchArguments {
-    /// Print one JSON object for each kernel
+    /// Print one JSON object for each kernel and library
     #[arg(long)]
     json: bool,
     /// Milliseconds for each figure
@@ -93,23 +99,35 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         Command::Report(arguments) => write_reports(arguments),
         Command::List(arguments) => list(arguments),
         Command::FecBench(arguments) => fec_bench(arguments),
+        Command::Distortion(arguments) => distortion::run(arguments),
     }
 }
 
 fn fec_bench(arguments: &FecBenchArguments) -> anyhow::Result<ExitCode> {
-    let clock = Clock::start();
-    for row in nearlight_fec::bench::measure(&mut || clock.now(), Span::from_millis(arguments.each)) {
-        if arguments.json {
-            println!("{}", serde_json::to_string(&row)?);
-            continue;
-        }
-        println!("{}: {:.1} GB/s", row.kernel, row.mac_gbps);
-        for (shape, encode) in &row.encode_us {
-            let decode = row.decode_us.get(shape).copied().unwrap_or(f64::NAN);
-            println!("  {shape:>10} symbols: {encode:8.1} us to encode, {decode:8.1} us to decode");
-        }
+    let (clock, each) = (Clock::start(), Span::from_millis(arguments.each));
+    let mut now = || clock.now();
+    for Row { kernel, mac_gbps, encode_us, decode_us } in nearlight_fec::bench::measure(&mut now, each) {
+        let mac_gbps = Some(mac_gbps);
+        print_codes(arguments.json, &PeerRow { kernel, mac_gbps, encode_us, decode_us })?;
+    }
+    for row in nearlight_fec_peers::measure(&mut now, each) {
+        print_codes(arguments.json, &row)?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn print_codes(json: bool, row: &PeerRow) -> anyhow::Result<()> {
+    if json {
+        println!("{}", serde_json::to_string(row)?);
+        return Ok(());
+    }
+    let speed = row.mac_gbps.map_or("another library".to_owned(), |speed| format!("{speed:.1} GB/s"));
+    println!("{}: {speed}", row.kernel);
+    for (shape, encode) in &row.encode_us {
+        let decode = row.decode_us.get(shape).copied().unwrap_or(f64::NAN);
+        println!("  {shape:>10} symbols: {encode:8.1} us to encode, {decode:8.1} us to decode");
+    }
+    Ok(())
 }
 
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {

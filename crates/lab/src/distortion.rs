@@ -8,6 +8,8 @@
 //!   with `f_I` key frames a second and `p_f = 1 - (1 - p)^packets`, since any lost packet costs us the frame; the paper has
 //!   `D_trans` in proportion to the loss of packets.
 
+use std::fmt::Write as _;
+
 use nearlight_codec::{
     CodecError, CodecKind, EncoderConfig, Picture, PictureView, Reference, Size, new_decoder, new_encoder, quality,
 };
@@ -21,18 +23,39 @@ use crate::encoder::game;
 /// Payload of a packet.
 const PACKET: f64 = 1_200.0;
 
-/// Measured with `cargo run --release -p nearlight-lab --example distortion`: libvpx's VP8 on the game at [`Setting::NEBULA`].
+/// Measured with `nearlight lab distortion --measure --csv`: libvpx's VP8 on the game at [`Setting::NEBULA`].
 const MEASURED: &str = include_str!("encoder/distortion.csv");
+
+/// Those of Nebula's ladder at 1080p.
+pub const RATES: [Bitrate; 7] = [
+    Bitrate::from_kbps(1_000),
+    Bitrate::from_kbps(1_800),
+    Bitrate::from_kbps(2_500),
+    Bitrate::from_kbps(3_500),
+    Bitrate::from_kbps(4_500),
+    Bitrate::from_kbps(6_500),
+    Bitrate::from_kbps(9_000),
+];
 
 /// The measurements that the project comes with.
 #[must_use]
 pub fn measurements() -> Vec<Measured> {
     let line = |line: &str| {
         let fields: Vec<f64> = line.split(',').filter_map(|field| field.parse().ok()).collect();
-        let &[_, rate, frame_loss, encoder, transmission, decoder, freeze] = fields.as_slice() else { return None };
+        let &[rate, frame_loss, encoder, transmission, decoder, freeze] = fields.as_slice() else { return None };
         Some(Measured { rate, frame_loss, encoder, transmission, decoder, freeze })
     };
     MEASURED.lines().filter_map(line).collect()
+}
+
+/// A line for each measurement, as [`measurements`] reads them.
+#[must_use]
+pub fn to_csv(measured: &[Measured]) -> String {
+    let mut csv = "bps,frame_loss,encoder,transmission,decoder,freeze\n".to_owned();
+    for Measured { rate, frame_loss, encoder, transmission, decoder, freeze } in measured {
+        let _ = writeln!(csv, "{rate:.0},{frame_loss:.4},{encoder:.4},{transmission:.4},{decoder:.4},{freeze:.4}");
+    }
+    csv
 }
 
 /// What is measured at each rate.
@@ -226,14 +249,14 @@ impl Measured {
 /// One of the three errors, or their sum.
 type Part = fn(&Measured) -> f64;
 
-/// Nebula's Figure 2 from our own measurements, with the model beside them.
+/// Nebula's Figure 2 from measurements at [`Setting::NEBULA`], with the model beside them.
 #[must_use]
-pub fn document() -> Document {
-    let (setting, measured) = (Setting::NEBULA, measurements());
+pub fn document(measured: &[Measured]) -> Document {
+    let setting = Setting::NEBULA;
     let lead = "What a frame loses on its way, over the rate that it is coded at: 1080p at 30 frames a second, VP8, a key frame every ten \
                 frames, 1 % of packets lost and nothing repaired. Dots are measured, lines are the model fitted to them.";
     let mut document = Document::new("End-to-end distortion", lead);
-    let Some(model) = Model::fit(&setting, &measured) else { return document };
+    let Some(model) = Model::fit(&setting, measured) else { return document };
     for (name, value) in [
         ("alpha, squared levels times Mb/s", model.alpha / 1e6),
         ("R_0, Mb/s", model.rate_0 / 1e6),
@@ -284,7 +307,8 @@ mod tests {
         // As in the paper: falling at first, then rising with the rate.
         let whole: Vec<f64> = measured.iter().map(Measured::whole).collect();
         assert!(whole[1] < whole[0] && whole[6] > whole[3], "{whole:?}");
-        assert!(document().to_html().contains("end to end, model"));
+        assert_eq!(to_csv(&measured), MEASURED);
+        assert!(document(&measured).to_html().contains("end to end, model"));
     }
 
     #[test]

@@ -15,10 +15,17 @@ const REPEATED: u64 = 64;
 /// A jump forward of more than this many sequence numbers is an outage: only the end of it is reported.
 const MAX_GAP: u64 = 4_096;
 
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    at: Time,
+    /// A queue on the way had marked it (RFC 3168).
+    ce: bool,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct ArrivalLog {
     /// Fate of `first`, `first + 1`, ... up to the newest seen.
-    window: VecDeque<Option<Time>>,
+    window: VecDeque<Option<Seen>>,
     first: u64,
     /// Everything before this was reported at least once.
     reported_to: u64,
@@ -31,8 +38,8 @@ pub(crate) struct ArrivalLog {
 }
 
 impl ArrivalLog {
-    /// Notes an arrival; false for a duplicate or one too old to matter.
-    pub(crate) fn on_arrival(&mut self, now: Time, seq: PacketSeq) -> bool {
+    /// Notes an arrival, marked "congestion experienced" or not; false for a duplicate or one too old to matter.
+    pub(crate) fn on_arrival(&mut self, now: Time, seq: PacketSeq, ce: bool) -> bool {
         let seq = u64::from(seq.0);
         if seq < self.first {
             return false;
@@ -50,7 +57,7 @@ impl ArrivalLog {
         if slot.is_some() {
             return false;
         }
-        *slot = Some(now);
+        *slot = Some(Seen { at: now, ce });
         self.arrived += 1;
         if seq < self.reported_to {
             self.revise_from = Some(self.revise_from.map_or(seq, |from| from.min(seq)));
@@ -76,7 +83,10 @@ impl ArrivalLog {
             self.revise_from.take().unwrap_or(end).min(self.reported_to.saturating_sub(REPEATED)).max(self.first);
         let to = end.min(from + MAX_FEEDBACK_PACKETS as u64);
         let range = (from - self.first) as usize..(to - self.first) as usize;
-        let arrivals = self.window.range(range).copied().collect();
+        let seen = self.window.range(range);
+        let marked =
+            (0..).zip(seen.clone()).filter(|(_, seen)| seen.is_some_and(|seen| seen.ce)).map(|(place, _)| place);
+        let (marked, arrivals) = (marked.collect(), seen.map(|seen| seen.map(|seen| seen.at)).collect());
         self.reported_to = self.reported_to.max(to);
         if to == end {
             self.flush = false;
@@ -89,7 +99,7 @@ impl ArrivalLog {
         while self.first < keep_from && self.window.pop_front().is_some() {
             self.first += 1;
         }
-        Some(Feedback { sent_at: now, first: PacketSeq(from as u32), arrivals })
+        Some(Feedback { sent_at: now, first: PacketSeq(from as u32), arrivals, marked })
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {
@@ -115,11 +125,11 @@ mod tests {
     fn a_whole_frame_is_reported_at_once_and_a_part_within_ten_milliseconds() {
         let mut log = ArrivalLog::default();
         let start = Time::from_secs(1);
-        assert!(log.on_arrival(start, PacketSeq(0)));
+        assert!(log.on_arrival(start, PacketSeq(0), false));
         assert_eq!(log.poll_report(start), None);
         assert_eq!(log.poll_timeout(), Some((start + MAX_HOLD, Wake::Feedback)));
         assert_eq!(fates(&log.poll_report(start + MAX_HOLD).expect("due")), [(0, true)]);
-        assert!(log.on_arrival(start + MAX_HOLD, PacketSeq(2)));
+        assert!(log.on_arrival(start + MAX_HOLD, PacketSeq(2), false));
         log.set_flush();
         assert_eq!(fates(&log.poll_report(start + MAX_HOLD).expect("due")), [(0, true), (1, false), (2, true)]);
         assert_eq!(log.poll_report(start + MAX_HOLD), None);
@@ -130,12 +140,12 @@ mod tests {
         let mut log = ArrivalLog::default();
         let now = Time::from_secs(1);
         for seq in [0, 1, 3, 200] {
-            log.on_arrival(now, PacketSeq(seq));
+            log.on_arrival(now, PacketSeq(seq), false);
         }
         log.set_flush();
         while log.poll_report(now).is_some() {}
-        assert!(log.on_arrival(now, PacketSeq(2)));
-        assert!(!log.on_arrival(now, PacketSeq(2)), "a duplicate counts once");
+        assert!(log.on_arrival(now, PacketSeq(2), false));
+        assert!(!log.on_arrival(now, PacketSeq(2), false), "a duplicate counts once");
         log.set_flush();
         let corrected = log.poll_report(now).expect("due");
         assert!(fates(&corrected).contains(&(2, true)));
@@ -143,10 +153,23 @@ mod tests {
     }
 
     #[test]
+    fn marks_are_told_with_their_packets() {
+        let mut log = ArrivalLog::default();
+        let now = Time::from_secs(1);
+        for (seq, ce) in [(0, false), (1, true), (3, true)] {
+            log.on_arrival(now, PacketSeq(seq), ce);
+        }
+        log.set_flush();
+        let report = log.poll_report(now).expect("due");
+        assert_eq!(report.marked, [1, 3]);
+        assert_eq!(report.iter().filter(|arrival| arrival.ce).map(|arrival| arrival.seq.0).collect::<Vec<_>>(), [1, 3]);
+    }
+
+    #[test]
     fn an_outage_does_not_grow_memory() {
         let mut log = ArrivalLog::default();
         for step in 0..1_000u32 {
-            log.on_arrival(Time::from_millis(u64::from(step)), PacketSeq(step.wrapping_mul(4_000_000)));
+            log.on_arrival(Time::from_millis(u64::from(step)), PacketSeq(step.wrapping_mul(4_000_000)), false);
             while log.poll_report(Time::from_secs(3_600)).is_some() {}
             assert!(log.window.len() <= MAX_GAP as usize + MAX_FEEDBACK_PACKETS * 3);
         }

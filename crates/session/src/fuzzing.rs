@@ -53,7 +53,7 @@ pub enum ReceiverOperation {
 pub enum SenderOperation {
     Wait { hundreds_of_micros: u16 },
     Frame { bytes: u16 },
-    Feedback { first: Number, arrivals: Vec<Option<u32>>, sent: u32 },
+    Feedback { first: Number, arrivals: Vec<Option<u32>>, sent: u32, marked: bool },
     Nack(Vec<(Number, u16, u16)>),
     KeyFrameRequest(Number),
     Acknowledgement { decoded: Number, newer: u8, lost: bool },
@@ -242,14 +242,13 @@ fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperati
 
 fn message(operation: &SenderOperation) -> Option<ToServer> {
     Some(match operation {
-        SenderOperation::Feedback { first, arrivals, sent } if !arrivals.is_empty() => {
+        SenderOperation::Feedback { first, arrivals, sent, marked } if !arrivals.is_empty() => {
             let micros = |micros: &u32| Time::from_micros(u64::from(*micros));
             let arrivals = arrivals.iter().take(nearlight_wire::MAX_FEEDBACK_PACKETS);
-            ToServer::Feedback(Feedback {
-                sent_at: micros(sent),
-                first: PacketSeq(first.get()),
-                arrivals: arrivals.map(|at| at.as_ref().map(micros)).collect(),
-            })
+            let arrivals: Vec<_> = arrivals.map(|at| at.as_ref().map(micros)).collect();
+            let arrived = (0..).zip(&arrivals).filter(|(_, at)| *marked && at.is_some()).map(|(place, _)| place);
+            let marked = arrived.collect();
+            ToServer::Feedback(Feedback { sent_at: micros(sent), first: PacketSeq(first.get()), arrivals, marked })
         }
         SenderOperation::Nack(runs) if !runs.is_empty() => {
             let run = |(frame, first, count): &(Number, u16, u16)| Missing {

@@ -265,7 +265,7 @@ impl PacketHistory {
                 _ => {}
             }
             let arrived_at = arrival.at;
-            self.reports.push(PacketReport { packet: *packet, arrived_at, ce: false });
+            self.reports.push(PacketReport { packet: *packet, arrived_at, ce: arrival.ce });
             if let Some(at) = arrived_at {
                 newest_arrival = Some((packet.sent_at, at));
             }
@@ -329,6 +329,7 @@ mod tests {
             sent_at: Time::from_millis(60),
             first: PacketSeq(0),
             arrivals: arrivals.to_vec(),
+            marked: Vec::new(),
         };
         let fates = |matched: Matched<'_>| {
             matched.reports.iter().map(|report| (report.packet.seq.0, report.arrived_at.is_some())).collect::<Vec<_>>()
@@ -350,6 +351,7 @@ mod tests {
             sent_at: Time::ZERO,
             first: PacketSeq(u32::MAX - 1),
             arrivals: vec![Some(Time::ZERO), Some(Time::ZERO)],
+            marked: vec![1],
         };
         assert!(history.on_feedback(&feedback).reports.is_empty());
     }

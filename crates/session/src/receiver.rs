@@ -192,6 +192,15 @@ impl Receiver {
 
     /// A datagram came. What does not parse is counted and dropped.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
+        self.take(now, datagram, false);
+    }
+
+    /// The same for a datagram that a queue on the way has marked as "congestion experienced" (RFC 3168): the sender hears of it.
+    pub fn on_marked_datagram(&mut self, now: Time, datagram: &[u8]) {
+        self.take(now, datagram, true);
+    }
+
+    fn take(&mut self, now: Time, datagram: &[u8], ce: bool) {
         match ToClient::parse(datagram) {
             Ok(ToClient::Pong(pong)) => {
                 let before = self.clock.estimate(now);
@@ -202,13 +211,13 @@ impl Receiver {
             }
             Ok(ToClient::Symbol(header, payload)) => {
                 self.on_media(now, Media::datagram(datagram, header.flags.retransmission));
-                if self.arrivals.on_arrival(now, header.seq) && !header.flags.probe {
+                if self.arrivals.on_arrival(now, header.seq, ce) && !header.flags.probe {
                     self.on_symbol(now, &header, payload);
                 }
             }
             Ok(ToClient::Repair(header, payload)) => {
                 self.on_media(now, Media::datagram(datagram, true));
-                if self.arrivals.on_arrival(now, header.seq) {
+                if self.arrivals.on_arrival(now, header.seq, ce) {
                     self.on_repair(now, &header, payload);
                 }
             }

@@ -19,6 +19,8 @@ pub struct Arrival {
     pub seq: PacketSeq,
     /// On the client's clock; none for a datagram that has not arrived.
     pub at: Option<Time>,
+    /// It carried the mark "congestion experienced" (RFC 3168).
+    pub ce: bool,
 }
 
 /// Arrivals of consecutive sequence numbers.
@@ -29,20 +31,24 @@ pub struct Feedback {
     pub first: PacketSeq,
     /// Fate of `first`, `first + 1`, ...: between 1 and [`MAX_FEEDBACK_PACKETS`] entries.
     pub arrivals: Vec<Option<Time>>,
+    /// Places in `arrivals`, in ascending order, of those that carried the mark "congestion experienced" (RFC 3168).
+    pub marked: Vec<u8>,
 }
 
 impl Feedback {
     /// Every covered datagram in sequence order.
     pub fn iter(&self) -> impl Iterator<Item = Arrival> + '_ {
-        self.arrivals
-            .iter()
-            .enumerate()
-            .map(|(offset, at)| Arrival { seq: PacketSeq(self.first.0.wrapping_add(offset as u32)), at: *at })
+        (0..).zip(&self.arrivals).map(|(offset, at)| Arrival {
+            seq: PacketSeq(self.first.0.wrapping_add(offset)),
+            at: *at,
+            ce: self.marked.binary_search(&(offset as u8)).is_ok(),
+        })
     }
 
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
         debug_assert!((1..=MAX_FEEDBACK_PACKETS).contains(&self.arrivals.len()));
-        bytes.push(Kind::Feedback.first_byte());
+        let kind = if self.marked.is_empty() { Kind::Feedback } else { Kind::MarkedFeedback };
+        bytes.push(kind.first_byte());
         bytes.push(self.arrivals.len() as u8);
         bytes.extend_from_slice(&self.first.0.to_be_bytes());
         bytes.extend_from_slice(&self.sent_at.as_micros().to_be_bytes());
@@ -58,9 +64,16 @@ impl Feedback {
             write_signed_varint(bytes, step as i32);
             previous -= step;
         }
+        if !self.marked.is_empty() {
+            let mut mask = vec![0; self.arrivals.len().div_ceil(8)];
+            for place in &self.marked {
+                mask[usize::from(place / 8)] |= 1 << (place % 8);
+            }
+            bytes.extend_from_slice(&mask);
+        }
     }
 
-    pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
+    pub(crate) fn read(reader: &mut Reader<'_>, has_marks: bool) -> Result<Self, WireError> {
         let count = usize::from(reader.u8()?);
         if count == 0 || count > MAX_FEEDBACK_PACKETS {
             return Err(WireError::Field("count"));
@@ -81,6 +94,18 @@ impl Feedback {
                 arrivals[index] = Some(Reader::time_of(at)?);
             }
         }
-        Ok(Self { sent_at, first, arrivals })
+        let mut marked = Vec::new();
+        if has_marks {
+            let mask = reader.take(count.div_ceil(8))?;
+            marked = (0..mask.len() * 8)
+                .filter(|place| mask[place / 8] >> (place % 8) & 1 == 1)
+                .map(|place| place as u8)
+                .collect();
+            let arrived = |place: &u8| arrivals.get(usize::from(*place)).is_some_and(Option::is_some);
+            if marked.is_empty() || !marked.iter().all(arrived) {
+                return Err(WireError::Field("marks"));
+            }
+        }
+        Ok(Self { sent_at, first, arrivals, marked })
     }
 }

@@ -75,6 +75,8 @@ pub(crate) enum Kind {
     Repair = 9,
     Acknowledgement = 10,
     FrameNote = 11,
+    /// As `Feedback`, with marks behind it; 12 is sound's.
+    MarkedFeedback = 13,
 }
 
 impl Kind {
@@ -139,7 +141,8 @@ impl ToServer {
         let mut reader = cursor::Reader::new(datagram);
         let message = match reader.kind()? {
             kind if kind == Kind::Input as u8 => Self::Input(InputSample::read(&mut reader)?),
-            kind if kind == Kind::Feedback as u8 => Self::Feedback(Feedback::read(&mut reader)?),
+            kind if kind == Kind::Feedback as u8 => Self::Feedback(Feedback::read(&mut reader, false)?),
+            kind if kind == Kind::MarkedFeedback as u8 => Self::Feedback(Feedback::read(&mut reader, true)?),
             kind if kind == Kind::Nack as u8 => Self::Nack(Nack::read(&mut reader)?),
             kind if kind == Kind::KeyFrameRequest as u8 => Self::KeyFrameRequest(KeyFrameRequest::read(&mut reader)?),
             kind if kind == Kind::Ping as u8 => Self::Ping(Ping::read(&mut reader)?),

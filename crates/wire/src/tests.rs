@@ -144,6 +144,13 @@ fn every_uplink_message_survives_the_wire() {
             sent_at: Time::from_micros(10_000),
             first: PacketSeq(3),
             arrivals: vec![Some(Time::from_micros(9_001)), None, Some(Time::from_micros(8_999)), None],
+            marked: Vec::new(),
+        }),
+        ToServer::Feedback(Feedback {
+            sent_at: Time::from_micros(10_000),
+            first: PacketSeq(3),
+            arrivals: [Some(Time::from_micros(9_001)), None, None, None].repeat(3),
+            marked: vec![0, 8],
         }),
         ToServer::Nack(Nack {
             missing: vec![Missing { frame: FrameId(1), first: 4, count: 2 }, Missing::whole(FrameId(2))],
@@ -182,8 +189,9 @@ fn the_largest_messages_fit_a_datagram() {
     input.events = vec![input.events[0]; MAX_INPUT_EVENTS];
     assert!(ToServer::Input(input).to_bytes().len() <= 1_150);
     // Three bytes an arrival cover gaps of a second in either direction.
-    let arrivals = (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(Time::from_micros(900_000 * offset)));
-    let feedback = Feedback { sent_at: Time::from_secs(200), first: PacketSeq(0), arrivals: arrivals.collect() };
+    let arrivals = (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(Time::from_micros(900_000 * offset))).collect();
+    let marked = (0..MAX_FEEDBACK_PACKETS as u8).collect();
+    let feedback = Feedback { sent_at: Time::from_secs(200), first: PacketSeq(0), arrivals, marked };
     assert!(ToServer::Feedback(feedback).to_bytes().len() <= 1_150);
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use nearlight_codec::{CodecKind, Size};
 use nearlight_fec::policy::new_policy;
 use nearlight_flows::{Direction, law::LAWS};
-use nearlight_link::{HopSpec, LoadedPath, PathSpec, Random, Source as PathSource};
+use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Random, Source as PathSource};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, Preset};
 use nearlight_units::{Bitrate, Bytes, Span};
@@ -468,6 +468,7 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         phases: body.phases.unwrap_or_default(),
         datagram: usize::from(datagram),
         headers: Bytes::new(u64::from(body.headers.unwrap_or(28))),
+        ecn: body.ecn.as_ref().map_or(Ok(Ecn::NotCapable), |written| ecn(place, written))?,
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
@@ -477,6 +478,15 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         own_rates: body.own_rates.as_ref().map_or_else(Vec::new, |names| names.as_ref().clone()),
         source,
     })
+}
+
+fn ecn(place: &Text<'_>, written: &Spanned<String>) -> Result<Ecn, PlanError> {
+    match written.as_ref().as_str() {
+        "none" => Ok(Ecn::NotCapable),
+        "ect0" => Ok(Ecn::Ect0),
+        "ect1" => Ok(Ecn::Ect1),
+        other => Err(place.error(written.span().start, format!("`ecn` is none, ect0 or ect1, not `{other}`"))),
+    }
 }
 
 fn source(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<Source, PlanError> {

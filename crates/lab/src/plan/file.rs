@@ -69,6 +69,7 @@ settings! {
         labels: BTreeMap<String, String>,
         datagram: u16,
         headers: u16,
+        ecn: Spanned<String>,
         path: Vec<PathPart>,
         media: Vec<MediaPart>,
         flow: Vec<FlowPart>,

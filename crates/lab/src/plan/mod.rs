@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Size};
 use nearlight_flows::Direction;
-use nearlight_link::LoadedPath;
+use nearlight_link::{Ecn, LoadedPath};
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
 use nearlight_units::{Bitrate, Bytes, Span};
@@ -117,6 +117,8 @@ pub struct Setting {
     pub datagram: usize,
     /// IP, UDP and whatever else a path carries with each datagram.
     pub headers: Bytes,
+    /// What media say to queues that mark in place of dropping.
+    pub ecn: Ecn,
     pub source: Source,
     pub client: Client,
     /// Presets that keep the rates of what they reproduce.

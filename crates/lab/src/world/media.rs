@@ -34,6 +34,8 @@ pub(crate) struct MediaConfig {
     pub(crate) encode: Span,
     /// On top of each datagram.
     pub(crate) headers: Bytes,
+    /// Of what goes to the client.
+    pub(crate) ecn: Ecn,
     pub(crate) client: Client,
     pub(crate) warm_up: Time,
     pub(crate) recovery: Recovery,
@@ -230,7 +232,11 @@ impl Media {
     pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
         if far {
             self.tally.on_packet_received(now, arrival, arrival.bytes.len() as u64);
-            self.receiver.on_datagram(now, &arrival.bytes);
+            if arrival.marked {
+                self.receiver.on_marked_datagram(now, &arrival.bytes);
+            } else {
+                self.receiver.on_datagram(now, &arrival.bytes);
+            }
             self.take_frames(now);
             self.drain_receiver(now, network);
         } else {
@@ -493,7 +499,8 @@ impl Media {
         let server = Self::server_clock(now);
         while let Some(bytes) = self.sender.poll_transmit(server) {
             self.tally.on_packet_sent(now, bytes.len());
-            network.send(now, parcel(self.config.flow, true, self.config.headers, bytes));
+            let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
+            network.send(now, Parcel { ecn: self.config.ecn, ..parcel });
         }
         self.sender_due =
             self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| (at - CLOCKS_APART).max(now + TICK));

@@ -310,6 +310,7 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         render: source.render,
         encode: source.encode,
         headers: setting.headers,
+        ecn: setting.ecn,
         client: setting.client,
         warm_up: Time::ZERO + setting.warm_up,
         recovery: cell.system.recovery,

@@ -24,8 +24,9 @@ pub use adapter::{AdapterSummary, Backend, list_adapters};
 
 /// Sizes whose targets are kept: a screen and a headset at two sizes each.
 const MAX_TARGETS: usize = 4;
-/// Pictures drawn per software renderer to find the faster one; the first is not counted.
-const TRIAL_PICTURES: usize = 4;
+/// Pictures that each software renderer draws to find the faster one; the first is not counted. They take turns, so that a busy
+/// moment of the machine costs both alike.
+const TRIAL_PICTURES: usize = 12;
 /// Size of the trial pictures.
 const TRIAL_SIZE: (u16, u16) = (960, 540);
 
@@ -108,23 +109,30 @@ impl Renderer {
         if !adapter::summary(first).software {
             return Self::on(first, place, art);
         }
-        let mut best: Option<(Span, Self)> = None;
-        let mut failures = Vec::new();
+        let (mut renderers, mut failures) = (Vec::new(), Vec::new());
         for adapter in adapters {
-            let trial = Self::on(adapter, place, art).and_then(|mut renderer| {
-                if adapters.len() == 1 {
-                    return Ok((Span::ZERO, renderer));
-                }
-                let cost = renderer.trial(clock)?;
-                tracing::info!(adapter = %renderer.summary, %cost, "software renderer tried");
-                Ok((cost, renderer))
-            });
-            match trial {
-                Ok(trial) if best.as_ref().is_none_or(|(cost, _)| trial.0 < *cost) => best = Some(trial),
-                Ok(_) => {}
+            match Self::on(adapter, place, art) {
+                Ok(renderer) => renderers.push((Span::MAX, renderer)),
                 Err(error) => failures.push(error.to_string()),
             }
         }
+        let pictures = if renderers.len() > 1 { TRIAL_PICTURES } else { 0 };
+        for picture in 0..pictures {
+            renderers.retain_mut(|(cost, renderer)| match renderer.trial(clock) {
+                Ok(spent) => {
+                    *cost = if picture > 0 { spent.min(*cost) } else { *cost };
+                    true
+                }
+                Err(error) => {
+                    failures.push(error.to_string());
+                    false
+                }
+            });
+        }
+        for (cost, renderer) in renderers.iter().filter(|(cost, _)| *cost < Span::MAX) {
+            tracing::info!(adapter = %renderer.summary, %cost, "software renderer tried");
+        }
+        let best = renderers.into_iter().min_by_key(|(cost, _)| *cost);
         best.map(|(_, renderer)| renderer).ok_or_else(|| SceneError::NoAdapter(failures.join("; ")))
     }
 
@@ -179,7 +187,7 @@ impl Renderer {
         Ok(renderer)
     }
 
-    /// The shortest time of a few pictures of the still scene.
+    /// The time of a picture of the still scene.
     fn trial(&mut self, clock: &dyn Fn() -> Time) -> Result<Span, SceneError> {
         let (width, height) = TRIAL_SIZE;
         let pose = Pose { position: [0.0, 1.6, 0.0], ..Pose::default() };
@@ -191,15 +199,9 @@ impl Renderer {
             height,
             marker: marker::Marker::default(),
         };
-        let mut best = Span::MAX;
-        for picture in 0..TRIAL_PICTURES {
-            let started = clock();
-            self.draw(&request, &Show::default(), &mut |_| {})?;
-            if picture > 0 {
-                best = best.min(clock() - started);
-            }
-        }
-        Ok(best)
+        let started = clock();
+        self.draw(&request, &Show::default(), &mut |_| {})?;
+        Ok(clock() - started)
     }
 
     pub fn summary(&self) -> &AdapterSummary {

@@ -1,42 +1,58 @@
-//! Encodes and decodes the frames of `nearlight_fec::bench` with this crate and with other libraries, in one run; prints a JSON
-//! object for each, in the layout of `nearlight lab fec-bench --json`.
+//! Encodes and decodes the frames of `nearlight_fec::bench` with other libraries, in the layout of `nearlight lab fec-bench --json`.
 //!
 //! All are measured alike: to encode is from the frame to its repairs, set-up for a new shape included where a library needs one;
 //! to decode is from the first repair to the whole frame, all sources that were not lost being there already. `raptorq` has its
-//! plan made before, which it needs once for a shape.
+//! plan made before, which it needs once for a shape. Reads no clock itself: the caller passes one.
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
 
-use nearlight_fec::bench::{SHAPES, SYMBOL_BYTES, measure, shape_name};
+use nearlight_fec::bench::{SHAPES, SYMBOL_BYTES, shape_name};
 use nearlight_units::{Span, Time};
 use raptorq::{ObjectTransmissionInformation, SourceBlockDecoder, SourceBlockEncoder, SourceBlockEncodingPlan};
 use reed_solomon_simd::{ReedSolomonDecoder, ReedSolomonEncoder};
-use serde_json::json;
+use serde::Serialize;
 
-/// How long each figure is measured.
-const EACH: Duration = Duration::from_millis(20);
+/// The figures of one library, medians in microseconds by shape, as `nearlight_fec::bench::Row` has them for a kernel.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Row {
+    /// The library's name.
+    pub kernel: &'static str,
+    /// None: libraries do not show their multiplication.
+    pub mac_gbps: Option<f64>,
+    pub encode_us: BTreeMap<String, f64>,
+    /// A shape that a library cannot do is missing in both.
+    pub decode_us: BTreeMap<String, f64>,
+}
 
-fn main() {
-    let start = Instant::now();
-    let mut clock = || Time::from_nanos(start.elapsed().as_nanos() as u64);
-    for row in measure(&mut clock, Span::from_nanos(EACH.as_nanos() as i64)) {
-        println!("{}", serde_json::to_string(&row).expect("numbers and names"));
-    }
-    let peers: [(&str, fn(&Frame) -> Option<[f64; 2]>); 3] =
-        [("reed-solomon-simd", reed_solomon), ("raptorq", raptor), ("rlnc-simdx", network_code)];
-    for (name, peer) in peers {
-        let mut figures = [BTreeMap::new(), BTreeMap::new()];
-        for shape in SHAPES {
-            if let Some(measured) = peer(&Frame::new(shape)) {
-                for (figures, micros) in figures.iter_mut().zip(measured) {
-                    figures.insert(shape_name(shape), micros);
-                }
+/// Measures every library for about `each` a figure.
+///
+/// # Panics
+/// If a frame comes back as something else, which would be a fault of that library.
+pub fn measure(clock: &mut dyn FnMut() -> Time, each: Span) -> Vec<Row> {
+    measure_shapes(&SHAPES, clock, each)
+}
+
+/// Medians of encoding and decoding in microseconds; none where the library cannot do the shape.
+type Library = fn(&mut Stopwatch<'_>, &Frame) -> Option<[f64; 2]>;
+
+fn measure_shapes(shapes: &[(u16, u16)], clock: &mut dyn FnMut() -> Time, each: Span) -> Vec<Row> {
+    let mut stopwatch = Stopwatch { clock, each };
+    let libraries: [(&str, Library); 3] = [
+        ("reed-solomon-simd", reed_solomon),
+        ("raptorq", |stopwatch, frame| Some(raptor(stopwatch, frame))),
+        ("rlnc-simdx", network_code),
+    ];
+    let row = |(kernel, library): (&'static str, Library)| {
+        let mut row = Row { kernel, mac_gbps: None, encode_us: BTreeMap::new(), decode_us: BTreeMap::new() };
+        for shape in shapes {
+            if let Some([encode, decode]) = library(&mut stopwatch, &Frame::new(*shape)) {
+                row.encode_us.insert(shape_name(*shape), encode);
+                row.decode_us.insert(shape_name(*shape), decode);
             }
         }
-        let [encode, decode] = figures;
-        println!("{}", json!({ "kernel": name, "mac_gbps": null, "encode_us": encode, "decode_us": decode }));
-    }
+        row
+    };
+    libraries.map(row).to_vec()
 }
 
 struct Frame {
@@ -54,7 +70,7 @@ impl Frame {
     /// As many sources as there are repairs.
     fn is_lost(&self, index: usize) -> bool {
         let step = self.sources / self.repairs;
-        index % step == 0 && index / step < self.repairs
+        index.is_multiple_of(step) && index / step < self.repairs
     }
 
     fn arrived(&self) -> impl Iterator<Item = (usize, &Vec<u8>)> {
@@ -62,30 +78,37 @@ impl Frame {
     }
 }
 
-/// Median in microseconds of what `run` says it took.
-fn median(mut run: impl FnMut() -> Duration) -> f64 {
-    let began = Instant::now();
-    let mut spans = Vec::new();
-    while spans.len() < 5 || (began.elapsed() < EACH && spans.len() < 20_000) {
-        spans.push(run());
+struct Stopwatch<'a> {
+    clock: &'a mut dyn FnMut() -> Time,
+    each: Span,
+}
+
+impl Stopwatch<'_> {
+    /// Median in microseconds of what `run` says it took.
+    fn median(&mut self, mut run: impl FnMut(&mut Self) -> Span) -> f64 {
+        let began = (self.clock)();
+        let mut spans = Vec::new();
+        while spans.len() < 5 || ((self.clock)() - began < self.each && spans.len() < 20_000) {
+            spans.push(run(self));
+        }
+        spans.sort_unstable();
+        spans[spans.len() / 2].as_nanos() as f64 / 1e3
     }
-    spans.sort_unstable();
-    spans[spans.len() / 2].as_nanos() as f64 / 1e3
+
+    fn timed<T>(&mut self, work: impl FnOnce() -> T) -> (T, Span) {
+        let began = (self.clock)();
+        let done = work();
+        (done, (self.clock)() - began)
+    }
 }
 
-fn timed<T>(work: impl FnOnce() -> T) -> (T, Duration) {
-    let began = Instant::now();
-    let done = work();
-    (done, began.elapsed())
-}
-
-fn reed_solomon(frame: &Frame) -> Option<[f64; 2]> {
+fn reed_solomon(stopwatch: &mut Stopwatch<'_>, frame: &Frame) -> Option<[f64; 2]> {
     let Frame { sources, repairs, .. } = *frame;
     let mut encoder = ReedSolomonEncoder::new(sources, repairs, SYMBOL_BYTES).ok()?;
     let mut coded: Vec<Vec<u8>> = Vec::new();
-    let encode = median(|| {
+    let encode = stopwatch.median(|stopwatch| {
         encoder.reset(sources, repairs, SYMBOL_BYTES).expect("a shape");
-        let (output, span) = timed(|| {
+        let (output, span) = stopwatch.timed(|| {
             for symbol in &frame.symbols {
                 encoder.add_original_shard(symbol).expect("a source");
             }
@@ -95,12 +118,12 @@ fn reed_solomon(frame: &Frame) -> Option<[f64; 2]> {
         span
     });
     let mut decoder = ReedSolomonDecoder::new(sources, repairs, SYMBOL_BYTES).ok()?;
-    let decode = median(|| {
+    let decode = stopwatch.median(|stopwatch| {
         decoder.reset(sources, repairs, SYMBOL_BYTES).expect("a shape");
         for (index, symbol) in frame.arrived() {
             decoder.add_original_shard(index, symbol).expect("a source");
         }
-        let (found, span) = timed(|| {
+        let (found, span) = stopwatch.timed(|| {
             for (number, symbol) in coded.iter().enumerate() {
                 decoder.add_recovery_shard(number, symbol).expect("a repair");
             }
@@ -113,13 +136,13 @@ fn reed_solomon(frame: &Frame) -> Option<[f64; 2]> {
     Some([encode, decode])
 }
 
-fn raptor(frame: &Frame) -> Option<[f64; 2]> {
+fn raptor(stopwatch: &mut Stopwatch<'_>, frame: &Frame) -> [f64; 2] {
     let bytes = frame.symbols.concat();
     let config = ObjectTransmissionInformation::new(bytes.len() as u64, SYMBOL_BYTES as u16, 1, 1, 8);
     let plan = SourceBlockEncodingPlan::generate(frame.sources as u16);
     let mut packets = Vec::new();
-    let encode = median(|| {
-        let (encoder, span) = timed(|| {
+    let encode = stopwatch.median(|stopwatch| {
+        let (encoder, span) = stopwatch.timed(|| {
             let encoder = SourceBlockEncoder::with_encoding_plan(0, &config, &bytes, &plan);
             // One more than are lost: at exactly as many it may fail.
             packets = encoder.repair_packets(0, frame.repairs as u32 + 1);
@@ -129,18 +152,18 @@ fn raptor(frame: &Frame) -> Option<[f64; 2]> {
         span
     });
     let sources = SourceBlockEncoder::with_encoding_plan(0, &config, &bytes, &plan).source_packets();
-    let decode = median(|| {
+    let decode = stopwatch.median(|stopwatch| {
         let mut decoder = SourceBlockDecoder::new(0, &config, bytes.len() as u64);
         let arrived = (0..).zip(&sources).filter(|(index, _)| !frame.is_lost(*index)).map(|(_, packet)| packet.clone());
         assert!(decoder.decode(arrived).is_none());
-        let (found, span) = timed(|| packets.iter().find_map(|packet| decoder.decode([packet.clone()])));
+        let (found, span) = stopwatch.timed(|| packets.iter().find_map(|packet| decoder.decode([packet.clone()])));
         assert!(found.is_none_or(|found| found == bytes));
         span
     });
-    Some([encode, decode])
+    [encode, decode]
 }
 
-fn network_code(frame: &Frame) -> Option<[f64; 2]> {
+fn network_code(stopwatch: &mut Stopwatch<'_>, frame: &Frame) -> Option<[f64; 2]> {
     // Its generator of coefficients is linear: above a rank of 64 repairs are worthless.
     if frame.repairs > 60 {
         return None;
@@ -149,21 +172,21 @@ fn network_code(frame: &Frame) -> Option<[f64; 2]> {
     let sources: Vec<&[u8]> = frame.symbols.iter().map(Vec::as_slice).collect();
     let mut random = rlnc_simdx::SimpleRng::new(5);
     let mut packets = Vec::new();
-    let encode = median(|| {
-        let (coded, span) = timed(|| {
+    let encode = stopwatch.median(|stopwatch| {
+        let (coded, span) = stopwatch.timed(|| {
             let repair = |_| encoder.encode_random(&sources, &mut random).expect("a generation");
             (0..frame.repairs).map(repair).collect()
         });
         packets = coded;
         span
     });
-    let decode = median(|| {
+    let decode = stopwatch.median(|stopwatch| {
         let mut decoder = rlnc_simdx::Decoder::new(frame.sources, SYMBOL_BYTES).expect("a shape");
         for (index, _) in frame.arrived() {
             decoder.receive(encoder.encode_systematic(&sources, index).expect("a source")).expect("a packet");
         }
         let arriving = packets.clone();
-        let (found, span) = timed(|| {
+        let (found, span) = stopwatch.timed(|| {
             for packet in arriving {
                 decoder.receive(packet).expect("a packet");
             }
@@ -173,4 +196,23 @@ fn network_code(frame: &Frame) -> Option<[f64; 2]> {
         span
     });
     Some([encode, decode])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Every library gives small frames back; the functions above assert it.
+    #[test]
+    fn every_library_has_a_row_with_the_shapes_it_can_do() {
+        let mut time = Time::ZERO;
+        let mut clock = || {
+            time += Span::from_micros(1);
+            time
+        };
+        let rows = measure_shapes(&[(10, 3), (400, 100)], &mut clock, Span::from_micros(20));
+        let shapes: Vec<_> = rows.iter().map(|row| (row.kernel, row.encode_us.len(), row.decode_us.len())).collect();
+        assert_eq!(shapes, [("reed-solomon-simd", 2, 2), ("raptorq", 2, 2), ("rlnc-simdx", 1, 1)]);
+        assert!(rows.iter().flat_map(|row| row.encode_us.values()).all(|micros| *micros > 0.0));
+    }
 }

@@ -1,0 +1,66 @@
+//! `nearlight lab distortion`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+use nearlight_codec::CodecKind;
+use nearlight_lab::distortion::{Measured, Model, RATES, Setting, document, measure, measurements, to_csv};
+
+#[derive(Debug, Args)]
+pub(super) struct DistortionArguments {
+    /// Measure here, which takes minutes, instead of showing the measurements that Nearlight comes with
+    #[arg(long)]
+    measure: bool,
+    /// Print the measurements as CSV
+    #[arg(long)]
+    csv: bool,
+    /// Draw measurements and model as a page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+}
+
+pub(super) fn run(arguments: &DistortionArguments) -> anyhow::Result<ExitCode> {
+    let setting = Setting::NEBULA;
+    let measured = if arguments.measure { measure_here(&setting)? } else { measurements() };
+    if arguments.csv {
+        print!("{}", to_csv(&measured));
+    } else {
+        let model =
+            Model::fit(&setting, &measured).context("the measurements are too few or too alike for the model")?;
+        print_table(&setting, &model, &measured);
+    }
+    if let Some(file) = &arguments.html {
+        std::fs::write(file, document(&measured).to_html())
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn measure_here(setting: &Setting) -> anyhow::Result<Vec<Measured>> {
+    let point = |(done, rate)| {
+        eprintln!("measuring at {rate}, {done} of {} rates done", RATES.len());
+        measure(setting, CodecKind::Vp8, rate, 1)
+    };
+    Ok(RATES.into_iter().enumerate().map(point).collect::<Result<_, _>>()?)
+}
+
+fn print_table(setting: &Setting, model: &Model, measured: &[Measured]) {
+    println!("mean squared error of luma, measured and modelled");
+    println!("{:>8}{:>16}{:>16}{:>16}{:>16}", "Mb/s", "encoder", "transmission", "decoder", "end to end");
+    for point in measured {
+        let modelled = model.at(setting, point.rate, point.frame_loss);
+        print!("{:>8.2}", point.rate / 1e6);
+        for (here, there) in [
+            (point.encoder, modelled.encoder),
+            (point.transmission, modelled.transmission),
+            (point.decoder, modelled.decoder),
+            (point.whole(), modelled.whole()),
+        ] {
+            print!("{here:>8.1}{there:>8.1}");
+        }
+        println!();
+    }
+    println!("the model explains {:.1} % of the variance end to end", model.explained * 100.0);
+}
