@@ -17,4 +17,5 @@ step "fuzz targets build and run"
 scripts/fuzz.sh 2
 
 step "the page against the built server, in headless Chromium"
-(cd web && NEARLIGHT_BIN="$(realpath "../$target" 2>/dev/null || realpath "$target")/release/nearlight" npm test)
+# They take a few minutes; what takes half an hour hangs.
+(cd web && NEARLIGHT_BIN="$(realpath "../$target" 2>/dev/null || realpath "$target")/release/nearlight" timeout 1800 npm test)

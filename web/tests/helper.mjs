@@ -108,14 +108,21 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
     }),
   ]);
   const { url, port: listening } = JSON.parse(first);
+  // A test that fails leaves its server behind, which must not keep the tests from ending.
+  const hold = [child, child.stdout, child.stderr];
+  for (const handle of hold) handle.unref();
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
   return {
     url,
     port: listening,
     log: () => log.join(""),
     /** Ends it at once, as a crash would, or in good order. */
     async stop(signal = "SIGTERM") {
+      for (const handle of hold) handle.ref();
       if (child.exitCode === null && child.signalCode === null) child.kill(signal);
       await exited;
+      process.off("exit", kill);
     },
   };
 }

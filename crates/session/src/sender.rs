@@ -74,6 +74,8 @@ pub struct EncoderWish {
     pub recover: bool,
     /// Newest frame that the receiver is known to have decoded, with all that it was predicted from.
     pub acknowledged: Option<FrameId>,
+    /// The first frame that the sender had not been given when it wished: that one or a later one answers the wish.
+    pub next: FrameId,
 }
 
 /// What was sent so far.
@@ -263,7 +265,13 @@ impl Sender {
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
         let acknowledged = self.recovery.within_reach(self.next_frame);
         let recover = reference_wanted && acknowledged.is_some();
-        EncoderWish { rate, key: key_wanted.is_some() || (reference_wanted && !recover), recover, acknowledged }
+        EncoderWish {
+            rate,
+            key: key_wanted.is_some() || (reference_wanted && !recover),
+            recover,
+            acknowledged,
+            next: self.next_frame,
+        }
     }
 
     /// A frame was encoded: it is cut and queued.
