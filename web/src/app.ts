@@ -5,8 +5,9 @@ import { Hud } from "./hud.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
+import { Peer } from "./peer.ts";
 import { Shell } from "./shell.ts";
-import { missingFeatures } from "./support.ts";
+import { hasWebRtc, missingFeatures } from "./support.ts";
 import { Walker } from "./walker.ts";
 
 /** What tests and curious people find at `window.nearlight`. */
@@ -36,12 +37,15 @@ declare global {
 const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
 
 class App {
+  readonly #token: string;
   readonly #shell: Shell;
   readonly #hud = new Hud();
   readonly #worker = new Worker(new URL("worker.js", document.baseURI), { type: "module" });
   readonly #walker: Walker;
   readonly #questions = new Map<number, (text: string) => void>();
   #asked = 0;
+  /** The session's end in the window, where it runs over WebRTC. */
+  #peer: Peer | null = null;
   #headset: Headset | null = null;
   #entering = false;
   #marker: Marker | null = null;
@@ -67,9 +71,14 @@ class App {
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
     this.#worker.onerror = (event) =>
       this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
-    this.#startWorker(token);
+    this.#token = token;
+    this.#startWorker();
     this.#offerVr();
-    window.addEventListener("pagehide", () => this.#post({ type: "close" }));
+    window.addEventListener("pagehide", () => {
+      this.#post({ type: "close" });
+      // The worker may not get to say so any more.
+      this.#peer?.close();
+    });
     // A page that comes back from the browser's cache has closed its session.
     window.addEventListener("pageshow", (event) => {
       if (event.persisted) location.reload();
@@ -77,16 +86,18 @@ class App {
     window.nearlight = this.#hooks();
   }
 
-  #startWorker(token: string): void {
+  #startWorker(): void {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
-    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d.
+    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d, ?transport=webtransport, ?transport=webrtc.
     const options = new URLSearchParams(location.search);
-    const painter = options.get("painter");
+    const [painter, transport] = [options.get("painter"), options.get("transport")];
     const start: ToWorker = {
       type: "start",
       canvas,
       origin: location.href,
-      token,
+      transport: transport === "webtransport" || transport === "webrtc" ? transport : "auto",
+      webrtc: hasWebRtc(),
+      token: this.#token,
       epoch: performance.timeOrigin,
       displayHz: 60,
       // For those who measure with a camera.
@@ -108,6 +119,13 @@ class App {
         break;
       case "painter":
         this.#hud.onPainter(message.name);
+        break;
+      case "carrier":
+        this.#hud.onCarrier(message.name, message.why);
+        break;
+      case "peer":
+        this.#peer?.close();
+        this.#peer = new Peer({ port: message.port, origin: location.href, token: this.#token });
         break;
       case "welcome":
         this.#hud.onWelcome(message.welcome);

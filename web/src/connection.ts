@@ -1,9 +1,10 @@
-// Keeps one WebTransport session to the server alive: dials, watches, and dials again with back-off.
+// Keeps one session with the server alive: dials, watches, and dials again with back-off, over the transport that gets through.
 
-import type { ConnectionState } from "./messages.ts";
+import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import type { ConnectionState, RefusalReason, TransportName } from "./messages.ts";
+import { dialWebRtc } from "./webrtc.ts";
+import { dialWebTransport } from "./webtransport.ts";
 
-/** The path of the CONNECT request. */
-const PATH = "/nearlight";
 /** Waits before a new attempt: doubling, so that a server that restarts is found soon and a dead one is left in peace. */
 const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 5_000;
@@ -15,41 +16,45 @@ const STALL_MS = 1_000;
 const GIVE_UP_MS = 4_000;
 /** An attempt that takes longer has met a silent network. */
 const DIAL_MS = 6_000;
+/** The same where another transport can be tried instead. Guess: three lost handshake packets. */
+const FIRST_DIAL_MS = 3_000;
 const WATCH_MS = 250;
-/** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
-const QUEUED_DATAGRAMS = 4_096;
-/** Datagrams that wait for the browser to take them, at most. Guess: what a session sends in a tenth of a second. */
-const UNSENT_DATAGRAMS = 16;
-/** What the browser could not send by then is out of date: a movement or a report that newer ones have replaced. Guess. */
-const OUTGOING_MAX_AGE_MS = 100;
 
-/** One session with the server. */
-export interface Link {
-  sendDatagram(bytes: Uint8Array): void;
-  sendControl(bytes: Uint8Array): void;
+export interface ConnectionOptions {
+  /** Where `session.json` and `whep` lie. */
+  origin: string;
+  transport: TransportName | "auto";
+  /** The window has peer connections. */
+  webrtc: boolean;
 }
 
-export interface ConnectionOut {
-  onOpen(link: Link): void;
-  onControl(bytes: Uint8Array): void;
-  onDatagram(bytes: Uint8Array): void;
-  /** The link of the last `onOpen` is of no use any more. */
+export interface ConnectionOut extends CarrierOut {
+  /** The window is to open a peer connection that speaks as the other end of the port. */
+  askForPeer(port: MessagePort): void;
+  /** `why` says why this transport and not another; it is empty where there is nothing to say. */
+  onOpen(carrier: Carrier, why: string): void;
+  onRefused(reason: RefusalReason, message: string): void;
+  /** The carrier of the last `onOpen` is of no use any more. */
   onLost(): void;
   onState(state: ConnectionState): void;
 }
 
-/** What the server says of itself at `session.json`. */
-interface SessionInfo {
-  /** None where an authority vouches for the certificate. */
-  certificate_sha256: string | null;
+/** One that may be tried, and why it comes to that. */
+interface Candidate {
+  name: TransportName;
+  why: string;
 }
 
 export class Connection {
-  readonly #origin: string;
+  readonly #options: ConnectionOptions;
   readonly #out: ConnectionOut;
+  /** The first is tried next. */
+  readonly #candidates: Candidate[];
   #wanted = true;
-  #transport: WebTransport | null = null;
+  #carrier: Carrier | null = null;
   #attempt = 0;
+  /** Transports that have been blocked since a session last came up. */
+  #blocked = 0;
   #heardAt = 0;
   #watchedAt = 0;
   #shown = false;
@@ -58,9 +63,10 @@ export class Connection {
   /** Why the present session must end, where this side decided that. */
   #reason: string | null = null;
 
-  constructor(origin: string, out: ConnectionOut) {
-    this.#origin = origin;
+  constructor(options: ConnectionOptions, out: ConnectionOut) {
+    this.#options = options;
     this.#out = out;
+    this.#candidates = candidates(options);
     void this.#run();
   }
 
@@ -75,20 +81,21 @@ export class Connection {
   /** Ends the session in favour of a new one. */
   restart(why: string): void {
     this.#reason = why;
-    this.#transport?.close();
+    this.#carrier?.close();
   }
 
   close(): void {
     this.#wanted = false;
-    this.#transport?.close();
+    this.#carrier?.close();
     this.#wake?.();
   }
 
   async #run(): Promise<void> {
     while (this.#wanted) {
       if (this.#attempt === 0) this.#out.onState({ state: "connecting", attempt: 1 });
-      const why = await this.#session();
+      const { why, at } = await this.#session();
       if (!this.#wanted) return;
+      if (at === "once") continue;
       if (this.#shown && performance.now() - this.#shownAt > SETTLED_MS) this.#attempt = 0;
       const wait = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#attempt);
       this.#attempt += 1;
@@ -97,113 +104,75 @@ export class Connection {
     }
   }
 
-  /** One session from dialling to its end; says why it ended. */
-  async #session(): Promise<string> {
+  /** One session from dialling to its end; says why it ended, and whether another is tried at once. */
+  async #session(): Promise<{ why: string; at: "once" | "later" }> {
     this.#shown = false;
     this.#reason = null;
-    let opened = false;
+    let carrier: Carrier;
     try {
-      const transport = await this.#dial();
-      this.#transport = transport;
-      if (!this.#wanted) return "closed";
-      const control = await transport.createBidirectionalStream();
-      opened = true;
-      this.#open(transport, control.writable);
-      const ends = [this.#readDatagrams(transport), this.#readControl(control.readable), this.#watch(transport)];
-      const why = await Promise.race([...ends, transport.closed.then(describeClose)]);
-      return this.#reason ?? why;
+      carrier = await this.#dial();
     } catch (error) {
-      return this.#reason ?? explain(error);
-    } finally {
-      this.#transport?.close();
-      this.#transport = null;
-      if (opened) this.#out.onLost();
+      if (error instanceof Refused) this.#out.onRefused(error.reason, error.message);
+      return { why: explain(error), at: error instanceof Blocked && this.#turnAway(error) ? "once" : "later" };
     }
-  }
-
-  async #dial(): Promise<WebTransport> {
-    const limit = AbortSignal.timeout(DIAL_MS);
-    const answer = await fetch(new URL("session.json", this.#origin), { cache: "no-store", signal: limit });
-    if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
-    const info = (await answer.json()) as SessionInfo;
-    // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
-    const { hostname, port, protocol } = new URL(this.#origin);
-    const host = hostname === "localhost" ? "127.0.0.1" : hostname;
-    // Page and sessions share one port number; an address leaves out its scheme's own.
-    const sessions = port || (protocol === "https:" ? "443" : "80");
-    const options: WebTransportOptions = { requireUnreliable: true };
-    if (info.certificate_sha256) {
-      options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(info.certificate_sha256) }];
-    }
-    const transport = new WebTransport(`https://${host}:${sessions}${PATH}`, options);
-    // Otherwise an unhandled rejection, beside the one that `ready` reports.
-    transport.closed.catch(() => undefined);
-    limit.addEventListener("abort", () => {
-      if (this.#transport !== transport) transport.close();
-    });
-    await transport.ready;
-    return transport;
-  }
-
-  #open(transport: WebTransport, controlStream: WritableStream<Uint8Array>): void {
-    const datagrams = transport.datagrams as WebTransportDatagramDuplexStream & {
-      incomingMaxBufferedDatagrams?: number;
-      createWritable?: () => WritableStream<Uint8Array>;
-    };
-    datagrams.incomingMaxBufferedDatagrams = QUEUED_DATAGRAMS;
-    datagrams.incomingHighWaterMark = QUEUED_DATAGRAMS;
-    const writable = datagrams.createWritable?.() ?? datagrams.writable;
-    const sender = writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
-    datagrams.outgoingMaxAge = OUTGOING_MAX_AGE_MS;
-    let unsent = 0;
-    const control = controlStream.getWriter();
-    // A failed write means a lost session, which the readers notice and report.
-    const ignore = (): void => undefined;
-    sender.closed.catch(ignore);
-    control.closed.catch(ignore);
-    this.#heardAt = performance.now();
-    this.#out.onState({ state: "waiting" });
-    this.#out.onOpen({
-      sendDatagram: (bytes) => {
-        // The browser's own congestion control may hold datagrams back. Rather than late they are lost, which the session bears.
-        if (unsent === UNSENT_DATAGRAMS) return;
-        unsent += 1;
-        void sender
-          .write(bytes)
-          .catch(ignore)
-          .finally(() => (unsent -= 1));
-      },
-      sendControl: (bytes) => void control.write(bytes).catch(ignore),
-    });
-  }
-
-  async #readDatagrams(transport: WebTransport): Promise<string> {
-    const reader = transport.datagrams.readable.getReader() as ReadableStreamDefaultReader<Uint8Array>;
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return "the server closed the connection";
-      if (this.#transport !== transport) return "replaced";
+    this.#carrier = carrier;
+    try {
+      if (!this.#wanted) return { why: "closed", at: "later" };
+      this.#blocked = 0;
       this.#heardAt = performance.now();
-      this.#out.onDatagram(value);
+      this.#out.onState({ state: "waiting" });
+      this.#out.onOpen(carrier, this.#candidates[0]?.why ?? "");
+      const why = await Promise.race([carrier.run(this.#listener()), this.#watch(carrier)]);
+      return { why: this.#reason ?? why, at: "later" };
+    } finally {
+      carrier.close();
+      this.#carrier = null;
+      this.#out.onLost();
     }
   }
 
-  async #readControl(stream: ReadableStream<Uint8Array>): Promise<string> {
-    const reader = stream.getReader();
-    for (;;) {
-      const { value, done } = await reader.read();
-      if (done) return "the server ended the session";
-      this.#out.onControl(value);
-    }
+  async #dial(): Promise<Carrier> {
+    const { origin } = this.#options;
+    const patience = this.#candidates.length > 1 && this.#blocked === 0 ? FIRST_DIAL_MS : DIAL_MS;
+    const limit = AbortSignal.timeout(patience);
+    const name = this.#candidates[0]?.name ?? "webtransport";
+    return name === "webtransport" ? dialWebTransport(origin, limit) : dialWebRtc((port) => this.#out.askForPeer(port), limit);
+  }
+
+  /** Turns to the next transport; true where it has not been tried yet. */
+  #turnAway(error: Blocked): boolean {
+    const [first, second] = this.#candidates;
+    if (!first || !second) return false;
+    second.why = `${NAMES[first.name]} does not get through: ${error.message}`;
+    this.#candidates.push(...this.#candidates.splice(0, 1));
+    this.#blocked += 1;
+    return this.#blocked < this.#candidates.length;
+  }
+
+  /** What comes is proof that the server is there. */
+  #listener(): CarrierOut {
+    const heard = <Argument>(pass: (argument: Argument) => void): ((argument: Argument) => void) => {
+      return (argument) => {
+        this.#heardAt = performance.now();
+        pass(argument);
+      };
+    };
+    const out = this.#out;
+    return {
+      onControl: (bytes) => out.onControl(bytes),
+      onDatagram: heard((bytes) => out.onDatagram(bytes)),
+      onPicture: heard((received) => out.onPicture(received)),
+      onCounts: (counts) => out.onCounts(counts),
+    };
   }
 
   /** A server that died says nothing, and QUIC alone would wait for half a minute. */
-  async #watch(transport: WebTransport): Promise<string> {
+  async #watch(carrier: Carrier): Promise<string> {
     let stalled = false;
     this.#watchedAt = performance.now();
     for (;;) {
       await new Promise((resolve) => setTimeout(resolve, WATCH_MS));
-      if (this.#transport !== transport) return "replaced";
+      if (this.#carrier !== carrier) return "replaced";
       const now = performance.now();
       // A page that was frozen has heard nothing because it did not listen.
       if (now - this.#watchedAt > STALL_MS) this.#heardAt = now;
@@ -231,17 +200,19 @@ export class Connection {
   }
 }
 
-function describeClose(info: WebTransportCloseInfo): string {
-  return info.reason ? `the server closed the connection: ${info.reason}` : "the server closed the connection";
+const NAMES: Record<TransportName, string> = { webtransport: "WebTransport", webrtc: "WebRTC" };
+
+/** WebTransport first, where the browser has what it takes, unless the user says which. */
+function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
+  const there: Record<TransportName, boolean> = { webtransport: "WebTransport" in self && "VideoDecoder" in self, webrtc };
+  if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as the link asks" }];
+  const missed = transport === "auto" ? "webtransport" : transport;
+  const why = there[missed] ? "" : `this browser lacks ${NAMES[missed]}`;
+  return (["webtransport", "webrtc"] as const).filter((name) => there[name]).map((name) => ({ name, why }));
 }
 
 function explain(error: unknown): string {
   if (error instanceof TypeError) return "the server cannot be reached";
   if (error instanceof DOMException && error.name === "TimeoutError") return "the server does not answer";
-  if (error instanceof Error && error.name === "WebTransportError") return "the connection broke";
   return error instanceof Error ? error.message : String(error);
-}
-
-function fromHex(text: string): Uint8Array<ArrayBuffer> {
-  return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
 }

@@ -70,8 +70,9 @@ export class Decoder {
   }
 }
 
-/** The codecs that this browser decodes, best first, by the names of the wire protocol. */
+/** The codecs that this browser's WebCodecs decode, best first, by the names of the wire protocol. */
 export async function decodableCodecs(): Promise<string[]> {
+  if (!("VideoDecoder" in self)) return [];
   const candidates: [string, string][] = [
     ["h264", "avc1.42E01F"],
     ["vp8", "vp8"],

@@ -8,6 +8,7 @@ import {
   type StreamDescription,
   TIMELINE_FIELDS,
   TIMELINE_ROW,
+  type TransportName,
   type Welcome,
 } from "./messages.ts";
 import { element } from "./page.ts";
@@ -27,6 +28,7 @@ interface FrameRow {
   stages: number[];
 }
 
+const TRANSPORT_NAMES: Record<TransportName, string> = { webtransport: "WebTransport datagrams", webrtc: "WebRTC" };
 /** Words for the limits that a rate controller names. */
 const LIMIT_NAMES: Record<string, string> = {
   fixed: "the fixed rate",
@@ -58,6 +60,7 @@ export class Hud {
   #statistics: Statistics | null = null;
   #welcome: Welcome | null = null;
   #stream: StreamDescription | null = null;
+  #carrier: { name: TransportName; why: string } | null = null;
   #painter = "";
   #writtenAt = 0;
 
@@ -91,6 +94,11 @@ export class Hud {
 
   onPainter(name: string): void {
     this.#painter = name;
+  }
+
+  /** What carries the session, and why not another. */
+  onCarrier(name: TransportName, why: string): void {
+    this.#carrier = { name, why };
   }
 
   onStream(stream: StreamDescription): void {
@@ -181,13 +189,14 @@ export class Hud {
   }
 
   #writeFacts(): void {
-    const stream = this.#stream;
+    const [stream, carrier] = [this.#stream, this.#carrier];
+    const decoder = carrier?.name === "webrtc" ? "the browser's WebRTC" : "WebCodecs";
     list("facts", [
       ["Encoder", stream?.encoder ?? "–"],
-      ["Decoder", stream ? `WebCodecs · ${stream.codec_string}` : "–"],
+      ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
       ["Display", this.#painter],
       ["Renderer", stream?.adapter ?? "–"],
-      ["Transport", "WebTransport datagrams"],
+      ["Transport", carrier ? [TRANSPORT_NAMES[carrier.name], carrier.why].filter(Boolean).join(" · ") : "–"],
       ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }

@@ -1,5 +1,9 @@
 // What the window and the worker tell each other. Times are milliseconds on the window's `performance` clock.
 
+import type { ReceivedPicture } from "./carrier.ts";
+
+export type TransportName = "webtransport" | "webrtc";
+
 export type Hand = "gaze" | "left" | "right";
 export type Action = "grab" | "release" | "push" | "throw" | "reset";
 
@@ -73,6 +77,7 @@ export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "refere
 
 /** What the receiver counts, taken a few times a second. */
 export interface Statistics {
+  transport: TransportName;
   /** Milliseconds on the window's clock. */
   at: number;
   completed: number;
@@ -125,8 +130,12 @@ export type PainterChoice = "auto" | "webgl2" | "2d";
 export interface StartMessage {
   type: "start";
   canvas: OffscreenCanvas;
-  /** Where `session.json` lies. */
+  /** Where `session.json` and `whep` lie. */
   origin: string;
+  /** `auto` takes the first that gets through. */
+  transport: TransportName | "auto";
+  /** The window has peer connections; workers have none. */
+  webrtc: boolean;
   token: string;
   /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
   epoch: number;
@@ -152,6 +161,10 @@ export type FromWorker =
   | { type: "state"; state: ConnectionState }
   /** What draws on the screen's canvas. */
   | { type: "painter"; name: string }
+  /** What carries the session, and why not another; `why` is empty where there is nothing to say. */
+  | { type: "carrier"; name: TransportName; why: string }
+  /** The window is to open a peer connection and to speak as its end of the port. */
+  | { type: "peer"; port: MessagePort }
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
   | { type: "rate"; at: number; rate: RateStatus }
@@ -161,3 +174,19 @@ export type FromWorker =
   | { type: "frame"; frame: number; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
   /** `text` is an object of JSON for a summary, lines of JSON for events. */
   | { type: "answer"; id: number; text: string };
+
+/** From a peer connection in the window to its session in the worker. */
+export type FromPeer =
+  /** Both data channels are open. */
+  | { type: "open" }
+  | { type: "control"; text: string }
+  | { type: "datagram"; bytes: ArrayBuffer }
+  /** All pictures from now on, or where the browser has no such stream each by itself. */
+  | { type: "pictures"; readable: ReadableStream<VideoFrame> }
+  | { type: "picture"; received: ReceivedPicture }
+  | { type: "counts"; counts: Float64Array<ArrayBuffer> }
+  | { type: "refused"; reason: RefusalReason; message: string }
+  /** `blocked`: another transport may get through. */
+  | { type: "ended"; why: string; blocked: boolean };
+
+export type ToPeer = { type: "control"; text: string } | { type: "datagram"; bytes: Uint8Array<ArrayBuffer> } | { type: "close" };

@@ -1,7 +1,7 @@
-// One session: joins the core, which decides, with the decoder and the link, which only move data.
+// One session: joins the core, which decides, with the decoder and the carrier, which only move data.
 
+import type { Carrier, ReceivedPicture } from "./carrier.ts";
 import { type PageClock, micros } from "./clock.ts";
-import type { Link } from "./connection.ts";
 import { Core } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import {
@@ -16,7 +16,7 @@ import {
 } from "./messages.ts";
 
 export interface PlayerOptions {
-  link: Link;
+  carrier: Carrier;
   clock: PageClock;
   token: string;
   codecs: string[];
@@ -26,8 +26,9 @@ export interface PlayerOptions {
 
 export interface PlayerOut {
   onMessage(message: ServerMessage): void;
-  /** Whoever takes the picture answers with `onShown` or `onSkipped` and closes it. */
-  onPicture(frame: number, picture: VideoFrame, views: Float32Array<ArrayBuffer>): void;
+  /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. `frame` names it: over WebRTC by its RTP
+   *  timestamp. Without `views` nobody knows what it shows, so only a screen can take it. */
+  onPicture(frame: number, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
   /** The session cannot go on. */
   onBroken(why: string): void;
 }
@@ -39,23 +40,28 @@ interface Passing {
 }
 
 export class Player {
-  readonly #core = new Core();
-  readonly #link: Link;
+  readonly #core: Core;
+  readonly #carrier: Carrier;
   readonly #clock: PageClock;
   readonly #out: PlayerOut;
   readonly #passing = new Map<number, Passing>();
   #decoder: Decoder | null = null;
+  /** The newest picture of the browser's own receiver whose note has not come, while a headset needs it. */
+  #unnoted: ReceivedPicture | null = null;
+  #immersive: boolean;
   #stream: StreamDescription | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
   #closed = false;
 
   constructor(options: PlayerOptions, out: PlayerOut) {
-    this.#link = options.link;
+    this.#carrier = options.carrier;
+    this.#core = new Core(this.#carrier.name === "webrtc");
     this.#clock = options.clock;
     this.#out = out;
     const { token, codecs, immersive, displayHz } = options;
-    this.#link.sendControl(this.#core.hello(token, navigator.userAgent, immersive, codecs, displayHz));
+    this.#immersive = immersive;
+    this.#carrier.sendControl(this.#core.hello(token, navigator.userAgent, immersive, codecs, displayHz));
   }
 
   onControl(bytes: Uint8Array): void {
@@ -74,6 +80,20 @@ export class Player {
 
   onDatagram(bytes: Uint8Array): void {
     this.#core.on_datagram(this.#now(), bytes);
+    if (this.#unnoted) this.#offer(this.#unnoted);
+    this.#pump();
+  }
+
+  /** The browser's own receiver decoded a picture. */
+  onReceivedPicture(received: ReceivedPicture): void {
+    this.#core.on_picture(this.#now(), received.rtpTimestamp, micros(received.receivedAt));
+    this.#offer(received);
+    this.#pump();
+  }
+
+  /** What the browser's own receiver counted. */
+  onCounts(counts: Float64Array): void {
+    this.#core.on_rtp_counts(this.#now(), counts);
     this.#pump();
   }
 
@@ -89,7 +109,8 @@ export class Player {
   }
 
   onDisplay(immersive: boolean, displayHz: number): void {
-    this.#link.sendControl(this.#core.display(immersive, displayHz));
+    this.#immersive = immersive;
+    this.#carrier.sendControl(this.#core.display(immersive, displayHz));
   }
 
   /** The frame's pixels exist since `at`; `pixels` are the marker's, RGBA. */
@@ -125,9 +146,10 @@ export class Player {
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
-    this.#link.sendControl(this.#core.goodbye());
+    this.#carrier.sendControl(this.#core.goodbye());
     clearTimeout(this.#timer);
     this.#decoder?.close();
+    this.#unnoted?.picture.close();
     this.#passing.clear();
     this.#core.free();
   }
@@ -139,7 +161,7 @@ export class Player {
   #onStream(stream: StreamDescription): void {
     const changed = stream.codec_string !== this.#stream?.codec_string;
     this.#stream = stream;
-    if (!changed) return;
+    if (!changed || this.#carrier.name === "webrtc") return;
     this.#decoder?.close();
     this.#decoder = new Decoder(stream.codec_string, {
       onPicture: (frame, picture) => this.#onPicture(frame, picture),
@@ -160,6 +182,16 @@ export class Player {
     this.#pump();
   }
 
+  /** A headset draws a picture for where its views were, which only the note says; a screen shows it whatever it is. */
+  #offer(received: ReceivedPicture): void {
+    const { picture, rtpTimestamp } = received;
+    if (this.#unnoted !== received) this.#unnoted?.picture.close();
+    this.#unnoted = null;
+    const views = this.#core.picture_views(rtpTimestamp) as Float32Array<ArrayBuffer> | undefined;
+    if (views || !this.#immersive) this.#out.onPicture(rtpTimestamp, picture, views ?? null);
+    else this.#unnoted = received;
+  }
+
   /** Hands out all work that the core has: frames to the decoder, datagrams to the link, its next deadline to the timer. */
   #pump(): void {
     if (this.#closed) return;
@@ -174,7 +206,7 @@ export class Player {
       else this.#core.on_decode_failed(this.#now(), id);
     }
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
-      this.#link.sendDatagram(out);
+      this.#carrier.sendDatagram(out);
     }
     this.#arm(now);
   }

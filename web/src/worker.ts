@@ -1,10 +1,11 @@
 // The media side of the page: everything between the network and the canvas, away from the window's thread.
 
+import type { Carrier } from "./carrier.ts";
 import { PageClock } from "./clock.ts";
-import { Connection, type Link } from "./connection.ts";
+import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
 import { decodableCodecs } from "./decoder.ts";
-import type { FromWorker, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
@@ -78,20 +79,29 @@ class Media {
   }
 
   #connect(): Connection {
-    return new Connection(this.#start.origin, {
-      onOpen: (link) => this.#open(link),
+    const { origin, transport, webrtc } = this.#start;
+    return new Connection({ origin, transport, webrtc }, {
+      askForPeer: (port) => scope.postMessage({ type: "peer", port }, [port]),
+      onOpen: (carrier, why) => this.#open(carrier, why),
       onControl: (bytes) => this.#player?.onControl(bytes),
       onDatagram: (bytes) => this.#player?.onDatagram(bytes),
+      onPicture: (received) => {
+        if (this.#player) this.#player.onReceivedPicture(received);
+        else received.picture.close();
+      },
+      onCounts: (counts) => this.#player?.onCounts(counts),
+      onRefused: (reason, message) => this.#onRefused(reason, message),
       onLost: () => this.#lose(),
       onState: (state) => scope.postMessage({ type: "state", state }),
     });
   }
 
-  #open(link: Link): void {
+  #open(carrier: Carrier, why: string): void {
     this.#lose();
+    scope.postMessage({ type: "carrier", name: carrier.name, why });
     const player = new Player(
       {
-        link,
+        carrier,
         clock: this.#clock,
         token: this.#start.token,
         codecs: this.#codecs,
@@ -101,8 +111,9 @@ class Media {
       {
         onMessage: (message) => this.#onServer(message),
         onPicture: (frame, picture, views) => {
-          if (this.#immersive) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
-          else this.#screen.show(frame, picture);
+          if (!this.#immersive) this.#screen.show(frame, picture);
+          else if (views) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
+          else picture.close();
         },
         onBroken: (why) => this.#connection.restart(why),
       },
@@ -117,10 +128,12 @@ class Media {
     else if (type === "stream") scope.postMessage({ type, stream: message });
     else if (type === "rate") scope.postMessage({ type, at: this.#clock.now(), rate: message });
     else if (type === "goodbye") this.#connection.restart(message.message);
-    else {
-      this.#connection.close();
-      scope.postMessage({ type: "state", state: { state: "refused", reason: message.reason, message: message.message } });
-    }
+    else this.#onRefused(message.reason, message.message);
+  }
+
+  #onRefused(reason: RefusalReason, message: string): void {
+    this.#connection.close();
+    scope.postMessage({ type: "state", state: { state: "refused", reason, message } });
   }
 
   #onShown(at: number, frame: number, pixels: Uint8Array, bottomUp: boolean): void {

@@ -32,10 +32,11 @@ async function openAlone(options, prepare = async () => undefined) {
 
 const sent = (page, type) => page.evaluate((type) => window.fake.received.filter((message) => message.type === type), type);
 
-test("a browser without WebTransport is told what is missing", async () => {
+test("a browser without any transport is told what is missing", async () => {
   const { context, page } = await openPage(browser);
   await page.addInitScript(() => {
     delete window.WebTransport;
+    delete window.RTCPeerConnection;
   });
   await page.goto(`${server.url}#token=x`);
   const notice = page.locator("#notice");

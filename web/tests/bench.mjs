@@ -1,15 +1,18 @@
-// Motion-to-photon and losses in headless Chromium against the built server: node tests/bench.mjs SECONDS [OPTIONS OF nearlight serve]
+// Motion-to-photon and losses in headless Chromium against the built server:
+// node tests/bench.mjs SECONDS [--transport webrtc|webtransport] [OPTIONS OF nearlight serve]
 // 1280x720 at 30 frames a second unless options are given; the user looks around and walks, as the headless client's does.
 
 import { openBrowser, openPage, startServer, until } from "./helper.mjs";
 
 const seconds = Number(process.argv[2] ?? 20);
 const options = process.argv.slice(3);
+const at = options.indexOf("--transport");
+const [, transport = "auto"] = at < 0 ? [] : options.splice(at, 2);
 const server = await startServer({ more: options.length > 0 ? options : ["--size", "1280x720", "--fps", "30"] });
 const browser = await openBrowser();
 try {
   const { page } = await openPage(browser);
-  await page.goto(server.url);
+  await page.goto(server.url.replace("#", `?transport=${transport}#`));
   await until(page, () => window.nearlight?.statistics?.displayed > 30, "frames are displayed");
   const end = Date.now() + seconds * 1000;
   for (let step = 0; Date.now() < end; step += 1) {
@@ -20,12 +23,23 @@ try {
   }
   const summary = await page.evaluate(() => window.nearlight.summary());
   const { frames, fps, motion_to_photon_ms: motion, stages_ms: stages, codec, loss, recovery } = summary;
-  console.log(`${codec}: ${frames.displayed} displayed of ${frames.sent}, ${fps} /s, ${frames.lost} lost`);
+  console.log(`${codec} over ${summary.transport}: ${frames.displayed} displayed of ${frames.sent}, ${fps} /s, ${frames.lost} lost`);
   const shown = ((100 * frames.displayed) / frames.sent).toFixed(2);
   console.log(`${shown} % displayed; ${loss.packets} packets lost, ${loss.key_frames} key frames after the first; ${JSON.stringify(recovery)}`);
   console.log(`motion to photon  median ${motion.p50} ms, 95 % ${motion.p95} ms (${motion.n} inputs)`);
+  const events = (await page.evaluate(() => window.nearlight.events())).trimEnd().split("\n").map((line) => JSON.parse(line));
+  const ways = events.filter(({ event }) => event === "frame_displayed").map(({ timeline }) => timeline.boundaries.map((at) => at / 1e6));
+  // The last packet of a frame has left at boundary 6, its picture is there at boundary 9, on the display at boundary 10.
+  console.log(`sent to decoded   ${spread(ways.map((boundaries) => boundaries[9] - boundaries[6]))}`);
+  console.log(`longest time between pictures ${Math.max(...ways.slice(1).map((boundaries, index) => boundaries[10] - ways[index][10])).toFixed(0)} ms`);
   for (const [stage, { p50, p95 }] of Object.entries(stages)) console.log(`${stage.padEnd(12)} ${p50} ms, 95 % ${p95} ms`);
 } finally {
   await browser.close();
   await server.stop();
+}
+
+function spread(lengths) {
+  const sorted = lengths.toSorted((one, other) => one - other);
+  const percentile = (percent) => (sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? Number.NaN).toFixed(2);
+  return `median ${percentile(50)} ms, 95 % ${percentile(95)} ms, 99 % ${percentile(99)} ms (${sorted.length} frames)`;
 }

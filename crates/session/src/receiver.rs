@@ -578,6 +578,7 @@ impl Receiver {
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize) {
+        assert!(self.pictures.held() <= 256, "{} notes and pictures are held", self.pictures.held());
         self.assembler.held()
     }
 }

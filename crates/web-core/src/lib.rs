@@ -2,6 +2,9 @@
 //!
 //! Nothing is decided here. Times are microseconds on the page's clock; frames, hands and actions are numbers; only what happens
 //! a few times a second (control messages, statistics, the summary) is JSON.
+//!
+//! Over WebTransport frames come as datagrams and leave for the decoder through `poll_frame`, named by their ids. Over WebRTC the
+//! browser receives and decodes: pictures come through `on_picture` and are named by their RTP timestamps.
 
 #![forbid(unsafe_code)]
 
@@ -9,8 +12,8 @@ mod journal;
 mod presence;
 mod tally;
 
-use nearlight_session::{ReadyFrame, Receiver, ReceiverConfig};
-use nearlight_units::{FrameId, Time};
+use nearlight_session::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, RtpCounts};
+use nearlight_units::{Bytes, FrameId, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
     ClientMessage, ControlReader, DisplayKind, Hello, PROTOCOL_VERSION, ServerMessage, write_control,
@@ -31,26 +34,23 @@ pub struct Core {
     tally: Tally,
     journal: Journal,
     last_marker: Option<Marker>,
-}
-
-impl Default for Core {
-    fn default() -> Self {
-        Self {
-            receiver: Receiver::new(ReceiverConfig { events: true }),
-            control: ControlReader::default(),
-            tally: Tally::default(),
-            journal: Journal::default(),
-            last_marker: None,
-        }
-    }
+    webrtc: bool,
 }
 
 #[wasm_bindgen]
 impl Core {
+    /// `webrtc`: the browser receives and decodes.
     #[wasm_bindgen(constructor)]
     #[must_use]
-    pub fn new() -> Self {
-        Self::default()
+    pub fn new(webrtc: bool) -> Self {
+        Self {
+            receiver: Receiver::new(ReceiverConfig { events: true }),
+            control: ControlReader::default(),
+            tally: Tally::new(if webrtc { "webrtc" } else { "webtransport" }),
+            journal: Journal::default(),
+            last_marker: None,
+            webrtc,
+        }
     }
 
     /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
@@ -126,12 +126,43 @@ impl Core {
         self.receiver.on_decode_failed(time(now), FrameId(frame));
     }
 
-    /// The frame is on the display. `pixels` are the marker's as displayed: RGBA, rows from the top or, with `bottom_up`, from
+    /// The browser handed out a picture that it received and decoded itself; `received_at` is when its last packet came, or
+    /// not-a-number.
+    pub fn on_picture(&mut self, now: f64, rtp_timestamp: u32, received_at: f64) {
+        let received_at = (!received_at.is_nan()).then(|| time(received_at));
+        self.receiver.on_picture(time(now), PictureFacts { rtp_timestamp, received_at });
+    }
+
+    /// What each eye of such a picture shows, as `Frame::views`; none as long as nothing has been noted of it.
+    pub fn picture_views(&self, rtp_timestamp: u32) -> Option<Vec<f32>> {
+        self.receiver.picture_header(rtp_timestamp).map(|header| presence::view_numbers(&header.views))
+    }
+
+    /// What the browser has counted: packets lost, packets, bytes, packets that came again, redundant bytes, decoded key frames.
+    pub fn on_rtp_counts(&mut self, now: f64, counts: &[f64]) {
+        let &[packets_lost, packets, bytes, repeated_packets, redundant_bytes, key_frames] = counts else { return };
+        let counts = RtpCounts {
+            // Negative where more came than were sent, as duplicates do.
+            packets_lost: packets_lost as u64,
+            packets: packets as u64,
+            bytes: Bytes::new(bytes as u64),
+            repeated_packets: repeated_packets as u64,
+            redundant_bytes: Bytes::new(redundant_bytes as u64),
+            key_frames: key_frames as u64,
+        };
+        self.receiver.on_rtp_counts(time(now), counts);
+    }
+
+    /// The frame is on the display; over WebRTC it is named by its RTP timestamp. `pixels` are the marker's as displayed: RGBA, rows from the top or, with `bottom_up`, from
     /// the bottom.
     pub fn on_displayed(&mut self, now: f64, frame: u32, pixels: &[u8], bottom_up: bool) {
         let marker = read_marker(pixels, bottom_up);
         self.last_marker = marker;
-        let displayed = self.receiver.on_displayed(time(now), FrameId(frame), marker);
+        let displayed = if self.webrtc {
+            self.receiver.on_picture_displayed(time(now), frame, marker)
+        } else {
+            self.receiver.on_displayed(time(now), FrameId(frame), marker)
+        };
         self.tally.on_displayed(time(now), displayed.as_ref());
     }
 
@@ -165,7 +196,7 @@ impl Core {
 
     /// Counters as JSON.
     pub fn statistics(&self, now: f64) -> String {
-        Tally::statistics(time(now), &self.receiver)
+        self.tally.statistics(time(now), &self.receiver)
     }
 
     /// The session so far as the JSON object of docs/json.md.

@@ -11,13 +11,12 @@ const FIELDS: usize = 6;
 const ROW: usize = FIELDS + STAGES.len();
 /// Timelines that nobody fetches are dropped, oldest first: 4 s at 60 frames a second.
 const MAX_ROWS: usize = 240;
-/// The one transport that a page has.
-const TRANSPORT: &str = "webtransport";
 
 /// Counters of the page's display; lengths are microseconds, rates bits per second.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Statistics {
+    transport: &'static str,
     completed: u64,
     decoded: u64,
     displayed: u64,
@@ -41,6 +40,8 @@ struct Statistics {
 
 #[derive(Default)]
 pub struct Tally {
+    /// The name in the summary.
+    transport: &'static str,
     builder: SummaryBuilder,
     stream: Option<StreamDescription>,
     rate: Option<RateStatus>,
@@ -50,6 +51,10 @@ pub struct Tally {
 }
 
 impl Tally {
+    pub fn new(transport: &'static str) -> Self {
+        Self { transport, ..Self::default() }
+    }
+
     pub fn on_message(&mut self, message: &ServerMessage) {
         match message {
             ServerMessage::Welcome(welcome) => self.stream = Some(welcome.stream.clone()),
@@ -89,12 +94,13 @@ impl Tally {
 
     /// Counters as JSON.
     #[must_use]
-    pub fn statistics(now: Time, receiver: &Receiver) -> String {
+    pub fn statistics(&self, now: Time, receiver: &Receiver) -> String {
         let statistics = receiver.statistics(now);
         let clock = receiver.clock(now);
         let (frames, loss) = (statistics.frames, statistics.loss);
         let recovery = Recovery::new(statistics.recovery, frames);
         let counters = Statistics {
+            transport: self.transport,
             completed: frames.completed,
             decoded: frames.decoded,
             displayed: frames.displayed,
@@ -128,7 +134,7 @@ impl Tally {
             codec: stream.codec.clone(),
             encoder: stream.encoder.clone(),
             adapter: stream.adapter.clone(),
-            transport: TRANSPORT.to_owned(),
+            transport: self.transport.to_owned(),
         });
         let rest = SummaryRest {
             rates: Rates::new(

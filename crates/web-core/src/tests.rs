@@ -1,10 +1,10 @@
 use nearlight_units::InputSeq;
+use nearlight_wire::{Fov, FrameHeader, FrameNote, Pong, Pose, View};
 
 use super::*;
 
-#[test]
-fn marker_is_read_from_either_end() {
-    let marker = Marker { frame: FrameId(7), input: InputSeq(9) };
+/// RGBA, rows from the top.
+fn marker_pixels(marker: Marker) -> Vec<u8> {
     let cells = marker.cells();
     let mut pixels = Vec::new();
     for y in 0..marker::HEIGHT {
@@ -13,6 +13,13 @@ fn marker_is_read_from_either_end() {
             pixels.extend([if white { 235 } else { 16 }; RGBA_BYTES]);
         }
     }
+    pixels
+}
+
+#[test]
+fn marker_is_read_from_either_end() {
+    let marker = Marker { frame: FrameId(7), input: InputSeq(9) };
+    let pixels = marker_pixels(marker);
     assert_eq!(read_marker(&pixels, false), Some(marker));
     assert_eq!(read_marker(&pixels, true), None);
     let flipped: Vec<u8> = pixels.chunks(marker::WIDTH * RGBA_BYTES).rev().flatten().copied().collect();
@@ -32,7 +39,7 @@ fn times_survive_the_border() {
 
 #[test]
 fn a_stranger_cannot_break_the_core() {
-    let mut core = Core::new();
+    let mut core = Core::new(false);
     core.on_datagram(1.0, &[0xFF; 64]);
     assert_eq!(core.on_presence(1.0, &[f32::NAN; 20]), 0);
     assert_eq!(core.on_action(1.0, 9, 9), 0);
@@ -44,4 +51,52 @@ fn a_stranger_cannot_break_the_core() {
     let _ = core.poll_transmit(2.0);
     let lines = String::from_utf8(core.events()).expect("JSON is UTF-8");
     assert!(lines.contains("\"event\":\"malformed_datagram\"") && lines.ends_with('\n'), "{lines}");
+}
+
+/// Both transports through the same calls: what the page shows and the summary says of a picture that the browser decoded.
+#[test]
+fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
+    const RTP_TIMESTAMP: u32 = 0x8000_0001;
+    let mut core = Core::new(true);
+    let at = |millis: f64| 1e6 + millis * 1e3;
+    let presence =
+        [0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0];
+    assert_eq!(core.on_presence(at(0.0), &presence), 1);
+    let moment = |millis: f64| time(at(millis));
+    let pong = Pong { client_sent_at: moment(0.0), server_received_at: moment(0.0), server_sent_at: moment(0.0) };
+    core.on_datagram(at(0.0), &pong.to_bytes());
+    let header = FrameHeader {
+        width: 64,
+        height: 32,
+        input: InputSeq(1),
+        input_received_at: moment(1.0),
+        render_started_at: moment(2.0),
+        rendered_at: moment(3.0),
+        converted_at: moment(4.0),
+        encoded_at: moment(5.0),
+        display_at: moment(40.0),
+        deadline: moment(70.0),
+        views: vec![View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) }],
+    };
+    let (frame, sent_at) = (FrameId(3), moment(6.0));
+    let note = FrameNote { frame, key: true, last: true, rtp_timestamp: RTP_TIMESTAMP, sent_at, header };
+    assert_eq!(core.picture_views(RTP_TIMESTAMP), None);
+    core.on_datagram(at(7.0), &note.to_bytes());
+    core.on_picture(at(9.0), RTP_TIMESTAMP, f64::NAN);
+    assert_eq!(core.picture_views(RTP_TIMESTAMP).map(|views| views.len()), Some(11));
+    let pixels = marker_pixels(Marker { frame, input: InputSeq(1) });
+    core.on_displayed(at(20.0), RTP_TIMESTAMP, &pixels, false);
+    core.on_rtp_counts(at(21.0), &[-1.0, 10.0, 9_000.0, 1.0, 900.0, 1.0]);
+    core.on_rtp_counts(at(21.0), &[7.0]);
+    let row = core.take_timelines();
+    // Frame, moment, total, motion-to-photon; from the sixth number on the stages.
+    assert_eq!(row[..4], [3.0, at(20.0), 20e3, 20e3]);
+    assert_eq!(row[6..], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 2.0, 11.0].map(|millis| millis * 1e3));
+    let statistics: serde_json::Value = serde_json::from_str(&core.statistics(at(22.0))).expect("JSON");
+    for (name, value) in [("displayed", 1), ("decoded", 1), ("packetsLost", 0), ("repaired", 1), ("keyFrames", 0)] {
+        assert_eq!(statistics[name], value, "{name}");
+    }
+    let summary: serde_json::Value = serde_json::from_str(&core.summary(at(22.0))).expect("JSON");
+    assert_eq!(summary["motion_to_photon_ms"]["p50"], 20.0);
+    assert_eq!(statistics["transport"], "webrtc");
 }

@@ -91,6 +91,11 @@ impl Pictures {
         }
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn held(&self) -> usize {
+        self.notes.len() + self.unnoted.len() + self.joined.len()
+    }
+
     fn on_note(&mut self, now: Time, note: FrameNote) -> Option<Joined> {
         self.newest = self.newest.max(Some(note.frame));
         if self.joined.iter().any(|(rtp_timestamp, _)| *rtp_timestamp == note.rtp_timestamp) {

@@ -1,0 +1,47 @@
+// What carries a session: control messages in order, datagrams as they come, and over WebRTC the decoded pictures as well.
+
+import type { RefusalReason, TransportName } from "./messages.ts";
+
+/** One session with the server, as long as it lasts. */
+export interface Carrier {
+  readonly name: TransportName;
+  /** May be lost, and is when the way out is full. */
+  sendDatagram(bytes: Uint8Array): void;
+  /** Bytes of the control stream, one whole message at a time. */
+  sendControl(bytes: Uint8Array): void;
+  /** Hands over what comes until the session ends; says why it did. */
+  run(out: CarrierOut): Promise<string>;
+  close(): void;
+}
+
+export interface CarrierOut {
+  onControl(bytes: Uint8Array): void;
+  onDatagram(bytes: Uint8Array): void;
+  /** The browser's own receiver decoded a picture, which whoever takes it closes. */
+  onPicture(received: ReceivedPicture): void;
+  /** What the browser's receiver counted since the session began, in the order of the core's `on_rtp_counts`. */
+  onCounts(counts: Float64Array<ArrayBuffer>): void;
+}
+
+export interface ReceivedPicture {
+  picture: VideoFrame;
+  rtpTimestamp: number;
+  /** When its last packet came, on the window's clock; not-a-number where the browser does not say. */
+  receivedAt: number;
+}
+
+/** The server answers, but this transport does not get through to it. */
+export class Blocked extends Error {
+  override readonly name = "Blocked";
+}
+
+/** The server will not have this session. */
+export class Refused extends Error {
+  override readonly name = "Refused";
+  readonly reason: RefusalReason;
+
+  constructor(reason: RefusalReason, message: string) {
+    super(message);
+    this.reason = reason;
+  }
+}

@@ -1,0 +1,94 @@
+// A session over WebRTC, as the worker sees it: only windows have peer connections, so a `Peer` there does the talking.
+
+import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import type { FromPeer, ToPeer } from "./messages.ts";
+
+/** Bytes in front of each message on a control stream, which messages of a data channel do without. */
+const LENGTH_BYTES = 4;
+
+/** `ask` hands the other end of the port to the window, where it becomes a `Peer`. */
+export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortSignal): Promise<Carrier> {
+  const { port1: port, port2 } = new MessageChannel();
+  ask(port2);
+  const post = (message: ToPeer): void => port.postMessage(message);
+  return new Promise((resolve, reject) => {
+    let open = false;
+    const fail = (error: Error): void => {
+      post({ type: "close" });
+      reject(error);
+    };
+    limit.addEventListener("abort", () => {
+      if (!open) fail(new Blocked("no answer comes back"));
+    });
+    port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
+      if (data.type === "open") {
+        open = true;
+        resolve(new WebRtcCarrier(port));
+      }
+      else if (data.type === "ended") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
+      else if (data.type === "refused") fail(new Refused(data.reason, data.message));
+    };
+  });
+}
+
+class WebRtcCarrier implements Carrier {
+  readonly name = "webrtc";
+  readonly #port: MessagePort;
+
+  constructor(port: MessagePort) {
+    this.#port = port;
+  }
+
+  sendDatagram(bytes: Uint8Array<ArrayBuffer>): void {
+    this.#post({ type: "datagram", bytes }, [bytes.buffer]);
+  }
+
+  sendControl(bytes: Uint8Array): void {
+    this.#post({ type: "control", text: new TextDecoder().decode(bytes.subarray(LENGTH_BYTES)) });
+  }
+
+  run(out: CarrierOut): Promise<string> {
+    return new Promise((resolve) => {
+      this.#port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
+        if (data.type === "datagram") out.onDatagram(new Uint8Array(data.bytes));
+        else if (data.type === "picture") out.onPicture(data.received);
+        else if (data.type === "pictures") void readPictures(data.readable, out);
+        else if (data.type === "control") out.onControl(withLength(data.text));
+        else if (data.type === "counts") out.onCounts(data.counts);
+        else if (data.type === "ended") resolve(data.why);
+      };
+    });
+  }
+
+  close(): void {
+    this.#post({ type: "close" });
+    this.#port.onmessage = null;
+  }
+
+  #post(message: ToPeer, transfer: Transferable[] = []): void {
+    this.#port.postMessage(message, transfer);
+  }
+}
+
+/** Not yet in the language's description of browsers. */
+type DescribedFrame = VideoFrame & { metadata(): { rtpTimestamp?: number } };
+
+async function readPictures(readable: ReadableStream<VideoFrame>, out: CarrierOut): Promise<void> {
+  const reader = readable.getReader();
+  for (;;) {
+    const { value: picture, done } = await reader.read();
+    if (done) return;
+    const { rtpTimestamp } = (picture as DescribedFrame).metadata();
+    if (rtpTimestamp === undefined) picture.close();
+    else out.onPicture({ picture, rtpTimestamp, receivedAt: Number.NaN });
+  }
+}
+
+/** The bytes that a control stream has for this message. */
+function withLength(text: string): Uint8Array {
+  const json = new TextEncoder().encode(text);
+  const bytes = new Uint8Array(LENGTH_BYTES + json.length);
+  new DataView(bytes.buffer).setUint32(0, json.length);
+  bytes.set(json, LENGTH_BYTES);
+  return bytes;
+}

@@ -1,0 +1,135 @@
+// A session over WebTransport: QUIC datagrams, and one stream for the control messages.
+
+import { Blocked, type Carrier, type CarrierOut } from "./carrier.ts";
+
+/** The path of the CONNECT request. */
+const PATH = "/nearlight";
+/** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
+const QUEUED_DATAGRAMS = 4_096;
+/** Datagrams that wait for the browser to take them, at most. Guess: what a session sends in a tenth of a second. */
+const UNSENT_DATAGRAMS = 16;
+/** What the browser could not send by then is out of date: a movement or a report that newer ones have replaced. Guess. */
+const OUTGOING_MAX_AGE_MS = 100;
+
+/** What the server says of itself at `session.json`. */
+interface SessionInfo {
+  /** None where an authority vouches for the certificate. */
+  certificate_sha256: string | null;
+}
+
+export async function dialWebTransport(origin: string, limit: AbortSignal): Promise<Carrier> {
+  const answer = await fetch(new URL("session.json", origin), { cache: "no-store", signal: limit });
+  if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
+  const info = (await answer.json()) as SessionInfo;
+  // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
+  const { hostname, port, protocol } = new URL(origin);
+  const host = hostname === "localhost" ? "127.0.0.1" : hostname;
+  // Page and sessions share one port number; an address leaves out its scheme's own.
+  const sessions = port || (protocol === "https:" ? "443" : "80");
+  const options: WebTransportOptions = { requireUnreliable: true };
+  if (info.certificate_sha256) {
+    options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(info.certificate_sha256) }];
+  }
+  const transport = new WebTransport(`https://${host}:${sessions}${PATH}`, options);
+  // Otherwise an unhandled rejection, beside the one that `ready` reports.
+  transport.closed.catch(() => undefined);
+  let opened = false;
+  limit.addEventListener("abort", () => {
+    if (!opened) transport.close();
+  });
+  try {
+    await transport.ready;
+    const control = await transport.createBidirectionalStream();
+    opened = true;
+    return new WebTransportCarrier(transport, control);
+  } catch (error) {
+    throw new Blocked(limit.aborted ? "no answer comes back" : explain(error));
+  }
+}
+
+class WebTransportCarrier implements Carrier {
+  readonly name = "webtransport";
+  readonly #transport: WebTransport;
+  readonly #incoming: ReadableStream<Uint8Array>;
+  readonly #control: WritableStreamDefaultWriter<Uint8Array>;
+  readonly #datagrams: WritableStreamDefaultWriter<Uint8Array>;
+  #unsent = 0;
+  #closed = false;
+
+  constructor(transport: WebTransport, control: WebTransportBidirectionalStream) {
+    this.#transport = transport;
+    this.#incoming = control.readable as ReadableStream<Uint8Array>;
+    this.#control = control.writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
+    const datagrams = transport.datagrams as WebTransportDatagramDuplexStream & {
+      incomingMaxBufferedDatagrams?: number;
+      createWritable?: () => WritableStream<Uint8Array>;
+    };
+    datagrams.incomingMaxBufferedDatagrams = QUEUED_DATAGRAMS;
+    datagrams.incomingHighWaterMark = QUEUED_DATAGRAMS;
+    datagrams.outgoingMaxAge = OUTGOING_MAX_AGE_MS;
+    this.#datagrams = (datagrams.createWritable?.() ?? datagrams.writable).getWriter() as WritableStreamDefaultWriter<Uint8Array>;
+    // A failed write means a lost session, which the readers notice and report.
+    this.#datagrams.closed.catch(ignore);
+    this.#control.closed.catch(ignore);
+  }
+
+  sendDatagram(bytes: Uint8Array): void {
+    // The browser's own congestion control may hold datagrams back. Rather than late they are lost, which the session bears.
+    if (this.#unsent === UNSENT_DATAGRAMS) return;
+    this.#unsent += 1;
+    void this.#datagrams
+      .write(bytes)
+      .catch(ignore)
+      .finally(() => (this.#unsent -= 1));
+  }
+
+  sendControl(bytes: Uint8Array): void {
+    void this.#control.write(bytes).catch(ignore);
+  }
+
+  async run(out: CarrierOut): Promise<string> {
+    try {
+      return await Promise.race([this.#readDatagrams(out), this.#readControl(out), this.#transport.closed.then(describeClose)]);
+    } catch (error) {
+      return explain(error);
+    }
+  }
+
+  close(): void {
+    this.#closed = true;
+    this.#transport.close();
+  }
+
+  async #readDatagrams(out: CarrierOut): Promise<string> {
+    const reader = this.#transport.datagrams.readable.getReader() as ReadableStreamDefaultReader<Uint8Array>;
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || this.#closed) return "the server closed the connection";
+      out.onDatagram(value);
+    }
+  }
+
+  async #readControl(out: CarrierOut): Promise<string> {
+    const reader = this.#incoming.getReader();
+    for (;;) {
+      const { value, done } = await reader.read();
+      if (done || this.#closed) return "the server ended the session";
+      out.onControl(value);
+    }
+  }
+}
+
+function ignore(): void {}
+
+function describeClose(info: WebTransportCloseInfo): string {
+  return info.reason ? `the server closed the connection: ${info.reason}` : "the server closed the connection";
+}
+
+function explain(error: unknown): string {
+  if (error instanceof Error && error.name === "WebTransportError") return "the connection broke";
+  return error instanceof Error ? error.message : String(error);
+}
+
+function fromHex(text: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(text.match(/../g) ?? [], (pair) => Number.parseInt(pair, 16));
+}
