@@ -42,6 +42,9 @@ enum Command {
     Doctor(doctor::DoctorArguments),
 }
 
+/// What is told without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, whoever sent it.
+const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error";
+
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
     if !matches!(arguments.command, Command::Link(_)) {
@@ -49,7 +52,7 @@ fn main() -> ExitCode {
     }
     // Results go to standard output, words about the work to standard error.
     let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,nearlight=info,nearlight_server=info"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(USUAL_WORDS));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),

@@ -23,6 +23,9 @@ pub(crate) struct ServeArguments {
     /// Port for the page (TCP) and the media (UDP); 0 picks a free one
     #[arg(long, default_value_t = 8090)]
     port: u16,
+    /// Port for WebRTC (UDP); if not given the one after --port
+    #[arg(long)]
+    rtc_port: Option<u16>,
     /// Address to listen on; every address if not given
     #[arg(long)]
     address: Option<IpAddr>,
@@ -98,7 +101,7 @@ pub(crate) struct ServeArguments {
     /// For `nearlight lab run --live`: where the machine's clock stood at time zero
     #[arg(long, hide = true)]
     clock_origin: Option<u64>,
-    /// Print one JSON object with url and port instead of words and a QR code
+    /// Print one JSON object with url and ports instead of words and a QR code
     #[arg(long)]
     json: bool,
 }
@@ -123,6 +126,7 @@ impl ServeArguments {
         Ok(ServeOptions {
             address: self.address,
             port: self.port,
+            rtc_port: self.rtc_port,
             token: self.token,
             certificate: self.cert.zip(self.key),
             source,
@@ -152,7 +156,8 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         let door = Door::open(options, clock)?;
-        let ready = json.then(|| serde_json::json!({ "url": door.local_link().to_string(), "port": door.port() }));
+        let (url, port, rtc_port) = (door.local_link().to_string(), door.port(), door.rtc_port());
+        let ready = json.then(|| serde_json::json!({ "url": url, "port": port, "rtc_port": rtc_port }));
         if !json {
             announce(&door)?;
         }

@@ -21,7 +21,7 @@ const MOST_HELD: usize = 1 << 16;
 const LONGEST_WAIT: Span = Span::from_secs(60);
 
 /// One direction of a bad path, with a thread that wakes when something is due.
-pub(crate) struct Impairment {
+pub struct Impairment {
     shared: Arc<Shared>,
 }
 
@@ -50,12 +50,7 @@ struct Held {
 
 impl Impairment {
     /// The path's time began at `origin`. `release` is told what comes out, in order, and None for what is lost.
-    pub(crate) fn start(
-        path: Path,
-        clock: Clock,
-        origin: Time,
-        release: impl FnMut(Option<Bytes>) + Send + 'static,
-    ) -> Self {
+    pub fn start(path: Path, clock: Clock, origin: Time, release: impl FnMut(Option<Bytes>) + Send + 'static) -> Self {
         let state =
             State { clock, origin, path, held: BTreeMap::new(), next: 0, release: Box::new(release), ended: false };
         let shared = Arc::new(Shared { state: Mutex::new(state), changed: Condvar::new() });
@@ -65,7 +60,7 @@ impl Impairment {
     }
 
     /// A datagram sets out. What needs no time comes out before this returns.
-    pub(crate) fn offer(&self, datagram: Bytes) {
+    pub fn offer(&self, datagram: Bytes) {
         let mut state = self.shared.state();
         let before = state.path.poll_timeout();
         state.offer(datagram);

@@ -61,6 +61,20 @@ impl Sockets {
     }
 }
 
+/// A UDP socket of a server's, on `address` or on every address of the machine. Port 0 picks a free one.
+pub fn bind_udp(address: Option<IpAddr>, port: u16) -> Result<UdpSocket, NetError> {
+    let any = |address: IpAddr| udp_socket(SocketAddr::new(address, port));
+    let bound = match address {
+        Some(address) => any(address),
+        // Only where there is no IPv6 at all: a port that is taken is taken for both.
+        None => any(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => Err(error),
+            _ => any(Ipv4Addr::UNSPECIFIED.into()),
+        }),
+    };
+    bound.map_err(|error| NetError::opening("a UDP socket", port, error))
+}
+
 fn tcp_listener(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     if address.is_ipv6() {

@@ -7,12 +7,15 @@
 
 mod bad_paths;
 mod encoding;
+mod house;
 mod journal;
 mod metrics;
 mod options;
 mod page;
+mod rtc;
 mod seat;
 mod serve;
+mod stay;
 mod studio;
 mod visit;
 

@@ -28,6 +28,8 @@ pub struct ServeOptions {
     pub address: Option<IpAddr>,
     /// 0 picks a free one.
     pub port: u16,
+    /// UDP port of WebRTC; none takes the one after `port`, or a free one where that is taken.
+    pub rtc_port: Option<u16>,
     /// None generates one.
     pub token: Option<Token>,
     /// Certificate chain and key as PEM files; none makes a self-signed certificate.

@@ -15,6 +15,7 @@ use nearlight_net::{PageStream, SESSION_INFO_PATH, SessionInfo};
 use rust_embed::RustEmbed;
 
 use crate::metrics::Metrics;
+use crate::rtc::whep::{self, Client, Whep};
 
 /// The built page, inside the binary.
 #[derive(RustEmbed)]
@@ -35,21 +36,24 @@ pub(crate) struct PageState {
     pub(crate) healthy: Box<dyn Fn() -> bool + Send + Sync>,
 }
 
-pub(crate) fn router(state: Arc<PageState>) -> Router {
+pub(crate) fn router(state: Arc<PageState>, whep: Arc<Whep>) -> Router {
     Router::new()
         .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .route(SESSION_INFO_PATH, get(session_info))
         .fallback(get(asset))
         .with_state(state)
+        .merge(whep::router(whep))
 }
 
 /// Serves one connection until its client closes it.
 pub(crate) async fn serve(stream: PageStream, router: Router) {
-    let local = stream.peer().ip().is_loopback();
+    let client = Client(stream.peer().ip());
+    let local = client.0.is_loopback();
     let secure = stream.secure();
     let service = TowerToHyperService::new(router.layer(axum::middleware::from_fn(
-        move |request: axum::extract::Request, next: axum::middleware::Next| async move {
+        move |mut request: axum::extract::Request, next: axum::middleware::Next| async move {
+            request.extensions_mut().insert(client);
             if secure || local { next.run(request).await } else { to_https(&request) }
         },
     )));

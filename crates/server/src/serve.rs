@@ -8,26 +8,32 @@ use nearlight_codec::Size;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
     AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token,
-    TokenError,
+    TokenError, bind_udp,
 };
 use nearlight_rate::{Bounds, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
 use nearlight_units::{Bitrate, Time};
+use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::bad_paths::BadPaths;
+use crate::house::House;
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{PictureSize, ServeOptions};
 use crate::page::{self, PageState};
+use crate::rtc::Exchange;
+use crate::rtc::whep::Whep;
 use crate::studio::{Format, Studio};
-use crate::visit::{self, House};
+use crate::visit;
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
 /// How often the server looks whether the studio still draws.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
+/// WebRTC clients whose sessions wait to begin.
+const WAITING_OFFERS: usize = 16;
 /// How long sessions may take to say goodbye when the server shuts down.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -60,6 +66,8 @@ pub enum ServerError {
     Size { width: u16, height: u16, reason: String },
     #[error("cannot write {path}: {source}")]
     File { path: String, source: std::io::Error },
+    #[error("WebRTC cannot be offered: {0}")]
+    WebRtc(String),
     #[error("the system gives no more threads: {0}")]
     Thread(std::io::Error),
 }
@@ -71,6 +79,7 @@ pub struct Door {
     token: Token,
     identity: Identity,
     listener: Listener,
+    exchange: Arc<Exchange>,
     bad_paths: Option<BadPaths>,
 }
 
@@ -78,6 +87,7 @@ pub struct Door {
 pub struct Server {
     listener: Listener,
     house: Arc<House>,
+    exchange: Arc<Exchange>,
     page: Arc<PageState>,
     self_signed: bool,
     closing: watch::Sender<bool>,
@@ -99,7 +109,14 @@ impl Door {
         };
         let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
         let listener = Listener::bind(&listen, &identity, clock)?;
-        Ok(Self { options, clock, token, identity, listener, bad_paths })
+        let exchange = Arc::new(open_exchange(&options, &listener, clock)?);
+        Ok(Self { options, clock, token, identity, listener, exchange, bad_paths })
+    }
+
+    /// WebRTC's UDP port.
+    #[must_use]
+    pub fn rtc_port(&self) -> u16 {
+        self.exchange.port()
     }
 
     #[must_use]
@@ -125,7 +142,7 @@ impl Door {
 
     /// Opens the renderer and everything else behind the port, which takes a second or two.
     pub fn furnish(self) -> Result<Server, ServerError> {
-        let Self { options, clock, token, identity, listener, bad_paths } = self;
+        let Self { options, clock, token, identity, listener, exchange, bad_paths } = self;
         let now = move || clock.now();
         let mut source = open_source(&options, &now)?;
         let (format, sustained) = choose_format(source.as_mut(), &options, &now)?;
@@ -171,7 +188,7 @@ impl Door {
             info: RwLock::new(info(&identity)),
             healthy: Box::new(move || !healthy.studio.has_failed()),
         });
-        Ok(Server { listener, house, page, self_signed, closing, journal: journal_thread, sustained })
+        Ok(Server { listener, house, exchange, page, self_signed, closing, journal: journal_thread, sustained })
     }
 }
 
@@ -192,8 +209,11 @@ impl Server {
 
     /// Serves until `stop` is done, then says goodbye to every client.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, house, page, self_signed, closing, journal, .. } = self;
-        let router = page::router(Arc::clone(&page));
+        let Self { listener, house, exchange, page, self_signed, closing, journal, .. } = self;
+        let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
+        let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered);
+        let router = page::router(Arc::clone(&page), Arc::new(whep));
+        let exchanging = tokio::spawn(async move { exchange.run().await });
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
         renewal.tick().await;
         let mut check = tokio::time::interval(STUDIO_CHECK);
@@ -204,6 +224,9 @@ impl Server {
                 () = &mut stop => break,
                 Some(connection) = listener.accept() => {
                     visits.spawn(visit::receive(Arc::clone(&house), connection));
+                }
+                Some(visit) = offers.recv() => {
+                    visits.spawn(visit.run());
                 }
                 Some(stream) = listener.accept_page() => {
                     pages.spawn(page::serve(stream, router.clone()));
@@ -228,7 +251,8 @@ impl Server {
         visits.shutdown().await;
         pages.shutdown().await;
         listener.shutdown("the server is shutting down").await;
-        drop((router, page));
+        exchanging.abort();
+        drop((router, page, offers));
         finish(house, journal).await
     }
 }
@@ -261,6 +285,21 @@ fn renew(listener: &Listener, page: &PageState) -> Result<(), NetError> {
     *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) = info(&identity);
     tracing::info!("the self-signed certificate was renewed");
     Ok(())
+}
+
+/// WebRTC's socket, beside the page's port where that is free.
+fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> Result<Exchange, ServerError> {
+    let beside = listener.port().checked_add(1).unwrap_or(0);
+    let socket = match options.rtc_port {
+        Some(port) => bind_udp(options.address, port)?,
+        None => bind_udp(options.address, beside).or_else(|error| {
+            tracing::warn!(%error, "WebRTC takes a port that happens to be free; choose one with --rtc-port");
+            bind_udp(options.address, 0)
+        })?,
+    };
+    let certificate = Certificate::generate().map_err(|error| ServerError::WebRtc(error.to_string()))?;
+    let reachable = listener.reachable_addresses();
+    Exchange::new(socket, &reachable, certificate, clock).map_err(|error| ServerError::WebRtc(error.to_string()))
 }
 
 /// The controller's bounds: as the owner wished, else what the picture can use.

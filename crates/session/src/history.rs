@@ -8,6 +8,7 @@ use nearlight_units::{Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{CoveredFrame, Feedback, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
 use crate::protection::{Planned, deadline_after};
+use crate::sender::{Cut, Departure};
 
 /// Frames that can be repaired: longer than a receiver waits for one at 240 frames a second.
 const MAX_FRAMES: usize = 64;
@@ -39,6 +40,8 @@ pub(crate) struct KeptFrame {
     /// The next repair of this frame alone.
     pub(crate) next_repair: u16,
     digest: Option<u32>,
+    /// Where another protocol prescribes it; none for symbols of equal size.
+    cut: Option<Cut>,
 }
 
 impl KeptFrame {
@@ -61,11 +64,34 @@ impl KeptFrame {
             planned: None,
             next_repair: 0,
             digest: None,
+            cut: None,
+        }
+    }
+
+    /// A frame that another protocol cuts.
+    pub(crate) fn given(id: FrameId, reference: Option<FrameId>, bytes: Vec<u8>, cut: Cut, deadline: Time) -> Self {
+        debug_assert_eq!(cut.ends.last().map(|end| *end as usize), Some(bytes.len()), "frame {id}");
+        let frame = Self::new(id, reference, bytes, usize::MAX, deadline);
+        Self { symbols: cut.ends.len().min(usize::from(u16::MAX)) as u16, cut: Some(cut), ..frame }
+    }
+
+    /// The frame that it is predicted from; none for a key frame.
+    pub(crate) fn reference(&self) -> Option<FrameId> {
+        (!self.key).then(|| FrameId(self.id.0.saturating_sub(u32::from(self.reference_distance))))
+    }
+
+    fn range(&self, index: u16) -> std::ops::Range<usize> {
+        match &self.cut {
+            Some(cut) => cut.range(index),
+            None => symbol_range(self.bytes.len() as u32, self.symbols, index),
         }
     }
 
     /// How it was cut, for repairs; none for a frame that no repair can cover.
     pub(crate) fn code(&mut self) -> Option<(Code, CoveredFrame)> {
+        if self.cut.is_some() {
+            return None;
+        }
         let frame_bytes = self.bytes.len() as u32;
         let code = Code::new(self.id, frame_bytes, self.symbols).ok()?;
         let digest = *self.digest.get_or_insert_with(|| digest(&self.bytes));
@@ -86,22 +112,24 @@ impl KeptFrame {
         self.planned.as_ref().and_then(Planned::next_size)
     }
 
-    /// The datagram of which [`KeptFrame::next_size`] spoke, and whether it is a repair.
-    pub(crate) fn next_datagram(&mut self, now: Time, seq: PacketSeq) -> Option<(Vec<u8>, bool)> {
+    /// What leaves as the next, of which [`KeptFrame::next_size`] spoke: a symbol, or a repair where no piece is named.
+    pub(crate) fn next_departure(&mut self, now: Time, seq: PacketSeq) -> Option<Departure> {
         if self.sent < self.symbols {
-            let datagram = self.datagram(now, seq, self.sent, false);
+            let bytes = self.datagram(now, seq, self.sent, false);
+            let piece = Some((self.id, self.sent));
             self.sent += 1;
             self.last_sent_at = now;
-            return Some((datagram, false));
+            return Some(Departure { seq, piece, retransmission: false, bytes });
         }
         let planned = self.planned.as_mut().filter(|planned| planned.left() > 0)?;
-        Some((planned.datagram(now, seq, self.id, self.deadline), true))
+        let bytes = planned.datagram(now, seq, self.id, self.deadline);
+        Some(Departure { seq, piece: None, retransmission: false, bytes })
     }
 
     /// On the wire.
     pub(crate) fn symbol_size(&self, index: u16) -> Bytes {
-        let payload = symbol_range(self.bytes.len() as u32, self.symbols, index).len();
-        Bytes::new((SYMBOL_HEADER_BYTES + payload) as u64)
+        let overhead = self.cut.as_ref().map_or(SYMBOL_HEADER_BYTES, |cut| usize::from(cut.overhead));
+        Bytes::new((overhead + self.range(index).len()) as u64)
     }
 
     /// All symbols and planned repairs that have not left yet.
@@ -123,8 +151,12 @@ impl KeptFrame {
         true
     }
 
-    /// The datagram that carries symbol `index`.
+    /// The datagram that carries symbol `index`; where the cut was given, the piece alone.
     pub(crate) fn datagram(&self, now: Time, seq: PacketSeq, index: u16, retransmission: bool) -> Vec<u8> {
+        let range = self.range(index);
+        if self.cut.is_some() {
+            return self.bytes[range].to_vec();
+        }
         let header = SymbolHeader {
             flags: SymbolFlags { key: self.key, retransmission, probe: false },
             reference_distance: self.reference_distance,
@@ -136,7 +168,6 @@ impl KeptFrame {
             frame_bytes: self.bytes.len() as u32,
             deadline_after_send_us: deadline_after(now, self.deadline),
         };
-        let range = symbol_range(header.frame_bytes, header.symbols, index);
         let mut datagram = Vec::with_capacity(SYMBOL_HEADER_BYTES + range.len());
         header.write(&mut datagram);
         datagram.extend_from_slice(&self.bytes[range]);

@@ -30,7 +30,7 @@ pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
-pub use sender::{EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics};
+pub use sender::{Cut, Departure, EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics};
 pub use uplink::Presence;
 
 /// Why a state machine wants to be woken, and what a late call costs.

@@ -7,7 +7,7 @@ use nearlight_fec::LossSummary;
 use nearlight_fec::policy::{RateDistortion, RedundancyPolicy};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{
-    Decision, Feedback as RateFeedback, FrameOutcome, PacketReport, ProbeId, RateController, SentFrame, SentPacket,
+    Decision, Feedback as RateFeedback, FrameOutcome, PacketReport, ProbeId, RateController, SentPacket,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
@@ -23,9 +23,11 @@ use crate::recent::RecentRate;
 use crate::window::WindowGate;
 use crate::{Wake, earliest};
 
+mod packets;
 mod recovery;
 mod repair;
 
+pub use packets::{Cut, Departure};
 use recovery::Recovery;
 use repair::Repairs;
 
@@ -277,41 +279,22 @@ impl Sender {
     /// A frame was encoded: it is cut and queued.
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
         let EncodedFrame { id, reference, header, bits } = frame;
-        let key = reference.is_none();
-        debug_assert_eq!(id, self.next_frame, "frames come in order");
-        self.decoder_load.on_frame();
         let mut bytes = Vec::with_capacity(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
         header.write(&mut bytes);
         bytes.extend_from_slice(&bits);
-        let size = Bytes::new(bytes.len() as u64);
-        let mut kept = KeptFrame::new(id, reference, bytes, self.payload(), header.deadline);
-        kept.render_started_at = header.render_started_at;
-        kept.queued_at = now;
-        let symbols = u32::from(kept.symbols);
-        self.next_frame = id.next();
-        self.statistics.frames += 1;
-        self.statistics.key_frames += u64::from(key);
-        self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
-        self.protect(now, &mut kept);
-        self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
-        let dropped = self.frames.push(kept);
-        if dropped > Bytes::ZERO {
-            // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
-            self.pacer.on_dropped(now, dropped);
-            self.on_chain_broken(now, "queue overflow");
-        }
-        let encode = header.encoded_at.saturating_since(header.converted_at);
-        self.controller.on_frame_sent(now, &SentFrame { frame: id, size, key, encode });
-        self.emit(now, || Event::FrameSent { frame: id, bytes: size.get(), key, reference, symbols });
+        let kept = KeptFrame::new(id, reference, bytes, self.payload(), header.deadline);
+        self.queue(now, kept, &header);
     }
 
     /// The next datagram to send; call until none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        if let Some(pong) = self.pongs.pop_front() {
-            return Some(Pong { server_sent_at: now, ..pong }.to_bytes());
-        }
-        self.run_controller(now);
-        self.poll_repair(now).or_else(|| self.poll_media(now)).or_else(|| self.poll_padding(now))
+        self.poll_pong(now).or_else(|| self.poll_departure(now).map(|departure| departure.bytes))
+    }
+
+    /// The answer to a ping.
+    pub fn poll_pong(&mut self, now: Time) -> Option<Vec<u8>> {
+        let pong = self.pongs.pop_front()?;
+        Some(Pong { server_sent_at: now, ..pong }.to_bytes())
     }
 
     /// When to call [`Sender::poll_transmit`] next even if nothing happens.
@@ -432,13 +415,18 @@ impl Sender {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback) {
-        let matched = self.packets.on_feedback(feedback);
-        let round_trip = matched.newest_arrival.and_then(|(sent_at, arrived_at)| {
+        self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
             let held = feedback.sent_at - arrived_at;
             // A hold that is negative or longer than the whole round trip is a lie or a clock that was set.
             let round_trip = (now - sent_at) - held;
             (held >= Span::ZERO && round_trip >= Span::ZERO).then_some(round_trip)
         });
+    }
+
+    /// `round_trip` makes a sample of when the newest packet was sent and when it arrived, the latter on the client's clock.
+    fn take_feedback(&mut self, now: Time, feedback: &Feedback, round_trip: impl FnOnce((Time, Time)) -> Option<Span>) {
+        let matched = self.packets.on_feedback(feedback);
+        let round_trip = matched.newest_arrival.and_then(round_trip);
         let new_pace = self.headroom.as_mut().is_some_and(|headroom| learn(headroom, matched.reports));
         self.controller.on_sender_queue(now, self.pacer.queued());
         self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
@@ -494,7 +482,7 @@ impl Sender {
         self.render_to_display = Some(smoothed);
     }
 
-    fn poll_media(&mut self, now: Time) -> Option<Vec<u8>> {
+    fn poll_media(&mut self, now: Time) -> Option<Departure> {
         let frame = self.frames.first_unsent()?;
         let size = frame.next_size()?;
         if !self.window.is_open(now, self.decision.window) {
@@ -503,14 +491,14 @@ impl Sender {
         if !self.pacer.poll(now, size, Class::Media) {
             return None;
         }
-        let (datagram, repair) = frame.next_datagram(now, self.next_seq)?;
+        let departure = frame.next_departure(now, self.next_seq)?;
         let id = frame.id;
-        if repair {
+        if departure.piece.is_none() {
             self.statistics.coded_repairs += 1;
             self.on_redundant(size);
         }
         self.on_sent(now, size, Some(id));
-        Some(datagram)
+        Some(departure)
     }
 
     fn on_redundant(&mut self, size: Bytes) {
@@ -520,7 +508,7 @@ impl Sender {
         }
     }
 
-    fn poll_padding(&mut self, now: Time) -> Option<Vec<u8>> {
+    fn poll_padding(&mut self, now: Time) -> Option<Departure> {
         let size = Bytes::new(self.config.max_datagram as u64);
         if self.probe.is_none() || !self.pacer.poll(now, size, Class::Padding) {
             return None;
@@ -540,8 +528,9 @@ impl Sender {
         header.write(&mut datagram);
         datagram.resize(self.config.max_datagram, 0);
         self.statistics.probe_packets += 1;
+        let seq = self.next_seq;
         self.on_sent(now, size, None);
-        Some(datagram)
+        Some(Departure { seq, piece: None, retransmission: false, bytes: datagram })
     }
 
     fn on_sent(&mut self, now: Time, size: Bytes, frame: Option<FrameId>) {

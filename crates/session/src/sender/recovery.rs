@@ -87,7 +87,8 @@ impl Sender {
         }
     }
 
-    pub(super) fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
+    /// The receiver wants a key frame.
+    pub fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
         let answered = self.recovery.last_key.is_some_and(|(id, _)| id > request.newest);
         let recent = self.recovery.last_key.is_some_and(|(_, at)| now - at < KEY_FRAME_INTERVAL);
         // A receiver cannot have seen frames that were never sent.

@@ -6,7 +6,7 @@ use nearlight_pace::Class;
 use nearlight_units::{Bitrate, Bytes, FrameId, Time};
 use nearlight_wire::{Missing, Nack};
 
-use super::{Sender, UNKNOWN_ROUND_TRIP};
+use super::{Departure, Sender, UNKNOWN_ROUND_TRIP};
 use crate::protection::underway;
 
 /// Symbols waiting to be sent again: more than the largest frame that a usual rate makes.
@@ -19,6 +19,15 @@ enum Repair {
     Symbol(FrameId, u16),
     /// One more repair of the frame.
     Coded(FrameId),
+}
+
+impl Repair {
+    const fn piece(self) -> Option<(FrameId, u16)> {
+        match self {
+            Self::Symbol(frame, index) => Some((frame, index)),
+            Self::Coded(_) => None,
+        }
+    }
 }
 
 /// Repairs that wait to leave, and how many bytes of them may.
@@ -63,7 +72,8 @@ impl Repairs {
 }
 
 impl Sender {
-    pub(super) fn on_nack(&mut self, now: Time, nack: &Nack) {
+    /// The receiver misses these symbols.
+    pub fn on_nack(&mut self, now: Time, nack: &Nack) {
         // What a client says of one frame stands together.
         for runs in nack.missing.chunk_by(|one, next| one.frame == next.frame) {
             self.on_missing(now, runs[0].frame, runs);
@@ -96,7 +106,7 @@ impl Sender {
         self.repairs.queue.extend(std::iter::repeat_n(Repair::Coded(id), extra));
     }
 
-    pub(super) fn poll_repair(&mut self, now: Time) -> Option<Vec<u8>> {
+    pub(super) fn poll_repair(&mut self, now: Time) -> Option<Departure> {
         self.repairs.earn(now, self.decision.target);
         while let Some(repair) = self.repairs.queue.pop_front() {
             let (Repair::Symbol(id, _) | Repair::Coded(id)) = repair;
@@ -107,7 +117,10 @@ impl Sender {
                 (Repair::Coded(_), None) => None,
             };
             let Some(datagram) = datagram else { continue };
-            let size = Bytes::new(datagram.len() as u64);
+            let size = match repair {
+                Repair::Symbol(_, index) => frame.symbol_size(index),
+                Repair::Coded(_) => Bytes::new(datagram.len() as u64),
+            };
             if !self.repairs.spend(size) {
                 self.statistics.repairs_refused += 1;
                 return None;
@@ -118,8 +131,9 @@ impl Sender {
                 Repair::Coded(_) => self.statistics.coded_repairs += 1,
             }
             self.on_redundant(size);
+            let (seq, piece) = (self.next_seq, repair.piece());
             self.on_sent(now, size, Some(id));
-            return Some(datagram);
+            return Some(Departure { seq, piece, retransmission: piece.is_some(), bytes: datagram });
         }
         None
     }

@@ -1,0 +1,289 @@
+//! WHEP against the real command, over loopback: a player of the library's own defaults decodes what comes, on a clean and on a lossy
+//! path; and what is refused.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use nearlight_codec::{CodecKind, new_decoder};
+use nearlight_units::{InputSeq, Time};
+use nearlight_webrtc::player::{PlayedFrame, Player};
+use nearlight_webrtc::{Codec, Message};
+use nearlight_wire::marker::Marker;
+use nearlight_wire::{Fov, InputSample, Ping, Pose, ToClient, ToServer, View};
+use serde_json::Value;
+
+const TOKEN: &str = "a-token-for-the-tests";
+
+/// A server that is killed when the test ends, however it ends.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> Option<&str> {
+        let of = |line: &'_ str| line.split_once(':').is_some_and(|(key, _)| key.eq_ignore_ascii_case(name));
+        let line = self.head.lines().find(|line| of(line))?;
+        Some(line.split_once(':')?.1.trim())
+    }
+}
+
+impl Server {
+    /// A small picture, so that two busy cores keep up.
+    fn start(further: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nearlight"))
+            .env("NEARLIGHT_LOG", "warn")
+            .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
+            .args(further)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
+        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
+        Self { child, port: first["port"].as_u64().expect("port") as u16 }
+    }
+
+    fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page's port is open");
+        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
+        for (name, value) in headers {
+            request += &format!("{name}: {value}\r\n");
+        }
+        request += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        // A server that refuses before it has read everything closes while we write.
+        let _ = stream.write_all(request.as_bytes());
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        Answer { status, head: head.into(), body: body.into() }
+    }
+
+    fn offer(&self, token: &str, sdp: &str) -> Answer {
+        let authorization = format!("Bearer {token}");
+        self.ask("POST", "/whep", &[("Content-Type", "application/sdp"), ("Authorization", &authorization)], sdp)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A player with a socket and a clock.
+struct Client {
+    player: Player,
+    socket: UdpSocket,
+    origin: Instant,
+    frames: Vec<PlayedFrame>,
+    messages: Vec<(String, Message)>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "a driver: the test's clock")]
+fn clock() -> Instant {
+    Instant::now()
+}
+
+impl Client {
+    fn connect(server: &Server) -> (Self, Answer) {
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
+        let origin = clock();
+        let local = socket.local_addr().expect("bound");
+        let (mut player, offer) = Player::new(Time::ZERO, origin, local, true).expect("an offer");
+        let answer = server.offer(TOKEN, &offer);
+        assert_eq!(answer.status, 201, "{}", answer.body);
+        player.on_answer(Time::ZERO, &answer.body).expect("an answer");
+        (Self { player, socket, origin, frames: Vec::new(), messages: Vec::new() }, answer)
+    }
+
+    fn now(&self) -> Time {
+        Time::from_nanos(self.origin.elapsed().as_nanos() as u64)
+    }
+
+    /// Until `done`, 30 s at most.
+    fn run(&mut self, done: impl Fn(&Self) -> bool) {
+        let mut buffer = [0; 2_048];
+        while !done(self) {
+            assert!(self.now() < Time::from_secs(30), "not done after 30 s; {} frames", self.frames.len());
+            let now = self.now();
+            self.player.on_timeout(now);
+            while let Some(transmit) = self.player.poll_transmit() {
+                let _ = self.socket.send_to(&transmit.datagram, transmit.to);
+            }
+            if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+                let now = self.now();
+                self.player.on_datagram(now, from, &buffer[..length]);
+            }
+            self.frames.extend(std::iter::from_fn(|| self.player.poll_frame()));
+            self.messages.extend(std::iter::from_fn(|| self.player.poll_message()));
+        }
+    }
+
+    fn say(&mut self, label: &str, message: Message) {
+        self.run(|client| client.player.is_open(label));
+        let now = self.now();
+        assert!(self.player.send(now, label, message));
+    }
+
+    fn heard(&self, kind: &str) -> Option<Value> {
+        let texts = self.messages.iter().filter_map(|(label, message)| match message {
+            Message::Text(text) if label == "control" => serde_json::from_str::<Value>(text).ok(),
+            _ => None,
+        });
+        texts.into_iter().find(|value| value["type"] == kind)
+    }
+
+    /// Decodes all frames; the numbers in the pictures' markers.
+    fn decode(&self) -> Vec<Marker> {
+        let kind = if self.player.codec() == Codec::H264 { CodecKind::H264 } else { CodecKind::Vp8 };
+        let mut decoder = new_decoder(kind).expect("a decoder");
+        let mut markers = Vec::new();
+        for (index, frame) in self.frames.iter().enumerate() {
+            let decoded = decoder.decode(&frame.bits).unwrap_or_else(|error| panic!("frame {index}: {error}"));
+            let picture = decoded.unwrap_or_else(|| panic!("frame {index} has no picture"));
+            let marker = Marker::read(|x, y| picture.luma[y * picture.luma_stride + x]);
+            markers.push(marker.unwrap_or_else(|| panic!("frame {index} has no marker")));
+        }
+        markers
+    }
+}
+
+fn hello(token: &str) -> Message {
+    let hello = serde_json::json!({
+        "type": "hello", "protocol": 1, "token": token, "client": "test", "display": "screen",
+        "codecs": ["h264", "vp8"], "display_hz": 60.0,
+    });
+    Message::Text(hello.to_string())
+}
+
+#[test]
+fn a_player_decodes_every_frame_of_both_codecs() {
+    for codec in ["h264", "vp8"] {
+        let server = Server::start(&["--codec", codec]);
+        let (mut client, answer) = Client::connect(&server);
+        assert!(answer.header("location").is_some_and(|location| location.starts_with("/whep/")), "{}", answer.head);
+        client.run(|client| client.frames.len() >= 60);
+        let numbers: Vec<u32> = client.decode().iter().map(|marker| marker.frame.0).collect();
+        assert!(numbers.iter().copied().eq(0..numbers.len() as u32), "{codec}: {numbers:?}");
+        assert!(client.frames.iter().all(|frame| frame.undelayed));
+        assert_eq!(client.player.given_up(), 0);
+    }
+}
+
+#[test]
+fn losses_are_healed() {
+    let server = Server::start(&["--drop", "2%", "--seed", "5"]);
+    let (mut client, _) = Client::connect(&server);
+    client.run(|client| client.frames.len() >= 100);
+    let numbers: Vec<u32> = client.decode().iter().map(|marker| marker.frame.0).collect();
+    // A machine that stalls may make the player give a frame up; then a key frame heals it, and nothing that does not decode comes.
+    assert!(numbers.is_sorted() && numbers.len() >= 100, "{numbers:?}");
+    assert!(client.player.given_up() <= 2, "{} gaps", client.player.given_up());
+}
+
+#[test]
+fn inputs_steer_the_picture_once_the_client_has_said_hello() {
+    let server = Server::start(&[]);
+    let (mut client, _) = Client::connect(&server);
+    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(7) }).to_bytes()));
+    client.run(|client| client.frames.len() >= 5);
+    assert!(client.messages.is_empty(), "a stranger hears nothing: {:?}", client.messages);
+    client.say("control", hello(TOKEN));
+    client.run(|client| client.heard("welcome").is_some());
+    let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 4.0 / 3.0) };
+    let sample = InputSample {
+        seq: InputSeq(9),
+        sampled_at: Time::from_micros(5),
+        head: Pose::default(),
+        views: vec![view],
+        hands: vec![],
+        events: vec![],
+    };
+    client.say("session", Message::Binary(ToServer::Input(sample).to_bytes()));
+    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(8) }).to_bytes()));
+    let seen = client.frames.len();
+    client.run(|client| client.frames.len() >= seen + 30 && client.heard("rate").is_some());
+    assert_eq!(client.decode().last().map(|marker| marker.input), Some(InputSeq(9)), "the pictures show the input");
+    let (mut notes, mut pongs) = (0, 0);
+    for (_, message) in &client.messages {
+        let Message::Binary(bytes) = message else { continue };
+        match ToClient::parse(bytes) {
+            Ok(ToClient::Note(note)) => {
+                let named = client.frames.iter().any(|frame| frame.rtp_timestamp == note.rtp_timestamp);
+                notes += usize::from(named && note.header.width == 320);
+            }
+            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == Time::from_micros(8)),
+            other => panic!("{other:?} has no business on this channel"),
+        }
+    }
+    assert!(notes >= 30 && pongs == 1, "{notes} notes, {pongs} pongs");
+    client.say("control", Message::Text(r#"{"type": "goodbye"}"#.into()));
+    client.run(|client| client.player.has_ended());
+}
+
+#[test]
+fn a_wrong_hello_ends_the_session_and_a_deleted_one_is_gone() {
+    let server = Server::start(&[]);
+    let (mut client, _) = Client::connect(&server);
+    client.say("control", hello("another-token-altogether"));
+    client.run(|client| client.heard("refused").is_some_and(|refused| refused["reason"] == "token"));
+    client.run(|client| client.player.has_ended());
+
+    let (mut client, answer) = Client::connect(&server);
+    client.run(|client| client.frames.len() >= 3);
+    let location = answer.header("location").expect("a session has an address").to_owned();
+    let authorization = format!("Bearer {TOKEN}");
+    let authorized = [("Authorization", authorization.as_str())];
+    let fragment = [authorized[0], ("Content-Type", "application/trickle-ice-sdpfrag")];
+    let candidate = "a=candidate:1 1 udp 2130706431 127.0.0.1 9 typ host\r\n";
+    assert_eq!(server.ask("PATCH", &location, &fragment, candidate).status, 204);
+    assert_eq!(server.ask("PATCH", &location, &fragment, "nonsense").status, 204);
+    assert_eq!(server.ask("PATCH", &location, &authorized, candidate).status, 415);
+    assert_eq!(server.ask("DELETE", &location, &[], "").status, 401);
+    assert_eq!(server.ask("DELETE", "/whep/nothing", &authorized, "").status, 404);
+    assert_eq!(server.ask("DELETE", &location, &authorized, "").status, 200);
+    client.run(|client| client.player.has_ended());
+    assert_eq!(server.ask("DELETE", &location, &authorized, "").status, 404);
+}
+
+#[test]
+fn what_is_malformed_too_much_or_a_stranger_s_is_refused_at_little_cost() {
+    let server = Server::start(&["--max-clients", "2"]);
+    let local: SocketAddr = "127.0.0.1:9".parse().expect("an address");
+    let offer = Player::new(Time::ZERO, clock(), local, false).expect("an offer").1;
+    let authorization = format!("Bearer {TOKEN}");
+    let token = ("Authorization", authorization.as_str());
+    let sdp = ("Content-Type", "application/sdp");
+    assert_eq!(server.ask("POST", "/whep", &[sdp], &offer).status, 401);
+    assert_eq!(server.ask("POST", "/whep", &[token], &offer).status, 415);
+    assert_eq!(server.ask("POST", "/whep", &[token, ("Content-Type", "application/json")], &offer).status, 415);
+    assert_eq!(server.offer(TOKEN, &"v".repeat(100_000)).status, 413);
+    for broken in ["", "hello", "v=0\r\n", &offer[..300], &offer.replace("ice-pwd", "ice-pass")] {
+        assert_eq!(server.offer(TOKEN, broken).status, 400, "{broken}");
+    }
+    assert_eq!(server.offer(TOKEN, &offer.replace("H264/", "H263/").replace("VP8/", "VP7/")).status, 406);
+    assert_eq!(server.ask("GET", "/whep", &[token], "").status, 405);
+    let preflight = server.ask("OPTIONS", "/whep", &[("Origin", "https://player.example")], "");
+    assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
+    // Whoever knows the token may take all places, and not one more.
+    let flood: Vec<u16> = (0..20).map(|_| server.offer(TOKEN, &offer).status).collect();
+    assert_eq!(flood.iter().filter(|status| **status == 201).count(), 2, "{flood:?}");
+    assert!(flood.iter().all(|status| matches!(status, 201 | 503)), "{flood:?}");
+    // Five guesses are free, then the address waits; a stranger's offers are not even read.
+    let guesses: Vec<u16> = (0..8).map(|_| server.offer("not-the-token-at-all", &offer).status).collect();
+    assert_eq!(guesses[..5], [401; 5]);
+    assert!(guesses[6..].iter().all(|status| *status == 429), "{guesses:?}");
+}

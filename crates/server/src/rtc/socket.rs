@@ -1,0 +1,206 @@
+//! The socket that all WebRTC peers share: datagrams come in for one of them, and go out for any.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use nearlight_link::Path;
+use nearlight_net::{Clock, Impairment};
+use nearlight_units::Time;
+use nearlight_webrtc::{Certificate, PeerId, Routes};
+use tokio::net::UdpSocket;
+use tokio::sync::mpsc;
+
+/// Datagrams that wait for one peer's task; more are lost as in a full queue of the network's.
+const WAITING: usize = 512;
+/// Larger datagrams are none of WebRTC's.
+const LARGEST: usize = 2_048;
+
+/// A datagram for a peer.
+pub(crate) struct Incoming {
+    pub(crate) at: Time,
+    pub(crate) from: SocketAddr,
+    pub(crate) datagram: Bytes,
+}
+
+#[derive(Default)]
+struct Table {
+    routes: Routes,
+    peers: BTreeMap<PeerId, Entrance>,
+    next: u32,
+}
+
+/// Where one peer's datagrams go in.
+enum Entrance {
+    Open(mpsc::Sender<Incoming>),
+    /// Behind a bad path.
+    Path(Impairment),
+}
+
+impl Entrance {
+    fn offer(&self, at: Time, from: SocketAddr, datagram: &[u8]) {
+        match self {
+            Self::Open(waiting) => {
+                let _ = waiting.try_send(Incoming { at, from, datagram: Bytes::copy_from_slice(datagram) });
+            }
+            Self::Path(path) => path.offer(label(from, datagram)),
+        }
+    }
+}
+
+/// The socket, who is behind it and what peers are made with.
+pub(crate) struct Exchange {
+    socket: UdpSocket,
+    clock: Clock,
+    table: Mutex<Table>,
+    pub(crate) certificate: Certificate,
+    /// Under which addresses clients may reach the socket, best first.
+    pub(crate) candidates: Vec<SocketAddr>,
+    /// The socket speaks IPv6, so it names IPv4 addresses in IPv6.
+    mapped: bool,
+}
+
+impl Exchange {
+    /// Needs a tokio runtime. `reachable` are the machine's addresses where the socket is bound to all of them.
+    pub(crate) fn new(
+        socket: std::net::UdpSocket,
+        reachable: &[IpAddr],
+        certificate: Certificate,
+        clock: Clock,
+    ) -> io::Result<Self> {
+        let local = socket.local_addr()?;
+        let mut addresses = match local.ip() {
+            bound if bound.is_unspecified() => reachable.to_vec(),
+            bound => vec![bound],
+        };
+        if local.ip().is_unspecified() {
+            // For clients on this machine, which may have no other network.
+            addresses.push(Ipv4Addr::LOCALHOST.into());
+            addresses.extend(local.is_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST)));
+        }
+        let candidates = addresses.into_iter().map(|address| SocketAddr::new(address, local.port())).collect();
+        let socket = UdpSocket::from_std(socket)?;
+        let mapped = local.is_ipv6();
+        Ok(Self { socket, clock, table: Mutex::default(), certificate, candidates, mapped })
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.candidates.first().map_or(0, SocketAddr::port)
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands datagrams to their peers for ever.
+    pub(crate) async fn run(&self) {
+        let mut buffer = vec![0; LARGEST];
+        loop {
+            let (length, from) = match self.socket.recv_from(&mut buffer).await {
+                Ok(received) => received,
+                Err(error) => {
+                    // Somebody's address is unreachable, as an earlier datagram found; that is told to whoever reads next.
+                    tracing::debug!(%error, "a WebRTC datagram could not be read");
+                    continue;
+                }
+            };
+            let from = SocketAddr::new(from.ip().to_canonical(), from.port());
+            let at = self.clock.now();
+            let mut table = self.table();
+            let Some(peer) = table.routes.on_datagram(from, &buffer[..length]) else { continue };
+            if let Some(entrance) = table.peers.get(&peer) {
+                entrance.offer(at, from, &buffer[..length]);
+            }
+        }
+    }
+
+    /// A line for a peer whose own ICE name is `name`. With a bad path, what comes and goes crosses it.
+    pub(crate) fn connect(self: &Arc<Self>, name: &str, path: Option<[Path; 2]>) -> Line {
+        let (sender, incoming) = mpsc::channel(WAITING);
+        let (there, entrance) = match path {
+            None => (None, Entrance::Open(sender)),
+            Some([out, home]) => {
+                let (now, clock, exchange) = (self.clock.now(), self.clock, Arc::clone(self));
+                let there = Impairment::start(out, clock, now, move |datagram| {
+                    if let Some((to, datagram)) = datagram.and_then(unlabel) {
+                        exchange.transmit(to, &datagram);
+                    }
+                });
+                let back = Impairment::start(home, clock, now, move |datagram| {
+                    if let Some((from, datagram)) = datagram.and_then(unlabel) {
+                        let _ = sender.try_send(Incoming { at: clock.now(), from, datagram });
+                    }
+                });
+                (Some(there), Entrance::Path(back))
+            }
+        };
+        let mut table = self.table();
+        let peer = PeerId(table.next);
+        table.next = table.next.wrapping_add(1);
+        table.routes.add(peer, name);
+        table.peers.insert(peer, entrance);
+        drop(table);
+        Line { exchange: Arc::clone(self), peer, incoming, there }
+    }
+
+    fn transmit(&self, to: SocketAddr, datagram: &[u8]) {
+        let to = match to.ip() {
+            IpAddr::V4(address) if self.mapped => SocketAddr::new(address.to_ipv6_mapped().into(), to.port()),
+            _ => to,
+        };
+        // A full queue loses datagrams like the path: the client asks again for what it misses.
+        if let Err(error) = self.socket.try_send_to(datagram, to) {
+            tracing::debug!(%to, %error, "a WebRTC datagram was not sent");
+        }
+    }
+}
+
+/// Both directions of one peer's datagrams. Dropping it forgets the peer.
+pub(crate) struct Line {
+    exchange: Arc<Exchange>,
+    peer: PeerId,
+    incoming: mpsc::Receiver<Incoming>,
+    there: Option<Impairment>,
+}
+
+impl Line {
+    /// The next datagram; none when the exchange is gone.
+    pub(crate) async fn recv(&mut self) -> Option<Incoming> {
+        self.incoming.recv().await
+    }
+
+    pub(crate) fn send(&self, to: SocketAddr, datagram: &[u8]) {
+        match &self.there {
+            Some(path) => path.offer(label(to, datagram)),
+            None => self.exchange.transmit(to, datagram),
+        }
+    }
+}
+
+impl Drop for Line {
+    fn drop(&mut self) {
+        let mut table = self.exchange.table();
+        table.routes.remove(self.peer);
+        table.peers.remove(&self.peer);
+    }
+}
+
+/// A bad path carries bytes only: whose they are stands behind them.
+fn label(address: SocketAddr, datagram: &[u8]) -> Bytes {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) => ip.to_ipv6_mapped(),
+        IpAddr::V6(ip) => ip,
+    };
+    [datagram, &ip.octets(), &address.port().to_be_bytes()].concat().into()
+}
+
+fn unlabel(mut labelled: Bytes) -> Option<(SocketAddr, Bytes)> {
+    let (_, label) = labelled.split_last_chunk::<18>()?;
+    let (ip, port) = label.split_at(16);
+    let ip = Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?);
+    let address = SocketAddr::new(IpAddr::V6(ip).to_canonical(), u16::from_be_bytes([port[0], port[1]]));
+    labelled.truncate(labelled.len() - 18);
+    Some((address, labelled))
+}

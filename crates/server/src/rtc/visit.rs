@@ -1,0 +1,225 @@
+//! One WebRTC client's session, from its offer to its end.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use nearlight_units::{Span, Time};
+use nearlight_webrtc::{ChannelId, Event, Message, Peer};
+use nearlight_wire::{ClientMessage, ServerMessage, ToServer};
+use tokio::sync::mpsc;
+
+use super::socket::Line;
+use crate::house::{Place, clean};
+use crate::seat::Delivery;
+use crate::stay::{Stay, status_interval};
+
+/// A client that has not connected by then never will: a browser gives up sooner.
+const CONNECT_LIMIT: Span = Span::from_secs(20);
+/// WHEP's wish that a session ends.
+#[derive(Debug)]
+pub(crate) struct End;
+
+/// Where such a wish goes in.
+pub(crate) type Ender = mpsc::Sender<End>;
+
+/// A session that waits for its client to connect.
+pub(crate) struct RtcVisit {
+    stay: Stay,
+    peer: Peer,
+    line: Line,
+    requests: mpsc::Receiver<End>,
+    /// Given back at the end.
+    place: Place,
+    /// Who made the offer: wrong tokens are counted there.
+    client: IpAddr,
+    control: Option<ChannelId>,
+    session: Option<ChannelId>,
+    /// The client said hello with the right token.
+    greeted: bool,
+    began: Time,
+}
+
+impl RtcVisit {
+    pub(crate) fn new(stay: Stay, peer: Peer, line: Line, place: Place, client: IpAddr) -> (Self, Ender) {
+        let (sender, requests) = mpsc::channel(1);
+        let began = stay.house.clock.now();
+        let visit =
+            Self { stay, peer, line, requests, place, client, control: None, session: None, greeted: false, began };
+        (visit, sender)
+    }
+
+    /// Serves until the client leaves, the server closes or something fails.
+    pub(crate) async fn run(mut self) {
+        let (house, session) = (Arc::clone(&self.stay.house), self.stay.session);
+        house.metrics.on_session(session);
+        let ended = self.serve().await;
+        self.stay.leave(self.peer.sender_mut());
+        let now = house.clock.now();
+        self.say(now, &ServerMessage::Goodbye { message: ended.clone() });
+        self.transmit(now);
+        self.peer.close();
+        self.transmit(now);
+        house.metrics.on_session_end(session);
+        tracing::info!(session, ended, "a WebRTC client left");
+        drop(self.place);
+    }
+
+    async fn serve(&mut self) -> String {
+        let clock = self.stay.house.clock;
+        let mut closing = self.stay.house.closing.clone();
+        let mut status = status_interval();
+        loop {
+            let now = clock.now();
+            let wake = self.peer.poll_timeout().unwrap_or(Time::FAR_FUTURE).min(now + Span::from_secs(1));
+            tokio::select! {
+                incoming = self.line.recv() => match incoming {
+                    Some(incoming) => {
+                        // Which of the server's addresses it came to is not known; the peer takes the likeliest.
+                        let to = SocketAddr::new(incoming.from.ip(), 0);
+                        self.peer.on_datagram(incoming.at, incoming.from, to, &incoming.datagram);
+                    }
+                    None => return "the server's socket is gone".into(),
+                },
+                delivery = self.stay.deliveries.recv() => match delivery {
+                    Some(Delivery::Frame(frame)) => self.peer.on_frame(clock.now(), frame),
+                    Some(Delivery::Size(size, views)) => {
+                        let stream = ServerMessage::Stream(self.stay.resized(size, views));
+                        self.say(clock.now(), &stream);
+                    }
+                    Some(Delivery::Failed(reason)) => return reason,
+                    None => return "the renderer has stopped".into(),
+                },
+                request = self.requests.recv() => match request {
+                    Some(End) => return "the client ended the session".into(),
+                    None => return "the session was forgotten".into(),
+                },
+                _ = status.tick(), if self.peer.is_connected() => {
+                    let status = self.stay.status(clock.now(), self.peer.sender());
+                    self.say(clock.now(), &ServerMessage::Rate(status));
+                }
+                () = clock.sleep_until(wake) => self.peer.on_timeout(clock.now()),
+                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
+                    return "the server is shutting down".into();
+                }
+            }
+            if let Some(ended) = self.drain() {
+                return ended;
+            }
+        }
+    }
+
+    /// Everything that the peer has to hand out after new facts; says why where the session is over.
+    fn drain(&mut self) -> Option<String> {
+        let now = self.stay.house.clock.now();
+        while let Some(event) = self.peer.poll_event() {
+            match event {
+                Event::Connected => {
+                    if !self.stay.begin() {
+                        return Some("the renderer has stopped".into());
+                    }
+                }
+                Event::Opened { channel, label } => match label.as_str() {
+                    "control" if self.control.is_none() => self.control = Some(channel),
+                    "session" if self.session.is_none() => {
+                        self.session = Some(channel);
+                        self.peer.set_note_channel(self.session.filter(|_| self.greeted));
+                    }
+                    _ => {}
+                },
+                Event::Message { channel, message } => {
+                    if let Some(ended) = self.on_message(now, channel, message) {
+                        return Some(ended);
+                    }
+                }
+                Event::Closed { channel } => {
+                    self.control = self.control.filter(|other| *other != channel);
+                    self.session = self.session.filter(|other| *other != channel);
+                }
+                Event::Ended => return Some("the client's connection ended".into()),
+            }
+        }
+        if !self.peer.is_connected() && now.saturating_since(self.began) > CONNECT_LIMIT {
+            return Some("the client did not connect".into());
+        }
+        self.transmit(now);
+        self.stay.drain(now, self.peer.sender_mut());
+        None
+    }
+
+    fn transmit(&mut self, now: Time) {
+        if let Some(channel) = self.session.filter(|_| self.greeted) {
+            while let Some(pong) = self.peer.sender_mut().poll_pong(now) {
+                let _ = self.peer.send(now, channel, Message::Binary(pong));
+            }
+        }
+        while let Some(transmit) = self.peer.poll_transmit(now) {
+            self.line.send(transmit.to, &transmit.datagram);
+        }
+    }
+
+    fn on_message(&mut self, now: Time, channel: ChannelId, message: Message) -> Option<String> {
+        if Some(channel) == self.session {
+            if let (Message::Binary(datagram), true) = (&message, self.greeted) {
+                self.on_session(now, datagram);
+            }
+            return None;
+        }
+        if Some(channel) != self.control {
+            return None;
+        }
+        let bytes = match &message {
+            Message::Text(text) => text.as_bytes(),
+            Message::Binary(bytes) => bytes,
+        };
+        match serde_json::from_slice(bytes) {
+            Ok(ClientMessage::Hello(hello)) if !self.greeted => self.greet(now, &hello),
+            Ok(ClientMessage::Hello(_)) => Some("the client greeted twice".into()),
+            Ok(ClientMessage::Display { display, .. }) => {
+                self.stay.display = display;
+                None
+            }
+            Ok(ClientMessage::Goodbye) => Some("the client said goodbye".into()),
+            Err(_) => Some("the client's control message is not the JSON that the protocol describes".into()),
+        }
+    }
+
+    fn greet(&mut self, now: Time, hello: &nearlight_wire::Hello) -> Option<String> {
+        let refused = self.stay.house.check_hello(self.client, hello);
+        if let Err((reason, message)) = refused {
+            self.say_always(now, &ServerMessage::Refused { reason, message: message.clone() });
+            return Some(message);
+        }
+        self.greeted = true;
+        self.stay.display = hello.display;
+        self.peer.set_note_channel(self.session);
+        tracing::info!(session = self.stay.session, client = clean(&hello.client), "a WebRTC client said hello");
+        let welcome = ServerMessage::Welcome(self.stay.welcome(self.peer.sender()));
+        self.say(now, &welcome);
+        None
+    }
+
+    /// Only what the protocol lets over this channel.
+    fn on_session(&mut self, now: Time, datagram: &[u8]) {
+        match ToServer::parse(datagram) {
+            Ok(ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_)) | Err(_) => {
+                self.peer.sender_mut().on_datagram(now, datagram);
+            }
+            Ok(_) => {}
+        }
+    }
+
+    fn say(&mut self, now: Time, message: &ServerMessage) {
+        if self.greeted {
+            self.say_always(now, message);
+        }
+    }
+
+    /// A client that does not take its messages loses them; its pictures go on.
+    fn say_always(&mut self, now: Time, message: &ServerMessage) {
+        if let Some(channel) = self.control
+            && let Ok(text) = serde_json::to_string(message)
+        {
+            let _ = self.peer.send(now, channel, Message::Text(text));
+        }
+    }
+}

@@ -1,0 +1,240 @@
+//! `/whep`: WebRTC's signalling over HTTP (draft-ietf-wish-whep). What is cheap to check is checked first.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{Extension, Path, Request as HttpRequest, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use nearlight_codec::CodecKind;
+use nearlight_net::Token;
+use nearlight_units::Time;
+use nearlight_webrtc::{Codec, MAX_SDP_BYTES, Offer, Peer, PeerConfig};
+use nearlight_wire::{DisplayKind, RefusalReason};
+use tokio::sync::mpsc;
+
+use super::Exchange;
+use super::visit::{End, Ender, RtcVisit};
+use crate::house::House;
+use crate::stay::Stay;
+
+/// A client that sends its body more slowly than this wastes a place.
+const BODY_LIMIT: Duration = Duration::from_secs(5);
+
+const SDP: &str = "application/sdp";
+const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+
+/// Who asks, as far as the connection tells.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Client(pub(crate) IpAddr);
+
+/// What signalling needs.
+pub(crate) struct Whep {
+    house: Arc<House>,
+    exchange: Arc<Exchange>,
+    /// Sessions by the name in their address.
+    sessions: Mutex<BTreeMap<String, Ender>>,
+    /// Where accepted clients go.
+    visits: mpsc::Sender<RtcVisit>,
+}
+
+impl Whep {
+    pub(crate) fn new(house: Arc<House>, exchange: Arc<Exchange>, visits: mpsc::Sender<RtcVisit>) -> Self {
+        Self { house, exchange, sessions: Mutex::default(), visits }
+    }
+
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Ender>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the request carries the right token, as often as its address may try.
+    fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<(), Refused> {
+        let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        let Some(token) = token else {
+            // No guess, so no failure of the limiter's.
+            return Err(Refused(
+                StatusCode::UNAUTHORIZED,
+                "send the pairing token: Authorization: Bearer TOKEN".into(),
+            ));
+        };
+        self.house.check_token(client.0, token.trim()).map_err(Refused::from)
+    }
+
+    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, RtcVisit), Refused> {
+        let house = &self.house;
+        let codec = house.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
+        let place = house.take_place()?;
+        let now = house.clock.now();
+        let id = Token::generate().map_err(internal)?.to_string();
+        let session = house.next_session.fetch_add(1, Ordering::Relaxed);
+        let config = PeerConfig {
+            origin: house.clock.instant(Time::ZERO).into_std(),
+            candidates: self.exchange.candidates.clone(),
+            certificate: self.exchange.certificate.clone(),
+            seed: seed_of(&id),
+            datagram: house.datagram,
+        };
+        let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM);
+        let offered = offer.video().iter().find(|offered| kind_of(offered.codec) == codec);
+        let malformed = |error: nearlight_webrtc::PeerError| Refused(StatusCode::BAD_REQUEST, error.to_string());
+        let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
+        let answer = peer.on_offer(now, offer).map_err(malformed)?;
+        let name = Offer::name_in(&answer).ok_or_else(|| internal("the answer has no ICE name"))?;
+        let display = DisplayKind::Screen;
+        let (stay, _) = Stay::open(Arc::clone(house), session, codec, display, peer.sender()).map_err(internal)?;
+        let line = self.exchange.connect(name, house.bad_path(session, now));
+        tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
+        let (visit, ender) = RtcVisit::new(stay, peer, line, place, client.0);
+        let mut sessions = self.sessions();
+        sessions.retain(|_, ender| !ender.is_closed());
+        sessions.insert(id.clone(), ender);
+        Ok((id, answer, visit))
+    }
+}
+
+const fn kind_of(codec: Codec) -> CodecKind {
+    match codec {
+        Codec::H264 => CodecKind::H264,
+        Codec::Vp8 => CodecKind::Vp8,
+    }
+}
+
+/// The name is random already.
+fn seed_of(name: &str) -> u64 {
+    name.bytes().fold(0, |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte)))
+}
+
+/// Routes to merge with the page's.
+pub(crate) fn router(whep: Arc<Whep>) -> Router {
+    Router::new()
+        .route("/whep", post(offer).options(preflight))
+        .route("/whep/{id}", axum::routing::patch(trickle).delete(end).options(preflight))
+        .layer(axum::middleware::map_response(allow_all))
+        .with_state(whep)
+}
+
+/// Why a request is not served, in words for people.
+struct Refused(StatusCode, String);
+
+impl From<(RefusalReason, String)> for Refused {
+    fn from((reason, message): (RefusalReason, String)) -> Self {
+        let status = match reason {
+            RefusalReason::Token => StatusCode::UNAUTHORIZED,
+            RefusalReason::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
+            RefusalReason::Full => StatusCode::SERVICE_UNAVAILABLE,
+            RefusalReason::Codec => StatusCode::NOT_ACCEPTABLE,
+            RefusalReason::Protocol => StatusCode::BAD_REQUEST,
+            RefusalReason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self(status, message)
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        let mut response = (self.0, format!("{}\n", self.1)).into_response();
+        if self.0 == StatusCode::UNAUTHORIZED {
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+fn internal(error: impl std::fmt::Display) -> Refused {
+    tracing::error!(%error, "a WebRTC client could not be served");
+    Refused(StatusCode::INTERNAL_SERVER_ERROR, format!("the server failed: {error}"))
+}
+
+async fn offer(
+    State(whep): State<Arc<Whep>>,
+    Extension(client): Extension<Client>,
+    request: HttpRequest,
+) -> Result<Response, Refused> {
+    whep.authorize(client, request.headers())?;
+    let text = body(&whep, request, SDP).await?;
+    let offer = Offer::parse(&text).map_err(|error| Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let (id, answer, visit) = whep.accept(client, &offer)?;
+    if whep.visits.send(visit).await.is_err() {
+        return Err(Refused(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down".into()));
+    }
+    let location = format!("/whep/{id}");
+    let headers = [(header::CONTENT_TYPE, SDP), (header::LOCATION, &location), (header::ETAG, "\"1\"")];
+    Ok((StatusCode::CREATED, headers, answer).into_response())
+}
+
+async fn trickle(
+    State(whep): State<Arc<Whep>>,
+    Extension(client): Extension<Client>,
+    Path(id): Path<String>,
+    request: HttpRequest,
+) -> Result<StatusCode, Refused> {
+    whep.authorize(client, request.headers())?;
+    find(&whep, &id)?;
+    // An ICE-lite server has no use for the client's addresses: it waits for the client's checks.
+    body(&whep, request, FRAGMENT).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+async fn end(
+    State(whep): State<Arc<Whep>>,
+    Extension(client): Extension<Client>,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+) -> Result<StatusCode, Refused> {
+    whep.authorize(client, &headers)?;
+    let ender = find(&whep, &id)?;
+    whep.sessions().remove(&id);
+    let _ = ender.send(End).await;
+    Ok(StatusCode::OK)
+}
+
+async fn preflight() -> StatusCode {
+    StatusCode::NO_CONTENT
+}
+
+fn find(whep: &Whep, id: &str) -> Result<Ender, Refused> {
+    let ender = whep.sessions().get(id).filter(|ender| !ender.is_closed()).cloned();
+    ender.ok_or_else(|| Refused(StatusCode::NOT_FOUND, "there is no such session".into()))
+}
+
+/// The text of a request of this type, within its bounds in size and time.
+async fn body(whep: &Whep, request: HttpRequest, wanted: &str) -> Result<String, Refused> {
+    let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !kind.eq_ignore_ascii_case(wanted) {
+        return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send Content-Type: {wanted}")));
+    }
+    let busy = || Refused(StatusCode::SERVICE_UNAVAILABLE, "too many clients are about to connect; try again".into());
+    let _reading = whep.house.greeting.try_acquire().map_err(|_| busy())?;
+    let read = tokio::time::timeout(BODY_LIMIT, axum::body::to_bytes(request.into_body(), MAX_SDP_BYTES));
+    let bytes = match read.await {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => {
+            let message = format!("the body is longer than {MAX_SDP_BYTES} bytes, or broke off");
+            return Err(Refused(StatusCode::PAYLOAD_TOO_LARGE, message));
+        }
+        Err(_) => return Err(Refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".into())),
+    };
+    String::from_utf8(bytes.into()).map_err(|_| Refused(StatusCode::BAD_REQUEST, "the body is not UTF-8".into()))
+}
+
+/// Players of other origins may ask: the token decides, not where a page came from.
+async fn allow_all(method: Method, mut response: Response<Body>) -> Response<Body> {
+    let headers = response.headers_mut();
+    let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
+    set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Location, Link, ETag");
+    set(header::CACHE_CONTROL, "no-store");
+    if method == Method::OPTIONS {
+        set(header::ACCESS_CONTROL_ALLOW_METHODS, "POST, PATCH, DELETE");
+        set(header::ACCESS_CONTROL_ALLOW_HEADERS, "Authorization, Content-Type, If-Match");
+        set(header::ACCESS_CONTROL_MAX_AGE, "600");
+    }
+    response
+}

@@ -1,0 +1,159 @@
+//! What every session does whatever carries it: a seat in the studio, figures for metrics and journal, words for the client.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size};
+use nearlight_rate::Step;
+use nearlight_scene::{START, Viewer};
+use nearlight_session::{EncoderWish, Sender};
+use nearlight_units::Time;
+use nearlight_wire::{DisplayKind, RateStatus, StreamDescription, Welcome};
+use tokio::sync::mpsc;
+use tokio::time::{Interval, MissedTickBehavior};
+
+use crate::house::House;
+use crate::metrics::SessionFigures;
+use crate::seat::{Delivery, Seat, Wish};
+
+/// Frames between encoder and session: more would only be latency.
+const DELIVERIES: usize = 4;
+/// The client's rate display is renewed this often.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+/// Where no controller asks for less.
+const WHOLE: Step = Step { rung: 0, scale: 1.0, frame_rate: 1.0 };
+
+/// When to tell the client of rates.
+pub(crate) fn status_interval() -> Interval {
+    let mut status = tokio::time::interval(STATUS_INTERVAL);
+    status.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    status
+}
+
+/// A session's part in the house.
+pub(crate) struct Stay {
+    pub(crate) house: Arc<House>,
+    pub(crate) session: u32,
+    pub(crate) deliveries: mpsc::Receiver<Delivery>,
+    /// What the client shows pictures on.
+    pub(crate) display: DisplayKind,
+    /// The client is to acknowledge frames.
+    pub(crate) references: bool,
+    seat: Arc<Seat>,
+    stream: StreamDescription,
+}
+
+impl Stay {
+    /// A seat for pictures of this codec, not taken yet, and whether its encoder keeps references.
+    pub(crate) fn open(
+        house: Arc<House>,
+        session: u32,
+        codec: CodecKind,
+        display: DisplayKind,
+        sender: &Sender,
+    ) -> Result<(Self, bool), CodecError> {
+        let (stream, keeps_references) = describe(&house, codec, wish(sender, display))?;
+        let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
+        let seat = Arc::new(Seat::new(Viewer(session), codec, wish(sender, display), delivery_sender));
+        Ok((Self { house, session, deliveries, display, references: false, seat, stream }, keeps_references))
+    }
+
+    /// Takes the seat: pictures come from now on. False when the studio has failed.
+    pub(crate) fn begin(&self) -> bool {
+        self.house.studio.seat(Arc::clone(&self.seat))
+    }
+
+    pub(crate) fn leave(&self, sender: &mut Sender) {
+        self.seat.leave();
+        self.write_events(sender);
+    }
+
+    /// Takes what the sender has beside datagrams after new facts, and tells the studio what it wishes.
+    pub(crate) fn drain(&self, now: Time, sender: &mut Sender) {
+        if let Some(input) = sender.poll_input() {
+            self.seat.on_input(input);
+        }
+        while let Some(report) = sender.poll_outcome() {
+            self.house.metrics.on_outcome(&report);
+        }
+        for reason in self.seat.take_skipped() {
+            sender.on_skipped(now, reason);
+        }
+        self.seat.set_wish(wish(sender, self.display));
+        self.write_events(sender);
+    }
+
+    fn write_events(&self, sender: &mut Sender) {
+        while let Some((at, event)) = sender.poll_event() {
+            if let Some(journal) = &self.house.journal {
+                journal.write(at, self.session, event);
+            }
+        }
+    }
+
+    /// The stream from the next key frame on.
+    pub(crate) fn resized(&mut self, size: Size, views: u8) -> StreamDescription {
+        (self.stream.width, self.stream.height, self.stream.views) = (size.width, size.height, views);
+        self.stream.clone()
+    }
+
+    pub(crate) fn welcome(&self, sender: &Sender) -> Welcome {
+        Welcome {
+            session: self.session,
+            stream: self.stream.clone(),
+            server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(),
+            controller: sender.controller_name().into(),
+            fec: sender.fec_name(),
+            references: self.references,
+            pacing: self.house.pacing.to_string(),
+            max_rate_bps: self.house.bounds.maximum.as_bps(),
+            start: START,
+        }
+    }
+
+    /// The rates now, for metrics and for the client.
+    pub(crate) fn status(&self, now: Time, sender: &Sender) -> RateStatus {
+        let (decision, figures) = (sender.decision(), sender.statistics(now));
+        self.house.metrics.on_figures(self.session, SessionFigures { sender: figures, target: decision.target });
+        RateStatus {
+            target_bps: decision.target.as_bps(),
+            pacing_bps: decision.pacing.as_bps(),
+            sent_bps: figures.sent_rate.as_bps(),
+            binding: decision.binding.name().into(),
+            limits: decision.limits.iter().map(|(limit, rate)| (limit.name().into(), rate.as_bps())).collect(),
+            rtt_us: figures.round_trip.map(|span| span.as_micros().unsigned_abs()),
+            packets_lost: figures.packets_lost,
+            key_frames: figures.key_frames,
+        }
+    }
+}
+
+fn wish(sender: &Sender, display: DisplayKind) -> Wish {
+    Wish {
+        encoder: sender.wish(),
+        refusal: sender.refusal(),
+        display,
+        step: sender.decision().step.unwrap_or(WHOLE),
+        render_to_display: sender.render_to_display(),
+    }
+}
+
+/// The stream as it starts, and whether its encoder keeps references. The encoder that says its name here is not the one that will run: that one lives on its thread.
+fn describe(house: &House, codec: CodecKind, wish: Wish) -> Result<(StreamDescription, bool), CodecError> {
+    let Wish { display, step, encoder: EncoderWish { rate, .. }, .. } = wish;
+    let size = house.format.size_for(display, step.scale);
+    let encoder = house
+        .encoders
+        .open(codec, EncoderConfig { size, fps: house.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
+    let stream = StreamDescription {
+        codec: codec.name().into(),
+        codec_string: encoder.codec_string(),
+        width: size.width,
+        height: size.height,
+        fps: house.format.fps,
+        encoder: encoder.name(),
+        adapter: house.adapter.clone(),
+        views: if display == DisplayKind::Headset { 2 } else { 1 },
+    };
+    Ok((stream, encoder.keeps_references()))
+}

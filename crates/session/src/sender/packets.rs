@@ -1,0 +1,98 @@
+//! Where another protocol carries the frames: that protocol cuts them and dresses the pieces; when which piece leaves is decided
+//! here as for any other frame, by the same pacer, controller and loss policy.
+
+use nearlight_pace::Class;
+use nearlight_units::{Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{Feedback, FrameHeader};
+
+use super::{EncodedFrame, Sender};
+use crate::history::KeptFrame;
+
+/// How a frame is cut. Its pieces follow one another in the frame's bits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cut {
+    /// Where each piece ends, in bytes, ascending; the last one is the number of all bytes. At least one.
+    pub ends: Vec<u32>,
+    /// What the protocol adds to each piece on the wire, in bytes.
+    pub overhead: u16,
+}
+
+impl Cut {
+    pub(crate) fn range(&self, index: u16) -> std::ops::Range<usize> {
+        let index = usize::from(index);
+        let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
+        start as usize..self.ends[index] as usize
+    }
+}
+
+/// What leaves now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// Counts all that leaves, from 0; feedback speaks of it.
+    pub seq: PacketSeq,
+    /// Frame and index of the piece or symbol; none for padding and for repairs.
+    pub piece: Option<(FrameId, u16)>,
+    /// It has left before.
+    pub retransmission: bool,
+    /// A datagram as it travels; of a frame whose cut was given, the piece alone; of padding with such frames, its size in zeros.
+    pub bytes: Vec<u8>,
+}
+
+impl Sender {
+    /// A frame was encoded and cut by the protocol that carries it: it is queued. All frames of a session come like this or none
+    /// does, and no redundancy policy applies.
+    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame, cut: Cut) {
+        let EncodedFrame { id, reference, header, bits } = frame;
+        self.queue(now, KeptFrame::given(id, reference, bits, cut, header.deadline), &header);
+    }
+
+    pub(super) fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) {
+        debug_assert_eq!(kept.id, self.next_frame, "frames come in order");
+        self.decoder_load.on_frame();
+        let (id, reference, key) = (kept.id, kept.reference(), kept.key);
+        let size = Bytes::new(kept.bytes.len() as u64);
+        kept.render_started_at = header.render_started_at;
+        kept.queued_at = now;
+        let symbols = u32::from(kept.symbols);
+        self.next_frame = id.next();
+        self.statistics.frames += 1;
+        self.statistics.key_frames += u64::from(key);
+        self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
+        self.protect(now, &mut kept);
+        self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
+        let dropped = self.frames.push(kept);
+        if dropped > Bytes::ZERO {
+            // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
+            self.pacer.on_dropped(now, dropped);
+            self.on_chain_broken(now, "queue overflow");
+        }
+        let encode = header.encoded_at.saturating_since(header.converted_at);
+        self.controller.on_frame_sent(now, &nearlight_rate::SentFrame { frame: id, size, key, encode });
+        self.emit(now, || nearlight_events::Event::FrameSent { frame: id, bytes: size.get(), key, reference, symbols });
+    }
+
+    /// The next packet to send; call until none. Answers to pings come from [`Sender::poll_pong`].
+    pub fn poll_departure(&mut self, now: Time) -> Option<Departure> {
+        self.run_controller(now);
+        self.poll_repair(now).or_else(|| self.poll_media(now)).or_else(|| self.poll_padding(now))
+    }
+
+    /// The number of what left last; none before anything has.
+    #[must_use]
+    pub fn newest_seq(&self) -> Option<PacketSeq> {
+        self.next_seq.0.checked_sub(1).map(PacketSeq)
+    }
+
+    /// Something else leaves on the same path now, such as sound. It does not wait, and media waits for it.
+    pub fn on_beside(&mut self, now: Time, size: Bytes) -> PacketSeq {
+        let seq = self.next_seq;
+        self.pacer.poll(now, size, Class::Repair);
+        self.on_sent(now, size, None);
+        seq
+    }
+
+    /// Arrivals, as another protocol's feedback told them; it may know the round trip from elsewhere.
+    pub fn on_arrivals(&mut self, now: Time, feedback: &Feedback, round_trip: Option<Span>) {
+        self.take_feedback(now, feedback, |_| round_trip);
+    }
+}

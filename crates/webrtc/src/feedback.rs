@@ -1,0 +1,107 @@
+//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01) as the records that rate controllers take.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{PacketSeq, Span, Time};
+use nearlight_wire::Feedback;
+use rtc::rtcp::transport_feedbacks::transport_layer_cc::{PacketStatusChunk, SymbolTypeTcc, TransportLayerCc};
+
+/// The reference time counts so many microseconds, in 24 bits.
+const REFERENCE: i64 = 64_000;
+const REFERENCE_WRAP: i64 = 1 << 24;
+/// Numbers that a report repeats of those before it: what is missing at the end of one report is known to be lost only when
+/// something after it has come, which the next report tells.
+const REPEATED: usize = 64;
+/// More packets in one report are more than a second at 100 Mb/s: the rest is not looked at.
+const MAX_PACKETS: usize = 8_192;
+/// Times of arrival begin here, so that none before the first reference is negative.
+const ORIGIN: Span = Span::from_secs(3_600);
+
+/// Follows one client's reports.
+#[derive(Debug, Default)]
+pub(crate) struct Reports {
+    /// Number of the first of `known`.
+    first: u32,
+    known: VecDeque<Option<Time>>,
+    /// The newest reference time, unwrapped.
+    reference: Option<i64>,
+}
+
+impl Reports {
+    /// A report came; `newest` is the newest number that was sent. None where it tells of nothing that was sent.
+    pub(crate) fn on_report(&mut self, report: &TransportLayerCc, newest: PacketSeq) -> Option<Feedback> {
+        let base = unwrap(report.base_sequence_number, newest.0)?;
+        let count = usize::from(report.packet_status_count).min(MAX_PACKETS).min((newest.0 - base) as usize + 1);
+        let mut at = self.reference_time(report.reference_time);
+        let mut deltas = report.recv_deltas.iter();
+        let mut newest_arrival = None;
+        for (number, status) in (base..).zip(statuses(report)).take(count) {
+            let arrived = match status {
+                SymbolTypeTcc::PacketReceivedSmallDelta | SymbolTypeTcc::PacketReceivedLargeDelta => {
+                    at += deltas.next()?.delta;
+                    u64::try_from(ORIGIN.as_micros() + at).ok().map(Time::from_micros)
+                }
+                SymbolTypeTcc::PacketNotReceived | SymbolTypeTcc::PacketReceivedWithoutDelta => None,
+            };
+            newest_arrival = newest_arrival.max(arrived);
+            self.note(number, arrived);
+        }
+        let feedback = Feedback {
+            // When the report left is not in it; what stood in between is part of what this feedback calls the path.
+            sent_at: newest_arrival?,
+            first: PacketSeq(self.first),
+            arrivals: self.known.iter().copied().collect(),
+            marked: Vec::new(),
+        };
+        let done = self.known.len().saturating_sub(REPEATED);
+        self.known.drain(..done);
+        self.first += done as u32;
+        Some(feedback)
+    }
+
+    /// The nearest to the time before among those that the 24 bits may mean.
+    fn reference_time(&mut self, bits: u32) -> i64 {
+        let bits = i64::from(bits & 0x00FF_FFFF);
+        let near = self.reference.unwrap_or(bits);
+        let turns = (near - bits + REFERENCE_WRAP / 2).div_euclid(REFERENCE_WRAP);
+        let reference = bits + turns * REFERENCE_WRAP;
+        self.reference = Some(reference.max(near));
+        reference * REFERENCE
+    }
+
+    fn note(&mut self, number: u32, arrived: Option<Time>) {
+        let Some(place) = number.checked_sub(self.first) else { return };
+        let place = place as usize;
+        if self.known.is_empty() || place > self.known.len() {
+            // The first report, or one got lost: nothing in between is known to be lost.
+            self.known.clear();
+            self.first = number;
+            self.known.push_back(arrived);
+            return;
+        }
+        match self.known.get_mut(place) {
+            Some(known) => *known = known.or(arrived),
+            None => self.known.push_back(arrived),
+        }
+    }
+}
+
+/// The largest number up to `newest` that ends in `bits`.
+fn unwrap(bits: u16, newest: u32) -> Option<u32> {
+    let behind = (newest as u16).wrapping_sub(bits);
+    newest.checked_sub(u32::from(behind))
+}
+
+fn statuses(report: &TransportLayerCc) -> impl Iterator<Item = SymbolTypeTcc> {
+    report.packet_chunks.iter().flat_map(|chunk| {
+        let (list, run) = match chunk {
+            PacketStatusChunk::RunLengthChunk(run) => (&[][..], Some((run.packet_status_symbol, run.run_length))),
+            PacketStatusChunk::StatusVectorChunk(vector) => (&vector.symbol_list[..], None),
+        };
+        let run = run.into_iter().flat_map(|(status, length)| std::iter::repeat_n(status, usize::from(length)));
+        list.iter().copied().chain(run)
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,29 @@
+//! WebRTC peers: our sender's decisions carried by another library's protocols.
+//!
+//! The `rtc` crate does ICE, DTLS, SRTP, SCTP and session descriptions, and decides nothing about media: its chain of
+//! interceptors holds one of ours that hands RTCP over, and packets go in where the chain begins. Numbers, cutting, pacing, rate,
+//! retransmissions and key frames are [`nearlight_session::Sender`]'s, the same state machine as over WebTransport. The bandwidth
+//! estimator's slot stays empty because the packets' transport-wide numbers are the sender's own, so feedback needs no second history.
+//!
+//! Everything takes time as an argument and does no IO; the protocols below draw their own keys and identifiers at random, so a
+//! session's bytes differ between runs, its decisions do not.
+//!
+//! The order of calls: hand over facts (`on_*`), then drain [`Peer::poll_event`] and [`Peer::poll_transmit`], and sleep until
+//! [`Peer::poll_timeout`].
+
+#![forbid(unsafe_code)]
+
+mod feedback;
+mod negotiate;
+mod offer;
+mod payload;
+mod peer;
+#[cfg(any(test, feature = "player"))]
+pub mod player;
+mod routes;
+mod rtcp;
+mod stream;
+
+pub use offer::{Codec, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec};
+pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};
+pub use routes::{PeerId, Routes};

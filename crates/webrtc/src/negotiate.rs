@@ -1,0 +1,204 @@
+//! What is put into and read out of the library's session descriptions.
+
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use rtc::ice::mdns::MulticastDnsMode;
+use rtc::interceptor::{Registry, Slot};
+use rtc::media_stream::MediaStreamTrack;
+use rtc::peer_connection::certificate::{CertificateParams, RTCCertificate};
+use rtc::peer_connection::configuration::RTCConfigurationBuilder;
+use rtc::peer_connection::configuration::media_engine::{
+    MIME_TYPE_H264, MIME_TYPE_OPUS, MIME_TYPE_RTX, MIME_TYPE_VP8, MediaEngine,
+};
+use rtc::peer_connection::configuration::setting_engine::{SctpMaxMessageSize, SettingEngineBuilder};
+use rtc::peer_connection::transport::{RTCDtlsRole, RTCIceCandidateInit};
+use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
+use rtc::rtp_transceiver::RTCRtpSenderId;
+use rtc::rtp_transceiver::rtp_sender::{
+    RTCPFeedback, RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters,
+    RTCRtpHeaderExtensionCapability, RTCRtpRtxParameters, RtpCodecKind,
+};
+use rtc::shared::error::Error;
+
+use crate::peer::{Certificate, MAX_MESSAGE};
+use crate::rtcp::{Outlet, Tap};
+use crate::stream::StreamConfig;
+use crate::{Codec, OfferedCodec};
+
+const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
+const PLAYOUT_DELAY: &str = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay";
+const VIDEO_CLOCK: u32 = 90_000;
+const SOUND_CLOCK: u32 = 48_000;
+/// What SCTP keeps of a client's messages until they are fetched: control messages are short.
+const SCTP_BUFFER: u32 = 256 * 1_024;
+/// One name for picture and sound, so that clients play them in step.
+const MEDIA_STREAM: &str = "nearlight";
+
+/// The codecs of one connection under their payload types.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Codecs {
+    pub(crate) video: Vec<OfferedCodec>,
+    /// Opus' payload type and parameters.
+    pub(crate) sound: Option<(u8, String)>,
+}
+
+/// Sources of the tracks that a connection may get, drawn beforehand.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sources {
+    pub(crate) video: u32,
+    pub(crate) retransmission: u32,
+    pub(crate) sound: u32,
+}
+
+/// A codec under the payload types that browsers use, for offers of our own.
+pub(crate) fn usual(codec: Codec) -> OfferedCodec {
+    let (payload_type, parameters) = match codec {
+        Codec::H264 => (102, "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"),
+        Codec::Vp8 => (96, ""),
+    };
+    OfferedCodec { codec, payload_type, parameters: parameters.into(), retransmission: Some(payload_type + 1) }
+}
+
+pub(crate) fn usual_sound() -> (u8, String) {
+    (111, "minptime=10;useinbandfec=1".into())
+}
+
+pub(crate) fn certificate() -> Result<RTCCertificate, Error> {
+    let failed = |reason: String| Error::Other(reason);
+    let provider = rtc::crypto::default_provider().map_err(|error| failed(error.to_string()))?;
+    let params = CertificateParams::new(vec!["nearlight".into()]).map_err(|error| failed(error.to_string()))?;
+    RTCCertificate::generate(provider.crypto(), rtc::crypto::SignatureScheme::EcdsaP256Sha256, params)
+}
+
+pub(crate) fn connection(
+    now: Instant,
+    certificate: &Certificate,
+    codecs: &Codecs,
+    outlet: Outlet,
+) -> Result<RTCPeerConnection, Error> {
+    let settings = SettingEngineBuilder::new()
+        .with_lite(true)
+        .with_multicast_dns_mode(MulticastDnsMode::Disabled)
+        .with_answering_dtls_role(RTCDtlsRole::Server)
+        .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(MAX_MESSAGE as u32))
+        .with_sctp_max_receive_buffer_size(SCTP_BUFFER)
+        .build();
+    let configuration = RTCConfigurationBuilder::new().with_certificates(vec![certificate.0.clone()]).build();
+    RTCPeerConnectionBuilder::new()
+        .with_configuration(configuration)
+        .with_setting_engine(settings)
+        .with_media_engine(engine(codecs)?)
+        .with_interceptor_registry(Registry::new().with(Slot::CongestionControl, Tap::new(outlet)))
+        .build(now)
+}
+
+fn engine(codecs: &Codecs) -> Result<MediaEngine, Error> {
+    let mut engine = MediaEngine::default();
+    let feedback = |typ: &str, parameter: &str| RTCPFeedback { typ: typ.into(), parameter: parameter.into() };
+    let wide = feedback("transport-cc", "");
+    let all = vec![wide.clone(), feedback("ccm", "fir"), feedback("nack", ""), feedback("nack", "pli")];
+    for offered in &codecs.video {
+        let mime = if offered.codec == Codec::H264 { MIME_TYPE_H264 } else { MIME_TYPE_VP8 };
+        let video = |mime: &str, parameters: String, feedback, payload_type| RTCRtpCodecParameters {
+            rtp_codec: RTCRtpCodec {
+                mime_type: mime.into(),
+                clock_rate: VIDEO_CLOCK,
+                channels: 0,
+                sdp_fmtp_line: parameters,
+                rtcp_feedback: feedback,
+            },
+            payload_type,
+        };
+        engine.register_codec(
+            video(mime, offered.parameters.clone(), all.clone(), offered.payload_type),
+            RtpCodecKind::Video,
+        )?;
+        if let Some(repairs) = offered.retransmission {
+            let parameters = format!("apt={}", offered.payload_type);
+            engine.register_codec(video(MIME_TYPE_RTX, parameters, vec![], repairs), RtpCodecKind::Video)?;
+        }
+    }
+    if let Some((payload_type, parameters)) = &codecs.sound {
+        let rtp_codec = RTCRtpCodec {
+            mime_type: MIME_TYPE_OPUS.into(),
+            clock_rate: SOUND_CLOCK,
+            channels: 2,
+            sdp_fmtp_line: parameters.clone(),
+            rtcp_feedback: vec![wide],
+        };
+        engine.register_codec(RTCRtpCodecParameters { rtp_codec, payload_type: *payload_type }, RtpCodecKind::Audio)?;
+    }
+    for (uri, kind) in [
+        (TRANSPORT_WIDE, RtpCodecKind::Video),
+        (TRANSPORT_WIDE, RtpCodecKind::Audio),
+        (PLAYOUT_DELAY, RtpCodecKind::Video),
+    ] {
+        engine.register_header_extension(RTCRtpHeaderExtensionCapability { uri: uri.into() }, kind, None)?;
+    }
+    Ok(engine)
+}
+
+/// Adds the picture's track, or sound's.
+pub(crate) fn add_track(
+    connection: &mut RTCPeerConnection,
+    kind: RtpCodecKind,
+    sources: &Sources,
+) -> Result<RTCRtpSenderId, Error> {
+    let (name, ssrc, repairs) = match kind {
+        RtpCodecKind::Audio => ("sound", sources.sound, None),
+        _ => ("picture", sources.video, Some(RTCRtpRtxParameters { ssrc: sources.retransmission })),
+    };
+    let coding = RTCRtpCodingParameters { ssrc: Some(ssrc), rtx: repairs, ..RTCRtpCodingParameters::default() };
+    let encoding =
+        RTCRtpEncodingParameters { rtp_coding_parameters: coding, active: true, ..RTCRtpEncodingParameters::default() };
+    let track = MediaStreamTrack::new(MEDIA_STREAM.into(), name.into(), name.into(), kind, vec![encoding]);
+    connection.add_track(track)
+}
+
+/// The server's own addresses become host candidates, the first the one that is liked best.
+pub(crate) fn add_candidates(connection: &mut RTCPeerConnection, candidates: &[SocketAddr]) -> Result<(), Error> {
+    for (index, address) in candidates.iter().enumerate() {
+        // RFC 8445 section 5.1.2.1: type preference 126 of a host, then the local preference, component 1.
+        let priority = (126_u32 << 24) | ((65_535 - index as u32) << 8) | 255;
+        let (ip, port) = (address.ip(), address.port());
+        let candidate = format!("candidate:{} 1 udp {priority} {ip} {port} typ host", index + 1);
+        connection.add_local_candidate(RTCIceCandidateInit { candidate, ..RTCIceCandidateInit::default() })?;
+    }
+    connection.add_local_candidate(RTCIceCandidateInit::default())
+}
+
+/// What the descriptions have settled for a track; none where the client does not take it.
+pub(crate) fn settled(
+    connection: &mut RTCPeerConnection,
+    id: RTCRtpSenderId,
+    sources: &Sources,
+) -> Option<(Option<Codec>, StreamConfig)> {
+    let mut sender = connection.rtp_sender(id)?;
+    let parameters = sender.get_parameters().clone();
+    let codecs = &parameters.rtp_parameters.codecs;
+    let named = |codec: &RTCRtpCodecParameters, mime: &str| codec.rtp_codec.mime_type.eq_ignore_ascii_case(mime);
+    let chosen = codecs.iter().find(|codec| !named(codec, MIME_TYPE_RTX))?;
+    let codec = match () {
+        () if named(chosen, MIME_TYPE_H264) => Some(Codec::H264),
+        () if named(chosen, MIME_TYPE_VP8) => Some(Codec::Vp8),
+        () => None,
+    };
+    let repairs = format!("apt={}", chosen.payload_type);
+    let retransmission =
+        codecs.iter().find(|codec| named(codec, MIME_TYPE_RTX) && codec.rtp_codec.sdp_fmtp_line == repairs);
+    let extension = |uri: &str| {
+        let found = parameters.rtp_parameters.header_extensions.iter().find(|extension| extension.uri == uri);
+        // One byte names identifiers up to 14 (RFC 8285 section 4.2).
+        found.and_then(|extension| u8::try_from(extension.id).ok()).filter(|id| (1..=14).contains(id))
+    };
+    let config = StreamConfig {
+        ssrc: if codec.is_some() { sources.video } else { sources.sound },
+        payload_type: chosen.payload_type,
+        clock_rate: chosen.rtp_codec.clock_rate,
+        retransmission: retransmission.map(|codec| (sources.retransmission, codec.payload_type)),
+        transport_wide: extension(TRANSPORT_WIDE),
+        playout_delay: if codec.is_some() { extension(PLAYOUT_DELAY) } else { None },
+    };
+    Some((codec, config))
+}

@@ -1,0 +1,230 @@
+//! What a client offers, read before any of it reaches the library: bounded, and in the few words that decide something.
+
+/// A longer offer is no offer: a browser's with all its codecs has about 8 KiB.
+pub const MAX_SDP_BYTES: usize = 64 * 1_024;
+/// More sections than one video, one audio and one data section have no use here. Guess: room for clients that offer spares.
+const MAX_SECTIONS: usize = 8;
+/// A browser's longest section has about 150 lines.
+const MAX_LINES: usize = 2_048;
+/// Longer lines hold nothing that we read; certificates' fingerprints have 100 characters.
+const MAX_LINE: usize = 4_096;
+
+/// A picture codec that both ends may speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Codec {
+    H264,
+    Vp8,
+}
+
+/// How the client names a codec.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfferedCodec {
+    pub codec: Codec,
+    pub payload_type: u8,
+    /// Format parameters, as offered.
+    pub parameters: String,
+    /// Payload type of its retransmissions (RFC 4588).
+    pub retransmission: Option<u8>,
+}
+
+/// A client's offer, fit to be answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Offer {
+    sdp: String,
+    video: Vec<OfferedCodec>,
+    sound: Option<(u8, String)>,
+}
+
+/// Why an offer cannot be answered. All variants are the client's fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OfferError {
+    #[error("an offer of {0} bytes is longer than the {MAX_SDP_BYTES} that are read")]
+    TooLong(usize),
+    #[error("the offer is not SDP: {0}")]
+    Syntax(&'static str),
+    #[error("the offer lacks {0}, without which no connection can be made")]
+    Missing(&'static str),
+}
+
+impl Offer {
+    /// Reads an offer; the library sees only what passes here.
+    pub fn parse(text: &str) -> Result<Self, OfferError> {
+        if text.len() > MAX_SDP_BYTES {
+            return Err(OfferError::TooLong(text.len()));
+        }
+        let mut lines = Vec::new();
+        for line in text.lines().filter(|line| !line.is_empty()) {
+            lines.push(line_of(line)?);
+        }
+        if lines.len() > MAX_LINES {
+            return Err(OfferError::Syntax("it has too many lines"));
+        }
+        if lines.first() != Some(&('v', "0")) {
+            return Err(OfferError::Syntax("it does not begin with v=0"));
+        }
+        for (letter, what) in [('o', "its origin"), ('s', "its session name"), ('t', "its time")] {
+            if !lines.iter().any(|(kind, _)| *kind == letter) {
+                return Err(OfferError::Missing(what));
+            }
+        }
+        let mut sections = lines.split(|(kind, _)| *kind == 'm');
+        sections.next();
+        let heads = lines.iter().filter(|(kind, _)| *kind == 'm').map(|(_, value)| *value);
+        let sections: Vec<Section<'_>> = heads.zip(sections).map(|(head, lines)| Section { head, lines }).collect();
+        if sections.is_empty() || sections.len() > MAX_SECTIONS {
+            return Err(OfferError::Syntax("it has no sections, or too many"));
+        }
+        for section in &sections {
+            section.check()?;
+        }
+        // Bundled sections leave these to one of them, or all to the session.
+        for name in ["ice-ufrag", "ice-pwd", "fingerprint"] {
+            if attribute(&lines, name).next().is_none_or(str::is_empty) {
+                return Err(OfferError::Missing("its ICE credentials or certificate"));
+            }
+        }
+        let of = |kind: &str| sections.iter().find(|section| section.kind() == kind);
+        let video = of("video").map_or_else(Vec::new, Section::video);
+        let sound = of("audio").and_then(Section::opus);
+        let useful = |line: &&str| !line.starts_with("a=candidate:");
+        Ok(Self { sdp: text.split_inclusive('\n').filter(useful).collect(), video, sound })
+    }
+
+    /// The ICE name (`ice-ufrag`) in a description.
+    #[must_use]
+    pub fn name_in(sdp: &str) -> Option<&str> {
+        sdp.lines().find_map(|line| line.strip_prefix("a=ice-ufrag:")).map(str::trim_end)
+    }
+
+    /// The client's text without its addresses: an ICE-lite server waits for the client's checks, and sends only where one came from.
+    #[must_use]
+    pub fn sdp(&self) -> &str {
+        &self.sdp
+    }
+
+    /// Picture codecs that we can send, best first; of H.264 the profile that decoders share best.
+    #[must_use]
+    pub fn video(&self) -> &[OfferedCodec] {
+        &self.video
+    }
+
+    /// Whether the client listens.
+    #[must_use]
+    pub const fn wants_sound(&self) -> bool {
+        self.sound.is_some()
+    }
+
+    /// Opus' payload type and parameters.
+    pub(crate) fn sound(&self) -> Option<&(u8, String)> {
+        self.sound.as_ref()
+    }
+}
+
+fn line_of(line: &str) -> Result<(char, &str), OfferError> {
+    if line.len() > MAX_LINE || line.contains('\0') {
+        return Err(OfferError::Syntax("a line is too long or holds a zero"));
+    }
+    match line.split_once('=') {
+        Some((kind, value)) if kind.len() == 1 && kind.bytes().all(|byte| byte.is_ascii_lowercase()) => {
+            Ok((kind.chars().next().unwrap_or('x'), value))
+        }
+        _ => Err(OfferError::Syntax("a line is not of the form x=value")),
+    }
+}
+
+struct Section<'a> {
+    /// What follows `m=`.
+    head: &'a str,
+    lines: &'a [(char, &'a str)],
+}
+
+fn attribute<'a>(lines: &'a [(char, &'a str)], name: &'a str) -> impl Iterator<Item = &'a str> {
+    lines.iter().filter_map(move |(kind, value)| {
+        let rest = value.strip_prefix(name).filter(|_| *kind == 'a')?;
+        if rest.is_empty() { Some(rest) } else { rest.strip_prefix(':') }
+    })
+}
+
+impl Section<'_> {
+    fn kind(&self) -> &str {
+        self.head.split(' ').next().unwrap_or_default()
+    }
+
+    /// What the library takes for granted.
+    fn check(&self) -> Result<(), OfferError> {
+        let words: Vec<&str> = self.head.split(' ').collect();
+        if words.len() < 4 || words[1].parse::<u16>().is_err() {
+            return Err(OfferError::Syntax("a section's first line lacks port, protocol or formats"));
+        }
+        if !matches!(self.kind(), "video" | "audio" | "application") {
+            return Err(OfferError::Syntax("a section is neither video nor audio nor application"));
+        }
+        let identifier = attribute(self.lines, "mid").next().unwrap_or_default();
+        if identifier.is_empty() || identifier.len() > 32 || !identifier.bytes().all(|byte| byte.is_ascii_graphic()) {
+            return Err(OfferError::Missing("a usable a=mid in each section"));
+        }
+        Ok(())
+    }
+
+    /// Payload types in the client's order with name and parameters.
+    fn formats(&self) -> impl Iterator<Item = (u8, &str, &str)> {
+        self.head.split(' ').skip(3).filter_map(|word| {
+            let payload_type: u8 = word.parse().ok().filter(|number| *number < 128)?;
+            let of = |name| {
+                attribute(self.lines, name).find_map(move |value| {
+                    let (number, rest) = value.split_once(' ')?;
+                    (number.parse() == Ok(payload_type)).then_some(rest)
+                })
+            };
+            Some((payload_type, of("rtpmap")?, of("fmtp").unwrap_or_default()))
+        })
+    }
+
+    fn video(&self) -> Vec<OfferedCodec> {
+        let mut found: Vec<(u8, OfferedCodec)> = Vec::new();
+        for (payload_type, name, parameters) in self.formats() {
+            let (codec, worse) = match name.to_ascii_lowercase().as_str() {
+                "h264/90000" => match profile(parameters) {
+                    Some(worse) => (Codec::H264, worse),
+                    None => continue,
+                },
+                "vp8/90000" => (Codec::Vp8, 0),
+                _ => continue,
+            };
+            let retransmission = self.formats().find_map(|(number, name, parameters)| {
+                let repairs = parameters
+                    .split(';')
+                    .any(|word| word.trim().strip_prefix("apt=") == Some(&payload_type.to_string()));
+                (name.eq_ignore_ascii_case("rtx/90000") && repairs).then_some(number)
+            });
+            let offered = OfferedCodec { codec, payload_type, parameters: parameters.to_owned(), retransmission };
+            match found.iter_mut().find(|(_, other)| other.codec == codec) {
+                Some(other) if worse < other.0 => *other = (worse, offered),
+                Some(_) => {}
+                None => found.push((worse, offered)),
+            }
+        }
+        found.into_iter().map(|(_, offered)| offered).collect()
+    }
+
+    fn opus(&self) -> Option<(u8, String)> {
+        let opus = |name: &str| name.eq_ignore_ascii_case("opus/48000/2");
+        self.formats().find(|(_, name, _)| opus(name)).map(|(number, _, parameters)| (number, parameters.to_owned()))
+    }
+}
+
+/// How far H.264 with these parameters is from what we send, constrained baseline; none where its packets cannot hold ours.
+fn profile(parameters: &str) -> Option<u8> {
+    let of = |name: &str| parameters.split(';').find_map(|word| word.trim().strip_prefix(name)?.strip_prefix('='));
+    (of("packetization-mode") == Some("1")).then_some(())?;
+    let profile = of("profile-level-id").unwrap_or("42000a").to_ascii_lowercase();
+    Some(match profile.get(..4) {
+        Some("42e0" | "42c0") => 0,
+        Some(other) if other.starts_with("42") => 1,
+        Some(other) if other.starts_with("4d") => 2,
+        _ => 3,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,80 @@
+use super::*;
+
+/// What Chromium offers to receive, shortened to what matters.
+const CHROMIUM: &str = "v=0\r\no=- 4611731400430051336 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n\
+a=extmap-allow-mixed\r\na=msid-semantic: WMS\r\n\
+m=video 9 UDP/TLS/RTP/SAVPF 96 97 103 104 107 108 109 114 115\r\nc=IN IP4 0.0.0.0\r\na=rtcp:9 IN IP4 0.0.0.0\r\n\
+a=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\na=ice-options:trickle\r\n\
+a=fingerprint:sha-256 11:22\r\na=setup:actpass\r\na=mid:0\r\n\
+a=extmap:4 http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01\r\na=recvonly\r\na=rtcp-mux\r\n\
+a=rtpmap:96 VP8/90000\r\na=rtcp-fb:96 transport-cc\r\na=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96\r\n\
+a=rtpmap:103 H264/90000\r\na=fmtp:103 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42001f\r\n\
+a=rtpmap:104 rtx/90000\r\na=fmtp:104 apt=103\r\n\
+a=rtpmap:107 H264/90000\r\na=fmtp:107 level-asymmetry-allowed=1;packetization-mode=0;profile-level-id=42e01f\r\n\
+a=rtpmap:108 rtx/90000\r\na=fmtp:108 apt=107\r\n\
+a=rtpmap:109 H264/90000\r\na=fmtp:109 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f\r\n\
+a=rtpmap:114 rtx/90000\r\na=fmtp:114 apt=109\r\na=rtpmap:115 AV1/90000\r\n\
+m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=sctp-port:5000\r\n";
+
+const SOUND: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111 0\r\nc=IN IP4 0.0.0.0\r\na=mid:2\r\na=recvonly\r\n\
+a=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10;useinbandfec=1\r\na=rtpmap:0 PCMU/8000\r\n";
+
+#[test]
+fn codecs_are_found_with_their_best_profile_and_their_retransmissions() {
+    let offer = Offer::parse(CHROMIUM).expect("a browser's offer");
+    let found: Vec<(Codec, u8, Option<u8>)> =
+        offer.video().iter().map(|offered| (offered.codec, offered.payload_type, offered.retransmission)).collect();
+    assert_eq!(found, [(Codec::Vp8, 96, Some(97)), (Codec::H264, 109, Some(114))]);
+    assert!(offer.video()[1].parameters.contains("42e01f"));
+    assert!(!offer.wants_sound());
+    assert_eq!(offer.sdp(), CHROMIUM);
+    let trickled = CHROMIUM.replace("a=mid:0\r\n", "a=mid:0\r\na=candidate:1 1 udp 1 192.0.2.7 99 typ host\r\n");
+    assert_eq!(Offer::parse(&trickled).expect("with an address").sdp(), CHROMIUM, "nobody is sent to");
+    let offer = Offer::parse(&format!("{CHROMIUM}{SOUND}")).expect("with sound");
+    assert_eq!(offer.sound(), Some(&(111, "minptime=10;useinbandfec=1".into())));
+    assert_eq!(Offer::name_in(CHROMIUM), Some("abcd"));
+}
+
+#[test]
+fn an_offer_without_pictures_is_one() {
+    let data = CHROMIUM.replace("m=video", "m=audio");
+    let offer = Offer::parse(&data).expect("sections of another kind");
+    assert_eq!((offer.video(), offer.wants_sound()), (&[][..], false));
+}
+
+#[test]
+fn malformed_offers_are_refused_with_the_reason() {
+    let long = format!("{CHROMIUM}a={}\r\n", "x".repeat(5_000));
+    let many = format!("{CHROMIUM}{}", "a=x\r\n".repeat(3_000));
+    let sections = format!("{CHROMIUM}{}", SOUND.repeat(8));
+    let table: [(String, &str); 14] = [
+        (String::new(), "v=0"),
+        ("hello".into(), "x=value"),
+        ("{\"sdp\": 1}".into(), "x=value"),
+        ("v=0\r\n".into(), "origin"),
+        (CHROMIUM.replacen("v=0", "v=1", 1), "v=0"),
+        (CHROMIUM.replace("t=0 0\r\n", ""), "time"),
+        (CHROMIUM.replace("a=mid:0\r\n", ""), "a=mid"),
+        (CHROMIUM.replace("a=mid:0", &format!("a=mid:{}", "0".repeat(40))), "a=mid"),
+        (CHROMIUM.replace("a=ice-ufrag:abcd\r\n", ""), "ICE"),
+        (CHROMIUM.replace("a=fingerprint:sha-256 11:22", "a=fingerprint:"), "certificate"),
+        (CHROMIUM.replace("m=video 9", "m=video nine"), "first line"),
+        (CHROMIUM.replace("m=video", "m=hologram"), "neither"),
+        (sections, "too many"),
+        (CHROMIUM[..CHROMIUM.find("m=").expect("there is one")].into(), "no sections"),
+    ];
+    for (text, reason) in table.into_iter().chain([(long, "too long"), (many, "too many lines")]) {
+        let error = Offer::parse(&text).expect_err(&text).to_string();
+        assert!(error.contains(reason), "`{error}` does not say `{reason}`");
+    }
+    assert_eq!(Offer::parse(&"v".repeat(MAX_SDP_BYTES + 1)), Err(OfferError::TooLong(MAX_SDP_BYTES + 1)));
+}
+
+#[test]
+fn payload_types_that_are_none_are_not_looked_at() {
+    let text = CHROMIUM
+        .replace("96 97", "96 97 300 -1 x 200")
+        .replace("a=rtpmap:115", "a=rtpmap:200 VP8/90000\r\na=rtpmap:115");
+    let offer = Offer::parse(&text).expect("the others are well");
+    assert_eq!(offer.video().len(), 2);
+}

@@ -1,0 +1,130 @@
+//! Cuts coded pictures into RTP payloads: H.264 by RFC 6184 (packetization mode 1), VP8 by RFC 7741.
+
+use crate::Codec;
+
+/// NAL unit types of H.264 table 7-1 and RFC 6184 table 1.
+const ACCESS_UNIT_DELIMITER: u8 = 9;
+const FILLER: u8 = 12;
+const AGGREGATE: u8 = 24;
+const FRAGMENT: u8 = 28;
+const TYPE: u8 = 0x1f;
+/// The forbidden bit and the importance (`nal_ref_idc`).
+const IMPORTANCE: u8 = 0xe0;
+
+/// Descriptor of VP8: extension byte, picture identifier of two bytes.
+const VP8_DESCRIPTOR: usize = 4;
+
+/// A picture as RTP carries it: all payloads one after the other, and where each ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Payloads {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) ends: Vec<u32>,
+}
+
+impl Payloads {
+    /// Cuts a coded picture into payloads of at most `most` bytes, nearly equal ones where it must be broken up. Pictures are
+    /// counted by `picture` (only VP8 says so). Where there is nothing in the bits, one payload is empty.
+    pub(crate) fn cut(codec: Codec, picture: u16, bits: &[u8], most: usize) -> Self {
+        let mut payloads = Self { bytes: Vec::with_capacity(bits.len() + bits.len() / 64 + 64), ends: Vec::new() };
+        match codec {
+            Codec::H264 => payloads.cut_h264(bits, most),
+            Codec::Vp8 => payloads.cut_vp8(picture, bits, most),
+        }
+        if payloads.ends.is_empty() {
+            payloads.end();
+        }
+        payloads
+    }
+
+    fn end(&mut self) {
+        self.ends.push(self.bytes.len() as u32);
+    }
+
+    fn cut_vp8(&mut self, picture: u16, bits: &[u8], most: usize) {
+        let [high, low] = picture.to_be_bytes();
+        let mut start = 0x10;
+        for part in even(bits, most.saturating_sub(VP8_DESCRIPTOR)) {
+            self.bytes.extend_from_slice(&[0x80 | start, 0x80, 0x80 | high, low]);
+            self.bytes.extend_from_slice(part);
+            self.end();
+            start = 0;
+        }
+    }
+
+    fn cut_h264(&mut self, bits: &[u8], most: usize) {
+        let mut together: Vec<&[u8]> = Vec::new();
+        let mut size = 1;
+        for unit in units(bits).filter(|unit| !matches!(unit[0] & TYPE, ACCESS_UNIT_DELIMITER | FILLER)) {
+            let fits = size + 2 + unit.len() <= most && unit.len() <= usize::from(u16::MAX);
+            if !fits {
+                self.flush(&mut together);
+                size = 1;
+            }
+            if unit.len() > most {
+                self.fragment(unit, most);
+            } else {
+                size += 2 + unit.len();
+                together.push(unit);
+            }
+        }
+        self.flush(&mut together);
+    }
+
+    fn flush(&mut self, together: &mut Vec<&[u8]>) {
+        match together[..] {
+            [] => return,
+            [unit] => self.bytes.extend_from_slice(unit),
+            _ => {
+                let importance = together.iter().map(|unit| unit[0] & IMPORTANCE).max().unwrap_or(0);
+                self.bytes.push(importance | AGGREGATE);
+                for unit in together.iter() {
+                    self.bytes.extend_from_slice(&(unit.len() as u16).to_be_bytes());
+                    self.bytes.extend_from_slice(unit);
+                }
+            }
+        }
+        together.clear();
+        self.end();
+    }
+
+    fn fragment(&mut self, unit: &[u8], most: usize) {
+        let (head, body) = (unit[0], &unit[1..]);
+        let mut left = body.len();
+        for part in even(body, most.saturating_sub(2)) {
+            let (first, last) = (left == body.len(), left == part.len());
+            left -= part.len();
+            let place = if first { 0x80 } else { 0 } | if last { 0x40 } else { 0 };
+            self.bytes.extend_from_slice(&[(head & IMPORTANCE) | FRAGMENT, place | (head & TYPE)]);
+            self.bytes.extend_from_slice(part);
+            self.end();
+        }
+    }
+}
+
+/// As few parts as fit, of nearly equal size: a short last packet would cost as much as a full one.
+fn even(bytes: &[u8], most: usize) -> impl Iterator<Item = &[u8]> {
+    let parts = bytes.len().div_ceil(most.max(1));
+    (0..parts).map(move |part| &bytes[bytes.len() * part / parts..bytes.len() * (part + 1) / parts])
+}
+
+/// The NAL units between the start codes of H.264 annex B.
+fn units(bits: &[u8]) -> impl Iterator<Item = &[u8]> {
+    let mut rest = after_start_code(bits);
+    std::iter::from_fn(move || {
+        let unit = rest?;
+        let end = unit.windows(3).position(|bytes| bytes == [0, 0, 1]);
+        rest = end.map(|end| &unit[end + 3..]);
+        Some(&unit[..end.unwrap_or(unit.len())])
+    })
+    // Zeros before a start code of four bytes and after a unit are not part of it.
+    .map(|unit| &unit[..unit.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1)])
+    .filter(|unit| !unit.is_empty())
+}
+
+fn after_start_code(bits: &[u8]) -> Option<&[u8]> {
+    let start = bits.windows(3).position(|bytes| bytes == [0, 0, 1])?;
+    Some(&bits[start + 3..])
+}
+
+#[cfg(test)]
+mod tests;

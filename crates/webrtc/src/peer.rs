@@ -1,0 +1,501 @@
+//! One client: a connection of the library's, and the sender that decides what goes over it.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use nearlight_session::{Cut, EncodedFrame, Sender};
+use nearlight_units::{Bytes, FrameId, Span, Time};
+use nearlight_wire::FrameNote;
+use rand::{Rng as _, SeedableRng as _};
+use rand_pcg::Pcg64Mcg;
+use rtc::data_channel::RTCDataChannelId;
+use rtc::peer_connection::RTCPeerConnection;
+use rtc::peer_connection::certificate::RTCCertificate;
+use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
+use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
+use rtc::peer_connection::sdp::RTCSessionDescription;
+use rtc::peer_connection::state::RTCPeerConnectionState;
+use rtc::rtp::packet::Packet;
+use rtc::rtp_transceiver::RTCRtpSenderId;
+use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
+use rtc::sansio::Protocol as _;
+use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
+
+use crate::feedback::Reports;
+use crate::negotiate::{self, Codecs, Sources};
+use crate::payload::Payloads;
+use crate::rtcp::Outlet;
+use crate::stream::{Beginnings, Stream};
+use crate::{Codec, Offer, OfferedCodec};
+
+mod incoming;
+
+/// The largest message on a data channel, either way: a control message's bound.
+pub const MAX_MESSAGE: usize = 65_536;
+/// Channels that a client may open; more are not looked at.
+const MAX_CHANNELS: usize = 8;
+/// What waits for a channel at most: a client that does not take its messages loses them.
+const MAX_OUTSTANDING: usize = 256 * 1_024;
+/// Notes of frames that have not begun to leave: more than the sender queues.
+const MAX_NOTES: usize = 64;
+/// Datagrams smaller than this are not worth their headers; larger ones than the second do not cross the internet.
+const DATAGRAM: std::ops::RangeInclusive<usize> = 640..=1_200;
+
+/// A data channel of one client.
+pub type ChannelId = RTCDataChannelId;
+
+/// A server's certificate for DTLS, one for all peers.
+#[derive(Clone, Debug)]
+pub struct Certificate(pub(crate) RTCCertificate);
+
+impl Certificate {
+    /// Makes a key and signs it.
+    pub fn generate() -> Result<Self, PeerError> {
+        Ok(Self(negotiate::certificate()?))
+    }
+}
+
+/// What a peer is made with.
+#[derive(Clone, Debug)]
+pub struct PeerConfig {
+    /// The platform's name for [`Time::ZERO`].
+    pub origin: Instant,
+    /// Where the server can be reached, best first.
+    pub candidates: Vec<SocketAddr>,
+    pub certificate: Certificate,
+    /// Of sources' names, first numbers and timestamps.
+    pub seed: u64,
+    /// Largest datagram without IP and UDP headers, in bytes, clamped to 640 to 1,200.
+    pub datagram: usize,
+}
+
+/// Why a peer cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    #[error("the description is not usable: {0}")]
+    Description(#[from] rtc::shared::error::Error),
+    #[error("the channel is not open, or the client does not take what is sent on it")]
+    Channel,
+}
+
+/// A message on a data channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Message {
+    Text(String),
+    Binary(Vec<u8>),
+}
+
+/// What happened to a peer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Media may flow.
+    Connected,
+    Opened {
+        channel: ChannelId,
+        label: String,
+    },
+    Message {
+        channel: ChannelId,
+        message: Message,
+    },
+    Closed {
+        channel: ChannelId,
+    },
+    /// The client is gone, or its connection.
+    Ended,
+}
+
+/// A datagram to send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Transmit {
+    pub to: SocketAddr,
+    /// The server's address that the client knows.
+    pub from: SocketAddr,
+    pub datagram: Vec<u8>,
+}
+
+struct Video {
+    stream: Stream,
+    codec: Codec,
+    /// Of VP8, 15 bits.
+    picture: u16,
+    /// Of frames that have not left in full.
+    notes: VecDeque<FrameNote>,
+    /// When the newest frames began to leave.
+    begun: VecDeque<(FrameId, Time)>,
+}
+
+/// A client's connection as a state machine.
+pub struct Peer {
+    connection: RTCPeerConnection,
+    sender: Sender,
+    origin: Instant,
+    candidates: Vec<SocketAddr>,
+    datagram: usize,
+    outlet: Outlet,
+    sources: Sources,
+    beginnings: [Beginnings; 2],
+    tracks: [Option<RTCRtpSenderId>; 2],
+    video: Option<Video>,
+    sound: Option<Stream>,
+    reports: Reports,
+    round_trip: Option<(Time, Span)>,
+    channels: BTreeMap<ChannelId, String>,
+    note_channel: Option<ChannelId>,
+    events: VecDeque<Event>,
+    connected: bool,
+    ended: bool,
+}
+
+impl Peer {
+    /// The largest datagram that a peer sends, in bytes without IP and UDP headers.
+    pub const LARGEST_DATAGRAM: usize = *DATAGRAM.end();
+
+    /// A peer that answers offers of these codecs, under the payload types that the client gave them, and sends what `sender`
+    /// decides.
+    pub fn answering(
+        now: Time,
+        config: PeerConfig,
+        offer: &Offer,
+        codec: Option<&OfferedCodec>,
+        sender: Sender,
+    ) -> Result<Self, PeerError> {
+        let codecs = Codecs { video: codec.into_iter().cloned().collect(), sound: offer.sound().cloned() };
+        Self::new(now, config, &codecs, sender)
+    }
+
+    /// A peer that offers pictures itself, once the client has made a connection without any: codecs best first, perhaps sound.
+    pub fn offering(
+        now: Time,
+        config: PeerConfig,
+        codecs: &[Codec],
+        sound: bool,
+        sender: Sender,
+    ) -> Result<Self, PeerError> {
+        let codecs = Codecs {
+            video: codecs.iter().map(|codec| negotiate::usual(*codec)).collect(),
+            sound: sound.then(negotiate::usual_sound),
+        };
+        Self::new(now, config, &codecs, sender)
+    }
+
+    fn new(now: Time, config: PeerConfig, codecs: &Codecs, sender: Sender) -> Result<Self, PeerError> {
+        let PeerConfig { origin, candidates, certificate, seed, datagram } = config;
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let outlet = Outlet::default();
+        let at = origin + Duration::from_nanos(now.as_nanos());
+        let mut connection = negotiate::connection(at, &certificate, codecs, outlet.clone())?;
+        negotiate::add_candidates(&mut connection, &candidates)?;
+        let sources = Sources { video: random.random(), retransmission: random.random(), sound: random.random() };
+        let mut begin = || Beginnings {
+            // In the lower half, so that the first packets of no receiver's count wrap.
+            number: random.random_range(..0x8000),
+            retransmission: random.random_range(..0x8000),
+            timestamp: random.random(),
+        };
+        Ok(Self {
+            connection,
+            sender,
+            origin,
+            candidates,
+            datagram: datagram.clamp(*DATAGRAM.start(), *DATAGRAM.end()),
+            outlet,
+            sources,
+            beginnings: [begin(), begin()],
+            tracks: [None; 2],
+            video: None,
+            sound: None,
+            reports: Reports::default(),
+            round_trip: None,
+            channels: BTreeMap::new(),
+            note_channel: None,
+            events: VecDeque::new(),
+            connected: false,
+            ended: false,
+        })
+    }
+
+    /// Answers an offer with what the peer was made for.
+    pub fn on_offer(&mut self, now: Time, offer: &Offer) -> Result<String, PeerError> {
+        let at = self.instant(now);
+        self.connection.set_remote_description(at, RTCSessionDescription::offer(offer.sdp().to_owned())?)?;
+        let wanted = [(RtpCodecKind::Video, !offer.video().is_empty()), (RtpCodecKind::Audio, offer.wants_sound())];
+        for (track, (kind, wanted)) in self.tracks.iter_mut().zip(wanted) {
+            if wanted && track.is_none() {
+                *track = Some(negotiate::add_track(&mut self.connection, kind, &self.sources)?);
+            }
+        }
+        let answer = self.connection.create_answer(None)?;
+        let sdp = answer.sdp.clone();
+        self.connection.set_local_description(at, answer)?;
+        self.settle();
+        Ok(sdp)
+    }
+
+    /// An offer of pictures, and of sound where `sound`, on a connection that is there already or about to be.
+    pub fn offer(&mut self, now: Time, sound: bool) -> Result<String, PeerError> {
+        let at = self.instant(now);
+        for (track, (kind, wanted)) in
+            self.tracks.iter_mut().zip([(RtpCodecKind::Video, true), (RtpCodecKind::Audio, sound)])
+        {
+            if wanted && track.is_none() {
+                *track = Some(negotiate::add_track(&mut self.connection, kind, &self.sources)?);
+            }
+        }
+        let offer = self.connection.create_offer(None)?;
+        let sdp = offer.sdp.clone();
+        self.connection.set_local_description(at, offer)?;
+        Ok(sdp)
+    }
+
+    /// The client's answer to [`Peer::offer`], in the form of an offer: it is read by the same rules.
+    pub fn on_answer(&mut self, now: Time, answer: &Offer) -> Result<(), PeerError> {
+        let at = self.instant(now);
+        self.connection.set_remote_description(at, RTCSessionDescription::answer(answer.sdp().to_owned())?)?;
+        self.settle();
+        Ok(())
+    }
+
+    fn settle(&mut self) {
+        let [video, sound] = self.tracks;
+        let settled = video.and_then(|id| negotiate::settled(&mut self.connection, id, &self.sources));
+        if let Some((Some(codec), config)) = settled
+            && self.video.as_ref().is_none_or(|video| *video.stream.config() != config)
+        {
+            let stream = Stream::new(config, self.beginnings[0]);
+            let (notes, begun) = (VecDeque::new(), VecDeque::new());
+            self.video = Some(Video { stream, codec, picture: 0, notes, begun });
+        }
+        let settled = sound.and_then(|id| negotiate::settled(&mut self.connection, id, &self.sources));
+        if let Some((None, config)) = settled
+            && self.sound.as_ref().is_none_or(|sound| *sound.config() != config)
+        {
+            self.sound = Some(Stream::new(config, self.beginnings[1]));
+        }
+    }
+
+    /// The picture's codec as negotiated.
+    #[must_use]
+    pub fn codec(&self) -> Option<Codec> {
+        self.video.as_ref().map(|video| video.codec)
+    }
+
+    /// Whether the client listens.
+    #[must_use]
+    pub const fn takes_sound(&self) -> bool {
+        self.sound.is_some()
+    }
+
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        self.connected && !self.ended
+    }
+
+    #[must_use]
+    pub const fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    /// For what comes from elsewhere: inputs, pings and reports on a data channel, skipped frames.
+    pub const fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    /// On which channel a note announces each frame; none: nobody wants them.
+    pub const fn set_note_channel(&mut self, channel: Option<ChannelId>) {
+        self.note_channel = channel;
+    }
+
+    /// A frame was encoded: it is cut and queued. Before the client has agreed to a codec it is dropped.
+    pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
+        let Some(video) = &mut self.video else { return };
+        let overhead = video.stream.overhead();
+        // Two bytes name the original in a retransmission.
+        let most = self.datagram - usize::from(overhead) - 2;
+        let Payloads { bytes, ends } = Payloads::cut(video.codec, video.picture, &frame.bits, most);
+        video.picture = (video.picture + 1) & 0x7FFF;
+        let timestamp = video.stream.timestamp_at(frame.header.render_started_at);
+        video.stream.on_frame(frame.id, ends.len().min(usize::from(u16::MAX)) as u16, timestamp);
+        let key = frame.reference.is_none();
+        let header = frame.header.clone();
+        let note = FrameNote { frame: frame.id, key, last: false, rtp_timestamp: timestamp, sent_at: now, header };
+        video.notes.push_back(note);
+        if video.notes.len() > MAX_NOTES {
+            video.notes.pop_front();
+        }
+        self.sender.on_cut_frame(now, EncodedFrame { bits: bytes, ..frame }, Cut { ends, overhead });
+    }
+
+    /// An Opus packet whose first sample is due at `heard_at` of the server's clock, as the pictures rendered then.
+    pub fn on_sound(&mut self, now: Time, heard_at: Time, opus: Vec<u8>) {
+        if !self.is_connected() {
+            return;
+        }
+        let Some(stream) = &mut self.sound else { return };
+        let size = Bytes::new(opus.len() as u64 + u64::from(stream.overhead()));
+        // Without the extension the client does not count it.
+        let seq = match stream.config().transport_wide {
+            Some(_) => self.sender.on_beside(now, size),
+            None => nearlight_units::PacketSeq(0),
+        };
+        let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
+        stream.on_sent(now, &packet);
+        self.write(now, packet);
+    }
+
+    /// Sends a message on a channel.
+    pub fn send(&mut self, now: Time, channel: ChannelId, message: Message) -> Result<(), PeerError> {
+        let at = self.instant(now);
+        let mut channel = self.connection.data_channel(channel).ok_or(PeerError::Channel)?;
+        if channel.outstanding_bytes() > MAX_OUTSTANDING {
+            return Err(PeerError::Channel);
+        }
+        let sent = match message {
+            Message::Text(text) => channel.send_text(at, text),
+            Message::Binary(bytes) => channel.send(at, BytesMut::from(&bytes[..])),
+        };
+        sent.map_err(|_| PeerError::Channel)
+    }
+
+    /// A datagram came from the socket that all peers share. What does not belong here is dropped.
+    pub fn on_datagram(&mut self, now: Time, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+        let transport = TransportContext {
+            local_addr: self.candidate_for(to),
+            peer_addr: from,
+            transport_protocol: TransportProtocol::UDP,
+            ecn: None,
+        };
+        let message = TaggedBytesMut { now: self.instant(now), transport, message: BytesMut::from(datagram) };
+        // The library logs what it refuses; a stranger's bytes are no error of ours.
+        let _ = self.connection.handle_read(message);
+        self.take_in(now);
+    }
+
+    /// The candidate that stands for an address of the socket's.
+    fn candidate_for(&self, to: SocketAddr) -> SocketAddr {
+        let exact = self.candidates.iter().find(|candidate| **candidate == to);
+        let alike = || self.candidates.iter().find(|candidate| candidate.is_ipv4() == to.is_ipv4());
+        exact.or_else(alike).copied().unwrap_or(to)
+    }
+
+    /// The time that [`Peer::poll_timeout`] named has come.
+    pub fn on_timeout(&mut self, now: Time) {
+        let at = self.instant(now);
+        if self.connection.poll_timeout().is_some_and(|due| due <= at) {
+            let _ = self.connection.handle_timeout(at);
+            self.take_in(now);
+        }
+    }
+
+    /// When to call [`Peer::on_timeout`] and [`Peer::poll_transmit`] next even if nothing happens.
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        let protocols = self.connection.poll_timeout().map(|at| self.time(at));
+        let reports = [self.video.as_ref().map(|video| &video.stream), self.sound.as_ref()];
+        let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
+        let media = self.sender.poll_timeout().map(|(at, _)| at);
+        let media = [reports, media].into_iter().flatten().filter(|_| self.is_connected());
+        protocols.into_iter().chain(media).min()
+    }
+
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// The next datagram to send; call until none.
+    pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
+        loop {
+            if let Some(message) = self.connection.poll_write() {
+                let TransportContext { local_addr: from, peer_addr: to, .. } = message.transport;
+                return Some(Transmit { to, from, datagram: message.message.to_vec() });
+            }
+            if !self.is_connected() || !(self.write_media(now) || self.write_report(now)) {
+                return None;
+            }
+        }
+    }
+
+    /// Says goodbye in the protocols' own ways; what that takes comes out of [`Peer::poll_transmit`].
+    pub fn close(&mut self) {
+        let _ = self.connection.close();
+        self.ended = true;
+    }
+
+    /// Hands what the sender lets go to the protocols; false where nothing is due.
+    fn write_media(&mut self, now: Time) -> bool {
+        let Some(video) = &mut self.video else { return false };
+        let Some(departure) = self.sender.poll_departure(now) else { return false };
+        let packet = match departure.piece {
+            Some((frame, index)) => {
+                let Some(packet) = video.stream.packet(frame, index, departure.seq, departure.bytes) else {
+                    return true;
+                };
+                if departure.retransmission { video.stream.again(packet) } else { packet }
+            }
+            None => match video.stream.filling(departure.seq) {
+                Some(packet) => packet,
+                None => return true,
+            },
+        };
+        video.stream.on_sent(now, &packet);
+        if let Some((frame, index)) = departure.piece.filter(|_| !departure.retransmission) {
+            self.announce(now, frame, index);
+        }
+        self.write(now, packet);
+        true
+    }
+
+    /// A frame's packet leaves for the first time: notes go ahead of its first and its last.
+    fn announce(&mut self, now: Time, frame: FrameId, index: u16) {
+        let Some(video) = &mut self.video else { return };
+        let last = video.stream.is_last(frame, index);
+        if index == 0 {
+            video.begun.push_back((frame, now));
+            if video.begun.len() > MAX_NOTES {
+                video.begun.pop_front();
+            }
+            // Frames leave in order: those before it will not.
+            while video.notes.front().is_some_and(|note| note.frame != frame) {
+                video.notes.pop_front();
+            }
+        } else if !last {
+            return;
+        }
+        let note = if last { video.notes.pop_front() } else { video.notes.front().cloned() };
+        if let (Some(note), Some(channel)) = (note.filter(|note| note.frame == frame), self.note_channel) {
+            let note = FrameNote { sent_at: now, last, ..note };
+            // A full channel loses notes like a full path would.
+            let _ = self.send(now, channel, Message::Binary(note.to_bytes()));
+        }
+    }
+
+    fn write_report(&mut self, now: Time) -> bool {
+        let streams = [self.video.as_mut().map(|video| &mut video.stream), self.sound.as_mut()];
+        let Some(report) = streams.into_iter().flatten().find_map(|stream| stream.poll_report(now)) else {
+            return false;
+        };
+        let message = RTCMessage::RtcpPacket(String::new(), vec![Box::new(report)]);
+        let now = self.instant(now);
+        self.connection.handle_write(TaggedRTCMessage { now, message }).is_ok()
+    }
+
+    fn write(&mut self, now: Time, packet: Packet) {
+        let message = RTCMessage::RtpPacket(String::new(), packet);
+        let now = self.instant(now);
+        // Only a closed connection refuses.
+        let _ = self.connection.handle_write(TaggedRTCMessage { now, message });
+    }
+
+    fn instant(&self, time: Time) -> Instant {
+        self.origin + Duration::from_nanos(time.as_nanos())
+    }
+
+    fn time(&self, instant: Instant) -> Time {
+        let since = instant.saturating_duration_since(self.origin);
+        Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests;

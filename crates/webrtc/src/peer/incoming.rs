@@ -1,0 +1,148 @@
+//! What came in: events, messages and feedback of the library's, as facts for the sender and for who serves the peer.
+
+use nearlight_units::{FrameId, Span, Time};
+use nearlight_wire::KeyFrameRequest;
+use rtc::peer_connection::transport::RTCDtlsTransportState;
+use rtc::rtcp::payload_feedbacks::full_intra_request::FullIntraRequest;
+use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
+use rtc::rtcp::receiver_report::ReceiverReport;
+use rtc::rtcp::reception_report::ReceptionReport;
+use rtc::rtcp::sender_report::SenderReport;
+use rtc::rtcp::transport_feedbacks::transport_layer_cc::TransportLayerCc;
+use rtc::rtcp::transport_feedbacks::transport_layer_nack::TransportLayerNack;
+use rtc::sansio::Protocol as _;
+
+use super::{
+    Event, MAX_CHANNELS, Message, Peer, RTCDataChannelEvent, RTCMessage, RTCPeerConnectionEvent, RTCPeerConnectionState,
+};
+use crate::stream;
+
+/// A measured round trip is believed for this long: reports come twice a second, and some get lost.
+const ROUND_TRIP_MEMORY: Span = Span::from_secs(3);
+/// Before the first report. Guess: a slow mobile path.
+const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
+/// Events that wait to be looked at; a client that makes more between two looks is cut off.
+const MAX_EVENTS: usize = 1_024;
+
+impl Peer {
+    pub(super) fn take_in(&mut self, now: Time) {
+        while let Some(event) = self.connection.poll_event() {
+            self.on_event(event);
+        }
+        while let Some(message) = self.connection.poll_read() {
+            if let RTCMessage::DataChannelMessage(channel, message) = message.message
+                && self.channels.contains_key(&channel)
+            {
+                let message = if message.is_string {
+                    Message::Text(String::from_utf8_lossy(&message.data).into_owned())
+                } else {
+                    Message::Binary(message.data.to_vec())
+                };
+                self.tell(Event::Message { channel, message });
+            }
+        }
+        while let Some(packet) = self.outlet.poll() {
+            self.on_rtcp(now, packet.as_ref());
+        }
+        if !self.ended && self.has_closed() {
+            self.ended = true;
+            self.tell(Event::Ended);
+        }
+    }
+
+    /// The client has said goodbye in DTLS' own way, of which the library makes no event.
+    fn has_closed(&mut self) -> bool {
+        let track = self.tracks.into_iter().flatten().next();
+        let sender = track.and_then(|id| self.connection.rtp_sender(id));
+        let of_track = sender.and_then(|sender| sender.transport().map(|transport| transport.state()));
+        let state = of_track.or_else(|| Some(self.connection.sctp()?.transport().state()));
+        state == Some(RTCDtlsTransportState::Closed)
+    }
+
+    fn tell(&mut self, event: Event) {
+        if self.events.len() < MAX_EVENTS {
+            self.events.push_back(event);
+        } else if !self.ended {
+            self.ended = true;
+            self.events.push_back(Event::Ended);
+        }
+    }
+
+    fn on_event(&mut self, event: RTCPeerConnectionEvent) {
+        match event {
+            RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => match state {
+                RTCPeerConnectionState::Connected if !self.connected => {
+                    self.connected = true;
+                    self.tell(Event::Connected);
+                }
+                RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed if !self.ended => {
+                    self.ended = true;
+                    self.tell(Event::Ended);
+                }
+                _ => {}
+            },
+            RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(channel)) => {
+                let label = self.connection.data_channel(channel).map(|channel| channel.label().to_owned());
+                if let Some(label) = label
+                    && self.channels.len() < MAX_CHANNELS
+                {
+                    self.channels.insert(channel, label.clone());
+                    self.tell(Event::Opened { channel, label });
+                }
+            }
+            RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnClose(channel)) => {
+                if self.channels.remove(&channel).is_some() {
+                    self.note_channel = self.note_channel.filter(|other| *other != channel);
+                    self.tell(Event::Closed { channel });
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_rtcp(&mut self, now: Time, packet: &dyn rtc::rtcp::Packet) {
+        let any = packet.as_any();
+        if let Some(report) = any.downcast_ref::<TransportLayerCc>() {
+            self.on_transport_report(now, report);
+        } else if let Some(nack) = any.downcast_ref::<TransportLayerNack>() {
+            let Some(video) = self.video.as_ref().filter(|video| video.stream.config().ssrc == nack.media_ssrc) else {
+                return;
+            };
+            let numbers = nack.nacks.iter().flat_map(|pair| pair.into_iter());
+            let missing = video.stream.missing(numbers);
+            if !missing.missing.is_empty() {
+                self.sender.on_nack(now, &missing);
+            }
+        } else if any.is::<PictureLossIndication>() || any.is::<FullIntraRequest>() {
+            self.on_picture_lost(now);
+        } else if let Some(report) = any.downcast_ref::<ReceiverReport>() {
+            self.on_reception(now, &report.reports);
+        } else if let Some(report) = any.downcast_ref::<SenderReport>() {
+            self.on_reception(now, &report.reports);
+        }
+    }
+
+    fn on_transport_report(&mut self, now: Time, report: &TransportLayerCc) {
+        let Some(newest) = self.sender.newest_seq() else { return };
+        let Some(feedback) = self.reports.on_report(report, newest) else { return };
+        let measured = self.round_trip.filter(|(at, _)| now.saturating_since(*at) < ROUND_TRIP_MEMORY);
+        self.sender.on_arrivals(now, &feedback, measured.map(|(_, span)| span));
+    }
+
+    fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
+        let Some(video) = &self.video else { return };
+        let ours = reports.iter().find(|report| report.ssrc == video.stream.config().ssrc);
+        if let Some(span) = ours.and_then(|report| stream::round_trip(now, report.last_sender_report, report.delay)) {
+            self.round_trip = Some((now, span));
+        }
+    }
+
+    /// The request names no frame: it speaks of what had begun to leave a round trip ago. A key frame since then answers it.
+    fn on_picture_lost(&mut self, now: Time) {
+        let Some(video) = &self.video else { return };
+        let round_trip = self.round_trip.map_or(UNKNOWN_ROUND_TRIP, |(_, span)| span);
+        let known = video.begun.iter().rev().find(|(_, at)| now.saturating_since(*at) >= round_trip);
+        let newest = known.map_or(FrameId(0), |(frame, _)| *frame);
+        self.sender.on_key_frame_request(now, KeyFrameRequest { newest });
+    }
+}

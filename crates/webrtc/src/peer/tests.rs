@@ -1,0 +1,428 @@
+//! A peer and a player that shares nothing with it, on a path in virtual time.
+
+use std::collections::BTreeMap;
+
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, new_controller};
+use nearlight_session::SenderConfig;
+use nearlight_units::{Bitrate, InputSeq};
+use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
+
+use super::*;
+use crate::player::{PlayedFrame, Player};
+
+mod hostile;
+
+const INTERVAL: Span = Span::from_micros(33_333);
+
+fn server_address() -> SocketAddr {
+    "192.0.2.1:8091".parse().expect("an address")
+}
+
+fn player_address() -> SocketAddr {
+    "198.51.100.7:40000".parse().expect("an address")
+}
+
+/// What the path does, each way.
+#[derive(Clone, Copy)]
+struct Path {
+    delay: Span,
+    /// Of datagrams once both are connected.
+    loss: f64,
+    /// Towards the player.
+    rate: Bitrate,
+}
+
+const CLEAN: Path = Path { delay: Span::from_millis(10), loss: 0.0, rate: Bitrate::MAX };
+
+struct World {
+    now: Time,
+    path: Path,
+    peer: Peer,
+    player: Player,
+    random: Pcg64Mcg,
+    /// Datagrams under way, to the player and to the peer.
+    flying: BTreeMap<(Time, u64, bool), Vec<u8>>,
+    flown: u64,
+    free_at: Time,
+    sent: Vec<(u32, Vec<u8>)>,
+    next_frame: FrameId,
+    frames: Vec<PlayedFrame>,
+    messages: Vec<(String, Message)>,
+    events: Vec<Event>,
+    /// Largest datagram towards the player.
+    largest: usize,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the library's times have no other name; only differences matter")]
+fn origin() -> Instant {
+    Instant::now()
+}
+
+fn sender(now: Time, controller: &str, bounds: Bounds) -> Sender {
+    let config = SenderConfig {
+        max_datagram: Peer::LARGEST_DATAGRAM,
+        pacing: Mode::Compressed,
+        frame_interval: INTERVAL,
+        events: false,
+    };
+    Sender::new(now, config, new_controller(controller, bounds).expect("a preset"))
+}
+
+fn config(origin: Instant, seed: u64) -> PeerConfig {
+    let certificate = Certificate::generate().expect("a certificate");
+    PeerConfig { origin, candidates: vec![server_address()], certificate, seed, datagram: 1_200 }
+}
+
+impl World {
+    /// Offer and answer are exchanged, nothing has been sent yet.
+    fn new(codec: Codec, path: Path, controller: &str, seed: u64) -> Self {
+        let (now, origin) = (Time::from_secs(1), origin());
+        let (mut player, offer) = Player::new(now, origin, player_address(), true).expect("an offer");
+        let offer = Offer::parse(&offer).expect("the library's offer is one");
+        let chosen = offer.video().iter().find(|offered| offered.codec == codec);
+        let bounds = Bounds::up_to(Bitrate::from_mbps(20));
+        let sender = sender(now, controller, bounds);
+        let mut peer = Peer::answering(now, config(origin, seed), &offer, chosen, sender).expect("a peer");
+        let answer = peer.on_offer(now, &offer).expect("an answer");
+        assert_eq!(peer.codec(), Some(codec), "{answer}");
+        assert!(crate::player::has_retransmissions(&answer), "{answer}");
+        player.on_answer(now, &answer).expect("an answer that the library takes");
+        assert_eq!(player.codec(), codec);
+        Self::of(now, path, peer, player, seed)
+    }
+
+    fn of(now: Time, path: Path, peer: Peer, player: Player, seed: u64) -> Self {
+        Self {
+            now,
+            path,
+            peer,
+            player,
+            random: Pcg64Mcg::seed_from_u64(seed),
+            flying: BTreeMap::new(),
+            flown: 0,
+            free_at: now,
+            sent: Vec::new(),
+            next_frame: FrameId(0),
+            frames: Vec::new(),
+            messages: Vec::new(),
+            events: Vec::new(),
+            largest: 0,
+        }
+    }
+
+    fn connected(codec: Codec, path: Path, controller: &str, seed: u64) -> Self {
+        let mut world = Self::new(codec, path, controller, seed);
+        let deadline = world.now + Span::from_secs(5);
+        world.run_until(deadline, |world| world.peer.is_connected() && world.player.is_connected());
+        assert!(world.peer.is_connected() && world.player.is_connected(), "not connected after 5 s");
+        world
+    }
+
+    fn fly(&mut self, to_player: bool, datagram: Vec<u8>) {
+        let lossy = self.peer.is_connected() && self.player.is_connected();
+        if lossy && self.random.random_bool(self.path.loss) {
+            return;
+        }
+        let mut leaves = self.now;
+        if to_player {
+            self.largest = self.largest.max(datagram.len());
+            self.free_at = self.free_at.max(self.now) + self.path.rate.time_to_send(Bytes::new(datagram.len() as u64));
+            leaves = self.free_at;
+            // A queue of 200 ms.
+            if leaves - self.now > Span::from_millis(200) {
+                self.free_at = self.now + Span::from_millis(200);
+                return;
+            }
+        }
+        self.flown += 1;
+        self.flying.insert((leaves + self.path.delay, self.flown, to_player), datagram);
+    }
+
+    fn drain(&mut self) {
+        while let Some(event) = self.peer.poll_event() {
+            self.events.push(event);
+        }
+        while let Some(transmit) = self.peer.poll_transmit(self.now) {
+            assert_eq!(transmit.from, server_address());
+            if transmit.to == player_address() {
+                self.fly(true, transmit.datagram);
+            }
+        }
+        while let Some(transmit) = self.player.poll_transmit() {
+            assert_eq!(transmit.to, server_address());
+            self.fly(false, transmit.datagram);
+        }
+        while let Some(frame) = self.player.poll_frame() {
+            self.frames.push(frame);
+        }
+        while let Some(message) = self.player.poll_message() {
+            self.messages.push(message);
+        }
+    }
+
+    fn run_until(&mut self, end: Time, done: impl Fn(&Self) -> bool) {
+        self.drain();
+        while self.now < end && !done(self) {
+            let flying = self.flying.keys().next().map(|(at, ..)| *at);
+            let timers = [self.peer.poll_timeout(), self.player.poll_timeout(), flying];
+            let next = timers.into_iter().flatten().min().unwrap_or(end);
+            self.now = self.now.max(next).min(end);
+            while let Some(((at, _, to_player), _)) = self.flying.first_key_value()
+                && *at <= self.now
+            {
+                let to_player = *to_player;
+                let (_, datagram) = self.flying.pop_first().expect("one is there");
+                if to_player {
+                    self.player.on_datagram(self.now, server_address(), &datagram);
+                } else {
+                    self.peer.on_datagram(self.now, player_address(), server_address(), &datagram);
+                }
+                self.drain();
+            }
+            self.peer.on_timeout(self.now);
+            self.player.on_timeout(self.now);
+            self.drain();
+        }
+    }
+
+    fn run(&mut self, span: Span) {
+        self.run_until(self.now + span, |_| false);
+    }
+
+    /// A frame as an encoder would make it now: as large as the sender wishes, a key frame where it wishes one.
+    fn encode(&mut self) {
+        let wish = self.peer.sender().wish();
+        let size = (wish.rate.bytes_in(INTERVAL).get() as usize * if wish.key { 3 } else { 1 }).max(50);
+        let id = self.next_frame;
+        self.next_frame = id.next();
+        // No byte is 0, so no start code is in it.
+        let mut body = vec![0; size];
+        self.random.fill(&mut body[..]);
+        body.iter_mut().for_each(|byte| *byte |= 1);
+        let bits = match self.peer.codec().expect("agreed") {
+            Codec::Vp8 => body,
+            Codec::H264 => {
+                let (slice, rest) = body.split_at(size / 2);
+                let kind = if wish.key { 0x65 } else { 0x61 };
+                let slices = [&[0, 0, 0, 1, kind][..], slice, &[0, 0, 0, 1, kind], rest].concat();
+                let parameters = [0, 0, 0, 1, 0x67, 1, 2, 3, 0, 0, 0, 1, 0x68, 4, 5];
+                if wish.key { [&parameters[..], &slices].concat() } else { slices }
+            }
+        };
+        let reference = if wish.key { None } else { id.0.checked_sub(1).map(FrameId) };
+        let now = self.now;
+        let header = FrameHeader {
+            width: 1_280,
+            height: 720,
+            input: InputSeq(0),
+            input_received_at: now,
+            render_started_at: now,
+            rendered_at: now,
+            converted_at: now,
+            encoded_at: now,
+            display_at: now,
+            deadline: now + Span::from_millis(100),
+            views: vec![],
+        };
+        let header = FrameHeader {
+            views: vec![nearlight_wire::View {
+                pose: nearlight_wire::Pose::default(),
+                fov: nearlight_wire::Fov::symmetric(1.2, 1.0),
+            }],
+            ..header
+        };
+        self.sent.push((0, bits.clone()));
+        self.peer.on_frame(now, EncodedFrame { id, reference, header, bits });
+    }
+
+    /// Frames at the session's rate; a frame that the sender refuses is left out.
+    fn play(&mut self, frames: usize) {
+        for _ in 0..frames {
+            if self.peer.sender().refusal().is_none() {
+                self.encode();
+            }
+            self.run(INTERVAL);
+        }
+    }
+}
+
+#[test]
+fn a_player_sees_every_frame_as_it_was_coded() {
+    for codec in [Codec::H264, Codec::Vp8] {
+        let mut world = World::connected(codec, CLEAN, "gcc-libwebrtc", 1);
+        world.play(90);
+        world.run(Span::from_secs(1));
+        let bits: Vec<&Vec<u8>> = world.sent.iter().map(|(_, bits)| bits).collect();
+        assert_eq!(world.frames.len(), 90, "{codec:?}");
+        assert!(world.frames.iter().map(|frame| &frame.bits).eq(bits), "{codec:?}: other bits than were sent");
+        assert!(world.frames.iter().all(|frame| frame.undelayed), "playout delay 0/0 in every packet");
+        let steps: Vec<u32> =
+            world.frames.windows(2).map(|pair| pair[1].rtp_timestamp.wrapping_sub(pair[0].rtp_timestamp)).collect();
+        // 33,333 us are 2,999.97 ticks.
+        assert!(steps.iter().all(|step| (2_999..=3_000).contains(step)), "{steps:?}");
+        assert!(world.largest <= 1_200, "{} bytes in a datagram", world.largest);
+        // Reports tell the round trip, feedback every packet's arrival.
+        let statistics = world.peer.sender().statistics(world.now);
+        let round_trip = statistics.round_trip.expect("measured");
+        assert!((round_trip - Span::from_millis(20)).abs() < Span::from_millis(2), "{round_trip}");
+        assert_eq!((statistics.packets_lost, statistics.key_frames), (0, 1));
+    }
+}
+
+#[test]
+fn losses_are_healed_by_retransmissions() {
+    for (codec, seed) in [(Codec::H264, 2), (Codec::Vp8, 3), (Codec::H264, 4)] {
+        let mut world = World::connected(codec, Path { loss: 0.02, ..CLEAN }, "fixed", seed);
+        world.play(300);
+        world.run(Span::from_secs(1));
+        let statistics = world.peer.sender().statistics(world.now);
+        assert_eq!(world.frames.len(), 300, "seed {seed}: {statistics:?}, {} gaps", world.player.given_up());
+        assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
+        assert!(statistics.repairs > 0, "seed {seed}: nothing was repaired");
+        // What feedback says is lost is what the path has lost: 2 % of the media's packets.
+        let lost = statistics.packets_lost as f64 / statistics.packets as f64;
+        assert!((0.012..0.028).contains(&lost), "seed {seed}: {lost} of {} packets", statistics.packets);
+        let longest = world.frames.windows(2).map(|pair| pair[1].arrived_at - pair[0].arrived_at).max();
+        assert!(longest < Some(Span::from_millis(200)), "seed {seed}: a freeze of {longest:?}");
+    }
+}
+
+#[test]
+fn a_lost_picture_makes_one_key_frame_and_one_that_is_under_way_answers() {
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 5);
+    world.play(30);
+    let key_frames = |world: &World| world.peer.sender().statistics(world.now).key_frames;
+    assert_eq!(key_frames(&world), 1);
+    world.player.request_key_frame(world.now);
+    world.play(2);
+    assert_eq!(key_frames(&world), 2);
+    // Asked before that one can have arrived.
+    world.player.request_key_frame(world.now);
+    world.play(1);
+    world.player.request_key_frame(world.now);
+    world.play(10);
+    assert_eq!(key_frames(&world), 2);
+    world.player.request_key_frame(world.now);
+    world.play(2);
+    assert_eq!(key_frames(&world), 3);
+}
+
+#[test]
+fn the_controller_follows_a_path_that_carries_less() {
+    let narrow = Path { rate: Bitrate::from_mbps(4), ..CLEAN };
+    let mut world = World::connected(Codec::H264, narrow, "gcc-libwebrtc", 6);
+    assert_eq!(world.peer.sender().decision().target, Bounds::START);
+    world.play(300);
+    let target = world.peer.sender().decision().target;
+    assert!(target < Bitrate::from_mbps(5), "{target} on a path of 4 Mb/s");
+    assert!(target > Bitrate::from_mbps(1), "{target} on a path of 4 Mb/s");
+}
+
+#[test]
+fn channels_carry_messages_both_ways_and_notes_announce_frames() {
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 7);
+    world.run(Span::from_secs(1));
+    let opened = |label: &str, events: &[Event]| {
+        events.iter().find_map(|event| match event {
+            Event::Opened { channel, label: opened } if opened == label => Some(*channel),
+            _ => None,
+        })
+    };
+    let control = opened("control", &world.events).expect("open after a second");
+    let session = opened("session", &world.events).expect("open after a second");
+    assert!(world.player.send(world.now, "control", Message::Text("hello".into())));
+    let ping = ToServer::Ping(Ping { client_sent_at: Time::from_micros(5) }).to_bytes();
+    assert!(world.player.send(world.now, "session", Message::Binary(ping.clone())));
+    world.run(Span::from_millis(50));
+    for (channel, message) in [(control, Message::Text("hello".into())), (session, Message::Binary(ping))] {
+        assert!(world.events.contains(&Event::Message { channel, message }));
+    }
+    world.peer.send(world.now, control, Message::Text("welcome".into())).expect("an open channel");
+    world.peer.set_note_channel(Some(session));
+    world.play(10);
+    world.run(Span::from_millis(50));
+    assert!(world.messages.contains(&("control".into(), Message::Text("welcome".into()))));
+    let notes: Vec<FrameNote> = world
+        .messages
+        .iter()
+        .filter_map(|(label, message)| match message {
+            Message::Binary(bytes) if label == "session" => Some(bytes),
+            _ => None,
+        })
+        .map(|bytes| match ToClient::parse(bytes) {
+            Ok(ToClient::Note(note)) => note,
+            other => panic!("{other:?} is no note"),
+        })
+        .collect();
+    for (frame, id) in world.frames.iter().zip(0..) {
+        let of_frame: Vec<&FrameNote> = notes.iter().filter(|note| note.frame == FrameId(id)).collect();
+        let last: Vec<bool> = of_frame.iter().map(|note| note.last).collect();
+        assert_eq!(last, if frame.packets == 1 { vec![true] } else { vec![false, true] }, "frame {id}");
+        assert!(of_frame.iter().all(|note| note.rtp_timestamp == frame.rtp_timestamp && note.key == (id == 0)));
+        assert!(of_frame.is_sorted_by_key(|note| note.sent_at));
+    }
+    assert_eq!(world.frames.len(), 10);
+}
+
+#[test]
+fn sound_goes_beside_the_picture_in_its_own_time() {
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 8);
+    assert!(world.peer.takes_sound());
+    for number in 0..50 {
+        world.peer.on_sound(world.now, world.now, vec![number; 120]);
+        world.play(1);
+    }
+    let sound = world.player.sound();
+    assert_eq!(sound.len(), 50);
+    assert!(sound.iter().zip(0..).all(|((_, payload), number)| *payload == vec![number; 120]));
+    let step = sound[1].0.wrapping_sub(sound[0].0);
+    assert!((1_599..=1_600).contains(&step), "{step} ticks of 48 kHz in 33,333 us");
+    let statistics = world.peer.sender().statistics(world.now);
+    assert_eq!(statistics.packets_lost, 0, "sound shares the picture's count of packets");
+}
+
+#[test]
+fn a_client_that_first_offers_no_picture_is_offered_one() {
+    let (now, origin) = (Time::from_secs(1), origin());
+    let (mut player, offer) = Player::without_media(now, origin, player_address()).expect("an offer");
+    let offer = Offer::parse(&offer).expect("the library's offer is one");
+    assert!(offer.video().is_empty() && !offer.wants_sound());
+    let sender = sender(now, "fixed", Bounds::up_to(Bitrate::from_mbps(20)));
+    let codecs = [Codec::H264, Codec::Vp8];
+    let mut peer = Peer::offering(now, config(origin, 1), &codecs, true, sender).expect("a peer");
+    let answer = peer.on_offer(now, &offer).expect("an answer");
+    player.on_answer(now, &answer).expect("an answer that the library takes");
+    assert_eq!(peer.codec(), None);
+    let mut world = World::of(now, CLEAN, peer, player, 1);
+    world.run(Span::from_secs(2));
+    assert!(world.peer.is_connected());
+    let offer = world.peer.offer(world.now, true).expect("an offer of our own");
+    let answer = world.player.answer(world.now, &offer).expect("an answer of the library's");
+    world.peer.on_answer(world.now, &Offer::parse(&answer).expect("the same form")).expect("taken");
+    assert_eq!((world.peer.codec(), world.peer.takes_sound()), (Some(Codec::H264), true), "{answer}");
+    world.play(30);
+    world.run(Span::from_secs(1));
+    assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
+    assert_eq!(world.frames.len(), 30);
+}
+
+#[test]
+fn a_client_that_leaves_is_noticed_and_one_that_is_closed_notices() {
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 9);
+    world.play(3);
+    world.player.close();
+    world.run(Span::from_secs(1));
+    assert!(world.events.contains(&Event::Ended), "{:?}", world.events);
+
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 10);
+    world.peer.close();
+    world.run(Span::from_secs(1));
+    assert!(world.player.has_ended());
+
+    // Without a word: nothing comes back any more.
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 11);
+    world.path.loss = 1.0;
+    world.run(Span::from_secs(60));
+    assert!(world.events.contains(&Event::Ended), "a minute of silence");
+}

@@ -1,0 +1,390 @@
+//! A player as tests need one: what a browser would do, by the library's own defaults, so that it shares nothing with the peer.
+//!
+//! It offers to receive a picture, asks for what it misses, reports arrivals, puts frames together and asks for a key frame where
+//! one stays broken. It decodes nothing. It opens the channels `control` and `session`.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::BytesMut;
+use nearlight_units::{Span, Time};
+use rtc::data_channel::RTCDataChannelInit;
+use rtc::interceptor::{NackGeneratorBuilder, Registry, Slot};
+use rtc::peer_connection::configuration::interceptor_registry::{
+    configure_rtcp_reports, configure_simulcast_extension_headers, configure_twcc_receiver_only,
+};
+use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_RTX, MediaEngine};
+use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
+use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
+use rtc::peer_connection::sdp::RTCSessionDescription;
+use rtc::peer_connection::state::RTCPeerConnectionState;
+use rtc::peer_connection::transport::RTCIceCandidateInit;
+use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
+use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
+use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
+use rtc::rtp::packet::Packet;
+use rtc::rtp::packetizer::Depacketizer;
+use rtc::rtp_transceiver::rtp_sender::{RTCRtpHeaderExtensionCapability, RtpCodecKind};
+use rtc::sansio::Protocol as _;
+use rtc::shared::error::Error;
+use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
+
+use crate::{ChannelId, Codec, Message, Transmit};
+
+/// A gap is given up after this, and a key frame asked for.
+const PATIENCE: Span = Span::from_millis(500);
+/// What is missing is asked for so often, as libwebrtc does (its `NackRequester::kUpdateInterval`); the library's own default is 100 ms.
+const NACK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A whole frame, as RTP brought it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PlayedFrame {
+    pub rtp_timestamp: u32,
+    /// Annex B, or a VP8 frame.
+    pub bits: Vec<u8>,
+    pub packets: usize,
+    pub arrived_at: Time,
+    /// Every packet said that the picture need not wait.
+    pub undelayed: bool,
+}
+
+/// A receiving client.
+pub struct Player {
+    connection: RTCPeerConnection,
+    origin: Instant,
+    local: SocketAddr,
+    codec: Codec,
+    /// Of the picture: found in the answer.
+    payload_type: u8,
+    packets: BTreeMap<u64, Packet>,
+    /// The next number that a frame begins with, unwrapped.
+    next: Option<u64>,
+    waits_since: Option<Time>,
+    playout_delay: Option<u8>,
+    sound: Vec<(u32, Vec<u8>)>,
+    frames: VecDeque<PlayedFrame>,
+    messages: VecDeque<(String, Message)>,
+    open: BTreeMap<String, ChannelId>,
+    given_up: u64,
+    connected: bool,
+    ended: bool,
+}
+
+impl Player {
+    /// A player at `local`, and its offer. `origin` is the platform's name for [`Time::ZERO`].
+    pub fn new(now: Time, origin: Instant, local: SocketAddr, sound: bool) -> Result<(Self, String), Error> {
+        let kinds: &[RtpCodecKind] =
+            if sound { &[RtpCodecKind::Video, RtpCodecKind::Audio] } else { &[RtpCodecKind::Video] };
+        Self::open(now, origin, local, kinds)
+    }
+
+    /// A player that offers its channels only, as Unity's clients do.
+    pub fn without_media(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
+        Self::open(now, origin, local, &[])
+    }
+
+    fn open(now: Time, origin: Instant, local: SocketAddr, kinds: &[RtpCodecKind]) -> Result<(Self, String), Error> {
+        let at = origin + Duration::from_nanos(now.as_nanos());
+        let mut connection = connection(at)?;
+        for kind in kinds {
+            connection.add_transceiver_from_kind(*kind, None)?;
+        }
+        connection.create_data_channel("control", None)?;
+        let unreliable =
+            RTCDataChannelInit { ordered: false, max_retransmits: Some(0), ..RTCDataChannelInit::default() };
+        connection.create_data_channel("session", Some(unreliable))?;
+        let candidate = format!("candidate:1 1 udp 2130706431 {} {} typ host", local.ip(), local.port());
+        connection.add_local_candidate(RTCIceCandidateInit { candidate, ..RTCIceCandidateInit::default() })?;
+        let offer = connection.create_offer(None)?;
+        let sdp = offer.sdp.clone();
+        connection.set_local_description(at, offer)?;
+        let player = Self {
+            connection,
+            origin,
+            local,
+            codec: Codec::H264,
+            payload_type: 0,
+            packets: BTreeMap::new(),
+            next: None,
+            waits_since: None,
+            playout_delay: None,
+            sound: Vec::new(),
+            frames: VecDeque::new(),
+            messages: VecDeque::new(),
+            open: BTreeMap::new(),
+            given_up: 0,
+            connected: false,
+            ended: false,
+        };
+        Ok((player, sdp))
+    }
+
+    /// The server's answer.
+    pub fn on_answer(&mut self, now: Time, answer: &str) -> Result<(), Error> {
+        self.note_format(answer);
+        let at = self.instant(now);
+        self.connection.set_remote_description(at, RTCSessionDescription::answer(answer.to_owned())?)
+    }
+
+    /// Answers an offer of the server's with all that it offers.
+    pub fn answer(&mut self, now: Time, offer: &str) -> Result<String, Error> {
+        let at = self.instant(now);
+        self.connection.set_remote_description(at, RTCSessionDescription::offer(offer.to_owned())?)?;
+        let answer = self.connection.create_answer(None)?;
+        let sdp = answer.sdp.clone();
+        self.note_format(&sdp);
+        self.connection.set_local_description(at, answer)?;
+        Ok(sdp)
+    }
+
+    /// The picture's first codec in a description.
+    fn note_format(&mut self, sdp: &str) {
+        let video = sdp.split("m=video").nth(1).unwrap_or_default();
+        let map = video.lines().find_map(|line| line.strip_prefix("a=rtpmap:")).unwrap_or_default();
+        let (payload_type, name) = map.split_once(' ').unwrap_or_default();
+        self.payload_type = payload_type.parse().unwrap_or_default();
+        self.codec = if name.to_ascii_uppercase().starts_with("VP8") { Codec::Vp8 } else { Codec::H264 };
+        let delay = |line: &&str| line.starts_with("a=extmap:") && line.ends_with("playout-delay");
+        let delay = video.lines().find(delay).and_then(|line| line["a=extmap:".len()..].split([' ', '/']).next());
+        self.playout_delay = delay.and_then(|id| id.parse().ok());
+    }
+
+    pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
+        let transport = TransportContext {
+            local_addr: self.local,
+            peer_addr: from,
+            transport_protocol: TransportProtocol::UDP,
+            ecn: None,
+        };
+        let message = TaggedBytesMut { now: self.instant(now), transport, message: BytesMut::from(datagram) };
+        let _ = self.connection.handle_read(message);
+        self.take_in(now);
+    }
+
+    pub fn on_timeout(&mut self, now: Time) {
+        let at = self.instant(now);
+        if self.connection.poll_timeout().is_some_and(|due| due <= at) {
+            let _ = self.connection.handle_timeout(at);
+        }
+        self.take_in(now);
+        if self.waits_since.is_some_and(|since| now.saturating_since(since) > PATIENCE) {
+            self.give_up(now);
+        }
+    }
+
+    pub fn poll_timeout(&mut self) -> Option<Time> {
+        let protocols = self
+            .connection
+            .poll_timeout()
+            .map(|at| Time::from_nanos(at.saturating_duration_since(self.origin).as_nanos() as u64));
+        [protocols, self.waits_since.map(|since| since + PATIENCE + Span::from_millis(1))].into_iter().flatten().min()
+    }
+
+    pub fn poll_transmit(&mut self) -> Option<Transmit> {
+        let message = self.connection.poll_write()?;
+        let TransportContext { peer_addr: to, local_addr: from, .. } = message.transport;
+        Some(Transmit { to, from, datagram: message.message.to_vec() })
+    }
+
+    /// The next whole frame, in order.
+    pub fn poll_frame(&mut self) -> Option<PlayedFrame> {
+        self.frames.pop_front()
+    }
+
+    /// The next message, with its channel's label.
+    pub fn poll_message(&mut self) -> Option<(String, Message)> {
+        self.messages.pop_front()
+    }
+
+    /// Sound's packets so far: RTP timestamp and payload.
+    #[must_use]
+    pub fn sound(&self) -> &[(u32, Vec<u8>)] {
+        &self.sound
+    }
+
+    #[must_use]
+    pub fn is_open(&self, label: &str) -> bool {
+        self.open.contains_key(label)
+    }
+
+    /// False where the channel is not open.
+    pub fn send(&mut self, now: Time, label: &str, message: Message) -> bool {
+        let at = self.instant(now);
+        let Some(mut channel) = self.open.get(label).and_then(|id| self.connection.data_channel(*id)) else {
+            return false;
+        };
+        match message {
+            Message::Text(text) => channel.send_text(at, text).is_ok(),
+            Message::Binary(bytes) => channel.send(at, BytesMut::from(&bytes[..])).is_ok(),
+        }
+    }
+
+    /// Asks for a key frame.
+    pub fn request_key_frame(&mut self, now: Time) {
+        let media_ssrc = self.packets.values().next().map_or(0, |packet| packet.header.ssrc);
+        let message =
+            vec![Box::new(PictureLossIndication { sender_ssrc: 1, media_ssrc }) as Box<dyn rtc::rtcp::Packet>];
+        let now = self.instant(now);
+        let _ = self
+            .connection
+            .handle_write(TaggedRTCMessage { now, message: RTCMessage::RtcpPacket(String::new(), message) });
+    }
+
+    #[must_use]
+    pub const fn codec(&self) -> Codec {
+        self.codec
+    }
+
+    #[must_use]
+    pub const fn is_connected(&self) -> bool {
+        self.connected
+    }
+
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        self.ended
+    }
+
+    /// Gaps that were never filled.
+    #[must_use]
+    pub const fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    pub fn close(&mut self) {
+        let _ = self.connection.close();
+    }
+
+    fn take_in(&mut self, now: Time) {
+        while let Some(event) = self.connection.poll_event() {
+            match event {
+                RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => {
+                    self.connected |= state == RTCPeerConnectionState::Connected;
+                    self.ended |= matches!(state, RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed);
+                }
+                RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(id)) => {
+                    let label = self.connection.data_channel(id).map(|channel| channel.label().to_owned());
+                    self.open.extend(label.map(|label| (label, id)));
+                }
+                RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnClose(id)) => {
+                    self.open.retain(|_, other| *other != id);
+                }
+                _ => {}
+            }
+        }
+        while let Some(message) = self.connection.poll_read() {
+            match message.message {
+                RTCMessage::RtpPacket(_, packet) => self.on_packet(packet),
+                RTCMessage::DataChannelMessage(id, message) => {
+                    let label = self.open.iter().find(|(_, other)| **other == id).map(|(label, _)| label.clone());
+                    let message = match message.is_string {
+                        true => Message::Text(String::from_utf8_lossy(&message.data).into_owned()),
+                        false => Message::Binary(message.data.to_vec()),
+                    };
+                    self.messages.extend(label.map(|label| (label, message)));
+                }
+                RTCMessage::RtcpPacket(..) => {}
+                _ => {}
+            }
+        }
+        self.assemble(now);
+    }
+
+    fn on_packet(&mut self, packet: Packet) {
+        if packet.header.payload_type != self.payload_type {
+            self.sound.push((packet.header.timestamp, packet.payload.to_vec()));
+            return;
+        }
+        let near = self.next.unwrap_or(0x1_0000 + u64::from(packet.header.sequence_number));
+        let ahead = packet.header.sequence_number.wrapping_sub(near as u16);
+        // In the lower half it is ahead of what is expected, in the upper half behind it.
+        let number = if ahead < 0x8000 { near + u64::from(ahead) } else { near - u64::from(ahead.wrapping_neg()) };
+        self.next.get_or_insert(number);
+        if self.next.is_some_and(|next| number >= next) {
+            self.packets.insert(number, packet);
+        }
+    }
+
+    /// Takes whole frames out, in order.
+    fn assemble(&mut self, now: Time) {
+        while let Some(next) = self.next {
+            let run: Vec<&Packet> = (next..).map_while(|number| self.packets.get(&number)).collect();
+            let Some(last) = run.iter().position(|packet| packet.header.marker) else {
+                let waits = self.packets.keys().next_back().is_some_and(|newest| *newest >= next + run.len() as u64);
+                self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
+                return;
+            };
+            self.waits_since = None;
+            let frame = self.frame(&run[..=last], now);
+            self.frames.push_back(frame);
+            let next = next + last as u64 + 1;
+            self.packets.retain(|number, _| *number >= next);
+            self.next = Some(next);
+        }
+    }
+
+    fn frame(&self, packets: &[&Packet], arrived_at: Time) -> PlayedFrame {
+        let mut bits = Vec::new();
+        let (mut h264, mut vp8) = (H264Packet::default(), Vp8Packet::default());
+        for packet in packets {
+            let payload = match self.codec {
+                Codec::H264 => h264.depacketize(&packet.payload),
+                Codec::Vp8 => vp8.depacketize(&packet.payload),
+            };
+            bits.extend_from_slice(&payload.unwrap_or_default());
+        }
+        let undelayed = |packet: &&Packet| {
+            let extension = self.playout_delay.and_then(|id| packet.header.get_extension(id));
+            extension.is_some_and(|bytes| bytes[..] == [0, 0, 0])
+        };
+        PlayedFrame {
+            rtp_timestamp: packets[0].header.timestamp,
+            bits,
+            packets: packets.len(),
+            arrived_at,
+            undelayed: packets.iter().all(undelayed),
+        }
+    }
+
+    /// Goes on behind the gap, at the next frame.
+    fn give_up(&mut self, now: Time) {
+        self.given_up += 1;
+        self.waits_since = None;
+        let end = self
+            .packets
+            .iter()
+            .skip_while(|(number, _)| Some(**number) == self.next)
+            .find(|(_, packet)| packet.header.marker);
+        let next = end.map(|(number, _)| *number + 1);
+        if let Some(next) = next {
+            self.request_key_frame(now);
+            self.packets.retain(|number, _| *number >= next);
+            self.next = Some(next);
+        }
+    }
+
+    fn instant(&self, time: Time) -> Instant {
+        self.origin + Duration::from_nanos(time.as_nanos())
+    }
+}
+
+fn connection(at: Instant) -> Result<RTCPeerConnection, Error> {
+    let mut engine = MediaEngine::default();
+    engine.register_default_codecs()?;
+    let playout_delay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay".to_owned();
+    let playout_delay = RTCRtpHeaderExtensionCapability { uri: playout_delay };
+    engine.register_header_extension(playout_delay, RtpCodecKind::Video, None)?;
+    let missing = NackGeneratorBuilder::new().with_interval(NACK_INTERVAL).build();
+    configure_simulcast_extension_headers(&mut engine)?;
+    let registry = configure_twcc_receiver_only(Registry::new().with(Slot::NackGenerator, missing), &mut engine)?;
+    let registry = configure_rtcp_reports(registry);
+    RTCPeerConnectionBuilder::new().with_media_engine(engine).with_interceptor_registry(registry).build(at)
+}
+
+/// Whether an answer promises retransmissions.
+#[must_use]
+pub fn has_retransmissions(answer: &str) -> bool {
+    let name = MIME_TYPE_RTX.trim_start_matches("video/");
+    answer.contains(&format!(" {name}/90000")) && answer.contains("a=ssrc-group:FID ")
+}

@@ -1,0 +1,87 @@
+//! Which peer a datagram is for, where all of them share one socket.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+/// Addresses of one peer at a time: a browser tries each of its networks. Guess: twice as many as a laptop has.
+const MAX_ADDRESSES: usize = 16;
+/// STUN's magic cookie and the types that matter here (RFC 8489 sections 5 and 14.3).
+const COOKIE: [u8; 4] = [0x21, 0x12, 0xA4, 0x42];
+const BINDING_REQUEST: [u8; 2] = [0, 1];
+const USERNAME: [u8; 2] = [0, 6];
+const HEADER: usize = 20;
+
+/// A peer's number within a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PeerId(pub u32);
+
+/// Peers by the name that their STUN requests carry, and by the addresses such requests came from.
+#[derive(Debug, Default)]
+pub struct Routes {
+    by_name: BTreeMap<String, PeerId>,
+    by_address: BTreeMap<SocketAddr, PeerId>,
+    addresses: BTreeMap<PeerId, VecDeque<SocketAddr>>,
+}
+
+impl Routes {
+    /// A peer's own ICE name (`ice-ufrag`), from its answer.
+    pub fn add(&mut self, peer: PeerId, name: &str) {
+        self.by_name.insert(name.to_owned(), peer);
+        self.addresses.insert(peer, VecDeque::new());
+    }
+
+    pub fn remove(&mut self, peer: PeerId) {
+        self.by_name.retain(|_, other| *other != peer);
+        for address in self.addresses.remove(&peer).unwrap_or_default() {
+            self.by_address.remove(&address);
+        }
+    }
+
+    /// The peer that a datagram is for. A request that names a peer makes its address known; the peer itself checks what
+    /// the request is worth before it answers or sends there.
+    pub fn on_datagram(&mut self, from: SocketAddr, datagram: &[u8]) -> Option<PeerId> {
+        if let Some(name) = requested(datagram) {
+            let peer = *self.by_name.get(name)?;
+            self.learn(peer, from);
+            return Some(peer);
+        }
+        self.by_address.get(&from).copied()
+    }
+
+    fn learn(&mut self, peer: PeerId, address: SocketAddr) {
+        let before = self.by_address.insert(address, peer);
+        if before == Some(peer) {
+            return;
+        }
+        if let Some(other) = before.and_then(|other| self.addresses.get_mut(&other)) {
+            other.retain(|known| *known != address);
+        }
+        let known = self.addresses.entry(peer).or_default();
+        known.push_back(address);
+        if known.len() > MAX_ADDRESSES
+            && let Some(oldest) = known.pop_front()
+        {
+            self.by_address.remove(&oldest);
+        }
+    }
+}
+
+/// The first half of a binding request's user name: who is asked.
+fn requested(datagram: &[u8]) -> Option<&str> {
+    if datagram.len() < HEADER || datagram[..2] != BINDING_REQUEST || datagram[4..8] != COOKIE {
+        return None;
+    }
+    let mut rest = &datagram[HEADER..];
+    while let [kind @ .., _, _] = rest.get(..4)? {
+        let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
+        let value = rest[4..].get(..length)?;
+        if *kind == USERNAME {
+            return std::str::from_utf8(value).ok()?.split(':').next();
+        }
+        rest = rest.get(4 + length.next_multiple_of(4)..)?;
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests;

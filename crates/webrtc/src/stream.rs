@@ -1,0 +1,260 @@
+//! One RTP stream of ours: numbers, timestamps, header extensions and what was sent under which number.
+
+use std::collections::VecDeque;
+
+use bytes::Bytes;
+use nearlight_units::{FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{MAX_NACK_ENTRIES, Missing, Nack};
+use rtc::rtcp::sender_report::SenderReport;
+use rtc::rtp::Header;
+use rtc::rtp::packet::Packet;
+
+/// Frames whose numbers are remembered: those that the sender keeps for repairs.
+const MAX_FRAMES: usize = 64;
+/// Sender reports leave this often (RFC 3550 section 6.2 allows 5 s; lip synchronisation and round trips want more).
+const REPORT_INTERVAL: Span = Span::from_millis(500);
+/// NTP counts 2^-32 s; its middle 32 bits, by which reports are named, 2^-16 s.
+const NTP_SECOND: f64 = 4_294_967_296.0;
+/// Above this no round trip is believed: the client answered a report that we have forgotten.
+const LONGEST_ROUND_TRIP: Span = Span::from_secs(10);
+
+/// Payload of the playout delay extension: least and most in units of 10 ms, twelve bits each.
+const PLAYOUT_DELAY_ZERO: [u8; 3] = [0; 3];
+
+/// What was negotiated for the stream.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct StreamConfig {
+    pub(crate) ssrc: u32,
+    pub(crate) payload_type: u8,
+    /// Ticks of the timestamp in a second.
+    pub(crate) clock_rate: u32,
+    /// Source and payload type of retransmissions.
+    pub(crate) retransmission: Option<(u32, u8)>,
+    /// Identifiers of header extensions where the client takes them.
+    pub(crate) transport_wide: Option<u8>,
+    pub(crate) playout_delay: Option<u8>,
+}
+
+/// Where numbers and timestamps begin: at random, as RFC 3550 asks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Beginnings {
+    pub(crate) number: u16,
+    pub(crate) retransmission: u16,
+    pub(crate) timestamp: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Numbered {
+    frame: FrameId,
+    /// RTP sequence number of its first packet, unwrapped.
+    first: u32,
+    packets: u16,
+    timestamp: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stream {
+    config: StreamConfig,
+    /// The next number, unwrapped; frames take theirs when they are queued.
+    next: u32,
+    next_retransmission: u16,
+    timestamp: u32,
+    frames: VecDeque<Numbered>,
+    packets: u32,
+    octets: u32,
+    newest_timestamp: Option<(u32, Time)>,
+    /// Of the newest frame, as far as it has left.
+    largest: Option<Packet>,
+    reported_at: Option<Time>,
+}
+
+impl Stream {
+    pub(crate) fn new(config: StreamConfig, begin: Beginnings) -> Self {
+        Self {
+            config,
+            // Room below, so that a number that the client takes for an older one does not underflow.
+            next: 0x1_0000 + u32::from(begin.number),
+            next_retransmission: begin.retransmission,
+            timestamp: begin.timestamp,
+            frames: VecDeque::new(),
+            packets: 0,
+            octets: 0,
+            newest_timestamp: None,
+            largest: None,
+            reported_at: None,
+        }
+    }
+
+    pub(crate) const fn config(&self) -> &StreamConfig {
+        &self.config
+    }
+
+    /// Bytes beside the payload: header, extensions and SRTP's tag (10 bytes for its usual profile, 16 for GCM).
+    pub(crate) fn overhead(&self) -> u16 {
+        let extensions = [self.config.transport_wide.map(|_| 3), self.config.playout_delay.map(|_| 4)];
+        let extensions: u16 = extensions.into_iter().flatten().sum();
+        let block = if extensions == 0 { 0 } else { 4 + extensions.next_multiple_of(4) };
+        12 + block + 16
+    }
+
+    /// The stream's timestamp of a moment.
+    pub(crate) fn timestamp_at(&self, at: Time) -> u32 {
+        let ticks = u128::from(at.as_nanos()) * u128::from(self.config.clock_rate) / 1_000_000_000;
+        (ticks as u32).wrapping_add(self.timestamp)
+    }
+
+    /// Numbers a frame's packets.
+    pub(crate) fn on_frame(&mut self, frame: FrameId, packets: u16, timestamp: u32) {
+        self.frames.push_back(Numbered { frame, first: self.next, packets, timestamp });
+        self.next += u32::from(packets);
+        if self.frames.len() > MAX_FRAMES {
+            self.frames.pop_front();
+        }
+    }
+
+    /// The packet of a frame's piece; none where the frame is forgotten.
+    pub(crate) fn packet(&self, frame: FrameId, index: u16, seq: PacketSeq, payload: Vec<u8>) -> Option<Packet> {
+        let numbered = self.numbered(frame)?;
+        let number = (numbered.first + u32::from(index)) as u16;
+        let mut packet = self.dress(number, numbered.timestamp, seq, payload);
+        packet.header.marker = index + 1 == numbered.packets;
+        Some(packet)
+    }
+
+    /// Whether this is the frame's last packet.
+    pub(crate) fn is_last(&self, frame: FrameId, index: u16) -> bool {
+        self.numbered(frame).is_some_and(|numbered| index + 1 == numbered.packets)
+    }
+
+    fn numbered(&self, frame: FrameId) -> Option<&Numbered> {
+        self.frames.iter().rev().find(|numbered| numbered.frame == frame)
+    }
+
+    /// A packet of its own, such as sound's.
+    pub(crate) fn single(&mut self, timestamp: u32, seq: PacketSeq, payload: Vec<u8>) -> Packet {
+        let number = self.next as u16;
+        self.next += 1;
+        self.dress(number, timestamp, seq, payload)
+    }
+
+    fn dress(&self, sequence_number: u16, timestamp: u32, seq: PacketSeq, payload: Vec<u8>) -> Packet {
+        let StreamConfig { ssrc, payload_type, transport_wide, playout_delay, .. } = self.config;
+        let header = Header { version: 2, payload_type, sequence_number, timestamp, ssrc, ..Header::default() };
+        let mut packet = Packet { header, payload: Bytes::from(payload) };
+        let transport_wide = transport_wide.map(|id| (id, transport_wide_number(seq)));
+        let playout_delay = playout_delay.map(|id| (id, Bytes::from_static(&PLAYOUT_DELAY_ZERO)));
+        for (id, extension) in [transport_wide, playout_delay].into_iter().flatten() {
+            // Fails only for identifiers that one byte cannot name, which are not negotiated.
+            let _ = packet.header.set_extension(id, extension);
+        }
+        packet
+    }
+
+    /// The same packet as a retransmission (RFC 4588); where the client knows none, as it was.
+    pub(crate) fn again(&mut self, mut packet: Packet) -> Packet {
+        let Some((ssrc, payload_type)) = self.config.retransmission else { return packet };
+        let original = packet.header.sequence_number.to_be_bytes();
+        packet.payload = [&original[..], &packet.payload].concat().into();
+        packet.header.ssrc = ssrc;
+        packet.header.payload_type = payload_type;
+        packet.header.sequence_number = self.next_retransmission;
+        self.next_retransmission = self.next_retransmission.wrapping_add(1);
+        packet
+    }
+
+    /// A packet that only fills the path: the largest of the newest frame once more, as a retransmission that nobody asked for. None
+    /// where the client has no stream for those: the same packet twice in one stream is dropped before it is counted.
+    pub(crate) fn filling(&mut self, seq: PacketSeq) -> Option<Packet> {
+        self.config.retransmission?;
+        let mut packet = self.largest.clone()?;
+        if let Some(id) = self.config.transport_wide {
+            let _ = packet.header.set_extension(id, transport_wide_number(seq));
+        }
+        Some(self.again(packet))
+    }
+
+    /// For reports.
+    pub(crate) fn on_sent(&mut self, now: Time, packet: &Packet) {
+        if packet.header.ssrc == self.config.ssrc {
+            self.packets = self.packets.wrapping_add(1);
+            self.octets = self.octets.wrapping_add(packet.payload.len() as u32);
+            self.newest_timestamp = Some((packet.header.timestamp, now));
+            let of_another = |largest: &Packet| largest.header.timestamp != packet.header.timestamp;
+            if self
+                .largest
+                .as_ref()
+                .is_none_or(|largest| of_another(largest) || largest.payload.len() < packet.payload.len())
+            {
+                self.largest = Some(packet.clone());
+            }
+        }
+    }
+
+    /// Numbers that a client misses, as pieces of frames; those that are forgotten are left out.
+    pub(crate) fn missing(&self, numbers: impl Iterator<Item = u16>) -> Nack {
+        let mut missing: Vec<Missing> = Vec::new();
+        for number in numbers {
+            // Nothing further back than half the numbers can be meant.
+            let behind = (self.next as u16).wrapping_sub(number);
+            let number = self.next - u32::from(behind);
+            let place =
+                |numbered: &&Numbered| (numbered.first..numbered.first + u32::from(numbered.packets)).contains(&number);
+            let Some(numbered) = self.frames.iter().rev().find(place) else { continue };
+            let index = (number - numbered.first) as u16;
+            let full = missing.len() == MAX_NACK_ENTRIES;
+            match missing.last_mut() {
+                Some(run) if run.frame == numbered.frame && run.first + run.count == index => run.count += 1,
+                _ if full => break,
+                _ => missing.push(Missing { frame: numbered.frame, first: index, count: 1 }),
+            }
+        }
+        Nack { missing }
+    }
+
+    /// When [`Stream::poll_report`] has something.
+    pub(crate) fn report_due(&self) -> Option<Time> {
+        self.newest_timestamp.map(|(_, sent_at)| self.reported_at.map_or(sent_at, |at| at + REPORT_INTERVAL))
+    }
+
+    /// A sender report, where one is due.
+    pub(crate) fn poll_report(&mut self, now: Time) -> Option<SenderReport> {
+        if self.report_due().is_none_or(|due| due > now) {
+            return None;
+        }
+        let (timestamp, sent_at) = self.newest_timestamp?;
+        self.reported_at = Some(now);
+        let since = now.saturating_since(sent_at).as_secs_f64() * f64::from(self.config.clock_rate);
+        Some(SenderReport {
+            ssrc: self.config.ssrc,
+            ntp_time: ntp(now),
+            rtp_time: timestamp.wrapping_add(since as u32),
+            packet_count: self.packets,
+            octet_count: self.octets,
+            ..SenderReport::default()
+        })
+    }
+}
+
+fn transport_wide_number(seq: PacketSeq) -> Bytes {
+    Bytes::copy_from_slice(&(seq.0 as u16).to_be_bytes())
+}
+
+/// A time as NTP's fixed point. Its origin is this server's start: clients only compare.
+fn ntp(at: Time) -> u64 {
+    // Never 0, which means that there was no report.
+    let at = at + Span::from_secs(1);
+    ((at.as_nanos() / 1_000_000_000) << 32) | ((at.as_nanos() % 1_000_000_000) as f64 / 1e9 * NTP_SECOND) as u64
+}
+
+/// The round trip by a reception report: `last` names our report, which it had for `delay` (2^-16 s) when it left.
+pub(crate) fn round_trip(now: Time, last: u32, delay: u32) -> Option<Span> {
+    if last == 0 {
+        return None;
+    }
+    let elapsed = ((ntp(now) >> 16) as u32).wrapping_sub(last).wrapping_sub(delay);
+    let span = Span::from_secs_f64(f64::from(elapsed) / 65_536.0);
+    (span < LONGEST_ROUND_TRIP).then_some(span)
+}
+
+#[cfg(test)]
+mod tests;
