@@ -1,0 +1,41 @@
+//! What a client says of a device before it uses it.
+
+use serde::Deserialize;
+
+use super::InputError;
+
+/// A device as `NewDevice` describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Device {
+    pub name: String,
+    /// What it is: `Mouse`, `Keyboard`, `Gamepad`, `Touchscreen`, or a layout of the client's own.
+    pub layout: String,
+    /// The web client numbers its mouse 1, keyboard 2, gamepad 3 and touch screen 4.
+    pub device_id: i32,
+    pub description: Description,
+}
+
+/// Where a device comes from, in the names of Unity's `InputDeviceDescription`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
+pub struct Description {
+    #[serde(rename = "m_InterfaceName")]
+    pub interface_name: String,
+    #[serde(rename = "m_DeviceClass")]
+    pub device_class: String,
+    #[serde(rename = "m_Manufacturer")]
+    pub manufacturer: String,
+    #[serde(rename = "m_Product")]
+    pub product: String,
+}
+
+impl Device {
+    /// The web client writes one byte for each letter into a buffer of two, so as many zeros follow.
+    pub(super) fn parse(data: &[u8]) -> Result<Self, InputError> {
+        let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        // A letter beyond ASCII comes as its lowest byte, which is no UTF-8: a name may suffer, the rest does not.
+        let text = String::from_utf8_lossy(&data[..end]);
+        serde_json::from_str(&text).map_err(|_| InputError::DeviceSyntax)
+    }
+}

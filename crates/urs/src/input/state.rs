@@ -1,0 +1,207 @@
+//! The states of the four devices that the web client has.
+
+use super::bytes::Reader;
+use super::{InputError, four_letters};
+
+const MOUSE: u32 = four_letters(*b"MOUS");
+const KEYBOARD: u32 = four_letters(*b"KEYS");
+const TOUCH: u32 = four_letters(*b"TOUC");
+const GAMEPAD: u32 = four_letters(*b"GPAD");
+
+/// Bits of [`MouseState::buttons`]. The web client never sets those for back and forward.
+pub mod button {
+    pub const LEFT: u16 = 1 << 0;
+    pub const RIGHT: u16 = 1 << 1;
+    pub const MIDDLE: u16 = 1 << 2;
+}
+
+/// Numbers of keys by place on the keyboard, as Unity's `Key` counts them.
+pub mod key {
+    pub const SPACE: u8 = 1;
+    pub const A: u8 = 15;
+    pub const C: u8 = 17;
+    pub const D: u8 = 18;
+    pub const E: u8 = 19;
+    pub const F: u8 = 20;
+    pub const Q: u8 = 31;
+    pub const R: u8 = 32;
+    pub const S: u8 = 33;
+    pub const W: u8 = 37;
+    pub const LEFT_SHIFT: u8 = 51;
+    pub const RIGHT_SHIFT: u8 = 52;
+    pub const LEFT_ARROW: u8 = 61;
+    pub const RIGHT_ARROW: u8 = 62;
+    pub const UP_ARROW: u8 = 63;
+    pub const DOWN_ARROW: u8 = 64;
+    /// How many there are.
+    pub const COUNT: u8 = 110;
+}
+
+/// Bits of [`GamepadState::buttons`], as Unity's `GamepadButton` counts them.
+pub mod pad {
+    pub const NORTH: u32 = 1 << 4;
+    pub const EAST: u32 = 1 << 5;
+    pub const SOUTH: u32 = 1 << 6;
+    pub const WEST: u32 = 1 << 7;
+    pub const LEFT_STICK: u32 = 1 << 8;
+}
+
+/// A whole state of one device (of one finger, for a touch screen).
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    Mouse(MouseState),
+    Keyboard(KeyboardState),
+    Touch(TouchState),
+    Gamepad(GamepadState),
+    /// A format that nothing here needs.
+    Other(u32),
+}
+
+/// 30 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct MouseState {
+    /// In pixels of the picture, y up from its lower edge.
+    pub position: [f32; 2],
+    /// Since the last event, in pixels of the client's page, y up.
+    pub delta: [f32; 2],
+    pub scroll: [f32; 2],
+    /// See [`button`].
+    pub buttons: u16,
+    pub display: u16,
+    pub clicks: u16,
+}
+
+/// 14 bytes, a bit for each key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeyboardState {
+    bits: [u8; Self::BYTES],
+}
+
+/// 56 bytes: one finger.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct TouchState {
+    pub finger: i32,
+    /// In pixels of the picture, y up from its lower edge.
+    pub position: [f32; 2],
+    pub delta: [f32; 2],
+    pub pressure: f32,
+    pub radius: [f32; 2],
+    pub phase: TouchPhase,
+    pub taps: u8,
+    pub display: u8,
+    pub flags: u8,
+    /// By the client's clock.
+    pub started_seconds: f64,
+    pub started_position: [f32; 2],
+}
+
+/// Where a finger is in its life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TouchPhase {
+    None,
+    Began,
+    Moved,
+    Ended,
+    Canceled,
+    Stationary,
+}
+
+/// 28 bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct GamepadState {
+    /// See [`pad`].
+    pub buttons: u32,
+    /// Each axis from -1 to 1, right and up positive.
+    pub left_stick: [f32; 2],
+    pub right_stick: [f32; 2],
+    /// 0 to 1.
+    pub left_trigger: f32,
+    pub right_trigger: f32,
+}
+
+impl State {
+    /// The format's four letters and the state. A longer state is one of a later version, which appends.
+    pub(super) fn parse(body: &[u8]) -> Result<Self, InputError> {
+        let mut reader = Reader::new(body);
+        Ok(match reader.u32()? {
+            MOUSE => Self::Mouse(MouseState::read(&mut reader)?),
+            KEYBOARD => Self::Keyboard(KeyboardState::read(&mut reader)?),
+            TOUCH => Self::Touch(TouchState::read(&mut reader)?),
+            GAMEPAD => Self::Gamepad(GamepadState::read(&mut reader)?),
+            format => Self::Other(format),
+        })
+    }
+}
+
+impl MouseState {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, InputError> {
+        Ok(Self {
+            position: reader.pair()?,
+            delta: reader.pair()?,
+            scroll: reader.pair()?,
+            buttons: reader.u16()?,
+            display: reader.u16()?,
+            clicks: reader.u16()?,
+        })
+    }
+}
+
+impl KeyboardState {
+    const BYTES: usize = (key::COUNT as usize).div_ceil(8);
+
+    fn read(reader: &mut Reader<'_>) -> Result<Self, InputError> {
+        let mut bits = [0; Self::BYTES];
+        bits.copy_from_slice(reader.take(Self::BYTES)?);
+        Ok(Self { bits })
+    }
+
+    /// Whether the key is down; a number beyond [`key::COUNT`] never is.
+    #[must_use]
+    pub fn is_down(&self, key: u8) -> bool {
+        key < key::COUNT && self.bits[usize::from(key / 8)] >> (key % 8) & 1 == 1
+    }
+}
+
+impl TouchState {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, InputError> {
+        let finger = reader.i32()?;
+        let (position, delta, pressure, radius) = (reader.pair()?, reader.pair()?, reader.f32()?, reader.pair()?);
+        let phase = match reader.u8()? {
+            0 => TouchPhase::None,
+            1 => TouchPhase::Began,
+            2 => TouchPhase::Moved,
+            3 => TouchPhase::Ended,
+            4 => TouchPhase::Canceled,
+            5 => TouchPhase::Stationary,
+            _ => return Err(InputError::Field("touch phase")),
+        };
+        let (taps, display, flags) = (reader.u8()?, reader.u8()?, reader.u8()?);
+        let _padding = reader.u32()?;
+        let (started_seconds, started_position) = (reader.f64()?, reader.pair()?);
+        Ok(Self {
+            finger,
+            position,
+            delta,
+            pressure,
+            radius,
+            phase,
+            taps,
+            display,
+            flags,
+            started_seconds,
+            started_position,
+        })
+    }
+}
+
+impl GamepadState {
+    fn read(reader: &mut Reader<'_>) -> Result<Self, InputError> {
+        Ok(Self {
+            buttons: reader.u32()?,
+            left_stick: reader.pair()?,
+            right_stick: reader.pair()?,
+            left_trigger: reader.f32()?,
+            right_trigger: reader.f32()?,
+        })
+    }
+}

@@ -1,0 +1,176 @@
+//! The polling variant: a session for each client, requests that ask for what has happened since.
+
+use nearlight_units::{Span, Time};
+use serde_json::{Value, json};
+
+use super::client::{Client, Kind};
+use super::text::{self, Tell};
+use super::{ClientId, Signalling};
+
+use std::net::IpAddr;
+
+/// A session whose client asks for nothing for this long is over, as in Unity's web server.
+pub(super) const SILENCE: Span = Span::from_secs(10);
+/// Entries that a session keeps, oldest dropped: an answer and an offer for each connection, and what ended.
+const MAX_ENTRIES: usize = 32;
+
+/// What a request wants to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Method {
+    Get,
+    Put,
+    Post,
+    Delete,
+}
+
+/// A request to `/signaling`.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub method: Method,
+    /// What follows `/signaling/`; empty for that path itself.
+    pub what: &'a str,
+    /// The header `Session-Id`.
+    pub session: Option<&'a str>,
+    /// The query's `fromtime` in milliseconds since 1970; 0 if there is none.
+    pub from_time: u64,
+    pub body: &'a str,
+    /// The client's address.
+    pub from: IpAddr,
+    /// A name for a new session that nobody can guess.
+    pub new_session: &'a str,
+}
+
+/// What to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reply {
+    /// Done, with this body.
+    Json(Value),
+    /// Done, nothing to say.
+    Done,
+    /// There is no such session (any more), or no such path.
+    NotFound,
+    /// The client's fault, in words.
+    Bad(String),
+    /// The client asks for too much, in words.
+    TooMany(String),
+}
+
+/// What a session's client has not necessarily read.
+#[derive(Debug, Default)]
+pub(super) struct Log {
+    entries: Vec<(u64, &'static str, String, Value)>,
+    /// The newest time that a reply has named.
+    named: u64,
+}
+
+impl Log {
+    /// Each entry is later than every reply before it, so that asking for what came after a reply misses and repeats nothing.
+    pub(super) fn add(&mut self, name: &str, tell: Tell<'_>, datetime: u64) {
+        let kind = tell.kind();
+        if kind == "connect" {
+            // The request's own answer said it, and every list of messages does.
+            return;
+        }
+        let datetime = datetime.max(self.named + 1);
+        self.entries.retain(|(_, known, of, _)| (*known, of.as_str()) != (kind, name));
+        if kind == "disconnect" {
+            self.entries.retain(|(.., of, _)| of != name);
+        }
+        if self.entries.len() == MAX_ENTRIES {
+            self.entries.remove(0);
+        }
+        self.entries.push((datetime, kind, name.to_owned(), tell.entry(name, datetime)));
+    }
+
+    /// What came after `from_time`. A client begins with its own clock, which may go before ours: no time counts that we never named.
+    fn since(&mut self, from_time: u64) -> impl Iterator<Item = (&'static str, &Value)> {
+        let from_time = from_time.min(self.named);
+        self.entries.iter().filter(move |(at, ..)| *at > from_time).map(|(_, kind, _, value)| (*kind, value))
+    }
+
+    /// A reply names this time; not before an entry that it holds.
+    fn name(&mut self, datetime: u64) -> u64 {
+        let newest = self.entries.last().map_or(0, |(at, ..)| *at);
+        self.named = self.named.max(datetime).max(newest);
+        self.named
+    }
+}
+
+impl Signalling {
+    /// A request came; everything follows at once.
+    pub fn on_request(&mut self, now: Time, request: &Request<'_>) -> Reply {
+        self.on_timeout(now);
+        let is_new = request.what.is_empty() && request.method == Method::Put;
+        if is_new {
+            return self.open_session(now, request);
+        }
+        let Some(id) = request.session.and_then(|session| self.sessions.get(session)).copied() else {
+            return Reply::NotFound;
+        };
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.heard_at = now;
+        }
+        match (request.method, request.what) {
+            (Method::Delete, "") => {
+                self.forget(id);
+                Reply::Done
+            }
+            (Method::Get, what) => self.list(now, id, what, request.from_time),
+            (Method::Put, "connection") => self.take(now, id, "connect", request.body),
+            (Method::Delete, "connection") => self.take(now, id, "disconnect", request.body),
+            (Method::Post, kind @ ("offer" | "answer" | "candidate")) => self.take(now, id, kind, request.body),
+            _ => Reply::NotFound,
+        }
+    }
+
+    fn open_session(&mut self, now: Time, request: &Request<'_>) -> Reply {
+        match self.let_in(Client::new(now, request.from, Kind::Polling(Log::default()))) {
+            Ok(id) => {
+                self.sessions.insert(request.new_session.to_owned(), id);
+                Reply::Json(json!({ "sessionId": request.new_session }))
+            }
+            Err(full) => Reply::TooMany(full.to_string()),
+        }
+    }
+
+    fn take(&mut self, now: Time, id: ClientId, kind: &str, body: &str) -> Reply {
+        let (name, said) = match text::read_body(kind, body) {
+            Ok(read) => read,
+            Err(error) => return Reply::Bad(error.to_string()),
+        };
+        if let Err(problem) = self.on_said(now, id, &name, said) {
+            return if problem.starts_with("too many") { Reply::TooMany(problem) } else { Reply::Bad(problem) };
+        }
+        match kind {
+            "connect" => Reply::Json(Tell::Connect.entry(&name, self.datetime(now))),
+            "disconnect" => Reply::Json(json!({ "connectionId": name })),
+            _ => Reply::Done,
+        }
+    }
+
+    /// Everything since then, or one kind of it as older clients ask.
+    fn list(&mut self, now: Time, id: ClientId, what: &str, from_time: u64) -> Reply {
+        let datetime = self.datetime(now);
+        let Some(client) = self.clients.get_mut(&id) else { return Reply::NotFound };
+        let connections: Vec<Value> =
+            client.connections.keys().map(|name| Tell::Connect.entry(name, datetime)).collect();
+        let Kind::Polling(log) = &mut client.kind else { return Reply::NotFound };
+        let mut of = |kind: &str| -> Vec<Value> {
+            log.since(from_time).filter(|(known, _)| *known == kind).map(|(_, value)| value.clone()).collect()
+        };
+        match what {
+            "" => {
+                let mut messages = connections;
+                messages.extend(log.since(from_time).map(|(_, value)| value.clone()));
+                let datetime = log.name(datetime);
+                Reply::Json(json!({ "messages": messages, "datetime": datetime }))
+            }
+            "connection" => Reply::Json(json!({ "connections": connections })),
+            "offer" => Reply::Json(json!({ "offers": of("offer") })),
+            "answer" => Reply::Json(json!({ "answers": of("answer") })),
+            // The world names all its addresses in its descriptions.
+            "candidate" => Reply::Json(json!({ "candidates": [] })),
+            _ => Reply::NotFound,
+        }
+    }
+}
