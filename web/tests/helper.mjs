@@ -141,3 +141,41 @@ export async function until(page, probe, what, timeout = 30_000) {
     throw new Error(`never happened in ${timeout} ms: ${what}. The page: ${seen}`);
   }
 }
+
+/** Options of a server with small pictures: two cores render, encode, decode and draw them at the same time. */
+export const SMALL = ["--size", "640x360", "--fps", "30"];
+
+/** A probe for `until`. */
+export const live = () => window.nearlight?.state === "live";
+
+/** What the page shows of the world, below the marker. */
+export function picture(page) {
+  return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
+}
+
+/** Both halves of the headset's canvas as small grey pictures, and how much they differ. */
+export async function eyes(page) {
+  const { left, right } = await page.evaluate(async () => {
+    const canvas = document.querySelector("canvas.headset");
+    // The drawing buffer is only there within the frame that drew it.
+    await new Promise((resolve) => requestAnimationFrame(resolve));
+    const bitmap = await createImageBitmap(canvas);
+    const half = (from) => {
+      const small = new OffscreenCanvas(64, 64).getContext("2d");
+      small.drawImage(bitmap, from, 0, bitmap.width / 2, bitmap.height, 0, 0, 64, 64);
+      const { data } = small.getImageData(0, 0, 64, 64);
+      return Array.from({ length: 64 * 64 }, (_, index) => (data[index * 4] + data[index * 4 + 1] + data[index * 4 + 2]) / 3);
+    };
+    return { left: half(0), right: half(bitmap.width / 2) };
+  });
+  return { left, right, difference: distance(left, right) };
+}
+
+export function distance(one, other) {
+  return one.reduce((sum, value, index) => sum + Math.abs(value - other[index]), 0) / one.length;
+}
+
+/** A probe for `until`, made of source text, for it takes no arguments. */
+export function shown(frames) {
+  return new Function(`return window.nearlight?.statistics?.displayed >= ${frames}`);
+}

@@ -3,11 +3,9 @@
 import assert from "node:assert/strict";
 import { createSocket } from "node:dgram";
 import { after, before, test } from "node:test";
-import { emulateHeadset, openBrowser, openPage, screenshot, startServer, until } from "./helper.mjs";
+import { SMALL, distance, emulateHeadset, eyes, live, openBrowser, openPage, picture, screenshot, startServer, until } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
-/** Small pictures: two cores render, encode, decode and draw them at the same time. */
-const SMALL = ["--size", "640x360", "--fps", "30"];
 
 let browser;
 let server;
@@ -20,8 +18,6 @@ after(async () => {
   await browser?.close();
   await server?.stop();
 });
-
-const live = () => window.nearlight?.state === "live";
 
 async function openLive(link = server.url, prepare = async () => undefined) {
   const opened = await openPage(browser);
@@ -44,11 +40,6 @@ async function contrast(page, clip) {
     const mean = levels.reduce((sum, level) => sum + level, 0) / levels.length;
     return Math.sqrt(levels.reduce((sum, level) => sum + (level - mean) ** 2, 0) / levels.length);
   }, png.toString("base64"));
-}
-
-/** What the page shows of the world, below the marker. */
-function picture(page) {
-  return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
 }
 
 test("frames are decoded, displayed, and their markers read", async () => {
@@ -252,25 +243,3 @@ test("an emulated headset sees two eyes that follow its pose", async () => {
   assert.deepEqual(errors, []);
   await context.close();
 });
-
-/** Both halves of the headset's canvas as small grey pictures, and how much they differ. */
-async function eyes(page) {
-  const { left, right } = await page.evaluate(async () => {
-    const canvas = document.querySelector("canvas.headset");
-    // The drawing buffer is only there within the frame that drew it.
-    await new Promise((resolve) => requestAnimationFrame(resolve));
-    const bitmap = await createImageBitmap(canvas);
-    const half = (from) => {
-      const small = new OffscreenCanvas(64, 64).getContext("2d");
-      small.drawImage(bitmap, from, 0, bitmap.width / 2, bitmap.height, 0, 0, 64, 64);
-      const { data } = small.getImageData(0, 0, 64, 64);
-      return Array.from({ length: 64 * 64 }, (_, index) => (data[index * 4] + data[index * 4 + 1] + data[index * 4 + 2]) / 3);
-    };
-    return { left: half(0), right: half(bitmap.width / 2) };
-  });
-  return { left, right, difference: distance(left, right) };
-}
-
-function distance(one, other) {
-  return one.reduce((sum, value, index) => sum + Math.abs(value - other[index]), 0) / one.length;
-}

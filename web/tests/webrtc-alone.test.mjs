@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { openBrowser, openPage, screenshot, servePage, until } from "./helper.mjs";
+import { openBrowser, openPage, screenshot, servePage, shown, until } from "./helper.mjs";
 
 const fakeWhep = path.join(path.dirname(fileURLToPath(import.meta.url)), "fake-whep.js");
 let browser;
@@ -26,9 +26,6 @@ async function open({ options = "?transport=webrtc", prepare = () => undefined }
   await opened.page.goto(`${server.url}${options}#token=made-up`);
   return opened;
 }
-
-/** A probe for `until`, made of source text, for it takes no arguments. */
-const shown = (frames) => new Function(`return window.nearlight?.statistics?.displayed >= ${frames}`);
 
 test("pictures and notes are joined, timed and counted", async () => {
   const { context, page, errors } = await open();

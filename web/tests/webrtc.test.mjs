@@ -1,0 +1,156 @@
+// The page against the real server over WebRTC: the same session as over WebTransport, and when the page turns to it.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { SMALL, distance, emulateHeadset, eyes, live, openBrowser, openPage, picture, screenshot, shown, startServer, until } from "./helper.mjs";
+
+const TOKEN = "a-token-for-the-page-tests";
+
+let browser;
+let server;
+
+before(async () => {
+  [browser, server] = await Promise.all([openBrowser(), startServer({ token: TOKEN, more: SMALL })]);
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+const overWebRtc = (url) => url.replace("#", "?transport=webrtc#");
+
+async function openLive(link = overWebRtc(server.url), prepare = async () => undefined) {
+  const opened = await openPage(browser);
+  await prepare(opened.page);
+  await opened.page.goto(link);
+  await until(opened.page, live, "the page goes live");
+  return opened;
+}
+
+test("the same session over WebRTC: pictures, inputs in their pixels, stages, counts, panel, events", async () => {
+  const { context, page, errors } = await openLive();
+  await page.locator("#enter").click();
+  await page.keyboard.press("KeyH");
+  await until(page, shown(60), "60 frames are displayed");
+  await until(page, () => window.nearlight.lastMarker?.input > 10, "inputs come back in pixels");
+  const before = await picture(page);
+  await page.evaluate(() => window.nearlight.act("gaze", "throw"));
+  await page.waitForTimeout(400);
+  assert.notDeepEqual(await picture(page), before, "a thrown ball is seen");
+  await page.evaluate(() => window.nearlight.setPose({ position: [3, 1.6, 5], yaw: 0.4 }));
+  await until(page, shown(120), "more frames follow");
+  const { statistics, stream, summary } = await page.evaluate(async () => ({
+    statistics: window.nearlight.statistics,
+    stream: window.nearlight.stream,
+    summary: await window.nearlight.summary(),
+  }));
+  assert.deepEqual([stream.width, stream.height, stream.views], [640, 360, 1]);
+  assert.ok(statistics.unreadableMarkers <= statistics.displayed / 100, `${statistics.unreadableMarkers} unreadable markers`);
+  assert.ok(statistics.receivedBps > 0 && statistics.clockErrorUs > 0, JSON.stringify(statistics));
+  assert.equal(summary.transport, "webrtc");
+  assert.equal(summary.stage_sum_error_us_max, 0);
+  assert.ok(summary.motion_to_photon_ms.n > 0 && summary.motion_to_photon_ms.p50 > 1, JSON.stringify(summary.motion_to_photon_ms));
+  assert.ok(summary.frames.lost * 20 <= summary.frames.sent, JSON.stringify(summary.frames));
+  assert.ok(summary.rate_mbps.target > 0 && summary.rate_mbps.received > 0, JSON.stringify(summary.rate_mbps));
+  const events = (await page.evaluate(() => window.nearlight.events())).trimEnd().split("\n").map((line) => JSON.parse(line));
+  for (const name of ["frame_displayed", "motion_to_photon", "frame_ready", "clock_estimated", "traffic"]) {
+    assert.ok(events.some(({ event }) => event === name), `no event ${name}`);
+  }
+  assert.match(await page.locator("#facts").innerText(), /WebRTC · as the link asks/);
+  assert.match(await page.locator("#legend").innerText(), /render\s+\d+\.\d ms/);
+  await screenshot(page, "webrtc-live");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("with WebTransport the page does not turn to WebRTC", async () => {
+  const { context, page } = await openLive(server.url);
+  await until(page, shown(5), "frames are displayed");
+  assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webtransport");
+  await context.close();
+});
+
+test("where WebTransport does not get through the same link shows the world over WebRTC", async () => {
+  const blocked = (page) => page.route("**/session.json", (route) => route.fulfill({ json: { certificate_sha256: "00".repeat(32) } }));
+  const { context, page } = await openLive(server.url, blocked);
+  await until(page, shown(30), "frames are displayed");
+  assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webrtc");
+  await page.locator("#enter").click();
+  await page.keyboard.press("KeyH");
+  await until(page, () => /does not get through/.test(document.getElementById("facts").innerText), "the panel says why");
+  await context.close();
+});
+
+test("a browser without a track processor shows the world as well", async () => {
+  const prepare = (page) => page.addInitScript(() => delete window.MediaStreamTrackProcessor);
+  const { context, page, errors } = await openLive(overWebRtc(server.url), prepare);
+  await until(page, shown(30), "frames are displayed");
+  const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
+  assert.ok(statistics.unreadableMarkers <= 1, JSON.stringify(statistics));
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("VP8 is played where the server has nothing else", async () => {
+  const own = await startServer({ more: [...SMALL, "--codec", "vp8"] });
+  const { context, page } = await openLive(overWebRtc(own.url));
+  await until(page, shown(30), "frames are displayed");
+  assert.equal(await page.evaluate(() => window.nearlight.stream.codec), "vp8");
+  await context.close();
+  await own.stop();
+});
+
+test("losses are repaired and the picture goes on", async () => {
+  const own = await startServer({ more: [...SMALL, "--impair", "loss=2%"] });
+  const { context, page } = await openLive(overWebRtc(own.url));
+  await until(page, shown(200), "200 frames are displayed");
+  const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
+  assert.ok(statistics.repaired > 0, JSON.stringify(statistics));
+  assert.ok(statistics.lost * 20 <= statistics.displayed, JSON.stringify(statistics));
+  await context.close();
+  await own.stop();
+});
+
+test("after a crash and a restart of the server the picture resumes by itself", async () => {
+  const first = await startServer({ token: TOKEN, more: SMALL });
+  const { context, page } = await openLive(overWebRtc(first.url));
+  await page.evaluate(() => {
+    window.sameDocument = true;
+  });
+  await first.stop("SIGKILL");
+  await until(page, () => window.nearlight.state === "reconnecting", "the page tries again");
+  const second = await startServer({ port: first.port, token: TOKEN, more: SMALL });
+  await until(page, live, "the picture resumes");
+  assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webrtc");
+  assert.ok(await page.evaluate(() => window.sameDocument), "the page was not loaded again");
+  await context.close();
+  await second.stop();
+});
+
+test("a wrong token is refused plainly", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(overWebRtc(server.url).replace(/token=.*/, "token=wrong"));
+  await until(page, () => window.nearlight?.state === "refused", "a wrong token is refused");
+  assert.match(await page.locator("#notice").innerText(), /not valid/);
+  await context.close();
+});
+
+test("an emulated headset sees two eyes that follow its pose", async () => {
+  const { context, page, errors } = await openLive(overWebRtc(server.url), emulateHeadset);
+  await page.locator("#landing-vr").click();
+  await until(page, () => window.nearlight.stream?.views === 2, "the server sends stereo");
+  await until(page, () => document.querySelector("canvas.headset"), "the headset's canvas is there");
+  const marked = await page.evaluate(() => window.nearlight.lastMarker.frame);
+  await page.waitForFunction((frame) => window.nearlight.lastMarker?.frame > frame + 30, marked, { timeout: 30_000 });
+  const ahead = await eyes(page);
+  assert.ok(ahead.difference > 1, `the eyes differ by ${ahead.difference} of 255 on average`);
+  await page.evaluate(() => window.emulated.quaternion.set(0, Math.sin(0.4), 0, Math.cos(0.4)));
+  await page.waitForTimeout(1_500);
+  const turned = await eyes(page);
+  await screenshot(page, "webrtc-headset");
+  assert.ok(distance(ahead.left, turned.left) > 4, "the left eye's picture follows the head");
+  assert.ok(distance(ahead.right, turned.right) > 4, "the right eye's picture follows the head");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
