@@ -43,7 +43,8 @@ enum Command {
 }
 
 /// What is told without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, whoever sent it.
-const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error";
+const USUAL_WORDS: &str =
+    "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();

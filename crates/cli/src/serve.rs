@@ -11,7 +11,7 @@ use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
 use nearlight_net::{Clock, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
-use nearlight_server::{Door, Impairment, PictureSize, ServeOptions};
+use nearlight_server::{Door, IceServer, Impairment, PictureSize, ServeOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
 
@@ -26,6 +26,10 @@ pub(crate) struct ServeArguments {
     /// Port for WebRTC (UDP); if not given the one after --port
     #[arg(long)]
     rtc_port: Option<u16>,
+    /// A helper for WebRTC clients whose network lets no UDP through: stun:HOST:PORT or turn:NAME:PASSWORD@HOST:PORT?transport=tcp; may
+    /// be given again
+    #[arg(long = "ice-server", value_name = "URL")]
+    ice_servers: Vec<IceServer>,
     /// Address to listen on; every address if not given
     #[arg(long)]
     address: Option<IpAddr>,
@@ -127,6 +131,7 @@ impl ServeArguments {
             address: self.address,
             port: self.port,
             rtc_port: self.rtc_port,
+            ice_servers: self.ice_servers,
             token: self.token,
             certificate: self.cert.zip(self.key),
             source,

@@ -19,5 +19,5 @@ mod stay;
 mod studio;
 mod visit;
 
-pub use options::{Impairment, PictureSize, ServeOptions};
+pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions};
 pub use serve::{Door, Server, ServerError};

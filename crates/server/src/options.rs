@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_link::LoadedPath;
@@ -30,6 +31,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// UDP port of WebRTC; none takes the one after `port`, or a free one where that is taken.
     pub rtc_port: Option<u16>,
+    /// Helpers that WebRTC clients are told of.
+    pub ice_servers: Vec<IceServer>,
     /// None generates one.
     pub token: Option<Token>,
     /// Certificate chain and key as PEM files; none makes a self-signed certificate.
@@ -69,4 +72,73 @@ pub struct Impairment {
     pub path: LoadedPath,
     /// Of everything random on the path; each session adds its number.
     pub seed: u64,
+}
+
+/// A STUN or TURN server for WebRTC clients whose network lets no UDP through, such as `turn:name:password@host:443?transport=tcp`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IceServer {
+    url: String,
+    login: Option<(String, String)>,
+}
+
+/// Why a text is no [`IceServer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write stun:HOST:PORT or turn:NAME:PASSWORD@HOST:PORT?transport=tcp, with plain characters only")]
+pub struct NotAnIceServer;
+
+impl IceServer {
+    /// For WHEP's `Link` header (RFC 8288).
+    pub(crate) fn link(&self) -> String {
+        let login = self.login.as_ref().map_or(String::new(), |(name, password)| {
+            format!("; username=\"{name}\"; credential=\"{password}\"; credential-type=\"password\"")
+        });
+        format!("<{}>; rel=\"ice-server\"{login}", self.url)
+    }
+}
+
+impl FromStr for IceServer {
+    type Err = NotAnIceServer;
+
+    fn from_str(text: &str) -> Result<Self, NotAnIceServer> {
+        let plain = |byte: u8| byte.is_ascii_graphic() && !b"\"<>\\,;".contains(&byte);
+        let (scheme, rest) = text.split_once(':').filter(|_| text.bytes().all(plain)).ok_or(NotAnIceServer)?;
+        let (login, host) = match rest.rsplit_once('@') {
+            Some((login, host)) => (Some(login.split_once(':').ok_or(NotAnIceServer)?), host),
+            None => (None, rest),
+        };
+        // Only TURN knows who asks, and it asks everybody.
+        let fits = match scheme {
+            "stun" | "stuns" => login.is_none(),
+            "turn" | "turns" => login.is_some(),
+            _ => false,
+        };
+        if !fits || host.is_empty() {
+            return Err(NotAnIceServer);
+        }
+        let login = login.map(|(name, password)| (name.to_owned(), password.to_owned()));
+        Ok(Self { url: format!("{scheme}:{host}"), login })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ice_servers_are_told_in_whep_s_own_words() {
+        for (text, link) in [
+            ("stun:stun.example:3478", "<stun:stun.example:3478>; rel=\"ice-server\""),
+            (
+                "turn:me:secret@turn.example:443?transport=tcp",
+                "<turn:turn.example:443?transport=tcp>; rel=\"ice-server\"; username=\"me\"; credential=\"secret\"; credential-type=\"password\"",
+            ),
+        ] {
+            assert_eq!(text.parse::<IceServer>().map(|server| server.link()), Ok(link.into()));
+        }
+        for text in
+            ["", "stun", "stun:", "http:host", "turn:host", "turn:me@host", "stun:me:it@host", "stun:a\"b", "stun:a b"]
+        {
+            assert_eq!(text.parse::<IceServer>(), Err(NotAnIceServer), "{text}");
+        }
+    }
 }

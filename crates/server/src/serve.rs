@@ -21,7 +21,7 @@ use crate::bad_paths::BadPaths;
 use crate::house::House;
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
-use crate::options::{PictureSize, ServeOptions};
+use crate::options::{IceServer, PictureSize, ServeOptions};
 use crate::page::{self, PageState};
 use crate::rtc::Exchange;
 use crate::rtc::whep::Whep;
@@ -88,6 +88,7 @@ pub struct Server {
     listener: Listener,
     house: Arc<House>,
     exchange: Arc<Exchange>,
+    ice_servers: Vec<IceServer>,
     page: Arc<PageState>,
     self_signed: bool,
     closing: watch::Sender<bool>,
@@ -188,7 +189,9 @@ impl Door {
             info: RwLock::new(info(&identity)),
             healthy: Box::new(move || !healthy.studio.has_failed()),
         });
-        Ok(Server { listener, house, exchange, page, self_signed, closing, journal: journal_thread, sustained })
+        let ice_servers = options.ice_servers;
+        let journal = journal_thread;
+        Ok(Server { listener, house, exchange, ice_servers, page, self_signed, closing, journal, sustained })
     }
 }
 
@@ -209,9 +212,9 @@ impl Server {
 
     /// Serves until `stop` is done, then says goodbye to every client.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, house, exchange, page, self_signed, closing, journal, .. } = self;
+        let Self { listener, house, exchange, ice_servers, page, self_signed, closing, journal, .. } = self;
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
-        let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered);
+        let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered, &ice_servers);
         let router = page::router(Arc::clone(&page), Arc::new(whep));
         let exchanging = tokio::spawn(async move { exchange.run().await });
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);

@@ -55,7 +55,7 @@ impl Payloads {
         let mut together: Vec<&[u8]> = Vec::new();
         let mut size = 1;
         for unit in units(bits).filter(|unit| !matches!(unit[0] & TYPE, ACCESS_UNIT_DELIMITER | FILLER)) {
-            let fits = size + 2 + unit.len() <= most && unit.len() <= usize::from(u16::MAX);
+            let fits = size + 2 + unit.len() <= most && u16::try_from(unit.len()).is_ok();
             if !fits {
                 self.flush(&mut together);
                 size = 1;

@@ -19,7 +19,7 @@ use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
 use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
 use rtc::peer_connection::sdp::RTCSessionDescription;
 use rtc::peer_connection::state::RTCPeerConnectionState;
-use rtc::peer_connection::transport::RTCIceCandidateInit;
+use rtc::peer_connection::transport::{RTCDtlsTransportState, RTCIceCandidateInit};
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
 use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
@@ -278,16 +278,18 @@ impl Player {
                 RTCMessage::RtpPacket(_, packet) => self.on_packet(packet),
                 RTCMessage::DataChannelMessage(id, message) => {
                     let label = self.open.iter().find(|(_, other)| **other == id).map(|(label, _)| label.clone());
-                    let message = match message.is_string {
-                        true => Message::Text(String::from_utf8_lossy(&message.data).into_owned()),
-                        false => Message::Binary(message.data.to_vec()),
+                    let message = if message.is_string {
+                        Message::Text(String::from_utf8_lossy(&message.data).into_owned())
+                    } else {
+                        Message::Binary(message.data.to_vec())
                     };
                     self.messages.extend(label.map(|label| (label, message)));
                 }
-                RTCMessage::RtcpPacket(..) => {}
                 _ => {}
             }
         }
+        let state = self.connection.sctp().map(|sctp| sctp.transport().state());
+        self.ended |= state == Some(RTCDtlsTransportState::Closed);
         self.assemble(now);
     }
 

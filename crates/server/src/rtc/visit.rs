@@ -29,7 +29,7 @@ pub(crate) struct RtcVisit {
     line: Line,
     requests: mpsc::Receiver<End>,
     /// Given back at the end.
-    place: Place,
+    _place: Place,
     /// Who made the offer: wrong tokens are counted there.
     client: IpAddr,
     control: Option<ChannelId>,
@@ -40,16 +40,26 @@ pub(crate) struct RtcVisit {
 }
 
 impl RtcVisit {
-    pub(crate) fn new(stay: Stay, peer: Peer, line: Line, place: Place, client: IpAddr) -> (Self, Ender) {
+    pub(crate) fn new(stay: Stay, peer: Peer, line: Line, place: Place, client: IpAddr) -> (Box<Self>, Ender) {
         let (sender, requests) = mpsc::channel(1);
         let began = stay.house.clock.now();
-        let visit =
-            Self { stay, peer, line, requests, place, client, control: None, session: None, greeted: false, began };
-        (visit, sender)
+        let visit = Self {
+            stay,
+            peer,
+            line,
+            requests,
+            _place: place,
+            client,
+            control: None,
+            session: None,
+            greeted: false,
+            began,
+        };
+        (Box::new(visit), sender)
     }
 
     /// Serves until the client leaves, the server closes or something fails.
-    pub(crate) async fn run(mut self) {
+    pub(crate) async fn run(mut self: Box<Self>) {
         let (house, session) = (Arc::clone(&self.stay.house), self.stay.session);
         house.metrics.on_session(session);
         let ended = self.serve().await;
@@ -61,7 +71,6 @@ impl RtcVisit {
         self.transmit(now);
         house.metrics.on_session_end(session);
         tracing::info!(session, ended, "a WebRTC client left");
-        drop(self.place);
     }
 
     async fn serve(&mut self) -> String {
@@ -127,7 +136,7 @@ impl RtcVisit {
                     _ => {}
                 },
                 Event::Message { channel, message } => {
-                    if let Some(ended) = self.on_message(now, channel, message) {
+                    if let Some(ended) = self.on_message(now, channel, &message) {
                         return Some(ended);
                     }
                 }
@@ -157,9 +166,9 @@ impl RtcVisit {
         }
     }
 
-    fn on_message(&mut self, now: Time, channel: ChannelId, message: Message) -> Option<String> {
+    fn on_message(&mut self, now: Time, channel: ChannelId, message: &Message) -> Option<String> {
         if Some(channel) == self.session {
-            if let (Message::Binary(datagram), true) = (&message, self.greeted) {
+            if let (Message::Binary(datagram), true) = (message, self.greeted) {
                 self.on_session(now, datagram);
             }
             return None;
@@ -167,7 +176,7 @@ impl RtcVisit {
         if Some(channel) != self.control {
             return None;
         }
-        let bytes = match &message {
+        let bytes = match message {
             Message::Text(text) => text.as_bytes(),
             Message::Binary(bytes) => bytes,
         };

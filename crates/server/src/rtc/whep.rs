@@ -22,6 +22,7 @@ use tokio::sync::mpsc;
 use super::Exchange;
 use super::visit::{End, Ender, RtcVisit};
 use crate::house::House;
+use crate::options::IceServer;
 use crate::stay::Stay;
 
 /// A client that sends its body more slowly than this wastes a place.
@@ -41,12 +42,20 @@ pub(crate) struct Whep {
     /// Sessions by the name in their address.
     sessions: Mutex<BTreeMap<String, Ender>>,
     /// Where accepted clients go.
-    visits: mpsc::Sender<RtcVisit>,
+    visits: mpsc::Sender<Box<RtcVisit>>,
+    /// `Link` headers, one for each ICE server.
+    links: Vec<HeaderValue>,
 }
 
 impl Whep {
-    pub(crate) fn new(house: Arc<House>, exchange: Arc<Exchange>, visits: mpsc::Sender<RtcVisit>) -> Self {
-        Self { house, exchange, sessions: Mutex::default(), visits }
+    pub(crate) fn new(
+        house: Arc<House>,
+        exchange: Arc<Exchange>,
+        visits: mpsc::Sender<Box<RtcVisit>>,
+        ice_servers: &[IceServer],
+    ) -> Self {
+        let links = ice_servers.iter().filter_map(|server| HeaderValue::from_str(&server.link()).ok()).collect();
+        Self { house, exchange, sessions: Mutex::default(), visits, links }
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Ender>> {
@@ -66,7 +75,7 @@ impl Whep {
         self.house.check_token(client.0, token.trim()).map_err(Refused::from)
     }
 
-    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, RtcVisit), Refused> {
+    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, Box<RtcVisit>), Refused> {
         let house = &self.house;
         let codec = house.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
         let place = house.take_place()?;
@@ -165,7 +174,11 @@ async fn offer(
     }
     let location = format!("/whep/{id}");
     let headers = [(header::CONTENT_TYPE, SDP), (header::LOCATION, &location), (header::ETAG, "\"1\"")];
-    Ok((StatusCode::CREATED, headers, answer).into_response())
+    let mut response = (StatusCode::CREATED, headers, answer).into_response();
+    for link in &whep.links {
+        response.headers_mut().append(header::LINK, link.clone());
+    }
+    Ok(response)
 }
 
 async fn trickle(

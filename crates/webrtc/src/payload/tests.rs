@@ -16,7 +16,7 @@ fn parts(payloads: &Payloads) -> Vec<&[u8]> {
 
 fn joined(codec: Codec, payloads: &Payloads) -> Vec<u8> {
     let (mut h264, mut vp8) = (H264Packet::default(), Vp8Packet::default());
-    let parts = parts(payloads).into_iter().map(|part| bytes::Bytes::copy_from_slice(part));
+    let parts = parts(payloads).into_iter().map(bytes::Bytes::copy_from_slice);
     let joined = parts.map(|part| match codec {
         Codec::H264 => h264.depacketize(&part),
         Codec::Vp8 => vp8.depacketize(&part),

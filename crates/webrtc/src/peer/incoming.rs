@@ -27,7 +27,7 @@ const MAX_EVENTS: usize = 1_024;
 impl Peer {
     pub(super) fn take_in(&mut self, now: Time) {
         while let Some(event) = self.connection.poll_event() {
-            self.on_event(event);
+            self.on_event(&event);
         }
         while let Some(message) = self.connection.poll_read() {
             if let RTCMessage::DataChannelMessage(channel, message) = message.message
@@ -68,7 +68,7 @@ impl Peer {
         }
     }
 
-    fn on_event(&mut self, event: RTCPeerConnectionEvent) {
+    fn on_event(&mut self, event: &RTCPeerConnectionEvent) {
         match event {
             RTCPeerConnectionEvent::OnConnectionStateChangeEvent(state) => match state {
                 RTCPeerConnectionState::Connected if !self.connected => {
@@ -82,6 +82,7 @@ impl Peer {
                 _ => {}
             },
             RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(channel)) => {
+                let channel = *channel;
                 let label = self.connection.data_channel(channel).map(|channel| channel.label().to_owned());
                 if let Some(label) = label
                     && self.channels.len() < MAX_CHANNELS
@@ -90,11 +91,11 @@ impl Peer {
                     self.tell(Event::Opened { channel, label });
                 }
             }
-            RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnClose(channel)) => {
-                if self.channels.remove(&channel).is_some() {
-                    self.note_channel = self.note_channel.filter(|other| *other != channel);
-                    self.tell(Event::Closed { channel });
-                }
+            RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnClose(channel))
+                if self.channels.remove(channel).is_some() =>
+            {
+                self.note_channel = self.note_channel.filter(|other| other != channel);
+                self.tell(Event::Closed { channel: *channel });
             }
             _ => {}
         }

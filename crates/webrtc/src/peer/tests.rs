@@ -199,7 +199,9 @@ impl World {
         // No byte is 0, so no start code is in it.
         let mut body = vec![0; size];
         self.random.fill(&mut body[..]);
-        body.iter_mut().for_each(|byte| *byte |= 1);
+        for byte in &mut body {
+            *byte |= 1;
+        }
         let bits = match self.peer.codec().expect("agreed") {
             Codec::Vp8 => body,
             Codec::H264 => {
