@@ -30,6 +30,13 @@ export interface ReceivedPicture {
   receivedAt: number;
 }
 
+/** The timestamp of the packets that a picture came in, where the browser says it. */
+export function rtpTimestampOf(picture: VideoFrame): number | undefined {
+  // Not yet in the language's description of browsers.
+  const described = picture as VideoFrame & { metadata?: () => { rtpTimestamp?: number } };
+  return described.metadata?.().rtpTimestamp;
+}
+
 /** The server answers, but this transport does not get through to it. */
 export class Blocked extends Error {
   override readonly name = "Blocked";

@@ -1,5 +1,6 @@
 // The window's end of a WebRTC session: signalling, data channels, and the decoded pictures on their way to the worker.
 
+import { rtpTimestampOf } from "./carrier.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 
 /** Where the server takes offers. */
@@ -130,16 +131,24 @@ export class Peer {
     video.muted = true;
     video.playsInline = true;
     video.srcObject = new MediaStream([track]);
+    let taken: number | undefined;
     const take = (_now: number, metadata: VideoFrameCallbackMetadata): void => {
       if (this.#closed) {
         video.srcObject = null;
         return;
       }
       video.requestVideoFrameCallback(take);
-      const { rtpTimestamp, receiveTime } = metadata;
-      if (rtpTimestamp === undefined) return;
       const picture = new VideoFrame(video, { timestamp: 0 });
-      this.#post({ type: "picture", received: { picture, rtpTimestamp, receivedAt: receiveTime ?? Number.NaN } }, [picture]);
+      // The element may have moved on since the picture that it announces: where the browser says it, the picture's own name counts.
+      const own = rtpTimestampOf(picture);
+      const rtpTimestamp = own ?? metadata.rtpTimestamp;
+      const receivedAt = own === undefined || own === metadata.rtpTimestamp ? (metadata.receiveTime ?? Number.NaN) : Number.NaN;
+      if (rtpTimestamp === undefined || rtpTimestamp === taken) {
+        picture.close();
+        return;
+      }
+      taken = rtpTimestamp;
+      this.#post({ type: "picture", received: { picture, rtpTimestamp, receivedAt } }, [picture]);
     };
     video.requestVideoFrameCallback(take);
     void video.play().catch((error: unknown) => this.#end(`the browser does not play the pictures: ${explain(error)}`, false));

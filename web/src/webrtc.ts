@@ -1,6 +1,6 @@
 // A session over WebRTC, as the worker sees it: only windows have peer connections, so a `Peer` there does the talking.
 
-import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import { Blocked, type Carrier, type CarrierOut, Refused, rtpTimestampOf } from "./carrier.ts";
 import type { FromPeer, ToPeer } from "./messages.ts";
 
 /** Bytes in front of each message on a control stream, which messages of a data channel do without. */
@@ -70,15 +70,12 @@ class WebRtcCarrier implements Carrier {
   }
 }
 
-/** Not yet in the language's description of browsers. */
-type DescribedFrame = VideoFrame & { metadata(): { rtpTimestamp?: number } };
-
 async function readPictures(readable: ReadableStream<VideoFrame>, out: CarrierOut): Promise<void> {
   const reader = readable.getReader();
   for (;;) {
     const { value: picture, done } = await reader.read();
     if (done) return;
-    const { rtpTimestamp } = (picture as DescribedFrame).metadata();
+    const rtpTimestamp = rtpTimestampOf(picture);
     if (rtpTimestamp === undefined) picture.close();
     else out.onPicture({ picture, rtpTimestamp, receivedAt: Number.NaN });
   }

@@ -122,6 +122,10 @@ impl Pictures {
     }
 
     fn on_picture(&mut self, now: Time, facts: PictureFacts) -> Option<Joined> {
+        let known = self.unnoted.iter().any(|picture| picture.facts.rtp_timestamp == facts.rtp_timestamp);
+        if known || self.frame(facts.rtp_timestamp).is_some() {
+            return None;
+        }
         let picture = Unnoted { facts, decoded_at: now };
         let noted = self.notes.iter().position(|noted| noted.note.rtp_timestamp == facts.rtp_timestamp);
         if let Some(noted) = noted.and_then(|index| self.notes.remove(index)) {
