@@ -10,6 +10,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             written.extend_from_slice(payload);
         }
         Ok(ToClient::Note(note)) => written = note.to_bytes(),
+        Ok(ToClient::Sound(sound)) => written = sound.to_bytes(),
         _ => return,
     }
     assert_eq!(written, bytes);

@@ -1,5 +1,7 @@
 //! A run in one object: what `nearlight view --json` prints and the page's `summary()` returns (docs/json.md).
 
+use std::ops::AddAssign;
+
 use nearlight_units::{Bitrate, Span};
 use serde::Serialize;
 
@@ -114,6 +116,49 @@ pub struct LossCounts {
     pub key_frames: u64,
 }
 
+/// What became of the sound.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct SoundCounts {
+    /// Datagrams that arrived, each with 10 ms of sound.
+    pub packets: u64,
+    /// Datagrams that never arrived.
+    pub lost: u64,
+    /// Blocks that only the next datagram brought.
+    pub repeated: u64,
+    /// Blocks of 10 ms that were made up because theirs was not there in time.
+    pub concealed: u64,
+    /// Blocks that were decoded too late.
+    pub late: u64,
+}
+
+impl AddAssign for SoundCounts {
+    fn add_assign(&mut self, other: Self) {
+        self.packets += other.packets;
+        self.lost += other.lost;
+        self.repeated += other.repeated;
+        self.concealed += other.concealed;
+        self.late += other.late;
+    }
+}
+
+/// The sound of a run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct SoundSummary {
+    #[serde(flatten)]
+    pub counts: SoundCounts,
+    /// From a moment in the world to its being heard, at the end; null where nothing was played.
+    pub delay_ms: Option<f64>,
+    /// How far sound and picture were apart, for each displayed frame.
+    pub apart_ms: Distribution,
+}
+
+impl SoundSummary {
+    #[must_use]
+    pub fn new(counts: SoundCounts, delay: Option<Span>, apart: &Samples) -> Self {
+        Self { counts, delay_ms: delay.map(milliseconds), apart_ms: Distribution::from(apart) }
+    }
+}
+
 /// What the stream was, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SummaryStream {
@@ -136,6 +181,8 @@ pub struct Summary {
     pub rate_mbps: Rates,
     pub loss: LossCounts,
     pub recovery: Recovery,
+    /// None where the session had no sound.
+    pub sound: Option<SoundSummary>,
     #[serde(flatten)]
     pub stream: SummaryStream,
     /// Bound on the error of mapped server times at the end, in milliseconds.
@@ -192,6 +239,7 @@ impl SummaryBuilder {
             rate_mbps: rest.rates,
             loss: rest.loss,
             recovery: Recovery::new(rest.recovery, frames),
+            sound: rest.sound,
             stream: rest.stream,
             clock_error_ms: milliseconds(rest.clock_error),
             unreadable_markers: rest.unreadable_markers,
@@ -205,6 +253,7 @@ pub struct SummaryRest {
     pub rates: Rates,
     pub loss: LossCounts,
     pub recovery: RecoveryCounts,
+    pub sound: Option<SoundSummary>,
     pub stream: SummaryStream,
     pub clock_error: Span,
     pub unreadable_markers: u64,

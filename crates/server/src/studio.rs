@@ -10,14 +10,12 @@ use nearlight_codec::{EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
+use nearlight_session::UNKNOWN_TO_DISPLAY;
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, display_budget};
 use crate::seat::{Delivery, Seat};
-
-/// From rendering to display before the first report. Guess: two frames at 30 frames a second.
-const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
 
 /// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };

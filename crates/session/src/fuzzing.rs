@@ -6,14 +6,19 @@ use nearlight_fec::policy::{POLICIES, new_policy};
 use nearlight_fec::{Code, Encoder, digest};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
-use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, Span, Time};
 use nearlight_wire::{
     Acknowledgement, Action, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Hand, KeyFrameRequest,
-    MAX_COVERED_FRAMES, Missing, Nack, Ping, Pong, Pose, RepairHeader, SymbolFlags, SymbolHeader, ToServer, View,
-    marker::Marker, symbol_range,
+    MAX_COVERED_FRAMES, Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToServer,
+    View, marker::Marker, symbol_range,
 };
 
-use crate::{EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig};
+use crate::{
+    EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig, SoundPacket,
+};
+
+/// Of ten milliseconds for two ears.
+const SAMPLES: usize = 960;
 
 /// A number that is usually small and sometimes at the far end.
 #[derive(Arbitrary, Clone, Copy, Debug)]
@@ -45,6 +50,8 @@ pub enum ReceiverOperation {
     Decoded(Number),
     DecodeFailed(Number),
     Displayed(Number),
+    Sound { block: Number, made: u64, due: u32, before: bool },
+    Samples { ahead: u16, frames: u16 },
     Poll,
 }
 
@@ -58,6 +65,7 @@ pub enum SenderOperation {
     KeyFrameRequest(Number),
     Acknowledgement { decoded: Number, newer: u8, lost: bool },
     Ping(u64),
+    Sound { block: Number, bytes: u16 },
     Garbage(Vec<u8>),
     MaxDatagram(u16),
     Poll,
@@ -134,6 +142,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
 pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_references(true);
+    receiver.set_sound();
     let mut now = Time::from_secs(1);
     let mut newest_handed_out = None;
     for operation in operations {
@@ -142,7 +151,12 @@ pub fn receiver(operations: &[ReceiverOperation]) {
             assert!(newest_handed_out < Some(frame.id), "frame {} came twice or too late", frame.id);
             newest_handed_out = Some(frame.id);
         }
+        while let Some(packet) = receiver.poll_sound(now) {
+            receiver.on_sound_decoded(packet.block, &[0.5; SAMPLES]);
+        }
         while receiver.poll_event().is_some() {}
+        let (waiting, decoded, tape) = receiver.held_sound();
+        assert!(waiting <= 64 && decoded <= 64 && tape <= 5_000, "{waiting}, {decoded}, {tape} of sound are held");
         let (frames, bytes) = receiver.held();
         assert!(frames <= 96 && bytes <= 16 << 20, "{frames} frames of {bytes} bytes are held");
         let _ = (receiver.poll_timeout(), receiver.statistics(now), receiver.clock(now));
@@ -188,6 +202,18 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         ReceiverOperation::Displayed(frame) => {
             let marker = Marker { frame: FrameId(frame.get()), input: InputSeq(1) };
             receiver.on_displayed(*now, marker.frame, Some(marker));
+        }
+        ReceiverOperation::Sound { block, made, due, before } => {
+            let before: &[u8] = if *before && block.get() > 0 { &[2] } else { &[] };
+            let made_at = Time::from_micros(made & ((1 << 53) - 1));
+            let sound = Sound { block: BlockId(block.get()), made_at, due_after_us: *due, packet: &[1], before };
+            receiver.on_datagram(*now, &sound.to_bytes());
+        }
+        ReceiverOperation::Samples { ahead, frames } => {
+            let mut samples = [0.0; SAMPLES];
+            let asked = usize::from(*frames) % (SAMPLES / 2 + 1) * 2;
+            receiver.poll_samples(*now, *now + Span::from_micros(i64::from(*ahead)), &mut samples[..asked]);
+            assert!(samples.iter().all(|sample| sample.abs() <= 1.0), "louder than what was decoded");
         }
         ReceiverOperation::Poll => {
             let mut sent = 0;
@@ -314,6 +340,10 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
             let reference = if wish.recover { wish.acknowledged.filter(near) } else { before }.filter(|_| !wish.key);
             let bits = vec![1; usize::from(*bytes)];
             sender.on_frame(*now, EncodedFrame { id, reference, header: header(*now), bits });
+        }
+        SenderOperation::Sound { block, bytes } => {
+            let bytes = vec![1; usize::from(*bytes) % 1_000 + 1];
+            sender.on_sound(*now, SoundPacket { block: BlockId(block.get()), made_at: *now, bytes });
         }
         SenderOperation::Garbage(bytes) => sender.on_datagram(*now, bytes),
         SenderOperation::MaxDatagram(bytes) => sender.set_max_datagram(usize::from(*bytes).min(1_200)),

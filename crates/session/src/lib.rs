@@ -23,6 +23,7 @@ mod protection;
 mod receiver;
 mod recent;
 mod sender;
+mod sound;
 mod uplink;
 mod window;
 
@@ -30,7 +31,10 @@ pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
-pub use sender::{Cut, Departure, EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics};
+pub use sender::{
+    Cut, Departure, EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics, UNKNOWN_TO_DISPLAY,
+};
+pub use sound::{SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::Presence;
 
 /// Why a state machine wants to be woken, and what a late call costs.
@@ -50,6 +54,8 @@ pub enum Wake {
     Report,
     /// A key frame request may have to be repeated.
     KeyFrame,
+    /// A packet of sound is given up and the decoder gets those behind it: late means that they are missing as well.
+    Sound,
 }
 
 /// The earlier of two deadlines, where either may be absent.

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind};
+use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind, Stage};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{
     Acknowledgement, Action, FrameHeader, Hand, KeyFrameRequest, Nack, RepairHeader, SymbolHeader, ToClient, ToServer,
@@ -14,10 +14,12 @@ use crate::assembly::{Assembler, Completed, RepairPolicy, Taken};
 use crate::clock::{ClockEstimate, ClockSync};
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
+use crate::sound::SoundPlayer;
 use crate::uplink::{Presence, Uplink};
 use crate::{Wake, earliest};
 
 mod pictures;
+mod sound;
 
 use pictures::Pictures;
 pub use pictures::{PictureFacts, RtpCounts};
@@ -137,6 +139,8 @@ pub struct Receiver {
     packets: u64,
     received: Bytes,
     recent: RecentRate,
+    /// None: nobody listens.
+    sound: Option<Box<SoundPlayer>>,
 }
 
 impl Receiver {
@@ -170,6 +174,7 @@ impl Receiver {
             packets: 0,
             received: Bytes::ZERO,
             recent: RecentRate::default(),
+            sound: None,
         }
     }
 
@@ -222,6 +227,7 @@ impl Receiver {
                 }
             }
             Ok(ToClient::Note(note)) => self.on_note(now, note),
+            Ok(ToClient::Sound(sound)) => self.on_sound(now, datagram.len(), &sound),
             Err(error) => {
                 self.malformed += 1;
                 self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
@@ -365,6 +371,9 @@ impl Receiver {
     pub fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Option<Marker>) -> Option<Displayed> {
         let clock = self.clock.estimate(now);
         let displayed = self.presentation.on_displayed(now, frame, marker, clock, &self.uplink)?;
+        if let Some(sound) = &mut self.sound {
+            sound.on_displayed(now, displayed.timeline.boundaries[Stage::Render as usize]);
+        }
         if self.config.events {
             let timeline = displayed.timeline.clone();
             self.emit(now, || Event::FrameDisplayed { timeline });
@@ -407,6 +416,7 @@ impl Receiver {
             self.key_frame_asked_at.map(|at| (at + self.key_frame_retry(), Wake::KeyFrame)),
             self.action_repeat_at.map(|at| (at, Wake::Repair)),
             self.reference_asked.map(|(at, _)| (at + self.reference_retry(), Wake::Repair)),
+            self.sound.as_ref().and_then(|sound| sound.poll_timeout()).map(|at| (at, Wake::Sound)),
         ])
     }
 

@@ -26,10 +26,13 @@ use crate::{Wake, earliest};
 mod packets;
 mod recovery;
 mod repair;
+mod sound;
 
 pub use packets::{Cut, Departure};
 use recovery::Recovery;
 use repair::Repairs;
+use sound::SoundOut;
+pub use sound::UNKNOWN_TO_DISPLAY;
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
 const MIN_DATAGRAM: usize = 640;
@@ -100,6 +103,9 @@ pub struct SenderStatistics {
     /// Requests for symbols that had left the history or came too often.
     pub repairs_refused: u64,
     pub probe_packets: u64,
+    /// Datagrams of sound, and their bytes, which are not media's.
+    pub sound_packets: u64,
+    pub sound: Bytes,
     /// Datagrams that no parser accepts.
     pub malformed: u64,
     pub sent: Bytes,
@@ -133,6 +139,7 @@ pub struct Sender {
     window: WindowGate,
     recent: RecentRate,
     render_to_display: Option<Span>,
+    sound: SoundOut,
     outcomes: VecDeque<FrameReport>,
     statistics: SenderStatistics,
 }
@@ -165,6 +172,7 @@ impl Sender {
             window: WindowGate::new(now),
             recent: RecentRate::default(),
             render_to_display: None,
+            sound: SoundOut::default(),
             outcomes: VecDeque::new(),
             statistics: SenderStatistics::default(),
         };
@@ -263,7 +271,7 @@ impl Sender {
         // Some controllers have taken redundancy off their target themselves.
         let reckoned = self.decision.redundancy.is_some();
         let share = self.protection.as_ref().filter(|_| !reckoned).map_or(0.0, |protection| protection.share());
-        let rate = self.decision.target.mul_f64(payload * (1.0 - share));
+        let rate = self.sound.beside(self.decision.target).mul_f64(payload * (1.0 - share));
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
         let acknowledged = self.recovery.within_reach(self.next_frame);
         let recover = reference_wanted && acknowledged.is_some();
@@ -288,7 +296,8 @@ impl Sender {
 
     /// The next datagram to send; call until none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.poll_pong(now).or_else(|| self.poll_departure(now).map(|departure| departure.bytes))
+        let pong = self.poll_pong(now).or_else(|| self.poll_sound(now));
+        pong.or_else(|| self.poll_departure(now).map(|departure| departure.bytes))
     }
 
     /// The answer to a ping.

@@ -443,6 +443,11 @@ serial_number! {
     PacketSeq
 }
 
+serial_number! {
+    /// Ten milliseconds of sound, counted on the server's clock: block 0 began when that clock stood at zero. Lasts 497 days.
+    BlockId
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

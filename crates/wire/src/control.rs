@@ -28,6 +28,19 @@ pub struct Hello {
     pub codecs: Vec<String>,
     /// Refresh rate of the display in hertz.
     pub display_hz: u16,
+    /// The client hears: it wants the world's sound where the server has any.
+    #[serde(default)]
+    pub sound: bool,
+}
+
+/// How the sound is coded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SoundDescription {
+    /// `opus`.
+    pub codec: String,
+    /// Samples a second of each channel.
+    pub sample_rate: u32,
+    pub channels: u8,
 }
 
 /// How the pictures are coded from now on.
@@ -61,6 +74,9 @@ pub struct Welcome {
     /// The encoder predicts from acknowledged frames where it is asked to: the client acknowledges.
     #[serde(default)]
     pub references: bool,
+    /// None: there is nothing to hear, or the client did not ask for it.
+    #[serde(default)]
+    pub sound: Option<SoundDescription>,
     pub pacing: String,
     pub max_rate_bps: u64,
     /// Where the user begins: the middle between the eyes.

@@ -17,13 +17,14 @@ mod note;
 mod pose;
 mod repair;
 mod report;
+mod sound;
 mod symbol;
 
 pub use acknowledgement::Acknowledgement;
 pub use clock::{Ping, Pong};
 pub use control::{
     ClientMessage, ControlReader, DisplayKind, Hello, MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage,
-    StreamDescription, Welcome, write_control,
+    SoundDescription, StreamDescription, Welcome, write_control,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
@@ -33,6 +34,7 @@ pub use note::FrameNote;
 pub use pose::{Fov, Pose, View};
 pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
 pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
+pub use sound::{BLOCK, MAX_SOUND_PACKET_BYTES, SOUND_HEADER_BYTES, SOUND_RATE, Sound};
 pub use symbol::{MAX_FRAME_BYTES, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
 /// The version that both ends must speak; it is the high nibble of every datagram's first byte.
@@ -75,7 +77,8 @@ pub(crate) enum Kind {
     Repair = 9,
     Acknowledgement = 10,
     FrameNote = 11,
-    /// As `Feedback`, with marks behind it; 12 is sound's.
+    Sound = 12,
+    /// As `Feedback`, with marks behind it.
     MarkedFeedback = 13,
 }
 
@@ -93,6 +96,7 @@ pub enum ToClient<'a> {
     Repair(RepairHeader, &'a [u8]),
     /// Only over WebRTC.
     Note(FrameNote),
+    Sound(Sound<'a>),
 }
 
 impl<'a> ToClient<'a> {
@@ -119,6 +123,7 @@ impl<'a> ToClient<'a> {
                 Ok(Self::Repair(header, payload))
             }
             kind if kind == Kind::FrameNote as u8 => FrameNote::read(&mut reader).map(Self::Note),
+            kind if kind == Kind::Sound as u8 => Ok(Self::Sound(Sound::read(&mut reader)?)),
             kind => Err(WireError::Kind(kind)),
         }
     }

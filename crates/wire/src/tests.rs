@@ -1,4 +1,4 @@
-use nearlight_units::{FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_units::{BlockId, FrameId, InputSeq, PacketSeq, Span, Time};
 use proptest::prelude::*;
 
 use super::*;
@@ -102,6 +102,37 @@ fn malformed_repairs_are_refused() {
     for end in 0..bytes.len() {
         assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
     }
+}
+
+#[test]
+fn sound_layout_is_the_documented_one() {
+    let (packet, before) = ([1, 2, 3], [4, 5]);
+    let made_at = Time::from_micros(0x0102_0304);
+    let sound = Sound { block: BlockId(7), made_at, due_after_us: 40_000, packet: &packet, before: &before };
+    let bytes = sound.to_bytes();
+    assert_eq!(bytes, [0x1c, 0, 0, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0x9c, 0x40, 0, 3, 1, 2, 3, 4, 5]);
+    assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Sound(sound)));
+    let alone = Sound { before: &[], ..sound };
+    assert_eq!(ToClient::parse(&alone.to_bytes()), Ok(ToClient::Sound(alone)));
+    for end in 0..SOUND_HEADER_BYTES + packet.len() {
+        assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
+    }
+    let long = [0; MAX_SOUND_PACKET_BYTES + 1];
+    for (sound, field) in [
+        (Sound { packet: &[], ..sound }, "packet"),
+        (Sound { packet: &long, ..sound }, "packet"),
+        (Sound { before: &long, ..sound }, "before"),
+        (Sound { block: BlockId(0), ..sound }, "before"),
+    ] {
+        assert_eq!(ToClient::parse(&sound.to_bytes()), Err(WireError::Field(field)));
+    }
+}
+
+#[test]
+fn peers_that_know_nothing_of_sound_are_understood() {
+    let hello = r#"{"type":"hello","protocol":1,"token":"t","client":"c","display":"screen","codecs":["h264"],"display_hz":60}"#;
+    let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("a hello of before is no hello") };
+    assert!(!hello.sound);
 }
 
 #[test]
@@ -310,8 +341,10 @@ proptest! {
         if let Some(first) = bytes.first_mut() {
             *first = PROTOCOL_VERSION << 4 | kind;
         }
-        if let Ok(ToClient::Note(note)) = ToClient::parse(&bytes) {
-            prop_assert_eq!(note.to_bytes(), &bytes[..]);
+        match ToClient::parse(&bytes) {
+            Ok(ToClient::Note(note)) => prop_assert_eq!(note.to_bytes(), &bytes[..]),
+            Ok(ToClient::Sound(sound)) => prop_assert_eq!(sound.to_bytes(), &bytes[..]),
+            _ => {}
         }
         if let Ok(message) = ToServer::parse(&bytes) {
             prop_assert_eq!(ToServer::parse(&message.to_bytes()), Ok(message));

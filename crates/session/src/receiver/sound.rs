@@ -1,0 +1,55 @@
+//! The receiver's ears: everything that has to do with sound goes through here.
+
+use nearlight_units::{BlockId, Bytes, Time};
+use nearlight_wire::Sound;
+
+use super::Receiver;
+use crate::sound::{SoundBlock, SoundPacket, SoundStatistics};
+
+impl Receiver {
+    /// The session has sound. What comes before this is not heard.
+    pub fn set_sound(&mut self) {
+        self.sound.get_or_insert_default();
+    }
+
+    pub(super) fn on_sound(&mut self, now: Time, bytes: usize, sound: &Sound<'_>) {
+        let clock = self.clock.estimate(now);
+        let Some(player) = &mut self.sound else { return };
+        player.on_sound(now, sound, clock);
+        self.received += Bytes::new(bytes as u64);
+        self.recent.on_bytes(now, Bytes::new(bytes as u64));
+    }
+
+    /// The next packet for the sound's decoder; call until none.
+    pub fn poll_sound(&mut self, now: Time) -> Option<SoundPacket> {
+        self.sound.as_mut()?.poll_packet(now)
+    }
+
+    /// The decoder's samples of a block. One that it refuses is never told: it counts as missing.
+    pub fn on_sound_decoded(&mut self, block: BlockId, samples: &SoundBlock) {
+        if let Some(player) = &mut self.sound {
+            player.on_decoded(block, samples);
+        }
+    }
+
+    /// Fills `samples` (left, right, left, …) with what will be heard from `heard_at` on. Asked for in steps of ten milliseconds at
+    /// most, each beginning where the one before ends.
+    pub fn poll_samples(&mut self, now: Time, heard_at: Time, samples: &mut [f32]) {
+        let clock = self.clock.estimate(now);
+        match &mut self.sound {
+            Some(player) => player.play(now, heard_at, clock, samples),
+            None => samples.fill(0.0),
+        }
+    }
+
+    /// None in a session without sound.
+    #[must_use]
+    pub fn sound_statistics(&self, now: Time) -> Option<SoundStatistics> {
+        self.sound.as_ref().map(|player| player.statistics(now))
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn held_sound(&self) -> (usize, usize, usize) {
+        self.sound.as_ref().map_or((0, 0, 0), |player| player.held())
+    }
+}

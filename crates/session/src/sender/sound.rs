@@ -1,0 +1,81 @@
+//! The sender's voice: sound leaves at once, ahead of media and outside the pacer, for it is small and comes evenly.
+//!
+//! It is counted in the rate: the encoder of the pictures gets what the target leaves beside the sound of the last second.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_wire::{SOUND_HEADER_BYTES, Sound};
+
+use super::Sender;
+use crate::recent::RecentRate;
+use crate::sound::SoundPacket;
+
+/// From rendering to display before the first report. Guess: two frames at 30 frames a second.
+pub const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
+/// Datagrams that wait for the driver: older sound is of no use.
+const MAX_QUEUED: usize = 4;
+/// What sound may take of the target, repetitions and all, and the rates in bits per second that a coder is asked for. Guesses: at
+/// 64 kb/s music in stereo is good (RFC 7587, section 3.1.1: 64 to 128 kb/s), and at 24 kb/s it is still stereo.
+const SHARE: u64 = 8;
+const RATES: [u64; 3] = [64_000, 40_000, 24_000];
+
+#[derive(Debug, Default)]
+pub(super) struct SoundOut {
+    queue: VecDeque<Vec<u8>>,
+    /// What the next datagram repeats.
+    before: Option<SoundPacket>,
+    recent: RecentRate,
+    /// Over the last second, as of the newest datagram.
+    rate: Bitrate,
+}
+
+impl SoundOut {
+    /// What a target leaves beside the sound.
+    pub(super) fn beside(&self, target: Bitrate) -> Bitrate {
+        Bitrate::from_bps(target.as_bps().saturating_sub(self.rate.as_bps()))
+    }
+}
+
+impl Sender {
+    /// A packet of sound was coded, one for each block, in their order.
+    pub fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        let due_after = self.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY).max(Span::ZERO);
+        let before = self.sound.before.as_ref().filter(|before| before.block.next() == packet.block);
+        let room = self.config.max_datagram.saturating_sub(SOUND_HEADER_BYTES + packet.bytes.len());
+        let before = before.map_or(&[][..], |before| &before.bytes).get(..).filter(|before| before.len() <= room);
+        let sound = Sound {
+            block: packet.block,
+            made_at: packet.made_at,
+            due_after_us: u32::try_from(due_after.as_micros()).unwrap_or(u32::MAX),
+            packet: &packet.bytes,
+            before: before.unwrap_or_default(),
+        };
+        let datagram = sound.to_bytes();
+        if self.sound.queue.len() == MAX_QUEUED {
+            self.sound.queue.pop_front();
+        }
+        self.sound.recent.on_bytes(now, Bytes::new(datagram.len() as u64));
+        self.sound.rate = self.sound.recent.rate(now);
+        self.sound.queue.push_back(datagram);
+        self.sound.before = Some(packet);
+    }
+
+    /// How many bits a second the coder of the sound should spend.
+    #[must_use]
+    pub fn sound_wish(&self) -> Bitrate {
+        // Everything is sent twice.
+        let most = self.decision.target.as_bps() / SHARE / 2;
+        let rate = RATES.into_iter().find(|rate| *rate <= most).unwrap_or(RATES[RATES.len() - 1]);
+        Bitrate::from_bps(rate)
+    }
+
+    pub(super) fn poll_sound(&mut self, now: Time) -> Option<Vec<u8>> {
+        let datagram = self.sound.queue.pop_front()?;
+        let size = Bytes::new(datagram.len() as u64);
+        self.statistics.sound_packets += 1;
+        self.statistics.sound += size;
+        self.recent.on_bytes(now, size);
+        Some(datagram)
+    }
+}

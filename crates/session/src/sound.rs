@@ -1,0 +1,268 @@
+//! The client's end of the sound: packets in, samples out at the moment when they are to be heard.
+//!
+//! It decides in which order the decoder gets packets and when one is given up, how late everything is played (with the picture
+//! where the path lets it, later where packets come too unevenly for that), how fast (clocks of server and output drift apart), and
+//! what is heard in place of a block that is missing. It neither decodes nor knows an output device: the driver asks for samples and
+//! says when they will be heard.
+
+mod tape;
+#[cfg(test)]
+mod tests;
+mod transit;
+
+use std::collections::BTreeMap;
+
+use nearlight_events::{Samples, SoundCounts};
+use nearlight_units::{BlockId, Span, Time};
+use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
+
+use crate::ClockEstimate;
+use tape::{BLOCK_FRAMES, Tape};
+use transit::Transit;
+
+/// A block's samples: left, right, left, and so on.
+pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
+
+/// Packets and blocks that wait, each: two thirds of a second; older ones make room.
+const MAX_WAITING: usize = 64;
+/// Before the driver asks for a block it must be decoded. Guess: a browser's decoder in another process takes 1 to 3 ms.
+const DECODE: Span = Span::from_millis(5);
+/// The decoder begins so many blocks ahead of what is heard first, so that they are ready.
+const LEAD_BLOCKS: u32 = 3;
+/// Sound that lies so far from where it should be is not stretched but cut: an eighth of a second can be seen.
+const CUT: f64 = 0.08 * SOUND_RATE as f64;
+/// Where a block is missing, waiting for it helps if sound should be later by this anyway.
+const INSERT: f64 = BLOCK_FRAMES as f64 / 2.0;
+/// Closer than this is left alone: 2 ms, a tenth of what can be noticed.
+const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
+/// How much faster or slower sound is played at most: a tenth of a semitone, which melodies hide.
+const MAX_BEND: f64 = 0.006;
+/// Of the distance to where it should be, in samples: gone in four seconds.
+const BEND: f64 = MAX_BEND / (0.024 * SOUND_RATE as f64);
+/// How slowly the output's latency is forgotten, for each request.
+const FORGET_LATENCY: Span = Span::from_micros(50);
+/// Nothing is played later than this, whatever server and path say.
+const MAX_DELAY: Span = Span::from_secs(1);
+/// A delay that nobody has asked samples for since says nothing of the present.
+const CURRENT: Span = Span::from_millis(200);
+
+/// A packet on its way to the decoder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SoundPacket {
+    pub block: BlockId,
+    /// The world's moment of its first sample, on the server's clock.
+    pub made_at: Time,
+    pub bytes: Vec<u8>,
+}
+
+/// What became of the sound so far.
+#[derive(Clone, Debug, Default)]
+pub struct SoundStatistics {
+    pub counts: SoundCounts,
+    /// From the moment in the world to its being heard; none while nobody listens.
+    pub delay: Option<Span>,
+    /// How far sound and picture were apart, for each displayed frame.
+    pub apart: Samples,
+}
+
+/// Keeps a stream of sound in order, in time and unbroken.
+#[derive(Debug, Default)]
+pub(crate) struct SoundPlayer {
+    waiting: BTreeMap<u32, Vec<u8>>,
+    decoded: BTreeMap<u32, Box<SoundBlock>>,
+    /// The newest block that came by itself, and which of the 128 up to it have.
+    newest: Option<u32>,
+    seen: u128,
+    first: u32,
+    /// A block's moment: all others follow from their numbers.
+    anchor: Option<(u32, Time)>,
+    /// After a block's moment its picture is expected on the display.
+    due_after: Span,
+    transit: Transit,
+    /// The next block for the decoder.
+    next_packet: u32,
+    tape: Option<Tape>,
+    /// What is to be heard waits until it is late enough.
+    waits: bool,
+    /// From asking for samples until they are heard.
+    latency: Span,
+    /// When samples were asked for, and for how long.
+    asked: Option<(Time, Span)>,
+    /// When the newest samples are heard, and how late.
+    heard: Option<(Time, Span)>,
+    counts: SoundCounts,
+    apart: Samples,
+}
+
+impl SoundPlayer {
+    pub(crate) fn on_sound(&mut self, now: Time, sound: &Sound<'_>, clock: Option<ClockEstimate>) {
+        let block = sound.block.0;
+        self.due_after = Span::from_micros(i64::from(sound.due_after_us)).min(MAX_DELAY);
+        if !self.count(block) {
+            return;
+        }
+        if self.newest == Some(block) {
+            self.anchor = Some((block, sound.made_at));
+        }
+        if let Some(clock) = clock {
+            self.transit.on_arrival(now - clock.to_client(sound.made_at));
+        }
+        self.keep(block, sound.packet);
+        if let Some(before) = block.checked_sub(1).filter(|_| !sound.before.is_empty()) {
+            self.counts.repeated += u64::from(self.keep(before, sound.before));
+        }
+    }
+
+    /// Notes that a block's own datagram came; false for a duplicate and for one that is long past.
+    fn count(&mut self, block: u32) -> bool {
+        let Some(newest) = self.newest else {
+            (self.newest, self.first, self.seen) = (Some(block), block, 1);
+            self.counts.packets = 1;
+            return true;
+        };
+        if block > newest {
+            self.seen = self.seen.checked_shl(block - newest).unwrap_or(0) | 1;
+            self.newest = Some(block);
+        } else {
+            let age = newest - block;
+            if age >= u128::BITS || self.seen >> age & 1 == 1 || block < self.first {
+                return false;
+            }
+            self.seen |= 1 << age;
+        }
+        self.counts.packets += 1;
+        true
+    }
+
+    /// Keeps a packet for the decoder; false where it is there already or of no use any more.
+    fn keep(&mut self, block: u32, packet: &[u8]) -> bool {
+        let past = self.tape.is_some() && block < self.next_packet;
+        if past || self.waiting.contains_key(&block) {
+            return false;
+        }
+        self.waiting.insert(block, packet.to_vec());
+        while self.waiting.len() > MAX_WAITING {
+            self.waiting.pop_first();
+        }
+        true
+    }
+
+    /// The next packet for the decoder, in order. None before anybody asked for samples.
+    pub(crate) fn poll_packet(&mut self, now: Time) -> Option<SoundPacket> {
+        let (anchor, made_at) = self.anchor?;
+        let (oldest, _) = self.waiting.first_key_value()?;
+        if *oldest > self.next_packet && self.give_up_at()? > now {
+            return None;
+        }
+        let (block, bytes) = self.waiting.pop_first()?;
+        self.next_packet = block.saturating_add(1);
+        let made_at = made_at + BLOCK * (i64::from(block) - i64::from(anchor));
+        Some(SoundPacket { block: BlockId(block), made_at, bytes })
+    }
+
+    /// When to call [`SoundPlayer::poll_packet`] even if nothing happens: others wait behind a packet that is missing.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        let (oldest, _) = self.waiting.first_key_value()?;
+        (*oldest > self.next_packet).then(|| self.give_up_at()).flatten()
+    }
+
+    /// The next packet's block will be asked for soon after this: those behind it must not wait any longer.
+    fn give_up_at(&self) -> Option<Time> {
+        let tape = self.tape.as_ref()?;
+        let (asked_at, length) = self.asked?;
+        let ahead = f64::from(self.next_packet) * BLOCK_FRAMES as f64 - tape.position();
+        let requests = ((ahead / frames(length).max(1.0)).floor() + 1.0).clamp(0.0, MAX_WAITING as f64);
+        Some(asked_at + length.mul_f64(requests) - DECODE)
+    }
+
+    pub(crate) fn on_decoded(&mut self, block: BlockId, samples: &SoundBlock) {
+        let Some(tape) = &self.tape else { return };
+        if block.0 < tape.next {
+            self.counts.late += 1;
+            return;
+        }
+        self.decoded.insert(block.0, Box::new(*samples));
+        while self.decoded.len() > MAX_WAITING {
+            self.decoded.pop_first();
+        }
+    }
+
+    /// Fills `out` with what is to be heard from `heard_at` on.
+    pub(crate) fn play(&mut self, now: Time, heard_at: Time, clock: Option<ClockEstimate>, out: &mut [f32]) {
+        let length = Span::from_secs(1) * ((out.len() / 2) as i64) / i64::from(SOUND_RATE);
+        let (Some(clock), Some((anchor, made_at))) = (clock, self.anchor) else {
+            out.fill(0.0);
+            return;
+        };
+        self.asked = Some((now, length));
+        self.latency = (heard_at - now).max(self.latency - FORGET_LATENCY).max(Span::ZERO);
+        let least = self.transit.usual().min(MAX_DELAY) + self.latency + length + DECODE;
+        let delay = self.due_after.max(least);
+        let wanted = f64::from(anchor) * BLOCK_FRAMES as f64 + frames(heard_at - delay - clock.to_client(made_at));
+        let tape = self.tape.get_or_insert_with(|| {
+            let tape = Tape::new(wanted, LEAD_BLOCKS);
+            self.next_packet = tape.next;
+            tape
+        });
+        self.waiting.retain(|block, _| *block >= tape.next);
+        let since_anchor = span(tape.position() - f64::from(anchor) * BLOCK_FRAMES as f64);
+        self.heard = Some((heard_at, heard_at - clock.to_client(made_at) - since_anchor));
+        let off = tape.position() - wanted;
+        if off < -CUT {
+            tape.cut_to((wanted / BLOCK_FRAMES as f64).max(0.0) as u32);
+            self.next_packet = self.next_packet.max(tape.next);
+        }
+        self.waits |= off > CUT;
+        let bend = if off.abs() > CLOSE && off.abs() <= CUT { (-off * BEND).clamp(-MAX_BEND, MAX_BEND) } else { 0.0 };
+        for (index, frame) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            while self.tape.as_ref().is_some_and(Tape::is_short) {
+                self.extend(wanted + index as f64);
+            }
+            let Some(tape) = &mut self.tape else { return };
+            *frame = tape.next_frame(1.0 + bend);
+        }
+    }
+
+    /// Appends the next block, or something in its place.
+    fn extend(&mut self, wanted: f64) {
+        let Some(tape) = &mut self.tape else { return };
+        let off = tape.position() - wanted;
+        self.waits &= off > INSERT;
+        self.decoded.retain(|block, _| *block >= tape.next);
+        let block = if self.waits { None } else { self.decoded.remove(&tape.next) };
+        match block {
+            Some(block) => tape.append(&block),
+            None => {
+                self.counts.concealed += 1;
+                tape.conceal(off > INSERT);
+            }
+        }
+    }
+
+    /// The picture of `made_at`, on the client's clock, is on the display since `now`.
+    pub(crate) fn on_displayed(&mut self, now: Time, made_at: Time) {
+        if let Some((_, delay)) = self.heard.filter(|(at, _)| (now - *at).abs() < CURRENT) {
+            self.apart.push((delay - (now - made_at)).abs());
+        }
+    }
+
+    pub(crate) fn statistics(&self, now: Time) -> SoundStatistics {
+        let sent = self.newest.map_or(0, |newest| u64::from(newest - self.first) + 1);
+        let lost = sent.saturating_sub(self.counts.packets);
+        let delay = self.heard.filter(|(at, _)| (now - *at).abs() < CURRENT).map(|(_, delay)| delay);
+        SoundStatistics { counts: SoundCounts { lost, ..self.counts }, delay, apart: self.apart.clone() }
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn held(&self) -> (usize, usize, usize) {
+        (self.waiting.len(), self.decoded.len(), self.tape.as_ref().map_or(0, Tape::held))
+    }
+}
+
+fn frames(span: Span) -> f64 {
+    span.as_secs_f64() * f64::from(SOUND_RATE)
+}
+
+fn span(frames: f64) -> Span {
+    Span::from_secs_f64(frames / f64::from(SOUND_RATE))
+}

@@ -1,0 +1,42 @@
+//! How long blocks are on their way, and how long nearly all of them are.
+
+use std::collections::VecDeque;
+
+use nearlight_units::Span;
+
+/// Blocks that count: three seconds. A path that has become slower is believed after [`SLOWEST`] blocks, a faster one after this.
+const WINDOW: usize = 300;
+/// So many of them may take longer: 1 %, for a sound once broken by a spike is better than sound that is always late. Guess.
+const SLOWEST: usize = 3;
+/// The figure is found anew after so many blocks.
+const RENEWAL: u32 = 5;
+
+#[derive(Debug, Default)]
+pub(super) struct Transit {
+    spans: VecDeque<Span>,
+    usual: Span,
+    until_renewal: u32,
+}
+
+impl Transit {
+    /// A block arrived so long after its moment.
+    pub(super) fn on_arrival(&mut self, span: Span) {
+        self.spans.push_back(span);
+        if self.spans.len() > WINDOW {
+            self.spans.pop_front();
+        }
+        if self.until_renewal == 0 || self.spans.len() < SLOWEST {
+            let mut sorted: Vec<Span> = self.spans.iter().copied().collect();
+            sorted.sort_unstable();
+            let slowest = (SLOWEST * sorted.len()) / WINDOW;
+            self.usual = sorted[sorted.len() - 1 - slowest];
+            self.until_renewal = RENEWAL;
+        }
+        self.until_renewal -= 1;
+    }
+
+    /// What all but the slowest take at most.
+    pub(super) const fn usual(&self) -> Span {
+        self.usual
+    }
+}

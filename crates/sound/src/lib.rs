@@ -1,0 +1,80 @@
+//! What is heard: a world's sounds, made where its things are, as two ears hear them, coded as Opus.
+//!
+//! Nothing here reads a clock: every call of [`Room::advance`] makes the next ten milliseconds, and the same calls make the same
+//! samples. A world says what hums and what was struck ([`Cues`]), [`Room`] makes each source's own sound once for all listeners,
+//! [`Ears`] place it for one of them, [`SoundEncoder`] codes what they hear.
+
+#![forbid(unsafe_code)]
+
+mod ears;
+mod opus;
+mod room;
+#[cfg(test)]
+mod tests;
+mod voice;
+
+use glam::Vec3;
+use nearlight_units::Span;
+use nearlight_wire::{BLOCK, SOUND_RATE};
+
+pub use ears::Ears;
+pub use opus::{OpusError, SoundDecoder, SoundEncoder, version};
+pub use room::Room;
+
+/// Moments of sound in a block: at each a sample for the left and one for the right ear.
+pub const BLOCK_FRAMES: usize = (SOUND_RATE as i64 * BLOCK.as_nanos() / Span::from_secs(1).as_nanos()) as usize;
+
+/// A block for two ears: left, right, left, and so on, within -1 and 1.
+pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
+
+/// What a sound that goes on is like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Timbre {
+    /// A soft tone with two overtones that come and go.
+    Tone { hertz: f32 },
+    /// Water that splashes.
+    Water,
+}
+
+/// A sound that goes on for as long as the world names it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Hum {
+    /// Tells one from the others of the same world.
+    pub id: u16,
+    /// In metres, as poses are.
+    pub place: Vec3,
+    pub timbre: Timbre,
+    /// Amplitude at one metre, 0 to 1.
+    pub level: f32,
+}
+
+/// What was struck decides how it rings.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Struck {
+    /// Hard and round: rings for a quarter of a second.
+    Ball { hertz: f32 },
+    /// A wooden box: a dull knock.
+    Crate { hertz: f32 },
+    /// A little bell: rings for seconds.
+    Chime { hertz: f32 },
+    /// Nothing: something flies through the air.
+    Air,
+}
+
+/// A sound that begins now and dies away where it began.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Strike {
+    pub place: Vec3,
+    pub struck: Struck,
+    /// Amplitude at one metre, 0 to 1.
+    pub level: f32,
+}
+
+/// What a world has to say to ears.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Cues {
+    /// All that hums now; what is not named any more falls silent.
+    pub hums: Vec<Hum>,
+    /// What was struck since the last time, each once.
+    pub strikes: Vec<Strike>,
+}

@@ -1,0 +1,105 @@
+//! Opus (RFC 6716) by libopus: one packet for each block of ten milliseconds.
+//!
+//! The low-delay mode looks ahead by 2.5 ms only. It has no redundancy of its own (that of RFC 6716 section 2.1.7 exists in the
+//! speech modes alone), so whoever sends packets over a lossy path repeats them.
+
+use nearlight_units::{Bitrate, Span};
+use nearlight_wire::{MAX_SOUND_PACKET_BYTES, SOUND_RATE};
+use opusic_c as opus;
+
+use crate::{BLOCK_FRAMES, SoundBlock};
+
+/// Of 0 to 10. Guess: at 5 a listener stays below a hundredth of a processor core (docs/results.md, Sound).
+const COMPLEXITY: u8 = 5;
+
+/// The library and its version.
+#[must_use]
+pub fn version() -> &'static str {
+    opus::version()
+}
+
+/// The library refused something.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OpusError {
+    /// The library's fault, or a rate that it does not take.
+    #[error("Opus failed to {what}: {reason}")]
+    Library { what: &'static str, reason: String },
+    /// The stream's fault.
+    #[error("an Opus packet does not decode to ten milliseconds of stereo: {0}")]
+    Packet(String),
+}
+
+fn library(what: &'static str) -> impl Fn(opus::ErrorCode) -> OpusError {
+    move |code| OpusError::Library { what, reason: format!("{code:?}") }
+}
+
+/// Codes one listener's sound.
+pub struct SoundEncoder {
+    encoder: opus::Encoder,
+    rate: Bitrate,
+    look_ahead: Span,
+}
+
+impl SoundEncoder {
+    /// Spends about `rate`, more on loud moments and less on silence.
+    pub fn new(rate: Bitrate) -> Result<Self, OpusError> {
+        let mut encoder =
+            opus::Encoder::new(opus::Channels::Stereo, opus::SampleRate::Hz48000, opus::Application::LowDelay)
+                .map_err(library("open an encoder"))?;
+        encoder.set_complexity(COMPLEXITY).map_err(library("set its effort"))?;
+        encoder.set_vbr(true).map_err(library("vary its rate"))?;
+        let samples = encoder.get_look_ahead().map_err(library("tell its look-ahead"))?;
+        let look_ahead = Span::from_nanos(i64::from(samples) * 1_000_000_000 / i64::from(SOUND_RATE));
+        let mut encoder = Self { encoder, rate: Bitrate::ZERO, look_ahead };
+        encoder.set_rate(rate)?;
+        Ok(encoder)
+    }
+
+    /// How long before the moment it stands for each decoded sample was put in.
+    #[must_use]
+    pub const fn look_ahead(&self) -> Span {
+        self.look_ahead
+    }
+
+    /// Takes effect with the next block.
+    pub fn set_rate(&mut self, rate: Bitrate) -> Result<(), OpusError> {
+        if rate != self.rate {
+            let bits = u32::try_from(rate.as_bps()).unwrap_or(u32::MAX);
+            self.encoder.set_bitrate(opus::Bitrate::Value(bits)).map_err(library("set its rate"))?;
+            self.rate = rate;
+        }
+        Ok(())
+    }
+
+    /// The packet of one block.
+    pub fn encode(&mut self, block: &SoundBlock) -> Result<Vec<u8>, OpusError> {
+        let mut packet = vec![0; MAX_SOUND_PACKET_BYTES];
+        let length = self.encoder.encode_float_to_slice(block, &mut packet).map_err(library("code a block"))?;
+        packet.truncate(length);
+        Ok(packet)
+    }
+}
+
+/// Decodes one stream.
+pub struct SoundDecoder(opus::Decoder);
+
+impl SoundDecoder {
+    pub fn new() -> Result<Self, OpusError> {
+        let decoder = opus::Decoder::new(opus::Channels::Stereo, opus::SampleRate::Hz48000);
+        decoder.map(Self).map_err(library("open a decoder"))
+    }
+
+    /// The block of a packet. Packets from the network may be anything: an error, no panic.
+    pub fn decode(&mut self, packet: &[u8]) -> Result<SoundBlock, OpusError> {
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        if packet.is_empty() {
+            return Err(OpusError::Packet("it is empty".into()));
+        }
+        let decoded = self.0.decode_float_to_slice(packet, &mut block, false);
+        match decoded {
+            Ok(BLOCK_FRAMES) => Ok(block),
+            Ok(frames) => Err(OpusError::Packet(format!("it holds {frames} samples"))),
+            Err(code) => Err(OpusError::Packet(format!("{code:?}"))),
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! Everything that sounds in a world, made once however many listen.
+
+use glam::Vec3;
+
+use crate::voice::Voice;
+use crate::{BLOCK_FRAMES, Cues, Hum, Strike, Timbre};
+
+/// Samples before a block that ears reach back to: the way around a head takes 0.66 ms, 32 samples.
+pub(crate) const REACH_BACK: usize = 64;
+/// Sounds that die away, at a time; the oldest makes room.
+const MAX_STRIKES: usize = 24;
+/// Sounds that go on; more are not heard.
+const MAX_HUMS: usize = 16;
+
+/// A place that sounds.
+#[derive(Debug)]
+pub(crate) struct Source {
+    /// Not shared with any other source of the room's life.
+    pub(crate) key: u64,
+    pub(crate) place: Vec3,
+    voice: Voice,
+    /// The end of the block before, then the block.
+    pub(crate) samples: [f32; REACH_BACK + BLOCK_FRAMES],
+    /// Amplitude at the block's end, and at its beginning; a strike's is in its voice.
+    level: f32,
+    level_before: f32,
+    hum: Option<(u16, Timbre)>,
+}
+
+impl Source {
+    fn new(key: u64, place: Vec3, voice: Voice) -> Self {
+        let samples = [0.0; REACH_BACK + BLOCK_FRAMES];
+        Self { key, place, voice, samples, level: 1.0, level_before: 1.0, hum: None }
+    }
+
+    fn advance(&mut self) {
+        self.samples.copy_within(BLOCK_FRAMES.., 0);
+        let block = &mut self.samples[REACH_BACK..];
+        self.voice.fill(block);
+        let step = (self.level - self.level_before) / BLOCK_FRAMES as f32;
+        let mut level = self.level_before;
+        for sample in block {
+            level += step;
+            *sample *= level;
+        }
+        self.level_before = self.level;
+    }
+
+    /// Nothing of it is left, for any ear.
+    fn is_over(&self) -> bool {
+        match self.hum {
+            Some(_) => self.level == 0.0 && self.level_before == 0.0,
+            None => self.voice.is_over(),
+        }
+    }
+}
+
+/// The world's sources and their sounds.
+#[derive(Debug, Default)]
+pub struct Room {
+    sources: Vec<Source>,
+    next_key: u64,
+}
+
+impl Room {
+    /// The world's newest word: takes effect with the next block.
+    pub fn on_cues(&mut self, cues: &Cues) {
+        for source in self.sources.iter_mut().filter(|source| source.hum.is_some()) {
+            source.level = 0.0;
+        }
+        cues.hums.iter().take(MAX_HUMS).for_each(|hum| self.set_hum(hum));
+        cues.strikes.iter().for_each(|strike| self.strike(strike));
+    }
+
+    /// Makes the next ten milliseconds of every source.
+    pub fn advance(&mut self) {
+        self.sources.retain(|source| !source.is_over());
+        self.sources.iter_mut().for_each(Source::advance);
+    }
+
+    /// How many sources there are to hear.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.sources.len()
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.sources.is_empty()
+    }
+
+    pub(crate) fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    fn set_hum(&mut self, hum: &Hum) {
+        let named = Some((hum.id, hum.timbre));
+        if let Some(source) = self.sources.iter_mut().find(|source| source.hum == named) {
+            (source.place, source.level) = (hum.place, hum.level.clamp(0.0, 1.0));
+            return;
+        }
+        let mut source = Source::new(self.key(), hum.place, Voice::humming(hum.timbre, u32::from(hum.id)));
+        (source.level, source.level_before, source.hum) = (hum.level.clamp(0.0, 1.0), 0.0, named);
+        self.sources.push(source);
+    }
+
+    fn strike(&mut self, strike: &Strike) {
+        let strikes = self.sources.iter().filter(|source| source.hum.is_none()).count();
+        let oldest = self.sources.iter().position(|source| source.hum.is_none());
+        if let (true, Some(oldest)) = (strikes >= MAX_STRIKES, oldest) {
+            self.sources.remove(oldest);
+        }
+        let key = self.key();
+        let voice = Voice::struck(strike.struck, strike.level.clamp(0.0, 1.0), key as u32);
+        self.sources.push(Source::new(key, strike.place, voice));
+    }
+
+    fn key(&mut self) -> u64 {
+        self.next_key += 1;
+        self.next_key
+    }
+}

@@ -1,0 +1,60 @@
+//! Ten milliseconds of what the user hears, and once more the ten before them.
+
+use nearlight_units::{BlockId, Span, Time};
+
+use crate::cursor::Reader;
+use crate::{Kind, WireError};
+
+/// Length of a block.
+pub const BLOCK: Span = Span::from_millis(10);
+/// Samples a second of each channel.
+pub const SOUND_RATE: u32 = 48_000;
+/// Bytes before the packets.
+pub const SOUND_HEADER_BYTES: usize = 19;
+/// The longest packet of one Opus frame (RFC 6716, section 3.4, R2).
+pub const MAX_SOUND_PACKET_BYTES: usize = 1_275;
+
+/// A block of sound, coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sound<'a> {
+    /// Blocks that were made at the same time have the same number, whoever hears them.
+    pub block: BlockId,
+    /// The world's moment that the packet's first decoded sample belongs to, on the server's clock.
+    pub made_at: Time,
+    /// A picture of the world at `made_at` is expected on the display so many microseconds later: that is when to play the block.
+    pub due_after_us: u32,
+    /// 1 to [`MAX_SOUND_PACKET_BYTES`] bytes.
+    pub packet: &'a [u8],
+    /// The packet of the block before, in case that it was lost; may be empty.
+    pub before: &'a [u8],
+}
+
+impl<'a> Sound<'a> {
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(SOUND_HEADER_BYTES + self.packet.len() + self.before.len());
+        bytes.push(Kind::Sound.first_byte());
+        bytes.extend_from_slice(&self.block.0.to_be_bytes());
+        bytes.extend_from_slice(&self.made_at.as_micros().to_be_bytes());
+        bytes.extend_from_slice(&self.due_after_us.to_be_bytes());
+        bytes.extend_from_slice(&(self.packet.len() as u16).to_be_bytes());
+        debug_assert_eq!(bytes.len(), SOUND_HEADER_BYTES);
+        bytes.extend_from_slice(self.packet);
+        bytes.extend_from_slice(self.before);
+        bytes
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+        let (block, made_at, due_after_us) = (BlockId(reader.u32()?), reader.time()?, reader.u32()?);
+        let length = usize::from(reader.u16()?);
+        if length == 0 || length > MAX_SOUND_PACKET_BYTES {
+            return Err(WireError::Field("packet"));
+        }
+        let packet = reader.take(length)?;
+        let before = reader.rest();
+        if before.len() > MAX_SOUND_PACKET_BYTES || (block.0 == 0 && !before.is_empty()) {
+            return Err(WireError::Field("before"));
+        }
+        Ok(Self { block, made_at, due_after_us, packet, before })
+    }
+}
