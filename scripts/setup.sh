@@ -11,8 +11,8 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 
 # --- packages of the distribution -------------------------------------------------------------------------------------------
-# g++ and nasm build OpenH264; without nasm it would run three times slower, so the build refuses to go on.
-packages=(ca-certificates curl g++ make nasm pkg-config libvpx-dev
+# g++ and nasm build OpenH264; without nasm it would run three times slower, so the build refuses to go on. cmake builds libopus.
+packages=(ca-certificates cmake curl g++ make nasm pkg-config libvpx-dev
   # Mesa draws on machines without a GPU, through Vulkan or OpenGL.
   libvulkan1 mesa-vulkan-drivers libegl1 libgl1-mesa-dri
   # What the native viewer opens its window with.

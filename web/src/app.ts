@@ -2,6 +2,7 @@
 
 import { Headset, headsetSupported } from "./headset.ts";
 import { Hud } from "./hud.ts";
+import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
 import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
@@ -22,6 +23,8 @@ export interface Hooks {
   summary(): Promise<unknown>;
   /** The newest events of the session as lines of JSON (docs/json.md). */
   events(): Promise<string>;
+  /** How loud the last moments were for the left and the right ear, before volume and mute; none before the sound was started. */
+  loudness(): [number, number] | null;
   act(hand: Hand, action: Action): void;
   /** Puts the screen's user somewhere: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
@@ -42,6 +45,10 @@ class App {
   readonly #hud = new Hud();
   readonly #worker = new Worker(new URL("worker.js", document.baseURI), { type: "module" });
   readonly #walker: Walker;
+  readonly #loudspeaker = new Loudspeaker({
+    onPort: (port) => this.#worker.postMessage({ type: "speaker", port } satisfies ToWorker, [port]),
+    onClock: (clock) => this.#post({ type: "speaker-clock", clock }),
+  });
   readonly #questions = new Map<number, (text: string) => void>();
   #asked = 0;
   /** The session's end in the window, where it runs over WebRTC. */
@@ -61,12 +68,16 @@ class App {
       onToggleHud: () => this.#toggleHud(),
       onFullscreen: () => void toggleFullscreen(),
       onRetry: () => this.#post({ type: "retry" }),
+      onMute: () => this.#toggleMute(),
+      onVolume: (volume) => this.#setVolume(volume),
     });
+    this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
     element("save-events").addEventListener("click", () => void this.#saveEvents());
     this.#walker = new Walker(element("stage"), {
       onPresence: (at, values) => this.#post({ type: "presence", at, values }),
       onAction: (at, action) => this.#post({ type: "act", at, hand: "gaze", action }),
       onToggleHud: () => this.#toggleHud(),
+      onToggleMute: () => this.#toggleMute(),
     });
     this.#worker.onmessage = ({ data }: MessageEvent<FromWorker>) => this.#onWorker(data);
     this.#worker.onerror = (event) =>
@@ -173,6 +184,7 @@ class App {
   }
 
   #enter(): void {
+    this.#startSound();
     this.#shell.view = "world";
     element("stage").focus({ preventScroll: true });
     if (matchMedia("(pointer: fine)").matches) this.#walker.lockPointer();
@@ -185,6 +197,7 @@ class App {
     }
     if (this.#entering) return;
     this.#entering = true;
+    this.#startSound();
     try {
       this.#headset = await Headset.enter(this.#start ?? START, {
         onBegin: (displayHz) => this.#onImmersive(true, displayHz),
@@ -219,6 +232,23 @@ class App {
     };
     void offer();
     navigator.xr?.addEventListener("devicechange", () => void offer());
+  }
+
+  /** Browsers stay silent until the user does something. */
+  #startSound(): void {
+    this.#loudspeaker.start().catch((error: unknown) => console.warn("there is no sound:", error));
+  }
+
+  #toggleMute(): void {
+    this.#loudspeaker.muted = !this.#loudspeaker.muted;
+    this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
+    this.#startSound();
+  }
+
+  #setVolume(volume: number): void {
+    this.#loudspeaker.volume = volume;
+    this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
+    this.#startSound();
   }
 
   #toggleHud(): void {
@@ -261,6 +291,7 @@ class App {
       },
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),
+      loudness: () => this.#loudspeaker.loudness(),
       act: (hand, action) => this.#post({ type: "act", at: performance.now(), hand, action }),
       setPose: ({ position, yaw = 0, pitch = 0 }) => this.#walker.place(position, yaw, pitch),
     };
@@ -279,7 +310,8 @@ function tokenOf(address: Location): string | null {
 
 /** Runs the page, or says why it cannot. */
 function begin(): void {
-  const silent = { onEnter: () => undefined, onEnterVr: () => undefined, onToggleHud: () => undefined };
+  const nothing = (): void => undefined;
+  const silent = { onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing };
   const shell = (): Shell => new Shell({ ...silent, onFullscreen: () => undefined, onRetry: () => location.reload() });
   const still = (state: string): void => {
     window.nearlight = {
@@ -289,6 +321,7 @@ function begin(): void {
       statistics: null,
       summary: () => Promise.resolve(null),
       events: () => Promise.resolve(""),
+      loudness: () => null,
       act: () => undefined,
       setPose: () => undefined,
     };

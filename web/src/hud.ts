@@ -185,6 +185,10 @@ export class Hud {
       ["round trip", length(counts?.roundTripUs)],
       ["clock error", counts?.clockErrorUs == null ? "–" : `±${length(counts.clockErrorUs)}`],
       ["displayed", shown(counts?.displayed)],
+      ["sound delay", length(counts?.sound?.delayUs)],
+      ["sound apart", counts?.sound?.delayUs == null ? "–" : length(counts.sound.apartUs)],
+      ["sound lost", shown(counts?.sound?.lost)],
+      ["concealed", counts?.sound ? `${counts.sound.concealed * 10} ms` : "–"],
     ]);
   }
 

@@ -103,6 +103,38 @@ export interface Statistics {
   /** None until the clocks are synchronised. */
   clockErrorUs: number | null;
   roundTripUs: number | null;
+  /** None where the session has no sound. */
+  sound: SoundStatistics | null;
+}
+
+export interface SoundStatistics {
+  packets: number;
+  lost: number;
+  repeated: number;
+  concealed: number;
+  late: number;
+  /** From the moment in the world to its being heard; none while nothing is played. */
+  delayUs: number | null;
+  /** Median distance between sound and picture. */
+  apartUs: number;
+}
+
+/** Which sample of the loudspeaker's is at the ear when: counted from its start, and milliseconds on the window's clock. */
+export interface SpeakerClock {
+  frame: number;
+  at: number;
+}
+
+/** The loudspeaker asks for samples, the first of which will be its so-and-so-many'th, and says how often it had none. */
+export interface FromSpeaker {
+  frame: number;
+  dry: number;
+}
+
+/** Left, right, left, and so on; and for how many moments the loudspeaker should keep samples. */
+export interface ToSpeaker {
+  samples: Float32Array<ArrayBuffer>;
+  depth: number;
 }
 
 export interface Marker {
@@ -153,6 +185,9 @@ export type ToWorker =
   | { type: "display"; immersive: boolean; displayHz: number }
   /** The headset showed a frame whose marker pixels were these, rows from the top. */
   | { type: "shown"; at: number; frame: number; pixels: Uint8Array<ArrayBuffer> }
+  /** The loudspeaker asks here for samples. */
+  | { type: "speaker"; port: MessagePort }
+  | { type: "speaker-clock"; clock: SpeakerClock }
   | { type: "retry" }
   | { type: "summary" | "events"; id: number }
   | { type: "close" };

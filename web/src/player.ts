@@ -4,6 +4,7 @@ import type { Carrier, ReceivedPicture } from "./carrier.ts";
 import { type PageClock, micros } from "./clock.ts";
 import { Core } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
+import { SoundDecoder } from "./listener.ts";
 import {
   ACTIONS,
   type Action,
@@ -20,6 +21,8 @@ export interface PlayerOptions {
   clock: PageClock;
   token: string;
   codecs: string[];
+  /** Ask for the world's sound. */
+  hears: boolean;
   immersive: boolean;
   displayHz: number;
 }
@@ -49,6 +52,9 @@ export class Player {
   /** The newest picture of the browser's own receiver whose note has not come, while a headset needs it. */
   #unnoted: ReceivedPicture | null = null;
   #immersive: boolean;
+  readonly #sound = new SoundDecoder((block, samples) => {
+    if (!this.#closed) this.#core.on_sound_decoded(block, samples);
+  });
   #stream: StreamDescription | null = null;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #timerAt = Number.POSITIVE_INFINITY;
@@ -61,6 +67,8 @@ export class Player {
     this.#out = out;
     const { token, codecs, immersive, displayHz } = options;
     this.#immersive = immersive;
+    // Over WebRTC sound is not among the datagrams.
+    if (options.hears && this.#carrier.name === "webtransport") this.#core.want_sound();
     this.#carrier.sendControl(this.#core.hello(token, navigator.userAgent, immersive, codecs, displayHz));
   }
 
@@ -108,6 +116,14 @@ export class Player {
     this.#pump();
   }
 
+  /** The loudspeaker wants samples that will be heard at `heardAt`, and ran dry so many times since it last asked. */
+  onSpeaker(heardAt: number, moments: number, dry: number): { samples: Float32Array<ArrayBuffer>; depth: number } {
+    const depth = this.#core.speaker_depth(dry);
+    const samples = this.#core.poll_samples(this.#now(), micros(heardAt), moments) as Float32Array<ArrayBuffer>;
+    this.#pump();
+    return { samples, depth };
+  }
+
   onDisplay(immersive: boolean, displayHz: number): void {
     this.#immersive = immersive;
     this.#carrier.sendControl(this.#core.display(immersive, displayHz));
@@ -150,6 +166,7 @@ export class Player {
     clearTimeout(this.#timer);
     this.#decoder?.close();
     this.#unnoted?.picture.close();
+    this.#sound.close();
     this.#passing.clear();
     this.#core.free();
   }
@@ -204,6 +221,12 @@ export class Player {
       this.#passing.set(id, { show, views });
       if (this.#decoder) this.#decoder.decode(id, key, bits);
       else this.#core.on_decode_failed(this.#now(), id);
+    }
+    for (let chunk = this.#core.poll_sound(now); chunk; chunk = this.#core.poll_sound(now)) {
+      const { block } = chunk;
+      const bits = chunk.bits();
+      chunk.free();
+      this.#sound.decode(block, bits);
     }
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
       this.#carrier.sendDatagram(out);

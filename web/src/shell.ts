@@ -13,6 +13,9 @@ export interface ShellOut {
   onToggleHud(): void;
   onFullscreen(): void;
   onRetry(): void;
+  onMute(): void;
+  /** 0 to 1. */
+  onVolume(volume: number): void;
 }
 
 const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: boolean }> = {
@@ -57,6 +60,11 @@ export class Shell {
     onClick("toggle-hud", () => out.onToggleHud());
     onClick("fullscreen", () => out.onFullscreen());
     onClick("notice-action", () => out.onRetry());
+    onClick("mute", () => out.onMute());
+    const volume = element("volume", HTMLInputElement);
+    volume.addEventListener("input", () => out.onVolume(volume.valueAsNumber / 100));
+    // The next key walks again.
+    volume.addEventListener("change", () => volume.blur());
   }
 
   get state(): PageState {
@@ -79,6 +87,11 @@ export class Shell {
 
   set hudPressed(pressed: boolean) {
     element("toggle-hud").setAttribute("aria-pressed", String(pressed));
+  }
+
+  onSound(volume: number, muted: boolean): void {
+    element("mute").setAttribute("aria-pressed", String(muted));
+    element("volume", HTMLInputElement).value = String(Math.round(100 * volume));
   }
 
   onState(state: ConnectionState): void {

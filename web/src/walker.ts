@@ -20,6 +20,7 @@ export interface WalkerOut {
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
   onAction(at: number, action: Action): void;
   onToggleHud(): void;
+  onToggleMute(): void;
 }
 
 export class Walker {
@@ -47,6 +48,7 @@ export class Walker {
         if (!this.#paused) out.onAction(at, action);
       },
       onToggleHud: () => out.onToggleHud(),
+      onToggleMute: () => out.onToggleMute(),
       onActivity: () => undefined,
     };
     this.#mouse = new MouseKeyboard(stage, input);

@@ -5,6 +5,7 @@ import { PageClock } from "./clock.ts";
 import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
 import { decodableCodecs } from "./decoder.ts";
+import { hears, SpeakerPort } from "./listener.ts";
 import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import { Player } from "./player.ts";
@@ -22,6 +23,9 @@ class Media {
   readonly #start: StartMessage;
   readonly #clock: PageClock;
   readonly #codecs: string[];
+  /** This browser can play the world's sound. */
+  readonly #hears: boolean;
+  #speaker: SpeakerPort | null = null;
   readonly #screen: Screen;
   #connection: Connection;
   #player: Player | null = null;
@@ -31,10 +35,11 @@ class Media {
   #presence: Float32Array<ArrayBuffer> | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
 
-  constructor(start: StartMessage, codecs: string[]) {
+  constructor(start: StartMessage, codecs: string[], hearing: boolean) {
     this.#start = start;
     this.#clock = new PageClock(start.epoch);
     this.#codecs = codecs;
+    this.#hears = hearing;
     this.#displayHz = start.displayHz;
     const painter = painterFor(start.canvas, start.painter, !start.showMarker);
     this.#screen = new Screen(painter, {
@@ -61,6 +66,15 @@ class Media {
         break;
       case "shown":
         this.#onShown(message.at, message.frame, message.pixels, false);
+        break;
+      case "speaker":
+        this.#speaker = new SpeakerPort(message.port, (heardAt, moments, dry) => {
+          if (this.#player) return this.#player.onSpeaker(heardAt, moments, dry);
+          return { samples: new Float32Array(moments * 2), depth: moments };
+        });
+        break;
+      case "speaker-clock":
+        this.#speaker?.onClock(message.clock);
         break;
       case "retry":
         this.#connection.close();
@@ -105,6 +119,7 @@ class Media {
         clock: this.#clock,
         token: this.#start.token,
         codecs: this.#codecs,
+        hears: this.#hears,
         immersive: this.#immersive,
         displayHz: this.#displayHz,
       },
@@ -164,8 +179,8 @@ class Media {
 let media: Promise<Media> | null = null;
 
 async function start(message: StartMessage): Promise<Media> {
-  const [codecs] = await Promise.all([decodableCodecs(), initCore({ module_or_path: new URL("core.wasm", self.location.href) })]);
-  return new Media(message, codecs);
+  const [codecs, hearing] = await Promise.all([decodableCodecs(), hears(), initCore({ module_or_path: new URL("core.wasm", self.location.href) })]);
+  return new Media(message, codecs, hearing);
 }
 
 scope.onmessage = ({ data }) => {

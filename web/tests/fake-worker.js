@@ -96,6 +96,7 @@ window.fake.play = (frames) => {
       receivedBps: rate.sent_bps * 0.99,
       clockErrorUs: 183,
       roundTripUs: 912,
+      sound: { packets: frame * 3, lost: 2, repeated: 2, concealed: 1, late: 0, delayUs: 61_000, apartUs: 9_000 },
     };
     instance.say({ type: "statistics", statistics, marker: { frame, input: frame } });
   }

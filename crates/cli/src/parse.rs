@@ -43,6 +43,15 @@ pub(crate) fn fps(text: &str) -> Result<Option<u16>, String> {
     }
 }
 
+/// `on` or `off`.
+pub(crate) fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => Err(format!("`{text}` is neither on nor off")),
+    }
+}
+
 /// `10` or `2.5`, in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     match text.parse::<f64>() {

@@ -84,6 +84,9 @@ pub(crate) struct ServeArguments {
     /// The largest datagram in bytes; if not given what the transport takes
     #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
     datagram: Option<u16>,
+    /// Let clients hear the world: on or off
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    sound: bool,
     /// Most clients at the same time
     #[arg(long, default_value_t = 8)]
     max_clients: usize,
@@ -147,6 +150,7 @@ impl ServeArguments {
             pacing: self.pacing,
             datagram: self.datagram,
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
+            sound: self.sound,
             max_clients: self.max_clients,
             events: self.events,
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),

@@ -54,6 +54,9 @@ pub(crate) struct ViewArguments {
     /// Write the last picture as PNG
     #[arg(long)]
     screenshot: Option<PathBuf>,
+    /// Headless: write what is heard as WAV
+    #[arg(long, value_name = "FILE", requires = "headless")]
+    record_sound: Option<PathBuf>,
     /// Lose this share of datagrams on purpose, each way
     #[arg(long, default_value = "0")]
     drop: Probability,
@@ -113,6 +116,8 @@ fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
     view.record.trace = arguments.trace;
     view.record.csv = arguments.csv;
     view.record.screenshot = arguments.screenshot;
+    view.record.sound = arguments.record_sound;
+    view.sound = arguments.headless;
     view.path.drop = arguments.drop;
     view.path.seed = arguments.seed;
     view.path.outages = arguments.outage;

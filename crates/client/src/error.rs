@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use nearlight_codec::CodecError;
 use nearlight_net::NetError;
+use nearlight_sound::OpusError;
 use nearlight_wire::RefusalReason;
 
 /// What a program that ends with an error tells its caller.
@@ -49,6 +50,8 @@ pub enum ClientError {
     Net(#[from] NetError),
     #[error("{0}")]
     Codec(#[from] CodecError),
+    #[error("{0}")]
+    Sound(#[from] OpusError),
     #[error("the server codes with `{0}`, which this client cannot decode: start it with `--codec h264`")]
     UnknownCodec(String),
     #[error("writing {what} to {path} failed: {source}")]

@@ -16,6 +16,7 @@ mod record;
 mod report;
 mod screenshot;
 mod user;
+mod wav;
 pub mod window;
 
 pub use error::{ClientError, ExitClass};

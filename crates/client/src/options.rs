@@ -28,6 +28,8 @@ pub struct ViewOptions {
     pub path: PathOptions,
     /// What was lost is never asked for, but a key frame at once.
     pub intra_only: bool,
+    /// Asks for the world's sound, decodes it and keeps it in step, as if it were played. A window has no sound output.
+    pub sound: bool,
     /// Where decoders come from.
     pub decoders: Decoders,
 }
@@ -45,6 +47,7 @@ impl ViewOptions {
             record: RecordOptions::default(),
             path: PathOptions::default(),
             intra_only: false,
+            sound: false,
             decoders: Decoders::default(),
         }
     }
@@ -61,6 +64,8 @@ pub struct RecordOptions {
     pub csv: Option<PathBuf>,
     /// The last displayed picture as PNG.
     pub screenshot: Option<PathBuf>,
+    /// What was heard as WAV: 48 kHz, two channels, from the first connection to the end.
+    pub sound: Option<PathBuf>,
 }
 
 impl RecordOptions {

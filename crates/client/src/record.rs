@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use nearlight_events::{CsvWriter, Event, Origin, Record, TraceWriter, write_line};
 use nearlight_units::{Span, Time};
 
+use crate::wav::WavWriter;
 use crate::{ClientError, RecordOptions};
 
 /// What is lost at most when the process is killed.
@@ -17,6 +18,7 @@ pub struct Recorder {
     events: Option<(PathBuf, BufWriter<File>)>,
     trace: Option<(PathBuf, TraceWriter<File>)>,
     csv: Option<(PathBuf, CsvWriter<BufWriter<File>>)>,
+    sound: Option<(PathBuf, WavWriter)>,
     flush_at: Time,
 }
 
@@ -42,7 +44,22 @@ impl Recorder {
             }
             None => None,
         };
-        Ok(Self { events, trace, csv, flush_at: Time::ZERO })
+        let sound = match create(&options.sound, SOUND)? {
+            Some((path, file)) => {
+                let writer = WavWriter::new(file);
+                Some((path.clone(), writer.map_err(|source| failed(SOUND, &path, source))?))
+            }
+            None => None,
+        };
+        Ok(Self { events, trace, csv, sound, flush_at: Time::ZERO })
+    }
+
+    /// These samples were heard: left, right, left, and so on.
+    pub fn write_sound(&mut self, samples: &[f32]) -> Result<(), ClientError> {
+        match &mut self.sound {
+            Some((path, writer)) => writer.write(samples).map_err(|source| failed(SOUND, path, source)),
+            None => Ok(()),
+        }
     }
 
     pub fn write(&mut self, at: Time, session: u32, event: &Event) -> Result<(), ClientError> {
@@ -73,12 +90,16 @@ impl Recorder {
         if let Some((path, writer)) = &mut self.csv {
             writer.flush().map_err(|source| failed(CSV, path, source))?;
         }
+        if let Some((path, writer)) = &mut self.sound {
+            writer.flush().map_err(|source| failed(SOUND, path, source))?;
+        }
         Ok(())
     }
 }
 
 const EVENTS: &str = "events";
 const TRACE: &str = "the trace";
+const SOUND: &str = "the sound";
 const CSV: &str = "the table of frames";
 
 fn failed(what: &'static str, path: &Path, source: io::Error) -> ClientError {

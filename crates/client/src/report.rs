@@ -49,6 +49,17 @@ pub fn summary_table(summary: &Summary) -> String {
             "past lost frames by reference {reference}, by key frame {key}; {mean:.1} newer frames by then, at most {most}"
         )
     });
+    if let Some(sound) = &summary.sound {
+        let counts = sound.counts;
+        line("sound", {
+            let delay = sound
+                .delay_ms
+                .map_or_else(|| "not played".to_owned(), |delay| format!("{delay:.0} ms after the world"));
+            let lost =
+                format!("{} packets, {} lost, {} blocks concealed", counts.packets, counts.lost, counts.concealed);
+            format!("{lost}; {delay}, median {:.0} ms from its picture", sound.apart_ms.p50)
+        });
+    }
     line("clocks", format!("known within {:.3} ms", summary.clock_error_ms));
     line("stage", "median     95 %".to_owned());
     for stage in STAGES {

@@ -214,3 +214,24 @@ async fn a_stopped_run_still_sums_up() {
     let summary = run.await.expect("no panic").expect("a run");
     assert!(summary.frames.displayed > 0, "{:?}", summary.frames);
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sound_is_heard_where_both_ends_have_it_and_is_recorded() {
+    let server = Server::start(Behaviour { sound: true, ..Behaviour::default() });
+    let folder = Folder::new("sound");
+    let mut options = options(&server.link, 3);
+    let without = view(options.clone()).await.expect("a run");
+    assert_eq!(without.sound, None, "who does not ask hears nothing");
+    options.view.sound = true;
+    options.view.record.sound = Some(folder.file("heard.wav"));
+    let summary = view(options).await.expect("a run");
+    let sound = summary.sound.expect("the server has a tone");
+    assert!(sound.counts.packets > 150 && sound.counts.lost == 0, "{:?}", sound.counts);
+    assert!(sound.delay_ms.is_some() && sound.apart_ms.n > 0, "{sound:?}");
+    let wav = fs::read(folder.file("heard.wav")).expect("recorded");
+    let length = u32::from_le_bytes(wav[40..44].try_into().expect("four bytes")) as usize;
+    assert_eq!((&wav[..4], &wav[8..16], wav.len()), (&b"RIFF"[..], &b"WAVEfmt "[..], 44 + length));
+    let samples: Vec<i16> = wav[44..].as_chunks::<2>().0.iter().map(|pair| i16::from_le_bytes(*pair)).collect();
+    let loud = samples.iter().filter(|sample| sample.unsigned_abs() > 1_000).count();
+    assert!(samples.len() > 48_000 * 4 && loud > samples.len() / 4, "{loud} of {} samples are loud", samples.len());
+}

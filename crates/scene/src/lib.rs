@@ -23,6 +23,7 @@ pub use rendered::{START, WorldSource};
 pub use sustain::{Wish, choose_size};
 pub use video::VideoSource;
 
+use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{HandPose, InputEvent, Pose, View, marker::Marker};
 
@@ -80,6 +81,11 @@ pub trait Source: Send {
 
     /// Moves the world on to `now`, which never goes back.
     fn advance(&mut self, now: Time);
+
+    /// What is to be heard since the last call; none where there is never anything to hear.
+    fn poll_cues(&mut self) -> Option<Cues> {
+        None
+    }
 
     /// Draws one picture of the world as it is and hands it, mapped, to `take`.
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError>;

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{InputEvent, Pose};
 
@@ -77,6 +78,10 @@ impl Source for WorldSource {
     fn advance(&mut self, now: Time) {
         self.now = now;
         self.world.advance(now);
+    }
+
+    fn poll_cues(&mut self) -> Option<Cues> {
+        Some(self.world.cues())
     }
 
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {

@@ -239,6 +239,7 @@ mod tests {
             display: DisplayKind::Screen,
             step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
             render_to_display: None,
+            sound: Bitrate::ZERO,
         };
         let (deliveries, mut delivered) = mpsc::channel(1);
         let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish, deliveries));

@@ -17,6 +17,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal};
+use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
 
 /// Strangers that may be about to greet at the same time.
@@ -34,6 +35,8 @@ pub(crate) struct House {
     pub(crate) places: Arc<Semaphore>,
     pub(crate) next_session: AtomicU32,
     pub(crate) studio: Studio,
+    /// None: there is nothing to hear.
+    pub(crate) sound: Option<Auditorium>,
     pub(crate) adapter: String,
     pub(crate) format: Format,
     pub(crate) codec: CodecKind,

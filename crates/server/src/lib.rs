@@ -15,6 +15,7 @@ mod page;
 mod rtc;
 mod seat;
 mod serve;
+mod sound;
 mod stay;
 mod studio;
 mod visit;

@@ -56,7 +56,7 @@ struct Exported {
     target: Gauges,
     sent_rate: Gauges,
     round_trip: Gauges,
-    counters: [Counted; 11],
+    counters: [Counted; 13],
     sessions: Counter,
     refusals: Family<RefusalLabel, Counter>,
     motion_to_photon: Histogram,
@@ -102,6 +102,8 @@ impl Metrics {
             counters("redundant_bytes", "Bytes of repairs of both kinds", |sender| sender.redundant.get()),
             counters("malformed_datagrams", "Datagrams that no parser accepts", |sender| sender.malformed),
             counters("sent_bytes", "Bytes of media datagrams sent", |sender| sender.sent.get()),
+            counters("sound_packets", "Sound datagrams sent", |sender| sender.sound_packets),
+            counters("sound_bytes", "Bytes of sound datagrams sent", |sender| sender.sound.get()),
         ];
         let histogram = || Histogram::new(LATENCY_BUCKETS);
         let exported = Exported {

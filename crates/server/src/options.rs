@@ -58,6 +58,8 @@ pub struct ServeOptions {
     pub datagram: Option<u16>,
     /// Where encoders come from.
     pub encoders: Encoders,
+    /// Clients that want to hear the world do.
+    pub sound: bool,
     pub max_clients: usize,
     /// Events as JSON lines.
     pub events: Option<PathBuf>,

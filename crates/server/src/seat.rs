@@ -7,10 +7,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearlight_codec::{CodecKind, Size};
 use nearlight_rate::Step;
-use nearlight_scene::Viewer;
-use nearlight_session::{EncodedFrame, EncoderWish, ReceivedInput};
-use nearlight_units::Span;
-use nearlight_wire::{DisplayKind, InputEvent};
+use nearlight_scene::{START, Viewer};
+use nearlight_session::{EncodedFrame, EncoderWish, ReceivedInput, SoundPacket};
+use nearlight_units::{Bitrate, Span};
+use nearlight_wire::{DisplayKind, InputEvent, Pose};
 use tokio::sync::mpsc;
 
 /// Actions that wait for the next frame; a client that sends more between two frames loses the oldest.
@@ -26,6 +26,8 @@ pub(crate) struct Wish {
     /// Where the picture stands on the controller's ladder.
     pub(crate) step: Step,
     pub(crate) render_to_display: Option<Span>,
+    /// For the coder of the sound.
+    pub(crate) sound: Bitrate,
 }
 
 /// What the studio hands to the session.
@@ -44,6 +46,7 @@ struct Shared {
     input: Option<ReceivedInput>,
     actions: Vec<InputEvent>,
     skipped: Vec<&'static str>,
+    head: Pose,
 }
 
 /// One client's place in the studio.
@@ -54,12 +57,19 @@ pub(crate) struct Seat {
     shared: Mutex<Shared>,
     left: AtomicBool,
     deliveries: mpsc::Sender<Delivery>,
+    /// None: the client hears nothing.
+    sounds: Option<mpsc::Sender<SoundPacket>>,
 }
 
 impl Seat {
     pub(crate) fn new(viewer: Viewer, codec: CodecKind, wish: Wish, deliveries: mpsc::Sender<Delivery>) -> Self {
-        let shared = Mutex::new(Shared { wish, input: None, actions: Vec::new(), skipped: Vec::new() });
-        Self { viewer, codec, shared, left: AtomicBool::new(false), deliveries }
+        let shared = Shared { wish, input: None, actions: Vec::new(), skipped: Vec::new(), head: START };
+        Self { viewer, codec, shared: Mutex::new(shared), left: AtomicBool::new(false), deliveries, sounds: None }
+    }
+
+    /// The client hears: packets of sound go here.
+    pub(crate) fn with_sounds(self, sounds: mpsc::Sender<SoundPacket>) -> Self {
+        Self { sounds: Some(sounds), ..self }
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
@@ -81,7 +91,13 @@ impl Seat {
         shared.actions.append(&mut input.actions);
         let excess = shared.actions.len().saturating_sub(MAX_ACTIONS);
         shared.actions.drain(..excess);
+        shared.head = input.sample.head;
         shared.input = Some(input);
+    }
+
+    /// Where the client's head was last.
+    pub(crate) fn head(&self) -> Pose {
+        self.shared().head
     }
 
     pub(crate) fn take_input(&self) -> Option<ReceivedInput> {
@@ -107,6 +123,13 @@ impl Seat {
     /// False when the session is gone.
     pub(crate) fn deliver(&self, delivery: Delivery) -> bool {
         self.deliveries.blocking_send(delivery).is_ok()
+    }
+
+    /// A packet that the session has no room for is lost: it would be late.
+    pub(crate) fn deliver_sound(&self, packet: SoundPacket) {
+        if let Some(sounds) = &self.sounds {
+            let _ = sounds.try_send(packet);
+        }
     }
 
     pub(crate) fn leave(&self) {

@@ -25,6 +25,7 @@ use crate::options::{IceServer, PictureSize, ServeOptions};
 use crate::page::{self, PageState};
 use crate::rtc::Exchange;
 use crate::rtc::whep::Whep;
+use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
 use crate::visit;
 
@@ -157,7 +158,10 @@ impl Door {
             None => (None, None),
         };
         let adapter = source.describe();
-        let studio = Studio::start(source, format, clock, options.encoders.clone()).map_err(ServerError::Thread)?;
+        let heard = options.sound && source.poll_cues().is_some();
+        let sound = heard.then(|| Auditorium::start(clock)).transpose().map_err(ServerError::Thread)?;
+        let encoders = options.encoders.clone();
+        let studio = Studio::start(source, format, clock, encoders, sound.clone()).map_err(ServerError::Thread)?;
         let metrics = Arc::new(Metrics::new());
         let (closing, closing_seen) = watch::channel(false);
         let self_signed = identity.is_self_signed();
@@ -169,6 +173,7 @@ impl Door {
             places: Arc::new(Semaphore::new(options.max_clients)),
             next_session: AtomicU32::new(1),
             studio,
+            sound,
             adapter,
             format,
             codec: options.codec,

@@ -6,9 +6,9 @@ use std::time::Duration;
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{EncoderWish, Sender};
+use nearlight_session::{EncoderWish, Sender, SoundPacket};
 use nearlight_units::Time;
-use nearlight_wire::{DisplayKind, RateStatus, StreamDescription, Welcome};
+use nearlight_wire::{DisplayKind, RateStatus, SoundDescription, StreamDescription, Welcome};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 
@@ -18,6 +18,8 @@ use crate::seat::{Delivery, Seat, Wish};
 
 /// Frames between encoder and session: more would only be latency.
 const DELIVERIES: usize = 4;
+/// Packets of sound on the same way: 80 ms.
+const SOUNDS: usize = 8;
 /// The client's rate display is renewed this often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// Where no controller asks for less.
@@ -30,11 +32,26 @@ pub(crate) fn status_interval() -> Interval {
     status
 }
 
+/// What a client takes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Taste {
+    pub(crate) codec: CodecKind,
+    pub(crate) display: DisplayKind,
+    /// It wants to hear the world.
+    pub(crate) sound: bool,
+}
+
 /// A session's part in the house.
 pub(crate) struct Stay {
     pub(crate) house: Arc<House>,
     pub(crate) session: u32,
     pub(crate) deliveries: mpsc::Receiver<Delivery>,
+    /// Closed where the client hears nothing.
+    pub(crate) sounds: mpsc::Receiver<SoundPacket>,
+    /// The client gets sound.
+    pub(crate) hears: bool,
+    /// How the client is told that sound comes in datagrams.
+    pub(crate) sound: Option<SoundDescription>,
     /// What the client shows pictures on.
     pub(crate) display: DisplayKind,
     /// The client is to acknowledge frames.
@@ -44,22 +61,30 @@ pub(crate) struct Stay {
 }
 
 impl Stay {
-    /// A seat for pictures of this codec, not taken yet, and whether its encoder keeps references.
+    /// A seat for what the client takes, not taken yet, and whether its encoder keeps references.
     pub(crate) fn open(
         house: Arc<House>,
         session: u32,
-        codec: CodecKind,
-        display: DisplayKind,
+        taste: Taste,
         sender: &Sender,
     ) -> Result<(Self, bool), CodecError> {
+        let Taste { codec, display, sound } = taste;
         let (stream, keeps_references) = describe(&house, codec, wish(sender, display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
-        let seat = Arc::new(Seat::new(Viewer(session), codec, wish(sender, display), delivery_sender));
-        Ok((Self { house, session, deliveries, display, references: false, seat, stream }, keeps_references))
+        let (sound_sender, sounds) = mpsc::channel(SOUNDS);
+        let hears = sound && house.sound.is_some();
+        let seat = Seat::new(Viewer(session), codec, wish(sender, display), delivery_sender);
+        let seat = Arc::new(if hears { seat.with_sounds(sound_sender) } else { seat });
+        let (references, sound) = (false, None);
+        let stay = Self { house, session, deliveries, sounds, hears, sound, display, references, seat, stream };
+        Ok((stay, keeps_references))
     }
 
-    /// Takes the seat: pictures come from now on. False when the studio has failed.
+    /// Takes the seat: pictures and sound come from now on. False when the studio has failed.
     pub(crate) fn begin(&self) -> bool {
+        if let Some(sound) = self.house.sound.as_ref().filter(|_| self.hears) {
+            sound.seat(Arc::clone(&self.seat));
+        }
         self.house.studio.seat(Arc::clone(&self.seat))
     }
 
@@ -105,6 +130,7 @@ impl Stay {
             controller: sender.controller_name().into(),
             fec: sender.fec_name(),
             references: self.references,
+            sound: self.sound.clone(),
             pacing: self.house.pacing.to_string(),
             max_rate_bps: self.house.bounds.maximum.as_bps(),
             start: START,
@@ -135,6 +161,7 @@ fn wish(sender: &Sender, display: DisplayKind) -> Wish {
         display,
         step: sender.decision().step.unwrap_or(WHOLE),
         render_to_display: sender.render_to_display(),
+        sound: sender.sound_wish(),
     }
 }
 

@@ -16,6 +16,7 @@ use nearlight_wire::{DisplayKind, Fov, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, display_budget};
 use crate::seat::{Delivery, Seat};
+use crate::sound::Auditorium;
 
 /// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
@@ -61,9 +62,10 @@ impl Studio {
         format: Format,
         clock: Clock,
         encoders: Encoders,
+        sound: Option<Auditorium>,
     ) -> std::io::Result<Self> {
         let (seats, arrivals) = channel();
-        let set = Set { source, format, clock, encoders, stands: Vec::new() };
+        let set = Set { source, format, clock, encoders, sound, stands: Vec::new() };
         let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
         Ok(Self { seats, thread: Some(thread) })
     }
@@ -105,6 +107,8 @@ struct Set {
     format: Format,
     clock: Clock,
     encoders: Encoders,
+    /// None: nobody is to hear anything.
+    sound: Option<Auditorium>,
     stands: Vec<Stand>,
 }
 
@@ -187,6 +191,9 @@ impl Set {
         }
         self.stands.retain(|stand| !stand.ended);
         self.source.advance(now);
+        if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
+            sound.on_cues(cues);
+        }
         for stand in &mut self.stands {
             draw(self.source.as_mut(), self.format, self.clock, stand)?;
         }

@@ -4,18 +4,18 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nearlight_codec::{CodecError, CodecKind};
+use nearlight_codec::CodecError;
 use nearlight_fec::policy::new_policy;
 use nearlight_net::{Connection, ControlReceiver, ControlSender, Direction, NetError};
 use nearlight_session::Sender;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{ClientMessage, DisplayKind, Hello, ServerMessage};
+use nearlight_wire::{ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription};
 use tokio::sync::mpsc;
 
 use crate::house::{House, clean};
 use crate::metrics::Refusal;
 use crate::seat::Delivery;
-use crate::stay::{Stay, status_interval};
+use crate::stay::{Stay, Taste, status_interval};
 
 /// A client that has not greeted by then is a stranger who wastes a place.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
@@ -68,7 +68,8 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     let session = house.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
     house.metrics.on_session(session);
-    let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), codec, hello.display) {
+    let taste = Taste { codec, display: hello.display, sound: hello.sound };
+    let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), taste) {
         Ok(visit) => visit.run((sender, receiver)).await,
         Err(error) => {
             tracing::error!(session, %error, "no encoder for a client");
@@ -96,13 +97,7 @@ struct Visit {
 }
 
 impl Visit {
-    fn open(
-        house: Arc<House>,
-        session: u32,
-        connection: Connection,
-        codec: CodecKind,
-        display: DisplayKind,
-    ) -> Result<Self, CodecError> {
+    fn open(house: Arc<House>, session: u32, connection: Connection, taste: Taste) -> Result<Self, CodecError> {
         let now = house.clock.now();
         // Each session its own losses, the same in every run.
         if let Some([there, back]) = house.bad_path(session, now) {
@@ -111,7 +106,9 @@ impl Visit {
         }
         let policy = new_policy(&house.fec).expect("checked when the server started");
         let mut sender = house.new_sender(now, connection.max_datagram_size()).with_fec(policy);
-        let (mut stay, keeps_references) = Stay::open(house, session, codec, display, &sender)?;
+        let (mut stay, keeps_references) = Stay::open(house, session, taste, &sender)?;
+        let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
+        stay.sound = stay.hears.then(description);
         if keeps_references {
             sender = sender.with_references();
             stay.references = true;
@@ -154,6 +151,7 @@ impl Visit {
                     },
                     None => return "the renderer has stopped".into(),
                 },
+                Some(packet) = self.stay.sounds.recv() => self.sender.on_sound(clock.now(), packet),
                 message = wishes.recv() => match message {
                     Ok(ClientMessage::Display { display, .. }) => self.stay.display = display,
                     Ok(ClientMessage::Goodbye) => return "the client said goodbye".into(),

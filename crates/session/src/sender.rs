@@ -23,16 +23,17 @@ use crate::recent::RecentRate;
 use crate::window::WindowGate;
 use crate::{Wake, earliest};
 
+mod display;
 mod packets;
 mod recovery;
 mod repair;
 mod sound;
 
+pub use display::UNKNOWN_TO_DISPLAY;
 pub use packets::{Cut, Departure};
 use recovery::Recovery;
 use repair::Repairs;
 use sound::SoundOut;
-pub use sound::UNKNOWN_TO_DISPLAY;
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
 const MIN_DATAGRAM: usize = 640;
@@ -44,8 +45,6 @@ const MAX_QUEUE_INTERVALS: f64 = 1.5;
 const MAX_PONGS: usize = 16;
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
-/// Weight of the newest frame in the time from rendering to display. Guess: a second's memory at 30 frames a second.
-const DISPLAY_SMOOTHING: i64 = 16;
 
 /// What a session is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -333,12 +332,6 @@ impl Sender {
         self.outcomes.pop_front()
     }
 
-    /// How long a frame takes from the start of its rendering to the client's display, smoothed: poses are predicted by it.
-    #[must_use]
-    pub const fn render_to_display(&self) -> Option<Span> {
-        self.render_to_display
-    }
-
     /// The transport's largest datagram has changed, in bytes: frames from now on are cut to it.
     pub fn set_max_datagram(&mut self, bytes: usize) {
         self.config.max_datagram = bytes.max(MIN_DATAGRAM);
@@ -481,14 +474,6 @@ impl Sender {
             self.decoder_load.on_report(now, newest.decode);
         }
         self.take_decision(now);
-    }
-
-    fn note_display(&mut self, report: &FrameReport) {
-        let Some(frame) = self.frames.get_mut(report.frame) else { return };
-        let at_server = frame.last_sent_at.saturating_since(frame.render_started_at);
-        let sample = at_server + report.network + report.reassemble + report.decode + report.present;
-        let smoothed = self.render_to_display.map_or(sample, |mean| mean + (sample - mean) / DISPLAY_SMOOTHING);
-        self.render_to_display = Some(smoothed);
     }
 
     fn poll_media(&mut self, now: Time) -> Option<Departure> {

@@ -29,14 +29,15 @@ const MAX_WAITING: usize = 64;
 const DECODE: Span = Span::from_millis(5);
 /// The decoder begins so many blocks ahead of what is heard first, so that they are ready.
 const LEAD_BLOCKS: u32 = 3;
-/// Sound that lies so far from where it should be is not stretched but cut: an eighth of a second can be seen.
-const CUT: f64 = 0.08 * SOUND_RATE as f64;
+/// Sound that lies farther than 40 ms from where it should be is not stretched but cut. ITU-R BT.1359: from 45 ms on sound that comes
+/// too early is noticed, from 125 ms on sound that is late.
+const CUT: f64 = 0.04 * SOUND_RATE as f64;
 /// Where a block is missing, waiting for it helps if sound should be later by this anyway.
 const INSERT: f64 = BLOCK_FRAMES as f64 / 2.0;
 /// Closer than this is left alone: 2 ms, a tenth of what can be noticed.
 const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
-/// How much faster or slower sound is played at most: a tenth of a semitone, which melodies hide.
-const MAX_BEND: f64 = 0.006;
+/// How much faster or slower sound is played at most: a sixth of a semitone. Guess: hardly heard without a comparison.
+const MAX_BEND: f64 = 0.01;
 /// Of the distance to where it should be, in samples: gone in four seconds.
 const BEND: f64 = MAX_BEND / (0.024 * SOUND_RATE as f64);
 /// How slowly the output's latency is forgotten, for each request.
@@ -230,12 +231,11 @@ impl SoundPlayer {
         self.waits &= off > INSERT;
         self.decoded.retain(|block, _| *block >= tape.next);
         let block = if self.waits { None } else { self.decoded.remove(&tape.next) };
-        match block {
-            Some(block) => tape.append(&block),
-            None => {
-                self.counts.concealed += 1;
-                tape.conceal(off > INSERT);
-            }
+        if let Some(block) = block {
+            tape.append(&block);
+        } else {
+            self.counts.concealed += 1;
+            tape.conceal(off > INSERT);
         }
     }
 

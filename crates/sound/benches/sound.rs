@@ -8,7 +8,7 @@ use nearlight_sound::{Cues, Ears, Hum, Room, SoundDecoder, SoundEncoder, Strike,
 use nearlight_units::Bitrate;
 use nearlight_wire::Pose;
 
-/// As much as sounds in the plaza at a time: four hums, and a chime 11 times a second that each ring for seconds.
+/// As much as sounds in the plaza at a time: four hums, and a chime 11 times a second that each ring for two seconds.
 fn busy_room() -> Room {
     let mut room = Room::default();
     let place = |index: u16| Vec3::new(f32::from(index) - 4.0, 1.0 + f32::from(index % 3), -3.0);

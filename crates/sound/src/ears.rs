@@ -18,101 +18,132 @@ const HEAD_RADIUS: f32 = 0.0875;
 const SPEED_OF_SOUND: f32 = 343.0;
 /// Share of full panning. Guess: at the far ear a sound from the side is 16 dB softer, as around a head at 3 kHz.
 const PANNING: f32 = 0.8;
-/// Cut-offs in hertz of an ear that a sound meets directly, that lies behind the head, and of both for a sound from behind. Guesses.
-const CLEAR: f32 = 16_000.0;
-const SHADED: f32 = 2_800.0;
-const BEHIND: f32 = 6_000.0;
+/// Cut-off in hertz of what is heard dully, and how much of a sound is: at an ear that lies behind the head, and of one from behind.
+/// Guesses.
+const DULL: f32 = 2_500.0;
+const SHADED: f32 = 0.8;
+const BEHIND: f32 = 0.5;
 /// A source does not get louder nearer than this, in metres.
 const NEAREST: f32 = 1.0;
-/// Softer than this is not worked out: 100 dB below full scale.
-const SILENT: f32 = 1e-5;
+/// Softer than this is not worked out: 80 dB below full scale.
+const SILENT: f32 = 1e-4;
 /// Louder sums are bent towards full scale instead of cut off.
 const LOUD: f32 = 0.7;
+/// Frames that share one delay: short enough that a turning head's steps are not heard, long enough for vectors.
+const STRETCH: usize = 32;
 
 /// How one ear hears one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Path {
-    pub(crate) gain: f32,
+    /// Of what is heard clearly, and of what is heard dully.
+    pub(crate) clear: f32,
+    pub(crate) dull: f32,
     /// Samples.
     pub(crate) delay: f32,
-    /// Of the low-pass.
-    pub(crate) share: f32,
 }
 
-/// What remains from block to block for one source.
-#[derive(Clone, Copy, Debug)]
-struct Track {
-    key: u64,
-    paths: [Path; 2],
-    filters: [f32; 2],
+impl Path {
+    /// So much of the way from one to another.
+    fn towards(self, to: Self, share: f32) -> Self {
+        let between = |from: f32, to: f32| from + share * (to - from);
+        Self {
+            clear: between(self.clear, to.clear),
+            dull: between(self.dull, to.dull),
+            delay: between(self.delay, to.delay),
+        }
+    }
+}
+
+/// What an ear hears in a block, before what is dull is made so.
+struct Heard {
+    clear: [f32; BLOCK_FRAMES],
+    dull: [f32; BLOCK_FRAMES],
 }
 
 /// One listener.
 #[derive(Debug, Default)]
 pub struct Ears {
-    tracks: Vec<Track>,
+    /// Each source's paths at the end of the block before.
+    paths: Vec<(u64, [Path; 2])>,
+    filters: [f32; 2],
 }
 
 impl Ears {
     /// What a head at `head` hears of the room's newest block. From block to block everything changes gradually.
     pub fn hear(&mut self, room: &Room, head: &Pose) -> SoundBlock {
-        let mut block = [0.0; BLOCK_FRAMES * 2];
-        let mut tracks = Vec::with_capacity(room.len());
+        let mut heard = [0, 1].map(|_| Heard { clear: [0.0; BLOCK_FRAMES], dull: [0.0; BLOCK_FRAMES] });
+        let mut paths = Vec::with_capacity(room.len());
         for source in room.sources() {
-            let paths = paths(head, source.place);
-            let before = self.tracks.iter().find(|track| track.key == source.key);
-            let mut track = before.copied().unwrap_or(Track { key: source.key, paths, filters: [0.0; 2] });
-            for (ear, path) in paths.into_iter().enumerate() {
-                if path.gain.max(track.paths[ear].gain) > SILENT {
-                    add(&mut block[ear..], source, track.paths[ear], path, &mut track.filters[ear]);
+            let to = paths_of(head, source.place);
+            let from = self.paths.iter().find(|(key, _)| *key == source.key).map_or(to, |(_, from)| *from);
+            for ((heard, from), to) in heard.iter_mut().zip(from).zip(to) {
+                let gain = (from.clear + from.dull).max(to.clear + to.dull);
+                if gain * source.amplitude() > SILENT {
+                    heard.add(source, from, to);
                 }
             }
-            track.paths = paths;
-            tracks.push(track);
+            paths.push((source.key, to));
         }
-        self.tracks = tracks;
-        block.iter_mut().for_each(|sample| *sample = bend(*sample));
+        self.paths = paths;
+        self.mix(&heard)
+    }
+
+    fn mix(&mut self, heard: &[Heard; 2]) -> SoundBlock {
+        let mut block = [0.0; BLOCK_FRAMES * 2];
+        let share = low_pass(DULL);
+        for (index, frame) in block.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            for ear in 0..2 {
+                let filter = &mut self.filters[ear];
+                *filter += share * (heard[ear].dull[index] - *filter);
+                frame[ear] = bend(heard[ear].clear[index] + *filter);
+            }
+        }
+        // What is left of silence must not become a number that processors are slow with.
+        self.filters = self.filters.map(|filter| if filter.abs() < 1e-20 { 0.0 } else { filter });
         block
     }
 }
 
 /// Left and right.
-pub(crate) fn paths(head: &Pose, place: Vec3) -> [Path; 2] {
+pub(crate) fn paths_of(head: &Pose, place: Vec3) -> [Path; 2] {
     let turn = Quat::from_array(head.orientation).normalize();
     let way = turn.inverse() * (place - Vec3::from(head.position));
     let distance = way.length();
     let direction = way / distance.max(1e-3);
     let side = direction.x.clamp(-1.0, 1.0);
-    let angle = side.asin();
-    let delay = HEAD_RADIUS / SPEED_OF_SOUND * (angle.abs() + side.abs()) * SOUND_RATE as f32;
+    let delay = HEAD_RADIUS / SPEED_OF_SOUND * (side.asin().abs() + side.abs()) * SOUND_RATE as f32;
     let turned = (1.0 + PANNING * side) * FRAC_PI_4;
-    let dull = direction.z.max(0.0);
+    let from_behind = BEHIND * direction.z.max(0.0);
     [(turned.cos(), -side), (turned.sin(), side)].map(|(gain, towards)| {
         let far = (-towards).max(0.0);
-        // Cut-offs are heard by their ratios.
-        let cutoff = CLEAR * (SHADED / CLEAR).powf(far) * (BEHIND / CLEAR).powf(dull);
-        Path { gain: gain / distance.max(NEAREST), delay: if far > 0.0 { delay } else { 0.0 }, share: low_pass(cutoff) }
+        let gain = gain / distance.max(NEAREST);
+        let clear = (1.0 - SHADED * far) * (1.0 - from_behind);
+        Path { clear: gain * clear, dull: gain * (1.0 - clear), delay: if far > 0.0 { delay } else { 0.0 } }
     })
 }
 
-/// Adds a source to every second sample, while its path changes from one to another.
-fn add(ear: &mut [f32], source: &Source, from: Path, to: Path, filter: &mut f32) {
-    let step = 1.0 / BLOCK_FRAMES as f32;
-    let (gain_step, delay_step) = ((to.gain - from.gain) * step, (to.delay - from.delay) * step);
-    let (mut gain, mut delay) = (from.gain, from.delay);
-    let mut low = *filter;
-    for (frame, out) in ear.iter_mut().step_by(2).enumerate() {
-        gain += gain_step;
-        delay += delay_step;
-        let at = (REACH_BACK + frame) as f32 - delay;
-        let whole = at as usize;
-        let share = at - whole as f32;
-        let next = source.samples.get(whole + 1).copied().unwrap_or(0.0);
-        let sample = source.samples[whole] + share * (next - source.samples[whole]);
-        low += to.share * (sample - low);
-        *out += gain * low;
+impl Heard {
+    /// Adds a source, while its path changes from one to another.
+    fn add(&mut self, source: &Source, from: Path, to: Path) {
+        let per_frame = 1.0 / BLOCK_FRAMES as f32;
+        let stretches = self.clear.chunks_mut(STRETCH).zip(self.dull.chunks_mut(STRETCH));
+        for (index, (clear, dull)) in stretches.enumerate() {
+            let first = index * STRETCH;
+            let path = from.towards(to, (first + STRETCH / 2) as f32 * per_frame);
+            let at = (REACH_BACK + first) as f32 - path.delay;
+            let whole = at as usize;
+            let share = at - whole as f32;
+            let samples = &source.samples[whole..];
+            let begin = from.towards(to, first as f32 * per_frame);
+            let (clear_step, dull_step) = ((to.clear - from.clear) * per_frame, (to.dull - from.dull) * per_frame);
+            let pairs = samples.iter().zip(&samples[1..]);
+            for (frame, ((clear, dull), (sample, next))) in clear.iter_mut().zip(dull).zip(pairs).enumerate() {
+                let sample = sample + share * (next - sample);
+                *clear += sample * (begin.clear + clear_step * frame as f32);
+                *dull += sample * (begin.dull + dull_step * frame as f32);
+            }
+        }
     }
-    *filter = low;
 }
 
 fn bend(sample: f32) -> f32 {

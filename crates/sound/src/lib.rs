@@ -55,7 +55,7 @@ pub enum Struck {
     Ball { hertz: f32 },
     /// A wooden box: a dull knock.
     Crate { hertz: f32 },
-    /// A little bell: rings for seconds.
+    /// A little bell: rings for a second or two.
     Chime { hertz: f32 },
     /// Nothing: something flies through the air.
     Air,

@@ -19,23 +19,25 @@ pub(crate) struct Source {
     pub(crate) key: u64,
     pub(crate) place: Vec3,
     voice: Voice,
-    /// The end of the block before, then the block.
-    pub(crate) samples: [f32; REACH_BACK + BLOCK_FRAMES],
+    /// The end of the block before, then the block, then its last sample again: an ear without delay reads up to it.
+    pub(crate) samples: [f32; REACH_BACK + BLOCK_FRAMES + 1],
     /// Amplitude at the block's end, and at its beginning; a strike's is in its voice.
     level: f32,
     level_before: f32,
+    amplitude: f32,
     hum: Option<(u16, Timbre)>,
 }
 
 impl Source {
     fn new(key: u64, place: Vec3, voice: Voice) -> Self {
-        let samples = [0.0; REACH_BACK + BLOCK_FRAMES];
-        Self { key, place, voice, samples, level: 1.0, level_before: 1.0, hum: None }
+        let samples = [0.0; REACH_BACK + BLOCK_FRAMES + 1];
+        Self { key, place, voice, samples, level: 1.0, level_before: 1.0, amplitude: 0.0, hum: None }
     }
 
     fn advance(&mut self) {
-        self.samples.copy_within(BLOCK_FRAMES.., 0);
-        let block = &mut self.samples[REACH_BACK..];
+        self.amplitude = self.voice.amplitude() * self.level.max(self.level_before);
+        self.samples.copy_within(BLOCK_FRAMES..BLOCK_FRAMES + REACH_BACK, 0);
+        let block = &mut self.samples[REACH_BACK..REACH_BACK + BLOCK_FRAMES];
         self.voice.fill(block);
         let step = (self.level - self.level_before) / BLOCK_FRAMES as f32;
         let mut level = self.level_before;
@@ -44,6 +46,12 @@ impl Source {
             *sample *= level;
         }
         self.level_before = self.level;
+        self.samples[REACH_BACK + BLOCK_FRAMES] = self.samples[REACH_BACK + BLOCK_FRAMES - 1];
+    }
+
+    /// Of the block at one metre, at most.
+    pub(crate) const fn amplitude(&self) -> f32 {
+        self.amplitude
     }
 
     /// Nothing of it is left, for any ear.

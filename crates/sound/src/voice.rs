@@ -7,8 +7,8 @@ use nearlight_wire::SOUND_RATE;
 use crate::{BLOCK_FRAMES, Struck, Timbre};
 
 const RATE: f32 = SOUND_RATE as f32;
-/// A ringing sound whose amplitude at one metre is below this is over: 80 dB below full scale.
-const INAUDIBLE: f32 = 1e-4;
+/// A ringing sound whose amplitude at one metre is below this is over: 66 dB below full scale.
+const INAUDIBLE: f32 = 5e-4;
 /// Seconds that something heard flying through the air takes to swell, and to die away. Guess.
 const RUSH: (f32, f32) = (0.03, 0.16);
 
@@ -38,7 +38,7 @@ impl Voice {
         match struck {
             Struck::Ball { hertz } => ringing(hertz, [(1.0, 0.13, 0.62), (2.756, 0.06, 0.26), (5.404, 0.025, 0.12)]),
             Struck::Crate { hertz } => ringing(hertz, [(1.0, 0.05, 0.6), (1.58, 0.04, 0.28), (2.93, 0.015, 0.12)]),
-            Struck::Chime { hertz } => ringing(hertz, [(1.0, 0.55, 0.72), (2.0, 0.3, 0.2), (3.01, 0.12, 0.08)]),
+            Struck::Chime { hertz } => ringing(hertz, [(1.0, 0.3, 0.72), (2.0, 0.2, 0.2), (3.01, 0.1, 0.08)]),
             Struck::Air => Self::Rush { noise: Noise::new(seed), band: Band::new(350.0, 1_800.0), level, age: 0.0 },
         }
     }
@@ -63,7 +63,9 @@ impl Voice {
     pub(crate) fn fill(&mut self, block: &mut [f32]) {
         match self {
             Self::Ringing(ringing) => {
-                block.iter_mut().for_each(|sample| *sample = ringing.modes.iter_mut().map(Mode::next).sum());
+                for sample in &mut *block {
+                    *sample = ringing.modes.iter_mut().map(Mode::next).sum();
+                }
                 ringing.age += block.len() as f32 / RATE;
             }
             Self::Rush { noise, band, level, age } => {
@@ -84,17 +86,24 @@ impl Voice {
             }
             Self::Water { noise, band, swell } => {
                 let level = 0.8 + 0.2 * swell.skip(BLOCK_FRAMES);
-                block.iter_mut().for_each(|sample| *sample = band.next(noise.next()) * level);
+                for sample in block {
+                    *sample = band.next(noise.next()) * level;
+                }
             }
         }
     }
 
     /// Nobody hears it any more. What hums never ends by itself.
     pub(crate) fn is_over(&self) -> bool {
+        self.amplitude() < INAUDIBLE
+    }
+
+    /// What is left of it.
+    pub(crate) fn amplitude(&self) -> f32 {
         match self {
-            Self::Ringing(ringing) => ringing.level * (-ringing.age / ringing.longest).exp() < INAUDIBLE,
-            Self::Rush { level, age, .. } => level * (-(age - RUSH.0) / RUSH.1).exp() < INAUDIBLE,
-            Self::Tone { .. } | Self::Water { .. } => false,
+            Self::Ringing(ringing) => ringing.level * (-ringing.age / ringing.longest).exp(),
+            Self::Rush { level, age, .. } => level * (-(age - RUSH.0).max(0.0) / RUSH.1).exp(),
+            Self::Tone { .. } | Self::Water { .. } => 1.0,
         }
     }
 }

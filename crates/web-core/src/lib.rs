@@ -10,6 +10,7 @@
 
 mod journal;
 mod presence;
+mod sound;
 mod tally;
 
 use nearlight_session::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, RtpCounts};
@@ -21,6 +22,7 @@ use nearlight_wire::{
 use wasm_bindgen::prelude::*;
 
 use crate::journal::Journal;
+use crate::sound::SpeakerDepth;
 use crate::tally::Tally;
 
 /// Bytes of a pixel as WebGL reads it back.
@@ -35,6 +37,8 @@ pub struct Core {
     journal: Journal,
     last_marker: Option<Marker>,
     webrtc: bool,
+    wants_sound: bool,
+    speaker: SpeakerDepth,
 }
 
 #[wasm_bindgen]
@@ -50,7 +54,14 @@ impl Core {
             journal: Journal::default(),
             last_marker: None,
             webrtc,
+            wants_sound: false,
+            speaker: SpeakerDepth::default(),
         }
+    }
+
+    /// The page can play sound: the hello asks for it.
+    pub fn want_sound(&mut self) {
+        self.wants_sound = true;
     }
 
     /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
@@ -63,7 +74,8 @@ impl Core {
         display_hz: u16,
     ) -> Vec<u8> {
         let display = display_kind(immersive);
-        let hello = Hello { protocol: PROTOCOL_VERSION, token, client, display, codecs, display_hz };
+        let sound = self.wants_sound;
+        let hello = Hello { protocol: PROTOCOL_VERSION, token, client, display, codecs, display_hz, sound };
         write_control(&ClientMessage::Hello(hello))
     }
 
@@ -89,6 +101,9 @@ impl Core {
         if let ServerMessage::Welcome(welcome) = &message {
             self.journal.session = welcome.session;
             self.receiver.set_references(welcome.references);
+            if welcome.sound.is_some() {
+                self.receiver.set_sound();
+            }
         }
         Ok(Some(serde_json::to_string(&message)?))
     }

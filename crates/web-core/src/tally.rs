@@ -1,6 +1,8 @@
 //! What the page shows and the summary says: collected from displayed frames and the server's messages.
 
-use nearlight_events::{Rates, Recovery, RecoveryKind, STAGES, Summary, SummaryBuilder, SummaryRest, SummaryStream};
+use nearlight_events::{
+    Rates, Recovery, RecoveryKind, STAGES, SoundSummary, Summary, SummaryBuilder, SummaryRest, SummaryStream,
+};
 use nearlight_session::{Displayed, Receiver};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{RateStatus, ServerMessage, StreamDescription};
@@ -36,6 +38,21 @@ struct Statistics {
     received_bps: u64,
     clock_error_us: Option<f64>,
     round_trip_us: Option<f64>,
+    /// None: the session has no sound.
+    sound: Option<Sound>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sound {
+    packets: u64,
+    lost: u64,
+    repeated: u64,
+    concealed: u64,
+    late: u64,
+    /// None while nothing is played.
+    delay_us: Option<f64>,
+    apart_us: f64,
 }
 
 #[derive(Default)]
@@ -120,6 +137,15 @@ impl Tally {
             received_bps: statistics.received_rate.as_bps(),
             clock_error_us: clock.map(|clock| micros(clock.error)),
             round_trip_us: clock.map(|clock| micros(clock.round_trip)),
+            sound: receiver.sound_statistics(now).map(|sound| Sound {
+                packets: sound.counts.packets,
+                lost: sound.counts.lost,
+                repeated: sound.counts.repeated,
+                concealed: sound.counts.concealed,
+                late: sound.counts.late,
+                delay_us: sound.delay.map(micros),
+                apart_us: micros(sound.apart.percentile(50)),
+            }),
         };
         serde_json::to_string(&counters).expect("counters are plain numbers")
     }
@@ -144,6 +170,9 @@ impl Tally {
             ),
             loss: statistics.loss,
             recovery: statistics.recovery,
+            sound: receiver
+                .sound_statistics(now)
+                .map(|sound| SoundSummary::new(sound.counts, sound.delay, &sound.apart)),
             stream: stream.unwrap_or_default(),
             clock_error: receiver.clock(now).map_or(Span::ZERO, |clock| clock.error),
             unreadable_markers: statistics.unreadable_markers,

@@ -7,6 +7,7 @@ export interface InputOut {
   onLook(at: number, left: number, up: number): void;
   onAction(at: number, action: Action): void;
   onToggleHud(): void;
+  onToggleMute(): void;
   /** Any sign of a user. */
   onActivity(): void;
 }

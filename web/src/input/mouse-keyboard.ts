@@ -80,6 +80,7 @@ export class MouseKeyboard {
     }
     if (event.repeat) return;
     if (event.code === "KeyH") this.#out.onToggleHud();
+    if (event.code === "KeyM") this.#out.onToggleMute();
     if (event.code === "KeyF") this.#out.onAction(event.timeStamp, "throw");
     if (event.code === "KeyR") this.#out.onAction(event.timeStamp, "reset");
   }

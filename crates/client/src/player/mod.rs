@@ -5,6 +5,7 @@ mod drain;
 mod opening;
 mod plan;
 mod session;
+mod sound;
 mod tally;
 mod view;
 

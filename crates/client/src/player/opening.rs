@@ -43,6 +43,7 @@ pub async fn open(options: &ViewOptions, display_hz: u16, clock: Clock) -> Resul
         display: options.display,
         codecs: options.codecs.iter().map(|codec| codec.name().to_owned()).collect(),
         display_hz,
+        sound: options.sound,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;

@@ -11,6 +11,7 @@ use nearlight_wire::{ClientMessage, ServerMessage, StreamDescription};
 use super::decoder::{CAPACITY, DecoderThread, Outlets};
 use super::drain::{Drain, frame_of};
 use super::opening::Opened;
+use super::sound::SoundOutput;
 use super::view::views;
 use super::{Ended, Happening, Ports, Run, STATUS_INTERVAL, Status, UserInput};
 use crate::ClientError;
@@ -28,6 +29,8 @@ pub struct Session<'a> {
     stream: StreamDescription,
     receiver: Receiver,
     decoder: DecoderThread,
+    /// None: the session has no sound.
+    sound: Option<SoundOutput>,
     /// Frames that the decoder has not reported on.
     decoding: usize,
     /// The newest frame of which anything arrived.
@@ -43,7 +46,7 @@ pub struct Session<'a> {
 /// What the loop woke up for.
 enum Next {
     Datagram(Received),
-    Message(ServerMessage),
+    Message(Box<ServerMessage>),
     Happening(Happening),
     Input(UserInput),
     Deadline,
@@ -69,6 +72,10 @@ impl<'a> Session<'a> {
             receiver.set_intra_only();
         }
         receiver.set_references(welcome.references && !run.player.options.intra_only);
+        let sound = welcome.sound.is_some().then(|| SoundOutput::new(run.player.clock.now())).transpose()?;
+        if sound.is_some() {
+            receiver.set_sound();
+        }
         let status_at = run.player.clock.now() + STATUS_INTERVAL;
         let displayed_at_status = run.tally.displayed();
         Ok(Self {
@@ -80,6 +87,7 @@ impl<'a> Session<'a> {
             stream: welcome.stream,
             receiver,
             decoder,
+            sound,
             decoding: 0,
             newest: None,
             to_show: None,
@@ -97,6 +105,9 @@ impl<'a> Session<'a> {
         let mut statistics = self.receiver.statistics(now);
         if let Some(drain) = self.drain {
             statistics.loss.packets = drain.packets_missing;
+        }
+        if let Some(sound) = self.receiver.sound_statistics(now) {
+            self.run.tally.on_sound_over(sound);
         }
         self.run.tally.on_session_over(&statistics, self.receiver.clock(now).map(|clock| clock.error));
         self.write_events()?;
@@ -119,7 +130,7 @@ impl<'a> Session<'a> {
             match self.next(now).await {
                 Next::Datagram(received) => self.on_datagram(&received),
                 Next::Message(message) => {
-                    if let Some(ended) = self.on_message(message)? {
+                    if let Some(ended) = self.on_message(*message)? {
                         return Ok(ended);
                     }
                 }
@@ -146,7 +157,7 @@ impl<'a> Session<'a> {
                 Err(reason) => Next::Lost(reason.to_string()),
             },
             message = from_server.recv() => match message {
-                Ok(message) => Next::Message(message),
+                Ok(message) => Next::Message(Box::new(message)),
                 Err(NetError::Closed(reason)) => Next::Lost(reason.to_string()),
                 Err(error) => Next::Lost(error.to_string()),
             },
@@ -162,6 +173,7 @@ impl<'a> Session<'a> {
         let end = self.drain.map_or_else(|| self.run.end(), |drain| drain.until);
         let wakes = [
             self.receiver.poll_timeout().map(|(at, _)| at),
+            self.sound.as_ref().map(SoundOutput::next_at),
             self.run.plan.poll_timeout(first),
             Some(self.status_at),
             Some(end),
@@ -182,6 +194,9 @@ impl<'a> Session<'a> {
         while let Some(datagram) = self.receiver.poll_transmit(now) {
             // What the transport drops it counts; feedback and inputs are superseded by the next, requests repeat themselves.
             let _ = self.connection.send_datagram(datagram.into());
+        }
+        if let Some(sound) = &mut self.sound {
+            sound.play(now, &mut self.receiver, &mut self.run.recorder)?;
         }
         self.write_events()
     }

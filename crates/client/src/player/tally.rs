@@ -1,7 +1,9 @@
 //! Collects the run's summary over all of its connections.
 
-use nearlight_events::{FrameCounts, LossCounts, Rates, Summary, SummaryBuilder, SummaryRest, SummaryStream};
-use nearlight_session::{Displayed, ReceiverStatistics};
+use nearlight_events::{
+    FrameCounts, LossCounts, Rates, SoundSummary, Summary, SummaryBuilder, SummaryRest, SummaryStream,
+};
+use nearlight_session::{Displayed, ReceiverStatistics, SoundStatistics};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wire::{RateStatus, StreamDescription};
 
@@ -22,6 +24,8 @@ pub struct Tally {
     /// Of the connections that are over.
     past: ReceiverStatistics,
     clock_error: Span,
+    /// Counts of all connections, the rest of the last one.
+    sound: Option<SoundStatistics>,
 }
 
 impl Tally {
@@ -59,6 +63,14 @@ impl Tally {
         self.clock_error = clock_error.unwrap_or(self.clock_error);
     }
 
+    /// A connection with sound is over.
+    pub fn on_sound_over(&mut self, mut statistics: SoundStatistics) {
+        if let Some(past) = &self.sound {
+            statistics.counts += past.counts;
+        }
+        self.sound = Some(statistics);
+    }
+
     pub const fn has_pictures(&self) -> bool {
         self.first_displayed_at.is_some()
     }
@@ -92,6 +104,7 @@ impl Tally {
             rates: Rates::new(mean(self.target), mean(self.sent), received.over(watched)),
             loss: self.past.loss,
             recovery: self.past.recovery,
+            sound: self.sound.as_ref().map(|sound| SoundSummary::new(sound.counts, sound.delay, &sound.apart)),
             stream: stream.unwrap_or_default(),
             clock_error: self.clock_error,
             unreadable_markers: self.past.unreadable_markers,

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use glam::Vec3;
 use nearlight_codec::{
     CodecKind, Encoder, EncoderConfig, Picture, Reference, Size, new_encoder, sample::moving_picture,
 };
@@ -12,11 +13,13 @@ use nearlight_net::{
 };
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SenderConfig};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket};
+use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
+use nearlight_units::{Bitrate, BlockId, Span, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
-    ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, ServerMessage, StreamDescription, View, Welcome,
+    ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, SOUND_RATE, ServerMessage, SoundDescription,
+    StreamDescription, View, Welcome,
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
@@ -37,11 +40,20 @@ pub struct Behaviour {
     pub garbage: bool,
     /// Changes the picture's size every so many frames, as a controller with a ladder does.
     pub resizes_every: Option<u32>,
+    /// Has a tone for who wants to hear it.
+    pub sound: bool,
 }
 
 impl Default for Behaviour {
     fn default() -> Self {
-        Self { codec: CodecKind::H264, frames: true, goodbye_after: None, garbage: false, resizes_every: None }
+        Self {
+            codec: CodecKind::H264,
+            frames: true,
+            goodbye_after: None,
+            garbage: false,
+            resizes_every: None,
+            sound: false,
+        }
     }
 }
 
@@ -97,6 +109,8 @@ async fn visit(connection: Connection, number: u32, behaviour: Behaviour, clock:
     to_client.send(&ServerMessage::Rate(rate_status())).await?;
     let mut frames = tokio::time::interval(Duration::from_secs(1) / u32::from(FPS));
     let mut count = 0;
+    let mut tone = Tone::new();
+    let mut blocks = tokio::time::interval(Duration::from_millis(10));
     loop {
         studio.pump(&connection);
         let wake = studio.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
@@ -105,6 +119,10 @@ async fn visit(connection: Connection, number: u32, behaviour: Behaviour, clock:
                 Ok(Received { at, datagram }) => studio.sender.on_datagram(at, &datagram),
                 Err(_) => return Ok(()),
             },
+            _ = blocks.tick(), if behaviour.sound && hello.sound => {
+                let now = studio.clock.now();
+                studio.sender.on_sound(now, tone.next(now));
+            }
             _ = frames.tick(), if behaviour.frames => {
                 if let Some(stream) = studio.make_frame() {
                     to_client.send(&ServerMessage::Stream(stream)).await?;
@@ -135,6 +153,32 @@ struct Studio {
     sender: Sender,
     input: Option<ReceivedInput>,
     size: Size,
+}
+
+/// A hum ahead of the listener.
+struct Tone {
+    room: Room,
+    ears: Ears,
+    encoder: SoundEncoder,
+    block: Option<BlockId>,
+}
+
+impl Tone {
+    fn new() -> Self {
+        let mut room = Room::default();
+        let hum = Hum { id: 1, place: Vec3::NEG_Z, timbre: Timbre::Tone { hertz: 440.0 }, level: 0.5 };
+        room.on_cues(&Cues { hums: vec![hum], strikes: Vec::new() });
+        let encoder = SoundEncoder::new(Bitrate::from_kbps(64)).expect("libopus");
+        Self { room, ears: Ears::default(), encoder, block: None }
+    }
+
+    fn next(&mut self, now: Time) -> SoundPacket {
+        let block = self.block.map_or(BlockId((now.as_nanos() / 10_000_000) as u32), BlockId::next);
+        self.block = Some(block);
+        self.room.advance();
+        let bytes = self.encoder.encode(&self.ears.hear(&self.room, &Pose::default())).expect("coded");
+        SoundPacket { block, made_at: Time::from_millis(10 * u64::from(block.0)), bytes }
+    }
 }
 
 impl Studio {
@@ -180,6 +224,11 @@ impl Studio {
             controller: self.sender.controller_name().into(),
             fec: "none".into(),
             references: true,
+            sound: self.behaviour.sound.then(|| SoundDescription {
+                codec: "opus".into(),
+                sample_rate: SOUND_RATE,
+                channels: 2,
+            }),
             pacing: Mode::Burst.to_string(),
             max_rate_bps: 4_000_000,
             start: Pose::default(),

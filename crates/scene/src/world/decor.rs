@@ -11,7 +11,9 @@ use crate::plaza::mesh::Layer;
 use crate::plaza::texture::lattice;
 
 const GOLD: Vec3 = Vec3::new(1.0, 0.74, 0.36);
-const PENDULUMS: u32 = 11;
+pub const PENDULUMS: u32 = 11;
+/// Where the fountain's water falls.
+pub const FOUNTAIN: Vec3 = Vec3::new(SCULPTURE.x, SCULPTURE.y + 0.5, SCULPTURE.z);
 /// After this many seconds all pendulums are in step again.
 const PENDULUM_CYCLE: f64 = 48.0;
 /// Swings of the longest pendulum in a cycle.
@@ -43,22 +45,44 @@ fn glow(centre: Vec3, radius: f32, colour: Vec3) -> Sprite {
     Sprite { centre, radius, flat: false, colour: colour.extend(0.0) }
 }
 
-fn rings(age: f64, show: &mut Show) {
+/// How each of the sculpture's rings stands, the outermost first, and its radius.
+fn ring_frames(age: f64) -> [(Quat, f32); 3] {
     let spins = [(1.78, 0.23, 1.15), (1.44, -0.37, 0.62), (1.12, 0.53, -0.9)];
     let mut frame = Quat::from_rotation_y(angle(age, 0.11));
-    for (index, (radius, rate, tilt)) in spins.into_iter().enumerate() {
+    let mut index = 0;
+    spins.map(|(radius, rate, tilt)| {
         let axis = if index % 2 == 0 {
             Quat::from_rotation_x(angle(age, rate))
         } else {
             Quat::from_rotation_z(angle(age, rate))
         };
         frame = frame * Quat::from_rotation_z(tilt) * axis;
+        index += 1;
+        (frame, radius)
+    })
+}
+
+/// Where one of a ring's two pearls is.
+fn pearl(age: f64, index: usize, (frame, radius): (Quat, f32), bead: usize) -> Vec3 {
+    let (sin, cos) = (angle(age, 0.8 - 0.2 * index as f64) + bead as f32 * TAU / 2.0).sin_cos();
+    RINGS + frame * Vec3::new(cos * radius, 0.0, sin * radius)
+}
+
+/// Each ring's first pearl.
+pub fn pearls(age: f64) -> [Vec3; 3] {
+    let rings = ring_frames(age);
+    [0, 1, 2].map(|index| pearl(age, index, rings[index], 0))
+}
+
+fn rings(age: f64, show: &mut Show) {
+    let mut innermost = Quat::IDENTITY;
+    for (index, (frame, radius)) in ring_frames(age).into_iter().enumerate() {
+        innermost = frame;
         let mut ring = Instance::new(Model::Ring, RINGS, frame, Vec3::new(radius, radius * 1.5, radius));
         (ring.colour, ring.metal) = (GOLD, 0.86);
         show.instances.push(ring);
         for bead in 0..2 {
-            let (sin, cos) = (angle(age, 0.8 - 0.2 * index as f64) + bead as f32 * TAU / 2.0).sin_cos();
-            let place = RINGS + frame * Vec3::new(cos * radius, 0.0, sin * radius);
+            let place = pearl(age, index, (frame, radius), bead);
             let mut pearl = Instance::new(Model::Pearl, place, Quat::IDENTITY, Vec3::splat(0.125));
             pearl.colour = [Vec3::new(0.45, 0.86, 1.0), Vec3::new(1.0, 0.52, 0.42), Vec3::new(0.72, 0.62, 1.0)][index];
             (pearl.metal, pearl.glow) = (0.3, 0.35);
@@ -66,28 +90,38 @@ fn rings(age: f64, show: &mut Show) {
         }
     }
     let beat = 1.0 + 0.05 * sway(age, 1.7, 0.0);
-    let mut core = Instance::new(Model::Ball, RINGS, frame, Vec3::splat(0.40 * beat));
+    let mut core = Instance::new(Model::Ball, RINGS, innermost, Vec3::splat(0.40 * beat));
     (core.colour, core.glow) = (Vec3::new(1.0, 0.80, 0.50), 0.9);
     show.instances.push(core);
     show.sprites.push(glow(RINGS, 1.45 * beat, Vec3::new(0.52, 0.31, 0.13)));
 }
 
-fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
+/// Radians a second of a pendulum's swing.
+pub fn pendulum_rate(index: u32) -> f64 {
+    std::f64::consts::TAU * f64::from(FIRST_SWINGS + index) / PENDULUM_CYCLE
+}
+
+/// A pendulum that is turned by so many radians: its rotation, the middle of its rod and its ball, and the rod's length.
+pub fn pendulum(index: u32, swing: f32) -> (Quat, Vec3, Vec3, f32) {
     let turn = Quat::from_rotation_y(BEAM_TURN);
+    let share = index as f32 / (PENDULUMS - 1) as f32;
+    let rate = pendulum_rate(index);
+    let swing = turn * Quat::from_rotation_x(swing);
+    let top = BEAM + turn * Vec3::new((share * 2.0 - 1.0) * (BEAM_HALF - 0.2), -0.05, 0.0);
+    // Longer than the formula says by a common part: the balls hang at eye height.
+    let length = (9.81 / (rate * rate)) as f32 + 0.55;
+    let down = |metres: f32| top + swing * Vec3::NEG_Y * metres;
+    (swing, down(length / 2.0), down(length), length)
+}
+
+fn pendulums(age: f64, lighting: &Lighting, show: &mut Show) {
     for index in 0..PENDULUMS {
         let share = index as f32 / (PENDULUMS - 1) as f32;
-        let rate = std::f64::consts::TAU * f64::from(FIRST_SWINGS + index) / PENDULUM_CYCLE;
-        let length = (9.81 / (rate * rate)) as f32;
-        let swing = Quat::from_rotation_x(0.42 * angle(age, rate).cos());
-        let top = BEAM + turn * Vec3::new((share * 2.0 - 1.0) * (BEAM_HALF - 0.2), -0.05, 0.0);
-        // Longer than the formula says by a common part: the balls hang at eye height.
-        let down = |metres: f32| top + turn * swing * Vec3::NEG_Y * metres;
-        let length = length + 0.55;
-        let mut rod =
-            Instance::new(Model::Cube, down(length / 2.0), turn * swing, Vec3::new(0.006, length / 2.0, 0.006));
+        let (turn, middle, place, length) = pendulum(index, 0.42 * angle(age, pendulum_rate(index)).cos());
+        let mut rod = Instance::new(Model::Cube, middle, turn, Vec3::new(0.006, length / 2.0, 0.006));
         (rod.colour, rod.reach) = (Vec3::new(0.30, 0.26, 0.24), length);
         show.instances.push(rod);
-        let mut ball = Instance::new(Model::Globe, down(length), turn * swing, Vec3::splat(0.115));
+        let mut ball = Instance::new(Model::Globe, place, turn, Vec3::splat(0.115));
         let (warm, cool) = (Vec3::new(1.0, 0.50, 0.26), Vec3::new(0.30, 0.72, 0.95));
         (ball.colour, ball.metal) = (warm.lerp(cool, share), 0.45);
         ball.sunlight = lighting.sunlight(ball.position());

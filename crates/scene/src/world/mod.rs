@@ -3,10 +3,12 @@
 pub mod body;
 mod decor;
 mod show;
+mod voice;
 
 use std::collections::BTreeMap;
 
 use glam::{Quat, Vec3};
+use nearlight_sound::Strike;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Action, Hand, InputEvent, Pose};
 
@@ -68,6 +70,7 @@ pub struct World {
     viewers: BTreeMap<Viewer, Presence>,
     grips: Vec<Grip>,
     pulses: Vec<Pulse>,
+    strikes: Vec<Strike>,
     started_at: Option<Time>,
     now: Time,
     /// Up to here the bodies have been moved.
@@ -82,6 +85,7 @@ impl World {
             viewers: BTreeMap::new(),
             grips: Vec::new(),
             pulses: Vec::new(),
+            strikes: Vec::new(),
             started_at: None,
             now: Time::ZERO,
             stepped_to: Time::ZERO,
@@ -106,7 +110,11 @@ impl World {
             self.started_at = Some(now);
             self.stepped_to = now;
         }
+        let before = self.age();
         self.now = self.now.max(now);
+        if self.setting.decor {
+            self.on_swung(before);
+        }
         if now.saturating_since(self.stepped_to) > MAX_CATCH_UP {
             self.stepped_to = now - MAX_CATCH_UP;
         }
@@ -114,7 +122,8 @@ impl World {
         while self.stepped_to + step <= now {
             self.stepped_to += step;
             self.move_held();
-            body::step(&mut self.bodies, &self.setting.solids);
+            let impacts = body::step(&mut self.bodies, &self.setting.solids);
+            self.on_impacts(&impacts);
         }
         self.pulses.retain(|pulse| now.saturating_since(pulse.at) < PULSE);
     }
@@ -171,11 +180,12 @@ impl World {
             }
             Action::Release => self.drop_grips(|grip| grip.viewer == viewer && grip.hand == event.hand),
             Action::Push => {
-                if let Some((body, _)) = target {
-                    let body = &mut self.bodies[body];
+                if let Some((index, _)) = target {
+                    let body = &mut self.bodies[index];
                     body.wake();
                     body.velocity += direction * PUSH_SPEED + Vec3::Y * 0.9;
                     body.spin += Vec3::Y.cross(direction) * 2.0;
+                    self.on_pushed(index);
                 }
             }
             Action::Throw => self.throw(viewer, origin, direction),
@@ -212,6 +222,7 @@ impl World {
         ball.home = None;
         ball.velocity = direction * THROW_SPEED + Vec3::Y * 1.4;
         ball.spin = direction.cross(Vec3::Y) * 6.0;
+        self.on_thrown(ball.position);
         self.bodies.push(ball);
     }
 

@@ -164,3 +164,54 @@ fn viewers_differ_in_colour() {
         assert!(own.min_element() >= 0.0 && own.max_element() <= 1.0);
     }
 }
+
+#[test]
+fn what_happens_is_heard_where_it_happens_and_once() {
+    let mut world = world();
+    world.cues();
+    let red = world.bodies[RED].position;
+    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Push)]);
+    let pushed = world.cues().strikes;
+    assert_eq!(pushed.len(), 1);
+    assert!(pushed[0].place.distance(red) < 0.01);
+    assert_eq!(world.cues().strikes, []);
+    run(&mut world, 0, 3_000);
+    let knocks = world.cues().strikes;
+    assert!(knocks.len() >= 2, "it falls off its plinth: {knocks:?}");
+    assert!(knocks.iter().all(|knock| (0.0..=1.0).contains(&knock.level) && knock.place.is_finite()));
+    world.on_input(Time::from_secs(3), ME, &looking_at(Vec3::Y * 9.0), &[event(Hand::Gaze, Action::Throw)]);
+    assert!(world.cues().strikes.iter().any(|strike| strike.struck == nearlight_sound::Struck::Air));
+    // Nobody fetches anything for a while.
+    for shot in 0..200 {
+        let now = Time::from_millis(3_000 + shot * 50);
+        world.on_input(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::Gaze, Action::Throw)]);
+        world.advance(now);
+    }
+    assert!(world.cues().strikes.len() <= 32);
+}
+
+#[test]
+fn what_rests_is_silent() {
+    let mut world = world();
+    run(&mut world, 0, 3_000);
+    world.cues();
+    run(&mut world, 3_000, 10_000);
+    assert_eq!(world.cues().strikes, []);
+}
+
+#[test]
+fn the_plaza_hums_and_its_pendulums_ring_in_their_own_time() {
+    let mut world = World::new(Setting { decor: true, ..Setting::default() });
+    let mut chimes = 0;
+    let mut hums = Vec::new();
+    for millis in (0..=48_000).step_by(20) {
+        world.advance(Time::from_millis(millis));
+        let cues = world.cues();
+        chimes +=
+            cues.strikes.iter().filter(|strike| matches!(strike.struck, nearlight_sound::Struck::Chime { .. })).count();
+        hums = cues.hums;
+    }
+    // In 48 s the pendulums swing 24 to 34 times, each through its lowest point twice.
+    assert_eq!(chimes, (24..=34).map(|swings| swings * 2).sum::<usize>());
+    assert_eq!(hums.len(), 4);
+}

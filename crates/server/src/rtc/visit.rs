@@ -98,6 +98,7 @@ impl RtcVisit {
                     Some(Delivery::Failed(reason)) => return reason,
                     None => return "the renderer has stopped".into(),
                 },
+                Some(sound) = self.stay.sounds.recv() => self.peer.on_sound(clock.now(), sound.made_at, sound.bytes),
                 request = self.requests.recv() => match request {
                     Some(End) => return "the client ended the session".into(),
                     None => return "the session was forgotten".into(),

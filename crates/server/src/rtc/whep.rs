@@ -23,7 +23,7 @@ use super::Exchange;
 use super::visit::{End, Ender, RtcVisit};
 use crate::house::House;
 use crate::options::IceServer;
-use crate::stay::Stay;
+use crate::stay::{Stay, Taste};
 
 /// A client that sends its body more slowly than this wastes a place.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
@@ -95,8 +95,8 @@ impl Whep {
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let name = Offer::name_in(&answer).ok_or_else(|| internal("the answer has no ICE name"))?;
-        let display = DisplayKind::Screen;
-        let (stay, _) = Stay::open(Arc::clone(house), session, codec, display, peer.sender()).map_err(internal)?;
+        let taste = Taste { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
+        let (stay, _) = Stay::open(Arc::clone(house), session, taste, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(name, house.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
         let (visit, ender) = RtcVisit::new(stay, peer, line, place, client.0);

@@ -7,12 +7,10 @@ use std::collections::VecDeque;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wire::{SOUND_HEADER_BYTES, Sound};
 
-use super::Sender;
+use super::{Sender, UNKNOWN_TO_DISPLAY};
 use crate::recent::RecentRate;
 use crate::sound::SoundPacket;
 
-/// From rendering to display before the first report. Guess: two frames at 30 frames a second.
-pub const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
 /// Datagrams that wait for the driver: older sound is of no use.
 const MAX_QUEUED: usize = 4;
 /// What sound may take of the target, repetitions and all, and the rates in bits per second that a coder is asked for. Guesses: at

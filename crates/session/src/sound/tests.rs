@@ -296,7 +296,8 @@ fn after_an_outage_sound_goes_on_where_its_picture_is() {
     (story.path.burst, story.in_burst) = (f64::INFINITY, true);
     story.run(2.0);
     let silent = story.heard.len();
-    assert!(story.heard[silent - 4_800..].iter().all(|(_, frame)| *frame == [0.0; 2]), "it has died away");
+    let died = |(_, frame): &(Time, [f32; 2])| frame.iter().all(|sample| *sample == 0.0);
+    assert!(story.heard[silent - 4_800..].iter().all(died), "it has died away");
     (story.path, story.in_burst) = (CLEAN, false);
     story.run(1.0);
     assert!((story.delay() - ms(40.0)).abs() < ms(1.0), "{:?}", story.delay());

@@ -1,0 +1,54 @@
+//! Sound without a loudspeaker: decoded, kept in step and asked for every ten milliseconds, as an output device would.
+
+use nearlight_session::Receiver;
+use nearlight_sound::{BLOCK_FRAMES, OpusError, SoundDecoder};
+use nearlight_units::{Span, Time};
+use nearlight_wire::BLOCK;
+
+use crate::ClientError;
+use crate::record::Recorder;
+
+/// After a standstill longer than this nothing is caught up with.
+const STANDSTILL: Span = Span::from_millis(200);
+
+pub struct SoundOutput {
+    decoder: SoundDecoder,
+    next_at: Time,
+}
+
+impl SoundOutput {
+    pub fn new(now: Time) -> Result<Self, OpusError> {
+        Ok(Self { decoder: SoundDecoder::new()?, next_at: now })
+    }
+
+    /// When [`SoundOutput::play`] is to be called at the latest.
+    pub const fn next_at(&self) -> Time {
+        self.next_at
+    }
+
+    /// Decodes what came and "plays" what is due.
+    pub fn play(&mut self, now: Time, receiver: &mut Receiver, recorder: &mut Recorder) -> Result<(), ClientError> {
+        self.decode(now, receiver);
+        if now - self.next_at > STANDSTILL {
+            self.next_at = now;
+        }
+        while self.next_at <= now {
+            let mut samples = [0.0; BLOCK_FRAMES * 2];
+            receiver.poll_samples(now, self.next_at, &mut samples);
+            recorder.write_sound(&samples)?;
+            self.next_at += BLOCK;
+            self.decode(now, receiver);
+        }
+        Ok(())
+    }
+
+    fn decode(&mut self, now: Time, receiver: &mut Receiver) {
+        while let Some(packet) = receiver.poll_sound(now) {
+            match self.decoder.decode(&packet.bytes) {
+                Ok(samples) => receiver.on_sound_decoded(packet.block, &samples),
+                // It is concealed like one that never came.
+                Err(error) => tracing::debug!(block = %packet.block, %error, "sound was not decoded"),
+            }
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! One thread that makes the world's sound for every listener: ten milliseconds at a time, on the server's clock.
+//!
+//! The studio, whose pictures take longer than that, hands over what the world has to say ([`Cues`]) after each move of the world.
+//! A strike is heard from the next block on; what hums moves gradually from where it was.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use nearlight_net::Clock;
+use nearlight_session::SoundPacket;
+use nearlight_sound::{Cues, Ears, OpusError, Room, SoundEncoder};
+use nearlight_units::{BlockId, Span, Time};
+use nearlight_wire::BLOCK;
+
+use crate::seat::Seat;
+
+/// Held up by more than this, the thread leaves blocks out rather than make old ones. Guess: a receiver covers five anyway.
+const MAX_BEHIND: Span = Span::from_millis(50);
+
+/// What the thread hears of.
+enum News {
+    Cues(Cues),
+    Seat(Arc<Seat>),
+}
+
+/// The thread's handle; the thread ends when all of them are gone.
+#[derive(Clone)]
+pub(crate) struct Auditorium {
+    news: Sender<News>,
+}
+
+impl Auditorium {
+    pub(crate) fn start(clock: Clock) -> std::io::Result<Self> {
+        let (news, arrivals) = channel();
+        let stage = Stage { clock, room: Room::default(), listeners: Vec::new() };
+        thread::Builder::new().name("sound".into()).spawn(move || stage.run(&arrivals))?;
+        Ok(Self { news })
+    }
+
+    /// What the world has to say since the last time.
+    pub(crate) fn on_cues(&self, cues: Cues) {
+        // A thread that has ended has said why.
+        let _ = self.news.send(News::Cues(cues));
+    }
+
+    /// Somebody listens from now on.
+    pub(crate) fn seat(&self, seat: Arc<Seat>) {
+        let _ = self.news.send(News::Seat(seat));
+    }
+}
+
+struct Listener {
+    seat: Arc<Seat>,
+    ears: Ears,
+    encoder: SoundEncoder,
+}
+
+impl Listener {
+    fn new(seat: Arc<Seat>) -> Result<Self, OpusError> {
+        let encoder = SoundEncoder::new(seat.wish().sound)?;
+        Ok(Self { seat, ears: Ears::default(), encoder })
+    }
+
+    /// Codes the room's newest block as this listener hears it.
+    fn hear(&mut self, room: &Room, block: BlockId, begin: Time) -> Result<(), OpusError> {
+        self.encoder.set_rate(self.seat.wish().sound)?;
+        let bytes = self.encoder.encode(&self.ears.hear(room, &self.seat.head()))?;
+        self.seat.deliver_sound(SoundPacket { block, made_at: begin - self.encoder.look_ahead(), bytes });
+        Ok(())
+    }
+}
+
+struct Stage {
+    clock: Clock,
+    room: Room,
+    listeners: Vec<Listener>,
+}
+
+impl Stage {
+    fn run(mut self, arrivals: &Receiver<News>) {
+        let mut next = BlockId(0);
+        loop {
+            if self.listeners.is_empty() {
+                // Nobody listens: silence costs nothing.
+                let Ok(news) = arrivals.recv() else { return };
+                self.on_news(news);
+                next = newest_block(self.clock.now()).next();
+                continue;
+            }
+            let begin = begin_of(next);
+            let wait = begin.saturating_since(self.clock.now());
+            match arrivals.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
+                Ok(news) => self.on_news(news),
+                Err(RecvTimeoutError::Timeout) => {
+                    self.make(next, begin);
+                    let now = self.clock.now();
+                    next = next.next();
+                    if now - begin_of(next) > MAX_BEHIND {
+                        next = newest_block(now).next();
+                    }
+                }
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn on_news(&mut self, news: News) {
+        match news {
+            // What was struck while nobody listened is not heard later.
+            News::Cues(_) if self.listeners.is_empty() => {}
+            News::Cues(cues) => self.room.on_cues(&cues),
+            News::Seat(seat) => match Listener::new(seat) {
+                Ok(listener) => self.listeners.push(listener),
+                Err(error) => tracing::error!(%error, "a client stays without sound"),
+            },
+        }
+    }
+
+    fn make(&mut self, block: BlockId, begin: Time) {
+        self.room.advance();
+        let room = &self.room;
+        self.listeners.retain_mut(|listener| {
+            if listener.seat.has_left() {
+                return false;
+            }
+            let heard = listener.hear(room, block, begin);
+            if let Err(error) = &heard {
+                tracing::error!(viewer = listener.seat.viewer.0, %error, "a client's sound ends");
+            }
+            heard.is_ok()
+        });
+    }
+}
+
+fn begin_of(block: BlockId) -> Time {
+    Time::ZERO + BLOCK * i64::from(block.0)
+}
+
+/// The block that has begun last.
+fn newest_block(now: Time) -> BlockId {
+    BlockId((now.as_nanos() / BLOCK.as_nanos().unsigned_abs()) as u32)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_lie_on_the_clocks_grid() {
+        for (millis, block) in [(0, 0), (9, 0), (10, 1), (12_345, 1_234)] {
+            assert_eq!(newest_block(Time::from_millis(millis)), BlockId(block), "{millis}");
+        }
+        assert_eq!(begin_of(BlockId(1_234)), Time::from_millis(12_340));
+    }
+}

@@ -1,0 +1,28 @@
+//! How long pictures are on their way to the client's display.
+
+use nearlight_units::Span;
+use nearlight_wire::FrameReport;
+
+use super::Sender;
+
+/// From rendering to display before the first report. Guess: two frames at 30 frames a second.
+pub const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
+/// Weight of the newest frame in the time from rendering to display. Guess: a second's memory at 30 frames a second.
+const DISPLAY_SMOOTHING: i64 = 16;
+
+impl Sender {
+    /// How long a frame takes from the start of its rendering to the client's display, smoothed: poses are predicted by it, and
+    /// sound is heard by it.
+    #[must_use]
+    pub const fn render_to_display(&self) -> Option<Span> {
+        self.render_to_display
+    }
+
+    pub(super) fn note_display(&mut self, report: &FrameReport) {
+        let Some(frame) = self.frames.get_mut(report.frame) else { return };
+        let at_server = frame.last_sent_at.saturating_since(frame.render_started_at);
+        let sample = at_server + report.network + report.reassemble + report.decode + report.present;
+        let smoothed = self.render_to_display.map_or(sample, |mean| mean + (sample - mean) / DISPLAY_SMOOTHING);
+        self.render_to_display = Some(smoothed);
+    }
+}

@@ -1,0 +1,115 @@
+//! The page's ears: packets for its decoder, samples for its loudspeaker.
+
+use nearlight_session::SoundPacket;
+use nearlight_units::BlockId;
+use wasm_bindgen::prelude::*;
+
+use crate::{Core, time};
+
+/// Samples of ten milliseconds for two ears.
+const BLOCK_SAMPLES: usize = 960;
+
+#[wasm_bindgen]
+impl Core {
+    /// The next packet for the sound's decoder.
+    pub fn poll_sound(&mut self, now: f64) -> Option<SoundChunk> {
+        self.receiver.poll_sound(time(now)).map(SoundChunk)
+    }
+
+    /// The decoder's samples of a block: left, right, left, and so on. Other lengths than a block's are ignored.
+    pub fn on_sound_decoded(&mut self, block: u32, samples: &[f32]) {
+        if let Ok(samples) = samples.try_into() {
+            let samples: &[f32; BLOCK_SAMPLES] = samples;
+            self.receiver.on_sound_decoded(BlockId(block), samples);
+        }
+    }
+
+    /// For how many moments the loudspeaker should keep samples, which ran dry so many times since it last asked.
+    pub fn speaker_depth(&mut self, dry: u32) -> usize {
+        self.speaker.on_asked(dry);
+        self.speaker.moments
+    }
+
+    /// Samples for so many moments, a block's 480 at most, the first of which is heard at `heard_at`.
+    pub fn poll_samples(&mut self, now: f64, heard_at: f64, moments: usize) -> Vec<f32> {
+        let mut samples = vec![0.0; moments.min(BLOCK_SAMPLES / 2) * 2];
+        self.receiver.poll_samples(time(now), time(heard_at), &mut samples);
+        samples
+    }
+}
+
+/// A coded block on its way to the decoder.
+#[wasm_bindgen]
+pub struct SoundChunk(SoundPacket);
+
+#[wasm_bindgen]
+impl SoundChunk {
+    #[wasm_bindgen(getter)]
+    pub fn block(&self) -> u32 {
+        self.0.block.0
+    }
+
+    /// The packet, copied into JavaScript's memory.
+    pub fn bits(&self) -> Vec<u8> {
+        self.0.bytes.clone()
+    }
+}
+
+/// Moments of sound that the loudspeaker keeps: at first a block's, which a request and its answer take at most.
+const LEAST_DEPTH: usize = 480;
+const MOST_DEPTH: usize = 4_800;
+/// More after it ran dry, 5 ms, and less after it has not for 20 s of blocks. Guesses.
+const DEEPER: usize = 240;
+const CALM: u32 = 2_000;
+
+/// How much the loudspeaker keeps, so that a busy page does not interrupt it.
+#[derive(Debug)]
+pub struct SpeakerDepth {
+    moments: usize,
+    calm: u32,
+}
+
+impl Default for SpeakerDepth {
+    fn default() -> Self {
+        Self { moments: LEAST_DEPTH, calm: 0 }
+    }
+}
+
+impl SpeakerDepth {
+    /// It asked for a block, and ran dry so many times since it last did.
+    fn on_asked(&mut self, dry: u32) {
+        self.calm = if dry > 0 { 0 } else { self.calm + 1 };
+        if dry > 0 {
+            self.moments = (self.moments + DEEPER).min(MOST_DEPTH);
+        } else if self.calm == CALM {
+            (self.moments, self.calm) = ((self.moments - DEEPER / 2).max(LEAST_DEPTH), 0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loudspeaker_that_runs_dry_keeps_more_and_in_time_less_again() {
+        let mut depth = SpeakerDepth::default();
+        depth.on_asked(0);
+        assert_eq!(depth.moments, LEAST_DEPTH);
+        depth.on_asked(3);
+        assert_eq!(depth.moments, LEAST_DEPTH + DEEPER);
+        (0..100).for_each(|_| depth.on_asked(1));
+        assert_eq!(depth.moments, MOST_DEPTH);
+        (0..200_000).for_each(|_| depth.on_asked(0));
+        assert_eq!(depth.moments, LEAST_DEPTH);
+    }
+
+    #[test]
+    fn the_page_gets_samples_for_as_many_moments_as_it_asks_for() {
+        let mut core = Core::new(false);
+        assert_eq!(core.poll_samples(1e6, 1e6, 240).len(), 480);
+        assert_eq!(core.poll_samples(1e6, 1e6, 1 << 40).len(), BLOCK_SAMPLES);
+        assert!(core.poll_sound(1e6).is_none());
+        core.on_sound_decoded(0, &[0.0; 7]);
+    }
+}

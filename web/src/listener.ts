@@ -1,0 +1,93 @@
+// The worker's end of the sound: packets to WebCodecs, samples to the loudspeaker's queue.
+
+import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
+
+const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 2 };
+/** Moments of sound in a block of ten milliseconds, and in a millisecond. */
+const BLOCK = 480;
+const PER_MS = 48;
+
+/** Whether this browser can decode the world's sound. */
+export async function hears(): Promise<boolean> {
+  if (typeof AudioDecoder === "undefined") return false;
+  const answer = await AudioDecoder.isConfigSupported(CONFIG).catch(() => null);
+  return answer?.supported === true;
+}
+
+/** Decodes blocks in order; one that it refuses never comes out. */
+export class SoundDecoder {
+  readonly #onBlock: (block: number, samples: Float32Array) => void;
+  #decoder: AudioDecoder | null = null;
+
+  constructor(onBlock: (block: number, samples: Float32Array) => void) {
+    this.#onBlock = onBlock;
+  }
+
+  decode(block: number, bits: Uint8Array): void {
+    try {
+      // The time stamp is a label that comes out again with the samples.
+      this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: block * 10_000, data: bits }));
+    } catch {
+      this.close();
+    }
+  }
+
+  close(): void {
+    if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
+    this.#decoder = null;
+  }
+
+  #running(): AudioDecoder {
+    if (this.#decoder) return this.#decoder;
+    const decoder = new AudioDecoder({
+      output: (data) => {
+        if (decoder === this.#decoder) this.#onBlock(Math.round(data.timestamp / 10_000), interleaved(data));
+        data.close();
+      },
+      // The next packet starts a new one.
+      error: () => {
+        if (decoder === this.#decoder) this.#decoder = null;
+      },
+    });
+    decoder.configure(CONFIG);
+    this.#decoder = decoder;
+    return decoder;
+  }
+}
+
+/** Left, right, left, and so on. */
+function interleaved(data: AudioData): Float32Array {
+  const frames = data.numberOfFrames;
+  const samples = new Float32Array(frames * 2);
+  const plane = new Float32Array(frames);
+  for (let ear = 0; ear < 2; ear += 1) {
+    data.copyTo(plane, { planeIndex: Math.min(ear, data.numberOfChannels - 1), format: "f32-planar" });
+    for (let index = 0; index < frames; index += 1) samples[2 * index + ear] = plane[index] ?? 0;
+  }
+  return samples;
+}
+
+/** What the loudspeaker asks: samples that will be heard at `heardAt`, milliseconds on the window's clock, and how many to keep. */
+export type Answer = (heardAt: number, moments: number, dry: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
+
+/** Answers the loudspeaker, whichever session there is. */
+export class SpeakerPort {
+  readonly #port: MessagePort;
+  #clock: SpeakerClock | null = null;
+
+  constructor(port: MessagePort, answer: Answer) {
+    this.#port = port;
+    port.onmessage = ({ data }: MessageEvent<FromSpeaker>) => {
+      const clock = this.#clock;
+      const { samples, depth } = clock
+        ? answer(clock.at + (data.frame - clock.frame) / PER_MS, BLOCK, data.dry)
+        : { samples: new Float32Array(BLOCK * 2), depth: BLOCK };
+      const message: ToSpeaker = { samples, depth };
+      this.#port.postMessage(message, [samples.buffer]);
+    };
+  }
+
+  onClock(clock: SpeakerClock): void {
+    this.#clock = clock;
+  }
+}

@@ -1,0 +1,129 @@
+// The window's end of the sound: the audio context that a user's gesture starts, volume, mute, and which moment is being heard.
+
+import type { SpeakerClock } from "./messages.ts";
+
+const RATE = 48_000;
+/** How often the worker hears which sample is at the ear when. */
+const CLOCK_MS = 250;
+/** A change of volume takes this long, in seconds: a jump would click. */
+const FADE = 0.02;
+/** Where a browser keeps what its user chose. */
+const STORED = "nearlight.sound";
+
+export interface LoudspeakerOut {
+  /** Samples are asked for and delivered here. */
+  onPort(port: MessagePort): void;
+  onClock(clock: SpeakerClock): void;
+}
+
+interface Choice {
+  volume: number;
+  muted: boolean;
+}
+
+export class Loudspeaker {
+  readonly #out: LoudspeakerOut;
+  readonly #choice: Choice = stored();
+  #context: AudioContext | null = null;
+  #gain: GainNode | null = null;
+  #meters: AnalyserNode[] = [];
+
+  constructor(out: LoudspeakerOut) {
+    this.#out = out;
+  }
+
+  /** 0 to 1. */
+  get volume(): number {
+    return this.#choice.volume;
+  }
+
+  set volume(volume: number) {
+    this.#choice.volume = Math.min(1, Math.max(0, volume));
+    this.#choice.muted = false;
+    this.#apply();
+  }
+
+  get muted(): boolean {
+    return this.#choice.muted;
+  }
+
+  set muted(muted: boolean) {
+    this.#choice.muted = muted;
+    this.#apply();
+  }
+
+  /** Call it from a user's gesture: browsers keep pages silent before one. Again is harmless. */
+  async start(): Promise<void> {
+    if (this.#context) {
+      await this.#context.resume();
+      return;
+    }
+    const context = new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
+    this.#context = context;
+    await context.audioWorklet.addModule(new URL("worklet.js", document.baseURI));
+    const speaker = new AudioWorkletNode(context, "speaker", { numberOfInputs: 0, outputChannelCount: [2] });
+    const gain = context.createGain();
+    speaker.connect(gain).connect(context.destination);
+    this.#gain = gain;
+    this.#meter(context, speaker);
+    const { port1, port2 } = new MessageChannel();
+    speaker.port.postMessage(port1, [port1]);
+    this.#out.onPort(port2);
+    this.#apply();
+    setInterval(() => this.#tell(context), CLOCK_MS);
+    this.#tell(context);
+    await context.resume();
+  }
+
+  /** How loud the last 40 ms were for the left and the right ear before volume and mute, as effective values; none before the start. */
+  loudness(): [number, number] | null {
+    const [left, right] = this.#meters.map((meter) => {
+      const samples = new Float32Array(meter.fftSize);
+      meter.getFloatTimeDomainData(samples);
+      return Math.sqrt(samples.reduce((sum, sample) => sum + sample * sample, 0) / samples.length);
+    });
+    return left === undefined || right === undefined ? null : [left, right];
+  }
+
+  #meter(context: AudioContext, speaker: AudioNode): void {
+    const splitter = context.createChannelSplitter(2);
+    speaker.connect(splitter);
+    this.#meters = [0, 1].map((ear) => {
+      const meter = new AnalyserNode(context, { fftSize: 2048 });
+      splitter.connect(meter, ear);
+      return meter;
+    });
+  }
+
+  #apply(): void {
+    try {
+      localStorage.setItem(STORED, JSON.stringify(this.#choice));
+    } catch {
+      // A browser that keeps nothing asks again next time.
+    }
+    const { volume, muted } = this.#choice;
+    // Loudness is heard by ratios: half the slider is a quarter of the amplitude.
+    if (this.#context) this.#gain?.gain.setTargetAtTime(muted ? 0 : volume * volume, this.#context.currentTime, FADE);
+  }
+
+  #tell(context: AudioContext): void {
+    if (context.state !== "running") return;
+    const { contextTime, performanceTime } = context.getOutputTimestamp();
+    if (contextTime && performanceTime) {
+      this.#out.onClock({ frame: contextTime * RATE, at: performanceTime });
+      return;
+    }
+    // Some outputs do not say what is at the ear; what they are given now is there after their latency.
+    const latency = 1000 * (context.outputLatency || context.baseLatency || 0);
+    this.#out.onClock({ frame: context.currentTime * RATE, at: performance.now() + latency });
+  }
+}
+
+function stored(): Choice {
+  try {
+    const { volume, muted } = JSON.parse(localStorage.getItem(STORED) ?? "{}") as Partial<Choice>;
+    return { volume: typeof volume === "number" && volume >= 0 && volume <= 1 ? volume : 0.8, muted: muted === true };
+  } catch {
+    return { volume: 0.8, muted: false };
+  }
+}

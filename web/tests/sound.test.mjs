@@ -1,0 +1,91 @@
+// The world's sound in a real browser: heard after a gesture, from the listener's pose, in step with the picture.
+
+import assert from "node:assert/strict";
+import { after, before, test } from "node:test";
+import { openBrowser, openPage, startServer, until } from "./helper.mjs";
+
+const SMALL = ["--size", "640x360", "--fps", "30"];
+/** In front of the fountain in the middle of the plaza, which splashes without pause. */
+const AT_FOUNTAIN = [0, 1.6, -6];
+
+let browser;
+let server;
+
+before(async () => {
+  [browser, server] = await Promise.all([openBrowser(), startServer({ token: "a-token-for-the-sound-test", more: SMALL })]);
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** Mean loudness at each ear over a second and a half. */
+async function listen(page) {
+  return page.evaluate(async () => {
+    const sums = [0, 0];
+    for (let count = 0; count < 30; count += 1) {
+      await new Promise((resolve) => setTimeout(resolve, 50));
+      const [left, right] = window.nearlight.loudness();
+      sums[0] += left / 30;
+      sums[1] += right / 30;
+    }
+    return sums;
+  });
+}
+
+async function enter(link) {
+  const opened = await openPage(browser);
+  await opened.page.goto(link);
+  await until(opened.page, () => window.nearlight?.state === "live", "the page goes live");
+  await opened.page.locator("#enter").click();
+  return opened;
+}
+
+test("the fountain is heard on the side where it is, in step with the picture", async () => {
+  const { context, page, errors } = await enter(server.url);
+  await until(page, () => window.nearlight.statistics?.sound?.delayUs > 0, "sound is played");
+  // Looking to the left of it, then to the right.
+  await page.evaluate((position) => window.nearlight.setPose({ position, yaw: Math.PI / 2 }), AT_FOUNTAIN);
+  await page.waitForTimeout(1_000);
+  const onTheRight = await listen(page);
+  await page.evaluate((position) => window.nearlight.setPose({ position, yaw: -Math.PI / 2 }), AT_FOUNTAIN);
+  await page.waitForTimeout(1_000);
+  const onTheLeft = await listen(page);
+  assert.ok(onTheRight[1] > 0.005 && onTheRight[1] > 1.5 * onTheRight[0], `on the right: ${onTheRight}`);
+  assert.ok(onTheLeft[0] > 0.005 && onTheLeft[0] > 1.5 * onTheLeft[1], `on the left: ${onTheLeft}`);
+  const { sound } = await page.evaluate(() => window.nearlight.summary());
+  assert.ok(sound.packets > 300 && sound.apart_ms.n > 30, JSON.stringify(sound));
+  if (process.env.NEARLIGHT_FIGURES) console.log(JSON.stringify(sound));
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("a gesture starts it, M mutes it, and the choice is kept", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(server.url);
+  await until(page, () => window.nearlight?.state === "live", "the page goes live");
+  assert.equal(await page.evaluate(() => window.nearlight.loudness()), null, "nothing plays before a gesture");
+  await page.locator("#enter").click();
+  await until(page, () => window.nearlight.loudness()?.some((level) => level > 0.001), "something is heard");
+  const pressed = () => page.locator("#mute").getAttribute("aria-pressed");
+  assert.equal(await pressed(), "false");
+  await page.keyboard.press("m");
+  assert.equal(await pressed(), "true");
+  await page.reload();
+  await until(page, () => window.nearlight?.state === "live", "the page goes live again");
+  assert.equal(await pressed(), "true");
+  await context.close();
+});
+
+test("a server without sound is silent and says so", async () => {
+  const silent = await startServer({ token: "a-token-for-the-sound-test", more: [...SMALL, "--test-card"] });
+  const { context, page, errors } = await enter(silent.url);
+  await until(page, () => (window.nearlight.statistics?.displayed ?? 0) >= 10, "frames are displayed");
+  const summary = await page.evaluate(() => window.nearlight.summary());
+  assert.equal(summary.sound, null);
+  assert.equal(await page.evaluate(() => window.nearlight.statistics.sound), null);
+  assert.deepEqual(errors, []);
+  await context.close();
+  await silent.stop();
+});
