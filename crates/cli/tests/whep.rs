@@ -164,7 +164,7 @@ impl Client {
 fn hello(token: &str) -> Message {
     let hello = serde_json::json!({
         "type": "hello", "protocol": 1, "token": token, "client": "test", "display": "screen",
-        "codecs": ["h264", "vp8"], "display_hz": 60.0,
+        "codecs": ["h264", "vp8"], "display_hz": 60,
     });
     Message::Text(hello.to_string())
 }
