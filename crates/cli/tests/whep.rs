@@ -55,11 +55,12 @@ impl Server {
 
     fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page's port is open");
-        let mut request = format!("{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-        for (name, value) in headers {
-            request += &format!("{name}: {value}\r\n");
-        }
-        request += &format!("Content-Length: {}\r\n\r\n{body}", body.len());
+        let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}Content-Length: {}\r\n\r\n{body}",
+            headers.concat(),
+            body.len()
+        );
         // A server that refuses before it has read everything closes while we write.
         let _ = stream.write_all(request.as_bytes());
         let mut text = String::new();
@@ -139,11 +140,11 @@ impl Client {
     }
 
     fn heard(&self, kind: &str) -> Option<Value> {
-        let texts = self.messages.iter().filter_map(|(label, message)| match message {
+        let mut texts = self.messages.iter().filter_map(|(label, message)| match message {
             Message::Text(text) if label == "control" => serde_json::from_str::<Value>(text).ok(),
             _ => None,
         });
-        texts.into_iter().find(|value| value["type"] == kind)
+        texts.find(|value| value["type"] == kind)
     }
 
     /// Decodes all frames; the numbers in the pictures' markers.
