@@ -194,7 +194,8 @@ export class Player {
     this.#core.on_decoded(this.#now(), frame);
     const passing = this.#passing.get(frame);
     this.#passing.delete(frame);
-    if (passing?.show) this.#out.onPicture(frame, picture, passing.views);
+    // A screen may have a chance for a picture that another has caught up with; a headset draws the newest for where it looks now.
+    if (passing && (passing.show || !this.#immersive)) this.#out.onPicture(frame, picture, passing.views);
     else picture.close();
     this.#pump();
   }
