@@ -11,7 +11,7 @@ use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
 use nearlight_net::{Clock, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
-use nearlight_server::{Door, IceServer, Impairment, PictureSize, ServeOptions};
+use nearlight_server::{Door, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
 
@@ -90,6 +90,16 @@ pub(crate) struct ServeArguments {
     /// Most clients at the same time
     #[arg(long, default_value_t = 8)]
     max_clients: usize,
+    /// Let Unity Render Streaming's web clients in, which know no token: whoever reaches the port sees and touches the world.
+    /// In private mode each connection's name is taken by one client
+    #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
+    unity_render_streaming: Option<UnityMode>,
+    /// They bring the token all the same, as ?token=TOKEN in the address of their signalling
+    #[arg(long, requires = "unity_render_streaming")]
+    unity_token: bool,
+    /// Serve Unity's own web client, its folder client/public, at /unity/
+    #[arg(long, requires = "unity_render_streaming", value_name = "FOLDER")]
+    unity_pages: Option<PathBuf>,
     /// Write what happens to this file, one JSON object a line
     #[arg(long)]
     events: Option<PathBuf>,
@@ -130,6 +140,8 @@ impl ServeArguments {
         let loss = |share| PathSpec { hops: vec![HopSpec::Loss(LossSpec::Independent(share))] };
         let bad_path =
             self.impair.or(self.drop.map(loss)).map(|path| load_path(&path)).transpose().context("--impair")?;
+        let (token_needed, pages) = (self.unity_token, self.unity_pages);
+        let unity = self.unity_render_streaming.map(|mode| UnityOptions { mode, token_needed, pages });
         Ok(ServeOptions {
             address: self.address,
             port: self.port,
@@ -152,6 +164,7 @@ impl ServeArguments {
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
             sound: self.sound,
             max_clients: self.max_clients,
+            unity,
             events: self.events,
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),
         })
@@ -162,6 +175,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let json = arguments.json;
     let clock = stand_in::clock(arguments.clock_origin);
     let options = arguments.options(clock)?;
+    let unity = options.unity.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
         let door = Door::open(options, clock)?;
@@ -169,6 +183,9 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         let ready = json.then(|| serde_json::json!({ "url": url, "port": port, "rtc_port": rtc_port }));
         if !json {
             announce(&door)?;
+        }
+        if let Some(unity) = &unity {
+            eprintln!("{}", unity_notice(unity));
         }
         // Whoever opens the link meanwhile waits; a script's first line says that it need not.
         let server = door.furnish()?;
@@ -194,6 +211,16 @@ fn announce(door: &Door) -> anyhow::Result<()> {
     }
     println!("\n{}", qr_code(&code)?);
     Ok(())
+}
+
+/// What the owner has opened, in plain words.
+fn unity_notice(unity: &UnityOptions) -> String {
+    let who = if unity.token_needed {
+        "Unity Render Streaming's clients are let in with ?token=TOKEN in their address"
+    } else {
+        "WITHOUT A TOKEN, whoever reaches this port as a client of Unity Render Streaming sees and touches the world"
+    };
+    format!("{who}. Their signalling is taken by plain HTTP from other machines too; the media is encrypted.\n")
 }
 
 fn qr_code(text: &str) -> anyhow::Result<String> {

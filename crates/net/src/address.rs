@@ -5,7 +5,8 @@ use std::net::{IpAddr, Ipv6Addr};
 /// The address that stands for one party: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
 ///
 /// One subscriber usually holds a whole /64 (RFC 6177), so counting single IPv6 addresses would bound nothing.
-pub(crate) fn party(address: IpAddr) -> IpAddr {
+#[must_use]
+pub fn party(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),

@@ -27,6 +27,7 @@ mod token;
 mod transport;
 mod trust;
 
+pub use address::party;
 pub use attempts::{AttemptLimiter, AttemptPolicy};
 pub use client::{ConnectOptions, connect};
 pub use clock::Clock;

@@ -18,7 +18,9 @@ mod serve;
 mod sound;
 mod stay;
 mod studio;
+mod urs;
 mod visit;
 
-pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions};
+pub use nearlight_urs::signalling::Mode as UnityMode;
+pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};
 pub use serve::{Door, Server, ServerError};

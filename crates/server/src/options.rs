@@ -7,9 +7,10 @@ use std::str::FromStr;
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_link::LoadedPath;
 use nearlight_net::Token;
-use nearlight_pace::Mode;
+use nearlight_pace::Mode as Pacing;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_units::Bitrate;
+use nearlight_urs::signalling::Mode;
 
 /// Size of the picture for a screen. A headset gets as many pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,7 +54,7 @@ pub struct ServeOptions {
     pub min_rate: Option<Bitrate>,
     /// Highest rate; none: what the picture's size and frame rate can use.
     pub max_rate: Option<Bitrate>,
-    pub pacing: Mode,
+    pub pacing: Pacing,
     /// The largest datagram, where the transport takes it; none: what the transport takes.
     pub datagram: Option<u16>,
     /// Where encoders come from.
@@ -61,10 +62,22 @@ pub struct ServeOptions {
     /// Clients that want to hear the world do.
     pub sound: bool,
     pub max_clients: usize,
+    /// Unity Render Streaming's web clients are let in.
+    pub unity: Option<UnityOptions>,
     /// Events as JSON lines.
     pub events: Option<PathBuf>,
     /// A bad path on purpose, for trying how repairs work.
     pub impairment: Option<Impairment>,
+}
+
+/// How Unity Render Streaming's web clients are let in. They know no token of their own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnityOptions {
+    pub mode: Mode,
+    /// They bring the pairing token in their address all the same; else whoever reaches the port is let in.
+    pub token_needed: bool,
+    /// Their own pages, served under `/unity/`.
+    pub pages: Option<PathBuf>,
 }
 
 /// Hops that the datagrams of every session cross, each way.

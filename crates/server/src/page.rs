@@ -16,6 +16,7 @@ use rust_embed::RustEmbed;
 
 use crate::metrics::Metrics;
 use crate::rtc::whep::{self, Client, Whep};
+use crate::urs;
 
 /// The built page, inside the binary.
 #[derive(RustEmbed)]
@@ -46,21 +47,22 @@ pub(crate) fn router(state: Arc<PageState>, whep: Arc<Whep>) -> Router {
         .merge(whep::router(whep))
 }
 
-/// Serves one connection until its client closes it.
-pub(crate) async fn serve(stream: PageStream, router: Router) {
+/// Serves one connection until its client closes it. With `unity`, other machines may ask Unity's routes over plain HTTP.
+pub(crate) async fn serve(stream: PageStream, router: Router, unity: bool) {
     let client = Client(stream.peer().ip());
     let local = client.0.is_loopback();
     let secure = stream.secure();
     let service = TowerToHyperService::new(router.layer(axum::middleware::from_fn(
         move |mut request: axum::extract::Request, next: axum::middleware::Next| async move {
             request.extensions_mut().insert(client);
-            if secure || local { next.run(request).await } else { to_https(&request) }
+            let plain = unity && urs::is_own(request.uri(), request.headers());
+            if secure || local || plain { next.run(request).await } else { to_https(&request) }
         },
     )));
     let mut builder = auto::Builder::new(TokioExecutor::new());
     builder.http1().timer(TokioTimer::new()).header_read_timeout(std::time::Duration::from_secs(10));
     // A client that breaks off is no fault of the server's.
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+    if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
         tracing::debug!(%error, "a page connection broke off");
     }
 }
@@ -93,7 +95,7 @@ async fn session_info(State(state): State<Arc<PageState>>) -> Response {
     ([(header::CACHE_CONTROL, "no-store")], axum::Json(info)).into_response()
 }
 
-async fn asset(uri: Uri) -> Response {
+pub(crate) async fn asset(uri: Uri) -> Response {
     let path = uri.path().trim_start_matches('/');
     let path = if path.is_empty() { "index.html" } else { path };
     let Some(file) = Assets::get(path) else {
@@ -111,7 +113,7 @@ async fn asset(uri: Uri) -> Response {
     response
 }
 
-fn content_type(path: &str) -> &'static str {
+pub(crate) fn content_type(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",
         Some("js") => "text/javascript; charset=utf-8",

@@ -21,12 +21,13 @@ use crate::bad_paths::BadPaths;
 use crate::house::House;
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
-use crate::options::{IceServer, PictureSize, ServeOptions};
+use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::rtc::Exchange;
 use crate::rtc::whep::Whep;
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
+use crate::urs;
 use crate::visit;
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
@@ -91,6 +92,7 @@ pub struct Server {
     exchange: Arc<Exchange>,
     ice_servers: Vec<IceServer>,
     page: Arc<PageState>,
+    unity: Option<UnityOptions>,
     self_signed: bool,
     closing: watch::Sender<bool>,
     journal: Option<JournalThread>,
@@ -194,9 +196,8 @@ impl Door {
             info: RwLock::new(info(&identity)),
             healthy: Box::new(move || !healthy.studio.has_failed()),
         });
-        let ice_servers = options.ice_servers;
-        let journal = journal_thread;
-        Ok(Server { listener, house, exchange, ice_servers, page, self_signed, closing, journal, sustained })
+        let (ice_servers, unity, journal) = (options.ice_servers, options.unity, journal_thread);
+        Ok(Server { listener, house, exchange, ice_servers, page, unity, self_signed, closing, journal, sustained })
     }
 }
 
@@ -217,10 +218,18 @@ impl Server {
 
     /// Serves until `stop` is done, then says goodbye to every client.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, house, exchange, ice_servers, page, self_signed, closing, journal, .. } = self;
+        let Self { listener, house, exchange, ice_servers, page, unity, self_signed, closing, journal, .. } = self;
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
         let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered, &ice_servers);
         let router = page::router(Arc::clone(&page), Arc::new(whep));
+        let (came, mut unity_visits) = mpsc::channel(WAITING_OFFERS);
+        let (router, desk) = match &unity {
+            Some(options) => {
+                let (own, work) = urs::open(options, &house, &exchange, came);
+                (router.merge(own), Some(tokio::spawn(work)))
+            }
+            None => (router, None),
+        };
         let exchanging = tokio::spawn(async move { exchange.run().await });
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
         renewal.tick().await;
@@ -236,8 +245,11 @@ impl Server {
                 Some(visit) = offers.recv() => {
                     visits.spawn(visit.run());
                 }
+                Some(visit) = unity_visits.recv() => {
+                    visits.spawn(visit.run());
+                }
                 Some(stream) = listener.accept_page() => {
-                    pages.spawn(page::serve(stream, router.clone()));
+                    pages.spawn(page::serve(stream, router.clone(), unity.is_some()));
                 }
                 Some(_) = pages.join_next() => {}
                 Some(ended) = visits.join_next() => {
@@ -260,7 +272,11 @@ impl Server {
         pages.shutdown().await;
         listener.shutdown("the server is shutting down").await;
         exchanging.abort();
-        drop((router, page, offers));
+        if let Some(desk) = desk {
+            desk.abort();
+            let _ = desk.await;
+        }
+        drop((router, page, offers, unity_visits));
         finish(house, journal).await
     }
 }

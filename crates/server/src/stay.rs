@@ -6,7 +6,7 @@ use std::time::Duration;
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{EncoderWish, Sender, SoundPacket};
+use nearlight_session::{EncoderWish, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{DisplayKind, RateStatus, SoundDescription, StreamDescription, Welcome};
 use tokio::sync::mpsc;
@@ -91,6 +91,11 @@ impl Stay {
     pub(crate) fn leave(&self, sender: &mut Sender) {
         self.seat.leave();
         self.write_events(sender);
+    }
+
+    /// An input that came by another way than the sender's.
+    pub(crate) fn on_input(&self, input: ReceivedInput) {
+        self.seat.on_input(input);
     }
 
     /// Takes what the sender has beside datagrams after new facts, and tells the studio what it wishes.

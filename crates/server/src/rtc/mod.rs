@@ -4,4 +4,35 @@ mod socket;
 mod visit;
 pub(crate) mod whep;
 
-pub(crate) use socket::Exchange;
+use nearlight_codec::CodecKind;
+use nearlight_units::Time;
+use nearlight_webrtc::{Codec, PeerConfig};
+
+use crate::house::House;
+
+pub(crate) use socket::{Exchange, Line};
+
+/// What a session's peer is made with; `name` is random.
+pub(crate) fn peer_config(house: &House, exchange: &Exchange, name: &str) -> PeerConfig {
+    PeerConfig {
+        origin: house.clock.instant(Time::ZERO).into_std(),
+        candidates: exchange.candidates.clone(),
+        certificate: exchange.certificate.clone(),
+        seed: name.bytes().fold(0, |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte))),
+        datagram: house.datagram,
+    }
+}
+
+pub(crate) const fn kind_of(codec: Codec) -> CodecKind {
+    match codec {
+        Codec::H264 => CodecKind::H264,
+        Codec::Vp8 => CodecKind::Vp8,
+    }
+}
+
+pub(crate) const fn codec_of(kind: CodecKind) -> Codec {
+    match kind {
+        CodecKind::H264 => Codec::H264,
+        CodecKind::Vp8 => Codec::Vp8,
+    }
+}

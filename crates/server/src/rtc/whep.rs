@@ -12,15 +12,13 @@ use axum::extract::{Extension, Path, Request as HttpRequest, State};
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
-use nearlight_codec::CodecKind;
 use nearlight_net::Token;
-use nearlight_units::Time;
-use nearlight_webrtc::{Codec, MAX_SDP_BYTES, Offer, Peer, PeerConfig};
+use nearlight_webrtc::{MAX_SDP_BYTES, Offer, Peer};
 use nearlight_wire::{DisplayKind, RefusalReason};
 use tokio::sync::mpsc;
 
-use super::Exchange;
 use super::visit::{End, Ender, RtcVisit};
+use super::{Exchange, kind_of, peer_config};
 use crate::house::House;
 use crate::options::IceServer;
 use crate::stay::{Stay, Taste};
@@ -82,13 +80,7 @@ impl Whep {
         let now = house.clock.now();
         let id = Token::generate().map_err(internal)?.to_string();
         let session = house.next_session.fetch_add(1, Ordering::Relaxed);
-        let config = PeerConfig {
-            origin: house.clock.instant(Time::ZERO).into_std(),
-            candidates: self.exchange.candidates.clone(),
-            certificate: self.exchange.certificate.clone(),
-            seed: seed_of(&id),
-            datagram: house.datagram,
-        };
+        let config = peer_config(house, &self.exchange, &id);
         let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM);
         let offered = offer.video().iter().find(|offered| kind_of(offered.codec) == codec);
         let malformed = |error: nearlight_webrtc::PeerError| Refused(StatusCode::BAD_REQUEST, error.to_string());
@@ -107,18 +99,6 @@ impl Whep {
     }
 }
 
-const fn kind_of(codec: Codec) -> CodecKind {
-    match codec {
-        Codec::H264 => CodecKind::H264,
-        Codec::Vp8 => CodecKind::Vp8,
-    }
-}
-
-/// The name is random already.
-fn seed_of(name: &str) -> u64 {
-    name.bytes().fold(0, |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte)))
-}
-
 /// Routes to merge with the page's.
 pub(crate) fn router(whep: Arc<Whep>) -> Router {
     Router::new()
@@ -129,7 +109,7 @@ pub(crate) fn router(whep: Arc<Whep>) -> Router {
 }
 
 /// Why a request is not served, in words for people.
-struct Refused(StatusCode, String);
+pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
 
 impl From<(RefusalReason, String)> for Refused {
     fn from((reason, message): (RefusalReason, String)) -> Self {

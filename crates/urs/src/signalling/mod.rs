@@ -394,6 +394,12 @@ impl Signalling {
         }
     }
 
+    /// Where a peer's client signals from.
+    #[must_use]
+    pub fn address_of(&self, peer: PeerId) -> Option<IpAddr> {
+        Some(self.clients.get(&self.connections.get(&peer)?.client)?.from)
+    }
+
     /// When to call [`Signalling::on_timeout`]; earlier costs nothing, later keeps the silent longer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {

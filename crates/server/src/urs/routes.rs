@@ -1,0 +1,225 @@
+//! `/config`, `/signaling…`, and a WebSocket on the page's own address, as Unity's web server has them.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::body::Bytes;
+use axum::extract::ws::rejection::WebSocketUpgradeRejection;
+use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
+use axum::extract::{DefaultBodyLimit, Extension, FromRequest as _, Path, Query, Request, State};
+use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{any, get};
+use nearlight_net::Token;
+use nearlight_urs::signalling::{ClientId, MAX_TEXT_BYTES, Method, Reply};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::sync::{mpsc, oneshot};
+
+use super::desk::{Asked, Desk, Fact, MESSAGES};
+use crate::page::asset;
+use crate::rtc::whep::Client;
+
+/// Why the one at this address is refused with this token, if it is: status and words of the answer.
+type Refuse = dyn Fn(IpAddr, &str) -> Option<(StatusCode, String)> + Send + Sync;
+
+/// What the routes know.
+pub(crate) struct Access {
+    pub(crate) desk: Desk,
+    pub(crate) refuse: Box<Refuse>,
+    /// Clients bring the token; else who has none is let in too.
+    pub(crate) token_needed: bool,
+}
+
+#[derive(Deserialize)]
+struct Asks {
+    token: Option<String>,
+    /// In milliseconds since 1970; a browser's may have a fraction.
+    fromtime: Option<f64>,
+}
+
+pub(crate) fn router(access: Arc<Access>) -> Router {
+    Router::new()
+        .route("/", get(page_or_websocket))
+        .route("/config", get(config))
+        .route("/signaling", any(ask_all))
+        .route("/signaling/", any(ask_all))
+        .route("/signaling/{what}", any(ask))
+        .layer(DefaultBodyLimit::max(MAX_TEXT_BYTES))
+        .with_state(access)
+}
+
+/// Whether a request is for one of Unity's routes.
+pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
+    let first = uri.path().split('/').nth(1).unwrap_or_default();
+    ["config", "signaling", "unity"].contains(&first) || headers.contains_key(header::UPGRADE)
+}
+
+impl Access {
+    /// Whether somebody may sign in. With a token, wherever the page is from; without one, where that is allowed, no page that another
+    /// host has sent into a browser in this network.
+    fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<(), Response> {
+        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
+        if let Some(token) = asks.token.as_deref().or(bearer) {
+            let refused = (self.refuse)(peer.0, token);
+            return refused.map_or(Ok(()), |(status, words)| Err(problem(status, &words)));
+        }
+        if self.token_needed {
+            return Err(problem(
+                StatusCode::UNAUTHORIZED,
+                "add ?token= and the token of the link that the server printed",
+            ));
+        }
+        if is_foreign(uri, headers) {
+            return Err(problem(
+                StatusCode::FORBIDDEN,
+                "a page of another host needs ?token= and the token of the server's link",
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// A browser names the page that asks; other programs do not. A page of the same host on another port is no stranger's.
+fn is_foreign(uri: &Uri, headers: &HeaderMap) -> bool {
+    let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
+    let host = |text: &str| text.parse::<Uri>().ok().and_then(|uri| Some(uri.host()?.to_ascii_lowercase()));
+    let Some(origin) = text(header::ORIGIN) else { return false };
+    // HTTP/2 has the host in the address.
+    let own = text(header::HOST).and_then(host).or_else(|| Some(uri.host()?.to_ascii_lowercase()));
+    let of_page = host(origin).filter(|_| origin.contains("://"));
+    of_page.is_none() || of_page != own
+}
+
+fn problem(status: StatusCode, text: &str) -> Response {
+    (status, axum::Json(json!({ "error": text }))).into_response()
+}
+
+async fn config(State(access): State<Arc<Access>>) -> Response {
+    let config = json!({ "useWebSocket": true, "startupMode": access.desk.mode().name(), "logging": "none" });
+    ([(header::CACHE_CONTROL, "no-store")], axum::Json(config)).into_response()
+}
+
+async fn page_or_websocket(
+    State(access): State<Arc<Access>>,
+    Extension(peer): Extension<Client>,
+    Query(asks): Query<Asks>,
+    headers: HeaderMap,
+    uri: Uri,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Response {
+    let upgrade = match upgrade {
+        Ok(upgrade) => upgrade,
+        Err(rejection) if headers.contains_key(header::SEC_WEBSOCKET_KEY) => return rejection.into_response(),
+        Err(_) => return asset(uri).await,
+    };
+    if let Err(refused) = access.check(peer, &uri, &headers, &asks) {
+        return refused;
+    }
+    let (desk, from) = (access.desk.clone(), nearlight_net::party(peer.0));
+    upgrade
+        .max_message_size(MAX_TEXT_BYTES)
+        .max_frame_size(MAX_TEXT_BYTES)
+        .on_upgrade(move |socket| async move { serve(socket, from, &desk).await })
+}
+
+/// One WebSocket, from its admission to its end. It holds the desk only, so that it keeps no server from shutting down.
+async fn serve(mut socket: WebSocket, from: IpAddr, desk: &Desk) {
+    let (messages, waiting) = mpsc::channel(MESSAGES);
+    let (admitted, answer) = oneshot::channel();
+    if !desk.bring(Fact::Opened { from, messages, admitted }).await {
+        return;
+    }
+    match answer.await {
+        Ok(Ok(client)) => {
+            carry(&mut socket, client, waiting, desk).await;
+            desk.bring(Fact::Closed(client)).await;
+        }
+        Ok(Err(full)) => {
+            let text = json!({ "type": "error", "message": full.to_string() }).to_string();
+            let _ = socket.send(Message::Text(text.into())).await;
+        }
+        Err(_) => {}
+    }
+    let _ = socket.send(Message::Close(None)).await;
+}
+
+/// Until either side closes.
+async fn carry(socket: &mut WebSocket, client: ClientId, mut waiting: mpsc::Receiver<String>, desk: &Desk) {
+    loop {
+        tokio::select! {
+            message = waiting.recv() => {
+                let Some(text) = message else { return };
+                if socket.send(Message::Text(text.into())).await.is_err() {
+                    return;
+                }
+            }
+            received = socket.recv() => {
+                let fact = match received {
+                    Some(Ok(Message::Text(text))) => Fact::Text(client, text.as_str().to_owned()),
+                    Some(Ok(Message::Binary(_))) => Fact::Unreadable(client),
+                    Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
+                    Some(Ok(Message::Close(_)) | Err(_)) | None => return,
+                };
+                if !desk.bring(fact).await {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+async fn ask_all(access: State<Arc<Access>>, peer: Extension<Client>, asks: Query<Asks>, request: Request) -> Response {
+    ask(access, peer, asks, Path(String::new()), request).await
+}
+
+async fn ask(
+    State(access): State<Arc<Access>>,
+    Extension(peer): Extension<Client>,
+    Query(asks): Query<Asks>,
+    Path(what): Path<String>,
+    request: Request,
+) -> Response {
+    let method = match *request.method() {
+        HttpMethod::GET => Method::Get,
+        HttpMethod::PUT => Method::Put,
+        HttpMethod::POST => Method::Post,
+        HttpMethod::DELETE => Method::Delete,
+        _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+    };
+    let session = request.headers().get("session-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    // A session's name is known to its client alone, so only who has none shows a token.
+    let is_new = method == Method::Put && what.is_empty();
+    if is_new && let Err(refused) = access.check(peer, request.uri(), request.headers(), &asks) {
+        return refused;
+    }
+    let Ok(new_session) = Token::generate() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
+    let body = match Bytes::from_request(request, &()).await {
+        Ok(body) => String::from_utf8_lossy(&body).into_owned(),
+        Err(too_long) => return too_long.into_response(),
+    };
+    let (reply, answer) = oneshot::channel();
+    let asked = Asked {
+        method,
+        what,
+        session,
+        from_time: asks.fromtime.map_or(0, |time| time as u64),
+        body,
+        from: nearlight_net::party(peer.0),
+        new_session: new_session.to_string(),
+        reply,
+    };
+    let reply = if access.desk.bring(Fact::Asked(Box::new(asked))).await { answer.await.ok() } else { None };
+    match reply {
+        Some(Reply::Json(value)) => ([(header::CACHE_CONTROL, "no-store")], axum::Json(value)).into_response(),
+        Some(Reply::Done) => "OK".into_response(),
+        Some(Reply::NotFound) => problem(StatusCode::NOT_FOUND, "there is no such session, or no such path"),
+        Some(Reply::Bad(text)) => problem(StatusCode::BAD_REQUEST, &text),
+        Some(Reply::TooMany(text)) => problem(StatusCode::TOO_MANY_REQUESTS, &text),
+        None => problem(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
+    }
+}
+
+#[cfg(test)]
+mod tests;

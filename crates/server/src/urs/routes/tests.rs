@@ -1,0 +1,148 @@
+//! Requests against the routes, the desk and a peer that says what it was asked.
+
+use axum::body::Body;
+use nearlight_net::Clock;
+use nearlight_urs::signalling::{Mode, PeerId};
+use serde_json::Value;
+use tower_service::Service as _;
+
+use super::super::desk::{PeerOrder, Peers};
+use super::*;
+
+const CHANNEL: &str = "v=0\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n";
+
+/// Answers with its orders' words, and ends when it is accepted.
+struct Echo;
+
+impl Peers for Echo {
+    fn open(&self, peer: PeerId, _: IpAddr, mut orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
+        tokio::spawn(async move {
+            while let Some(order) = orders.recv().await {
+                let fact = match order {
+                    PeerOrder::Answer(offer) => Fact::Answer(peer, Ok(format!("v=0 answer to {}", offer.len()))),
+                    PeerOrder::Offer => Fact::Offer(peer, Ok("v=0 own".into())),
+                    PeerOrder::Accept(_) => Fact::Gone(peer),
+                };
+                let _ = facts.send(fact).await;
+            }
+        });
+    }
+}
+
+struct Site {
+    router: Router,
+}
+
+impl Site {
+    fn new(token_needed: bool) -> Self {
+        let (desk, work) = Desk::open(Mode::Public, Clock::start(), Echo);
+        tokio::spawn(work);
+        let refuse =
+            Box::new(|_, token: &str| (token != "right").then(|| (StatusCode::UNAUTHORIZED, "wrong".to_owned())));
+        let router = router(Arc::new(Access { desk, refuse, token_needed }));
+        Self { router: router.layer(Extension(Client([192, 0, 2, 1].into()))) }
+    }
+
+    async fn ask(&mut self, method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> (StatusCode, Value) {
+        let mut request = axum::http::Request::builder().method(method).uri(uri);
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::from(body)).expect("a request");
+        let response = self.router.call(request).await.expect("axum answers");
+        let status = response.status();
+        let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
+        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+    }
+}
+
+#[tokio::test]
+async fn the_configuration_is_what_the_web_client_asks_for() {
+    let (status, config) = Site::new(false).ask("GET", "/config", &[], vec![]).await;
+    assert_eq!(
+        (status, config),
+        (StatusCode::OK, json!({ "useWebSocket": true, "startupMode": "public", "logging": "none" }))
+    );
+}
+
+#[tokio::test]
+async fn a_polling_client_comes_to_its_answer_and_its_offer() {
+    let mut site = Site::new(false);
+    let (_, session) = site.ask("PUT", "/signaling", &[], vec![]).await;
+    let session = session["sessionId"].as_str().expect("a name").to_owned();
+    assert_eq!(session.len(), 22, "128 bits");
+    let headers = [("session-id", session.as_str()), ("content-type", "application/json")];
+    let named = json!({ "connectionId": "a" }).to_string().into_bytes();
+    let (status, connected) = site.ask("PUT", "/signaling/connection", &headers, named.clone()).await;
+    assert_eq!((status, &connected["polite"]), (StatusCode::OK, &json!(true)));
+    let offer = json!({ "connectionId": "a", "sdp": CHANNEL }).to_string().into_bytes();
+    assert_eq!(site.ask("POST", "/signaling/offer", &headers, offer).await.0, StatusCode::OK);
+    let mut read = 0;
+    let mut kinds = Vec::new();
+    while kinds.len() < 2 {
+        let (_, list) = site.ask("GET", &format!("/signaling?fromtime={read}"), &headers, vec![]).await;
+        read = list["datetime"].as_u64().expect("a time");
+        let messages = list["messages"].as_array().expect("a list").iter();
+        kinds.extend(
+            messages
+                .filter_map(|message| message["type"].as_str())
+                .filter(|kind| *kind != "connect")
+                .map(str::to_owned),
+        );
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(kinds, ["answer", "offer"]);
+    let answer = json!({ "connectionId": "a", "sdp": "v=0 theirs" }).to_string().into_bytes();
+    assert_eq!(site.ask("POST", "/signaling/answer", &headers, answer).await.0, StatusCode::OK);
+    loop {
+        let (_, list) = site.ask("GET", &format!("/signaling?fromtime={read}.5"), &headers, vec![]).await;
+        if list["messages"][0]["type"] == "disconnect" {
+            break;
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(site.ask("DELETE", "/signaling", &headers, vec![]).await.0, StatusCode::OK);
+    assert_eq!(site.ask("GET", "/signaling", &headers, vec![]).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn who_may_sign_in_depends_on_token_and_origin() {
+    let own = [("host", "server.test:8090"), ("origin", "http://server.test:3000")];
+    let foreign = [("host", "server.test:8090"), ("origin", "https://elsewhere.test")];
+    let none = [("host", "server.test:8090"), ("origin", "null")];
+    let bearer = [("authorization", "Bearer right")];
+    for (token_needed, uri, headers, expected) in [
+        (false, "/signaling", [].as_slice(), StatusCode::OK),
+        (false, "/signaling", &own, StatusCode::OK),
+        (false, "/signaling", &foreign, StatusCode::FORBIDDEN),
+        (false, "/signaling", &none, StatusCode::FORBIDDEN),
+        (false, "http://server.test:8090/signaling", &own[1..], StatusCode::OK),
+        (false, "http://server.test:8090/signaling", &foreign[1..], StatusCode::FORBIDDEN),
+        (false, "/signaling?token=right", &foreign, StatusCode::OK),
+        (false, "/signaling?token=wrong", &own, StatusCode::UNAUTHORIZED),
+        (true, "/signaling", &own, StatusCode::UNAUTHORIZED),
+        (true, "/signaling?token=right", &own, StatusCode::OK),
+        (true, "/signaling", &bearer, StatusCode::OK),
+    ] {
+        let (status, _) = Site::new(token_needed).ask("PUT", uri, headers, vec![]).await;
+        assert_eq!(status, expected, "{token_needed} {uri} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn bodies_that_are_none_cost_little_and_say_why() {
+    let mut site = Site::new(false);
+    let (_, session) = site.ask("PUT", "/signaling/", &[], vec![]).await;
+    let session = session["sessionId"].as_str().expect("a name").to_owned();
+    let headers = [("session-id", session.as_str())];
+    for (method, uri, body, expected) in [
+        ("POST", "/signaling/offer", b"{".to_vec(), StatusCode::BAD_REQUEST),
+        ("POST", "/signaling/offer", vec![0xff; 100], StatusCode::BAD_REQUEST),
+        ("POST", "/signaling/offer", vec![b' '; MAX_TEXT_BYTES + 1], StatusCode::PAYLOAD_TOO_LARGE),
+        ("PATCH", "/signaling/offer", vec![], StatusCode::METHOD_NOT_ALLOWED),
+        ("POST", "/signaling/elsewhere", vec![], StatusCode::NOT_FOUND),
+    ] {
+        assert_eq!(site.ask(method, uri, &headers, body).await.0, expected, "{method} {uri}");
+    }
+    assert_eq!(site.ask("GET", "/signaling", &[("session-id", "guessed")], vec![]).await.0, StatusCode::NOT_FOUND);
+}

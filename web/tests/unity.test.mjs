@@ -1,0 +1,185 @@
+// Unity Render Streaming's protocol against the real server, with a client that behaves as the stock one does.
+
+import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
+import path from "node:path";
+import { after, before, test } from "node:test";
+import { fileURLToPath } from "node:url";
+import { openBrowser, openPage, screenshot, startServer } from "./helper.mjs";
+
+const TOKEN = "a-token-for-the-unity-tests";
+const SMALL = ["--size", "640x360", "--fps", "30"];
+const CLIENT = await readFile(path.join(path.dirname(fileURLToPath(import.meta.url)), "unity-client.js"), "utf8");
+
+let browser;
+let server;
+
+before(async () => {
+  [browser, server] = await Promise.all([openBrowser(), startServer({ token: TOKEN, more: [...SMALL, "--unity-render-streaming"] })]);
+});
+
+after(async () => {
+  await browser?.close();
+  await server?.stop();
+});
+
+/** A page of the server's origin that holds the client and nothing else. */
+async function openClient(options = {}, { port } = server) {
+  const opened = await openPage(browser);
+  await opened.page.goto(`http://127.0.0.1:${port}/config`);
+  await opened.page.evaluate(CLIENT);
+  await opened.page.evaluate(async (settings) => {
+    window.client = new window.unity.Client(settings);
+    await window.client.start();
+  }, options);
+  return opened;
+}
+
+async function until(page, probe, what) {
+  try {
+    await page.waitForFunction(probe, undefined, { timeout: 30_000, polling: 50 });
+  } catch {
+    const seen = await page.evaluate(() => {
+      const { heard, failures, peer, frames } = window.client;
+      return JSON.stringify({ heard, failures, state: peer?.connectionState, signalling: peer?.signalingState, frames });
+    });
+    throw new Error(`never happened: ${what}. The client: ${seen}`);
+  }
+}
+
+async function play(page) {
+  await until(page, () => window.client.frames >= 30, "30 frames are decoded");
+  await page.evaluate(() => window.client.ready);
+}
+
+/** How much what the page's client shows changes while `act` happens, in grey levels. */
+async function change(page, act, ms = 800) {
+  const earlier = await page.evaluate(() => window.client.picture());
+  await page.evaluate(act);
+  await page.waitForTimeout(ms);
+  const later = await page.evaluate(() => window.client.picture());
+  return earlier.reduce((sum, level, index) => sum + Math.abs(level - later[index]), 0) / earlier.length;
+}
+
+async function followsItsUser(page) {
+  const alone = await change(page, () => undefined);
+  const shown = await page.evaluate(() => window.client.shownInput());
+  const turned = await change(page, () => {
+    for (let step = 0; step < 20; step += 1) window.client.mouse({ x: 320, y: 180, dx: 30 });
+  });
+  assert.ok(turned > alone * 2 && turned > 6, `a mouse that moves turns the view: ${turned} grey levels, ${alone} without`);
+  await until(page, () => window.client.shownInput() !== null, "the marker is read");
+  assert.ok((await page.evaluate(() => window.client.shownInput())) > (shown ?? 0), "the pixels name the new input");
+  await page.evaluate(() => {
+    for (let step = 0; step < 20; step += 1) window.client.mouse({ dx: -30 });
+  });
+  await page.waitForTimeout(500);
+  const walked = await change(page, () => window.client.keys("KeyW", "ShiftLeft"), 1_200);
+  await page.evaluate(() => window.client.keys());
+  assert.ok(walked > alone * 1.5 && walked > 3, `keys walk: ${walked} grey levels, ${alone} without`);
+}
+
+test("a stock client connects over WebSocket, plays and moves the world", async () => {
+  const { context, page } = await openClient();
+  await play(page);
+  await followsItsUser(page);
+  const { heard, failures, polite, codec } = await page.evaluate(async () => {
+    const { heard, failures, polite } = window.client;
+    return { heard, failures, polite, codec: await window.client.codecInUse() };
+  });
+  assert.deepEqual(heard.slice(0, 3), ["connect", "answer", "offer"]);
+  assert.deepEqual([failures, polite, codec], [[], true, "video/H264"]);
+  await screenshot(page, "unity");
+  await context.close();
+});
+
+test("a client that polls over HTTP plays as well", async () => {
+  const { context, page } = await openClient({ polling: true });
+  await play(page);
+  await followsItsUser(page);
+  assert.deepEqual(await page.evaluate(() => window.client.failures), []);
+  await page.evaluate(() => window.client.close());
+  await context.close();
+});
+
+test("the codec is the one that the browser's user prefers", async () => {
+  const { context, page } = await openClient({ codec: "video/VP8" });
+  await play(page);
+  assert.equal(await page.evaluate(() => window.client.codecInUse()), "video/VP8");
+  await context.close();
+});
+
+test("an offer that is repeated is answered again and disturbs nothing", async () => {
+  const { context, page } = await openClient();
+  const first = await page.evaluate(async () => {
+    const { client } = window;
+    while (!client.peer?.localDescription) await new Promise((resolve) => setTimeout(resolve, 1));
+    return client.peer.localDescription.sdp;
+  });
+  await play(page);
+  const before = await page.evaluate((sdp) => {
+    const { client } = window;
+    const answers = client.heard.filter((type) => type === "answer").length;
+    // The client has its answer: one more must not reach its connection.
+    client.describe = async () => undefined;
+    for (let times = 0; times < 20; times += 1) client.signalling.describe("offer", client.connectionId, sdp);
+    return { answers, frames: client.frames };
+  }, first);
+  await page.waitForTimeout(1_500);
+  const { answers, frames } = await page.evaluate(() => {
+    const { heard, frames } = window.client;
+    return { answers: heard.filter((type) => type === "answer").length, frames };
+  });
+  assert.equal(answers, before.answers + 20);
+  assert.ok(frames > before.frames + 10, `${before.frames} frames, then ${frames}`);
+  await context.close();
+});
+
+test("malformed and oversized messages are answered with an error, then the socket is closed", async () => {
+  const { context, page } = await openPage(browser);
+  await page.goto(`http://127.0.0.1:${server.port}/config`);
+  const heard = await page.evaluate(async () => {
+    const socket = new WebSocket(`ws://${location.host}`);
+    const messages = [];
+    socket.onmessage = ({ data }) => messages.push(JSON.parse(data).type);
+    const closed = new Promise((resolve) => (socket.onclose = resolve));
+    await new Promise((resolve) => (socket.onopen = resolve));
+    for (const text of ["{", "7", '{"type":"offer"}', '{"type":"offer","from":"a","data":{"sdp":"v=0"}}']) socket.send(text);
+    socket.send(new Uint8Array(10));
+    for (let times = 0; times < 30; times += 1) socket.send("no message");
+    await closed;
+    const large = new WebSocket(`ws://${location.host}`);
+    const gone = new Promise((resolve) => (large.onclose = resolve));
+    await new Promise((resolve) => (large.onopen = resolve));
+    large.send("a".repeat(100_000));
+    await gone;
+    return messages;
+  });
+  assert.ok(heard.filter((type) => type === "error").length >= 5, JSON.stringify(heard));
+  await context.close();
+});
+
+test("without the option nobody is let in, and with a token required only who has it", async () => {
+  const [off, strict] = await Promise.all([
+    startServer({ token: TOKEN, more: SMALL }),
+    startServer({ token: TOKEN, more: [...SMALL, "--unity-render-streaming", "--unity-token"] }),
+  ]);
+  const status = async (port, what, method = "GET") => (await fetch(`http://127.0.0.1:${port}${what}`, { method })).status;
+  assert.equal(await status(off.port, "/config"), 404);
+  assert.ok((await status(off.port, "/signaling", "PUT")) >= 404);
+  assert.equal(await status(strict.port, "/signaling", "PUT"), 401);
+  assert.equal(await status(strict.port, "/signaling?token=wrong", "PUT"), 401);
+  const { context, page } = await openClient({ query: `?token=${TOKEN}` }, strict);
+  await play(page);
+  await context.close();
+  const none = await openPage(browser);
+  await none.page.goto(`http://127.0.0.1:${strict.port}/config`);
+  const refused = await none.page.evaluate(() => new Promise((resolve) => {
+    const socket = new WebSocket(`ws://${location.host}`);
+    socket.onopen = () => resolve("open");
+    socket.onerror = () => resolve("refused");
+  }));
+  assert.equal(refused, "refused");
+  await none.context.close();
+  await Promise.all([off.stop(), strict.stop()]);
+});
