@@ -105,7 +105,7 @@ async fn visit(connection: Connection, number: u32, behaviour: Behaviour, clock:
         return Ok(());
     }
     let mut studio = Studio::new(&connection, behaviour, clock);
-    to_client.send(&ServerMessage::Welcome(studio.welcome(number))).await?;
+    to_client.send(&ServerMessage::Welcome(studio.welcome(number, hello.sound))).await?;
     to_client.send(&ServerMessage::Rate(rate_status())).await?;
     let mut frames = tokio::time::interval(Duration::from_secs(1) / u32::from(FPS));
     let mut count = 0;
@@ -216,7 +216,7 @@ impl Studio {
         }
     }
 
-    fn welcome(&self, session: u32) -> Welcome {
+    fn welcome(&self, session: u32, hears: bool) -> Welcome {
         Welcome {
             session,
             stream: self.stream(),
@@ -224,7 +224,7 @@ impl Studio {
             controller: self.sender.controller_name().into(),
             fec: "none".into(),
             references: true,
-            sound: self.behaviour.sound.then(|| SoundDescription {
+            sound: (self.behaviour.sound && hears).then(|| SoundDescription {
                 codec: "opus".into(),
                 sample_rate: SOUND_RATE,
                 channels: 2,
