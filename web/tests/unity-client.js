@@ -253,6 +253,11 @@
       return stats.get(inbound?.codecId)?.mimeType ?? null;
     }
 
+    async soundPackets() {
+      const inbound = [...(await this.peer.getStats()).values()].find(({ type, kind }) => type === "inbound-rtp" && kind === "audio");
+      return inbound?.packetsReceived ?? 0;
+    }
+
     get frames() {
       return this.video.getVideoPlaybackQuality().totalVideoFrames;
     }

@@ -89,6 +89,7 @@ test("a stock client connects over WebSocket, plays and moves the world", async 
   });
   assert.deepEqual(heard.slice(0, 3), ["connect", "answer", "offer"]);
   assert.deepEqual([failures, polite, codec], [[], true, "video/H264"]);
+  await until(page, async () => (await window.client.soundPackets()) > 20, "sound comes");
   await screenshot(page, "unity");
   await context.close();
 });

@@ -2,6 +2,7 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Bytes;
@@ -20,6 +21,9 @@ use tokio::sync::{mpsc, oneshot};
 use super::desk::{Asked, Desk, Fact, MESSAGES};
 use crate::page::asset;
 use crate::rtc::whep::Client;
+
+/// How long a client's own goodbye is waited for.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
 /// Why the one at this address is refused with this token, if it is: status and words of the answer.
 type Refuse = dyn Fn(IpAddr, &str) -> Option<(StatusCode, String)> + Send + Sync;
@@ -142,7 +146,12 @@ async fn serve(mut socket: WebSocket, from: IpAddr, desk: &Desk) {
         }
         Err(_) => {}
     }
-    let _ = socket.send(Message::Close(None)).await;
+    // A connection that is closed with bytes unread takes back what was sent last: the client hears why, if it listens at all.
+    let goodbye = async {
+        let _ = socket.send(Message::Close(None)).await;
+        while let Some(Ok(_)) = socket.recv().await {}
+    };
+    let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbye).await;
 }
 
 /// Until either side closes.

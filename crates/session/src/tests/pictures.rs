@@ -27,21 +27,22 @@ fn rtp_timestamp(frame: u32) -> u32 {
 
 /// Frame `frame` was encoded at `millis` and left 2 ms later, its last packet after 5 ms.
 fn note(frame: u32, millis: u64, last: bool) -> FrameNote {
-    let server = |millis: u64| at(millis) + OFFSET;
+    let encoded_at = at(millis) + OFFSET;
+    let after = |millis: i64| encoded_at + Span::from_millis(millis);
     let header = FrameHeader {
         width: 64,
         height: 64,
         input: InputSeq(frame - FIRST),
-        input_received_at: server(millis - 9),
-        render_started_at: server(millis - 8),
-        rendered_at: server(millis - 4),
-        converted_at: server(millis - 3),
-        encoded_at: server(millis),
-        display_at: server(millis + 30),
-        deadline: server(millis + 60),
+        input_received_at: after(-9),
+        render_started_at: after(-8),
+        rendered_at: after(-4),
+        converted_at: after(-3),
+        encoded_at,
+        display_at: after(30),
+        deadline: after(60),
         views: vec![view()],
     };
-    let sent_at = server(millis + if last { 5 } else { 2 });
+    let sent_at = after(if last { 5 } else { 2 });
     FrameNote { key: frame == FIRST, last, frame: FrameId(frame), rtp_timestamp: rtp_timestamp(frame), sent_at, header }
 }
 
