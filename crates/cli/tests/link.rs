@@ -73,7 +73,8 @@ fn asked_to_terminate_it_ends_the_command_and_leaves_nothing() {
     }
     let trapped = "trap 'exit 5' INT; echo ready; sleep 100 & wait";
     for (signal, line, code) in [("-TERM", "echo ready; exec sleep 100", 143), ("-INT", trapped, 5)] {
-        let mut running = link(&["--", "bash", "-c", line]);
+        // Tests that run in the background ignore the signal, and a shell that ignored one from its start cannot trap it.
+        let mut running = link(&["--", "env", "--default-signal=INT", "bash", "-c", line]);
         let mut child = running.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().expect("the command runs");
         let mut ready = String::new();
         let out = child.stdout.as_mut().expect("piped");

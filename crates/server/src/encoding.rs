@@ -131,7 +131,7 @@ fn encode_all(
             views: job.views,
         };
         let _ = give_back.try_send(job.picture);
-        let frame = EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits };
+        let frame = EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits.into() };
         if !seat.deliver(Delivery::Frame(frame)) {
             return Ok(());
         }

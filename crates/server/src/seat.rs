@@ -33,7 +33,7 @@ pub(crate) struct Wish {
 /// What the studio hands to the session.
 #[derive(Debug)]
 pub(crate) enum Delivery {
-    Frame(EncodedFrame),
+    Frame(EncodedFrame<'static>),
     /// From the next frame on the pictures have this size and number of views.
     Size(Size, u8),
     /// No more frames will come.

@@ -51,12 +51,13 @@ impl Pair {
         let input = self.sender.poll_input().map_or(InputSeq(0), |input| input.sample.seq);
         let id = self.sender.next_frame();
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
-        let (header, bits) = (self.header(input), self.bits.clone());
-        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits });
+        let header = self.header(input);
+        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits: (&self.bits).into() });
         let mut packets = 0;
         while let Some(datagram) = self.sender.poll_transmit(self.now) {
             packets += 1;
             self.receiver.on_datagram(self.now, &datagram);
+            self.sender.take_back(datagram);
         }
         while let Some(frame) = self.receiver.poll_frame(self.now) {
             let marker = Marker { frame: frame.id, input: frame.header.input };

@@ -8,7 +8,8 @@ use nearlight_units::{Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{CoveredFrame, Feedback, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
 use crate::protection::{Planned, deadline_after};
-use crate::sender::{Cut, Departure};
+use crate::sender::{Cut, Datagrams, Departure};
+use crate::spares::Spares;
 
 /// Frames that can be repaired: longer than a receiver waits for one at 240 frames a second.
 const MAX_FRAMES: usize = 64;
@@ -113,9 +114,9 @@ impl KeptFrame {
     }
 
     /// What leaves as the next, of which [`KeptFrame::next_size`] spoke: a symbol, or a repair where no piece is named.
-    pub(crate) fn next_departure(&mut self, now: Time, seq: PacketSeq) -> Option<Departure> {
+    pub(crate) fn next_departure(&mut self, now: Time, seq: PacketSeq, spares: &mut Datagrams) -> Option<Departure> {
         if self.sent < self.symbols {
-            let bytes = self.datagram(now, seq, self.sent, false);
+            let bytes = self.datagram(now, seq, self.sent, false, spares);
             let piece = Some((self.id, self.sent));
             self.sent += 1;
             self.last_sent_at = now;
@@ -152,7 +153,14 @@ impl KeptFrame {
     }
 
     /// The datagram that carries symbol `index`; where the cut was given, the piece alone.
-    pub(crate) fn datagram(&self, now: Time, seq: PacketSeq, index: u16, retransmission: bool) -> Vec<u8> {
+    pub(crate) fn datagram(
+        &self,
+        now: Time,
+        seq: PacketSeq,
+        index: u16,
+        retransmission: bool,
+        spares: &mut Datagrams,
+    ) -> Vec<u8> {
         let range = self.range(index);
         if self.cut.is_some() {
             return self.bytes[range].to_vec();
@@ -168,7 +176,7 @@ impl KeptFrame {
             frame_bytes: self.bytes.len() as u32,
             deadline_after_send_us: deadline_after(now, self.deadline),
         };
-        let mut datagram = Vec::with_capacity(SYMBOL_HEADER_BYTES + range.len());
+        let mut datagram = spares.take(SYMBOL_HEADER_BYTES + range.len());
         header.write(&mut datagram);
         datagram.extend_from_slice(&self.bytes[range]);
         datagram
@@ -180,6 +188,8 @@ impl KeptFrame {
 pub(crate) struct FrameHistory {
     frames: VecDeque<KeptFrame>,
     bytes: usize,
+    /// What the oldest frame lay in, for the next one.
+    spares: Spares<1>,
 }
 
 impl FrameHistory {
@@ -192,9 +202,15 @@ impl FrameHistory {
             if let Some(oldest) = self.frames.pop_front() {
                 self.bytes -= oldest.held();
                 dropped += oldest.unsent();
+                self.spares.give(oldest.bytes);
             }
         }
         dropped
+    }
+
+    /// An empty buffer for a frame's bytes.
+    pub(crate) fn spare(&mut self, bytes: usize) -> Vec<u8> {
+        self.spares.take(bytes)
     }
 
     pub(crate) fn get_mut(&mut self, id: FrameId) -> Option<&mut KeptFrame> {

@@ -24,8 +24,11 @@ mod receiver;
 mod recent;
 mod sender;
 mod sound;
+mod spares;
 mod uplink;
 mod window;
+
+use nearlight_units::Time;
 
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
@@ -58,11 +61,17 @@ pub enum Wake {
     Sound,
 }
 
-/// The earlier of two deadlines, where either may be absent.
-fn earliest(
-    deadlines: impl IntoIterator<Item = Option<(nearlight_units::Time, Wake)>>,
-) -> Option<(nearlight_units::Time, Wake)> {
-    deadlines.into_iter().flatten().min_by_key(|(at, _)| *at)
+/// The earliest of deadlines, the first of equals.
+#[inline]
+fn earliest<const COUNT: usize>(deadlines: [Option<(Time, Wake)>; COUNT]) -> Option<(Time, Wake)> {
+    // Moment and reason apart: together they are moved in pieces, for which the processor waits at every step.
+    let (mut first, mut why) = (Time::FAR_FUTURE, None);
+    for (at, wake) in deadlines.into_iter().flatten() {
+        if at < first || why.is_none() {
+            (first, why) = (at, Some(wake));
+        }
+    }
+    why.map(|why| (first, why))
 }
 
 #[cfg(test)]

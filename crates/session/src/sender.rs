@@ -1,5 +1,6 @@
 //! The server's end: frames in, paced symbols out, repairs on request, and what the encoder should do next.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
@@ -20,6 +21,7 @@ use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
 use crate::protection::{PathFacts, Protection, protection_event};
 use crate::recent::RecentRate;
+use crate::spares::Spares;
 use crate::window::WindowGate;
 use crate::{Wake, earliest};
 
@@ -47,6 +49,9 @@ const MAX_PONGS: usize = 16;
 const MAX_EVENTS: usize = 256;
 
 /// What a session is like.
+/// Datagrams that came back from the driver: more than leave at once.
+pub(crate) type Datagrams = Spares<64>;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
     /// Largest datagram that the transport takes, in bytes: at least 640.
@@ -59,13 +64,13 @@ pub struct SenderConfig {
 
 /// A frame from the encoder.
 #[derive(Clone, Debug, PartialEq)]
-pub struct EncodedFrame {
+pub struct EncodedFrame<'a> {
     /// One more than the frame before it.
     pub id: FrameId,
     /// The frame that it is predicted from, at most 255 frames before it; none for a key frame.
     pub reference: Option<FrameId>,
     pub header: FrameHeader,
-    pub bits: Vec<u8>,
+    pub bits: Cow<'a, [u8]>,
 }
 
 /// How the next frame should be coded.
@@ -140,6 +145,7 @@ pub struct Sender {
     render_to_display: Option<Span>,
     sound: SoundOut,
     outcomes: VecDeque<FrameReport>,
+    spares: Datagrams,
     statistics: SenderStatistics,
 }
 
@@ -173,6 +179,7 @@ impl Sender {
             render_to_display: None,
             sound: SoundOut::default(),
             outcomes: VecDeque::new(),
+            spares: Datagrams::default(),
             statistics: SenderStatistics::default(),
         };
         sender.log_decision(now);
@@ -284,9 +291,9 @@ impl Sender {
     }
 
     /// A frame was encoded: it is cut and queued.
-    pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
+    pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let EncodedFrame { id, reference, header, bits } = frame;
-        let mut bytes = Vec::with_capacity(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
+        let mut bytes = self.frames.spare(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
         header.write(&mut bytes);
         bytes.extend_from_slice(&bits);
         let kept = KeptFrame::new(id, reference, bytes, self.payload(), header.deadline);
@@ -297,6 +304,11 @@ impl Sender {
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
         let pong = self.poll_pong(now).or_else(|| self.poll_sound(now));
         pong.or_else(|| self.poll_departure(now).map(|departure| departure.bytes))
+    }
+
+    /// A datagram of this sender's that is of no more use: the next one is written where it was.
+    pub fn take_back(&mut self, datagram: Vec<u8>) {
+        self.spares.give(datagram);
     }
 
     /// The answer to a ping.
@@ -485,7 +497,7 @@ impl Sender {
         if !self.pacer.poll(now, size, Class::Media) {
             return None;
         }
-        let departure = frame.next_departure(now, self.next_seq)?;
+        let departure = frame.next_departure(now, self.next_seq, &mut self.spares)?;
         let id = frame.id;
         if departure.piece.is_none() {
             self.statistics.coded_repairs += 1;

@@ -95,7 +95,9 @@ impl Uplink {
 
     /// Inputs after `after` up to and including `to`, with their moments.
     pub(crate) fn between(&self, after: InputSeq, to: InputSeq) -> impl Iterator<Item = (InputSeq, Time)> + '_ {
-        self.sampled_at.iter().copied().filter(move |(seq, _)| *seq > after && *seq <= to)
+        let place = |after: InputSeq| self.sampled_at.partition_point(|(seq, _)| *seq <= after);
+        let (first, end) = (place(after), place(to));
+        self.sampled_at.range(first.min(end)..end).copied()
     }
 }
 

@@ -309,7 +309,7 @@ impl Peer {
     }
 
     /// A frame was encoded: it is cut and queued. Before the client has agreed to a codec it is dropped.
-    pub fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
+    pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let Some(video) = &mut self.video else { return };
         let overhead = video.stream.overhead();
         // Two bytes name the original in a retransmission.
@@ -325,7 +325,7 @@ impl Peer {
         if video.notes.len() > MAX_NOTES {
             video.notes.pop_front();
         }
-        self.sender.on_cut_frame(now, EncodedFrame { bits: bytes, ..frame }, Cut { ends, overhead });
+        self.sender.on_cut_frame(now, EncodedFrame { bits: bytes.into(), ..frame }, Cut { ends, overhead });
     }
 
     /// An Opus packet whose first sample is due at `heard_at` of the server's clock, as the pictures rendered then.

@@ -286,8 +286,10 @@ impl Studio {
             deadline: started + Span::from_millis(500),
             views: vec![view],
         };
-        self.sender
-            .on_frame(self.clock.now(), EncodedFrame { id, reference: coded.reference, header, bits: coded.bits });
+        self.sender.on_frame(
+            self.clock.now(),
+            EncodedFrame { id, reference: coded.reference, header, bits: coded.bits.into() },
+        );
         stream
     }
 

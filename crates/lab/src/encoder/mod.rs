@@ -5,6 +5,8 @@ mod model;
 mod real;
 pub mod resize;
 
+use std::borrow::Cow;
+
 use nearlight_codec::CodecError;
 use nearlight_units::{Bitrate, Time};
 
@@ -28,7 +30,7 @@ pub struct Capture {
 /// A coded frame.
 #[derive(Clone, Debug)]
 pub struct Coded {
-    pub bits: Vec<u8>,
+    pub bits: Cow<'static, [u8]>,
     pub key: bool,
 }
 

@@ -4,6 +4,8 @@
 //! lasts for some frames. The rate in force follows the wish with a lag. Key frames and new scenes are larger; where the content
 //! needs less than the rate, frames stay small.
 
+use std::borrow::Cow;
+
 use nearlight_codec::CodecError;
 use nearlight_link::{Probability, Random};
 use nearlight_units::{Bitrate, Span, Time};
@@ -14,7 +16,9 @@ use super::{Capture, Coded, FrameEncoder};
 /// The smallest frame: a picture in which nothing changed. Guess: a slice header and a few skipped runs.
 const SMALLEST: f64 = 64.0;
 /// The largest frame: the session takes up to 4 MiB.
-const LARGEST: f64 = 4_000_000.0;
+const LARGEST: usize = 4_000_000;
+/// What frames consist of: nobody looks at it.
+static BLANK: [u8; LARGEST] = [0; LARGEST];
 /// What is saved up for later, in frames: low-latency rate control has a buffer of about one frame.
 const MOST_SAVED: f64 = 1.0;
 /// What is owed at most, in frames: beyond it, the excess is forgiven.
@@ -138,7 +142,7 @@ impl Model {
         if self.limited {
             size = size.min(share * options.limited_share * factor);
         }
-        let size = size.clamp(SMALLEST, LARGEST);
+        let size = size.clamp(SMALLEST, LARGEST as f64);
         self.owed = (self.owed + size - share).clamp(-MOST_SAVED * share, MOST_OWED * share);
         size as usize
     }
@@ -151,6 +155,6 @@ impl Model {
 
 impl FrameEncoder for Model {
     fn encode(&mut self, capture: &Capture) -> Result<Coded, CodecError> {
-        Ok(Coded { bits: vec![0; self.size(capture)], key: capture.key })
+        Ok(Coded { bits: Cow::Borrowed(&BLANK[..self.size(capture)]), key: capture.key })
     }
 }

@@ -89,7 +89,7 @@ impl FrameEncoder for Camera {
         } else {
             self.encoder.encode(&resize::picture(picture.view(), size), reference)?
         };
-        Ok(Coded { key: coded.is_key(), bits: coded.bits })
+        Ok(Coded { key: coded.is_key(), bits: coded.bits.into() })
     }
 }
 

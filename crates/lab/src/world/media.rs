@@ -500,7 +500,7 @@ impl Media {
         while let Some(bytes) = self.sender.poll_transmit(server) {
             self.tally.on_packet_sent(now, bytes.len());
             let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
-            network.send(now, Parcel { ecn: self.config.ecn, ..parcel });
+            self.sender.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
         }
         self.sender_due =
             self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| (at - CLOCKS_APART).max(now + TICK));

@@ -107,13 +107,14 @@ impl Network {
         lanes.get(place).map(|lane| usize::from(*lane))
     }
 
-    pub(crate) fn send(&mut self, now: Time, parcel: Parcel) {
+    /// Returns a buffer that is of no more use.
+    pub(crate) fn send(&mut self, now: Time, parcel: Parcel) -> Vec<u8> {
         let index = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::default());
             (self.slots.len() - 1) as u32
         });
         let slot = &mut self.slots[index as usize];
-        slot.bytes = parcel.bytes;
+        let spent = std::mem::replace(&mut slot.bytes, parcel.bytes);
         (slot.id, slot.size, slot.sent_at, slot.left) = (parcel.id, parcel.size, now, Packet::WHOLE);
         let flow = FlowId(u32::from(parcel.to.flow) << 1 | u32::from(parcel.to.far));
         let packet = Packet::new(u64::from(index), flow, parcel.size).with_ecn(parcel.ecn);
@@ -121,6 +122,7 @@ impl Network {
         if let Some(lane) = self.lane_of(parcel.to, 0) {
             self.offer(now, lane, packet);
         }
+        spent
     }
 
     fn offer(&mut self, now: Time, lane: usize, packet: Packet) {

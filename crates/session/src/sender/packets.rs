@@ -41,9 +41,9 @@ pub struct Departure {
 impl Sender {
     /// A frame was encoded and cut by the protocol that carries it: it is queued. All frames of a session come like this or none
     /// does, and no redundancy policy applies.
-    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame, cut: Cut) {
+    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) {
         let EncodedFrame { id, reference, header, bits } = frame;
-        self.queue(now, KeptFrame::given(id, reference, bits, cut, header.deadline), &header);
+        self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header);
     }
 
     pub(super) fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) {

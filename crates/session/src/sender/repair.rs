@@ -112,7 +112,9 @@ impl Sender {
             let (Repair::Symbol(id, _) | Repair::Coded(id)) = repair;
             let Some(frame) = self.frames.get_mut(id) else { continue };
             let datagram = match (repair, &mut self.protection) {
-                (Repair::Symbol(_, index), _) => Some(frame.datagram(now, self.next_seq, index, true)),
+                (Repair::Symbol(_, index), _) => {
+                    Some(frame.datagram(now, self.next_seq, index, true, &mut self.spares))
+                }
                 (Repair::Coded(_), Some(protection)) => protection.repair(now, self.next_seq, frame),
                 (Repair::Coded(_), None) => None,
             };

@@ -14,9 +14,9 @@ fn sender(now: Time) -> Sender {
     Sender::new(now, config, new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"))
 }
 
-fn frame(now: Time, id: u32, bits: &[u8]) -> EncodedFrame {
+fn frame(now: Time, id: u32, bits: &[u8]) -> EncodedFrame<'_> {
     let reference = id.checked_sub(1).map(FrameId);
-    EncodedFrame { id: FrameId(id), reference, header: frame_header(now), bits: bits.to_vec() }
+    EncodedFrame { id: FrameId(id), reference, header: frame_header(now), bits: bits.into() }
 }
 
 fn departures(sender: &mut Sender, now: Time) -> Vec<Departure> {

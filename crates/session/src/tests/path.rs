@@ -211,7 +211,7 @@ impl Story {
         self.references.push(reference);
         let header = FrameHeader { input, input_received_at, ..frame_header(now) };
         let bits = vec![id.0 as u8; if key { self.frame_bytes * 4 } else { self.frame_bytes }];
-        self.sender.on_frame(now, EncodedFrame { id, reference, header, bits });
+        self.sender.on_frame(now, EncodedFrame { id, reference, header, bits: bits.into() });
     }
 
     fn decode(&mut self) {

@@ -134,7 +134,7 @@ impl OneWay {
     fn frame(&mut self, bytes: usize, keeps: impl FnOnce(usize, usize) -> Vec<usize>) {
         self.now += Span::from_millis(16);
         let id = self.sender.next_frame();
-        let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect();
+        let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect::<Vec<u8>>().into();
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
         let frame = EncodedFrame { id, reference, header: frame_header(self.now), bits };
         self.sender.on_frame(self.now, frame);

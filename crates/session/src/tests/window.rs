@@ -52,7 +52,8 @@ fn media_beyond_the_window_wait_for_feedback() {
     let config = SenderConfig { max_datagram: 1_000, pacing: Mode::Burst, frame_interval: interval, events: false };
     let controller = Windowed(new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"));
     let mut sender = Sender::new(now, config, Box::new(controller));
-    let frame = EncodedFrame { id: FrameId(0), reference: None, header: frame_header(now), bits: vec![0; 20_000] };
+    let frame =
+        EncodedFrame { id: FrameId(0), reference: None, header: frame_header(now), bits: vec![0; 20_000].into() };
     sender.on_frame(now, frame);
     let leaves = |sender: &mut Sender, at: Time| std::iter::from_fn(|| sender.poll_transmit(at)).count() as u32;
     let first = leaves(&mut sender, now);

@@ -235,7 +235,7 @@ impl World {
             ..header
         };
         self.sent.push((0, bits.clone()));
-        self.peer.on_frame(now, EncodedFrame { id, reference, header, bits });
+        self.peer.on_frame(now, EncodedFrame { id, reference, header, bits: bits.into() });
     }
 
     /// Frames at the session's rate; a frame that the sender refuses is left out.
