@@ -19,6 +19,7 @@ use crate::parse;
 use crate::stand_in::{self, StandIn};
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ServeArguments {
     /// Port for the page (TCP) and the media (UDP); 0 picks a free one
     #[arg(long, default_value_t = 8090)]

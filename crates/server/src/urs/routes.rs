@@ -25,8 +25,11 @@ use crate::rtc::whep::Client;
 /// How long a client's own goodbye is waited for.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
-/// Why the one at this address is refused with this token, if it is: status and words of the answer.
-type Refuse = dyn Fn(IpAddr, &str) -> Option<(StatusCode, String)> + Send + Sync;
+/// Status and words of the answer to somebody who may not sign in.
+type Refusal = (StatusCode, String);
+
+/// Why the one at this address is refused with this token, if it is.
+type Refuse = dyn Fn(IpAddr, &str) -> Option<Refusal> + Send + Sync;
 
 /// What the routes know.
 pub(crate) struct Access {
@@ -63,23 +66,18 @@ pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
 impl Access {
     /// Whether somebody may sign in. With a token, wherever the page is from; without one, where that is allowed, no page that another
     /// host has sent into a browser in this network.
-    fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<(), Response> {
+    fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<(), Refusal> {
         let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
         if let Some(token) = asks.token.as_deref().or(bearer) {
-            let refused = (self.refuse)(peer.0, token);
-            return refused.map_or(Ok(()), |(status, words)| Err(problem(status, &words)));
+            return (self.refuse)(peer.0, token).map_or(Ok(()), Err);
         }
         if self.token_needed {
-            return Err(problem(
-                StatusCode::UNAUTHORIZED,
-                "add ?token= and the token of the link that the server printed",
-            ));
+            let words = "add ?token= and the token of the link that the server printed";
+            return Err((StatusCode::UNAUTHORIZED, words.into()));
         }
         if is_foreign(uri, headers) {
-            return Err(problem(
-                StatusCode::FORBIDDEN,
-                "a page of another host needs ?token= and the token of the server's link",
-            ));
+            let words = "a page of another host needs ?token= and the token of the server's link";
+            return Err((StatusCode::FORBIDDEN, words.into()));
         }
         Ok(())
     }
@@ -118,8 +116,8 @@ async fn page_or_websocket(
         Err(rejection) if headers.contains_key(header::SEC_WEBSOCKET_KEY) => return rejection.into_response(),
         Err(_) => return asset(uri).await,
     };
-    if let Err(refused) = access.check(peer, &uri, &headers, &asks) {
-        return refused;
+    if let Err((status, words)) = access.check(peer, &uri, &headers, &asks) {
+        return problem(status, &words);
     }
     let (desk, from) = (access.desk.clone(), nearlight_net::party(peer.0));
     upgrade
@@ -200,8 +198,8 @@ async fn ask(
     let session = request.headers().get("session-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
     // A session's name is known to its client alone, so only who has none shows a token.
     let is_new = method == Method::Put && what.is_empty();
-    if is_new && let Err(refused) = access.check(peer, request.uri(), request.headers(), &asks) {
-        return refused;
+    if is_new && let Err((status, words)) = access.check(peer, request.uri(), request.headers(), &asks) {
+        return problem(status, &words);
     }
     let Ok(new_session) = Token::generate() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
     let body = match Bytes::from_request(request, &()).await {

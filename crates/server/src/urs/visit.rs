@@ -222,7 +222,7 @@ impl Session {
                     }
                 }
                 Event::Opened { channel, label } if label == INPUT && self.input.is_none() => {
-                    self.input = Some(channel)
+                    self.input = Some(channel);
                 }
                 Event::Message { channel, message: Message::Binary(bytes) } if Some(channel) == self.input => {
                     if let Err(error) = self.user.on_message(now, &bytes) {
