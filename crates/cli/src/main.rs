@@ -42,9 +42,10 @@ enum Command {
     Doctor(doctor::DoctorArguments),
 }
 
-/// What is told without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, whoever sent it.
-const USUAL_WORDS: &str =
-    "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error";
+/// What is told without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, whoever sent it,
+/// and WebTransport of a session that ends without the capsule that says so.
+const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,\
+    web_transport_quinn=error";
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
