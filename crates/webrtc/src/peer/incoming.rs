@@ -1,13 +1,14 @@
 //! What came in: events, messages and feedback of the library's, as facts for the sender and for who serves the peer.
 
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::KeyFrameRequest;
+use nearlight_wire::{Feedback, KeyFrameRequest};
 use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::rtcp::payload_feedbacks::full_intra_request::FullIntraRequest;
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
 use rtc::rtcp::receiver_report::ReceiverReport;
 use rtc::rtcp::reception_report::ReceptionReport;
 use rtc::rtcp::sender_report::SenderReport;
+use rtc::rtcp::transport_feedbacks::cc_feedback_report::CcFeedbackReport;
 use rtc::rtcp::transport_feedbacks::transport_layer_cc::TransportLayerCc;
 use rtc::rtcp::transport_feedbacks::transport_layer_nack::TransportLayerNack;
 use rtc::sansio::Protocol as _;
@@ -105,6 +106,11 @@ impl Peer {
         let any = packet.as_any();
         if let Some(report) = any.downcast_ref::<TransportLayerCc>() {
             self.on_transport_report(now, report);
+        } else if let Some(report) = any.downcast_ref::<CcFeedbackReport>() {
+            let feedback = self.stream_reports.as_mut().map(|reports| reports.on_report(report));
+            for feedback in feedback.into_iter().flatten() {
+                self.on_arrivals(now, &feedback);
+            }
         } else if let Some(nack) = any.downcast_ref::<TransportLayerNack>() {
             let Some(video) = self.video.as_ref().filter(|video| video.stream.config().ssrc == nack.media_ssrc) else {
                 return;
@@ -126,8 +132,12 @@ impl Peer {
     fn on_transport_report(&mut self, now: Time, report: &TransportLayerCc) {
         let Some(newest) = self.sender.newest_seq() else { return };
         let Some(feedback) = self.reports.on_report(report, newest) else { return };
+        self.on_arrivals(now, &feedback);
+    }
+
+    fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
         let measured = self.round_trip.filter(|(at, _)| now.saturating_since(*at) < ROUND_TRIP_MEMORY);
-        self.sender.on_arrivals(now, &feedback, measured.map(|(_, span)| span));
+        self.sender.on_arrivals(now, feedback, measured.map(|(_, span)| span));
     }
 
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
