@@ -143,7 +143,7 @@ pub struct Peer {
     reports: Reports,
     /// Where the client reports each stream by its own numbers.
     stream_reports: Option<StreamReports>,
-    round_trip: Option<(Time, Span)>,
+    round_trip: Option<Span>,
     channels: BTreeMap<ChannelId, String>,
     note_channel: Option<ChannelId>,
     events: VecDeque<Event>,

@@ -78,7 +78,7 @@ impl StreamReports {
             match (block.metric_blocks.get(usize::from(index)), sent.told) {
                 (Some(metric), told) if metric.received => {
                     newest = Some(place);
-                    let at = arrival(reported_at, metric).filter(|_| !matches!(told, Told::Arrived(_)));
+                    let at = arrival(reported_at, *metric).filter(|_| !matches!(told, Told::Arrived(_)));
                     if let Some(at) = at {
                         sent.told = Told::Arrived(at);
                         oldest = oldest.or(Some(place));
@@ -109,12 +109,11 @@ impl StreamReports {
                 Told::Awaited | Told::Missing => None,
                 Told::Arrived(at) => Some(at),
             };
-            match runs.last_mut().filter(|_| goes_on) {
-                Some(run) => run.arrivals.push(arrived),
-                None => {
-                    let first = PacketSeq(self.first + place as u32);
-                    runs.push(Feedback { sent_at, first, arrivals: vec![arrived], marked: Vec::new() });
-                }
+            if let Some(run) = runs.last_mut().filter(|_| goes_on) {
+                run.arrivals.push(arrived);
+            } else {
+                let first = PacketSeq(self.first + place as u32);
+                runs.push(Feedback { sent_at, first, arrivals: vec![arrived], marked: Vec::new() });
             }
             goes_on = true;
         }
@@ -134,7 +133,7 @@ impl StreamReports {
 }
 
 /// When a packet arrived, on the client's clock.
-fn arrival(reported_at: i64, metric: &CcFeedbackMetricBlock) -> Option<Time> {
+fn arrival(reported_at: i64, metric: CcFeedbackMetricBlock) -> Option<Time> {
     let offset = if metric.arrival_time_offset >= NO_OFFSET { 0 } else { i64::from(metric.arrival_time_offset) };
     time(reported_at - offset * OFFSET)
 }

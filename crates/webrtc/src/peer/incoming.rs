@@ -18,8 +18,6 @@ use super::{
 };
 use crate::stream;
 
-/// A measured round trip is believed for this long: reports come twice a second, and some get lost.
-const ROUND_TRIP_MEMORY: Span = Span::from_secs(3);
 /// Before the first report. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// Events that wait to be looked at; a client that makes more between two looks is cut off.
@@ -136,22 +134,22 @@ impl Peer {
     }
 
     fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
-        let measured = self.round_trip.filter(|(at, _)| now.saturating_since(*at) < ROUND_TRIP_MEMORY);
-        self.sender.on_arrivals(now, feedback, measured.map(|(_, span)| span));
+        self.sender.on_arrivals(now, feedback);
     }
 
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
         let Some(video) = &self.video else { return };
         let ours = reports.iter().find(|report| report.ssrc == video.stream.config().ssrc);
         if let Some(span) = ours.and_then(|report| stream::round_trip(now, report.last_sender_report, report.delay)) {
-            self.round_trip = Some((now, span));
+            self.round_trip = Some(span);
+            self.sender.on_round_trip(now, span);
         }
     }
 
     /// The request names no frame: it speaks of what had begun to leave a round trip ago. A key frame since then answers it.
     fn on_picture_lost(&mut self, now: Time) {
         let Some(video) = &self.video else { return };
-        let round_trip = self.round_trip.map_or(UNKNOWN_ROUND_TRIP, |(_, span)| span);
+        let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
         let known = video.begun.iter().rev().find(|(_, at)| now.saturating_since(*at) >= round_trip);
         let newest = known.map_or(FrameId(0), |(frame, _)| *frame);
         self.sender.on_key_frame_request(now, KeyFrameRequest { newest });
