@@ -168,7 +168,7 @@ impl Ends {
         }
     }
 
-    pub(crate) fn on_frame(&mut self, now: Time, frame: EncodedFrame) {
+    pub(crate) fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let now = Self::server_clock(now);
         match &mut self.near {
             Near::Own(sender) => sender.on_frame(now, frame),
@@ -250,6 +250,13 @@ impl Ends {
         match &mut self.near {
             Near::Own(sender) => sender.poll_transmit(now),
             Near::WebRtc(webrtc) => webrtc.peer.poll_transmit(now).map(|transmit| transmit.datagram),
+        }
+    }
+
+    /// A datagram of the server's is of no more use.
+    pub(crate) fn take_back(&mut self, datagram: Vec<u8>) {
+        if let Near::Own(sender) = &mut self.near {
+            sender.take_back(datagram);
         }
     }
 

@@ -501,7 +501,7 @@ impl Media {
         while let Some(bytes) = self.ends.poll_server(now) {
             self.tally.on_packet_sent(now, bytes.len());
             let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
-            self.sender.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
+            self.ends.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
         }
         self.sender_due = self.ends.server_due().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
