@@ -2,7 +2,7 @@
 # Installs what a bare Debian 12 or Ubuntu 24.04 lacks, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh run    what building and serving need
-#   scripts/setup.sh test   that, and what the tests need (a browser, a virtual screen, ffmpeg)
+#   scripts/setup.sh test   that, and what the tests need (a browser, a virtual screen, ffmpeg, aiortc, tcpdump)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
@@ -17,7 +17,8 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libvpx-dev
   libvulkan1 mesa-vulkan-drivers libegl1 libgl1-mesa-dri
   # What the native viewer opens its window with.
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
-[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils)
+# aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
+[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc tcpdump)
 
 node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 18 ]; }
 node_is_recent && command -v npm >/dev/null || packages+=(nodejs npm)

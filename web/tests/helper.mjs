@@ -107,7 +107,7 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
       throw new Error(`nearlight serve ended with ${code}: ${log.join("")}`);
     }),
   ]);
-  const { url, port: listening } = JSON.parse(first);
+  const { url, port: listening, rtc_port: rtcPort } = JSON.parse(first);
   // A test that fails leaves its server behind, which must not keep the tests from ending.
   const hold = [child, child.stdout, child.stderr];
   for (const handle of hold) handle.unref();
@@ -116,6 +116,7 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   return {
     url,
     port: listening,
+    rtcPort,
     log: () => log.join(""),
     /** Ends it at once, as a crash would, or in good order. */
     async stop(signal = "SIGTERM") {

@@ -12,7 +12,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::plan::{Cell, Content, Encoder, Segment, System};
+use crate::plan::{Cell, Content, Encoder, Segment, System, Transport};
 use crate::record::{RunRecord, Sums};
 use crate::world::{Sampled, Tally, bounds};
 
@@ -105,6 +105,11 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
         ),
         (route.through.len() != cell.segments.len(), "its session takes only some of the path's segments"),
         ((media.priority - 1.0).abs() > f64::EPSILON, "its session has a priority, which nobody shares live"),
+        (cell.setting.transport != Transport::WebTransport, "it goes over WebRTC, which runs in virtual time only"),
+        (
+            cell.setting.feedback_every.is_some(),
+            "its client reports at a distance of its own; live it reports each frame",
+        ),
         (cell.setting.source.fps > 240, "it has more than 240 frames a second"),
         (
             cell.system != System::plain(&cell.setting),

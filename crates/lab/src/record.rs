@@ -84,6 +84,9 @@ pub struct MediaRecord {
     pub bytes_sent: u64,
     pub bytes_received: u64,
     pub frame_network_latency: Histogram,
+    /// From a frame's first packet to its last, as they came.
+    #[serde(default)]
+    pub frame_assembly: Histogram,
     pub frame_latency: Histogram,
     pub one_way_delay: Histogram,
     pub queue_delay: Histogram,
@@ -130,6 +133,7 @@ impl MediaRecord {
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             frame_network_latency: tally.frame_network_latency.clone(),
+            frame_assembly: tally.frame_assembly.clone(),
             frame_latency: tally.frame_latency.clone(),
             one_way_delay: tally.one_way_delay.clone(),
             queue_delay: tally.queue_delay.clone(),

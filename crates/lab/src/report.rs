@@ -37,12 +37,13 @@ const fn metric(
     Metric { name, title, unit, better, decimals }
 }
 
-const METRICS: [Metric; 23] = [
+const METRICS: [Metric; 24] = [
     metric("target_mbps", "target", "Mb/s", Better::Neither, 1),
     metric("received_mbps", "received", "Mb/s", Better::Higher, 1),
     metric("target_gap_mbps", "target minus received", "Mb/s", Better::Lower, 2),
     metric("utilisation", "share of capacity", "", Better::Higher, 3),
     metric("frame_network_latency_ms", "frame network latency", "ms", Better::Lower, 1),
+    metric("frame_assembly_ms", "assembly delay", "ms", Better::Lower, 1),
     metric("frame_latency_ms", "capture to display", "ms", Better::Lower, 1),
     metric("queue_delay_ms", "queueing", "ms", Better::Lower, 1),
     metric("frame_drop_ratio", "frames dropped", "", Better::Lower, 4),

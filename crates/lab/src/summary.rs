@@ -238,6 +238,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("received_mbps", Samples::Values(received));
     take("target_gap_mbps", Samples::Values(gap));
     take("frame_network_latency_ms", Samples::Counted(media.frame_network_latency.clone(), MILLISECONDS));
+    take("frame_assembly_ms", Samples::Counted(media.frame_assembly.clone(), MILLISECONDS));
     take("network_latency_ms", Samples::Counted(media.frame_network_latency.clone(), MILLISECONDS));
     take("frame_latency_ms", Samples::Counted(media.frame_latency.clone(), MILLISECONDS));
     take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));

@@ -31,7 +31,7 @@ impl Mode {
 /// A name that is no pacing mode.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
-    "`{0}` is no pacing mode: use burst, interval, interval:5ms (from 1us up to 1000ms, whole numbers), spread or compressed"
+    "`{0}` is no pacing mode: use burst, interval, interval:5ms (from 1us up to 1000ms, such as 5.56ms or 250us), spread or compressed"
 )]
 pub struct UnknownMode(String);
 
@@ -69,7 +69,8 @@ impl FromStr for Mode {
 
 fn parse_length(text: &str) -> Option<Span> {
     if let Some(millis) = text.strip_suffix("ms") {
-        return millis.parse().ok().map(Span::from_millis);
+        let millis: f64 = millis.parse().ok().filter(|millis: &f64| (0.0..1e6).contains(millis))?;
+        return Some(Span::from_micros((millis * 1e3).round() as i64));
     }
     text.strip_suffix("us")?.parse().ok().map(Span::from_micros)
 }
@@ -93,13 +94,22 @@ mod tests {
             assert_eq!(mode.to_string(), name);
         }
         assert_eq!("interval".parse(), Ok(Mode::Interval(Mode::DEFAULT_INTERVAL)));
+        assert_eq!("interval:5.56ms".parse(), Ok(Mode::Interval(Span::from_micros(5_560))));
     }
 
     #[test]
     fn a_wrong_name_is_answered_with_the_right_ones() {
-        for wrong in
-            ["", "Burst", "interval:", "interval:0ms", "interval:-5ms", "interval:5", "interval:1001ms", "even"]
-        {
+        for wrong in [
+            "",
+            "Burst",
+            "interval:",
+            "interval:0ms",
+            "interval:-5ms",
+            "interval:5",
+            "interval:1001ms",
+            "interval:NaNms",
+            "even",
+        ] {
             let error = wrong.parse::<Mode>().expect_err(wrong).to_string();
             assert!(error.contains("burst, interval, interval:5ms"), "{error}");
             assert!(error.contains("spread or compressed"), "{error}");

@@ -32,6 +32,9 @@ pub(crate) struct ArrivalLog {
     /// A packet that was reported missing has arrived since: the next report starts here.
     revise_from: Option<u64>,
     oldest_unreported_at: Option<Time>,
+    /// Reports leave so far apart; None: as soon as a frame is whole.
+    interval: Option<Span>,
+    reported_at: Option<Time>,
     /// Datagrams that arrived, each counted once.
     pub(crate) arrived: u64,
     flush: bool,
@@ -66,9 +69,24 @@ impl ArrivalLog {
         true
     }
 
+    /// Reports leave at this distance, whatever becomes of frames; sooner only where one would not fit into a datagram.
+    pub(crate) fn set_interval(&mut self, interval: Span) {
+        self.interval = Some(interval);
+    }
+
     /// Report at the next opportunity: a frame is whole.
     pub(crate) fn set_flush(&mut self) {
-        self.flush = self.oldest_unreported_at.is_some();
+        self.flush = self.oldest_unreported_at.is_some() && self.interval.is_none();
+    }
+
+    /// When arrivals of which the first came at `oldest` are to be reported.
+    fn due(&self, oldest: Time) -> Time {
+        match (self.interval, self.reported_at) {
+            _ if self.flush => oldest,
+            (Some(interval), Some(reported_at)) => oldest.max(reported_at + interval),
+            (Some(interval), None) => oldest + interval,
+            (None, _) => oldest + MAX_HOLD,
+        }
     }
 
     /// A report that is due, one datagram's worth; call until none.
@@ -76,9 +94,10 @@ impl ArrivalLog {
         let oldest = self.oldest_unreported_at?;
         let end = self.first + self.window.len() as u64;
         let pending = end - self.reported_to.min(end);
-        if !self.flush && now - oldest < MAX_HOLD && (pending as usize) < MAX_FEEDBACK_PACKETS - REPEATED as usize {
+        if now < self.due(oldest) && (pending as usize) < MAX_FEEDBACK_PACKETS - REPEATED as usize {
             return None;
         }
+        self.reported_at = Some(now);
         let from =
             self.revise_from.take().unwrap_or(end).min(self.reported_to.saturating_sub(REPEATED)).max(self.first);
         let to = end.min(from + MAX_FEEDBACK_PACKETS as u64);
@@ -104,7 +123,7 @@ impl ArrivalLog {
 
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {
         let oldest = self.oldest_unreported_at?;
-        Some((if self.flush { oldest } else { oldest + MAX_HOLD }, Wake::Feedback))
+        Some((self.due(oldest), Wake::Feedback))
     }
 
     /// Newest sequence number seen.
@@ -133,6 +152,25 @@ mod tests {
         log.set_flush();
         assert_eq!(fates(&log.poll_report(start + MAX_HOLD).expect("due")), [(0, true), (1, false), (2, true)]);
         assert_eq!(log.poll_report(start + MAX_HOLD), None);
+    }
+
+    #[test]
+    fn reports_keep_an_interval_where_one_is_asked_for() {
+        let mut log = ArrivalLog::default();
+        log.set_interval(Span::from_millis(60));
+        let mut reported = Vec::new();
+        // A frame of two packets every 20 ms.
+        for tick in 0..200_u64 {
+            let now = Time::from_millis(1_000 + tick);
+            if tick % 20 == 0 {
+                for packet in 0..2 {
+                    log.on_arrival(now, PacketSeq((tick / 20 * 2 + packet) as u32), false);
+                }
+                log.set_flush();
+            }
+            reported.extend(log.poll_report(now).map(|_| tick));
+        }
+        assert_eq!(reported, [60, 120, 180]);
     }
 
     #[test]

@@ -195,6 +195,11 @@ impl Receiver {
         self.silent = Some(patience);
     }
 
+    /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
+    pub fn set_feedback_interval(&mut self, interval: Span) {
+        self.arrivals.set_interval(interval);
+    }
+
     /// A datagram came. What does not parse is counted and dropped.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
         self.take(now, datagram, false);

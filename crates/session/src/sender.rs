@@ -32,6 +32,7 @@ mod repair;
 mod sound;
 
 pub use display::UNKNOWN_TO_DISPLAY;
+use packets::Elsewhere;
 pub use packets::{Cut, Departure};
 use recovery::Recovery;
 use repair::Repairs;
@@ -144,6 +145,7 @@ pub struct Sender {
     recent: RecentRate,
     render_to_display: Option<Span>,
     sound: SoundOut,
+    elsewhere: Elsewhere,
     outcomes: VecDeque<FrameReport>,
     spares: Datagrams,
     statistics: SenderStatistics,
@@ -178,6 +180,7 @@ impl Sender {
             recent: RecentRate::default(),
             render_to_display: None,
             sound: SoundOut::default(),
+            elsewhere: Elsewhere::default(),
             outcomes: VecDeque::new(),
             spares: Datagrams::default(),
             statistics: SenderStatistics::default(),

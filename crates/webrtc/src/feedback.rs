@@ -1,10 +1,15 @@
-//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01) as the records that rate controllers take.
+//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01) as the records that rate controllers take; what names
+//! each stream's own numbers is read in [`per_stream`].
 
 use std::collections::VecDeque;
 
 use nearlight_units::{PacketSeq, Span, Time};
 use nearlight_wire::Feedback;
 use rtc::rtcp::transport_feedbacks::transport_layer_cc::{PacketStatusChunk, SymbolTypeTcc, TransportLayerCc};
+
+mod per_stream;
+
+pub(crate) use per_stream::StreamReports;
 
 /// The reference time counts so many microseconds, in 24 bits.
 const REFERENCE: i64 = 64_000;

@@ -23,7 +23,7 @@ use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
 use rtc::sansio::Protocol as _;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
-use crate::feedback::Reports;
+use crate::feedback::{Reports, StreamReports};
 use crate::negotiate::{self, Codecs, Sources};
 use crate::payload::Payloads;
 use crate::rtcp::Outlet;
@@ -141,7 +141,9 @@ pub struct Peer {
     video: Option<Video>,
     sound: Option<Stream>,
     reports: Reports,
-    round_trip: Option<(Time, Span)>,
+    /// Where the client reports each stream by its own numbers.
+    stream_reports: Option<StreamReports>,
+    round_trip: Option<Span>,
     channels: BTreeMap<ChannelId, String>,
     note_channel: Option<ChannelId>,
     events: VecDeque<Event>,
@@ -208,6 +210,7 @@ impl Peer {
             video: None,
             sound: None,
             reports: Reports::default(),
+            stream_reports: None,
             round_trip: None,
             channels: BTreeMap::new(),
             note_channel: None,
@@ -231,6 +234,10 @@ impl Peer {
         let sdp = answer.sdp.clone();
         self.connection.set_local_description(at, answer)?;
         self.settle();
+        if offer.reports_per_stream() {
+            self.stream_reports = Some(StreamReports::default());
+            return Ok(offer.with_consent(&sdp));
+        }
         Ok(sdp)
     }
 
@@ -288,9 +295,20 @@ impl Peer {
         self.sound.is_some()
     }
 
+    /// Under which RTP timestamp a picture travels that was begun to be rendered then; none before the client has agreed to a codec.
+    #[must_use]
+    pub fn timestamp_at(&self, render_started_at: Time) -> Option<u32> {
+        self.video.as_ref().map(|video| video.stream.timestamp_at(render_started_at))
+    }
+
     #[must_use]
     pub const fn is_connected(&self) -> bool {
         self.connected && !self.ended
+    }
+
+    /// Before the first picture there is nothing to send, and nothing to fill probes of the path with.
+    fn has_media(&self) -> bool {
+        self.is_connected() && self.sender.next_frame() > FrameId(0)
     }
 
     #[must_use]
@@ -335,12 +353,13 @@ impl Peer {
         }
         let Some(stream) = &mut self.sound else { return };
         let size = Bytes::new(opus.len() as u64 + u64::from(stream.overhead()));
-        // Without the extension the client does not count it.
-        let seq = match stream.config().transport_wide {
-            Some(_) => self.sender.on_beside(now, size),
-            None => nearlight_units::PacketSeq(0),
-        };
+        // What the client does not report is not counted.
+        let counts = stream.config().transport_wide.is_some() || self.stream_reports.is_some();
+        let seq = if counts { self.sender.on_beside(now, size) } else { nearlight_units::PacketSeq(0) };
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
+        if let Some(reports) = &mut self.stream_reports {
+            reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
+        }
         stream.on_sent(now, &packet);
         self.write(now, packet);
     }
@@ -394,9 +413,9 @@ impl Peer {
         let protocols = self.connection.poll_timeout().map(|at| self.time(at));
         let reports = [self.video.as_ref().map(|video| &video.stream), self.sound.as_ref()];
         let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
-        let media = self.sender.poll_timeout().map(|(at, _)| at);
-        let media = [reports, media].into_iter().flatten().filter(|_| self.is_connected());
-        protocols.into_iter().chain(media).min()
+        let reports = reports.filter(|_| self.is_connected());
+        let media = self.sender.poll_timeout().map(|(at, _)| at).filter(|_| self.has_media());
+        [protocols, reports, media].into_iter().flatten().min()
     }
 
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -424,6 +443,9 @@ impl Peer {
 
     /// Hands what the sender lets go to the protocols; false where nothing is due.
     fn write_media(&mut self, now: Time) -> bool {
+        if !self.has_media() {
+            return false;
+        }
         let Some(video) = &mut self.video else { return false };
         let Some(departure) = self.sender.poll_departure(now) else { return false };
         let packet = match departure.piece {
@@ -439,6 +461,9 @@ impl Peer {
             },
         };
         video.stream.on_sent(now, &packet);
+        if let Some(reports) = &mut self.stream_reports {
+            reports.on_sent(departure.seq, packet.header.ssrc, packet.header.sequence_number);
+        }
         if let Some((frame, index)) = departure.piece.filter(|_| !departure.retransmission) {
             self.announce(now, frame, index);
         }

@@ -1,4 +1,4 @@
-//! A player as tests need one: what a browser would do, by the library's own defaults, so that it shares nothing with the peer.
+//! A player as tests need one: what a browser would do, by the library's own means, so that it shares nothing with the peer.
 //!
 //! It offers to receive a picture, asks for what it misses, reports arrivals, puts frames together and asks for a key frame where
 //! one stays broken. It decodes nothing. It opens the channels `control` and `session`.
@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use nearlight_units::{Span, Time};
 use rtc::data_channel::RTCDataChannelInit;
-use rtc::interceptor::{NackGeneratorBuilder, Registry, Slot};
+use rtc::interceptor::{Registry, Rfc8888Builder, Slot, TwccReceiverBuilder};
 use rtc::peer_connection::configuration::interceptor_registry::{
     configure_rtcp_reports, configure_simulcast_extension_headers, configure_twcc_receiver_only,
 };
@@ -22,10 +22,11 @@ use rtc::peer_connection::state::RTCPeerConnectionState;
 use rtc::peer_connection::transport::{RTCDtlsTransportState, RTCIceCandidateInit};
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
+use rtc::rtcp::transport_feedbacks::transport_layer_nack::{TransportLayerNack, nack_pairs_from_sequence_numbers};
 use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
 use rtc::rtp::packet::Packet;
 use rtc::rtp::packetizer::Depacketizer;
-use rtc::rtp_transceiver::rtp_sender::{RTCRtpHeaderExtensionCapability, RtpCodecKind};
+use rtc::rtp_transceiver::rtp_sender::{RTCPFeedback, RTCRtpHeaderExtensionCapability, RtpCodecKind};
 use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
@@ -34,8 +35,26 @@ use crate::{ChannelId, Codec, Message, Transmit};
 
 /// A gap is given up after this, and a key frame asked for.
 const PATIENCE: Span = Span::from_millis(500);
-/// What is missing is asked for so often, as libwebrtc does (its `NackRequester::kUpdateInterval`); the library's own default is 100 ms.
-const NACK_INTERVAL: Duration = Duration::from_millis(20);
+/// What is missing is asked for at once, and again after this: libwebrtc's round trip as long as it knows none (`NackRequester`).
+const NACK_RETRY: Span = Span::from_millis(100);
+/// And so often in all.
+const NACK_TRIES: u32 = 10;
+/// More than this is an outage, which a key frame ends.
+const MAX_MISSING: usize = 1_000;
+
+/// How a player tells which packets arrived when, and how often.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reporting {
+    /// By transport-wide numbers, as browsers do.
+    TransportWide(Span),
+    /// By each stream's own numbers (RFC 8888).
+    PerStream(Span),
+}
+
+impl Reporting {
+    /// The library's own default.
+    const USUAL: Self = Self::TransportWide(Span::from_millis(100));
+}
 
 /// A whole frame, as RTP brought it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +79,10 @@ pub struct Player {
     packets: BTreeMap<u64, Packet>,
     /// The next number that a frame begins with, unwrapped.
     next: Option<u64>,
+    newest: Option<u64>,
+    /// Numbers that did not come: when to ask for them next, and how often they were asked for.
+    missing: BTreeMap<u64, (Time, u32)>,
+    ssrc: u32,
     waits_since: Option<Time>,
     playout_delay: Option<u8>,
     sound: Vec<(u32, Vec<u8>)>,
@@ -76,17 +99,32 @@ impl Player {
     pub fn new(now: Time, origin: Instant, local: SocketAddr, sound: bool) -> Result<(Self, String), Error> {
         let kinds: &[RtpCodecKind] =
             if sound { &[RtpCodecKind::Video, RtpCodecKind::Audio] } else { &[RtpCodecKind::Video] };
-        Self::open(now, origin, local, kinds)
+        Self::open(now, origin, local, (kinds, Reporting::USUAL))
+    }
+
+    /// A player that reports arrivals in another way.
+    pub fn reporting(
+        reporting: Reporting,
+        now: Time,
+        origin: Instant,
+        local: SocketAddr,
+    ) -> Result<(Self, String), Error> {
+        Self::open(now, origin, local, (&[RtpCodecKind::Video, RtpCodecKind::Audio], reporting))
     }
 
     /// A player that offers its channels only, as Unity's clients do.
     pub fn without_media(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        Self::open(now, origin, local, &[])
+        Self::open(now, origin, local, (&[], Reporting::USUAL))
     }
 
-    fn open(now: Time, origin: Instant, local: SocketAddr, kinds: &[RtpCodecKind]) -> Result<(Self, String), Error> {
+    fn open(
+        now: Time,
+        origin: Instant,
+        local: SocketAddr,
+        (kinds, reporting): (&[RtpCodecKind], Reporting),
+    ) -> Result<(Self, String), Error> {
         let at = origin + Duration::from_nanos(now.as_nanos());
-        let mut connection = connection(at)?;
+        let mut connection = connection(at, reporting)?;
         for kind in kinds {
             connection.add_transceiver_from_kind(*kind, None)?;
         }
@@ -107,6 +145,9 @@ impl Player {
             payload_type: 0,
             packets: BTreeMap::new(),
             next: None,
+            newest: None,
+            missing: BTreeMap::new(),
+            ssrc: 0,
             waits_since: None,
             playout_delay: None,
             sound: Vec::new(),
@@ -178,7 +219,9 @@ impl Player {
             .connection
             .poll_timeout()
             .map(|at| Time::from_nanos(at.saturating_duration_since(self.origin).as_nanos() as u64));
-        [protocols, self.waits_since.map(|since| since + PATIENCE + Span::from_millis(1))].into_iter().flatten().min()
+        let patience = self.waits_since.map(|since| since + PATIENCE + Span::from_millis(1));
+        let requests = self.missing.values().map(|(at, _)| *at).min();
+        [protocols, patience, requests].into_iter().flatten().min()
     }
 
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
@@ -222,7 +265,7 @@ impl Player {
 
     /// Asks for a key frame.
     pub fn request_key_frame(&mut self, now: Time) {
-        let media_ssrc = self.packets.values().next().map_or(0, |packet| packet.header.ssrc);
+        let media_ssrc = self.ssrc;
         let message =
             vec![Box::new(PictureLossIndication { sender_ssrc: 1, media_ssrc }) as Box<dyn rtc::rtcp::Packet>];
         let now = self.instant(now);
@@ -275,7 +318,7 @@ impl Player {
         }
         while let Some(message) = self.connection.poll_read() {
             match message.message {
-                RTCMessage::RtpPacket(_, packet) => self.on_packet(packet),
+                RTCMessage::RtpPacket(_, packet) => self.on_packet(now, packet),
                 RTCMessage::DataChannelMessage(id, message) => {
                     let label = self.open.iter().find(|(_, other)| **other == id).map(|(label, _)| label.clone());
                     let message = if message.is_string {
@@ -291,9 +334,10 @@ impl Player {
         let state = self.connection.sctp().map(|sctp| sctp.transport().state());
         self.ended |= state == Some(RTCDtlsTransportState::Closed);
         self.assemble(now);
+        self.ask(now);
     }
 
-    fn on_packet(&mut self, packet: Packet) {
+    fn on_packet(&mut self, now: Time, packet: Packet) {
         if packet.header.payload_type != self.payload_type {
             self.sound.push((packet.header.timestamp, packet.payload.to_vec()));
             return;
@@ -303,9 +347,38 @@ impl Player {
         // In the lower half it is ahead of what is expected, in the upper half behind it.
         let number = if ahead < 0x8000 { near + u64::from(ahead) } else { near - u64::from(ahead.wrapping_neg()) };
         self.next.get_or_insert(number);
+        self.ssrc = packet.header.ssrc;
+        self.missing.remove(&number);
+        let newest = self.newest.map_or(number, |newest| newest.max(number));
+        self.missing.extend((self.newest.unwrap_or(number) + 1..newest).map(|number| (number, (now, 0))));
+        self.newest = Some(newest);
         if self.next.is_some_and(|next| number >= next) {
             self.packets.insert(number, packet);
         }
+    }
+
+    /// Asks for what is missing. The library's own requests go on after a retransmission has come: it does not look into them.
+    fn ask(&mut self, now: Time) {
+        let next = self.next.unwrap_or(0);
+        self.missing.retain(|number, (_, tries)| *number >= next && *tries < NACK_TRIES);
+        while self.missing.len() > MAX_MISSING {
+            self.missing.pop_first();
+        }
+        let due = self.missing.iter_mut().filter(|(_, (at, _))| *at <= now);
+        let numbers: Vec<u16> = due
+            .map(|(number, (at, tries))| {
+                (*at, *tries) = (now + NACK_RETRY, *tries + 1);
+                *number as u16
+            })
+            .collect();
+        if numbers.is_empty() {
+            return;
+        }
+        let nacks = nack_pairs_from_sequence_numbers(&numbers);
+        let nack = TransportLayerNack { sender_ssrc: 1, media_ssrc: self.ssrc, nacks };
+        let message = RTCMessage::RtcpPacket(String::new(), vec![Box::new(nack)]);
+        let now = self.instant(now);
+        let _ = self.connection.handle_write(TaggedRTCMessage { now, message });
     }
 
     /// Takes whole frames out, in order.
@@ -371,15 +444,28 @@ impl Player {
     }
 }
 
-fn connection(at: Instant) -> Result<RTCPeerConnection, Error> {
+fn connection(at: Instant, reporting: Reporting) -> Result<RTCPeerConnection, Error> {
     let mut engine = MediaEngine::default();
     engine.register_default_codecs()?;
     let playout_delay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay".to_owned();
     let playout_delay = RTCRtpHeaderExtensionCapability { uri: playout_delay };
     engine.register_header_extension(playout_delay, RtpCodecKind::Video, None)?;
-    let missing = NackGeneratorBuilder::new().with_interval(NACK_INTERVAL).build();
     configure_simulcast_extension_headers(&mut engine)?;
-    let registry = configure_twcc_receiver_only(Registry::new().with(Slot::NackGenerator, missing), &mut engine)?;
+    let registry = Registry::new();
+    let every = |interval: Span| Duration::from_nanos(u64::try_from(interval.as_nanos()).unwrap_or(0));
+    let registry = match reporting {
+        Reporting::TransportWide(interval) => {
+            // For what it writes into the description; its own reporter has a fixed interval.
+            configure_twcc_receiver_only(Registry::new(), &mut engine)?;
+            registry.with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(every(interval)).build())
+        }
+        Reporting::PerStream(interval) => {
+            for kind in [RtpCodecKind::Video, RtpCodecKind::Audio] {
+                engine.register_feedback(RTCPFeedback { typ: "ack".into(), parameter: "ccfb".into() }, kind);
+            }
+            registry.with(Slot::Rfc8888, Rfc8888Builder::new().with_interval(every(interval)).build())
+        }
+    };
     let registry = configure_rtcp_reports(registry);
     RTCPeerConnectionBuilder::new().with_media_engine(engine).with_interceptor_registry(registry).build(at)
 }

@@ -24,7 +24,7 @@ use super::system::{recovery, system};
 use super::values::Length;
 use super::{
     Cell, Client, Content, Encoder, Flow, Kind, Media, NO_FEC, Plan, PlanError, Published, Recovery, Route, Segment,
-    Setting, Source, System,
+    Setting, Source, System, Transport,
 };
 use crate::digest::Digest;
 use crate::encoder::ModelOptions;
@@ -124,6 +124,11 @@ fn expand(
             note_traces(&segment.feedback, digest);
         }
         for (index, (controller, system, own_labels)) in systems.iter().enumerate() {
+            if let Some(what) = not_over_webrtc(&setting, system) {
+                return Err(
+                    place.error(at, format!("over WebRTC there is no {what}; leave it out, or use `webtransport`"))
+                );
+            }
             let mut labels = labels(body, values);
             labels.insert("path".to_owned(), path.name.clone());
             labels.extend(own_labels.iter().cloned());
@@ -469,6 +474,8 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         datagram: usize::from(datagram),
         headers: Bytes::new(u64::from(body.headers.unwrap_or(28))),
         ecn: body.ecn.as_ref().map_or(Ok(Ecn::NotCapable), |written| ecn(place, written))?,
+        transport: body.transport.unwrap_or_default(),
+        feedback_every: feedback_every(place, at, body)?,
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
@@ -478,6 +485,28 @@ fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanErro
         own_rates: body.own_rates.as_ref().map_or_else(Vec::new, |names| names.as_ref().clone()),
         source,
     })
+}
+
+fn feedback_every(place: &Text<'_>, at: usize, body: &Body) -> Result<Option<Span>, PlanError> {
+    let interval = body.feedback_every.map(|length| length.0);
+    match interval.filter(|interval| *interval < Span::from_millis(1) || *interval > Span::from_secs(1)) {
+        None => Ok(interval),
+        Some(_) => {
+            Err(place.error(at, "`feedback_every` goes from 1ms to 1s; leave it out for the transport's own way"))
+        }
+    }
+}
+
+/// What WebRTC has no means for, in a system's words.
+fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
+    let reasons = [
+        (setting.transport != Transport::WebRtc, None),
+        (system.reliable.is_some(), Some("frames over TCP")),
+        (system.fec != NO_FEC, Some("redundancy of our own")),
+        (system.recovery != Recovery::Repair || system.group > 0, Some("any recovery but `repair`")),
+        (setting.ecn != Ecn::NotCapable, Some("marks in place of losses")),
+    ];
+    reasons.into_iter().find_map(|(applies, what)| applies.then_some(what))?
 }
 
 fn ecn(place: &Text<'_>, written: &Spanned<String>) -> Result<Ecn, PlanError> {

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
 
+use super::Transport;
 use super::phases::Phases;
 use super::values::{Length, Rate, Size};
 
@@ -70,6 +71,8 @@ settings! {
         datagram: u16,
         headers: u16,
         ecn: Spanned<String>,
+        transport: Transport,
+        feedback_every: Length,
         path: Vec<PathPart>,
         media: Vec<MediaPart>,
         flow: Vec<FlowPart>,

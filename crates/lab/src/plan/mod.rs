@@ -119,10 +119,24 @@ pub struct Setting {
     pub headers: Bytes,
     /// What media say to queues that mark in place of dropping.
     pub ecn: Ecn,
+    pub transport: Transport,
+    /// From one report of arrivals to the next; the transport's own way if None.
+    pub feedback_every: Option<Span>,
     pub source: Source,
     pub client: Client,
     /// Presets that keep the rates of what they reproduce.
     pub own_rates: Vec<String>,
+}
+
+/// What carries a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Our own datagrams, without QUIC's headers.
+    #[default]
+    WebTransport,
+    /// RTP and data channels, as with a browser.
+    WebRtc,
 }
 
 /// Where frames come from.

@@ -5,19 +5,17 @@ use std::sync::atomic::Ordering;
 
 use nearlight_codec::CodecError;
 use nearlight_link::Ecn;
-use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender};
+use nearlight_session::{EncodedFrame, Presence, Receiver};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
+use super::ends::Ends;
 use super::fates::{FateCounts, Fates};
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Client, Recovery};
-
-/// The server's clock is ahead by this: nothing may rely on equal clocks.
-const CLOCKS_APART: Span = Span::from_secs(1_000);
 
 /// What a session is like.
 pub(crate) struct MediaConfig {
@@ -88,6 +86,8 @@ struct Sent {
     captured: Captured,
     at: Time,
     index: u32,
+    /// When its first packet came, and the newest.
+    came: Option<(Time, Time)>,
 }
 
 #[derive(Clone, Copy)]
@@ -112,8 +112,7 @@ struct Decoding {
 
 pub(crate) struct Media {
     config: MediaConfig,
-    sender: Sender,
-    receiver: Receiver,
+    ends: Ends,
     encoder: Box<dyn FrameEncoder>,
     screen: Option<Screen>,
     captured: u32,
@@ -148,11 +147,11 @@ pub(crate) struct Media {
 impl Media {
     pub(crate) fn new(
         config: MediaConfig,
-        sender: Sender,
+        mut ends: Ends,
         encoder: Box<dyn FrameEncoder>,
         screen: Option<Screen>,
     ) -> Self {
-        let mut receiver = Receiver::new(ReceiverConfig { events: false });
+        let receiver: &mut Receiver = &mut ends.receiver;
         match config.recovery {
             Recovery::Repair => {}
             Recovery::Intra => receiver.set_intra_only(),
@@ -164,8 +163,7 @@ impl Media {
         let due = next_capture.min(next_refresh);
         let tally = Tally::new(config.warm_up.max(config.start), config.stop);
         Self {
-            sender,
-            receiver,
+            ends,
             encoder,
             screen,
             captured: 0,
@@ -193,18 +191,13 @@ impl Media {
         }
     }
 
-    /// The rate controller at the server of this session starts with its clock.
-    pub(crate) fn server_clock(now: Time) -> Time {
-        now + CLOCKS_APART
-    }
-
     pub(crate) fn target(&self) -> Bitrate {
-        self.sender.decision().target
+        self.ends.sender().decision().target
     }
 
     /// Packets that carried symbols again.
     pub(crate) fn repairs(&self, now: Time) -> u64 {
-        self.sender.statistics(Self::server_clock(now)).repairs
+        self.ends.sender().statistics(Ends::server_clock(now)).repairs
     }
 
     /// Redundant bytes, and all others, that were sent in the measured time.
@@ -216,7 +209,7 @@ impl Media {
     }
 
     fn sent_bytes(&self, now: Time) -> (u64, u64) {
-        let statistics = self.sender.statistics(Self::server_clock(now));
+        let statistics = self.ends.sender().statistics(Ends::server_clock(now));
         (statistics.redundant.get(), statistics.sent.get())
     }
 
@@ -232,18 +225,22 @@ impl Media {
     pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
         if far {
             self.tally.on_packet_received(now, arrival, arrival.bytes.len() as u64);
-            if arrival.marked {
-                self.receiver.on_marked_datagram(now, &arrival.bytes);
-            } else {
-                self.receiver.on_datagram(now, &arrival.bytes);
-            }
+            self.on_piece(now, &arrival.bytes);
+            self.ends.on_client_datagram(now, &arrival.bytes, arrival.marked);
             self.take_frames(now);
             self.drain_receiver(now, network);
         } else {
-            self.sender.on_datagram(Self::server_clock(now), &arrival.bytes);
+            self.ends.on_server_datagram(now, &arrival.bytes);
             self.drain_sender(now, network);
         }
         self.plan();
+    }
+
+    fn on_piece(&mut self, now: Time, bytes: &[u8]) {
+        let frame = self.ends.frame_of(bytes).and_then(|frame| self.frames.get_mut(frame.0 as usize));
+        if let Some(frame) = frame {
+            frame.came = Some((frame.came.map_or(now, |(first, _)| first), now));
+        }
     }
 
     pub(crate) fn on_lost(&mut self, now: Time, far: bool) {
@@ -266,7 +263,7 @@ impl Media {
         }
         while self.decoding.front().is_some_and(|decoding| decoding.done_at <= now) {
             let Some(done) = self.decoding.pop_front() else { break };
-            self.receiver.on_decoded(now, done.id);
+            self.ends.on_decoded(now, done.id);
             if done.show {
                 // A picture that was not shown by the next one never will be.
                 if self.decoded.replace(done).is_some() {
@@ -309,23 +306,23 @@ impl Media {
         if !self.is_active(now) {
             return;
         }
-        let server = Self::server_clock(now);
-        if let Some(input) = self.sender.poll_input() {
+        let server = Ends::server_clock(now);
+        if let Some(input) = self.ends.sender_mut().poll_input() {
             self.newest_input = (input.sample.seq, input.received_at);
         }
         self.tally.on_capture(now);
-        if let Some(reason) = self.sender.refusal() {
-            self.sender.on_skipped(server, reason);
+        if let Some(reason) = self.ends.sender().refusal() {
+            self.ends.sender_mut().on_skipped(server, reason);
             self.tally.on_skipped(now);
             return;
         }
-        let step = self.sender.decision().step;
+        let step = self.ends.sender().decision().step;
         if self.leaves_out(step.map_or(1.0, |step| step.frame_rate)) {
-            self.sender.on_skipped(server, "frame rate");
+            self.ends.sender_mut().on_skipped(server, "frame rate");
             self.tally.on_skipped(now);
             return;
         }
-        let wish = self.sender.wish();
+        let wish = self.ends.sender().wish();
         let key = self.is_key_due(wish.key);
         let scale = step.map_or(1.0, |step| step.scale);
         match self.encoder.encode(&Capture { number, at: now, rate: wish.rate, key, scale }) {
@@ -388,8 +385,8 @@ impl Media {
 
     fn send_frame(&mut self, now: Time, encoding: Encoding) {
         let Encoding { captured, coded, index, .. } = encoding;
-        let id = self.sender.next_frame();
-        let captured_at = Self::server_clock(captured.at);
+        let id = self.ends.sender().next_frame();
+        let captured_at = Ends::server_clock(captured.at);
         let rendered_at = captured_at + self.config.render;
         let header = FrameHeader {
             width: 64,
@@ -399,12 +396,12 @@ impl Media {
             render_started_at: captured_at,
             rendered_at,
             converted_at: rendered_at,
-            encoded_at: Self::server_clock(now),
+            encoded_at: Ends::server_clock(now),
             display_at: captured_at + self.config.client.deadline,
             deadline: captured_at + self.config.client.deadline,
             views: vec![VIEW],
         };
-        self.frames.push(Sent { captured, at: now, index });
+        self.frames.push(Sent { captured, at: now, index, came: None });
         self.fates.on_sent(captured.at);
         self.key_under_way &= !coded.key;
         self.tally.on_frame_sent(captured.at, coded.key);
@@ -412,29 +409,33 @@ impl Media {
         // A receiver that decodes whatever comes takes each frame as if it stood alone.
         let stands_alone = coded.key || self.config.recovery == Recovery::None;
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !stands_alone);
-        self.sender.on_frame(Self::server_clock(now), EncodedFrame { id, reference, header, bits: coded.bits });
+        self.ends.on_frame(now, EncodedFrame { id, reference, header, bits: coded.bits });
     }
 
     fn take_frames(&mut self, now: Time) {
-        while let Some(frame) = self.receiver.poll_frame(now) {
-            let Some(Sent { captured, at: sent_at, index }) = self.frames.get(frame.id.0 as usize).copied() else {
+        while let Some(frame) = self.ends.poll_frame(now) {
+            let (id, show) = (frame.id(), frame.show());
+            let Some(Sent { captured, at: sent_at, index, came }) = self.frames.get(id.0 as usize).copied() else {
                 continue;
             };
             let quality = self.screen.as_mut().map(|screen| screen.decode(frame.bits(), captured.number));
             if quality == Some(None) {
-                self.receiver.on_decode_failed(now, frame.id);
+                self.ends.on_decode_failed(now, id);
                 continue;
             }
             self.tally.on_frame_received(now, captured.at, sent_at);
-            self.fates.on_whole(now, frame.id.0 as usize);
-            let intact = self.is_intact(frame.id, index);
-            self.newest_decoded = Some((frame.id, intact));
+            if let Some((first, last)) = came {
+                self.tally.on_frame_assembled(captured.at, last - first);
+            }
+            self.fates.on_whole(now, id.0 as usize);
+            let intact = self.is_intact(id, index);
+            self.newest_decoded = Some((id, intact));
             let decoding = Decoding {
                 done_at: now,
-                id: frame.id,
+                id,
                 input: captured.input,
                 captured_at: captured.at,
-                show: frame.show,
+                show,
                 intact,
                 quality: quality.flatten(),
             };
@@ -464,7 +465,7 @@ impl Media {
             self.show_group(now);
         }
         // It waits decoded: a sender would take it for a decoder that falls behind.
-        self.receiver.on_decoded(now, decoding.id);
+        self.ends.on_decoded(now, decoding.id);
         self.forming.push(Decoding { show: true, ..decoding });
         if index + 1 >= self.config.group {
             self.show_group(now);
@@ -479,12 +480,12 @@ impl Media {
 
     fn refresh(&mut self, now: Time) {
         self.next_refresh = self.config.next_refresh(now);
-        self.receiver.on_input(now, Presence { head: HEAD, views: vec![VIEW], hands: Vec::new() });
+        self.ends.receiver.on_input(now, Presence { head: HEAD, views: vec![VIEW], hands: Vec::new() });
         let held = self.decoding.len() + usize::from(self.decoded.is_some());
         self.config.buffered.store(held as u32, Ordering::Relaxed);
         let Some(shown) = self.decoded.take() else { return };
         let marker = Marker { frame: shown.id, input: shown.input };
-        let displayed = self.receiver.on_displayed(now, shown.id, Some(marker));
+        let displayed = self.ends.on_displayed(now, shown.id, marker);
         let late = now - shown.captured_at > self.config.client.deadline;
         self.tally.on_displayed(now, shown.captured_at, late, shown.quality);
         if shown.intact && !late {
@@ -496,14 +497,13 @@ impl Media {
     }
 
     fn drain_sender(&mut self, now: Time, network: &mut Network) {
-        let server = Self::server_clock(now);
-        while let Some(bytes) = self.sender.poll_transmit(server) {
+        self.ends.wake_server(now);
+        while let Some(bytes) = self.ends.poll_server(now) {
             self.tally.on_packet_sent(now, bytes.len());
             let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
-            self.sender.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
+            self.ends.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
         }
-        self.sender_due =
-            self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| (at - CLOCKS_APART).max(now + TICK));
+        self.sender_due = self.ends.server_due().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
 
     fn drain_receiver(&mut self, now: Time, network: &mut Network) {
@@ -511,10 +511,14 @@ impl Media {
             self.receiver_due = Time::FAR_FUTURE;
             return;
         }
-        while let Some(bytes) = self.receiver.poll_transmit(now) {
+        self.ends.wake_client(now);
+        if self.ends.has_late_frame() {
+            self.take_frames(now);
+        }
+        while let Some(bytes) = self.ends.poll_client(now) {
             network.send(now, parcel(self.config.flow, false, self.config.headers, bytes));
         }
-        self.receiver_due = self.receiver.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
+        self.receiver_due = self.ends.client_due().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
 }
 

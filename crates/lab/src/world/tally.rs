@@ -31,6 +31,7 @@ pub(crate) struct Tally {
     pub(crate) sampled: Sampled,
     /// In microseconds.
     pub(crate) frame_network_latency: Histogram,
+    pub(crate) frame_assembly: Histogram,
     pub(crate) frame_latency: Histogram,
     pub(crate) one_way_delay: Histogram,
     pub(crate) queue_delay: Histogram,
@@ -72,6 +73,7 @@ impl Tally {
             bytes_received: 0,
             sampled: Sampled::default(),
             frame_network_latency: none(),
+            frame_assembly: none(),
             frame_latency: none(),
             one_way_delay: none(),
             queue_delay: none(),
@@ -139,6 +141,13 @@ impl Tally {
         if self.counts_frame(captured_at) {
             self.received += 1;
             self.frame_network_latency.add(micros(now - sent_at));
+        }
+    }
+
+    /// Its packets took so long from first to last, as they came.
+    pub(crate) fn on_frame_assembled(&mut self, captured_at: Time, span: Span) {
+        if self.counts_frame(captured_at) {
+            self.frame_assembly.add(micros(span));
         }
     }
 

@@ -8,6 +8,26 @@ use nearlight_wire::{Feedback, FrameHeader};
 use super::{EncodedFrame, Sender};
 use crate::history::KeptFrame;
 
+/// A round trip that was measured elsewhere is believed for this long: reports come about once a second, and some get lost.
+const MEASURED_MEMORY: Span = Span::from_secs(3);
+/// What noise cannot push it below.
+const SHORTEST_ROUND_TRIP: Span = Span::from_micros(100);
+
+/// What is known of the round trip where feedback does not tell it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Elsewhere {
+    measured: Option<Measured>,
+    /// From the sender's clock to the receiver's, of the newest packet that came: it says nothing but how it changes.
+    transit: Option<Span>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    at: Time,
+    round_trip: Span,
+    transit: Option<Span>,
+}
+
 /// How a frame is cut. Its pieces follow one another in the frame's bits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
@@ -91,8 +111,22 @@ impl Sender {
         seq
     }
 
-    /// Arrivals, as another protocol's feedback told them; it may know the round trip from elsewhere.
-    pub fn on_arrivals(&mut self, now: Time, feedback: &Feedback, round_trip: Option<Span>) {
-        self.take_feedback(now, feedback, |_| round_trip);
+    /// Another protocol, whose feedback does not tell it, has measured the round trip.
+    pub const fn on_round_trip(&mut self, now: Time, round_trip: Span) {
+        self.elsewhere.measured = Some(Measured { at: now, round_trip, transit: self.elsewhere.transit });
+    }
+
+    /// Arrivals, as another protocol's feedback told them. Between two measurements the round trip changes as the way there does, of
+    /// which each arrival tells; that the way back stays as it was is assumed.
+    pub fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
+        let measured = self.elsewhere.measured.filter(|measured| now - measured.at < MEASURED_MEMORY);
+        let mut newest = None;
+        self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
+            let transit = arrived_at - sent_at;
+            newest = Some(transit);
+            let Measured { round_trip, transit: then, .. } = measured?;
+            Some(then.map_or(round_trip, |then| round_trip + (transit - then)).max(SHORTEST_ROUND_TRIP))
+        });
+        self.elsewhere.transit = newest.or(self.elsewhere.transit);
     }
 }

@@ -53,11 +53,14 @@ fn what_goes_beside_shares_the_count_and_feedback_brings_its_own_round_trip() {
     let later = now + Span::from_millis(60);
     let arrivals = vec![Some(Time::from_secs(77)); 2];
     let feedback = Feedback { sent_at: Time::from_secs(77), first: PacketSeq(0), arrivals, marked: vec![] };
-    sender.on_arrivals(later, &feedback, None);
+    sender.on_arrivals(later, &feedback);
     assert_eq!(sender.statistics(later).round_trip, None, "not guessed from a report of unknown age");
     sender.on_cut_frame(later, frame(later, 1, &[7; 10]), Cut { ends: vec![10], overhead: 30 });
     departures(&mut sender, later);
-    let feedback = Feedback { first: PacketSeq(2), arrivals: vec![Some(Time::from_secs(78))], ..feedback };
-    sender.on_arrivals(later, &feedback, Some(Span::from_millis(20)));
-    assert_eq!(sender.statistics(later).round_trip, Some(Span::from_millis(20)));
+    sender.on_round_trip(later, Span::from_millis(20));
+    // Its way took 5 ms longer than that of the packets before.
+    let arrived_at = Time::from_secs(77) + Span::from_millis(65);
+    let feedback = Feedback { first: PacketSeq(2), arrivals: vec![Some(arrived_at)], ..feedback };
+    sender.on_arrivals(later, &feedback);
+    assert_eq!(sender.statistics(later).round_trip, Some(Span::from_millis(25)));
 }

@@ -36,6 +36,30 @@ fn codecs_are_found_with_their_best_profile_and_their_retransmissions() {
 }
 
 #[test]
+fn of_bundled_sections_the_first_one_s_transport_counts() {
+    let own = "a=ice-ufrag:efgh\r\na=ice-pwd:3456789012345678901234\r\na=fingerprint:sha-256 33:44\r\n";
+    let sound = SOUND.replace("a=mid:2\r\n", &format!("a=mid:2\r\n{own}"));
+    let bundled = format!("{CHROMIUM}{sound}").replace("BUNDLE 0 1", "BUNDLE 0 1 2");
+    let offer = Offer::parse(&bundled).expect("as clients offer that can do without bundling");
+    assert_eq!(offer.sdp(), format!("{CHROMIUM}{SOUND}").replace("BUNDLE 0 1", "BUNDLE 0 1 2"));
+    let apart = format!("{CHROMIUM}{sound}");
+    assert_eq!(Offer::parse(&apart).expect("an offer").sdp(), apart, "what is not bundled stays as it is");
+}
+
+#[test]
+fn reports_by_each_stream_s_numbers_are_agreed_to_where_there_are_no_better_ones() {
+    assert!(!Offer::parse(CHROMIUM).expect("an offer").reports_per_stream());
+    let both =
+        CHROMIUM.replace("a=rtcp-fb:96 transport-cc\r\n", "a=rtcp-fb:96 transport-cc\r\na=rtcp-fb:* ack ccfb\r\n");
+    assert!(!Offer::parse(&both).expect("an offer").reports_per_stream());
+    let alone = CHROMIUM.replace("a=rtcp-fb:96 transport-cc\r\n", "a=rtcp-fb:* ack ccfb\r\n");
+    let offer = Offer::parse(&alone).expect("an offer");
+    assert!(offer.reports_per_stream());
+    let answer = "v=0\r\nm=video 9 x 96\r\na=mid:0\r\na=sendonly\r\nm=application 9 x y\r\na=mid:1\r\n";
+    assert_eq!(offer.with_consent(answer), answer.replace("mid:0\r\n", "mid:0\r\na=rtcp-fb:* ack ccfb\r\n"));
+}
+
+#[test]
 fn an_offer_without_pictures_is_one() {
     let data = CHROMIUM.replace("m=video", "m=audio");
     let offer = Offer::parse(&data).expect("sections of another kind");

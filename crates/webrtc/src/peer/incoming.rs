@@ -1,13 +1,14 @@
 //! What came in: events, messages and feedback of the library's, as facts for the sender and for who serves the peer.
 
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::KeyFrameRequest;
+use nearlight_wire::{Feedback, KeyFrameRequest};
 use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::rtcp::payload_feedbacks::full_intra_request::FullIntraRequest;
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
 use rtc::rtcp::receiver_report::ReceiverReport;
 use rtc::rtcp::reception_report::ReceptionReport;
 use rtc::rtcp::sender_report::SenderReport;
+use rtc::rtcp::transport_feedbacks::cc_feedback_report::CcFeedbackReport;
 use rtc::rtcp::transport_feedbacks::transport_layer_cc::TransportLayerCc;
 use rtc::rtcp::transport_feedbacks::transport_layer_nack::TransportLayerNack;
 use rtc::sansio::Protocol as _;
@@ -17,8 +18,6 @@ use super::{
 };
 use crate::stream;
 
-/// A measured round trip is believed for this long: reports come twice a second, and some get lost.
-const ROUND_TRIP_MEMORY: Span = Span::from_secs(3);
 /// Before the first report. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// Events that wait to be looked at; a client that makes more between two looks is cut off.
@@ -105,6 +104,11 @@ impl Peer {
         let any = packet.as_any();
         if let Some(report) = any.downcast_ref::<TransportLayerCc>() {
             self.on_transport_report(now, report);
+        } else if let Some(report) = any.downcast_ref::<CcFeedbackReport>() {
+            let feedback = self.stream_reports.as_mut().map(|reports| reports.on_report(report));
+            for feedback in feedback.into_iter().flatten() {
+                self.on_arrivals(now, &feedback);
+            }
         } else if let Some(nack) = any.downcast_ref::<TransportLayerNack>() {
             let Some(video) = self.video.as_ref().filter(|video| video.stream.config().ssrc == nack.media_ssrc) else {
                 return;
@@ -126,22 +130,26 @@ impl Peer {
     fn on_transport_report(&mut self, now: Time, report: &TransportLayerCc) {
         let Some(newest) = self.sender.newest_seq() else { return };
         let Some(feedback) = self.reports.on_report(report, newest) else { return };
-        let measured = self.round_trip.filter(|(at, _)| now.saturating_since(*at) < ROUND_TRIP_MEMORY);
-        self.sender.on_arrivals(now, &feedback, measured.map(|(_, span)| span));
+        self.on_arrivals(now, &feedback);
+    }
+
+    fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
+        self.sender.on_arrivals(now, feedback);
     }
 
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
         let Some(video) = &self.video else { return };
         let ours = reports.iter().find(|report| report.ssrc == video.stream.config().ssrc);
         if let Some(span) = ours.and_then(|report| stream::round_trip(now, report.last_sender_report, report.delay)) {
-            self.round_trip = Some((now, span));
+            self.round_trip = Some(span);
+            self.sender.on_round_trip(now, span);
         }
     }
 
     /// The request names no frame: it speaks of what had begun to leave a round trip ago. A key frame since then answers it.
     fn on_picture_lost(&mut self, now: Time) {
         let Some(video) = &self.video else { return };
-        let round_trip = self.round_trip.map_or(UNKNOWN_ROUND_TRIP, |(_, span)| span);
+        let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
         let known = video.begun.iter().rev().find(|(_, at)| now.saturating_since(*at) >= round_trip);
         let newest = known.map_or(FrameId(0), |(frame, _)| *frame);
         self.sender.on_key_frame_request(now, KeyFrameRequest { newest });

@@ -9,7 +9,7 @@ use nearlight_units::{Bitrate, InputSeq};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
-use crate::player::{PlayedFrame, Player};
+use crate::player::{PlayedFrame, Player, Reporting};
 
 mod hostile;
 
@@ -78,7 +78,18 @@ impl World {
     /// Offer and answer are exchanged, nothing has been sent yet.
     fn new(codec: Codec, path: Path, controller: &str, seed: u64) -> Self {
         let (now, origin) = (Time::from_secs(1), origin());
-        let (mut player, offer) = Player::new(now, origin, player_address(), true).expect("an offer");
+        let player = Player::new(now, origin, player_address(), true).expect("an offer");
+        Self::negotiated(codec, path, controller, (now, origin), (player, seed)).0
+    }
+
+    /// The same with a player of its own, and the answer that it got.
+    fn negotiated(
+        codec: Codec,
+        path: Path,
+        controller: &str,
+        (now, origin): (Time, Instant),
+        ((mut player, offer), seed): ((Player, String), u64),
+    ) -> (Self, String) {
         let offer = Offer::parse(&offer).expect("the library's offer is one");
         let chosen = offer.video().iter().find(|offered| offered.codec == codec);
         let bounds = Bounds::up_to(Bitrate::from_mbps(20));
@@ -89,7 +100,7 @@ impl World {
         assert!(crate::player::has_retransmissions(&answer), "{answer}");
         player.on_answer(now, &answer).expect("an answer that the library takes");
         assert_eq!(player.codec(), codec);
-        Self::of(now, path, peer, player, seed)
+        (Self::of(now, path, peer, player, seed), answer)
     }
 
     fn of(now: Time, path: Path, peer: Peer, player: Player, seed: u64) -> Self {
@@ -113,9 +124,25 @@ impl World {
 
     fn connected(codec: Codec, path: Path, controller: &str, seed: u64) -> Self {
         let mut world = Self::new(codec, path, controller, seed);
-        let deadline = world.now + Span::from_secs(5);
-        world.run_until(deadline, |world| world.peer.is_connected() && world.player.is_connected());
-        assert!(world.peer.is_connected() && world.player.is_connected(), "not connected after 5 s");
+        world.connect();
+        world
+    }
+
+    fn connect(&mut self) {
+        let deadline = self.now + Span::from_secs(5);
+        self.run_until(deadline, |world| world.peer.is_connected() && world.player.is_connected());
+        assert!(self.peer.is_connected() && self.player.is_connected(), "not connected after 5 s");
+    }
+
+    /// With a client that reports each stream by its own numbers (RFC 8888).
+    fn reporting_per_stream(path: Path, controller: &str, seed: u64) -> Self {
+        let (now, origin) = (Time::from_secs(1), origin());
+        let reporting = Reporting::PerStream(Span::from_millis(50));
+        let player = Player::reporting(reporting, now, origin, player_address()).expect("an offer");
+        assert!(player.1.contains(" ack ccfb") && !player.1.contains("transport-cc"), "{}", player.1);
+        let (mut world, answer) = Self::negotiated(Codec::Vp8, path, controller, (now, origin), (player, seed));
+        assert_eq!(answer.matches("a=rtcp-fb:* ack ccfb\r\n").count(), 2, "of picture and sound: {answer}");
+        world.connect();
         world
     }
 
@@ -319,6 +346,30 @@ fn the_controller_follows_a_path_that_carries_less() {
     let target = world.peer.sender().decision().target;
     assert!(target < Bitrate::from_mbps(5), "{target} on a path of 4 Mb/s");
     assert!(target > Bitrate::from_mbps(1), "{target} on a path of 4 Mb/s");
+}
+
+#[test]
+fn a_client_that_reports_each_stream_by_its_own_numbers_is_heard() {
+    let mut world = World::reporting_per_stream(CLEAN, "fixed", 12);
+    for number in 0..90 {
+        world.peer.on_sound(world.now, world.now, vec![number; 120]);
+        world.play(1);
+    }
+    let statistics = world.peer.sender().statistics(world.now);
+    assert_eq!((world.frames.len(), statistics.packets_lost), (90, 0), "{statistics:?}");
+    assert!(statistics.round_trip.is_some());
+
+    let mut world = World::reporting_per_stream(Path { loss: 0.02, ..CLEAN }, "fixed", 13);
+    world.play(300);
+    let statistics = world.peer.sender().statistics(world.now);
+    let lost = statistics.packets_lost as f64 / statistics.packets as f64;
+    assert!((0.012..0.028).contains(&lost), "{lost} of {} packets", statistics.packets);
+
+    let narrow = Path { rate: Bitrate::from_mbps(4), ..CLEAN };
+    let mut world = World::reporting_per_stream(narrow, "gcc-libwebrtc", 14);
+    world.play(300);
+    let target = world.peer.sender().decision().target;
+    assert!((Bitrate::from_mbps(1)..Bitrate::from_mbps(5)).contains(&target), "{target} on a path of 4 Mb/s");
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The command as a child process, and requests to it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Child, Command, Stdio};
+
+use serde_json::Value;
+
+pub(crate) const TOKEN: &str = "a-token-for-the-tests";
+
+/// A server that is killed when the test ends, however it ends.
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) port: u16,
+}
+
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) head: String,
+    pub(crate) body: String,
+}
+
+impl Answer {
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        let of = |line: &'_ str| line.split_once(':').is_some_and(|(key, _)| key.eq_ignore_ascii_case(name));
+        let line = self.head.lines().find(|line| of(line))?;
+        Some(line.split_once(':')?.1.trim())
+    }
+}
+
+impl Server {
+    /// A small picture, so that two busy cores keep up.
+    pub(crate) fn start(further: &[&str]) -> Self {
+        let mut child = Command::new(env!("CARGO_BIN_EXE_nearlight"))
+            .env("NEARLIGHT_LOG", "warn")
+            .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
+            .args(further)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the command starts");
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
+        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
+        Self { child, port: first["port"].as_u64().expect("port") as u16 }
+    }
+
+    pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("the page's port is open");
+        let headers: Vec<String> = headers.iter().map(|(name, value)| format!("{name}: {value}\r\n")).collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{}Content-Length: {}\r\n\r\n{body}",
+            headers.concat(),
+            body.len()
+        );
+        // A server that refuses before it has read everything closes while we write.
+        let _ = stream.write_all(request.as_bytes());
+        let mut text = String::new();
+        let _ = stream.read_to_string(&mut text);
+        let (head, body) = text.split_once("\r\n\r\n").unwrap_or((&text, ""));
+        let status = head.split(' ').nth(1).and_then(|word| word.parse().ok()).unwrap_or(0);
+        Answer { status, head: head.into(), body: body.into() }
+    }
+
+    pub(crate) fn offer(&self, token: &str, sdp: &str) -> Answer {
+        let authorization = format!("Bearer {token}");
+        self.ask("POST", "/whep", &[("Content-Type", "application/sdp"), ("Authorization", &authorization)], sdp)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

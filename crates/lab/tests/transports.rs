@@ -1,0 +1,112 @@
+//! Sessions over WebRTC in virtual time: exact, as good as over our own datagrams, and with the same decisions.
+
+use std::path::Path;
+
+use nearlight_lab::{Plan, RunRecord, run};
+
+/// One session, with a controller, transport, distance of feedback and path.
+fn plan(controller: &str, transport: &str, feedback: &str, path: &str) -> Plan {
+    let text = format!(
+        r#"
+        question = "?"
+        [all]
+        duration = "20s"
+        warm_up = "5s"
+        sample = "200ms"
+        controllers = ["{controller}"]
+        pacing = "interval:5ms"
+        transport = "{transport}"
+        feedback_every = "{feedback}"
+        [all.source]
+        fps = 60
+        minimum = "1mbit"
+        start = "6mbit"
+        maximum = "20mbit"
+        [[all.path]]
+        name = "path"
+        forward = "{path}"
+        feedback = "delay=10ms"
+        "#
+    );
+    Plan::parse(Path::new("test.toml"), &text).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn run_over(controller: &str, transport: &str, feedback: &str, path: &str) -> RunRecord {
+    run(&plan(controller, transport, feedback, path).cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn a_run_over_webrtc_is_the_same_each_time() {
+    let path = "rate=8mbit,queue=100ms,delay=10ms,loss=1%";
+    let record = || {
+        let record = run_over("gcc-libwebrtc", "webrtc", "62.5ms", path);
+        serde_json::to_string(&record).expect("plain figures")
+    };
+    assert_eq!(record(), record());
+}
+
+#[test]
+fn every_frame_arrives_and_inputs_come_back_as_pictures() {
+    let record = run_over("fixed", "webrtc", "62.5ms", "rate=20mbit,queue=100ms,delay=10ms");
+    let media = &record.media[0];
+    assert_eq!((media.sent_frames, media.received_frames, media.packets_lost), (840, 840, 0));
+    assert_eq!(media.key_frames, 0, "the first one alone, before what is measured");
+    assert!(media.displayed >= 835, "{} displayed", media.displayed);
+    let own = run_over("fixed", "webtransport", "62.5ms", "rate=20mbit,queue=100ms,delay=10ms");
+    let mean = |histogram: &nearlight_lab::Histogram| histogram.mean().expect("samples") / 1e3;
+    for (name, over_rtc, over_own) in [
+        ("frames", mean(&media.frame_network_latency), mean(&own.media[0].frame_network_latency)),
+        ("display", mean(&media.frame_latency), mean(&own.media[0].frame_latency)),
+        ("inputs", mean(&media.motion_to_photon), mean(&own.media[0].motion_to_photon)),
+    ] {
+        assert!(
+            (over_rtc - over_own).abs() < 1.0,
+            "{name}: {over_rtc} ms over WebRTC, {over_own} ms over our own datagrams"
+        );
+    }
+}
+
+#[test]
+fn losses_are_mended() {
+    let record = run_over("fixed", "webrtc", "62.5ms", "rate=20mbit,queue=100ms,delay=10ms,loss=1%");
+    let media = &record.media[0];
+    assert_eq!(media.sent_frames, 840);
+    assert!(media.received_frames >= 838, "{} received", media.received_frames);
+    assert!(media.packets_lost > 50 && media.repairs > 50, "{} lost, {} repaired", media.packets_lost, media.repairs);
+}
+
+/// Mean of the target over the measured time, in Mb/s, and how far one series is from another on average, as a share of that.
+fn apart(one: &RunRecord, other: &RunRecord) -> f64 {
+    let measured = |record: &RunRecord| record.media[0].target[25..].to_vec();
+    let (one, other) = (measured(one), measured(other));
+    let mean = other.iter().map(|rate| f64::from(*rate)).sum::<f64>() / other.len() as f64;
+    let differences = one.iter().zip(&other).map(|(one, other)| (f64::from(*one) - f64::from(*other)).abs());
+    differences.sum::<f64>() / one.len() as f64 / mean
+}
+
+#[test]
+fn controllers_decide_alike_over_both_transports() {
+    let path = "rate=12mbit/6mbit@12s,queue=100ms,delay=10ms";
+    for controller in ["gcc-libwebrtc", "nada-rfc8698", "scream-v2"] {
+        let webrtc = run_over(controller, "webrtc", "62.5ms", path);
+        let own = run_over(controller, "webtransport", "62.5ms", path);
+        let difference = apart(&webrtc, &own);
+        eprintln!("{controller}: {difference:.3}");
+        assert!(difference < 0.15, "{controller}: targets are {:.1} % apart", difference * 100.0);
+    }
+}
+
+#[test]
+fn what_webrtc_has_no_means_for_is_refused() {
+    for (further, what) in [
+        ("fec = \"planner\"", "redundancy"),
+        ("ecn = \"ect1\"", "marks"),
+        ("feedback_every = \"2s\"", "feedback_every"),
+    ] {
+        let text = format!(
+            "question = \"?\"\n[all]\nduration = \"5s\"\ntransport = \"webrtc\"\n{further}\n[[all.path]]\nname = \"p\"\nforward = \"delay=1ms\"\n"
+        );
+        let error = Plan::parse(Path::new("test.toml"), &text).expect_err(what).to_string();
+        assert!(error.contains(what), "`{error}` does not say `{what}`");
+    }
+}

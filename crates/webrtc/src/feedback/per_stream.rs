@@ -1,0 +1,147 @@
+//! Congestion control feedback (RFC 8888) as the records that rate controllers take. It tells of each stream by the stream's own
+//! numbers, so that who sent what under which number is kept here.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{PacketSeq, Time};
+use nearlight_wire::Feedback;
+use rtc::rtcp::transport_feedbacks::cc_feedback_report::{CcFeedbackMetricBlock, CcFeedbackReport};
+
+use super::{ORIGIN, REPEATED};
+
+/// Packets that a report may still tell of: as many as the sender's own history holds.
+const MAX_SENT: usize = 8_192;
+/// Streams of a report beyond these are not looked at: a client gets three.
+const MAX_STREAMS: usize = 8;
+/// The report's timestamp counts 2^-16 s in 32 bits.
+const TIMESTAMP_WRAP: i64 = 1 << 32;
+const TIMESTAMP_SECOND: i64 = 1 << 16;
+/// Arrivals are told as so many 2^-10 s before the timestamp.
+const OFFSET: i64 = 1 << 6;
+/// An arrival after the timestamp, or at a time that is not known.
+const NO_OFFSET: u16 = 0x1FFF;
+
+/// What reports have said of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Told {
+    Nothing,
+    /// Its stream's part of the report ends before it: missing where a later packet of any stream has come.
+    Awaited,
+    Missing,
+    Arrived(Time),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    /// Stream and number; none for what never left.
+    name: Option<(u32, u16)>,
+    told: Told,
+}
+
+/// Follows one client's reports.
+#[derive(Debug, Default)]
+pub(crate) struct StreamReports {
+    /// Number of the first of `sent`.
+    first: u32,
+    sent: VecDeque<Sent>,
+    /// The newest report's time, unwrapped.
+    newest: Option<i64>,
+}
+
+impl StreamReports {
+    /// A packet leaves as the sender's `seq`, under its stream's own number.
+    pub(crate) fn on_sent(&mut self, seq: PacketSeq, ssrc: u32, number: u16) {
+        let end = self.first.wrapping_add(self.sent.len() as u32);
+        let skipped = seq.0.wrapping_sub(end) as usize;
+        if self.sent.is_empty() || skipped >= MAX_SENT {
+            self.sent.clear();
+            self.first = seq.0;
+        } else {
+            self.sent.extend(std::iter::repeat_n(Sent { name: None, told: Told::Nothing }, skipped));
+        }
+        self.sent.push_back(Sent { name: Some((ssrc, number)), told: Told::Nothing });
+        let forgotten = self.sent.len().saturating_sub(MAX_SENT);
+        self.sent.drain(..forgotten);
+        self.first += forgotten as u32;
+    }
+
+    /// A report came: what it tells anew, with some of what was told before. A packet of which nothing is known stands between two
+    /// of the answers.
+    pub(crate) fn on_report(&mut self, report: &CcFeedbackReport) -> Vec<Feedback> {
+        let reported_at = self.unwrap(report.report_timestamp);
+        let blocks = &report.report_blocks[..report.report_blocks.len().min(MAX_STREAMS)];
+        let (mut oldest, mut newest) = (None, None);
+        for (place, sent) in self.sent.iter_mut().enumerate() {
+            let Some((ssrc, number)) = sent.name else { continue };
+            let Some(block) = blocks.iter().find(|block| block.media_ssrc == ssrc) else { continue };
+            let index = number.wrapping_sub(block.begin_sequence);
+            match (block.metric_blocks.get(usize::from(index)), sent.told) {
+                (Some(metric), told) if metric.received => {
+                    newest = Some(place);
+                    let at = arrival(reported_at, *metric).filter(|_| !matches!(told, Told::Arrived(_)));
+                    if let Some(at) = at {
+                        sent.told = Told::Arrived(at);
+                        oldest = oldest.or(Some(place));
+                    }
+                }
+                (Some(_), Told::Nothing | Told::Awaited) => sent.told = Told::Missing,
+                // Numbers half a turn behind are those before the block.
+                (None, Told::Nothing) if index < 0x8000 => sent.told = Told::Awaited,
+                _ => {}
+            }
+        }
+        let (Some(oldest), Some(newest), Some(sent_at)) = (oldest, newest, time(reported_at)) else {
+            return Vec::new();
+        };
+        self.runs(oldest.saturating_sub(REPEATED)..newest + 1, sent_at)
+    }
+
+    /// Runs of packets of which something is known.
+    fn runs(&self, places: std::ops::Range<usize>, sent_at: Time) -> Vec<Feedback> {
+        let mut runs: Vec<Feedback> = Vec::new();
+        let mut goes_on = false;
+        for (place, sent) in places.clone().zip(self.sent.range(places)) {
+            let arrived = match sent.told {
+                Told::Nothing => {
+                    goes_on = false;
+                    continue;
+                }
+                Told::Awaited | Told::Missing => None,
+                Told::Arrived(at) => Some(at),
+            };
+            if let Some(run) = runs.last_mut().filter(|_| goes_on) {
+                run.arrivals.push(arrived);
+            } else {
+                let first = PacketSeq(self.first + place as u32);
+                runs.push(Feedback { sent_at, first, arrivals: vec![arrived], marked: Vec::new() });
+            }
+            goes_on = true;
+        }
+        runs.retain(|run| run.arrivals.iter().any(Option::is_some));
+        runs
+    }
+
+    /// The nearest to the time before among those that the 32 bits may mean.
+    fn unwrap(&mut self, bits: u32) -> i64 {
+        let bits = i64::from(bits);
+        let near = self.newest.unwrap_or(bits);
+        let turns = (near - bits + TIMESTAMP_WRAP / 2).div_euclid(TIMESTAMP_WRAP);
+        let unwrapped = bits + turns * TIMESTAMP_WRAP;
+        self.newest = Some(unwrapped.max(near));
+        unwrapped
+    }
+}
+
+/// When a packet arrived, on the client's clock.
+fn arrival(reported_at: i64, metric: CcFeedbackMetricBlock) -> Option<Time> {
+    let offset = if metric.arrival_time_offset >= NO_OFFSET { 0 } else { i64::from(metric.arrival_time_offset) };
+    time(reported_at - offset * OFFSET)
+}
+
+fn time(timestamp: i64) -> Option<Time> {
+    let nanos = i128::from(timestamp) * 1_000_000_000 / i128::from(TIMESTAMP_SECOND) + i128::from(ORIGIN.as_nanos());
+    u64::try_from(nanos).ok().map(Time::from_nanos)
+}
+
+#[cfg(test)]
+mod tests;
