@@ -3,14 +3,19 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
 pub(crate) const TOKEN: &str = "a-token-for-the-tests";
 
-/// A server that is killed when the test ends, however it ends.
+/// Servers draw and code at once: five of them on two cores starve their players.
+static TURN: Mutex<()> = Mutex::new(());
+
+/// A server that is killed when the test ends, however it ends. There is one at a time.
 pub(crate) struct Server {
     child: Child,
+    _turn: MutexGuard<'static, ()>,
     pub(crate) port: u16,
 }
 
@@ -31,6 +36,8 @@ impl Answer {
 impl Server {
     /// A small picture, so that two busy cores keep up.
     pub(crate) fn start(further: &[&str]) -> Self {
+        // A test that failed has left nothing behind that another one could see.
+        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut child = Command::new(env!("CARGO_BIN_EXE_nearlight"))
             .env("NEARLIGHT_LOG", "warn")
             .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
@@ -42,7 +49,7 @@ impl Server {
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
         let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
         assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
-        Self { child, port: first["port"].as_u64().expect("port") as u16 }
+        Self { child, _turn: turn, port: first["port"].as_u64().expect("port") as u16 }
     }
 
     pub(crate) fn ask(&self, method: &str, path: &str, headers: &[(&str, &str)], body: &str) -> Answer {
