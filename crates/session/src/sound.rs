@@ -5,6 +5,7 @@
 //! what is heard in place of a block that is missing. It neither decodes nor knows an output device: the driver asks for samples and
 //! says when they will be heard.
 
+mod played;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ use nearlight_units::{BlockId, Span, Time};
 use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
 
 use crate::ClockEstimate;
+pub(crate) use played::PlayedSound;
+pub use played::RtpSound;
 use tape::{BLOCK_FRAMES, Tape};
 use transit::Transit;
 
@@ -40,8 +43,8 @@ const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
 const MAX_BEND: f64 = 0.01;
 /// Of the distance to where it should be, in samples: gone in four seconds.
 const BEND: f64 = MAX_BEND / (0.024 * SOUND_RATE as f64);
-/// How slowly the output's latency is forgotten, for each request.
-const FORGET_LATENCY: Span = Span::from_micros(50);
+/// How slowly the output's latency is forgotten: 5 ms in a second.
+const FORGET_LATENCY: f64 = 0.005;
 /// Nothing is played later than this, whatever server and path say.
 const MAX_DELAY: Span = Span::from_secs(1);
 /// A delay that nobody has asked samples for since says nothing of the present.
@@ -196,7 +199,7 @@ impl SoundPlayer {
             return;
         };
         self.asked = Some((now, length));
-        self.latency = (heard_at - now).max(self.latency - FORGET_LATENCY).max(Span::ZERO);
+        self.latency = (heard_at - now).max(self.latency - length.mul_f64(FORGET_LATENCY)).max(Span::ZERO);
         let least = self.transit.usual().min(MAX_DELAY) + self.latency + length + DECODE;
         let delay = self.due_after.max(least);
         let wanted = f64::from(anchor) * BLOCK_FRAMES as f64 + frames(heard_at - delay - clock.to_client(made_at));
