@@ -1,7 +1,8 @@
 //! WHEP against the real command, over loopback: a player of the library's own defaults decodes what comes, on a clean and on a lossy
 //! path; and what is refused.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use nearlight_codec::{CodecKind, new_decoder};
