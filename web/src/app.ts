@@ -136,7 +136,16 @@ class App {
         break;
       case "peer":
         this.#peer?.close();
-        this.#peer = new Peer({ port: message.port, origin: location.href, token: this.#token });
+        this.#peer = new Peer({
+          port: message.port,
+          origin: location.href,
+          token: this.#token,
+          onSound: (track) => {
+            this.#loudspeaker.track = track;
+          },
+          audible: () => this.#loudspeaker.plays,
+          onCarriage: (tcp) => this.#hud.onCarriage(tcp),
+        });
         break;
       case "welcome":
         this.#hud.onWelcome(message.welcome);

@@ -21,6 +21,8 @@ export interface CarrierOut {
   onPicture(received: ReceivedPicture): void;
   /** What the browser's receiver counted since the session began, in the order of the core's `on_rtp_counts`. */
   onCounts(counts: Float64Array<ArrayBuffer>): void;
+  /** The same of the sound, in the order of the core's `on_rtp_sound`. */
+  onSoundCounts(counts: Float64Array<ArrayBuffer>): void;
 }
 
 export interface ReceivedPicture {
@@ -40,6 +42,13 @@ export function rtpTimestampOf(picture: VideoFrame): number | undefined {
 /** The server answers, but this transport does not get through to it. */
 export class Blocked extends Error {
   override readonly name = "Blocked";
+  /** For the user: what is in the way and what to do. */
+  readonly advice: string;
+
+  constructor(message: string, advice = "") {
+    super(message);
+    this.advice = advice;
+  }
 }
 
 /** The server will not have this session. */

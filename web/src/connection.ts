@@ -53,6 +53,8 @@ export class Connection {
   #wanted = true;
   #carrier: Carrier | null = null;
   #attempt = 0;
+  /** What to do about a network that lets nothing through; the first thing that a transport said of it. */
+  #advice = "";
   /** Transports that have been blocked since a session last came up. */
   #blocked = 0;
   #heardAt = 0;
@@ -93,19 +95,19 @@ export class Connection {
   async #run(): Promise<void> {
     while (this.#wanted) {
       if (this.#attempt === 0) this.#out.onState({ state: "connecting", attempt: 1 });
-      const { why, at } = await this.#session();
+      const { why, at, advice = "" } = await this.#session();
       if (!this.#wanted) return;
       if (at === "once") continue;
       if (this.#shown && performance.now() - this.#shownAt > SETTLED_MS) this.#attempt = 0;
       const wait = Math.min(LAST_RETRY_MS, FIRST_RETRY_MS * 2 ** this.#attempt);
       this.#attempt += 1;
-      this.#out.onState({ state: "reconnecting", attempt: this.#attempt, retryInMs: wait, why });
+      this.#out.onState({ state: "reconnecting", attempt: this.#attempt, retryInMs: wait, why, advice });
       await this.#sleep(wait);
     }
   }
 
   /** One session from dialling to its end; says why it ended, and whether another is tried at once. */
-  async #session(): Promise<{ why: string; at: "once" | "later" }> {
+  async #session(): Promise<{ why: string; at: "once" | "later"; advice?: string }> {
     this.#shown = false;
     this.#reason = null;
     let carrier: Carrier;
@@ -113,12 +115,15 @@ export class Connection {
       carrier = await this.#dial();
     } catch (error) {
       if (error instanceof Refused) this.#out.onRefused(error.reason, error.message);
-      return { why: explain(error), at: error instanceof Blocked && this.#turnAway(error) ? "once" : "later" };
+      if (!(error instanceof Blocked)) return { why: explain(error), at: "later" };
+      if (error.advice) this.#advice = error.advice;
+      return { why: explain(error), at: this.#turnAway(error) ? "once" : "later", advice: this.#advice };
     }
     this.#carrier = carrier;
     try {
       if (!this.#wanted) return { why: "closed", at: "later" };
       this.#blocked = 0;
+      this.#advice = "";
       this.#heardAt = performance.now();
       this.#out.onState({ state: "waiting" });
       this.#out.onOpen(carrier, this.#candidates[0]?.why ?? "");
@@ -163,6 +168,7 @@ export class Connection {
       onDatagram: heard((bytes) => out.onDatagram(bytes)),
       onPicture: heard((received) => out.onPicture(received)),
       onCounts: (counts) => out.onCounts(counts),
+      onSoundCounts: (counts) => out.onSoundCounts(counts),
     };
   }
 

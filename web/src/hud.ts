@@ -61,6 +61,7 @@ export class Hud {
   #welcome: Welcome | null = null;
   #stream: StreamDescription | null = null;
   #carrier: { name: TransportName; why: string } | null = null;
+  #tcp = false;
   #painter = "";
   #writtenAt = 0;
 
@@ -99,6 +100,12 @@ export class Hud {
   /** What carries the session, and why not another. */
   onCarrier(name: TransportName, why: string): void {
     this.#carrier = { name, why };
+    this.#tcp = false;
+  }
+
+  /** WebRTC goes through a TCP connection, or does not. */
+  onCarriage(tcp: boolean): void {
+    this.#tcp = tcp;
   }
 
   onStream(stream: StreamDescription): void {
@@ -200,7 +207,7 @@ export class Hud {
       ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
       ["Display", this.#painter],
       ["Renderer", stream?.adapter ?? "–"],
-      ["Transport", carrier ? [TRANSPORT_NAMES[carrier.name], carrier.why].filter(Boolean).join(" · ") : "–"],
+      ["Transport", carrier ? [`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why].filter(Boolean).join(" · ") : "–"],
       ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }

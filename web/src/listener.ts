@@ -3,8 +3,7 @@
 import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
 
 const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 2 };
-/** Moments of sound in a block of ten milliseconds, and in a millisecond. */
-const BLOCK = 480;
+/** Moments of sound in a millisecond. */
 const PER_MS = 48;
 
 /** Whether this browser can decode the world's sound. */
@@ -80,8 +79,8 @@ export class SpeakerPort {
     port.onmessage = ({ data }: MessageEvent<FromSpeaker>) => {
       const clock = this.#clock;
       const { samples, depth } = clock
-        ? answer(clock.at + (data.frame - clock.frame) / PER_MS, BLOCK, data.dry)
-        : { samples: new Float32Array(BLOCK * 2), depth: BLOCK };
+        ? answer(clock.at + (data.frame - clock.frame) / PER_MS, data.moments, data.dry)
+        : { samples: new Float32Array(data.moments * 2), depth: data.moments };
       const message: ToSpeaker = { samples, depth };
       this.#port.postMessage(message, [samples.buffer]);
     };

@@ -27,6 +27,11 @@ export class Loudspeaker {
   #context: AudioContext | null = null;
   #gain: GainNode | null = null;
   #meters: AnalyserNode[] = [];
+  /** Where the meters are fed. */
+  #splitter: ChannelSplitterNode | null = null;
+  /** Over WebRTC the browser receives and plays by itself. */
+  readonly #element = new Audio();
+  #source: MediaStreamAudioSourceNode | null = null;
 
   constructor(out: LoudspeakerOut) {
     this.#out = out;
@@ -52,9 +57,21 @@ export class Loudspeaker {
     this.#apply();
   }
 
+  /** What the browser receives by itself, to be heard beside what the worklet plays. */
+  set track(track: MediaStreamTrack | null) {
+    this.#element.srcObject = track && new MediaStream([track]);
+    if (this.#context) this.#play(this.#context);
+  }
+
+  /** Whether such a track is played now. */
+  get plays(): boolean {
+    return this.#element.srcObject !== null && !this.#element.paused;
+  }
+
   /** Call it from a user's gesture: browsers keep pages silent before one. Again is harmless. */
   async start(): Promise<void> {
     if (this.#context) {
+      if (this.#element.paused) this.#play(this.#context);
       await this.#context.resume();
       return;
     }
@@ -66,6 +83,7 @@ export class Loudspeaker {
     speaker.connect(gain).connect(context.destination);
     this.#gain = gain;
     this.#meter(context, speaker);
+    this.#play(context);
     const { port1, port2 } = new MessageChannel();
     speaker.port.postMessage(port1, [port1]);
     this.#out.onPort(port2);
@@ -85,9 +103,22 @@ export class Loudspeaker {
     return left === undefined || right === undefined ? null : [left, right];
   }
 
+  /** An element plays a received track sooner than an audio context does; the context only measures it. */
+  #play(context: AudioContext): void {
+    this.#source?.disconnect();
+    this.#source = null;
+    const { srcObject } = this.#element;
+    if (!(srcObject instanceof MediaStream) || !this.#splitter) return;
+    this.#source = context.createMediaStreamSource(srcObject);
+    this.#source.connect(this.#splitter);
+    // Without its gesture the browser refuses; the next one starts it.
+    this.#element.play().catch(() => undefined);
+  }
+
   #meter(context: AudioContext, speaker: AudioNode): void {
     const splitter = context.createChannelSplitter(2);
     speaker.connect(splitter);
+    this.#splitter = splitter;
     this.#meters = [0, 1].map((ear) => {
       const meter = new AnalyserNode(context, { fftSize: 2048 });
       splitter.connect(meter, ear);
@@ -103,7 +134,9 @@ export class Loudspeaker {
     }
     const { volume, muted } = this.#choice;
     // Loudness is heard by ratios: half the slider is a quarter of the amplitude.
-    if (this.#context) this.#gain?.gain.setTargetAtTime(muted ? 0 : volume * volume, this.#context.currentTime, FADE);
+    const gain = muted ? 0 : volume * volume;
+    this.#element.volume = gain;
+    if (this.#context) this.#gain?.gain.setTargetAtTime(gain, this.#context.currentTime, FADE);
   }
 
   #tell(context: AudioContext): void {

@@ -125,9 +125,10 @@ export interface SpeakerClock {
   at: number;
 }
 
-/** The loudspeaker asks for samples, the first of which will be its so-and-so-many'th, and says how often it had none. */
+/** The loudspeaker asks for samples for so many moments, the first of which will be its so-and-so-many'th, and says how often it had none. */
 export interface FromSpeaker {
   frame: number;
+  moments: number;
   dry: number;
 }
 
@@ -152,7 +153,8 @@ export type ConnectionState =
   | { state: "waiting" }
   | { state: "live" }
   | { state: "stalled"; sinceMs: number }
-  | { state: "reconnecting"; attempt: number; retryInMs: number; why: string }
+  /** `advice` is empty where trying again is all that can be done. */
+  | { state: "reconnecting"; attempt: number; retryInMs: number; why: string; advice: string }
   | { state: "refused"; reason: RefusalReason; message: string }
   | { state: "failed"; message: string };
 
@@ -214,12 +216,16 @@ export type FromWorker =
 export type FromPeer =
   /** Both data channels are open. */
   | { type: "open" }
+  /** The server has answered the offer and waits at these of its ports, such as `UDP port 8091`. */
+  | { type: "answered"; ports: string[] }
   | { type: "control"; text: string }
   | { type: "datagram"; bytes: ArrayBuffer }
   /** All pictures from now on, or where the browser has no such stream each by itself. */
   | { type: "pictures"; readable: ReadableStream<VideoFrame> }
   | { type: "picture"; received: ReceivedPicture }
   | { type: "counts"; counts: Float64Array<ArrayBuffer> }
+  /** In the order of the core's `on_rtp_sound`. */
+  | { type: "sound"; counts: Float64Array<ArrayBuffer> }
   | { type: "refused"; reason: RefusalReason; message: string }
   /** `blocked`: another transport may get through. */
   | { type: "ended"; why: string; blocked: boolean };

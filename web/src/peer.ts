@@ -25,22 +25,35 @@ interface TrackProcessor {
 }
 declare const MediaStreamTrackProcessor: new (init: { track: MediaStreamTrack; maxBufferSize: number }) => TrackProcessor;
 
+/** One of the browser's objects of statistics; not all browsers have all fields. */
+type Counters = Record<string, unknown>;
+
 export interface PeerOptions {
   /** To the worker's carrier. */
   port: MessagePort;
   /** Below which `whep` lies. */
   origin: string;
   token: string;
+  /** The world's sound, while the session lasts; then none. */
+  onSound(track: MediaStreamTrack | null): void;
+  /** Whether that is played now: browsers count a track that nobody hears all the same. */
+  audible(): boolean;
+  /** Whether everything goes through a TCP connection: a network without UDP. */
+  onCarriage(tcp: boolean): void;
 }
 
 export class Peer {
   readonly #port: MessagePort;
   readonly #origin: string;
   readonly #token: string;
+  readonly #onSound: PeerOptions["onSound"];
+  readonly #audible: PeerOptions["audible"];
+  readonly #onCarriage: PeerOptions["onCarriage"];
   readonly #connection = new RTCPeerConnection({ bundlePolicy: "max-bundle" });
   readonly #control: RTCDataChannel;
   readonly #session: RTCDataChannel;
   readonly #receiver: RTCRtpReceiver;
+  readonly #sound: RTCRtpReceiver;
   readonly #leave = new AbortController();
   readonly #counter: ReturnType<typeof setInterval>;
   /** The server's name for this session. */
@@ -48,15 +61,19 @@ export class Peer {
   #open = false;
   #closed = false;
 
-  constructor({ port, origin, token }: PeerOptions) {
+  constructor({ port, origin, token, onSound, audible, onCarriage }: PeerOptions) {
     this.#port = port;
     this.#origin = origin;
     this.#token = token;
+    this.#onSound = onSound;
+    this.#audible = audible;
+    this.#onCarriage = onCarriage;
     port.onmessage = ({ data }: MessageEvent<ToPeer>) => this.#onWorker(data);
     this.#control = this.#connection.createDataChannel("control");
     this.#session = this.#connection.createDataChannel("session", { ordered: false, maxRetransmits: 0 });
     this.#listen();
     this.#receiver = this.#askForPictures();
+    this.#sound = this.#connection.addTransceiver("audio", { direction: "recvonly" }).receiver;
     this.#counter = setInterval(() => void this.#count(), COUNT_MS);
     this.#signal().catch((error: unknown) => this.#end(explain(error), true));
   }
@@ -66,6 +83,7 @@ export class Peer {
     if (this.#closed) return;
     this.#closed = true;
     clearInterval(this.#counter);
+    if (this.#open) this.#onSound(null);
     this.#leave.abort();
     this.#connection.close();
     if (!this.#location) return;
@@ -89,6 +107,7 @@ export class Peer {
       this.#open = true;
       this.#post({ type: "open" });
       this.#deliver();
+      this.#onSound(this.#sound.track);
     };
     this.#session.binaryType = "arraybuffer";
     for (const channel of [this.#control, this.#session]) {
@@ -96,7 +115,13 @@ export class Peer {
       channel.onclose = () => this.#end("the server ended the session", false);
     }
     this.#control.onmessage = ({ data }: MessageEvent<string>) => this.#post({ type: "control", text: data });
-    this.#session.onmessage = ({ data }: MessageEvent<ArrayBuffer>) => this.#post({ type: "datagram", bytes: data }, [data]);
+    const onDatagram = ({ data }: MessageEvent<ArrayBuffer>): void => this.#post({ type: "datagram", bytes: data }, [data]);
+    this.#session.onmessage = onDatagram;
+    // The server's own way to the page, once it knows us.
+    this.#connection.ondatachannel = ({ channel }) => {
+      channel.binaryType = "arraybuffer";
+      channel.onmessage = onDatagram;
+    };
     this.#connection.onconnectionstatechange = () => {
       // Until the channels are open nothing of the server has come this way.
       if (this.#connection.connectionState === "failed") this.#end("the connection broke", !this.#open);
@@ -155,8 +180,9 @@ export class Peer {
   }
 
   async #signal(): Promise<void> {
-    const offer = await this.#connection.createOffer();
-    const answer = await this.#ask(offer.sdp ?? "");
+    const { sdp = "" } = await this.#connection.createOffer();
+    const offer = withTwoEars(sdp);
+    const answer = await this.#ask(offer);
     if (!answer) {
       this.#end("the server cannot be reached", false);
       return;
@@ -178,8 +204,9 @@ export class Peer {
     // those that it hears from.
     const iceServers = iceServersOf(answer.headers.get("link") ?? "");
     if (iceServers.length > 0) this.#connection.setConfiguration({ ...this.#connection.getConfiguration(), iceServers });
-    await this.#connection.setLocalDescription(offer);
+    await this.#connection.setLocalDescription({ type: "offer", sdp: offer });
     await this.#connection.setRemoteDescription({ type: "answer", sdp: text });
+    this.#post({ type: "answered", ports: portsOf(text) });
   }
 
   /** None where nobody answers. */
@@ -191,18 +218,29 @@ export class Peer {
 
   async #count(): Promise<void> {
     const report = await this.#connection.getStats().catch(() => null);
-    const video = [...(report?.values() ?? [])].find(({ type, kind }) => type === "inbound-rtp" && kind === "video");
-    if (!video || this.#closed) return;
-    const number = (name: string): number => (typeof video[name] === "number" ? video[name] : 0);
-    const counts = Float64Array.of(
-      number("packetsLost"),
-      number("packetsReceived"),
-      number("bytesReceived") + number("headerBytesReceived"),
-      number("retransmittedPacketsReceived"),
-      number("retransmittedBytesReceived") + number("fecBytesReceived"),
-      number("keyFramesDecoded"),
-    );
-    this.#post({ type: "counts", counts }, [counts.buffer]);
+    if (!report || this.#closed) return;
+    const all: Counters[] = [...report.values()];
+    const inbound = (kind: string): Counters | undefined => all.find((one) => one.type === "inbound-rtp" && one.kind === kind);
+    const [video, audio] = [inbound("video"), inbound("audio")];
+    this.#onCarriage(isTcp(all));
+    const number = (from: Counters, name: string): number => (typeof from[name] === "number" ? from[name] : 0);
+    if (video) {
+      const counts = Float64Array.of(
+        number(video, "packetsLost"),
+        number(video, "packetsReceived"),
+        number(video, "bytesReceived") + number(video, "headerBytesReceived"),
+        number(video, "retransmittedPacketsReceived"),
+        number(video, "retransmittedBytesReceived") + number(video, "fecBytesReceived"),
+        number(video, "keyFramesDecoded"),
+      );
+      this.#post({ type: "counts", counts }, [counts.buffer]);
+    }
+    // A world without sound sends none.
+    if (audio && number(audio, "packetsReceived") > 0) {
+      const moment = this.#audible() ? momentOf(audio) : Number.NaN;
+      const counts = Float64Array.of(number(audio, "packetsReceived"), number(audio, "packetsLost"), number(audio, "concealedSamples"), moment);
+      this.#post({ type: "sound", counts }, [counts.buffer]);
+    }
   }
 
   #end(why: string, blocked: boolean): void {
@@ -225,6 +263,31 @@ export function iceServersOf(link: string): RTCIceServer[] {
     const [username, credential] = [value("username"), value("credential")];
     return [{ urls, ...(username !== undefined && { username }), ...(credential !== undefined && { credential }) }];
   });
+}
+
+/** The moment of the world that is at the ear, in microseconds on the server's clock: its reports call the first second 1. */
+function momentOf({ estimatedPlayoutTimestamp: milliseconds }: Counters): number {
+  return typeof milliseconds === "number" ? (milliseconds - 1000) * 1000 : Number.NaN;
+}
+
+/** Whether the pair of addresses that is in use is one of TCP. */
+function isTcp(all: readonly Counters[]): boolean {
+  const transport = all.find(({ type }) => type === "transport");
+  const pair = all.find(({ id }) => id !== undefined && id === transport?.selectedCandidatePairId);
+  return all.find(({ id }) => id !== undefined && id === pair?.localCandidateId)?.protocol === "tcp";
+}
+
+/** Where the server waits, by its candidates. */
+export function portsOf(answer: string): string[] {
+  const candidates = answer.matchAll(/^a=candidate:\S+ \d+ (udp|tcp) \d+ \S+ (\d+) /gim);
+  return [...new Set([...candidates].map(([, carriage = "", port]) => `${carriage.toUpperCase()} port ${port}`))];
+}
+
+/** Browsers decode Opus for one ear unless they have said otherwise (RFC 7587 section 6.1). */
+export function withTwoEars(offer: string): string {
+  const opus = /^a=rtpmap:(\d+) opus\/48000\/2\r?$/m.exec(offer)?.[1];
+  if (opus === undefined || new RegExp(`^a=fmtp:${opus} .*stereo=1`, "m").test(offer)) return offer;
+  return offer.replace(new RegExp(`^(a=fmtp:${opus} [^\\r\\n]+)`, "m"), "$1;stereo=1");
 }
 
 function explain(error: unknown): string {

@@ -105,6 +105,11 @@ export class Player {
     this.#pump();
   }
 
+  /** The same of the sound. */
+  onSoundCounts(counts: Float64Array): void {
+    this.#core.on_rtp_sound(this.#now(), counts);
+  }
+
   /** Where the user is; see the core's `on_presence` for the layout. */
   onPresence(at: number, values: Float32Array): void {
     this.#core.on_presence(micros(at), values);

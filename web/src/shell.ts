@@ -114,6 +114,7 @@ export class Shell {
         break;
       case "reconnecting":
         this.#count(state.why, state.retryInMs);
+        if (state.advice) this.#notice("The network is in the way", state.advice, [], true);
         break;
       case "refused": {
         const { title, advice, retry } = REFUSALS[state.reason];

@@ -13,22 +13,36 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
   const post = (message: ToPeer): void => port.postMessage(message);
   return new Promise((resolve, reject) => {
     let open = false;
+    let ports: string[] = [];
+    const blocked = (why: string): Blocked => (ports.length > 0 ? shut(ports) : new Blocked(why));
     const fail = (error: Error): void => {
       post({ type: "close" });
       reject(error);
     };
     limit.addEventListener("abort", () => {
-      if (!open) fail(new Blocked("no answer comes back"));
+      if (!open) fail(blocked("no answer comes back"));
     });
     port.onmessage = ({ data }: MessageEvent<FromPeer>) => {
       if (data.type === "open") {
         open = true;
         resolve(new WebRtcCarrier(port));
       }
-      else if (data.type === "ended") fail(data.blocked ? new Blocked(data.why) : new Error(data.why));
+      else if (data.type === "answered") ({ ports } = data);
+      else if (data.type === "ended") fail(data.blocked ? blocked(data.why) : new Error(data.why));
       else if (data.type === "refused") fail(new Refused(data.reason, data.message));
     };
   });
+}
+
+/** The server answers over HTTP, and yet no connection comes up. */
+function shut(ports: string[]): Blocked {
+  const which = ports.length > 1 ? `neither ${ports.slice(0, -1).join(", ")} nor ${ports.at(-1)}` : `not ${ports[0]}`;
+  return new Blocked(
+    "the network lets no pictures through",
+    `The server answers, but the network in between lets ${which} of it through, as strict firewalls and some VPNs do. ` +
+      "Open one of them; or start the server with --ice-server turn:NAME:PASSWORD@HOST:443?transport=tcp, " +
+      "a TURN server that both this browser and the server reach.",
+  );
 }
 
 class WebRtcCarrier implements Carrier {
@@ -55,6 +69,7 @@ class WebRtcCarrier implements Carrier {
         else if (data.type === "pictures") void readPictures(data.readable, out);
         else if (data.type === "control") out.onControl(withLength(data.text));
         else if (data.type === "counts") out.onCounts(data.counts);
+        else if (data.type === "sound") out.onSoundCounts(data.counts);
         else if (data.type === "ended") resolve(data.why);
       };
     });

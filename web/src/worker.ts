@@ -104,6 +104,7 @@ class Media {
         else received.picture.close();
       },
       onCounts: (counts) => this.#player?.onCounts(counts),
+      onSoundCounts: (counts) => this.#player?.onSoundCounts(counts),
       onRefused: (reason, message) => this.#onRefused(reason, message),
       onLost: () => this.#lose(),
       onState: (state) => scope.postMessage({ type: "state", state }),

@@ -4,6 +4,11 @@
 
 import type { FromSpeaker, ToSpeaker } from "./messages.ts";
 
+/** Moments that are asked for beyond those to keep: five milliseconds, for what is asked for early waits. */
+const AHEAD = 240;
+/** At once at most: ten milliseconds. More than one answer's way takes, so that a slow page catches up. */
+const MOST = 480;
+
 declare const currentFrame: number;
 declare function registerProcessor(name: string, processor: new () => AudioWorkletProcessor): void;
 declare class AudioWorkletProcessor {
@@ -34,7 +39,8 @@ class Speaker extends AudioWorkletProcessor {
     if (filled < left.length && this.#depth > 0) this.#dry += 1;
     if (!this.#asked && this.#source && this.#queued <= this.#depth) {
       this.#asked = true;
-      const ask: FromSpeaker = { frame: currentFrame + left.length + this.#queued, dry: this.#dry };
+      const moments = Math.min(MOST, this.#depth + AHEAD - this.#queued);
+      const ask: FromSpeaker = { frame: currentFrame + left.length + this.#queued, moments, dry: this.#dry };
       this.#source.postMessage(ask);
       this.#dry = 0;
     }

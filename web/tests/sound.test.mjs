@@ -70,6 +70,22 @@ test("the fountain is heard on the side where it is, in step with the picture", 
   await context.close();
 });
 
+test("over WebRTC the browser receives it by itself, for two ears", async () => {
+  const { context, page, errors } = await enter(server.url.replace("#", "?transport=webrtc#"));
+  await page.evaluate((position) => window.nearlight.setPose({ position, yaw: Math.PI / 2 }), AT_FOUNTAIN);
+  const onTheRight = await heard(page, ([left, right]) => right > 0.005 && right > 1.5 * left);
+  await page.evaluate((position) => window.nearlight.setPose({ position, yaw: -Math.PI / 2 }), AT_FOUNTAIN);
+  const onTheLeft = await heard(page, ([left, right]) => left > 0.005 && left > 1.5 * right);
+  assert.ok(onTheRight[1] > 0.005 && onTheRight[1] > 1.5 * onTheRight[0], `on the right: ${onTheRight}`);
+  assert.ok(onTheLeft[0] > 0.005 && onTheLeft[0] > 1.5 * onTheLeft[1], `on the left: ${onTheLeft}`);
+  const { transport, sound } = await page.evaluate(() => window.nearlight.summary());
+  assert.equal(transport, "webrtc");
+  assert.ok(sound.packets > 300 && sound.apart_ms.n > 30, JSON.stringify(sound));
+  if (process.env.NEARLIGHT_FIGURES) console.log(JSON.stringify(sound));
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
 test("a gesture starts it, M mutes it, and the choice is kept", async () => {
   const { context, page } = await openPage(browser);
   await page.goto(server.url);

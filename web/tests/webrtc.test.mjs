@@ -83,6 +83,45 @@ test("where WebTransport does not get through the same link shows the world over
   await context.close();
 });
 
+/** Changes the addresses that the server names in its answer. */
+function withCandidates(change) {
+  const pass = async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    const response = await route.fetch();
+    const lines = (await response.text()).split("\r\n").flatMap((line) => (line.startsWith("a=candidate:") ? change(line) : [line]));
+    const { "content-length": _, ...headers } = response.headers();
+    return route.fulfill({ status: response.status(), headers, body: lines.join("\r\n") });
+  };
+  // A page that is closed meanwhile wants no answer any more.
+  return (page) => page.route("**/whep", (route) => pass(route).catch(() => undefined));
+}
+
+test("where no UDP gets through the pictures come over TCP", async () => {
+  const { context, page, errors } = await openLive(overWebRtc(server.url), withCandidates((line) => (/ tcp /.test(line) ? [line] : [])));
+  await until(page, shown(60), "60 frames are displayed");
+  const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
+  assert.ok(statistics.clockErrorUs > 0 && statistics.lost * 4 <= statistics.displayed, JSON.stringify(statistics));
+  await page.locator("#enter").click();
+  await page.keyboard.press("KeyH");
+  await until(page, () => /WebRTC over TCP/.test(document.getElementById("facts").innerText), "the panel says so");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("where nothing gets through the page says which ports and what to do", async () => {
+  const { context, page } = await openPage(browser);
+  // Addresses for documentation, where nobody is (RFC 5737).
+  await withCandidates((line) => [line.replace(/ (\S+) (\d+) typ host/, " 192.0.2.1 $2 typ host")])(page);
+  await page.goto(overWebRtc(server.url));
+  await until(page, () => window.nearlight?.state === "reconnecting", "the page gives up", 30_000);
+  const notice = await page.locator("#notice").innerText();
+  assert.match(notice, /neither UDP port \d+ nor TCP port \d+/);
+  assert.match(notice, new RegExp(`TCP port ${server.port}`));
+  assert.match(notice, /--ice-server turn:/);
+  await screenshot(page, "webrtc-blocked");
+  await context.close();
+});
+
 test("a browser without a track processor shows the world as well", async () => {
   const prepare = (page) => page.addInitScript(() => delete window.MediaStreamTrackProcessor);
   const { context, page, errors } = await openLive(overWebRtc(server.url), prepare);

@@ -27,8 +27,8 @@ pub(crate) struct ServeArguments {
     /// Port for WebRTC (UDP); if not given the one after --port
     #[arg(long)]
     rtc_port: Option<u16>,
-    /// A helper for WebRTC clients whose network lets no UDP through: stun:HOST:PORT or turn:NAME:PASSWORD@HOST:PORT?transport=tcp; may
-    /// be given again
+    /// A helper for WebRTC clients whose network lets through neither the UDP port nor the page's TCP port: stun:HOST:PORT or
+    /// turn:NAME:PASSWORD@HOST:PORT?transport=tcp; may be given again
     #[arg(long = "ice-server", value_name = "URL")]
     ice_servers: Vec<IceServer>,
     /// Address to listen on; every address if not given

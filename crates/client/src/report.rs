@@ -24,7 +24,7 @@ pub fn summary_table(summary: &Summary) -> String {
         let counts = format!("{} sent, {} completed, {} decoded, ", frames.sent, frames.completed, frames.decoded);
         format!("{counts}{} displayed, {} late, {} lost", frames.displayed, frames.late, frames.lost)
     });
-    line("frame rate", format!("{:.2} /s", summary.fps));
+    line("frame rate", format!("{:.2} /s, longest pause {:.0} ms", summary.fps, summary.pause_ms_max));
     line("motion to photon", {
         let shares = format!("median {:.1} ms, 95 % {:.1} ms, 99 % {:.1} ms", motion.p50, motion.p95, motion.p99);
         format!("{shares} ({} inputs)", motion.n)
@@ -89,6 +89,7 @@ mod tests {
             "/frames/late",
             "/frames/lost",
             "/fps",
+            "/pause_ms_max",
             "/motion_to_photon_ms/p50",
             "/motion_to_photon_ms/p95",
             "/motion_to_photon_ms/p99",

@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use nearlight_units::{Bitrate, Span};
+use nearlight_units::{Bitrate, Span, Time};
 use serde::Serialize;
 
 use crate::{Recovery, RecoveryCounts, STAGES, Timeline};
@@ -173,6 +173,8 @@ pub struct SummaryStream {
 pub struct Summary {
     pub frames: FrameCounts,
     pub fps: f64,
+    /// Longest time between two displayed pictures.
+    pub pause_ms_max: f64,
     pub motion_to_photon_ms: Distribution,
     /// By stage name.
     pub stages_ms: serde_json::Map<String, serde_json::Value>,
@@ -197,9 +199,17 @@ pub struct SummaryBuilder {
     stages: [Samples; STAGES.len()],
     motion_to_photon: Samples,
     stage_sum_error: Span,
+    picture_at: Option<Time>,
+    longest_pause: Span,
 }
 
 impl SummaryBuilder {
+    /// A picture is on the display, whatever is known of its way.
+    pub fn on_picture(&mut self, at: Time) {
+        let pause = self.picture_at.replace(at).map_or(Span::ZERO, |before| at - before);
+        self.longest_pause = self.longest_pause.max(pause);
+    }
+
     /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.
     pub fn on_displayed(&mut self, timeline: &Timeline, total: Span) {
         let mut sum = Span::ZERO;
@@ -233,6 +243,7 @@ impl SummaryBuilder {
         Summary {
             frames,
             fps: round(fps, 100.0),
+            pause_ms_max: milliseconds(self.longest_pause),
             motion_to_photon_ms: self.motion_to_photon(),
             stages_ms: stages_ms.collect(),
             stage_sum_error_us_max: self.stage_sum_error.as_micros(),

@@ -1,4 +1,4 @@
-//! The TCP side of the port: HTTP and HTTPS told apart by the first byte.
+//! The TCP side of the port: HTTP, HTTPS and datagrams behind their lengths told apart by the first byte.
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,6 +18,10 @@ use crate::gate::{Gate, Pass};
 /// The content type of a TLS record with a handshake message (RFC 8446 section 5.1), never the first byte of HTTP.
 const TLS_HANDSHAKE: u8 = 0x16;
 
+/// A datagram behind its length of two bytes (RFC 4571) begins with this if it is no longer than 511 bytes, as the requests of ICE that
+/// begin such a connection are (RFC 6544); never the first byte of HTTP.
+const SHORT_DATAGRAM: std::ops::RangeInclusive<u8> = 0..=1;
+
 /// Pause after the platform refused to accept, usually for want of file handles: some close meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,6 +29,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct PageStream {
     stream: Stream,
     peer: SocketAddr,
+    framed: bool,
     /// Given back when the stream closes.
     _pass: Pass,
 }
@@ -39,6 +44,12 @@ impl PageStream {
     #[must_use]
     pub const fn secure(&self) -> bool {
         matches!(self.stream, Stream::Tls(_))
+    }
+
+    /// Whether the peer sends datagrams, each behind its length, and no HTTP.
+    #[must_use]
+    pub const fn framed(&self) -> bool {
+        self.framed
     }
 
     /// The peer's address; IPv4 as such.
@@ -78,8 +89,8 @@ impl PageAcceptor {
             let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone();
             tokio::spawn(async move {
                 match tokio::time::timeout(time_limit, greet(stream, tls)).await {
-                    Ok(Ok(stream)) => {
-                        let _ = accepted.send(PageStream { stream, peer, _pass: pass }).await;
+                    Ok(Ok((stream, framed))) => {
+                        let _ = accepted.send(PageStream { stream, peer, framed, _pass: pass }).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "page connection failed"),
                     Err(_) => tracing::debug!(%peer, "page connection said nothing in time"),
@@ -89,16 +100,17 @@ impl PageAcceptor {
     }
 }
 
-async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Stream> {
+/// The stream, and whether it brings datagrams.
+async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<(Stream, bool)> {
     stream.set_nodelay(true)?;
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     if first[0] == TLS_HANDSHAKE {
-        Ok(Stream::Tls(Box::new(tls.accept(stream).await?)))
+        Ok((Stream::Tls(Box::new(tls.accept(stream).await?)), false))
     } else {
-        Ok(Stream::Plain(stream))
+        Ok((Stream::Plain(stream), SHORT_DATAGRAM.contains(&first[0])))
     }
 }
 

@@ -23,8 +23,8 @@ use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
-use crate::rtc::Exchange;
 use crate::rtc::whep::Whep;
+use crate::rtc::{self, Exchange};
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
 use crate::urs;
@@ -230,7 +230,10 @@ impl Server {
             }
             None => (router, None),
         };
-        let exchanging = tokio::spawn(async move { exchange.run().await });
+        let exchanging = tokio::spawn({
+            let exchange = Arc::clone(&exchange);
+            async move { exchange.run().await }
+        });
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
         renewal.tick().await;
         let mut check = tokio::time::interval(STUDIO_CHECK);
@@ -249,7 +252,11 @@ impl Server {
                     visits.spawn(visit.run());
                 }
                 Some(stream) = listener.accept_page() => {
-                    pages.spawn(page::serve(stream, router.clone(), unity.is_some()));
+                    if stream.framed() {
+                        pages.spawn(rtc::streams::serve(stream, Arc::clone(&exchange)));
+                    } else {
+                        pages.spawn(page::serve(stream, router.clone(), unity.is_some()));
+                    }
                 }
                 Some(_) = pages.join_next() => {}
                 Some(ended) = visits.join_next() => {
@@ -323,7 +330,8 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     };
     let certificate = Certificate::generate().map_err(|error| ServerError::WebRtc(error.to_string()))?;
     let reachable = listener.reachable_addresses();
-    Exchange::new(socket, &reachable, certificate, clock).map_err(|error| ServerError::WebRtc(error.to_string()))
+    Exchange::new(socket, &reachable, listener.port(), certificate, clock)
+        .map_err(|error| ServerError::WebRtc(error.to_string()))
 }
 
 /// The controller's bounds: as the owner wished, else what the picture can use.

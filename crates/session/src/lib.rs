@@ -37,7 +37,7 @@ pub use receiver::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverS
 pub use sender::{
     Cut, Departure, EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics, UNKNOWN_TO_DISPLAY,
 };
-pub use sound::{SoundBlock, SoundPacket, SoundStatistics};
+pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::Presence;
 
 /// Why a state machine wants to be woken, and what a late call costs.

@@ -14,7 +14,7 @@ use crate::assembly::{Assembler, Completed, RepairPolicy, Taken};
 use crate::clock::{ClockEstimate, ClockSync};
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
-use crate::sound::SoundPlayer;
+use crate::sound::{PlayedSound, SoundPlayer};
 use crate::uplink::{Presence, Uplink};
 use crate::{Wake, earliest};
 
@@ -141,6 +141,8 @@ pub struct Receiver {
     recent: RecentRate,
     /// None: nobody listens.
     sound: Option<Box<SoundPlayer>>,
+    /// None: the application's own machinery plays nothing.
+    played_sound: Option<Box<PlayedSound>>,
 }
 
 impl Receiver {
@@ -175,6 +177,7 @@ impl Receiver {
             received: Bytes::ZERO,
             recent: RecentRate::default(),
             sound: None,
+            played_sound: None,
         }
     }
 
@@ -376,8 +379,12 @@ impl Receiver {
     pub fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Option<Marker>) -> Option<Displayed> {
         let clock = self.clock.estimate(now);
         let displayed = self.presentation.on_displayed(now, frame, marker, clock, &self.uplink)?;
+        let made_at = displayed.timeline.boundaries[Stage::Render as usize];
         if let Some(sound) = &mut self.sound {
-            sound.on_displayed(now, displayed.timeline.boundaries[Stage::Render as usize]);
+            sound.on_displayed(now, made_at);
+        }
+        if let Some(sound) = &mut self.played_sound {
+            sound.on_displayed(now, made_at);
         }
         if self.config.events {
             let timeline = displayed.timeline.clone();

@@ -5,6 +5,7 @@
 //! what is heard in place of a block that is missing. It neither decodes nor knows an output device: the driver asks for samples and
 //! says when they will be heard.
 
+mod played;
 mod tape;
 #[cfg(test)]
 mod tests;
@@ -17,6 +18,8 @@ use nearlight_units::{BlockId, Span, Time};
 use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
 
 use crate::ClockEstimate;
+pub(crate) use played::PlayedSound;
+pub use played::RtpSound;
 use tape::{BLOCK_FRAMES, Tape};
 use transit::Transit;
 
@@ -26,7 +29,12 @@ pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
 /// Packets and blocks that wait, each: two thirds of a second; older ones make room.
 const MAX_WAITING: usize = 64;
 /// Before the driver asks for a block it must be decoded. Guess: a browser's decoder in another process takes 1 to 3 ms.
-const DECODE: Span = Span::from_millis(5);
+const DECODE: Span = Span::from_millis(3);
+/// A block that is decoded too late shows that the decoder needs longer: so much more, up to the second, and so much less in a second
+/// without one. Guesses; on a machine that is too busy decoders take tens of milliseconds, and without this nothing was heard there.
+const DECODE_STEP: Span = Span::from_millis(1);
+const MAX_SLOWNESS: Span = Span::from_millis(200);
+const FORGET_SLOWNESS: f64 = 0.002;
 /// The decoder begins so many blocks ahead of what is heard first, so that they are ready.
 const LEAD_BLOCKS: u32 = 3;
 /// Sound that lies farther than 40 ms from where it should be is not stretched but cut. ITU-R BT.1359: from 45 ms on sound that comes
@@ -40,8 +48,8 @@ const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
 const MAX_BEND: f64 = 0.01;
 /// Of the distance to where it should be, in samples: gone in four seconds.
 const BEND: f64 = MAX_BEND / (0.024 * SOUND_RATE as f64);
-/// How slowly the output's latency is forgotten, for each request.
-const FORGET_LATENCY: Span = Span::from_micros(50);
+/// How slowly the output's latency is forgotten: 5 ms in a second.
+const FORGET_LATENCY: f64 = 0.005;
 /// Nothing is played later than this, whatever server and path say.
 const MAX_DELAY: Span = Span::from_secs(1);
 /// A delay that nobody has asked samples for since says nothing of the present.
@@ -87,6 +95,8 @@ pub(crate) struct SoundPlayer {
     waits: bool,
     /// From asking for samples until they are heard.
     latency: Span,
+    /// What the decoder takes beyond what is expected of one.
+    slowness: Span,
     /// When samples were asked for, and for how long.
     asked: Option<(Time, Span)>,
     /// When the newest samples are heard, and how late.
@@ -173,13 +183,14 @@ impl SoundPlayer {
         let (asked_at, length) = self.asked?;
         let ahead = f64::from(self.next_packet) * BLOCK_FRAMES as f64 - tape.position();
         let requests = ((ahead / frames(length).max(1.0)).floor() + 1.0).clamp(0.0, MAX_WAITING as f64);
-        Some(asked_at + length.mul_f64(requests) - DECODE)
+        Some(asked_at + length.mul_f64(requests) - DECODE - self.slowness)
     }
 
     pub(crate) fn on_decoded(&mut self, block: BlockId, samples: &SoundBlock) {
         let Some(tape) = &self.tape else { return };
         if block.0 < tape.next {
             self.counts.late += 1;
+            self.slowness = (self.slowness + DECODE_STEP).min(MAX_SLOWNESS);
             return;
         }
         self.decoded.insert(block.0, Box::new(*samples));
@@ -196,8 +207,9 @@ impl SoundPlayer {
             return;
         };
         self.asked = Some((now, length));
-        self.latency = (heard_at - now).max(self.latency - FORGET_LATENCY).max(Span::ZERO);
-        let least = self.transit.usual().min(MAX_DELAY) + self.latency + length + DECODE;
+        self.latency = (heard_at - now).max(self.latency - length.mul_f64(FORGET_LATENCY)).max(Span::ZERO);
+        self.slowness = (self.slowness - length.mul_f64(FORGET_SLOWNESS)).max(Span::ZERO);
+        let least = self.transit.usual().min(MAX_DELAY) + self.latency + length + DECODE + self.slowness;
         let delay = self.due_after.max(least);
         let wanted = f64::from(anchor) * BLOCK_FRAMES as f64 + frames(heard_at - delay - clock.to_client(made_at));
         let tape = self.tape.get_or_insert_with(|| {

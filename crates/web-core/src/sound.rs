@@ -1,6 +1,6 @@
 //! The page's ears: packets for its decoder, samples for its loudspeaker.
 
-use nearlight_session::SoundPacket;
+use nearlight_session::{RtpSound, SoundPacket};
 use nearlight_units::BlockId;
 use wasm_bindgen::prelude::*;
 
@@ -22,6 +22,16 @@ impl Core {
             let samples: &[f32; BLOCK_SAMPLES] = samples;
             self.receiver.on_sound_decoded(BlockId(block), samples);
         }
+    }
+
+    /// What the browser has received and played by itself: packets, packets lost, samples made up, and which moment of the world is at
+    /// the ear, on the server's clock, or not-a-number.
+    pub fn on_rtp_sound(&mut self, now: f64, counts: &[f64]) {
+        let &[packets, lost, concealed, heard] = counts else { return };
+        let heard = (!heard.is_nan()).then(|| time(heard));
+        let concealed = concealed as u64 / (BLOCK_SAMPLES as u64 / 2);
+        let sound = RtpSound { packets: packets as u64, lost: lost as u64, concealed, heard };
+        self.receiver.on_rtp_sound(time(now), &sound);
     }
 
     /// For how many moments the loudspeaker should keep samples, which ran dry so many times since it last asked.
@@ -55,12 +65,13 @@ impl SoundChunk {
     }
 }
 
-/// Moments of sound that the loudspeaker keeps: at first a block's, which a request and its answer take at most.
-const LEAST_DEPTH: usize = 480;
+/// Moments of sound that the loudspeaker keeps when it asks for more: five milliseconds, which a request and its answer take at most
+/// in a page that is not busy.
+const LEAST_DEPTH: usize = 240;
 const MOST_DEPTH: usize = 4_800;
-/// More after it ran dry, 5 ms, and less after it has not for 20 s of blocks. Guesses.
+/// More after it ran dry, 5 ms, and less after it has not for 20 s. Guesses.
 const DEEPER: usize = 240;
-const CALM: u32 = 2_000;
+const CALM: u32 = 4_000;
 
 /// How much the loudspeaker keeps, so that a busy page does not interrupt it.
 #[derive(Debug)]

@@ -83,6 +83,7 @@ impl Tally {
 
     /// A frame is on the display; `displayed` is what the receiver made of it.
     pub fn on_displayed(&mut self, now: Time, displayed: Option<&Displayed>) {
+        self.builder.on_picture(now);
         self.first_shown_at.get_or_insert(now);
         self.last_shown_at = now;
         let Some(Displayed { timeline, total, inputs }) = displayed else { return };

@@ -13,6 +13,7 @@
 
 #![forbid(unsafe_code)]
 
+mod departed;
 mod feedback;
 mod negotiate;
 mod offer;
@@ -26,4 +27,4 @@ mod stream;
 
 pub use offer::{Codec, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};
-pub use routes::{PeerId, Routes};
+pub use routes::{Carriage, PeerId, Remote, Routes};

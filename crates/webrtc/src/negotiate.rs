@@ -156,13 +156,20 @@ pub(crate) fn add_track(
     connection.add_track(track)
 }
 
-/// The server's own addresses become host candidates, the first the one that is liked best.
-pub(crate) fn add_candidates(connection: &mut RTCPeerConnection, candidates: &[SocketAddr]) -> Result<(), Error> {
-    for (index, address) in candidates.iter().enumerate() {
-        // RFC 8445 section 5.1.2.1: type preference 126 of a host, then the local preference, component 1.
-        let priority = (126_u32 << 24) | ((65_535 - index as u32) << 8) | 255;
+/// The server's own addresses become host candidates, the first the one that is liked best; those for TCP connections come last.
+pub(crate) fn add_candidates(
+    connection: &mut RTCPeerConnection,
+    candidates: &[SocketAddr],
+    tcp_candidates: &[SocketAddr],
+) -> Result<(), Error> {
+    // RFC 8445 section 5.1.2.1: type preference 126 of a host, 90 where it is reached by TCP (RFC 6544 section 4.2 wants it lower).
+    let udp = candidates.iter().map(|address| ("udp", 126_u32, address, ""));
+    let tcp = tcp_candidates.iter().map(|address| ("tcp", 90, address, " tcptype passive"));
+    for (index, (carriage, preference, address, end)) in udp.chain(tcp).enumerate() {
+        // Then the local preference, component 1.
+        let priority = (preference << 24) | ((65_535 - index as u32) << 8) | 255;
         let (ip, port) = (address.ip(), address.port());
-        let candidate = format!("candidate:{} 1 udp {priority} {ip} {port} typ host", index + 1);
+        let candidate = format!("candidate:{} 1 {carriage} {priority} {ip} {port} typ host{end}", index + 1);
         connection.add_local_candidate(RTCIceCandidateInit { candidate, ..RTCIceCandidateInit::default() })?;
     }
     connection.add_local_candidate(RTCIceCandidateInit::default())

@@ -10,7 +10,7 @@ use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::FrameNote;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
-use rtc::data_channel::RTCDataChannelId;
+use rtc::data_channel::{RTCDataChannelId, RTCDataChannelInit};
 use rtc::peer_connection::RTCPeerConnection;
 use rtc::peer_connection::certificate::RTCCertificate;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
@@ -23,12 +23,13 @@ use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
 use rtc::sansio::Protocol as _;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+use crate::departed::Departed;
 use crate::feedback::{Reports, StreamReports};
 use crate::negotiate::{self, Codecs, Sources};
 use crate::payload::Payloads;
 use crate::rtcp::Outlet;
 use crate::stream::{Beginnings, Stream};
-use crate::{Codec, Offer, OfferedCodec};
+use crate::{Carriage, Codec, Offer, OfferedCodec, Remote};
 
 mod incoming;
 
@@ -64,6 +65,8 @@ pub struct PeerConfig {
     pub origin: Instant,
     /// Where the server can be reached, best first.
     pub candidates: Vec<SocketAddr>,
+    /// Where clients may open TCP connections if no UDP gets through, best first.
+    pub tcp_candidates: Vec<SocketAddr>,
     pub certificate: Certificate,
     /// Of sources' names, first numbers and timestamps.
     pub seed: u64,
@@ -110,7 +113,7 @@ pub enum Event {
 /// A datagram to send.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
-    pub to: SocketAddr,
+    pub to: Remote,
     /// The server's address that the client knows.
     pub from: SocketAddr,
     pub datagram: Vec<u8>,
@@ -133,6 +136,7 @@ pub struct Peer {
     sender: Sender,
     origin: Instant,
     candidates: Vec<SocketAddr>,
+    tcp_candidates: Vec<SocketAddr>,
     datagram: usize,
     outlet: Outlet,
     sources: Sources,
@@ -143,6 +147,7 @@ pub struct Peer {
     reports: Reports,
     /// Where the client reports each stream by its own numbers.
     stream_reports: Option<StreamReports>,
+    departed: Departed,
     round_trip: Option<Span>,
     channels: BTreeMap<ChannelId, String>,
     note_channel: Option<ChannelId>,
@@ -184,12 +189,12 @@ impl Peer {
     }
 
     fn new(now: Time, config: PeerConfig, codecs: &Codecs, sender: Sender) -> Result<Self, PeerError> {
-        let PeerConfig { origin, candidates, certificate, seed, datagram } = config;
+        let PeerConfig { origin, candidates, tcp_candidates, certificate, seed, datagram } = config;
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let outlet = Outlet::default();
         let at = origin + Duration::from_nanos(now.as_nanos());
         let mut connection = negotiate::connection(at, &certificate, codecs, outlet.clone())?;
-        negotiate::add_candidates(&mut connection, &candidates)?;
+        negotiate::add_candidates(&mut connection, &candidates, &tcp_candidates)?;
         let sources = Sources { video: random.random(), retransmission: random.random(), sound: random.random() };
         let mut begin = || Beginnings {
             // In the lower half, so that the first packets of no receiver's count wrap.
@@ -202,6 +207,7 @@ impl Peer {
             sender,
             origin,
             candidates,
+            tcp_candidates,
             datagram: datagram.clamp(*DATAGRAM.start(), *DATAGRAM.end()),
             outlet,
             sources,
@@ -211,6 +217,7 @@ impl Peer {
             sound: None,
             reports: Reports::default(),
             stream_reports: None,
+            departed: Departed::default(),
             round_trip: None,
             channels: BTreeMap::new(),
             note_channel: None,
@@ -321,6 +328,16 @@ impl Peer {
         &mut self.sender
     }
 
+    /// Opens a channel to the client, unordered and without repetitions; [`Event::Opened`] says when it may be used.
+    ///
+    /// On a channel that the client opened the library sends in order and until it arrives, whatever the client asked for: one lost
+    /// message holds all later ones back, for a second where its repetition is lost as well.
+    pub fn open_unreliable(&mut self, label: &str) -> Result<(), PeerError> {
+        let options = RTCDataChannelInit { ordered: false, max_retransmits: Some(0), ..RTCDataChannelInit::default() };
+        self.connection.create_data_channel(label, Some(options))?;
+        Ok(())
+    }
+
     /// On which channel a note announces each frame; none: nobody wants them.
     pub const fn set_note_channel(&mut self, channel: Option<ChannelId>) {
         self.note_channel = channel;
@@ -356,6 +373,9 @@ impl Peer {
         // What the client does not report is not counted.
         let counts = stream.config().transport_wide.is_some() || self.stream_reports.is_some();
         let seq = if counts { self.sender.on_beside(now, size) } else { nearlight_units::PacketSeq(0) };
+        if counts {
+            self.departed.on_sent(seq, None);
+        }
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
         if let Some(reports) = &mut self.stream_reports {
             reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
@@ -378,25 +398,22 @@ impl Peer {
         sent.map_err(|_| PeerError::Channel)
     }
 
-    /// A datagram came from the socket that all peers share. What does not belong here is dropped.
-    pub fn on_datagram(&mut self, now: Time, from: SocketAddr, to: SocketAddr, datagram: &[u8]) {
+    /// A datagram came from where all peers' come. What does not belong here is dropped.
+    pub fn on_datagram(&mut self, now: Time, from: Remote, to: SocketAddr, datagram: &[u8]) {
+        let (candidates, transport_protocol) = match from.carriage {
+            Carriage::Udp => (&self.candidates, TransportProtocol::UDP),
+            Carriage::Tcp => (&self.tcp_candidates, TransportProtocol::TCP),
+        };
         let transport = TransportContext {
-            local_addr: self.candidate_for(to),
-            peer_addr: from,
-            transport_protocol: TransportProtocol::UDP,
+            local_addr: candidate_for(candidates, to),
+            peer_addr: from.address,
+            transport_protocol,
             ecn: None,
         };
         let message = TaggedBytesMut { now: self.instant(now), transport, message: BytesMut::from(datagram) };
         // The library logs what it refuses; a stranger's bytes are no error of ours.
         let _ = self.connection.handle_read(message);
         self.take_in(now);
-    }
-
-    /// The candidate that stands for an address of the socket's.
-    fn candidate_for(&self, to: SocketAddr) -> SocketAddr {
-        let exact = self.candidates.iter().find(|candidate| **candidate == to);
-        let alike = || self.candidates.iter().find(|candidate| candidate.is_ipv4() == to.is_ipv4());
-        exact.or_else(alike).copied().unwrap_or(to)
     }
 
     /// The time that [`Peer::poll_timeout`] named has come.
@@ -426,7 +443,11 @@ impl Peer {
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         loop {
             if let Some(message) = self.connection.poll_write() {
-                let TransportContext { local_addr: from, peer_addr: to, .. } = message.transport;
+                let TransportContext { local_addr: from, peer_addr, transport_protocol, .. } = message.transport;
+                let to = match transport_protocol {
+                    TransportProtocol::TCP => Remote::tcp(peer_addr),
+                    _ => Remote::udp(peer_addr),
+                };
                 return Some(Transmit { to, from, datagram: message.message.to_vec() });
             }
             if !self.is_connected() || !(self.write_media(now) || self.write_report(now)) {
@@ -448,6 +469,7 @@ impl Peer {
         }
         let Some(video) = &mut self.video else { return false };
         let Some(departure) = self.sender.poll_departure(now) else { return false };
+        self.departed.on_sent(departure.seq, departure.piece);
         let packet = match departure.piece {
             Some((frame, index)) => {
                 let Some(packet) = video.stream.packet(frame, index, departure.seq, departure.bytes) else {
@@ -520,6 +542,13 @@ impl Peer {
         let since = instant.saturating_duration_since(self.origin);
         Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
     }
+}
+
+/// The candidate that stands for an address of the server's.
+fn candidate_for(candidates: &[SocketAddr], to: SocketAddr) -> SocketAddr {
+    let exact = candidates.iter().find(|candidate| **candidate == to);
+    let alike = || candidates.iter().find(|candidate| candidate.is_ipv4() == to.is_ipv4());
+    exact.or_else(alike).copied().unwrap_or(to)
 }
 
 #[cfg(test)]

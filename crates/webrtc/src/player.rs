@@ -10,11 +10,13 @@ use std::time::{Duration, Instant};
 use bytes::BytesMut;
 use nearlight_units::{Span, Time};
 use rtc::data_channel::RTCDataChannelInit;
+use rtc::ice::network_type::NetworkType;
 use rtc::interceptor::{Registry, Rfc8888Builder, Slot, TwccReceiverBuilder};
 use rtc::peer_connection::configuration::interceptor_registry::{
     configure_rtcp_reports, configure_simulcast_extension_headers, configure_twcc_receiver_only,
 };
 use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_RTX, MediaEngine};
+use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
 use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
 use rtc::peer_connection::sdp::RTCSessionDescription;
@@ -31,7 +33,7 @@ use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
-use crate::{ChannelId, Codec, Message, Transmit};
+use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
 
 /// A gap is given up after this, and a key frame asked for.
 const PATIENCE: Span = Span::from_millis(500);
@@ -68,11 +70,27 @@ pub struct PlayedFrame {
     pub undelayed: bool,
 }
 
+/// What players differ in.
+#[derive(Clone, Copy, Debug)]
+struct Habits {
+    reporting: Reporting,
+    /// For what it misses.
+    asks: bool,
+    carriage: Carriage,
+}
+
+impl Default for Habits {
+    fn default() -> Self {
+        Self { reporting: Reporting::USUAL, asks: true, carriage: Carriage::Udp }
+    }
+}
+
 /// A receiving client.
 pub struct Player {
     connection: RTCPeerConnection,
     origin: Instant,
     local: SocketAddr,
+    habits: Habits,
     codec: Codec,
     /// Of the picture: found in the answer.
     payload_type: u8,
@@ -99,7 +117,7 @@ impl Player {
     pub fn new(now: Time, origin: Instant, local: SocketAddr, sound: bool) -> Result<(Self, String), Error> {
         let kinds: &[RtpCodecKind] =
             if sound { &[RtpCodecKind::Video, RtpCodecKind::Audio] } else { &[RtpCodecKind::Video] };
-        Self::open(now, origin, local, (kinds, Reporting::USUAL))
+        Self::open(now, origin, local, kinds, Habits::default())
     }
 
     /// A player that reports arrivals in another way.
@@ -109,22 +127,36 @@ impl Player {
         origin: Instant,
         local: SocketAddr,
     ) -> Result<(Self, String), Error> {
-        Self::open(now, origin, local, (&[RtpCodecKind::Video, RtpCodecKind::Audio], reporting))
+        let habits = Habits { reporting, ..Habits::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video, RtpCodecKind::Audio], habits)
+    }
+
+    /// A player that never asks for what it misses.
+    pub fn mute(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
+        let habits = Habits { asks: false, ..Habits::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
+    }
+
+    /// A player that opens a TCP connection, because its network lets no UDP through. Who drives it cuts the stream.
+    pub fn without_udp(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
+        let habits = Habits { carriage: Carriage::Tcp, ..Habits::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
     }
 
     /// A player that offers its channels only, as Unity's clients do.
     pub fn without_media(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        Self::open(now, origin, local, (&[], Reporting::USUAL))
+        Self::open(now, origin, local, &[], Habits::default())
     }
 
     fn open(
         now: Time,
         origin: Instant,
         local: SocketAddr,
-        (kinds, reporting): (&[RtpCodecKind], Reporting),
+        kinds: &[RtpCodecKind],
+        habits: Habits,
     ) -> Result<(Self, String), Error> {
         let at = origin + Duration::from_nanos(now.as_nanos());
-        let mut connection = connection(at, reporting)?;
+        let mut connection = connection(at, habits)?;
         for kind in kinds {
             connection.add_transceiver_from_kind(*kind, None)?;
         }
@@ -132,7 +164,12 @@ impl Player {
         let unreliable =
             RTCDataChannelInit { ordered: false, max_retransmits: Some(0), ..RTCDataChannelInit::default() };
         connection.create_data_channel("session", Some(unreliable))?;
-        let candidate = format!("candidate:1 1 udp 2130706431 {} {} typ host", local.ip(), local.port());
+        let ip = local.ip();
+        let candidate = match habits.carriage {
+            Carriage::Udp => format!("candidate:1 1 udp 2130706431 {ip} {} typ host", local.port()),
+            // Port 9 stands for one that is not known yet (RFC 6544 section 4.5).
+            Carriage::Tcp => format!("candidate:1 1 tcp 1518280447 {ip} 9 typ host tcptype active"),
+        };
         connection.add_local_candidate(RTCIceCandidateInit { candidate, ..RTCIceCandidateInit::default() })?;
         let offer = connection.create_offer(None)?;
         let sdp = offer.sdp.clone();
@@ -141,6 +178,7 @@ impl Player {
             connection,
             origin,
             local,
+            habits,
             codec: Codec::H264,
             payload_type: 0,
             packets: BTreeMap::new(),
@@ -195,7 +233,10 @@ impl Player {
         let transport = TransportContext {
             local_addr: self.local,
             peer_addr: from,
-            transport_protocol: TransportProtocol::UDP,
+            transport_protocol: match self.habits.carriage {
+                Carriage::Udp => TransportProtocol::UDP,
+                Carriage::Tcp => TransportProtocol::TCP,
+            },
             ecn: None,
         };
         let message = TaggedBytesMut { now: self.instant(now), transport, message: BytesMut::from(datagram) };
@@ -226,7 +267,8 @@ impl Player {
 
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let message = self.connection.poll_write()?;
-        let TransportContext { peer_addr: to, local_addr: from, .. } = message.transport;
+        let TransportContext { peer_addr: address, local_addr: from, .. } = message.transport;
+        let to = Remote { carriage: self.habits.carriage, address };
         Some(Transmit { to, from, datagram: message.message.to_vec() })
     }
 
@@ -272,6 +314,11 @@ impl Player {
         let _ = self
             .connection
             .handle_write(TaggedRTCMessage { now, message: RTCMessage::RtcpPacket(String::new(), message) });
+    }
+
+    #[must_use]
+    pub const fn carriage(&self) -> Carriage {
+        self.habits.carriage
     }
 
     #[must_use]
@@ -361,6 +408,9 @@ impl Player {
     fn ask(&mut self, now: Time) {
         let next = self.next.unwrap_or(0);
         self.missing.retain(|number, (_, tries)| *number >= next && *tries < NACK_TRIES);
+        if !self.habits.asks {
+            self.missing.clear();
+        }
         while self.missing.len() > MAX_MISSING {
             self.missing.pop_first();
         }
@@ -444,7 +494,7 @@ impl Player {
     }
 }
 
-fn connection(at: Instant, reporting: Reporting) -> Result<RTCPeerConnection, Error> {
+fn connection(at: Instant, habits: Habits) -> Result<RTCPeerConnection, Error> {
     let mut engine = MediaEngine::default();
     engine.register_default_codecs()?;
     let playout_delay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay".to_owned();
@@ -453,7 +503,7 @@ fn connection(at: Instant, reporting: Reporting) -> Result<RTCPeerConnection, Er
     configure_simulcast_extension_headers(&mut engine)?;
     let registry = Registry::new();
     let every = |interval: Span| Duration::from_nanos(u64::try_from(interval.as_nanos()).unwrap_or(0));
-    let registry = match reporting {
+    let registry = match habits.reporting {
         Reporting::TransportWide(interval) => {
             // For what it writes into the description; its own reporter has a fixed interval.
             configure_twcc_receiver_only(Registry::new(), &mut engine)?;
@@ -467,7 +517,15 @@ fn connection(at: Instant, reporting: Reporting) -> Result<RTCPeerConnection, Er
         }
     };
     let registry = configure_rtcp_reports(registry);
-    RTCPeerConnectionBuilder::new().with_media_engine(engine).with_interceptor_registry(registry).build(at)
+    let networks = match habits.carriage {
+        Carriage::Udp => vec![NetworkType::Udp4, NetworkType::Udp6],
+        Carriage::Tcp => vec![NetworkType::Tcp4, NetworkType::Tcp6],
+    };
+    RTCPeerConnectionBuilder::new()
+        .with_setting_engine(SettingEngineBuilder::new().with_network_types(networks).build())
+        .with_media_engine(engine)
+        .with_interceptor_registry(registry)
+        .build(at)
 }
 
 /// Whether an answer promises retransmissions.

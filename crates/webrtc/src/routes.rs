@@ -11,6 +11,33 @@ const BINDING_REQUEST: [u8; 2] = [0, 1];
 const USERNAME: [u8; 2] = [0, 6];
 const HEADER: usize = 20;
 
+/// What carries datagrams between client and server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Carriage {
+    Udp,
+    /// A connection that the client opened, each datagram behind its length (RFC 4571, RFC 6544).
+    Tcp,
+}
+
+/// Where a client is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Remote {
+    pub carriage: Carriage,
+    pub address: SocketAddr,
+}
+
+impl Remote {
+    #[must_use]
+    pub const fn udp(address: SocketAddr) -> Self {
+        Self { carriage: Carriage::Udp, address }
+    }
+
+    #[must_use]
+    pub const fn tcp(address: SocketAddr) -> Self {
+        Self { carriage: Carriage::Tcp, address }
+    }
+}
+
 /// A peer's number within a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
@@ -19,8 +46,8 @@ pub struct PeerId(pub u32);
 #[derive(Debug, Default)]
 pub struct Routes {
     by_name: BTreeMap<String, PeerId>,
-    by_address: BTreeMap<SocketAddr, PeerId>,
-    addresses: BTreeMap<PeerId, VecDeque<SocketAddr>>,
+    by_address: BTreeMap<Remote, PeerId>,
+    addresses: BTreeMap<PeerId, VecDeque<Remote>>,
 }
 
 impl Routes {
@@ -39,7 +66,7 @@ impl Routes {
 
     /// The peer that a datagram is for. A request that names a peer makes its address known; the peer itself checks what
     /// the request is worth before it answers or sends there.
-    pub fn on_datagram(&mut self, from: SocketAddr, datagram: &[u8]) -> Option<PeerId> {
+    pub fn on_datagram(&mut self, from: Remote, datagram: &[u8]) -> Option<PeerId> {
         if let Some(name) = requested(datagram) {
             let peer = *self.by_name.get(name)?;
             self.learn(peer, from);
@@ -48,7 +75,7 @@ impl Routes {
         self.by_address.get(&from).copied()
     }
 
-    fn learn(&mut self, peer: PeerId, address: SocketAddr) {
+    fn learn(&mut self, peer: PeerId, address: Remote) {
         let before = self.by_address.insert(address, peer);
         if before == Some(peer) {
             return;

@@ -1,7 +1,8 @@
 //! WHEP against the real command, over loopback: a player of the library's own defaults decodes what comes, on a clean and on a lossy
 //! path; and what is refused.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use nearlight_codec::{CodecKind, new_decoder};
@@ -17,10 +18,57 @@ mod server;
 
 use server::{Answer, Server, TOKEN};
 
+/// How a client's datagrams travel.
+enum Way {
+    Udp(UdpSocket),
+    /// Each behind its length, and what has come of the next one.
+    Tcp(TcpStream, Vec<u8>),
+}
+
+impl Way {
+    fn send(&mut self, to: SocketAddr, datagram: &[u8]) {
+        match self {
+            Self::Udp(socket) => {
+                let _ = socket.send_to(datagram, to);
+            }
+            Self::Tcp(stream, _) if stream.peer_addr().is_ok_and(|peer| peer == to) => {
+                let length = (datagram.len() as u16).to_be_bytes();
+                stream.write_all(&[&length[..], datagram].concat()).expect("the connection is open");
+            }
+            // Another of the server's addresses.
+            Self::Tcp(..) => {}
+        }
+    }
+
+    /// What has come within two milliseconds, and from where.
+    fn receive(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        let mut buffer = [0; 2_048];
+        match self {
+            Self::Udp(socket) => {
+                let received = socket.recv_from(&mut buffer).ok();
+                received.map(|(length, from)| (from, buffer[..length].to_vec())).into_iter().collect()
+            }
+            Self::Tcp(stream, held) => {
+                let length = stream.read(&mut buffer).unwrap_or(0);
+                held.extend_from_slice(&buffer[..length]);
+                let from = stream.peer_addr().expect("connected");
+                let mut datagrams = Vec::new();
+                while let Some(length) = held.first_chunk().map(|length| usize::from(u16::from_be_bytes(*length)))
+                    && held.len() >= 2 + length
+                {
+                    datagrams.push((from, held[2..2 + length].to_vec()));
+                    held.drain(..2 + length);
+                }
+                datagrams
+            }
+        }
+    }
+}
+
 /// A player with a socket and a clock.
 struct Client {
     player: Player,
-    socket: UdpSocket,
+    way: Way,
     origin: Instant,
     frames: Vec<PlayedFrame>,
     messages: Vec<(String, Message)>,
@@ -37,11 +85,24 @@ impl Client {
         socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
         let origin = clock();
         let local = socket.local_addr().expect("bound");
-        let (mut player, offer) = Player::new(Time::ZERO, origin, local, true).expect("an offer");
+        let player = Player::new(Time::ZERO, origin, local, true).expect("an offer");
+        Self::meet(server, origin, player, Way::Udp(socket))
+    }
+
+    /// A client whose network lets no UDP through.
+    fn connect_by_tcp(server: &Server) -> Self {
+        let stream = TcpStream::connect(("127.0.0.1", server.port)).expect("the page's port is open");
+        stream.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
+        let origin = clock();
+        let player = Player::without_udp(Time::ZERO, origin, stream.local_addr().expect("connected"));
+        Self::meet(server, origin, player.expect("an offer"), Way::Tcp(stream, Vec::new())).0
+    }
+
+    fn meet(server: &Server, origin: Instant, (mut player, offer): (Player, String), way: Way) -> (Self, Answer) {
         let answer = server.offer(TOKEN, &offer);
         assert_eq!(answer.status, 201, "{}", answer.body);
         player.on_answer(Time::ZERO, &answer.body).expect("an answer");
-        (Self { player, socket, origin, frames: Vec::new(), messages: Vec::new() }, answer)
+        (Self { player, way, origin, frames: Vec::new(), messages: Vec::new() }, answer)
     }
 
     fn now(&self) -> Time {
@@ -50,17 +111,16 @@ impl Client {
 
     /// Until `done`, 30 s at most.
     fn run(&mut self, done: impl Fn(&Self) -> bool) {
-        let mut buffer = [0; 2_048];
         while !done(self) {
             assert!(self.now() < Time::from_secs(30), "not done after 30 s; {} frames", self.frames.len());
             let now = self.now();
             self.player.on_timeout(now);
             while let Some(transmit) = self.player.poll_transmit() {
-                let _ = self.socket.send_to(&transmit.datagram, transmit.to);
+                self.way.send(transmit.to.address, &transmit.datagram);
             }
-            if let Ok((length, from)) = self.socket.recv_from(&mut buffer) {
+            for (from, datagram) in self.way.receive() {
                 let now = self.now();
-                self.player.on_datagram(now, from, &buffer[..length]);
+                self.player.on_datagram(now, from, &datagram);
             }
             self.frames.extend(std::iter::from_fn(|| self.player.poll_frame()));
             self.messages.extend(std::iter::from_fn(|| self.player.poll_message()));
@@ -116,6 +176,21 @@ fn a_player_decodes_every_frame_of_both_codecs() {
         assert!(client.frames.iter().all(|frame| frame.undelayed));
         assert_eq!(client.player.given_up(), 0);
     }
+}
+
+#[test]
+fn a_client_without_udp_is_served_on_the_page_s_port() {
+    let server = Server::start(&[]);
+    let mut client = Client::connect_by_tcp(&server);
+    client.run(|client| client.frames.len() >= 40);
+    assert!(client.decode().iter().map(|marker| marker.frame.0).eq(0..client.frames.len() as u32));
+    client.say("control", hello(TOKEN));
+    client.run(|client| client.heard("welcome").is_some());
+    // What is for nobody closes a connection, and the page is still there.
+    let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).expect("the page's port is open");
+    stranger.write_all(&[0, 4, 1, 2, 3, 4]).expect("a short datagram");
+    assert_eq!(stranger.read(&mut [0; 16]).unwrap_or(0), 0, "the connection is closed");
+    assert_eq!(server.ask("GET", "/healthz", &[], "").status, 200);
 }
 
 #[test]

@@ -41,6 +41,7 @@ impl Tally {
 
     /// A frame is on the display; `displayed` is what the receiver made of it.
     pub fn on_displayed(&mut self, at: Time, displayed: Option<&Displayed>) {
+        self.builder.on_picture(at);
         self.first_displayed_at.get_or_insert(at);
         self.last_displayed_at = self.last_displayed_at.max(at);
         self.displayed += 1;

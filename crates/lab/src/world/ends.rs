@@ -11,7 +11,7 @@ use std::time::Instant;
 use nearlight_session::{Displayed, EncodedFrame, PictureFacts, ReadyFrame, Receiver, Sender};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_webrtc::player::{PlayedFrame, Player, Reporting};
-use nearlight_webrtc::{Certificate, ChannelId, Codec, Event, Message, Offer, Peer, PeerConfig};
+use nearlight_webrtc::{Certificate, ChannelId, Codec, Event, Message, Offer, Peer, PeerConfig, Remote};
 use nearlight_wire::ToClient;
 use nearlight_wire::marker::Marker;
 
@@ -129,7 +129,14 @@ impl Ends {
         let codec = offer.video().iter().find(|offered| offered.codec == config.codec);
         let certificate = Certificate::generate().map_err(|error| refused(&error))?;
         let candidates = vec![address(SERVER)];
-        let peer = PeerConfig { origin, candidates, certificate, seed: config.seed, datagram: config.datagram };
+        let peer = PeerConfig {
+            origin,
+            candidates,
+            tcp_candidates: Vec::new(),
+            certificate,
+            seed: config.seed,
+            datagram: config.datagram,
+        };
         let mut peer = Peer::answering(server, peer, &offer, codec, sender).map_err(|error| refused(&error))?;
         let answer = peer.on_offer(server, &offer).map_err(|error| refused(&error))?;
         player.on_answer(client, &answer).map_err(|error| refused(&error))?;
@@ -190,7 +197,7 @@ impl Ends {
         match &mut self.near {
             Near::Own(sender) => sender.on_datagram(now, bytes),
             Near::WebRtc(webrtc) => {
-                webrtc.peer.on_datagram(now, address(CLIENT), address(SERVER), bytes);
+                webrtc.peer.on_datagram(now, Remote::udp(address(CLIENT)), address(SERVER), bytes);
                 while let Some(event) = webrtc.peer.poll_event() {
                     if let Event::Message { message: Message::Binary(bytes), .. } = event {
                         webrtc.peer.sender_mut().on_datagram(now, &bytes);
@@ -396,7 +403,7 @@ fn connect(peer: &mut Peer, player: &mut Player, (mut server, mut client): (Time
             }
             let up = player.poll_transmit();
             if let Some(transmit) = &up {
-                peer.on_datagram(server, address(CLIENT), address(SERVER), &transmit.datagram);
+                peer.on_datagram(server, Remote::udp(address(CLIENT)), address(SERVER), &transmit.datagram);
             }
             if down.is_none() && up.is_none() {
                 break;

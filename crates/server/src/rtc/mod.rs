@@ -1,6 +1,7 @@
-//! WebRTC clients: one UDP socket for all of them, WHEP beside the page, and a session for each.
+//! WebRTC clients: one UDP socket and one TCP port for all of them, WHEP beside the page, and a session for each.
 
 mod socket;
+pub(crate) mod streams;
 mod visit;
 pub(crate) mod whep;
 
@@ -17,6 +18,7 @@ pub(crate) fn peer_config(house: &House, exchange: &Exchange, name: &str) -> Pee
     PeerConfig {
         origin: house.clock.instant(Time::ZERO).into_std(),
         candidates: exchange.candidates.clone(),
+        tcp_candidates: exchange.tcp_candidates.clone(),
         certificate: exchange.certificate.clone(),
         seed: name.bytes().fold(0, |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte))),
         datagram: house.datagram,

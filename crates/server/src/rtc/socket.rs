@@ -1,4 +1,5 @@
-//! The socket that all WebRTC peers share: datagrams come in for one of them, and go out for any.
+//! What all WebRTC peers share: datagrams come in for one of them, and go out for any, through one UDP socket or through TCP connections
+//! that clients opened.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,9 +10,11 @@ use bytes::Bytes;
 use nearlight_link::Path;
 use nearlight_net::{Clock, Impairment};
 use nearlight_units::Time;
-use nearlight_webrtc::{Certificate, PeerId, Routes};
+use nearlight_webrtc::{Carriage, Certificate, PeerId, Remote, Routes};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
+
+use super::streams::Streams;
 
 /// Datagrams that wait for one peer's task; more are lost as in a full queue of the network's.
 const WAITING: usize = 512;
@@ -21,7 +24,7 @@ const LARGEST: usize = 2_048;
 /// A datagram for a peer.
 pub(crate) struct Incoming {
     pub(crate) at: Time,
-    pub(crate) from: SocketAddr,
+    pub(crate) from: Remote,
     pub(crate) datagram: Bytes,
 }
 
@@ -40,7 +43,7 @@ enum Entrance {
 }
 
 impl Entrance {
-    fn offer(&self, at: Time, from: SocketAddr, datagram: &[u8]) {
+    fn offer(&self, at: Time, from: Remote, datagram: &[u8]) {
         match self {
             Self::Open(waiting) => {
                 let _ = waiting.try_send(Incoming { at, from, datagram: Bytes::copy_from_slice(datagram) });
@@ -50,23 +53,28 @@ impl Entrance {
     }
 }
 
-/// The socket, who is behind it and what peers are made with.
+/// The ways to clients, who is behind them and what peers are made with.
 pub(crate) struct Exchange {
     socket: UdpSocket,
+    pub(super) streams: Streams,
     clock: Clock,
     table: Mutex<Table>,
     pub(crate) certificate: Certificate,
     /// Under which addresses clients may reach the socket, best first.
     pub(crate) candidates: Vec<SocketAddr>,
+    /// The same for TCP connections.
+    pub(crate) tcp_candidates: Vec<SocketAddr>,
     /// The socket speaks IPv6, so it names IPv4 addresses in IPv6.
     mapped: bool,
 }
 
 impl Exchange {
-    /// Needs a tokio runtime. `reachable` are the machine's addresses where the socket is bound to all of them.
+    /// Needs a tokio runtime. `reachable` are the machine's addresses where the socket is bound to all of them, `tcp_port` is where
+    /// clients open TCP connections.
     pub(crate) fn new(
         socket: std::net::UdpSocket,
         reachable: &[IpAddr],
+        tcp_port: u16,
         certificate: Certificate,
         clock: Clock,
     ) -> io::Result<Self> {
@@ -80,10 +88,17 @@ impl Exchange {
             addresses.push(Ipv4Addr::LOCALHOST.into());
             addresses.extend(local.is_ipv6().then_some(IpAddr::from(Ipv6Addr::LOCALHOST)));
         }
-        let candidates = addresses.into_iter().map(|address| SocketAddr::new(address, local.port())).collect();
-        let socket = UdpSocket::from_std(socket)?;
-        let mapped = local.is_ipv6();
-        Ok(Self { socket, clock, table: Mutex::default(), certificate, candidates, mapped })
+        let candidates = |port| addresses.iter().map(|address| SocketAddr::new(*address, port)).collect();
+        Ok(Self {
+            socket: UdpSocket::from_std(socket)?,
+            streams: Streams::default(),
+            clock,
+            table: Mutex::default(),
+            certificate,
+            candidates: candidates(local.port()),
+            tcp_candidates: candidates(tcp_port),
+            mapped: local.is_ipv6(),
+        })
     }
 
     pub(crate) fn port(&self) -> u16 {
@@ -107,13 +122,18 @@ impl Exchange {
                 }
             };
             let from = SocketAddr::new(from.ip().to_canonical(), from.port());
-            let at = self.clock.now();
-            let mut table = self.table();
-            let Some(peer) = table.routes.on_datagram(from, &buffer[..length]) else { continue };
-            if let Some(entrance) = table.peers.get(&peer) {
-                entrance.offer(at, from, &buffer[..length]);
-            }
+            self.take_in(Remote::udp(from), &buffer[..length]);
         }
+    }
+
+    /// A datagram came; false where it is for nobody.
+    pub(super) fn take_in(&self, from: Remote, datagram: &[u8]) -> bool {
+        let at = self.clock.now();
+        let mut table = self.table();
+        let peer = table.routes.on_datagram(from, datagram);
+        let Some(entrance) = peer.and_then(|peer| table.peers.get(&peer)) else { return false };
+        entrance.offer(at, from, datagram);
+        true
     }
 
     /// A line for a peer whose own ICE name is `name`. With a bad path, what comes and goes crosses it.
@@ -145,10 +165,14 @@ impl Exchange {
         Line { exchange: Arc::clone(self), peer, incoming, there }
     }
 
-    fn transmit(&self, to: SocketAddr, datagram: &[u8]) {
-        let to = match to.ip() {
-            IpAddr::V4(address) if self.mapped => SocketAddr::new(address.to_ipv6_mapped().into(), to.port()),
-            _ => to,
+    fn transmit(&self, to: Remote, datagram: &[u8]) {
+        if to.carriage == Carriage::Tcp {
+            self.streams.send(to.address, datagram);
+            return;
+        }
+        let to = match to.address.ip() {
+            IpAddr::V4(address) if self.mapped => SocketAddr::new(address.to_ipv6_mapped().into(), to.address.port()),
+            _ => to.address,
         };
         // A full queue loses datagrams like the path: the client asks again for what it misses.
         if let Err(error) = self.socket.try_send_to(datagram, to) {
@@ -171,7 +195,7 @@ impl Line {
         self.incoming.recv().await
     }
 
-    pub(crate) fn send(&self, to: SocketAddr, datagram: &[u8]) {
+    pub(crate) fn send(&self, to: Remote, datagram: &[u8]) {
         match &self.there {
             Some(path) => path.offer(label(to, datagram)),
             None => self.exchange.transmit(to, datagram),
@@ -187,20 +211,41 @@ impl Drop for Line {
     }
 }
 
+/// Bytes of a label.
+const LABEL: usize = 19;
+
 /// A bad path carries bytes only: whose they are stands behind them.
-fn label(address: SocketAddr, datagram: &[u8]) -> Bytes {
-    let ip = match address.ip() {
+fn label(remote: Remote, datagram: &[u8]) -> Bytes {
+    let ip = match remote.address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),
         IpAddr::V6(ip) => ip,
     };
-    [datagram, &ip.octets(), &address.port().to_be_bytes()].concat().into()
+    let tcp = [u8::from(remote.carriage == Carriage::Tcp)];
+    [datagram, &ip.octets(), &remote.address.port().to_be_bytes(), &tcp].concat().into()
 }
 
-fn unlabel(mut labelled: Bytes) -> Option<(SocketAddr, Bytes)> {
-    let (_, label) = labelled.split_last_chunk::<18>()?;
-    let (ip, port) = label.split_at(16);
+fn unlabel(mut labelled: Bytes) -> Option<(Remote, Bytes)> {
+    let (_, label) = labelled.split_last_chunk::<LABEL>()?;
+    let (ip, rest) = label.split_at(16);
     let ip = Ipv6Addr::from(<[u8; 16]>::try_from(ip).ok()?);
-    let address = SocketAddr::new(IpAddr::V6(ip).to_canonical(), u16::from_be_bytes([port[0], port[1]]));
-    labelled.truncate(labelled.len() - 18);
-    Some((address, labelled))
+    let address = SocketAddr::new(IpAddr::V6(ip).to_canonical(), u16::from_be_bytes([rest[0], rest[1]]));
+    let carriage = if rest[2] == 1 { Carriage::Tcp } else { Carriage::Udp };
+    labelled.truncate(labelled.len() - LABEL);
+    Some((Remote { carriage, address }, labelled))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_bad_path_knows_whose_bytes_it_carries() {
+        for address in ["192.0.2.1:80", "[2001:db8::1]:65535"] {
+            let address = address.parse().expect("an address");
+            for remote in [Remote::udp(address), Remote::tcp(address)] {
+                assert_eq!(unlabel(label(remote, b"bytes")), Some((remote, Bytes::from_static(b"bytes"))));
+            }
+        }
+        assert_eq!(unlabel(Bytes::from_static(b"short")), None);
+    }
 }

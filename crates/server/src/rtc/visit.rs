@@ -34,6 +34,8 @@ pub(crate) struct RtcVisit {
     client: IpAddr,
     control: Option<ChannelId>,
     session: Option<ChannelId>,
+    /// Ours towards the client; until it is open, the client's own serves both directions.
+    notes: Option<ChannelId>,
     /// The client said hello with the right token.
     greeted: bool,
     began: Time,
@@ -52,6 +54,7 @@ impl RtcVisit {
             client,
             control: None,
             session: None,
+            notes: None,
             greeted: false,
             began,
         };
@@ -84,7 +87,7 @@ impl RtcVisit {
                 incoming = self.line.recv() => match incoming {
                     Some(incoming) => {
                         // Which of the server's addresses it came to is not known; the peer takes the likeliest.
-                        let to = SocketAddr::new(incoming.from.ip(), 0);
+                        let to = SocketAddr::new(incoming.from.address.ip(), 0);
                         self.peer.on_datagram(incoming.at, incoming.from, to, &incoming.datagram);
                     }
                     None => return "the server's socket is gone".into(),
@@ -132,7 +135,11 @@ impl RtcVisit {
                     "control" if self.control.is_none() => self.control = Some(channel),
                     "session" if self.session.is_none() => {
                         self.session = Some(channel);
-                        self.peer.set_note_channel(self.session.filter(|_| self.greeted));
+                        self.choose_note_channel();
+                    }
+                    "notes" if self.greeted && self.notes.is_none() => {
+                        self.notes = Some(channel);
+                        self.choose_note_channel();
                     }
                     _ => {}
                 },
@@ -144,6 +151,8 @@ impl RtcVisit {
                 Event::Closed { channel } => {
                     self.control = self.control.filter(|other| *other != channel);
                     self.session = self.session.filter(|other| *other != channel);
+                    self.notes = self.notes.filter(|other| *other != channel);
+                    self.choose_note_channel();
                 }
                 Event::Ended => return Some("the client's connection ended".into()),
             }
@@ -156,8 +165,17 @@ impl RtcVisit {
         None
     }
 
+    /// Where notes and pongs go.
+    fn note_channel(&self) -> Option<ChannelId> {
+        self.notes.or(self.session).filter(|_| self.greeted)
+    }
+
+    fn choose_note_channel(&mut self) {
+        self.peer.set_note_channel(self.note_channel());
+    }
+
     fn transmit(&mut self, now: Time) {
-        if let Some(channel) = self.session.filter(|_| self.greeted) {
+        if let Some(channel) = self.note_channel() {
             while let Some(pong) = self.peer.sender_mut().poll_pong(now) {
                 let _ = self.peer.send(now, channel, Message::Binary(pong));
             }
@@ -201,7 +219,10 @@ impl RtcVisit {
         }
         self.greeted = true;
         self.stay.display = hello.display;
-        self.peer.set_note_channel(self.session);
+        if let Err(error) = self.peer.open_unreliable("notes") {
+            tracing::warn!(session = self.stay.session, %error, "notes go over the client's channel, where losses hold them up");
+        }
+        self.choose_note_channel();
         tracing::info!(session = self.stay.session, client = clean(&hello.client), "a WebRTC client said hello");
         let welcome = ServerMessage::Welcome(self.stay.welcome(self.peer.sender()));
         self.say(now, &welcome);

@@ -141,7 +141,7 @@ impl Session {
             tokio::select! {
                 incoming = self.line.recv() => match incoming {
                     Some(incoming) => {
-                        let to = SocketAddr::new(incoming.from.ip(), 0);
+                        let to = SocketAddr::new(incoming.from.address.ip(), 0);
                         self.peer.on_datagram(incoming.at, incoming.from, to, &incoming.datagram);
                     }
                     None => return "the server's socket is gone".into(),

@@ -4,7 +4,7 @@ use nearlight_units::{BlockId, Bytes, Time};
 use nearlight_wire::Sound;
 
 use super::Receiver;
-use crate::sound::{SoundBlock, SoundPacket, SoundStatistics};
+use crate::sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 
 impl Receiver {
     /// The session has sound. What comes before this is not heard.
@@ -45,7 +45,14 @@ impl Receiver {
     /// None in a session without sound.
     #[must_use]
     pub fn sound_statistics(&self, now: Time) -> Option<SoundStatistics> {
-        self.sound.as_ref().map(|player| player.statistics(now))
+        let played = || self.played_sound.as_ref().map(|played| played.statistics(now));
+        self.sound.as_ref().map(|player| player.statistics(now)).or_else(played)
+    }
+
+    /// What the application's own machinery has received and played by `now`.
+    pub fn on_rtp_sound(&mut self, now: Time, sound: &RtpSound) {
+        let clock = self.clock.estimate(now);
+        self.played_sound.get_or_insert_default().on_counts(now, sound, clock);
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

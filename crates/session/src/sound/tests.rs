@@ -32,6 +32,9 @@ struct Story {
     output_ppm: f64,
     /// From asking for samples until they are heard.
     latency: Span,
+    /// What the decoder takes, and what is in it.
+    decoding: Span,
+    in_decoder: Vec<(Time, BlockId)>,
     random: Pcg64Mcg,
     in_burst: bool,
     now: Time,
@@ -51,6 +54,8 @@ impl Story {
             server_ppm: 0.0,
             output_ppm: 0.0,
             latency: Span::ZERO,
+            decoding: Span::ZERO,
+            in_decoder: Vec::new(),
             random: Pcg64Mcg::seed_from_u64(seed),
             in_burst: false,
             now: Time::from_secs(1),
@@ -94,6 +99,7 @@ impl Story {
                 self.decode();
                 assert!(self.player.poll_timeout().is_none_or(|at| at > self.now), "its wake is served");
             }
+            self.finish_decoding();
             while self.next_pull <= self.now.as_nanos() as f64 {
                 self.pull();
             }
@@ -124,12 +130,20 @@ impl Story {
     fn decode(&mut self) {
         while let Some(packet) = self.player.poll_packet(self.now) {
             assert_eq!(packet.bytes, packet.block.0.to_be_bytes());
+            self.in_decoder.push((self.now + self.decoding, packet.block));
+        }
+        self.finish_decoding();
+    }
+
+    fn finish_decoding(&mut self) {
+        while self.in_decoder.first().is_some_and(|(at, _)| *at <= self.now) {
+            let (_, block) = self.in_decoder.remove(0);
             let mut samples = [0.0; BLOCK_FRAMES * 2];
             for (index, frame) in samples.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-                let seconds = f64::from(packet.block.0) / 100.0 + index as f64 / f64::from(SOUND_RATE);
+                let seconds = f64::from(block.0) / 100.0 + index as f64 / f64::from(SOUND_RATE);
                 *frame = tone(seconds);
             }
-            self.player.on_decoded(packet.block, &samples);
+            self.player.on_decoded(block, &samples);
         }
     }
 
@@ -275,6 +289,22 @@ fn a_path_that_becomes_slow_is_followed_within_a_second() {
     story.run(5.0);
     assert_eq!(story.counts().concealed, soon.concealed);
     assert!((story.delay() - ms(105.0)).abs() < ms(6.0), "{:?}", story.delay());
+}
+
+#[test]
+fn a_decoder_that_is_slow_is_waited_for() {
+    let mut story = Story::new(9, CLEAN);
+    story.due_after = Span::ZERO;
+    story.run(2.0);
+    let before = story.player.counts.concealed;
+    // A machine that is too busy.
+    story.decoding = Span::from_millis(40);
+    story.run(3.0);
+    let settled = story.player.counts;
+    assert!(settled.late > 0 && settled.concealed - before < 150, "{settled:?}");
+    story.run(5.0);
+    let counts = story.player.counts;
+    assert!(counts.concealed - settled.concealed <= 10, "{settled:?}, then {counts:?}");
 }
 
 #[test]

@@ -135,6 +135,10 @@ impl Peer {
 
     fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
         self.sender.on_arrivals(now, feedback);
+        let missing = self.departed.on_feedback(feedback);
+        if !missing.missing.is_empty() {
+            self.sender.on_nack(now, &missing);
+        }
     }
 
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {

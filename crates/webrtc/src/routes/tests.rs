@@ -18,8 +18,8 @@ fn request(name: &str) -> Vec<u8> {
     bytes
 }
 
-fn address(port: u16) -> SocketAddr {
-    SocketAddr::from(([192, 0, 2, 1], port))
+fn address(port: u16) -> Remote {
+    Remote::udp(SocketAddr::from(([192, 0, 2, 1], port)))
 }
 
 #[test]

@@ -89,7 +89,7 @@ fn random_and_changed_datagrams_never_panic_nor_end_a_session() {
             }
             // What is whole but comes from elsewhere may be answered there, and changes nothing.
             let from = if random.random_bool(0.5) { player_address() } else { server_address() };
-            world.peer.on_datagram(world.now, from, server_address(), &datagram);
+            world.peer.on_datagram(world.now, Remote::udp(from), server_address(), &datagram);
         }
         assert!(world.peer.is_connected(), "round {round}");
     }

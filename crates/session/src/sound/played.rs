@@ -1,0 +1,55 @@
+//! Sound that the application's own machinery received and played, as browsers do over WebRTC: only what it counted is known here, and
+//! now and then which moment of the world was at the ear.
+
+use nearlight_events::{Samples, SoundCounts};
+use nearlight_units::{Span, Time};
+
+use super::SoundStatistics;
+use crate::ClockEstimate;
+
+/// Machinery is asked a few times a second; what it said longer ago says nothing of the present.
+const CURRENT: Span = Span::from_secs(1);
+
+/// What the machinery has counted since the session began.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RtpSound {
+    pub packets: u64,
+    pub lost: u64,
+    /// Blocks of 10 ms that were made up.
+    pub concealed: u64,
+    /// The world's moment that was at the ear, on the server's clock, where the machinery says so.
+    pub heard: Option<Time>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct PlayedSound {
+    counts: SoundCounts,
+    /// How late it was heard, and when that was.
+    delay: Option<(Time, Span)>,
+    apart: Samples,
+}
+
+impl PlayedSound {
+    pub(crate) fn on_counts(&mut self, now: Time, sound: &RtpSound, clock: Option<ClockEstimate>) {
+        let RtpSound { packets, lost, concealed, heard } = *sound;
+        self.counts = SoundCounts { packets, lost, concealed, ..SoundCounts::default() };
+        if let (Some(heard), Some(clock)) = (heard, clock) {
+            self.delay = Some((now, now - clock.to_client(heard)));
+        }
+    }
+
+    fn current(&self, now: Time) -> Option<Span> {
+        self.delay.filter(|(at, _)| now.saturating_since(*at) < CURRENT).map(|(_, delay)| delay)
+    }
+
+    /// The picture of `made_at`, on the client's clock, is on the display since `now`.
+    pub(crate) fn on_displayed(&mut self, now: Time, made_at: Time) {
+        if let Some(delay) = self.current(now) {
+            self.apart.push((delay - (now - made_at)).abs());
+        }
+    }
+
+    pub(crate) fn statistics(&self, now: Time) -> SoundStatistics {
+        SoundStatistics { counts: self.counts, delay: self.current(now), apart: self.apart.clone() }
+    }
+}
