@@ -336,7 +336,7 @@ fn losses_are_healed_by_retransmissions() {
         let lost = statistics.packets_lost as f64 / statistics.packets as f64;
         assert!((0.012..0.028).contains(&lost), "seed {seed}: {lost} of {} packets", statistics.packets);
         let longest = world.frames.windows(2).map(|pair| pair[1].arrived_at - pair[0].arrived_at).max();
-        assert!(longest < Some(Span::from_millis(200)), "seed {seed}: a freeze of {longest:?}");
+        assert!(longest <= Some(Span::from_millis(200)), "seed {seed}: a freeze of {longest:?}");
     }
 }
 
