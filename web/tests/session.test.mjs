@@ -64,8 +64,10 @@ test("both painters show the same picture, and cover its marker unless asked not
     await until(page, () => (window.nearlight.statistics?.displayed ?? 0) >= 10, `frames are displayed with ${options}`);
     const { unreadableMarkers } = await page.evaluate(() => window.nearlight.statistics);
     assert.equal(unreadableMarkers, 0, options);
-    // Beside the bar's contents: cells of the marker's right half.
-    corners[options] = await contrast(page, { x: 210, y: 4, width: 160, height: 56 });
+    // Beside the bar's contents: cells of the marker's right half. A marker whose check bits happen to be black has little contrast.
+    const seen = [];
+    for (let picture = 0; picture < 6; picture += 1) seen.push(await contrast(page, { x: 210, y: 4, width: 160, height: 56 }));
+    corners[options] = Math.max(...seen);
     assert.deepEqual(errors, []);
     await context.close();
   }
