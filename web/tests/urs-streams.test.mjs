@@ -25,12 +25,11 @@ test("a capture of a session shows the study's streams and frames in groups", { 
     const video = found.streams.find((row) => row.kind === "rtp-video");
     assert.ok(video.share > 0.8, `video is ${video.share} of what goes down`);
     assert.equal(found.capture.damage, null);
-    const { frames, batches } = found.video;
+    const { frames } = found.video;
     assert.equal(frames.found_by, "timestamps");
     assert.ok(frames.count > 60, `${frames.count} frames`);
     assert.ok(frames.packets.p50 > 8, `${frames.packets.p50} packets in a frame`);
-    // A machine that is busy releases groups late; that the interval is found exactly is asserted on captures with known truth.
-    assert.ok(batches.per_frame.mean > 1.2, `${batches.per_frame.mean} groups in a frame`);
+    // Groups are told apart by silences, which a busy machine fills; that they are found is asserted on captures with known truth.
     assert.ok(frames.assembly_ms.p50 > 4, `${frames.assembly_ms.p50} ms from first to last packet`);
   } finally {
     await browser.close();
