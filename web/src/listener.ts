@@ -5,6 +5,8 @@ import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
 const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 2 };
 /** Moments of sound in a millisecond. */
 const PER_MS = 48;
+/** A decoder holds no more than this; where more are waited for, some never came out. */
+const MOST_INSIDE = 64;
 
 /** Whether this browser can decode the world's sound. */
 export async function hears(): Promise<boolean> {
@@ -17,6 +19,11 @@ export async function hears(): Promise<boolean> {
 export class SoundDecoder {
   readonly #onBlock: (block: number, samples: Float32Array) => void;
   #decoder: AudioDecoder | null = null;
+  /**
+   * Blocks that are in the decoder, oldest first. The times of its output are no labels: browsers count them on from the first packet,
+   * so that each packet that is missing would make all later ones seem older by a block.
+   */
+  #inside: number[] = [];
 
   constructor(onBlock: (block: number, samples: Float32Array) => void) {
     this.#onBlock = onBlock;
@@ -24,8 +31,9 @@ export class SoundDecoder {
 
   decode(block: number, bits: Uint8Array): void {
     try {
-      // The time stamp is a label that comes out again with the samples.
       this.#running().decode(new EncodedAudioChunk({ type: "key", timestamp: block * 10_000, data: bits }));
+      this.#inside.push(block);
+      if (this.#inside.length > MOST_INSIDE) this.close();
     } catch {
       this.close();
     }
@@ -34,18 +42,20 @@ export class SoundDecoder {
   close(): void {
     if (this.#decoder && this.#decoder.state !== "closed") this.#decoder.close();
     this.#decoder = null;
+    this.#inside = [];
   }
 
   #running(): AudioDecoder {
     if (this.#decoder) return this.#decoder;
     const decoder = new AudioDecoder({
       output: (data) => {
-        if (decoder === this.#decoder) this.#onBlock(Math.round(data.timestamp / 10_000), interleaved(data));
+        const block = decoder === this.#decoder ? this.#inside.shift() : undefined;
+        if (block !== undefined) this.#onBlock(block, interleaved(data));
         data.close();
       },
       // The next packet starts a new one.
       error: () => {
-        if (decoder === this.#decoder) this.#decoder = null;
+        if (decoder === this.#decoder) this.close();
       },
     });
     decoder.configure(CONFIG);

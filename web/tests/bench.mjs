@@ -2,7 +2,7 @@
 // node tests/bench.mjs SECONDS [--transport webrtc|webtransport] [OPTIONS OF nearlight serve]
 // 1280x720 at 30 frames a second unless options are given; the user looks around and walks, as the headless client's does.
 
-import { openBrowser, openPage, startServer, until } from "./helper.mjs";
+import { lookAround, openBrowser, openPage, startServer, until } from "./helper.mjs";
 
 const seconds = Number(process.argv[2] ?? 20);
 const options = process.argv.slice(3);
@@ -14,13 +14,7 @@ try {
   const { page } = await openPage(browser);
   await page.goto(server.url.replace("#", `?transport=${transport}#`));
   await until(page, () => window.nearlight?.statistics?.displayed > 30, "frames are displayed");
-  const end = Date.now() + seconds * 1000;
-  for (let step = 0; Date.now() < end; step += 1) {
-    await page.evaluate((phase) => {
-      window.nearlight.setPose({ position: [Math.sin(phase / 90), 1.6, Math.cos(phase / 70) - 1], yaw: Math.sin(phase / 40) * 0.6 });
-    }, step);
-    await new Promise((resolve) => setTimeout(resolve, 20));
-  }
+  await lookAround(page, seconds);
   const summary = await page.evaluate(() => window.nearlight.summary());
   const { frames, fps, pause_ms_max: pause, motion_to_photon_ms: motion, stages_ms: stages, codec, loss, recovery } = summary;
   console.log(`${codec} over ${summary.transport}: ${frames.displayed} displayed of ${frames.sent}, ${fps} /s, ${frames.lost} lost, ${frames.decoded} decoded`);

@@ -5,7 +5,7 @@ import { once } from "node:events";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import path from "node:path";
-import { binary, openPage, shown, startServer, until } from "./helper.mjs";
+import { binary, lookAround, openPage, shown, startServer, until } from "./helper.mjs";
 
 /** Why nothing can be captured here; empty where it can. */
 export function whyNoCapture() {
@@ -42,13 +42,7 @@ export async function study(browser, seconds, options) {
     const capture = spawn("tcpdump", words, { stdio: ["ignore", "ignore", "pipe"] });
     const ended = once(capture, "exit");
     await once(capture.stderr, "data");
-    const end = Date.now() + seconds * 1000;
-    for (let step = 0; Date.now() < end; step += 1) {
-      await page.evaluate((phase) => {
-        window.nearlight.setPose({ position: [Math.sin(phase / 90), 1.6, Math.cos(phase / 70) - 1], yaw: Math.sin(phase / 40) * 0.6 });
-      }, step);
-      await new Promise((resolve) => setTimeout(resolve, 20));
-    }
+    await lookAround(page, seconds);
     capture.kill("SIGINT");
     await ended;
     const summary = await page.evaluate(() => window.nearlight.summary());

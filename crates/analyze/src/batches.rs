@@ -80,7 +80,7 @@ pub(crate) fn bursts(packets: &[Packet], silence: Option<Span>) -> Vec<Burst> {
     bursts
 }
 
-/// The gap that tells bursts apart: the middle of the valley in the histogram of gaps.
+/// The gap that tells bursts apart: the middle of the widest valley in the histogram of gaps.
 ///
 /// `None` where the gaps have but one hill.
 pub(crate) fn silence(packets: &[Packet]) -> Option<Span> {
@@ -108,23 +108,21 @@ pub(crate) fn silence(packets: &[Packet]) -> Option<Span> {
         below >= fewest && total - below >= fewest
     };
     let candidates: Vec<usize> = (0..BINS).filter(candidate).collect();
-    let least = candidates.iter().map(|bin| smooth[*bin]).min()?;
-    // The longest stretch of the valley's floor.
-    let (mut floor, mut run) = (0..0, 0..0);
-    for bin in candidates {
-        if smooth[bin] != least {
-            continue;
-        }
-        run = if bin == run.end { run.start..bin + 1 } else { bin..bin + 1 };
-        if run.len() > floor.len() {
-            floor = run.clone();
-        }
-    }
     let hill = |bins: Range<usize>| smooth[bins].iter().copied().max().unwrap_or(0);
-    // Guess: half as deep as the lower hill is a valley, less may be chance.
-    if 2 * least > hill(0..floor.start).min(hill(floor.end..BINS)) {
-        return None;
-    }
+    let lower_hill = |bin: usize| hill(0..bin).min(hill(bin + 1..BINS));
+    // The widest valley: the gaps between frames may be as clearly apart from those between bursts, but never by such a factor.
+    let widest = |hills: u64| {
+        let (mut widest, mut run) = (0..0, 0..0);
+        for bin in candidates.iter().copied().filter(|bin| hills * smooth[*bin] <= lower_hill(*bin)) {
+            run = if bin == run.end { run.start..bin + 1 } else { bin..bin + 1 };
+            if run.len() > widest.len() {
+                widest = run.clone();
+            }
+        }
+        (!widest.is_empty()).then_some(widest)
+    };
+    // Guesses: a tenth of the lower hill is a clear valley, half of it is one, more may be chance.
+    let floor = widest(10).or_else(|| widest(2))?;
     let middle = (floor.start + floor.end) as f64 / 2.0;
     Some(Span::from_nanos((10_f64.powf(middle / FINE) * 1e3) as i64))
 }

@@ -1,19 +1,15 @@
 //! The real command on both ends, over loopback: counts, medians and exit codes, never wall-clock tails.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-const TOKEN: &str = "a-token-for-the-tests";
+mod support;
 
-fn nearlight() -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nearlight"));
-    command.env("NEARLIGHT_LOG", "warn").env_remove("NEARLIGHT_TOKEN");
-    command
-}
+use support::{TOKEN, nearlight, serve};
 
 /// A server that is killed when the test ends, however it ends.
 struct Server {
@@ -23,17 +19,8 @@ struct Server {
 }
 
 impl Server {
-    /// A small picture, so that two busy cores keep up.
     fn start(further: &[&str]) -> Self {
-        let mut child = nearlight()
-            .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
-            .args(further)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        let (child, first) = serve(further);
         let url = first["url"].as_str().expect("url").to_owned();
         let port = first["port"].as_u64().expect("port") as u16;
         Self { child, url, port }

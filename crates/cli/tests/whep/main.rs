@@ -15,8 +15,11 @@ use serde_json::Value;
 
 mod packaged;
 mod server;
+#[path = "../support/mod.rs"]
+mod support;
 
-use server::{Answer, Server, TOKEN};
+use server::{Answer, Server};
+use support::TOKEN;
 
 /// How a client's datagrams travel.
 enum Way {

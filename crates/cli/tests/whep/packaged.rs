@@ -4,7 +4,8 @@ use std::process::Command;
 
 use serde_json::Value;
 
-use super::server::{Server, TOKEN};
+use super::server::Server;
+use crate::support::TOKEN;
 
 /// The system's own Python: another one, such as a user's, does not see the distribution's packages.
 const PYTHON: &str = "/usr/bin/python3";

@@ -1,13 +1,11 @@
-//! The command as a child process, and requests to it.
+//! A server of this test's, and requests to it.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use serde_json::Value;
-
-pub(crate) const TOKEN: &str = "a-token-for-the-tests";
+use crate::support::serve;
 
 /// Servers draw and code at once: five of them on two cores starve their players.
 static TURN: Mutex<()> = Mutex::new(());
@@ -34,20 +32,10 @@ impl Answer {
 }
 
 impl Server {
-    /// A small picture, so that two busy cores keep up.
     pub(crate) fn start(further: &[&str]) -> Self {
         // A test that failed has left nothing behind that another one could see.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut child = Command::new(env!("CARGO_BIN_EXE_nearlight"))
-            .env("NEARLIGHT_LOG", "warn")
-            .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
-            .args(further)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
-        let mut line = String::new();
-        BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
-        let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
+        let (child, first) = serve(further);
         assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
         Self { child, _turn: turn, port: first["port"].as_u64().expect("port") as u16 }
     }

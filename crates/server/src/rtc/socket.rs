@@ -28,6 +28,13 @@ pub(crate) struct Incoming {
     pub(crate) datagram: Bytes,
 }
 
+impl Incoming {
+    /// Which of the server's addresses it came to is not known; the peer takes the likeliest.
+    pub(crate) fn to(&self) -> SocketAddr {
+        SocketAddr::new(self.from.address.ip(), 0)
+    }
+}
+
 #[derive(Default)]
 struct Table {
     routes: Routes,

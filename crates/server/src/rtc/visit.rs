@@ -1,6 +1,6 @@
 //! One WebRTC client's session, from its offer to its end.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use nearlight_units::{Span, Time};
@@ -86,9 +86,7 @@ impl RtcVisit {
             tokio::select! {
                 incoming = self.line.recv() => match incoming {
                     Some(incoming) => {
-                        // Which of the server's addresses it came to is not known; the peer takes the likeliest.
-                        let to = SocketAddr::new(incoming.from.address.ip(), 0);
-                        self.peer.on_datagram(incoming.at, incoming.from, to, &incoming.datagram);
+                        self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
                     }
                     None => return "the server's socket is gone".into(),
                 },

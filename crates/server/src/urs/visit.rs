@@ -1,6 +1,6 @@
 //! The media side of one of Unity's clients: a WebRTC peer that the desk leads, and a user whom the data channel "input" moves.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -141,8 +141,7 @@ impl Session {
             tokio::select! {
                 incoming = self.line.recv() => match incoming {
                     Some(incoming) => {
-                        let to = SocketAddr::new(incoming.from.address.ip(), 0);
-                        self.peer.on_datagram(incoming.at, incoming.from, to, &incoming.datagram);
+                        self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
                     }
                     None => return "the server's socket is gone".into(),
                 },
