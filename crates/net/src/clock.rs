@@ -38,7 +38,7 @@ impl Clock {
         tokio::time::Instant::from_std(instant)
     }
 
-    /// Waits until `time`; returns at once if it has passed. The runtime's timer rounds up to a millisecond.
+    /// Waits until `time`; returns at once if it has passed. The runtime's timer rounds up to a millisecond; [`crate::Alarm`] does not.
     pub async fn sleep_until(&self, time: Time) {
         tokio::time::sleep_until(self.instant(time)).await;
     }

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod address;
+mod alarm;
 mod attempts;
 mod client;
 mod clock;
@@ -28,6 +29,7 @@ mod transport;
 mod trust;
 
 pub use address::party;
+pub use alarm::Alarm;
 pub use attempts::{AttemptLimiter, AttemptPolicy};
 pub use client::{ConnectOptions, connect};
 pub use clock::Clock;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use nearlight_codec::CodecError;
 use nearlight_fec::policy::new_policy;
-use nearlight_net::{Connection, ControlReceiver, ControlSender, Direction, NetError};
+use nearlight_net::{Alarm, Connection, ControlReceiver, ControlSender, Direction, NetError};
 use nearlight_session::Sender;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription};
@@ -136,7 +136,7 @@ impl Visit {
         }
         let clock = self.stay.house.clock;
         let mut closing = self.stay.house.closing.clone();
-        let mut status = status_interval();
+        let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
         loop {
             let wake = self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
             let wake = wake.min(clock.now() + Span::from_secs(1));
@@ -164,7 +164,7 @@ impl Visit {
                         return "the client does not read its control stream".into();
                     }
                 }
-                () = clock.sleep_until(wake) => {}
+                () = alarm.at(wake) => {}
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     let message = "the server is shutting down".to_owned();
                     let _ = messages.try_send(ServerMessage::Goodbye { message: message.clone() });

@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use nearlight_net::Alarm;
 use nearlight_units::{Span, Time};
 use nearlight_webrtc::{ChannelId, Event, Message, Peer};
 use nearlight_wire::{ClientMessage, ServerMessage, ToServer};
@@ -79,7 +80,7 @@ impl RtcVisit {
     async fn serve(&mut self) -> String {
         let clock = self.stay.house.clock;
         let mut closing = self.stay.house.closing.clone();
-        let mut status = status_interval();
+        let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
         loop {
             let now = clock.now();
             let wake = self.peer.poll_timeout().unwrap_or(Time::FAR_FUTURE).min(now + Span::from_secs(1));
@@ -108,7 +109,7 @@ impl RtcVisit {
                     let status = self.stay.status(clock.now(), self.peer.sender());
                     self.say(clock.now(), &ServerMessage::Rate(status));
                 }
-                () = clock.sleep_until(wake) => self.peer.on_timeout(clock.now()),
+                () = alarm.at(wake) => self.peer.on_timeout(clock.now()),
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     return "the server is shutting down".into();
                 }

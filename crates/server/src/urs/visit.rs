@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use nearlight_codec::CodecKind;
-use nearlight_net::Token;
+use nearlight_net::{Alarm, Token};
 use nearlight_scene::START;
 use nearlight_session::ReceivedInput;
 use nearlight_units::{Span, Time};
@@ -131,7 +131,7 @@ impl Session {
     async fn serve(&mut self, visit: &mut UnityVisit) -> String {
         let clock = self.house.clock;
         let mut closing = self.house.closing.clone();
-        let mut status = status_interval();
+        let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
         loop {
             let now = clock.now();
             // Without a seat there is nobody to tell where the user is.
@@ -161,7 +161,7 @@ impl Session {
                     // For the server's own figures: the web client takes none.
                     stay.status(clock.now(), self.peer.sender());
                 },
-                () = clock.sleep_until(wake) => self.peer.on_timeout(clock.now()),
+                () = alarm.at(wake) => self.peer.on_timeout(clock.now()),
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
                     return "the server is shutting down".into();
                 }
