@@ -77,7 +77,7 @@ function interleaved(data: AudioData): Float32Array {
 }
 
 /** What the loudspeaker asks: samples that will be heard at `heardAt`, milliseconds on the window's clock, and how many to keep. */
-export type Answer = (heardAt: number, moments: number, dry: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
+export type Answer = (heardAt: number, moments: number, left: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
 
 /** Answers the loudspeaker, whichever session there is. */
 export class SpeakerPort {
@@ -89,7 +89,7 @@ export class SpeakerPort {
     port.onmessage = ({ data }: MessageEvent<FromSpeaker>) => {
       const clock = this.#clock;
       const { samples, depth } = clock
-        ? answer(clock.at + (data.frame - clock.frame) / PER_MS, data.moments, data.dry)
+        ? answer(clock.at + (data.frame - clock.frame) / PER_MS, data.moments, data.left)
         : { samples: new Float32Array(data.moments * 2), depth: data.moments };
       const message: ToSpeaker = { samples, depth };
       this.#port.postMessage(message, [samples.buffer]);

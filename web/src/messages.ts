@@ -125,14 +125,14 @@ export interface SpeakerClock {
   at: number;
 }
 
-/** The loudspeaker asks for samples for so many moments, the first of which will be its so-and-so-many'th, and says how often it had none. */
+/** The loudspeaker asks for samples for so many moments, the first of which will be its so-and-so-many'th; it has them for `left` more, or lacked them. */
 export interface FromSpeaker {
   frame: number;
   moments: number;
-  dry: number;
+  left: number;
 }
 
-/** Left, right, left, and so on; and for how many moments the loudspeaker should keep samples. */
+/** Left, right, left, and so on; and for how many moments the loudspeaker should have samples, here or on their way. */
 export interface ToSpeaker {
   samples: Float32Array<ArrayBuffer>;
   depth: number;

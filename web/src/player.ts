@@ -121,9 +121,9 @@ export class Player {
     this.#pump();
   }
 
-  /** The loudspeaker wants samples that will be heard at `heardAt`, and ran dry so many times since it last asked. */
-  onSpeaker(heardAt: number, moments: number, dry: number): { samples: Float32Array<ArrayBuffer>; depth: number } {
-    const depth = this.#core.speaker_depth(dry);
+  /** The loudspeaker wants samples that will be heard at `heardAt`, and has them for `left` moments more, or lacked them. */
+  onSpeaker(heardAt: number, moments: number, left: number): { samples: Float32Array<ArrayBuffer>; depth: number } {
+    const depth = this.#core.speaker_depth(this.#now(), left);
     const samples = this.#core.poll_samples(this.#now(), micros(heardAt), moments) as Float32Array<ArrayBuffer>;
     this.#pump();
     return { samples, depth };

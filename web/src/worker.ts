@@ -68,8 +68,8 @@ class Media {
         this.#onShown(message.at, message.frame, message.pixels, false);
         break;
       case "speaker":
-        this.#speaker = new SpeakerPort(message.port, (heardAt, moments, dry) => {
-          if (this.#player) return this.#player.onSpeaker(heardAt, moments, dry);
+        this.#speaker = new SpeakerPort(message.port, (heardAt, moments, left) => {
+          if (this.#player) return this.#player.onSpeaker(heardAt, moments, left);
           return { samples: new Float32Array(moments * 2), depth: moments };
         });
         break;

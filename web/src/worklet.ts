@@ -4,9 +4,7 @@
 
 import type { FromSpeaker, ToSpeaker } from "./messages.ts";
 
-/** Moments that are asked for beyond those to keep: five milliseconds, for what is asked for early waits. */
-const AHEAD = 240;
-/** At once at most: ten milliseconds. More than one answer's way takes, so that a slow page catches up. */
+/** Moments that are asked for at once at most: ten milliseconds, a block of the sound. */
 const MOST = 480;
 
 declare const currentFrame: number;
@@ -21,11 +19,14 @@ class Speaker extends AudioWorkletProcessor {
   /** Moments of the first block that have been played. */
   #played = 0;
   #queued = 0;
-  /** Moments to keep. */
+  /** Moments that are asked for and not here yet. */
+  #awaited = 0;
+  /** Moments to have or to have asked for; unknown until the first answer. */
   #depth = 0;
-  #asked = false;
-  /** Times that the queue ran dry. */
-  #dry = 0;
+  /** Moments that were to be heard since the last samples came, and were not there. */
+  #missed = 0;
+  /** The fewest moments left since it last asked; below zero those that it lacked. */
+  #fewest = Number.POSITIVE_INFINITY;
 
   constructor() {
     super();
@@ -36,24 +37,38 @@ class Speaker extends AudioWorkletProcessor {
     const [left, right] = outputs[0] ?? [];
     if (!left || !right) return true;
     const filled = this.#fill(left, right);
-    if (filled < left.length && this.#depth > 0) this.#dry += 1;
-    if (!this.#asked && this.#source && this.#queued <= this.#depth) {
-      this.#asked = true;
-      const moments = Math.min(MOST, this.#depth + AHEAD - this.#queued);
-      const ask: FromSpeaker = { frame: currentFrame + left.length + this.#queued, moments, dry: this.#dry };
-      this.#source.postMessage(ask);
-      this.#dry = 0;
-    }
+    if (this.#depth > 0) this.#missed += left.length - filled;
+    this.#fewest = Math.min(this.#fewest, this.#queued - this.#missed);
+    this.#ask(currentFrame + left.length);
     return true;
+  }
+
+  /**
+   * Asks whenever something has been played, without waiting for answers: outputs want ten milliseconds and more at one go, and no answer
+   * arrives in between.
+   */
+  #ask(next: number): void {
+    if (!this.#source) return;
+    const ahead = this.#queued + this.#awaited;
+    // The first answer tells how much to keep.
+    const wanted = this.#depth > 0 || ahead > 0 ? this.#depth - ahead : MOST;
+    const moments = Math.min(MOST, wanted);
+    if (moments <= 0) return;
+    const ask: FromSpeaker = { frame: next + ahead, moments, left: this.#fewest };
+    this.#source.postMessage(ask);
+    this.#awaited += moments;
+    this.#fewest = Number.POSITIVE_INFINITY;
   }
 
   #connect(source: MessagePort): void {
     this.#source = source;
     source.onmessage = ({ data }: MessageEvent<ToSpeaker>) => {
-      this.#asked = false;
+      const moments = data.samples.length / 2;
       this.#depth = data.depth;
+      this.#awaited -= moments;
       this.#queue.push(data.samples);
-      this.#queued += data.samples.length / 2;
+      this.#queued += moments;
+      this.#missed = 0;
     };
   }
 

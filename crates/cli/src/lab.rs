@@ -14,6 +14,7 @@ use nearlight_fec_peers::Row as PeerRow;
 use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Summary, read_results, report, run_plan, run_plan_with};
 use nearlight_net::Clock;
 use nearlight_rate::PRESETS;
+use nearlight_report::samples::write_parquet;
 use nearlight_units::{Span, Time};
 
 use self::distortion::DistortionArguments;
@@ -65,7 +66,7 @@ struct RunArguments {
 
 #[derive(Debug, Args)]
 struct ReportArguments {
-    /// Folders of results, such as results/vrcc-stable: each gets a report.html and a runs.csv
+    /// Folders of results, such as results/vrcc-stable: each gets a report.html, a runs.csv and a runs.parquet
     #[arg(required = true)]
     runs: Vec<PathBuf>,
 }
@@ -271,12 +272,20 @@ fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
                 "`{file}` holds no results: name a folder that `nearlight lab run` has written, such as results/PLAN"
             )
         })?;
-        let (page, rows) = (folder.join("report.html"), folder.join("runs.csv"));
+        let page = folder.join("report.html");
         std::fs::write(&page, report::document(&head, &runs).to_html())
             .with_context(|| format!("cannot write `{}`", page.display()))?;
-        let file = std::fs::File::create(&rows).with_context(|| format!("cannot write `{}`", rows.display()))?;
-        report::samples(&runs).write_csv(std::io::BufWriter::new(file))?;
-        println!("{}\n{}", page.display(), rows.display());
+        let create = |name: &str| {
+            let path = folder.join(name);
+            let file = std::fs::File::create(&path).with_context(|| format!("cannot write `{}`", path.display()))?;
+            anyhow::Ok((path, std::io::BufWriter::new(file)))
+        };
+        let samples = report::samples(&runs);
+        let (rows, file) = create("runs.csv")?;
+        samples.write_csv(file)?;
+        let (columns, file) = create("runs.parquet")?;
+        write_parquet(&samples, file)?;
+        println!("{}\n{}\n{}", page.display(), rows.display(), columns.display());
     }
     Ok(ExitCode::SUCCESS)
 }

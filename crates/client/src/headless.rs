@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use nearlight_codec::{Picture, PictureView};
 use nearlight_events::Summary;
-use nearlight_net::Clock;
+use nearlight_net::{Alarm, Clock};
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Hand, Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
@@ -109,6 +109,7 @@ async fn move_about(
 ) {
     let Ok(place) = place.wait_for(Option::is_some).await.map(|place| place.unwrap_or_default()) else { return };
     let start = clock.now();
+    let mut alarm = Alarm::new(clock);
     let mut moved = Span::ZERO;
     let mut next = start;
     loop {
@@ -126,7 +127,7 @@ async fn move_about(
         moved = since;
         // A late wake-up shifts no later one, but what was missed is not caught up with.
         next = (next + step).max(at);
-        clock.sleep_until(next).await;
+        alarm.at(next).await;
     }
 }
 
@@ -166,9 +167,10 @@ async fn virtual_display(
     mut waiting: mpsc::UnboundedReceiver<Waiting>,
     reports: mpsc::UnboundedSender<Happening>,
 ) {
+    let mut alarm = Alarm::new(clock);
     while let Some(mut newest) = waiting.recv().await {
         let at = next_slot(clock.now(), interval);
-        clock.sleep_until(at).await;
+        alarm.at(at).await;
         while let Ok(newer) = waiting.try_recv() {
             newest = newer;
         }

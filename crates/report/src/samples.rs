@@ -1,11 +1,9 @@
-//! Tables of samples for other programs: CSV, and Parquet with the feature `parquet`.
+//! Tables of samples for other programs: CSV and Parquet.
 
-#[cfg(feature = "parquet")]
 mod columnar;
 
 use std::io::{self, Write};
 
-#[cfg(feature = "parquet")]
 pub use columnar::write_parquet;
 
 /// Columns of equal length: one row per frame, packet or run.

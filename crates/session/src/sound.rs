@@ -48,8 +48,8 @@ const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
 const MAX_BEND: f64 = 0.01;
 /// Of the distance to where it should be, in samples: gone in four seconds.
 const BEND: f64 = MAX_BEND / (0.024 * SOUND_RATE as f64);
-/// How slowly the output's latency is forgotten: 5 ms in a second.
-const FORGET_LATENCY: f64 = 0.005;
+/// How slowly the output's latency is forgotten: 20 ms in a second, twice of what sound is stretched by.
+const FORGET_LATENCY: f64 = 0.02;
 /// Nothing is played later than this, whatever server and path say.
 const MAX_DELAY: Span = Span::from_secs(1);
 /// A delay that nobody has asked samples for since says nothing of the present.

@@ -11,6 +11,7 @@
 mod journal;
 mod presence;
 mod sound;
+mod speaker;
 mod tally;
 
 use nearlight_session::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, RtpCounts};
@@ -22,8 +23,8 @@ use nearlight_wire::{
 use wasm_bindgen::prelude::*;
 
 use crate::journal::Journal;
-use crate::sound::SpeakerDepth;
 use crate::tally::Tally;
+use speaker::SpeakerDepth;
 
 /// Bytes of a pixel as WebGL reads it back.
 const RGBA_BYTES: usize = 4;

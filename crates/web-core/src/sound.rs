@@ -34,10 +34,11 @@ impl Core {
         self.receiver.on_rtp_sound(time(now), &sound);
     }
 
-    /// For how many moments the loudspeaker should keep samples, which ran dry so many times since it last asked.
-    pub fn speaker_depth(&mut self, dry: u32) -> usize {
-        self.speaker.on_asked(dry);
-        self.speaker.moments
+    /// For how many moments the loudspeaker should have samples, which has them for `left` more, or lacked them for as many as are below
+    /// zero.
+    pub fn speaker_depth(&mut self, now: f64, left: i32) -> usize {
+        self.speaker.on_left(time(now), left);
+        self.speaker.moments()
     }
 
     /// Samples for so many moments, a block's 480 at most, the first of which is heard at `heard_at`.
@@ -65,55 +66,9 @@ impl SoundChunk {
     }
 }
 
-/// Moments of sound that the loudspeaker keeps when it asks for more: five milliseconds, which a request and its answer take at most
-/// in a page that is not busy.
-const LEAST_DEPTH: usize = 240;
-const MOST_DEPTH: usize = 4_800;
-/// More after it ran dry, 5 ms, and less after it has not for 20 s. Guesses.
-const DEEPER: usize = 240;
-const CALM: u32 = 4_000;
-
-/// How much the loudspeaker keeps, so that a busy page does not interrupt it.
-#[derive(Debug)]
-pub struct SpeakerDepth {
-    moments: usize,
-    calm: u32,
-}
-
-impl Default for SpeakerDepth {
-    fn default() -> Self {
-        Self { moments: LEAST_DEPTH, calm: 0 }
-    }
-}
-
-impl SpeakerDepth {
-    /// It asked for a block, and ran dry so many times since it last did.
-    fn on_asked(&mut self, dry: u32) {
-        self.calm = if dry > 0 { 0 } else { self.calm + 1 };
-        if dry > 0 {
-            self.moments = (self.moments + DEEPER).min(MOST_DEPTH);
-        } else if self.calm == CALM {
-            (self.moments, self.calm) = ((self.moments - DEEPER / 2).max(LEAST_DEPTH), 0);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_loudspeaker_that_runs_dry_keeps_more_and_in_time_less_again() {
-        let mut depth = SpeakerDepth::default();
-        depth.on_asked(0);
-        assert_eq!(depth.moments, LEAST_DEPTH);
-        depth.on_asked(3);
-        assert_eq!(depth.moments, LEAST_DEPTH + DEEPER);
-        (0..100).for_each(|_| depth.on_asked(1));
-        assert_eq!(depth.moments, MOST_DEPTH);
-        (0..200_000).for_each(|_| depth.on_asked(0));
-        assert_eq!(depth.moments, LEAST_DEPTH);
-    }
 
     #[test]
     fn the_page_gets_samples_for_as_many_moments_as_it_asks_for() {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearlight_codec::CodecKind;
-use nearlight_net::{CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
+use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
 use nearlight_session::{Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::{ClientMessage, ServerMessage, StreamDescription};
@@ -16,8 +16,8 @@ use super::view::views;
 use super::{Ended, Happening, Ports, Run, STATUS_INTERVAL, Status, UserInput};
 use crate::ClientError;
 
-/// The loop sleeps at least this long: what is due has been served, and the runtime's timer knows whole milliseconds only.
-const SHORTEST_SLEEP: Span = Span::from_micros(500);
+/// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
+const SHORTEST_SLEEP: Span = Span::from_micros(100);
 
 /// A welcomed connection at work.
 pub struct Session<'a> {
@@ -41,6 +41,7 @@ pub struct Session<'a> {
     drain: Option<Drain>,
     status_at: Time,
     displayed_at_status: u64,
+    alarm: Alarm,
 }
 
 /// What the loop woke up for.
@@ -77,6 +78,7 @@ impl<'a> Session<'a> {
             receiver.set_sound();
         }
         let status_at = run.player.clock.now() + STATUS_INTERVAL;
+        let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
         Ok(Self {
             run,
@@ -95,6 +97,7 @@ impl<'a> Session<'a> {
             drain: None,
             status_at,
             displayed_at_status,
+            alarm,
         })
     }
 
@@ -147,7 +150,7 @@ impl<'a> Session<'a> {
     async fn next(&mut self, now: Time) -> Next {
         let wake = self.wake().max(now + SHORTEST_SLEEP);
         let watching = self.drain.is_none();
-        let Self { run, connection, from_server, .. } = self;
+        let Self { run, connection, from_server, alarm, .. } = self;
         let player = &mut run.player;
         let Ports { inputs, happenings, stop, .. } = &mut player.ports;
         tokio::select! {
@@ -164,7 +167,7 @@ impl<'a> Session<'a> {
             Some(happening) = happenings.recv() => Next::Happening(happening),
             Some(input) = inputs.recv(), if watching => Next::Input(input),
             () = stop.wait(), if watching => Next::Stop,
-            () = player.clock.sleep_until(wake) => Next::Deadline,
+            () = alarm.at(wake) => Next::Deadline,
         }
     }
 
