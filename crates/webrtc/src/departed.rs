@@ -18,6 +18,9 @@ use crate::flexfec::Groups;
 const MAX_REMEMBERED: usize = 2_048;
 /// A number is lost when so many later ones have been told of (RFC 9002 section 6.1.1).
 const REORDER: u32 = 3;
+/// A busy client asks for a piece later than it could have, and before it looks at the repair that came meanwhile. Guess: twice what a
+/// browser's busiest task takes.
+const LATE: Span = Span::from_millis(20);
 /// Pieces that wait for their repairs: more are an outage, which no repair mends.
 const MAX_AWAITED: usize = 256;
 
@@ -123,7 +126,7 @@ impl Departed {
         in_runs(again)
     }
 
-    /// What of a client's request is to be answered now: the rest a repair brings that the client cannot have known of.
+    /// What of a client's request is to be answered now: the rest a repair may bring that the client did not know of.
     pub(crate) fn on_request(
         &mut self,
         now: Time,
@@ -198,10 +201,10 @@ impl Departed {
         self.known.iter().rev().find(|known| known.left == Left::Repair(frame, number))
     }
 
-    /// Whether the client cannot have had a repair when it asked, half a round trip ago.
+    /// Whether the client may not have looked at a repair when it asked, half a round trip ago.
     fn is_coming(&self, now: Time, frame: FrameId, number: u16, round_trip: Span) -> bool {
         self.repair(frame, number)
-            .is_none_or(|known| known.fate == Fate::Unknown && now.saturating_since(known.sent_at) < round_trip)
+            .is_none_or(|known| known.fate == Fate::Unknown && now.saturating_since(known.sent_at) < round_trip + LATE)
     }
 }
 

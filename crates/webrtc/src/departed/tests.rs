@@ -83,8 +83,8 @@ fn what_no_repair_brings_is_sent_again_as_soon_as_that_is_known() {
 #[test]
 fn a_client_that_must_have_the_repair_is_answered() {
     let mut departed = protected(1);
-    assert!(asked(&mut departed, at(42), &[1]).is_empty());
-    assert_eq!(asked(&mut departed, at(43), &[1]), [(1, 1)], "a round trip after the repair");
+    assert!(asked(&mut departed, at(62), &[1]).is_empty());
+    assert_eq!(asked(&mut departed, at(63), &[1]), [(1, 1)], "more than a round trip after the repair");
     assert!(departed.awaited.is_empty());
     let mut departed = protected(1);
     assert_eq!(asked(&mut departed, at(5), &[1, 3]), [(1, 1), (1, 3)], "two of one group");
