@@ -41,7 +41,7 @@ struct Run {
 
 impl Run {
     /// From one packet to the next that the same repair covers: repairs beyond the packets say nothing new.
-    fn step(&self) -> u16 {
+    fn step(self) -> u16 {
         self.repairs.1.min(self.packets.1)
     }
 }
@@ -51,23 +51,23 @@ impl Groups {
         Self { packets, repairs }
     }
 
-    pub(crate) const fn packets(&self) -> u16 {
+    pub(crate) const fn packets(self) -> u16 {
         self.packets
     }
 
-    pub(crate) const fn repairs(&self) -> u16 {
+    pub(crate) const fn repairs(self) -> u16 {
         self.repairs
     }
 
     /// The repair that covers a packet.
-    pub(crate) fn repair_of(&self, index: u16) -> Option<u16> {
+    pub(crate) fn repair_of(self, index: u16) -> Option<u16> {
         let run = self.runs().find(|run| (run.packets.0..run.packets.0 + run.packets.1).contains(&index))?;
         let place = (index - run.packets.0).checked_rem(run.step())?;
         Some(run.repairs.0 + place)
     }
 
     /// The packets that a repair covers, ascending; at least one.
-    pub(crate) fn covered(&self, repair: u16) -> impl Iterator<Item = u16> + use<> {
+    pub(crate) fn covered(self, repair: u16) -> impl Iterator<Item = u16> + use<> {
         let run = self.runs().find(|run| (run.repairs.0..run.repairs.0 + run.repairs.1).contains(&repair));
         run.into_iter().flat_map(move |run| {
             let (first, packets) = run.packets;
@@ -77,8 +77,8 @@ impl Groups {
         })
     }
 
-    fn runs(&self) -> impl Iterator<Item = Run> + use<> {
-        let Self { packets, repairs } = *self;
+    fn runs(self) -> impl Iterator<Item = Run> + use<> {
+        let Self { packets, repairs } = self;
         let runs = u32::from(packets.div_ceil(MAX_SPAN));
         let part = move |of: u16, run: u32| (u32::from(of) * run / runs) as u16;
         let share = move |of: u16, run: u32| (part(of, run), part(of, run + 1) - part(of, run));

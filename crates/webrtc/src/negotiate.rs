@@ -157,13 +157,10 @@ pub(crate) fn add_track(
     kind: RtpCodecKind,
     sources: &Sources,
 ) -> Result<RTCRtpSenderId, Error> {
-    let (name, ssrc, rtx, fec) = match kind {
-        RtpCodecKind::Audio => ("sound", sources.sound, None, None),
-        _ => {
-            let again = RTCRtpRtxParameters { ssrc: sources.retransmission };
-            ("picture", sources.video, Some(again), Some(RTCRtpFecParameters { ssrc: sources.repair }))
-        }
-    };
+    let is_picture = kind != RtpCodecKind::Audio;
+    let (name, ssrc) = if is_picture { ("picture", sources.video) } else { ("sound", sources.sound) };
+    let rtx = is_picture.then_some(RTCRtpRtxParameters { ssrc: sources.retransmission });
+    let fec = is_picture.then_some(RTCRtpFecParameters { ssrc: sources.repair });
     let coding = RTCRtpCodingParameters { ssrc: Some(ssrc), rtx, fec, ..RTCRtpCodingParameters::default() };
     let encoding =
         RTCRtpEncodingParameters { rtp_coding_parameters: coding, active: true, ..RTCRtpEncodingParameters::default() };

@@ -44,18 +44,16 @@ fn protected(frame: u32) -> Departed {
     departed
 }
 
-fn groups(_: FrameId) -> Option<Groups> {
-    Some(Groups::new(4, 2))
-}
+const GROUPS: fn(FrameId) -> Option<Groups> = |_| Some(Groups::new(4, 2));
 
 fn told(departed: &mut Departed, arrived: &[u8]) -> Vec<(u32, u16)> {
     let arrived: Vec<bool> = arrived.iter().map(|came| *came == 1).collect();
-    named(&departed.on_feedback(&feedback(0, &arrived), groups))
+    named(&departed.on_feedback(&feedback(0, &arrived), GROUPS))
 }
 
 fn asked(departed: &mut Departed, now: Time, pieces: &[u16]) -> Vec<(u32, u16)> {
     let missing = pieces.iter().map(|first| Missing { frame: FrameId(1), first: *first, count: 1 }).collect();
-    named(&departed.on_request(now, &Nack { missing }, ROUND_TRIP, groups))
+    named(&departed.on_request(now, &Nack { missing }, ROUND_TRIP, GROUPS))
 }
 
 #[test]

@@ -125,11 +125,11 @@ fn every_packet_is_covered_once_and_neighbours_by_different_repairs() {
 fn the_header_is_as_the_draft_draws_it() {
     let packets = frame(0xFFFF, &[vec![1, 2, 3], vec![4], vec![5, 5]]);
     let (_, made) = repairs(&packets, 1);
-    // Twelve bytes of extensions, and 3, 1, 2 of payload: the lengths' exclusive or is 8 ^ (0, 2, 3) together.
+    // Eight bytes of extensions before 3, 1 and 2 of payload.
     let rest = |payload: &[u8]| [&[0xBE, 0xDE, 0, 1, 0x62, 0, 1, 2][..], payload].concat();
     assert_eq!(bytes_of(&packets[0])[12..], rest(&[1, 2, 3]));
-    // Version gone, extension bit of three; the marker of one, three times 109; 11 ^ 9 ^ 10.
-    let fields = [0x10, 0x80 | 109, 0, 8, 0xB2, 0xD0, 0x5E, 0x07];
+    // Version gone, extension bit of three; the marker of one, three times 109 (0x6D); 11 ^ 9 ^ 10.
+    let fields = [0x10, 0x80 | 0x6D, 0, 8, 0xB2, 0xD0, 0x5E, 0x07];
     assert_eq!(made[0][..8], fields);
     assert_eq!(made[0][8..20], [1, 0, 0, 0, 0x12, 0x34, 0x56, 0x78, 0xFF, 0xFF, 0x80 | 0x70, 0]);
     assert_eq!(made[0][20..], rest(&[1 ^ 4 ^ 5, 2 ^ 5, 3]));
