@@ -231,6 +231,7 @@ export class Peer {
         number(video, "bytesReceived") + number(video, "headerBytesReceived"),
         number(video, "retransmittedPacketsReceived"),
         number(video, "retransmittedBytesReceived") + number(video, "fecBytesReceived"),
+        number(video, "fecPacketsReceived"),
         number(video, "keyFramesDecoded"),
       );
       this.#post({ type: "counts", counts }, [counts.buffer]);

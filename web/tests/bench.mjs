@@ -2,7 +2,7 @@
 // node tests/bench.mjs SECONDS [--transport webrtc|webtransport] [OPTIONS OF nearlight serve]
 // 1280x720 at 30 frames a second unless options are given; the user looks around and walks, as the headless client's does.
 
-import { lookAround, openBrowser, openPage, startServer, until } from "./helper.mjs";
+import { inbound, keepConnections, lookAround, openBrowser, openPage, startServer, until } from "./helper.mjs";
 
 const seconds = Number(process.argv[2] ?? 20);
 const options = process.argv.slice(3);
@@ -12,6 +12,7 @@ const server = await startServer({ more: options.length > 0 ? options : ["--size
 const browser = await openBrowser();
 try {
   const { page } = await openPage(browser);
+  await keepConnections(page);
   await page.goto(server.url.replace("#", `?transport=${transport}#`));
   await until(page, () => window.nearlight?.statistics?.displayed > 30, "frames are displayed");
   await lookAround(page, seconds);
@@ -21,6 +22,11 @@ try {
   const shown = ((100 * frames.displayed) / frames.sent).toFixed(2);
   console.log(`${shown} % displayed; ${loss.packets} packets lost, ${loss.key_frames} key frames after the first; ${JSON.stringify(recovery)}`);
   console.log(`motion to photon  median ${motion.p50} ms, 95 % ${motion.p95} ms (${motion.n} inputs)`);
+  const counted = await inbound(page);
+  if (counted) {
+    const { packetsReceived: packets, nackCount: requests, retransmittedPacketsReceived: again, fecPacketsReceived: repairs } = counted;
+    console.log(`the browser       ${packets} packets came, ${requests} requests, ${again} packets came again, ${repairs} repairs`);
+  }
   const events = (await page.evaluate(() => window.nearlight.events())).trimEnd().split("\n").map((line) => JSON.parse(line));
   const ways = events.filter(({ event }) => event === "frame_displayed").map(({ timeline }) => timeline.boundaries.map((at) => at / 1e6));
   // The last packet of a frame has left at boundary 6, its picture is there at boundary 9, on the display at boundary 10.

@@ -58,6 +58,27 @@ export async function emulateHeadset(page) {
   });
 }
 
+/** Keeps the page's connections for `inbound`; call before the page is loaded. */
+export async function keepConnections(page) {
+  await page.addInitScript(() => {
+    window.connections = [];
+    window.RTCPeerConnection = class extends RTCPeerConnection {
+      constructor(...how) {
+        super(...how);
+        window.connections.push(this);
+      }
+    };
+  });
+}
+
+/** What the browser has counted of the picture that comes in over WebRTC; none without one. */
+export function inbound(page) {
+  return page.evaluate(async () => {
+    const report = await window.connections.at(-1)?.getStats();
+    return [...(report?.values() ?? [])].find(({ type, kind }) => type === "inbound-rtp" && kind === "video");
+  });
+}
+
 /** Saves a picture of the page where NEARLIGHT_SCREENSHOTS names a folder. */
 export async function screenshot(page, name) {
   const folder = process.env.NEARLIGHT_SCREENSHOTS;

@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { SMALL, distance, emulateHeadset, eyes, live, openBrowser, openPage, picture, screenshot, shown, startServer, until } from "./helper.mjs";
+import { SMALL, distance, emulateHeadset, eyes, inbound, keepConnections, live, openBrowser, openPage, picture, screenshot, shown, startServer, until } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
 
@@ -149,6 +149,55 @@ test("losses are repaired and the picture goes on", async () => {
   assert.ok(statistics.repaired > 0, JSON.stringify(statistics));
   assert.ok(statistics.lost * 4 <= statistics.displayed, JSON.stringify(statistics));
   await context.close();
+  await own.stop();
+});
+
+/** Keeps offer and answer in `said`, and takes FlexFEC out of the offer unless the browser may take it. */
+function hearOffers(said, takes) {
+  const without = (offer) => {
+    const types = [...offer.matchAll(/^a=rtpmap:(\d+) flexfec/gm)].map(([, type]) => type);
+    const left = offer.split("\r\n").filter((line) => !types.some((type) => new RegExp(`^a=(rtpmap|fmtp|rtcp-fb):${type} `).test(line)));
+    const formats = (line) => line.split(" ").filter((word, place) => place < 3 || !types.includes(word)).join(" ");
+    return left.map((line) => (line.startsWith("m=video") ? formats(line) : line)).join("\r\n");
+  };
+  const pass = async (route) => {
+    if (route.request().method() !== "POST") return route.continue();
+    said.offer = route.request().postData();
+    const response = await route.fetch({ postData: takes ? said.offer : without(said.offer) });
+    said.answer = await response.text();
+    return route.fulfill({ response, body: said.answer });
+  };
+  return async (page) => {
+    await keepConnections(page);
+    await page.route("**/whep", (route) => pass(route).catch(() => undefined));
+  };
+}
+
+test("repairs come as FlexFEC where the browser takes it, and what they mend is not sent again", async () => {
+  const own = await startServer({ more: [...SMALL, "--fec", "fixed:20", "--impair", "loss=3%,delay=15ms"] });
+  const play = async (takes) => {
+    const said = {};
+    const { context, page } = await openLive(overWebRtc(own.url), hearOffers(said, takes));
+    assert.match(said.offer, /^a=rtpmap:\d+ flexfec-03\/90000/m, "this browser takes repairs");
+    assert.equal(/^a=ssrc-group:FEC-FR \d+ \d+/m.test(said.answer), takes, said.answer);
+    await until(page, shown(200), "200 frames are displayed", 60_000);
+    const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
+    const counted = await inbound(page);
+    await page.locator("#enter").click();
+    await page.keyboard.press("KeyH");
+    const named = takes ? /fec fixed:20/ : /fec none/;
+    await page.waitForFunction((named) => new RegExp(named).test(document.getElementById("facts").innerText), named.source);
+    await context.close();
+    return { statistics, counted };
+  };
+  const mended = await play(true);
+  const plain = await play(false);
+  const told = JSON.stringify({ mended, plain });
+  assert.ok(mended.counted.fecPacketsReceived > 150 && mended.statistics.repairs > 150, told);
+  assert.ok(mended.statistics.redundancy > plain.statistics.redundancy, told);
+  assert.deepEqual([plain.counted.fecPacketsReceived ?? 0, plain.statistics.repairs], [0, 0], told);
+  assert.deepEqual([mended.statistics.keyFrames, plain.statistics.keyFrames], [0, 0], told);
+  assert.ok(mended.counted.retransmittedPacketsReceived * 2 < plain.counted.retransmittedPacketsReceived, told);
   await own.stop();
 });
 

@@ -67,7 +67,7 @@ pub(crate) struct ServeArguments {
     /// Rate controller
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
-    /// Redundancy against losses: none, planner, nebula, escot-gop or fixed:PERCENT
+    /// Redundancy against losses: none, planner, nebula, escot-gop or fixed:PERCENT; over WebRTC where the client takes FlexFEC
     #[arg(long, default_value = "planner", value_name = "POLICY")]
     fec: String,
     /// Rate to start with (what `--controller fixed` stays at)

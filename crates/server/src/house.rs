@@ -5,6 +5,7 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nearlight_codec::{CodecKind, Encoders};
+use nearlight_fec::policy::{RedundancyPolicy, new_policy};
 use nearlight_link::Path;
 use nearlight_net::{AttemptLimiter, Clock, Token};
 use nearlight_pace::Mode;
@@ -128,6 +129,11 @@ impl House {
         };
         let controller = new_controller(&self.controller, self.bounds).expect("checked when the server started");
         Sender::new(now, config, controller)
+    }
+
+    /// A session's redundancy policy.
+    pub(crate) fn new_policy(&self) -> Box<dyn RedundancyPolicy> {
+        new_policy(&self.fec).expect("checked when the server started")
     }
 
     /// The bad path that the owner wants for each session, there and back; none where it is to be a clean one.

@@ -5,7 +5,6 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nearlight_codec::CodecError;
-use nearlight_fec::policy::new_policy;
 use nearlight_net::{Alarm, Connection, ControlReceiver, ControlSender, Direction, NetError};
 use nearlight_session::Sender;
 use nearlight_units::{Span, Time};
@@ -104,8 +103,7 @@ impl Visit {
             connection.set_impairment_since(Direction::Send, there, now);
             connection.set_impairment_since(Direction::Receive, back, now);
         }
-        let policy = new_policy(&house.fec).expect("checked when the server started");
-        let mut sender = house.new_sender(now, connection.max_datagram_size()).with_fec(policy);
+        let mut sender = house.new_sender(now, connection.max_datagram_size()).with_fec(house.new_policy());
         let (mut stay, keeps_references) = Stay::open(house, session, taste, &sender)?;
         let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
         stay.sound = stay.hears.then(description);

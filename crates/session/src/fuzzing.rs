@@ -42,7 +42,7 @@ pub enum ReceiverOperation {
     Note { frame: Number, rtp_timestamp: Number, last: bool, sent: u32 },
     Picture { rtp_timestamp: Number, received: Option<u32> },
     PictureDisplayed { rtp_timestamp: Number, marked: bool },
-    RtpCounts([u64; 6]),
+    RtpCounts([u64; 7]),
     Pong { sent: Number, received: u64, held: Number },
     Garbage(Vec<u8>),
     Input,
@@ -249,15 +249,18 @@ fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperati
             let _ = receiver.picture_header(rtp_timestamp.get());
             receiver.on_picture_displayed(now, rtp_timestamp.get(), marked.then_some(marker));
         }
-        ReceiverOperation::RtpCounts([packets_lost, packets, bytes, repeated_packets, redundant_bytes, key_frames]) => {
+        ReceiverOperation::RtpCounts(
+            [lost, packets, bytes, repeated_packets, redundant_bytes, repairs, key_frames],
+        ) => {
             // A browser's numbers are exact up to 2^53.
             let number = |value: u64| value >> 11;
             let counts = RtpCounts {
-                packets_lost: number(packets_lost),
+                packets_lost: number(lost),
                 packets: number(packets),
                 bytes: Bytes::new(number(bytes)),
                 repeated_packets: number(repeated_packets),
                 redundant_bytes: Bytes::new(number(redundant_bytes)),
+                repairs: number(repairs),
                 key_frames: number(key_frames),
             };
             receiver.on_rtp_counts(now, counts);

@@ -88,7 +88,12 @@ impl KeptFrame {
         }
     }
 
-    /// How it was cut, for repairs; none for a frame that no repair can cover.
+    /// How another protocol cuts it; none for symbols of equal size.
+    pub(crate) const fn cut(&self) -> Option<&Cut> {
+        self.cut.as_ref()
+    }
+
+    /// How it was cut, for repairs; none for a frame that none of ours can cover.
     pub(crate) fn code(&mut self) -> Option<(Code, CoveredFrame)> {
         if self.cut.is_some() {
             return None;
@@ -120,11 +125,12 @@ impl KeptFrame {
             let piece = Some((self.id, self.sent));
             self.sent += 1;
             self.last_sent_at = now;
-            return Some(Departure { seq, piece, retransmission: false, bytes });
+            return Some(Departure { seq, piece, repair: None, retransmission: false, bytes });
         }
         let planned = self.planned.as_mut().filter(|planned| planned.left() > 0)?;
+        let repair = Some((self.id, planned.next_number()));
         let bytes = planned.datagram(now, seq, self.id, self.deadline);
-        Some(Departure { seq, piece: None, retransmission: false, bytes })
+        Some(Departure { seq, piece: None, repair, retransmission: false, bytes })
     }
 
     /// On the wire.

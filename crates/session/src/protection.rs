@@ -16,32 +16,33 @@ const SHARE_SMOOTHING: f64 = 1.0 / 32.0;
 /// Repairs that leave right behind their frame.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// Newest first.
+    /// Newest first; none where another protocol makes the repairs.
     covered: Vec<CoveredFrame>,
     /// The repairs one after the other.
     symbols: Vec<u8>,
     symbol_bytes: usize,
+    /// A datagram.
+    size: Bytes,
     count: u16,
     sent: u16,
     last_sent_at: Time,
 }
 
 impl Planned {
-    /// Bytes of a datagram.
-    fn size(&self) -> Bytes {
-        Bytes::new((RepairHeader::bytes(self.covered.len()) + self.symbol_bytes) as u64)
-    }
-
     pub(crate) const fn left(&self) -> u16 {
         self.count - self.sent
     }
 
+    pub(crate) const fn next_number(&self) -> u16 {
+        self.sent
+    }
+
     pub(crate) fn unsent(&self) -> Bytes {
-        Bytes::new(self.size().get() * u64::from(self.left()))
+        Bytes::new(self.size.get() * u64::from(self.left()))
     }
 
     pub(crate) fn next_size(&self) -> Option<Bytes> {
-        (self.left() > 0).then(|| self.size())
+        (self.left() > 0).then_some(self.size)
     }
 
     /// What it takes in memory.
@@ -49,8 +50,13 @@ impl Planned {
         self.symbols.len()
     }
 
-    /// The next datagram of the repairs of `frame`.
+    /// The next datagram of the repairs of `frame`; empty where another protocol makes it.
     pub(crate) fn datagram(&mut self, now: Time, seq: PacketSeq, frame: FrameId, deadline: Time) -> Vec<u8> {
+        if self.covered.is_empty() {
+            self.sent += 1;
+            self.last_sent_at = now;
+            return Vec::new();
+        }
         let header = RepairHeader {
             on_demand: false,
             seq,
@@ -181,12 +187,16 @@ impl Protection {
         path: PathFacts,
     ) -> Plan {
         self.index = if frame.key { 0 } else { self.index.saturating_add(1) };
-        let window = self.policy.reach().min(1 + older.before(frame.id).min(usize::from(u8::MAX - 1)) as u8);
+        let reach = if frame.cut().is_some() { 1 } else { self.policy.reach() };
+        let window = reach.min(1 + older.before(frame.id).min(usize::from(u8::MAX - 1)) as u8);
         let facts = FrameFacts { window, ..self.facts(now, frame, path) };
         let plan = self.policy.plan(&facts);
         let cover = usize::from(plan.cover.clamp(1, window));
         if plan.repairs > 0 {
-            self.make(frame, older, cover, plan.repairs);
+            match frame.cut() {
+                Some(cut) => frame.planned = made_elsewhere(cut.repair_size(), plan.repairs.min(frame.symbols)),
+                None => self.make(frame, older, cover, plan.repairs).unwrap_or_default(),
+            }
         }
         let redundant = self.redundant.get() as f64;
         self.redundant = Bytes::ZERO;
@@ -270,10 +280,18 @@ impl Protection {
             frames.reverse();
             self.encoder.window_repairs(&frames, numbers, &mut symbols).ok()?;
         }
+        let size = Bytes::new((RepairHeader::bytes(covered.len()) + symbol_bytes) as u64);
+        let count = count as u16;
         frame.planned =
-            Some(Planned { covered, symbols, symbol_bytes, count: count as u16, sent: 0, last_sent_at: Time::ZERO });
+            Some(Planned { covered, symbols, symbol_bytes, size, count, sent: 0, last_sent_at: Time::ZERO });
         Some(())
     }
+}
+
+/// So many repairs that another protocol makes, one for as many pieces at most: of those a second one says nothing new.
+fn made_elsewhere(size: Option<Bytes>, count: u16) -> Option<Planned> {
+    let (covered, symbols) = (Vec::new(), Vec::new());
+    Some(Planned { covered, symbols, symbol_bytes: 0, size: size?, count, sent: 0, last_sent_at: Time::ZERO })
 }
 
 /// Repairs that cover the frame and that the receiver did not know of when it asked, a round trip ago.

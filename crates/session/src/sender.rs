@@ -539,7 +539,7 @@ impl Sender {
         self.statistics.probe_packets += 1;
         let seq = self.next_seq;
         self.on_sent(now, size, None);
-        Some(Departure { seq, piece: None, retransmission: false, bytes: datagram })
+        Some(Departure { seq, piece: None, repair: None, retransmission: false, bytes: datagram })
     }
 
     fn on_sent(&mut self, now: Time, size: Bytes, frame: Option<FrameId>) {

@@ -154,9 +154,12 @@ impl Core {
         self.receiver.picture_header(rtp_timestamp).map(|header| presence::view_numbers(&header.views))
     }
 
-    /// What the browser has counted: packets lost, packets, bytes, packets that came again, redundant bytes, decoded key frames.
+    /// What the browser has counted: packets lost, packets, bytes, packets that came again, redundant bytes,
+    /// repairs, decoded key frames.
     pub fn on_rtp_counts(&mut self, now: f64, counts: &[f64]) {
-        let &[packets_lost, packets, bytes, repeated_packets, redundant_bytes, key_frames] = counts else { return };
+        let &[packets_lost, packets, bytes, repeated_packets, redundant_bytes, repairs, key_frames] = counts else {
+            return;
+        };
         let counts = RtpCounts {
             // Negative where more came than were sent, as duplicates do.
             packets_lost: packets_lost as u64,
@@ -164,6 +167,7 @@ impl Core {
             bytes: Bytes::new(bytes as u64),
             repeated_packets: repeated_packets as u64,
             redundant_bytes: Bytes::new(redundant_bytes as u64),
+            repairs: repairs as u64,
             key_frames: key_frames as u64,
         };
         self.receiver.on_rtp_counts(time(now), counts);

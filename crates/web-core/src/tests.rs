@@ -86,14 +86,16 @@ fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     assert_eq!(core.picture_views(RTP_TIMESTAMP).map(|views| views.len()), Some(11));
     let pixels = marker_pixels(Marker { frame, input: InputSeq(1) });
     core.on_displayed(at(20.0), RTP_TIMESTAMP, &pixels, false);
-    core.on_rtp_counts(at(21.0), &[-1.0, 10.0, 9_000.0, 1.0, 900.0, 1.0]);
+    core.on_rtp_counts(at(21.0), &[-1.0, 10.0, 9_000.0, 1.0, 900.0, 2.0, 1.0]);
     core.on_rtp_counts(at(21.0), &[7.0]);
     let row = core.take_timelines();
     // Frame, moment, total, motion-to-photon; from the sixth number on the stages.
     assert_eq!(row[..4], [3.0, at(20.0), 20e3, 20e3]);
     assert_eq!(row[6..], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 2.0, 11.0].map(|millis| millis * 1e3));
     let statistics: serde_json::Value = serde_json::from_str(&core.statistics(at(22.0))).expect("JSON");
-    for (name, value) in [("displayed", 1), ("decoded", 1), ("packetsLost", 0), ("repaired", 1), ("keyFrames", 0)] {
+    for (name, value) in
+        [("displayed", 1), ("decoded", 1), ("packetsLost", 0), ("repaired", 1), ("repairs", 2), ("keyFrames", 0)]
+    {
         assert_eq!(statistics[name], value, "{name}");
     }
     let summary: serde_json::Value = serde_json::from_str(&core.summary(at(22.0))).expect("JSON");

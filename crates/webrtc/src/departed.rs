@@ -3,103 +3,223 @@
 //! A client asks for what it misses at once, but only once in 100 ms (libwebrtc's `NackRequester`, as long as it knows no round
 //! trip): where its request or the answer to it gets lost, its picture stands still for that long. Feedback comes sooner and tells
 //! of both.
+//!
+//! It also asks for what a repair is about to bring. Such a piece is not sent again before feedback has told that the repair does not
+//! bring it, or the client asks although it must have the repair.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 
-use nearlight_units::{FrameId, PacketSeq};
+use nearlight_units::{FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, Missing, Nack};
+
+use crate::flexfec::Groups;
 
 /// What is remembered: two seconds at 10 Mb/s. Feedback is never that late.
 const MAX_REMEMBERED: usize = 2_048;
 /// A number is lost when so many later ones have been told of (RFC 9002 section 6.1.1).
 const REORDER: u32 = 3;
+/// A busy client asks for a piece later than it could have, and before it looks at the repair that came meanwhile. Guess: twice what a
+/// browser's busiest task takes.
+const LATE: Span = Span::from_millis(20);
+/// Pieces that wait for their repairs: more are an outage, which no repair mends.
+const MAX_AWAITED: usize = 256;
 
-type Piece = Option<(FrameId, u16)>;
+type Piece = (FrameId, u16);
+
+/// What leaves under a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    Piece {
+        piece: Piece,
+        /// It has left before.
+        again: bool,
+    },
+    /// Frame and number.
+    Repair(FrameId, u16),
+    Other,
+}
+
+impl Left {
+    fn piece(self) -> Option<Piece> {
+        match self {
+            Self::Piece { piece, .. } => Some(piece),
+            Self::Repair(..) | Self::Other => None,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    Unknown,
+    Lost,
+    Arrived,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Known {
+    left: Left,
+    sent_at: Time,
+    fate: Fate,
+}
+
+/// What is to be done about a piece that the client lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    SendAgain,
+    /// Its repair is not known to have come.
+    Wait,
+    /// The client has it, or all that it needs to make it.
+    Mended,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Departed {
-    /// Number of the first of `pieces`.
+    /// Number of the first of `known`.
     first: u32,
-    pieces: VecDeque<Piece>,
+    known: VecDeque<Known>,
     /// Every number below has been judged, and none is twice.
     judged: u32,
+    /// Pieces that the client lacks and a repair may bring.
+    awaited: BTreeSet<Piece>,
 }
 
 impl Departed {
-    /// A piece, or something without one, left under this number: one more than the one before.
-    pub(crate) fn on_sent(&mut self, seq: PacketSeq, piece: Piece) {
-        if self.pieces.is_empty() || seq.0 != self.first + self.pieces.len() as u32 {
-            self.pieces.clear();
+    /// Something left under this number: one more than the one before.
+    pub(crate) fn on_sent(&mut self, now: Time, seq: PacketSeq, left: Left) {
+        if self.known.is_empty() || seq.0 != self.first + self.known.len() as u32 {
+            self.known.clear();
             self.first = seq.0;
         }
-        self.pieces.push_back(piece);
-        if self.pieces.len() > MAX_REMEMBERED {
-            self.pieces.pop_front();
+        self.known.push_back(Known { left, sent_at: now, fate: Fate::Unknown });
+        if self.known.len() > MAX_REMEMBERED {
+            self.known.pop_front();
             self.first += 1;
         }
     }
 
-    /// Pieces that did not arrive and have not left again since.
-    pub(crate) fn on_feedback(&mut self, feedback: &Feedback) -> Nack {
-        let mut missing: Vec<Missing> = Vec::new();
+    /// Pieces that did not arrive, that have not left again since and that no repair brings; `groups` are those of a frame.
+    pub(crate) fn on_feedback(&mut self, feedback: &Feedback, groups: impl Fn(FrameId) -> Option<Groups>) -> Nack {
         let told = feedback.first.0.saturating_add(feedback.arrivals.len() as u32);
+        let is_certain = |number: u32| number.saturating_add(REORDER) < told;
         for arrival in feedback.iter() {
-            let number = arrival.seq.0;
-            if number < self.judged || number.saturating_add(REORDER) >= told {
-                continue;
-            }
-            self.judged = number + 1;
-            let Some(place) = number.checked_sub(self.first) else { continue };
-            let Some(piece) = self.pieces.get(place as usize).copied().flatten() else { continue };
-            let left_again = || self.pieces.range(place as usize + 1..).any(|later| *later == Some(piece));
-            if arrival.at.is_some() || missing.len() == MAX_NACK_ENTRIES || left_again() {
-                continue;
-            }
-            let (frame, first) = piece;
-            missing.push(Missing { frame, first, count: 1 });
+            let place = arrival.seq.0.checked_sub(self.first).map(|place| place as usize);
+            let Some(known) = place.and_then(|place| self.known.get_mut(place)) else { continue };
+            known.fate = match arrival.at {
+                Some(_) => Fate::Arrived,
+                None if known.fate == Fate::Unknown && is_certain(arrival.seq.0) => Fate::Lost,
+                None => known.fate,
+            };
         }
-        Nack { missing }
+        let mut lacking = std::mem::take(&mut self.awaited);
+        for number in feedback.first.0.max(self.judged)..told.saturating_sub(REORDER) {
+            self.judged = number + 1;
+            lacking.extend(self.lost(number));
+        }
+        let mut again = BTreeSet::new();
+        for piece in lacking {
+            match self.verdict(piece, &groups) {
+                Verdict::Mended => {}
+                Verdict::Wait if self.awaited.len() < MAX_AWAITED => _ = self.awaited.insert(piece),
+                Verdict::Wait | Verdict::SendAgain => _ = again.insert(piece),
+            }
+        }
+        in_runs(again)
     }
+
+    /// What of a client's request is to be answered now: the rest a repair may bring that the client did not know of.
+    pub(crate) fn on_request(
+        &mut self,
+        now: Time,
+        nack: &Nack,
+        round_trip: Span,
+        groups: impl Fn(FrameId) -> Option<Groups>,
+    ) -> Nack {
+        let pieces = |run: &Missing| {
+            let frame = run.frame;
+            (run.first..run.first.saturating_add(run.count)).map(move |index| (frame, index))
+        };
+        let asked: BTreeSet<Piece> = nack.missing.iter().flat_map(pieces).collect();
+        let mut again = BTreeSet::new();
+        for piece @ (frame, index) in asked.iter().copied() {
+            let group = groups(frame).and_then(|groups| Some((groups, groups.repair_of(index)?)));
+            let others =
+                group.into_iter().flat_map(|(groups, repair)| groups.covered(repair)).map(|other| (frame, other));
+            let lacking: Vec<Piece> =
+                others.filter(|other| *other != piece && (asked.contains(other) || self.lacks(*other))).collect();
+            let is_coming = group.is_some_and(|(_, repair)| self.is_coming(now, frame, repair, round_trip));
+            if is_coming && lacking.is_empty() && self.awaited.len() < MAX_AWAITED {
+                self.awaited.insert(piece);
+                continue;
+            }
+            // One repair mends one loss: nothing waits for it any more.
+            again.extend(lacking.into_iter().filter(|other| self.awaited.remove(other)));
+            self.awaited.remove(&piece);
+            again.insert(piece);
+        }
+        in_runs(again)
+    }
+
+    /// Whether the client is known to lack a piece as it left first.
+    fn lacks(&self, piece: Piece) -> bool {
+        self.awaited.contains(&piece) || self.first_fate(piece) == Some(Fate::Lost)
+    }
+
+    fn first_fate(&self, piece: Piece) -> Option<Fate> {
+        let left = Left::Piece { piece, again: false };
+        self.known.iter().rev().find(|known| known.left == left).map(|known| known.fate)
+    }
+
+    /// The piece that left under this number, where it is lost and has not left again since.
+    fn lost(&self, number: u32) -> Option<Piece> {
+        let place = number.checked_sub(self.first)? as usize;
+        let known = self.known.get(place).filter(|known| known.fate == Fate::Lost)?;
+        let piece = known.left.piece()?;
+        let left_again = self.known.range(place + 1..).any(|later| later.left.piece() == Some(piece));
+        (!left_again).then_some(piece)
+    }
+
+    fn verdict(&self, piece: Piece, groups: impl Fn(FrameId) -> Option<Groups>) -> Verdict {
+        let (frame, index) = piece;
+        if self.known.iter().rev().any(|known| known.left.piece() == Some(piece) && known.fate == Fate::Arrived) {
+            return Verdict::Mended;
+        }
+        let group = groups(frame).and_then(|groups| Some((groups, groups.repair_of(index)?)));
+        let Some((groups, repair)) = group else { return Verdict::SendAgain };
+        match self.repair(frame, repair).map(|known| known.fate) {
+            None | Some(Fate::Unknown) => Verdict::Wait,
+            Some(Fate::Lost) => Verdict::SendAgain,
+            Some(Fate::Arrived) => {
+                // Clients make nothing of pieces that were sent again (libwebrtc's `FlexfecReceiver`).
+                let came = |other| self.first_fate((frame, other)) == Some(Fate::Arrived);
+                let mended = groups.covered(repair).all(|other| other == index || came(other));
+                if mended { Verdict::Mended } else { Verdict::SendAgain }
+            }
+        }
+    }
+
+    fn repair(&self, frame: FrameId, number: u16) -> Option<&Known> {
+        self.known.iter().rev().find(|known| known.left == Left::Repair(frame, number))
+    }
+
+    /// Whether the client may not have looked at a repair when it asked, half a round trip ago.
+    fn is_coming(&self, now: Time, frame: FrameId, number: u16, round_trip: Span) -> bool {
+        self.repair(frame, number)
+            .is_none_or(|known| known.fate == Fate::Unknown && now.saturating_since(known.sent_at) < round_trip + LATE)
+    }
+}
+
+fn in_runs(pieces: BTreeSet<Piece>) -> Nack {
+    let mut missing: Vec<Missing> = Vec::new();
+    for (frame, index) in pieces {
+        let full = missing.len() == MAX_NACK_ENTRIES;
+        match missing.last_mut() {
+            Some(run) if run.frame == frame && run.first + run.count == index => run.count += 1,
+            _ if full => break,
+            _ => missing.push(Missing { frame, first: index, count: 1 }),
+        }
+    }
+    Nack { missing }
 }
 
 #[cfg(test)]
-mod tests {
-    use nearlight_units::Time;
-
-    use super::*;
-
-    fn feedback(first: u32, arrived: &[bool]) -> Feedback {
-        let at = |arrived: &bool| arrived.then(|| Time::from_millis(5));
-        let arrivals = arrived.iter().map(at).collect();
-        Feedback { sent_at: Time::from_millis(9), first: PacketSeq(first), arrivals, marked: Vec::new() }
-    }
-
-    fn missed(departed: &mut Departed, feedback: &Feedback) -> Vec<(u32, u16)> {
-        departed.on_feedback(feedback).missing.iter().map(|missing| (missing.frame.0, missing.first)).collect()
-    }
-
-    #[test]
-    fn a_lost_piece_is_named_once_and_not_while_its_repetition_is_under_way() {
-        let mut departed = Departed::default();
-        (0..6).for_each(|index| departed.on_sent(PacketSeq(index), Some((FrameId(1), index as u16))));
-        // Number 4 may only be late, 1 is lost.
-        assert_eq!(missed(&mut departed, &feedback(0, &[true, false, true, true, false, true])), [(1, 1)]);
-        assert!(missed(&mut departed, &feedback(0, &[true, false, true, true, false, true])).is_empty());
-        // The client has asked for 4 meanwhile; its repetition is number 6.
-        departed.on_sent(PacketSeq(6), Some((FrameId(1), 4)));
-        (7..11).for_each(|seq| departed.on_sent(PacketSeq(seq), None));
-        assert!(missed(&mut departed, &feedback(3, &[true, false, true, false, true])).is_empty());
-        // The repetition is lost too.
-        assert_eq!(missed(&mut departed, &feedback(4, &[false, true, false, true, true, true])), [(1, 4)]);
-    }
-
-    #[test]
-    fn what_has_no_piece_and_what_is_forgotten_is_not_asked_for() {
-        let mut departed = Departed::default();
-        (0..5_000).for_each(|seq| departed.on_sent(PacketSeq(seq), (seq % 2 == 0).then_some((FrameId(seq), 0))));
-        assert!(departed.pieces.len() <= MAX_REMEMBERED);
-        assert!(missed(&mut departed, &feedback(0, &[false; 100])).is_empty());
-        assert_eq!(missed(&mut departed, &feedback(4_980, &[false; 8])), [(4_980, 0), (4_982, 0), (4_984, 0)]);
-        assert!(missed(&mut departed, &feedback(u32::MAX - 2, &[false; 8])).is_empty());
-    }
-}
+mod tests;

@@ -15,6 +15,7 @@
 
 mod departed;
 mod feedback;
+mod flexfec;
 mod negotiate;
 mod offer;
 mod payload;

@@ -9,7 +9,7 @@ use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::certificate::{CertificateParams, RTCCertificate};
 use rtc::peer_connection::configuration::RTCConfigurationBuilder;
 use rtc::peer_connection::configuration::media_engine::{
-    MIME_TYPE_H264, MIME_TYPE_OPUS, MIME_TYPE_RTX, MIME_TYPE_VP8, MediaEngine,
+    MIME_TYPE_FLEX_FEC03, MIME_TYPE_H264, MIME_TYPE_OPUS, MIME_TYPE_RTX, MIME_TYPE_VP8, MediaEngine,
 };
 use rtc::peer_connection::configuration::setting_engine::{SctpMaxMessageSize, SettingEngineBuilder};
 use rtc::peer_connection::transport::{RTCDtlsRole, RTCIceCandidateInit};
@@ -17,7 +17,7 @@ use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
 use rtc::rtp_transceiver::RTCRtpSenderId;
 use rtc::rtp_transceiver::rtp_sender::{
     RTCPFeedback, RTCRtpCodec, RTCRtpCodecParameters, RTCRtpCodingParameters, RTCRtpEncodingParameters,
-    RTCRtpHeaderExtensionCapability, RTCRtpRtxParameters, RtpCodecKind,
+    RTCRtpFecParameters, RTCRtpHeaderExtensionCapability, RTCRtpRtxParameters, RtpCodecKind,
 };
 use rtc::shared::error::Error;
 
@@ -41,6 +41,8 @@ pub(crate) struct Codecs {
     pub(crate) video: Vec<OfferedCodec>,
     /// Opus' payload type and parameters.
     pub(crate) sound: Option<(u8, String)>,
+    /// Those of repairs of the picture.
+    pub(crate) repairs: Option<(u8, String)>,
 }
 
 /// Sources of the tracks that a connection may get, drawn beforehand.
@@ -48,6 +50,7 @@ pub(crate) struct Codecs {
 pub(crate) struct Sources {
     pub(crate) video: u32,
     pub(crate) retransmission: u32,
+    pub(crate) repair: u32,
     pub(crate) sound: u32,
 }
 
@@ -62,6 +65,11 @@ pub(crate) fn usual(codec: Codec) -> OfferedCodec {
 
 pub(crate) fn usual_sound() -> (u8, String) {
     (111, "minptime=10;useinbandfec=1".into())
+}
+
+/// libwebrtc's own payload type, and the 10 s for which it remembers.
+pub(crate) fn usual_repairs() -> (u8, String) {
+    (49, "repair-window=10000000".into())
 }
 
 pub(crate) fn certificate() -> Result<RTCCertificate, Error> {
@@ -98,18 +106,18 @@ fn engine(codecs: &Codecs) -> Result<MediaEngine, Error> {
     let feedback = |typ: &str, parameter: &str| RTCPFeedback { typ: typ.into(), parameter: parameter.into() };
     let wide = feedback("transport-cc", "");
     let all = vec![wide.clone(), feedback("ccm", "fir"), feedback("nack", ""), feedback("nack", "pli")];
+    let video = |mime: &str, parameters: String, feedback, payload_type| RTCRtpCodecParameters {
+        rtp_codec: RTCRtpCodec {
+            mime_type: mime.into(),
+            clock_rate: VIDEO_CLOCK,
+            channels: 0,
+            sdp_fmtp_line: parameters,
+            rtcp_feedback: feedback,
+        },
+        payload_type,
+    };
     for offered in &codecs.video {
         let mime = if offered.codec == Codec::H264 { MIME_TYPE_H264 } else { MIME_TYPE_VP8 };
-        let video = |mime: &str, parameters: String, feedback, payload_type| RTCRtpCodecParameters {
-            rtp_codec: RTCRtpCodec {
-                mime_type: mime.into(),
-                clock_rate: VIDEO_CLOCK,
-                channels: 0,
-                sdp_fmtp_line: parameters,
-                rtcp_feedback: feedback,
-            },
-            payload_type,
-        };
         engine.register_codec(
             video(mime, offered.parameters.clone(), all.clone(), offered.payload_type),
             RtpCodecKind::Video,
@@ -118,6 +126,10 @@ fn engine(codecs: &Codecs) -> Result<MediaEngine, Error> {
             let parameters = format!("apt={}", offered.payload_type);
             engine.register_codec(video(MIME_TYPE_RTX, parameters, vec![], repairs), RtpCodecKind::Video)?;
         }
+    }
+    if let Some((payload_type, parameters)) = &codecs.repairs {
+        let repairs = video(MIME_TYPE_FLEX_FEC03, parameters.clone(), vec![], *payload_type);
+        engine.register_codec(repairs, RtpCodecKind::Video)?;
     }
     if let Some((payload_type, parameters)) = &codecs.sound {
         let rtp_codec = RTCRtpCodec {
@@ -145,11 +157,11 @@ pub(crate) fn add_track(
     kind: RtpCodecKind,
     sources: &Sources,
 ) -> Result<RTCRtpSenderId, Error> {
-    let (name, ssrc, repairs) = match kind {
-        RtpCodecKind::Audio => ("sound", sources.sound, None),
-        _ => ("picture", sources.video, Some(RTCRtpRtxParameters { ssrc: sources.retransmission })),
-    };
-    let coding = RTCRtpCodingParameters { ssrc: Some(ssrc), rtx: repairs, ..RTCRtpCodingParameters::default() };
+    let is_picture = kind != RtpCodecKind::Audio;
+    let (name, ssrc) = if is_picture { ("picture", sources.video) } else { ("sound", sources.sound) };
+    let rtx = is_picture.then_some(RTCRtpRtxParameters { ssrc: sources.retransmission });
+    let fec = is_picture.then_some(RTCRtpFecParameters { ssrc: sources.repair });
+    let coding = RTCRtpCodingParameters { ssrc: Some(ssrc), rtx, fec, ..RTCRtpCodingParameters::default() };
     let encoding =
         RTCRtpEncodingParameters { rtp_coding_parameters: coding, active: true, ..RTCRtpEncodingParameters::default() };
     let track = MediaStreamTrack::new(MEDIA_STREAM.into(), name.into(), name.into(), kind, vec![encoding]);
@@ -185,7 +197,8 @@ pub(crate) fn settled(
     let parameters = sender.get_parameters().clone();
     let codecs = &parameters.rtp_parameters.codecs;
     let named = |codec: &RTCRtpCodecParameters, mime: &str| codec.rtp_codec.mime_type.eq_ignore_ascii_case(mime);
-    let chosen = codecs.iter().find(|codec| !named(codec, MIME_TYPE_RTX))?;
+    let beside = [MIME_TYPE_RTX, MIME_TYPE_FLEX_FEC03];
+    let chosen = codecs.iter().find(|codec| !beside.iter().any(|mime| named(codec, mime)))?;
     let codec = match () {
         () if named(chosen, MIME_TYPE_H264) => Some(Codec::H264),
         () if named(chosen, MIME_TYPE_VP8) => Some(Codec::Vp8),
@@ -194,6 +207,7 @@ pub(crate) fn settled(
     let repairs = format!("apt={}", chosen.payload_type);
     let retransmission =
         codecs.iter().find(|codec| named(codec, MIME_TYPE_RTX) && codec.rtp_codec.sdp_fmtp_line == repairs);
+    let repair = codecs.iter().find(|other| codec.is_some() && named(other, MIME_TYPE_FLEX_FEC03));
     let extension = |uri: &str| {
         let found = parameters.rtp_parameters.header_extensions.iter().find(|extension| extension.uri == uri);
         // One byte names identifiers up to 14 (RFC 8285 section 4.2).
@@ -204,6 +218,7 @@ pub(crate) fn settled(
         payload_type: chosen.payload_type,
         clock_rate: chosen.rtp_codec.clock_rate,
         retransmission: retransmission.map(|codec| (sources.retransmission, codec.payload_type)),
+        repair: repair.map(|codec| (sources.repair, codec.payload_type)),
         transport_wide: extension(TRANSPORT_WIDE),
         playout_delay: if codec.is_some() { extension(PLAYOUT_DELAY) } else { None },
     };

@@ -33,6 +33,7 @@ pub struct Offer {
     sdp: String,
     video: Vec<OfferedCodec>,
     sound: Option<(u8, String)>,
+    repairs: Option<(u8, String)>,
     /// Of the sections that offer feedback by each stream's numbers (RFC 8888) and none by transport-wide ones, their names.
     per_stream: Vec<String>,
 }
@@ -88,9 +89,10 @@ impl Offer {
         let of = |kind: &str| sections.iter().find(|section| section.kind() == kind);
         let video = of("video").map_or_else(Vec::new, Section::video);
         let sound = of("audio").and_then(Section::opus);
+        let repairs = of("video").and_then(Section::flexfec);
         let follows = followers(&lines, &sections);
         let per_stream = sections.iter().filter_map(Section::per_stream).collect();
-        Ok(Self { sdp: useful(text, &follows), video, sound, per_stream })
+        Ok(Self { sdp: useful(text, &follows), video, sound, repairs, per_stream })
     }
 
     /// The ICE name (`ice-ufrag`) in a description.
@@ -135,6 +137,11 @@ impl Offer {
             }
         }
         lines
+    }
+
+    /// Payload type and parameters of repairs that the client takes for its picture.
+    pub(crate) fn repairs(&self) -> Option<&(u8, String)> {
+        self.repairs.as_ref()
     }
 
     /// Opus' payload type and parameters.
@@ -262,8 +269,17 @@ impl Section<'_> {
     }
 
     fn opus(&self) -> Option<(u8, String)> {
-        let opus = |name: &str| name.eq_ignore_ascii_case("opus/48000/2");
-        self.formats().find(|(_, name, _)| opus(name)).map(|(number, _, parameters)| (number, parameters.to_owned()))
+        self.format("opus/48000/2")
+    }
+
+    fn flexfec(&self) -> Option<(u8, String)> {
+        self.format("flexfec-03/90000")
+    }
+
+    /// Payload type and parameters of the first format of that name.
+    fn format(&self, wanted: &str) -> Option<(u8, String)> {
+        let found = self.formats().find(|(_, name, _)| name.eq_ignore_ascii_case(wanted));
+        found.map(|(number, _, parameters)| (number, parameters.to_owned()))
     }
 }
 

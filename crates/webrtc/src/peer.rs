@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use nearlight_session::{Cut, EncodedFrame, Sender};
+use nearlight_session::{Cut, Departure, EncodedFrame, Sender};
 use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::FrameNote;
 use rand::{Rng as _, SeedableRng as _};
@@ -23,8 +23,9 @@ use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
 use rtc::sansio::Protocol as _;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
-use crate::departed::Departed;
+use crate::departed::{Departed, Left};
 use crate::feedback::{Reports, StreamReports};
+use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
 use crate::payload::Payloads;
 use crate::rtcp::Outlet;
@@ -161,7 +162,7 @@ impl Peer {
     pub const LARGEST_DATAGRAM: usize = *DATAGRAM.end();
 
     /// A peer that answers offers of these codecs, under the payload types that the client gave them, and sends what `sender`
-    /// decides.
+    /// decides; repairs only where the client takes them.
     pub fn answering(
         now: Time,
         config: PeerConfig,
@@ -169,7 +170,11 @@ impl Peer {
         codec: Option<&OfferedCodec>,
         sender: Sender,
     ) -> Result<Self, PeerError> {
-        let codecs = Codecs { video: codec.into_iter().cloned().collect(), sound: offer.sound().cloned() };
+        let codecs = Codecs {
+            video: codec.into_iter().cloned().collect(),
+            sound: offer.sound().cloned(),
+            repairs: offer.repairs().filter(|_| sender.is_protected()).cloned(),
+        };
         Self::new(now, config, &codecs, sender)
     }
 
@@ -184,6 +189,7 @@ impl Peer {
         let codecs = Codecs {
             video: codecs.iter().map(|codec| negotiate::usual(*codec)).collect(),
             sound: sound.then(negotiate::usual_sound),
+            repairs: sender.is_protected().then(negotiate::usual_repairs),
         };
         Self::new(now, config, &codecs, sender)
     }
@@ -195,11 +201,17 @@ impl Peer {
         let at = origin + Duration::from_nanos(now.as_nanos());
         let mut connection = negotiate::connection(at, &certificate, codecs, outlet.clone())?;
         negotiate::add_candidates(&mut connection, &candidates, &tcp_candidates)?;
-        let sources = Sources { video: random.random(), retransmission: random.random(), sound: random.random() };
+        let sources = Sources {
+            video: random.random(),
+            retransmission: random.random(),
+            sound: random.random(),
+            repair: random.random(),
+        };
         let mut begin = || Beginnings {
             // In the lower half, so that the first packets of no receiver's count wrap.
             number: random.random_range(..0x8000),
             retransmission: random.random_range(..0x8000),
+            repair: random.random_range(..0x8000),
             timestamp: random.random(),
         };
         Ok(Self {
@@ -278,6 +290,9 @@ impl Peer {
         if let Some((Some(codec), config)) = settled
             && self.video.as_ref().is_none_or(|video| *video.stream.config() != config)
         {
+            if config.repair.is_none() {
+                self.sender.set_unprotected();
+            }
             let stream = Stream::new(config, self.beginnings[0]);
             let (notes, begun) = (VecDeque::new(), VecDeque::new());
             self.video = Some(Video { stream, codec, picture: 0, notes, begun });
@@ -346,13 +361,15 @@ impl Peer {
     /// A frame was encoded: it is cut and queued. Before the client has agreed to a codec it is dropped.
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let Some(video) = &mut self.video else { return };
-        let overhead = video.stream.overhead();
+        let (overhead, repair_overhead) = (video.stream.overhead(), video.stream.repair_overhead());
         // Two bytes name the original in a retransmission.
-        let most = self.datagram - usize::from(overhead) - 2;
+        let largest = (overhead + 2).max(repair_overhead.unwrap_or(0));
+        let most = self.datagram - usize::from(largest);
         let Payloads { bytes, ends } = Payloads::cut(video.codec, video.picture, &frame.bits, most);
         video.picture = (video.picture + 1) & 0x7FFF;
         let timestamp = video.stream.timestamp_at(frame.header.render_started_at);
-        video.stream.on_frame(frame.id, ends.len().min(usize::from(u16::MAX)) as u16, timestamp);
+        let packets = ends.len().min(usize::from(u16::MAX)) as u16;
+        let id = frame.id;
         let key = frame.reference.is_none();
         let header = frame.header.clone();
         let note = FrameNote { frame: frame.id, key, last: false, rtp_timestamp: timestamp, sent_at: now, header };
@@ -360,7 +377,9 @@ impl Peer {
         if video.notes.len() > MAX_NOTES {
             video.notes.pop_front();
         }
-        self.sender.on_cut_frame(now, EncodedFrame { bits: bytes.into(), ..frame }, Cut { ends, overhead });
+        let cut = Cut { ends, overhead, repair_overhead };
+        let repairs = self.sender.on_cut_frame(now, EncodedFrame { bits: bytes.into(), ..frame }, cut);
+        video.stream.on_frame(id, Groups::new(packets, repairs), timestamp);
     }
 
     /// An Opus packet whose first sample is due at `heard_at` of the server's clock, as the pictures rendered then.
@@ -374,7 +393,7 @@ impl Peer {
         let counts = stream.config().transport_wide.is_some() || self.stream_reports.is_some();
         let seq = if counts { self.sender.on_beside(now, size) } else { nearlight_units::PacketSeq(0) };
         if counts {
-            self.departed.on_sent(seq, None);
+            self.departed.on_sent(now, seq, Left::Other);
         }
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
         if let Some(reports) = &mut self.stream_reports {
@@ -469,24 +488,25 @@ impl Peer {
         }
         let Some(video) = &mut self.video else { return false };
         let Some(departure) = self.sender.poll_departure(now) else { return false };
-        self.departed.on_sent(departure.seq, departure.piece);
-        let packet = match departure.piece {
-            Some((frame, index)) => {
-                let Some(packet) = video.stream.packet(frame, index, departure.seq, departure.bytes) else {
-                    return true;
-                };
-                if departure.retransmission { video.stream.again(packet) } else { packet }
-            }
-            None => match video.stream.filling(departure.seq) {
-                Some(packet) => packet,
-                None => return true,
-            },
+        let Departure { seq, piece, repair, retransmission: again, bytes } = departure;
+        self.departed.on_sent(now, seq, left(piece, repair, again));
+        let packet = match (piece, repair) {
+            (Some((frame, index)), _) => video.stream.packet(frame, index, seq, bytes).map(|packet| {
+                if again {
+                    return video.stream.again(packet);
+                }
+                video.stream.protect(frame, index, &packet);
+                packet
+            }),
+            (None, Some((frame, number))) => video.stream.repair(frame, number, seq),
+            (None, None) => video.stream.filling(seq),
         };
+        let Some(packet) = packet else { return true };
         video.stream.on_sent(now, &packet);
         if let Some(reports) = &mut self.stream_reports {
-            reports.on_sent(departure.seq, packet.header.ssrc, packet.header.sequence_number);
+            reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
         }
-        if let Some((frame, index)) = departure.piece.filter(|_| !departure.retransmission) {
+        if let Some((frame, index)) = piece.filter(|_| !again) {
             self.announce(now, frame, index);
         }
         self.write(now, packet);
@@ -541,6 +561,14 @@ impl Peer {
     fn time(&self, instant: Instant) -> Time {
         let since = instant.saturating_duration_since(self.origin);
         Time::from_nanos(u64::try_from(since.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+fn left(piece: Option<(FrameId, u16)>, repair: Option<(FrameId, u16)>, again: bool) -> Left {
+    match (piece, repair) {
+        (Some(piece), _) => Left::Piece { piece, again },
+        (None, Some((frame, number))) => Left::Repair(frame, number),
+        (None, None) => Left::Other,
     }
 }
 

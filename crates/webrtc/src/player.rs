@@ -1,10 +1,12 @@
 //! A player as tests need one: what a browser would do, by the library's own means, so that it shares nothing with the peer.
 //!
 //! It offers to receive a picture, asks for what it misses, reports arrivals, puts frames together and asks for a key frame where
-//! one stays broken. It decodes nothing. It opens the channels `control` and `session`.
+//! one stays broken; one that takes repairs makes lost packets from them. It decodes nothing. It opens the channels `control` and `session`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
@@ -15,7 +17,7 @@ use rtc::interceptor::{Registry, Rfc8888Builder, Slot, TwccReceiverBuilder};
 use rtc::peer_connection::configuration::interceptor_registry::{
     configure_rtcp_reports, configure_simulcast_extension_headers, configure_twcc_receiver_only,
 };
-use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_RTX, MediaEngine};
+use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_FLEX_FEC03, MIME_TYPE_RTX, MediaEngine};
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
 use rtc::peer_connection::event::{RTCDataChannelEvent, RTCPeerConnectionEvent};
 use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
@@ -28,12 +30,18 @@ use rtc::rtcp::transport_feedbacks::transport_layer_nack::{TransportLayerNack, n
 use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
 use rtc::rtp::packet::Packet;
 use rtc::rtp::packetizer::Depacketizer;
-use rtc::rtp_transceiver::rtp_sender::{RTCPFeedback, RTCRtpHeaderExtensionCapability, RtpCodecKind};
+use rtc::rtp_transceiver::rtp_sender::{
+    RTCPFeedback, RTCRtpCodec, RTCRtpCodecParameters, RTCRtpHeaderExtensionCapability, RtpCodecKind,
+};
 use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
 use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
+
+mod mender;
+
+use mender::Mender;
 
 /// A gap is given up after this, and a key frame asked for.
 const PATIENCE: Span = Span::from_millis(500);
@@ -76,12 +84,14 @@ struct Habits {
     reporting: Reporting,
     /// For what it misses.
     asks: bool,
+    /// Takes repairs.
+    mends: bool,
     carriage: Carriage,
 }
 
 impl Default for Habits {
     fn default() -> Self {
-        Self { reporting: Reporting::USUAL, asks: true, carriage: Carriage::Udp }
+        Self { reporting: Reporting::USUAL, asks: true, mends: false, carriage: Carriage::Udp }
     }
 }
 
@@ -108,6 +118,8 @@ pub struct Player {
     messages: VecDeque<(String, Message)>,
     open: BTreeMap<String, ChannelId>,
     given_up: u64,
+    requests: u64,
+    mended: Arc<AtomicU64>,
     connected: bool,
     ended: bool,
 }
@@ -137,6 +149,12 @@ impl Player {
         Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
     }
 
+    /// A player that takes repairs, and asks for what it misses like any other.
+    pub fn mending(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
+        let habits = Habits { mends: true, ..Habits::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
+    }
+
     /// A player that opens a TCP connection, because its network lets no UDP through. Who drives it cuts the stream.
     pub fn without_udp(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
         let habits = Habits { carriage: Carriage::Tcp, ..Habits::default() };
@@ -156,7 +174,8 @@ impl Player {
         habits: Habits,
     ) -> Result<(Self, String), Error> {
         let at = origin + Duration::from_nanos(now.as_nanos());
-        let mut connection = connection(at, habits)?;
+        let mended = Arc::new(AtomicU64::new(0));
+        let mut connection = connection(at, habits, &mended)?;
         for kind in kinds {
             connection.add_transceiver_from_kind(*kind, None)?;
         }
@@ -193,6 +212,8 @@ impl Player {
             messages: VecDeque::new(),
             open: BTreeMap::new(),
             given_up: 0,
+            requests: 0,
+            mended,
             connected: false,
             ended: false,
         };
@@ -342,6 +363,18 @@ impl Player {
         self.given_up
     }
 
+    /// Packets that it asked for, each as often as it did.
+    #[must_use]
+    pub const fn requests(&self) -> u64 {
+        self.requests
+    }
+
+    /// Packets that it made from repairs.
+    #[must_use]
+    pub fn mended(&self) -> u64 {
+        self.mended.load(Ordering::Relaxed)
+    }
+
     pub fn close(&mut self) {
         let _ = self.connection.close();
     }
@@ -424,6 +457,7 @@ impl Player {
         if numbers.is_empty() {
             return;
         }
+        self.requests += numbers.len() as u64;
         let nacks = nack_pairs_from_sequence_numbers(&numbers);
         let nack = TransportLayerNack { sender_ssrc: 1, media_ssrc: self.ssrc, nacks };
         let message = RTCMessage::RtcpPacket(String::new(), vec![Box::new(nack)]);
@@ -494,9 +528,19 @@ impl Player {
     }
 }
 
-fn connection(at: Instant, habits: Habits) -> Result<RTCPeerConnection, Error> {
+fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>) -> Result<RTCPeerConnection, Error> {
     let mut engine = MediaEngine::default();
     engine.register_default_codecs()?;
+    if habits.mends {
+        let rtp_codec = RTCRtpCodec {
+            mime_type: MIME_TYPE_FLEX_FEC03.into(),
+            clock_rate: 90_000,
+            channels: 0,
+            sdp_fmtp_line: "repair-window=10000000".into(),
+            rtcp_feedback: vec![],
+        };
+        engine.register_codec(RTCRtpCodecParameters { rtp_codec, payload_type: 49 }, RtpCodecKind::Video)?;
+    }
     let playout_delay = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay".to_owned();
     let playout_delay = RTCRtpHeaderExtensionCapability { uri: playout_delay };
     engine.register_header_extension(playout_delay, RtpCodecKind::Video, None)?;
@@ -516,7 +560,7 @@ fn connection(at: Instant, habits: Habits) -> Result<RTCPeerConnection, Error> {
             registry.with(Slot::Rfc8888, Rfc8888Builder::new().with_interval(every(interval)).build())
         }
     };
-    let registry = configure_rtcp_reports(registry);
+    let registry = configure_rtcp_reports(registry).with(mender::SLOT.into(), Mender::new(Arc::clone(mended)));
     let networks = match habits.carriage {
         Carriage::Udp => vec![NetworkType::Udp4, NetworkType::Udp6],
         Carriage::Tcp => vec![NetworkType::Tcp4, NetworkType::Tcp6],
@@ -526,6 +570,12 @@ fn connection(at: Instant, habits: Habits) -> Result<RTCPeerConnection, Error> {
         .with_media_engine(engine)
         .with_interceptor_registry(registry)
         .build(at)
+}
+
+/// Whether an answer promises repairs.
+#[must_use]
+pub fn has_repairs(answer: &str) -> bool {
+    answer.contains(" flexfec-03/90000") && answer.contains("a=ssrc-group:FEC-FR ")
 }
 
 /// Whether an answer promises retransmissions.

@@ -8,6 +8,9 @@ use nearlight_wire::{MAX_NACK_ENTRIES, Missing, Nack};
 use rtc::rtcp::sender_report::SenderReport;
 use rtc::rtp::Header;
 use rtc::rtp::packet::Packet;
+use rtc::shared::marshal::Marshal as _;
+
+use crate::flexfec::{self, Block, Groups};
 
 /// Frames whose numbers are remembered: those that the sender keeps for repairs.
 const MAX_FRAMES: usize = 64;
@@ -30,6 +33,8 @@ pub(crate) struct StreamConfig {
     pub(crate) clock_rate: u32,
     /// Source and payload type of retransmissions.
     pub(crate) retransmission: Option<(u32, u8)>,
+    /// Of repairs.
+    pub(crate) repair: Option<(u32, u8)>,
     /// Identifiers of header extensions where the client takes them.
     pub(crate) transport_wide: Option<u8>,
     pub(crate) playout_delay: Option<u8>,
@@ -40,6 +45,7 @@ pub(crate) struct StreamConfig {
 pub(crate) struct Beginnings {
     pub(crate) number: u16,
     pub(crate) retransmission: u16,
+    pub(crate) repair: u16,
     pub(crate) timestamp: u32,
 }
 
@@ -48,7 +54,7 @@ struct Numbered {
     frame: FrameId,
     /// RTP sequence number of its first packet, unwrapped.
     first: u32,
-    packets: u16,
+    groups: Groups,
     timestamp: u32,
 }
 
@@ -58,6 +64,7 @@ pub(crate) struct Stream {
     /// The next number, unwrapped; frames take theirs when they are queued.
     next: u32,
     next_retransmission: u16,
+    next_repair: u16,
     timestamp: u32,
     frames: VecDeque<Numbered>,
     packets: u32,
@@ -65,6 +72,8 @@ pub(crate) struct Stream {
     newest_timestamp: Option<(u32, Time)>,
     /// Of the newest frame, as far as it has left.
     largest: Option<Packet>,
+    /// The repairs of the frame that is leaving.
+    block: Option<(FrameId, Block)>,
     reported_at: Option<Time>,
 }
 
@@ -75,12 +84,14 @@ impl Stream {
             // Room below, so that a number that the client takes for an older one does not underflow.
             next: 0x1_0000 + u32::from(begin.number),
             next_retransmission: begin.retransmission,
+            next_repair: begin.repair,
             timestamp: begin.timestamp,
             frames: VecDeque::new(),
             packets: 0,
             octets: 0,
             newest_timestamp: None,
             largest: None,
+            block: None,
             reported_at: None,
         }
     }
@@ -91,10 +102,18 @@ impl Stream {
 
     /// Bytes beside the payload: header, extensions and SRTP's tag (10 bytes for its usual profile, 16 for GCM).
     pub(crate) fn overhead(&self) -> u16 {
-        let extensions = [self.config.transport_wide.map(|_| 3), self.config.playout_delay.map(|_| 4)];
-        let extensions: u16 = extensions.into_iter().flatten().sum();
-        let block = if extensions == 0 { 0 } else { 4 + extensions.next_multiple_of(4) };
-        12 + block + 16
+        12 + self.extensions() + 16
+    }
+
+    fn extensions(&self) -> u16 {
+        block_of([self.config.transport_wide.map(|_| 3), self.config.playout_delay.map(|_| 4)])
+    }
+
+    /// Bytes of a repair beside the longest payload that it covers; none where the client takes no repairs.
+    pub(crate) fn repair_overhead(&self) -> Option<u16> {
+        self.config.repair?;
+        let own = 12 + block_of([self.config.transport_wide.map(|_| 3), None]) + 16;
+        Some(own + flexfec::MAX_HEADER + self.extensions())
     }
 
     /// The stream's timestamp of a moment.
@@ -104,9 +123,9 @@ impl Stream {
     }
 
     /// Numbers a frame's packets.
-    pub(crate) fn on_frame(&mut self, frame: FrameId, packets: u16, timestamp: u32) {
-        self.frames.push_back(Numbered { frame, first: self.next, packets, timestamp });
-        self.next += u32::from(packets);
+    pub(crate) fn on_frame(&mut self, frame: FrameId, groups: Groups, timestamp: u32) {
+        self.frames.push_back(Numbered { frame, first: self.next, groups, timestamp });
+        self.next += u32::from(groups.packets());
         if self.frames.len() > MAX_FRAMES {
             self.frames.pop_front();
         }
@@ -117,13 +136,54 @@ impl Stream {
         let numbered = self.numbered(frame)?;
         let number = (numbered.first + u32::from(index)) as u16;
         let mut packet = self.dress(number, numbered.timestamp, seq, payload);
-        packet.header.marker = index + 1 == numbered.packets;
+        packet.header.marker = index + 1 == numbered.groups.packets();
         Some(packet)
+    }
+
+    /// Takes a packet that leaves for the first time into the repairs of its frame. A frame's packets leave in order, and all of them
+    /// before its repairs.
+    pub(crate) fn protect(&mut self, frame: FrameId, index: u16, packet: &Packet) {
+        let Some(Numbered { first, groups, .. }) = self.numbered(frame).copied().filter(|of| of.groups.repairs() > 0)
+        else {
+            return;
+        };
+        let mut unnumbered = packet.clone();
+        if let Some(id) = self.config.transport_wide {
+            let _ = unnumbered.header.set_extension(id, transport_wide_number(PacketSeq(0)));
+        }
+        let Ok(bytes) = unnumbered.marshal() else { return };
+        let fresh = || (frame, Block::new(packet.header.ssrc, first as u16, groups));
+        let (_, block) = match self.block.take().filter(|(other, _)| *other == frame) {
+            Some(block) => self.block.insert(block),
+            None => self.block.insert(fresh()),
+        };
+        block.add(index, &bytes);
+    }
+
+    /// The repair of a frame whose packets have left.
+    pub(crate) fn repair(&mut self, frame: FrameId, number: u16, seq: PacketSeq) -> Option<Packet> {
+        let (ssrc, payload_type) = self.config.repair?;
+        let timestamp = self.numbered(frame)?.timestamp;
+        let (_, block) = self.block.as_ref().filter(|(other, _)| *other == frame)?;
+        let payload = block.payload(number)?;
+        let sequence_number = self.next_repair;
+        self.next_repair = sequence_number.wrapping_add(1);
+        let header = Header { version: 2, payload_type, sequence_number, timestamp, ssrc, ..Header::default() };
+        let mut packet = Packet { header, payload: Bytes::from(payload) };
+        if let Some(id) = self.config.transport_wide {
+            let _ = packet.header.set_extension(id, transport_wide_number(seq));
+        }
+        Some(packet)
+    }
+
+    /// Which repairs of a frame cover which of its packets; none where the frame is forgotten.
+    pub(crate) fn groups(&self, frame: FrameId) -> Option<Groups> {
+        self.numbered(frame).map(|numbered| numbered.groups)
     }
 
     /// Whether this is the frame's last packet.
     pub(crate) fn is_last(&self, frame: FrameId, index: u16) -> bool {
-        self.numbered(frame).is_some_and(|numbered| index + 1 == numbered.packets)
+        self.numbered(frame).is_some_and(|numbered| index + 1 == numbered.groups.packets())
     }
 
     fn numbered(&self, frame: FrameId) -> Option<&Numbered> {
@@ -197,8 +257,9 @@ impl Stream {
             // Nothing further back than half the numbers can be meant.
             let behind = (self.next as u16).wrapping_sub(number);
             let number = self.next - u32::from(behind);
-            let place =
-                |numbered: &&Numbered| (numbered.first..numbered.first + u32::from(numbered.packets)).contains(&number);
+            let place = |numbered: &&Numbered| {
+                (numbered.first..numbered.first + u32::from(numbered.groups.packets())).contains(&number)
+            };
             let Some(numbered) = self.frames.iter().rev().find(place) else { continue };
             let index = (number - numbered.first) as u16;
             let full = missing.len() == MAX_NACK_ENTRIES;
@@ -233,6 +294,12 @@ impl Stream {
             ..SenderReport::default()
         })
     }
+}
+
+/// Bytes of a block of header extensions with so many bytes each.
+fn block_of(extensions: [Option<u16>; 2]) -> u16 {
+    let extensions: u16 = extensions.into_iter().flatten().sum();
+    if extensions == 0 { 0 } else { 4 + extensions.next_multiple_of(4) }
 }
 
 fn transport_wide_number(seq: PacketSeq) -> Bytes {

@@ -39,6 +39,8 @@ pub struct RtpCounts {
     /// Packets that came because they had been asked for, and their bytes with those of other redundancy.
     pub repeated_packets: u64,
     pub redundant_bytes: Bytes,
+    /// Packets that stand in for lost ones.
+    pub repairs: u64,
     /// Decoded key frames, the first one included.
     pub key_frames: u64,
 }
@@ -237,6 +239,7 @@ impl Receiver {
             bytes: counts.bytes.saturating_sub(before.bytes),
             redundant: counts.redundant_bytes.saturating_sub(before.redundant_bytes),
         };
+        self.recovery.repairs = counts.repairs;
         self.on_media(now, media);
     }
 }

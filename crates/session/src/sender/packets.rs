@@ -7,6 +7,7 @@ use nearlight_wire::{Feedback, FrameHeader};
 
 use super::{EncodedFrame, Sender};
 use crate::history::KeptFrame;
+use crate::protection::Planned;
 
 /// A round trip that was measured elsewhere is believed for this long: reports come about once a second, and some get lost.
 const MEASURED_MEMORY: Span = Span::from_secs(3);
@@ -35,6 +36,8 @@ pub struct Cut {
     pub ends: Vec<u32>,
     /// What the protocol adds to each piece on the wire, in bytes.
     pub overhead: u16,
+    /// And what it adds to the longest of those pieces that a repair stands in for; none where it knows no repairs.
+    pub repair_overhead: Option<u16>,
 }
 
 impl Cut {
@@ -42,6 +45,13 @@ impl Cut {
         let index = usize::from(index);
         let start = index.checked_sub(1).map_or(0, |before| self.ends[before]);
         start as usize..self.ends[index] as usize
+    }
+
+    /// A repair on the wire at most; none where there are none.
+    pub(crate) fn repair_size(&self) -> Option<Bytes> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let longest = starts.zip(&self.ends).map(|(start, end)| end - start).max()?;
+        Some(Bytes::new(u64::from(longest) + u64::from(self.repair_overhead?)))
     }
 }
 
@@ -52,21 +62,37 @@ pub struct Departure {
     pub seq: PacketSeq,
     /// Frame and index of the piece or symbol; none for padding and for repairs.
     pub piece: Option<(FrameId, u16)>,
+    /// Frame and number of a repair that leaves behind its frame.
+    pub repair: Option<(FrameId, u16)>,
     /// It has left before.
     pub retransmission: bool,
-    /// A datagram as it travels; of a frame whose cut was given, the piece alone; of padding with such frames, its size in zeros.
+    /// A datagram as it travels; of a frame whose cut was given, the piece alone; of padding with such frames, its size in zeros;
+    /// nothing of their repairs, which the protocol makes.
     pub bytes: Vec<u8>,
 }
 
 impl Sender {
     /// A frame was encoded and cut by the protocol that carries it: it is queued. All frames of a session come like this or none
-    /// does, and no redundancy policy applies.
-    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) {
+    /// does. Answers how many repairs leave behind it, which the protocol makes: the policy plans as for repairs of our own that
+    /// cover this frame alone.
+    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
         let EncodedFrame { id, reference, header, bits } = frame;
-        self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header);
+        self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header)
     }
 
-    pub(super) fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) {
+    /// What carries the frames knows no repairs: from now on nothing is added to them, and no policy has a name.
+    pub fn set_unprotected(&mut self) {
+        self.protection = None;
+    }
+
+    /// Whether a policy adds repairs to the frames.
+    #[must_use]
+    pub const fn is_protected(&self) -> bool {
+        self.protection.is_some()
+    }
+
+    /// Answers how many repairs were planned.
+    pub(super) fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) -> u16 {
         debug_assert_eq!(kept.id, self.next_frame, "frames come in order");
         self.decoder_load.on_frame();
         let (id, reference, key) = (kept.id, kept.reference(), kept.key);
@@ -79,6 +105,7 @@ impl Sender {
         self.statistics.key_frames += u64::from(key);
         self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
         self.protect(now, &mut kept);
+        let repairs = kept.planned.as_ref().map_or(0, Planned::left);
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
         let dropped = self.frames.push(kept);
         if dropped > Bytes::ZERO {
@@ -89,6 +116,7 @@ impl Sender {
         let encode = header.encoded_at.saturating_since(header.converted_at);
         self.controller.on_frame_sent(now, &nearlight_rate::SentFrame { frame: id, size, key, encode });
         self.emit(now, || nearlight_events::Event::FrameSent { frame: id, bytes: size.get(), key, reference, symbols });
+        repairs
     }
 
     /// The next packet to send; call until none. Answers to pings come from [`Sender::poll_pong`].

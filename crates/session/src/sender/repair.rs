@@ -135,7 +135,7 @@ impl Sender {
             self.on_redundant(size);
             let (seq, piece) = (self.next_seq, repair.piece());
             self.on_sent(now, size, Some(id));
-            return Some(Departure { seq, piece, retransmission: piece.is_some(), bytes: datagram });
+            return Some(Departure { seq, piece, repair: None, retransmission: piece.is_some(), bytes: datagram });
         }
         None
     }

@@ -196,6 +196,7 @@ fn the_machinerys_counts_become_the_sessions() {
         bytes: Bytes::new(100_000 * factor),
         repeated_packets: 3 * factor,
         redundant_bytes: Bytes::new(3_000 * factor),
+        repairs: 4 * factor,
         key_frames: factor,
     };
     receiver.on_rtp_counts(at(0), counts(1));
@@ -205,6 +206,7 @@ fn the_machinerys_counts_become_the_sessions() {
     assert_eq!(statistics.received, Bytes::new(200_000));
     assert_eq!(statistics.received_rate.as_bps(), 1_600_000);
     assert_eq!((statistics.recovery.media_bytes, statistics.recovery.redundant_bytes), (200_000, 6_000));
+    assert_eq!(statistics.recovery.repairs, 8);
 }
 
 #[test]

@@ -60,6 +60,19 @@ fn reports_by_each_stream_s_numbers_are_agreed_to_where_there_are_no_better_ones
 }
 
 #[test]
+fn repairs_are_taken_under_the_name_that_browsers_give_them() {
+    assert_eq!(Offer::parse(CHROMIUM).expect("an offer").repairs(), None);
+    let with = |name: &str| {
+        let lines = format!("a=rtpmap:49 {name}/90000\r\na=fmtp:49 repair-window=10000000\r\na=rtpmap:115");
+        CHROMIUM.replace("114 115", "114 115 49").replace("a=rtpmap:115", &lines)
+    };
+    let offer = Offer::parse(&with("flexfec-03")).expect("an offer");
+    assert_eq!(offer.repairs(), Some(&(49, "repair-window=10000000".into())));
+    assert_eq!(offer.video().len(), 2);
+    assert_eq!(Offer::parse(&with("flexfec")).expect("an offer").repairs(), None, "RFC 8627 is another format");
+}
+
+#[test]
 fn an_offer_without_pictures_is_one() {
     let data = CHROMIUM.replace("m=video", "m=audio");
     let offer = Offer::parse(&data).expect("sections of another kind");

@@ -114,7 +114,10 @@ impl Peer {
                 return;
             };
             let numbers = nack.nacks.iter().flat_map(|pair| pair.into_iter());
-            let missing = video.stream.missing(numbers);
+            let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
+            let groups = |frame| video.stream.groups(frame);
+            let asked = video.stream.missing(numbers);
+            let missing = self.departed.on_request(now, &asked, round_trip, groups);
             if !missing.missing.is_empty() {
                 self.sender.on_nack(now, &missing);
             }
@@ -135,7 +138,8 @@ impl Peer {
 
     fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
         self.sender.on_arrivals(now, feedback);
-        let missing = self.departed.on_feedback(feedback);
+        let groups = |frame| self.video.as_ref()?.stream.groups(frame);
+        let missing = self.departed.on_feedback(feedback, groups);
         if !missing.missing.is_empty() {
             self.sender.on_nack(now, &missing);
         }

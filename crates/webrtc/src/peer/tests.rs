@@ -12,6 +12,7 @@ use super::*;
 use crate::player::{PlayedFrame, Player, Reporting};
 
 mod hostile;
+mod redundancy;
 
 const INTERVAL: Span = Span::from_micros(33_333);
 

@@ -5,19 +5,20 @@ const CONFIG: StreamConfig = StreamConfig {
     payload_type: 109,
     clock_rate: 90_000,
     retransmission: Some((8, 114)),
+    repair: Some((9, 49)),
     transport_wide: Some(4),
     playout_delay: Some(6),
 };
 
 fn stream() -> Stream {
-    Stream::new(CONFIG, Beginnings { number: 0x7fff, retransmission: 5, timestamp: 1_000 })
+    Stream::new(CONFIG, Beginnings { number: 0x7fff, retransmission: 5, repair: 0xFFFF, timestamp: 1_000 })
 }
 
 #[test]
 fn packets_carry_numbers_timestamps_extensions_and_the_marker() {
     let mut stream = stream();
-    stream.on_frame(FrameId(0), 2, 77);
-    stream.on_frame(FrameId(1), 1, 78);
+    stream.on_frame(FrameId(0), Groups::new(2, 0), 77);
+    stream.on_frame(FrameId(1), Groups::new(1, 0), 78);
     let packet = stream.packet(FrameId(0), 1, PacketSeq(0x1_0002), vec![1, 2]).expect("remembered");
     let Header { sequence_number, timestamp, ssrc, payload_type, marker, .. } = packet.header;
     assert_eq!((sequence_number, timestamp, ssrc, payload_type, marker), (0x8000, 77, 7, 109, true));
@@ -34,16 +35,64 @@ fn the_overhead_covers_what_is_written() {
     use rtc::shared::marshal::MarshalSize as _;
     for (transport_wide, playout_delay) in [(None, None), (Some(4), None), (None, Some(6)), (Some(4), Some(6))] {
         let mut stream = Stream::new(StreamConfig { transport_wide, playout_delay, ..CONFIG }, Beginnings::default());
-        stream.on_frame(FrameId(0), 1, 0);
+        stream.on_frame(FrameId(0), Groups::new(1, 0), 0);
         let packet = stream.packet(FrameId(0), 0, PacketSeq(0), vec![0; 100]).expect("remembered");
         assert_eq!(packet.marshal_size() + 16, 100 + usize::from(stream.overhead()));
     }
 }
 
 #[test]
+fn repairs_have_a_source_of_their_own_and_the_frame_s_time() {
+    let mut stream = stream();
+    stream.on_frame(FrameId(0), Groups::new(3, 2), 77);
+    let packets: Vec<Packet> = (0..3)
+        .map(|index| {
+            let packet = stream.packet(FrameId(0), index, PacketSeq(40 + u32::from(index)), vec![index as u8; 9]);
+            let packet = packet.expect("remembered");
+            stream.protect(FrameId(0), index, &packet);
+            packet
+        })
+        .collect();
+    let repair = stream.repair(FrameId(0), 0, PacketSeq(43)).expect("its packets have left");
+    let Header { sequence_number, timestamp, ssrc, payload_type, marker, .. } = repair.header;
+    assert_eq!((sequence_number, timestamp, ssrc, payload_type, marker), (0xFFFF, 77, 9, 49, false));
+    assert_eq!(repair.header.get_extension(4).as_deref(), Some(&[0, 43][..]));
+    // Both ends take the transport-wide number for zero: it is not known yet when a repair is made, nor when it is used.
+    let mut decoder = rtc::interceptor::FlexFec03Decoder::new(9, 7);
+    let unnumbered = |packet: &Packet| {
+        let mut packet = packet.clone();
+        packet.header.set_extension(4, Bytes::from_static(&[0, 0])).expect("a small identifier");
+        packet
+    };
+    assert!(decoder.decode(unnumbered(&packets[0])).is_empty());
+    assert_eq!(decoder.decode(repair), [unnumbered(&packets[2])]);
+    assert_eq!(stream.repair(FrameId(0), 1, PacketSeq(44)).map(|repair| repair.header.sequence_number), Some(0));
+    assert_eq!(stream.repair(FrameId(0), 2, PacketSeq(45)), None);
+    assert_eq!(stream.repair(FrameId(1), 0, PacketSeq(45)), None);
+    assert_eq!(stream.groups(FrameId(0)), Some(Groups::new(3, 2)));
+}
+
+#[test]
+fn the_largest_repair_covers_what_is_written() {
+    use rtc::shared::marshal::MarshalSize as _;
+    for (transport_wide, playout_delay) in [(None, None), (Some(4), None), (None, Some(6)), (Some(4), Some(6))] {
+        let mut stream = Stream::new(StreamConfig { transport_wide, playout_delay, ..CONFIG }, Beginnings::default());
+        stream.on_frame(FrameId(0), Groups::new(100, 1), 0);
+        for index in 0..100 {
+            let packet = stream.packet(FrameId(0), index, PacketSeq(0), vec![0; 100]).expect("remembered");
+            stream.protect(FrameId(0), index, &packet);
+        }
+        let repair = stream.repair(FrameId(0), 0, PacketSeq(0)).expect("its packets have left");
+        assert_eq!(Some(repair.marshal_size() + 16 - 100), stream.repair_overhead().map(usize::from));
+    }
+    let stream = Stream::new(StreamConfig { repair: None, ..CONFIG }, Beginnings::default());
+    assert_eq!(stream.repair_overhead(), None);
+}
+
+#[test]
 fn retransmissions_name_the_original() {
     let mut stream = stream();
-    stream.on_frame(FrameId(0), 1, 77);
+    stream.on_frame(FrameId(0), Groups::new(1, 0), 77);
     let packet = stream.packet(FrameId(0), 0, PacketSeq(1), vec![9]).expect("remembered");
     let again = stream.again(packet.clone());
     assert_eq!(again.payload[..], [0x7f, 0xff, 9]);
@@ -58,7 +107,7 @@ fn what_fills_the_path_is_the_largest_packet_of_the_newest_frame() {
     let mut stream = stream();
     assert!(stream.filling(PacketSeq(0)).is_none(), "nothing has been sent");
     for (frame, sizes) in [(0, vec![900, 800]), (1, vec![300, 500, 400])] {
-        stream.on_frame(FrameId(frame), sizes.len() as u16, 100 + frame);
+        stream.on_frame(FrameId(frame), Groups::new(sizes.len() as u16, 0), 100 + frame);
         for (index, size) in sizes.into_iter().enumerate() {
             let packet = stream.packet(FrameId(frame), index as u16, PacketSeq(0), vec![1; size]).expect("remembered");
             stream.on_sent(Time::ZERO, &packet);
@@ -72,8 +121,8 @@ fn what_fills_the_path_is_the_largest_packet_of_the_newest_frame() {
 #[test]
 fn missing_numbers_are_pieces_of_frames() {
     let mut stream = stream();
-    stream.on_frame(FrameId(0), 3, 0);
-    stream.on_frame(FrameId(1), 2, 0);
+    stream.on_frame(FrameId(0), Groups::new(3, 0), 0);
+    stream.on_frame(FrameId(1), Groups::new(2, 0), 0);
     let numbers = [0x7fff_u16, 0x8000, 0x8002, 0x8003, 0x8004, 0x0001, 0x7ffe];
     let missing = stream.missing(numbers.into_iter()).missing;
     let expected = [(0, 0, 2), (1, 0, 2)].map(|(frame, first, count)| Missing { frame: FrameId(frame), first, count });
@@ -87,7 +136,7 @@ fn missing_numbers_are_pieces_of_frames() {
 fn numbers_wrap_like_the_clients() {
     let mut stream = stream();
     for frame in 0..40_000 {
-        stream.on_frame(FrameId(frame), 2, 0);
+        stream.on_frame(FrameId(frame), Groups::new(2, 0), 0);
     }
     let number = stream.packet(FrameId(39_999), 1, PacketSeq(0), vec![]).expect("the newest").header.sequence_number;
     assert_eq!(number, (0x7fff_u32 + 79_999) as u16);
@@ -99,7 +148,7 @@ fn numbers_wrap_like_the_clients() {
 fn reports_leave_twice_a_second_and_tell_the_round_trip_when_they_come_back() {
     let mut stream = stream();
     assert_eq!(stream.report_due(), None);
-    stream.on_frame(FrameId(0), 1, 1_234);
+    stream.on_frame(FrameId(0), Groups::new(1, 0), 1_234);
     let packet = stream.packet(FrameId(0), 0, PacketSeq(0), vec![0; 50]).expect("remembered");
     stream.on_sent(Time::from_millis(100), &packet);
     let report = stream.poll_report(Time::from_millis(110)).expect("the first is due at once");

@@ -1,0 +1,112 @@
+//! Repairs: what they mend, what is then not sent again, and clients that take none.
+
+use nearlight_fec::policy::new_policy;
+
+use super::*;
+
+const LOSSY: Path = Path { loss: 0.02, ..CLEAN };
+
+fn protected(now: Time, policy: &str) -> Sender {
+    sender(now, "fixed", Bounds::up_to(Bitrate::from_mbps(8))).with_fec(new_policy(policy).expect("a policy"))
+}
+
+/// A client, mending or not, of a server with a policy; and the server's answer.
+fn world(codec: Codec, path: Path, policy: &str, mends: bool, seed: u64) -> (World, String) {
+    let (now, origin) = (Time::from_secs(1), origin());
+    let player = if mends { Player::mending } else { Player::mute };
+    let (mut player, offer) = player(now, origin, player_address()).expect("an offer");
+    let offer = Offer::parse(&offer).expect("the library's offer is one");
+    let chosen = offer.video().iter().find(|offered| offered.codec == codec);
+    let mut peer = Peer::answering(now, config(origin, seed), &offer, chosen, protected(now, policy)).expect("a peer");
+    let answer = peer.on_offer(now, &offer).expect("an answer");
+    player.on_answer(now, &answer).expect("an answer that the library takes");
+    let mut world = World::of(now, path, peer, player, seed);
+    world.connect();
+    (world, answer)
+}
+
+fn played(codec: Codec, path: Path, policy: &str, seed: u64) -> World {
+    let (mut world, answer) = world(codec, path, policy, true, seed);
+    assert_eq!(crate::player::has_repairs(&answer), policy != "none", "{answer}");
+    assert!(crate::player::has_retransmissions(&answer), "{answer}");
+    world.play(600);
+    world.path.loss = 0.0;
+    world.run(Span::from_secs(1));
+    assert!(
+        world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)),
+        "all, to the byte"
+    );
+    assert!(world.largest <= Peer::LARGEST_DATAGRAM, "{} bytes", world.largest);
+    world
+}
+
+#[test]
+fn losses_are_mended_and_not_sent_again() {
+    for codec in [Codec::H264, Codec::Vp8] {
+        let with = played(codec, LOSSY, "fixed:20", 21);
+        let without = played(codec, LOSSY, "none", 21);
+        let (mended, plain) = (with.peer.sender().statistics(with.now), without.peer.sender().statistics(without.now));
+        assert!(with.player.requests() > 200, "a client asks at once, for {}", with.player.requests());
+        assert!(plain.repairs > 200 && without.player.mended() == 0, "{plain:?}");
+        // Two losses of about six packets are beyond one repair: every tenth loss has another beside it.
+        assert!(mended.repairs * 5 < plain.repairs, "{} were sent again, else {}", mended.repairs, plain.repairs);
+        assert!(with.player.mended() > 200, "{} mended", with.player.mended());
+        assert!(mended.coded_repairs > 3_000 && mended.key_frames == 1, "{mended:?}");
+        // What is mended did not come: the rate controller must know of it.
+        assert!(mended.packets_lost > 250, "{mended:?}");
+        assert!(with.frames.iter().all(|frame| frame.undelayed));
+        let late = |world: &World| {
+            let waits = world.frames.windows(2).map(|two| two[1].arrived_at - two[0].arrived_at);
+            waits.filter(|wait| *wait > INTERVAL + Span::from_millis(15)).count()
+        };
+        assert!(late(&with) * 3 < late(&without), "{} frames came late, else {}", late(&with), late(&without));
+    }
+}
+
+#[test]
+fn a_client_that_never_asks_is_helped_as_well() {
+    let with = played(Codec::Vp8, LOSSY, "fixed:20", 22);
+    assert_eq!(with.player.given_up(), 0);
+    // On a path without losses nobody needs them, and they are sent all the same.
+    let clean = played(Codec::Vp8, CLEAN, "fixed:20", 23);
+    let statistics = clean.peer.sender().statistics(clean.now);
+    assert_eq!((statistics.packets_lost, statistics.repairs, clean.player.mended()), (0, 0, 0));
+    let share = statistics.redundant.get() as f64 / statistics.sent.get() as f64;
+    assert!((0.15..0.2).contains(&share), "{share}");
+}
+
+#[test]
+fn every_policy_s_repairs_are_of_use() {
+    for policy in ["planner", "nebula", "webrtc", "escot-gop", "fixed:200"] {
+        let world = played(Codec::Vp8, Path { delay: Span::from_millis(60), ..LOSSY }, policy, 24);
+        assert_eq!(world.peer.sender().fec_name(), policy);
+        assert!(world.player.mended() > 20, "{policy} mended {}", world.player.mended());
+    }
+}
+
+#[test]
+fn who_takes_no_repairs_gets_none() {
+    let (mut world, answer) = world(Codec::Vp8, LOSSY, "fixed:20", false, 25);
+    assert!(!answer.contains("flexfec") && !answer.contains("FEC-FR"), "{answer}");
+    assert_eq!(world.peer.sender().fec_name(), "none");
+    world.play(60);
+    assert_eq!(world.peer.sender().statistics(world.now).coded_repairs, 0);
+}
+
+#[test]
+fn a_server_that_offers_asks_whether_the_client_takes_repairs() {
+    let (now, origin) = (Time::from_secs(1), origin());
+    for policy in ["fixed:20", "none"] {
+        let (mut player, offer) = Player::without_media(now, origin, player_address()).expect("an offer");
+        let offer = Offer::parse(&offer).expect("the library's offer is one");
+        let mut peer =
+            Peer::offering(now, config(origin, 1), &[Codec::Vp8], false, protected(now, policy)).expect("a peer");
+        let answer = peer.on_offer(now, &offer).expect("an answer");
+        player.on_answer(now, &answer).expect("an answer that the library takes");
+        let offer = peer.offer(now, false).expect("an offer of our own");
+        assert_eq!(crate::player::has_repairs(&offer), policy != "none", "{offer}");
+        let answer = player.answer(now, &offer).expect("an answer of the library's");
+        peer.on_answer(now, &Offer::parse(&answer).expect("the same form")).expect("taken");
+        assert_eq!((peer.codec(), peer.sender().fec_name()), (Some(Codec::Vp8), "none".to_owned()), "{answer}");
+    }
+}

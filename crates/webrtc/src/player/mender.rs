@@ -1,0 +1,109 @@
+//! Makes lost packets from FlexFEC repairs by the library's own decoder, as libwebrtc would: what is written into a packet only when it
+//! leaves counts as zeros, and packets that were sent again are not looked at.
+//!
+//! The library's own interceptor stands before the ones that report arrivals, so that no repair is ever reported. This one stands behind
+//! them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
+
+use rtc::interceptor::{FlexFec03Decoder, Interceptor, Packet, StreamInfo, TaggedPacket};
+use rtc::sansio::Protocol;
+use rtc::shared::error::Error;
+
+/// Where it stands: behind all that reports, before what waits.
+pub(super) const SLOT: usize = 12_500;
+
+struct Protected {
+    media: u32,
+    repairs: u32,
+    /// Identifier of the transport-wide number.
+    transport_wide: Option<u8>,
+    decoder: FlexFec03Decoder,
+}
+
+#[derive(Default)]
+pub(super) struct Mender {
+    stream: Option<Protected>,
+    inward: VecDeque<TaggedPacket>,
+    outward: VecDeque<TaggedPacket>,
+    mended: Arc<AtomicU64>,
+}
+
+impl Mender {
+    /// Counts in `mended` what it made.
+    pub(super) fn new(mended: Arc<AtomicU64>) -> Self {
+        Self { mended, ..Self::default() }
+    }
+}
+
+impl Protocol<TaggedPacket, TaggedPacket, ()> for Mender {
+    type Rout = TaggedPacket;
+    type Wout = TaggedPacket;
+    type Eout = ();
+    type Error = Error;
+    type Time = Instant;
+
+    fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        let (now, transport) = (message.now, message.transport);
+        let mut made = Vec::new();
+        let mut is_repair = false;
+        if let (Packet::Rtp(packet), Some(stream)) = (&message.message.packet, &mut self.stream) {
+            is_repair = packet.header.ssrc == stream.repairs;
+            let mut packet = packet.clone();
+            if let Some(id) = stream.transport_wide.filter(|_| packet.header.ssrc == stream.media) {
+                packet.header.set_extension(id, bytes::Bytes::from_static(&[0, 0]))?;
+            }
+            made = stream.decoder.decode(packet);
+        }
+        if !is_repair {
+            self.inward.push_back(message);
+        }
+        self.mended.fetch_add(made.len() as u64, Ordering::Relaxed);
+        let message = |packet| TaggedPacket { now, transport, message: Packet::Rtp(packet).into() };
+        self.inward.extend(made.into_iter().map(message));
+        Ok(())
+    }
+
+    fn poll_read(&mut self) -> Option<TaggedPacket> {
+        self.inward.pop_front()
+    }
+
+    fn handle_write(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        self.outward.push_back(message);
+        Ok(())
+    }
+
+    fn poll_write(&mut self) -> Option<TaggedPacket> {
+        self.outward.pop_front()
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        None
+    }
+}
+
+impl Interceptor for Mender {
+    fn bind_local_stream(&mut self, _stream: &StreamInfo) {}
+    fn unbind_local_stream(&mut self, _stream: &StreamInfo) {}
+
+    fn bind_remote_stream(&mut self, stream: &StreamInfo) {
+        let (Some(repairs), Some(_)) = (stream.ssrc_fec, stream.payload_type_fec) else { return };
+        let wide = |uri: &str| uri.ends_with("transport-wide-cc-extensions-01");
+        let transport_wide = stream.rtp_header_extensions.iter().find(|extension| wide(&extension.uri));
+        self.stream = Some(Protected {
+            media: stream.ssrc,
+            repairs,
+            transport_wide: transport_wide.and_then(|extension| u8::try_from(extension.id).ok()),
+            decoder: FlexFec03Decoder::new(repairs, stream.ssrc),
+        });
+    }
+
+    fn unbind_remote_stream(&mut self, _stream: &StreamInfo) {}
+}
