@@ -33,6 +33,8 @@ pub struct Pacer {
     needed: Bitrate,
     /// In `Interval` its clock stands at the last interval's start, and each interval's credit is granted in advance.
     meter: Meter,
+    /// `Interval` only: the next packet's departure begins an interval. Cutting and coding a frame takes a while after it was queued.
+    fresh: bool,
     /// `Interval` only: a first interval has begun.
     begun: bool,
     queued: Bytes,
@@ -54,7 +56,8 @@ impl Pacer {
             other => other,
         };
         let meter = Meter::new(Time::ZERO, Bitrate::ZERO);
-        Self { mode, rate: Bitrate::ZERO, needed: Bitrate::MAX, meter, begun: false, queued: Bytes::ZERO, probe: None }
+        let (rate, needed, queued) = (Bitrate::ZERO, Bitrate::MAX, Bytes::ZERO);
+        Self { mode, rate, needed, meter, fresh: false, begun: false, queued, probe: None }
     }
 
     #[must_use]
@@ -85,7 +88,7 @@ impl Pacer {
     pub fn on_frame(&mut self, now: Time, size: Bytes, next_frame_at: Time) {
         self.advance(now);
         if self.queued == Bytes::ZERO {
-            self.begin(now);
+            self.fresh = self.begins_anew(now);
         }
         self.queued += size;
         let left = next_frame_at.saturating_since(now);
@@ -115,6 +118,9 @@ impl Pacer {
     /// Whether a packet may leave now. If so it is accounted as having left.
     pub fn poll(&mut self, now: Time, size: Bytes, class: Class) -> bool {
         self.advance(now);
+        if self.fresh && class == Class::Media {
+            self.begin(now);
+        }
         let bypass = class == Class::Repair || self.probe.is_some();
         let open = match (&self.probe, class) {
             (_, Class::Repair) => true,
@@ -139,6 +145,7 @@ impl Pacer {
         }
         Some(match self.mode {
             Mode::Burst => self.meter.at(),
+            Mode::Interval(_) if self.fresh => self.meter.at(),
             Mode::Interval(interval) => self.meter.earns_credit_at(interval),
             Mode::Spread | Mode::Compressed => self.meter.opens_at(),
         })
@@ -175,7 +182,7 @@ impl Pacer {
             probe.meter.on_time(now, CATCH_UP);
         }
         match self.mode {
-            Mode::Interval(_) if self.queued == Bytes::ZERO => {}
+            Mode::Interval(_) if self.queued == Bytes::ZERO || self.fresh => {}
             Mode::Interval(interval) => {
                 let intervals = now.saturating_since(self.meter.at()).as_nanos() / interval.as_nanos();
                 // The interval that begins now and the one before it, which a late wake-up missed.
@@ -186,13 +193,16 @@ impl Pacer {
         }
     }
 
-    /// A frame meets an empty queue: its first interval begins now, unless the last one is still going on.
+    /// A frame meets an empty queue: it has an interval of its own, unless the last one is still going on.
+    fn begins_anew(&self, now: Time) -> bool {
+        let Mode::Interval(interval) = self.mode else { return false };
+        !self.begun || now.saturating_since(self.meter.at()) >= interval
+    }
+
     fn begin(&mut self, now: Time) {
         let Mode::Interval(interval) = self.mode else { return };
-        if !self.begun || now.saturating_since(self.meter.at()) >= interval {
-            self.begun = true;
-            self.meter.begin_interval(now, interval);
-        }
+        (self.begun, self.fresh) = (true, false);
+        self.meter.begin_interval(now, interval);
     }
 
     fn apply_rate(&mut self) {
