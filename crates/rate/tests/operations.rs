@@ -185,6 +185,33 @@ fn check(decision: &Decision, bounds: Bounds) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// Packets that were sent near the end of time and come near its beginning: a bandwidth-delay product beyond all numbers.
+#[test]
+fn a_clock_that_falls_back_breaks_nothing() {
+    let send = |packets, size, gap| Operation::Send { packets, size, gap, probe: false };
+    let arrive = |packets, round_trip| Operation::Arrive { packets, delay: 0, gap: 0, round_trip };
+    let story = [
+        Operation::Jump(Time::from_nanos(9_223_372_036_827_739_807)),
+        send(25, 0, 0),
+        Operation::WakeUp,
+        send(10, 1_161, 521),
+        send(2, 435, 1),
+        Operation::Jump(Time::ZERO),
+        arrive(9, Some(0)),
+        send(1, 1, 0),
+        arrive(29, None),
+    ];
+    for preset in PRESETS {
+        let bounds = Bounds::up_to(Bitrate::from_mbps(50));
+        let mut controller = new_controller(preset.name, bounds).expect("a preset");
+        let mut driver = Driver::new(bounds);
+        for operation in &story {
+            driver.apply(controller.as_mut(), operation);
+            check(&controller.decision(), driver.bounds).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
+        }
+    }
+}
+
 proptest! {
     #[test]
     fn any_sequence_keeps_the_bounds_and_names_its_reason(operations in prop::collection::vec(operation(), 0..120)) {

@@ -177,7 +177,7 @@ impl BbrV1 {
         let Some(round_trip) = self.round_trip else { return INITIAL_WINDOW * self.packet.get() };
         let product = self.bandwidth.maximum().bytes_in(round_trip).get() as f64;
         let bursts = 3 * self.burst().get();
-        (product * gain) as u64 + bursts
+        ((product * gain) as u64).saturating_add(bursts)
     }
 
     fn update_bandwidth(&mut self, sample: &AckSample) {
