@@ -17,6 +17,7 @@ mod seat;
 mod serve;
 mod sound;
 mod stay;
+mod strain;
 mod studio;
 mod urs;
 mod visit;

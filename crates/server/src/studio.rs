@@ -17,6 +17,7 @@ use nearlight_wire::{DisplayKind, Fov, View, marker::Marker};
 use crate::encoding::{EncoderLane, Job, display_budget};
 use crate::seat::{Delivery, Seat};
 use crate::sound::Auditorium;
+use crate::strain::{Moment, Strain};
 
 /// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
@@ -116,9 +117,11 @@ impl Set {
     fn run(mut self, arrivals: &Receiver<Arc<Seat>>) -> Result<(), SceneError> {
         let interval = self.format.frame_interval();
         let mut due = self.clock.now();
+        let mut strain = Strain::new(self.format.fps);
         loop {
             if self.stands.is_empty() {
                 // Nobody watches: the studio costs nothing until somebody comes.
+                strain.on_idle();
                 let Ok(seat) = arrivals.recv() else { return Ok(()) };
                 self.take_in(seat);
                 due = self.clock.now();
@@ -132,12 +135,18 @@ impl Set {
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return Ok(()),
             }
-            if let Err(error) = self.draw_all() {
+            let moment = self.draw_all().inspect_err(|error| {
                 tracing::error!(%error, "the studio stopped");
                 for stand in &self.stands {
                     stand.seat.deliver(Delivery::Failed(error.to_string()));
                 }
-                return Err(error);
+            })?;
+            if let Some(made) = strain.on_moment(self.clock.now(), moment) {
+                let Format { size: Size { width, height }, fps } = self.format;
+                tracing::warn!(
+                    "this machine makes {made:.1} of the {fps} pictures a second that {width}x{height} at {fps} fps takes; choose a smaller \
+                     --size or --fps, or leave both out: then they are measured"
+                );
             }
             // A machine that is too slow draws as fast as it can, without trying to catch up.
             due = (due + interval).max(self.clock.now());
@@ -171,7 +180,7 @@ impl Set {
         }
     }
 
-    fn draw_all(&mut self) -> Result<(), SceneError> {
+    fn draw_all(&mut self) -> Result<Moment, SceneError> {
         let now = self.clock.now();
         for stand in &mut self.stands {
             if stand.seat.has_left() {
@@ -194,29 +203,30 @@ impl Set {
         if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
             sound.on_cues(cues);
         }
+        let mut moment = Moment::LeftOut;
         for stand in &mut self.stands {
-            draw(self.source.as_mut(), self.format, self.clock, stand)?;
+            moment = moment.max(draw(self.source.as_mut(), self.format, self.clock, stand)?);
         }
-        Ok(())
+        Ok(moment)
     }
 }
 
 /// Draws one client's picture and hands it to the encoder, unless either could not take it.
-fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand) -> Result<(), SceneError> {
+fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand) -> Result<Moment, SceneError> {
     let wish = stand.seat.wish();
     if let Some(reason) = wish.refusal {
         stand.seat.on_skipped(reason);
-        return Ok(());
+        return Ok(Moment::LeftOut);
     }
     // A capture rate below the studio's leaves out every so many frames; nothing is late because of it.
     stand.due += wish.step.frame_rate;
     if stand.due < 1.0 - f64::EPSILON {
-        return Ok(());
+        return Ok(Moment::LeftOut);
     }
     stand.due = (stand.due - 1.0).clamp(0.0, 1.0);
     let Some(mut picture) = stand.lane.poll_picture() else {
         stand.seat.on_skipped("encoder behind");
-        return Ok(());
+        return Ok(Moment::Behind);
     };
     let size = format.size_for(wish.display, wish.step.scale);
     let render_started_at = clock.now();
@@ -253,7 +263,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
     };
     stand.next_frame = stand.next_frame.next();
     stand.ended = !stand.lane.encode(job);
-    Ok(())
+    Ok(Moment::Taken)
 }
 
 /// What to draw: a headset's views as they will be at display time, a screen's as they are.

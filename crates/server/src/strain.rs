@@ -1,0 +1,117 @@
+//! Whether the machine makes the pictures that it was asked for.
+
+use nearlight_units::{Span, Time};
+
+/// The rate is taken over so long.
+const WINDOW: Span = Span::from_secs(5);
+/// Less than this share of the pictures is too few. Guess: a picture in ten is missed by a trained eye.
+const ENOUGH: f64 = 0.9;
+/// So many windows in a row are worth a word: the first frames after a client has come are slow on any machine.
+const WINDOWS: u32 = 2;
+
+/// What became of a moment for pictures; of several viewers' the last of these.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Moment {
+    /// None was wanted: the path carries no more, or the rate's step is a low one.
+    LeftOut,
+    Taken,
+    /// An encoder was still at work.
+    Behind,
+}
+
+/// Counts pictures while somebody watches.
+#[derive(Debug)]
+pub(crate) struct Strain {
+    wanted: f64,
+    began: Option<Time>,
+    made: u32,
+    left_out: u32,
+    poor_windows: u32,
+    told: bool,
+}
+
+impl Strain {
+    /// For so many pictures a second.
+    pub(crate) fn new(wanted: u16) -> Self {
+        Self { wanted: f64::from(wanted), began: None, made: 0, left_out: 0, poor_windows: 0, told: false }
+    }
+
+    /// Nobody watches any more.
+    pub(crate) const fn on_idle(&mut self) {
+        self.began = None;
+        self.poor_windows = 0;
+    }
+
+    /// A moment for pictures is over. Answers once how many a second the machine makes, if these are too few.
+    pub(crate) fn on_moment(&mut self, now: Time, moment: Moment) -> Option<f64> {
+        let Some(began) = self.began else {
+            self.begin(now);
+            return None;
+        };
+        self.made += u32::from(moment == Moment::Taken);
+        self.left_out += u32::from(moment == Moment::LeftOut);
+        let passed = now - began;
+        if passed < WINDOW {
+            return None;
+        }
+        let rate = |count: u32| f64::from(count) / passed.as_secs_f64();
+        let (made, wanted) = (rate(self.made), self.wanted - rate(self.left_out));
+        self.begin(now);
+        self.poor_windows = if made < ENOUGH * wanted { self.poor_windows + 1 } else { 0 };
+        let tells = self.poor_windows == WINDOWS && !self.told;
+        self.told |= tells;
+        tells.then_some(made)
+    }
+
+    const fn begin(&mut self, now: Time) {
+        (self.began, self.made, self.left_out) = (Some(now), 0, 0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is told in so many seconds of `rate` moments each, every so-and-so-many'th of which is `other`.
+    fn told(strain: &mut Strain, now: &mut Time, seconds: i64, rate: i64, (every, other): (i64, Moment)) -> Vec<f64> {
+        let end = *now + Span::from_secs(seconds);
+        let mut count = 0;
+        let mut told = Vec::new();
+        while *now < end {
+            *now += Span::from_secs(1) / rate;
+            count += 1;
+            told.extend(strain.on_moment(*now, if count % every == 0 { other } else { Moment::Taken }));
+        }
+        told
+    }
+
+    const ALL: (i64, Moment) = (i64::MAX, Moment::Taken);
+
+    #[test]
+    fn too_few_pictures_are_told_once() {
+        let (mut strain, mut now) = (Strain::new(90), Time::ZERO);
+        let told = told(&mut strain, &mut now, 60, 5, ALL);
+        assert_eq!(told.len(), 1, "{told:?}");
+        assert!((told[0] - 5.0).abs() < 0.01, "{told:?}");
+    }
+
+    #[test]
+    fn an_encoder_that_is_behind_is_noticed_and_a_path_is_not() {
+        let (mut strain, mut now) = (Strain::new(30), Time::ZERO);
+        assert!(told(&mut strain, &mut now, 60, 30, (20, Moment::Behind)).is_empty());
+        assert!(told(&mut strain, &mut now, 60, 30, (3, Moment::LeftOut)).is_empty());
+        let told = told(&mut strain, &mut now, 60, 30, (3, Moment::Behind));
+        assert!(told.len() == 1 && (told[0] - 20.0).abs() < 1.0, "{told:?}");
+    }
+
+    #[test]
+    fn a_slow_beginning_and_pauses_are_not() {
+        let (mut strain, mut now) = (Strain::new(30), Time::ZERO);
+        for _ in 0..5 {
+            assert!(told(&mut strain, &mut now, 4, 10, ALL).is_empty());
+            assert!(told(&mut strain, &mut now, 20, 30, ALL).is_empty());
+            strain.on_idle();
+            now += Span::from_secs(100);
+        }
+    }
+}
