@@ -36,7 +36,8 @@ impl Hop for Reorder {
 
     fn poll(&mut self, now: Time) -> Option<Exit> {
         let next = self.poll_timeout().filter(|&at| at <= now)?;
-        self.passing.pop_front_if(|exit| exit.at == next).or_else(|| self.held.pop_front())
+        // What was held was there before what passes at the same moment, whenever anybody looks.
+        self.held.pop_front_if(|exit| exit.at == next).or_else(|| self.passing.pop_front())
     }
 
     fn poll_timeout(&self) -> Option<Time> {

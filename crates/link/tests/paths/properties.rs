@@ -100,6 +100,19 @@ fn sorted(mut exits: Vec<Exit>) -> Vec<Exit> {
     exits
 }
 
+/// What was held and what passes leave at the same moment here, and the hop behind throws its dice in their order.
+#[test]
+fn a_tie_is_decided_alike_however_late_anybody_looks() {
+    let packet = |id: u64| (Time::from_millis(id), Packet::new(id, FlowId(0), Bytes::new(100)));
+    let load: Vec<(Time, Packet)> = (0..300).map(packet).collect();
+    for seed in 0..20 {
+        let spec = "reorder=20%/3ms,jitter=8ms";
+        let timely = run(&mut path(spec, seed), load.iter().copied());
+        let late = run_late(spec, seed, &load, &[false]);
+        assert_eq!(sorted(timely), sorted(late), "seed {seed}");
+    }
+}
+
 proptest! {
     #[test]
     fn every_packet_comes_out_exactly_once_and_in_order(spec in spec(), load in load(), seed in any::<u64>()) {
