@@ -202,59 +202,55 @@ fn a_clock_that_falls_back_breaks_nothing() {
         arrive(29, None),
     ];
     for preset in PRESETS {
-        let bounds = Bounds::up_to(Bitrate::from_mbps(50));
-        let mut controller = new_controller(preset.name, bounds).expect("a preset");
-        let mut driver = Driver::new(bounds);
-        for operation in &story {
-            driver.apply(controller.as_mut(), operation);
-            check(&controller.decision(), driver.bounds).unwrap_or_else(|error| panic!("{}: {error}", preset.name));
-        }
+        live(preset.name, &story, |controller, bounds| check(&controller.decision(), bounds)).unwrap();
     }
+}
+
+/// A controller that has lived through the operations; `look` is called after each with it and the present bounds.
+fn live(
+    name: &str,
+    operations: &[Operation],
+    mut look: impl FnMut(&dyn RateController, Bounds) -> Result<(), TestCaseError>,
+) -> Result<Box<dyn RateController>, TestCaseError> {
+    let bounds = Bounds::up_to(Bitrate::from_mbps(50));
+    let mut controller = new_controller(name, bounds).expect("a preset");
+    let mut driver = Driver::new(bounds);
+    for operation in operations {
+        driver.apply(controller.as_mut(), operation);
+        look(controller.as_ref(), driver.bounds).map_err(|error| TestCaseError::fail(format!("{name}: {error}")))?;
+    }
+    Ok(controller)
 }
 
 proptest! {
     #[test]
     fn any_sequence_keeps_the_bounds_and_names_its_reason(operations in prop::collection::vec(operation(), 0..120)) {
         for preset in PRESETS {
-            let bounds = Bounds::up_to(Bitrate::from_mbps(50));
-            let mut controller = new_controller(preset.name, bounds).expect("a preset");
-            let mut driver = Driver::new(bounds);
-            for operation in &operations {
-                driver.apply(controller.as_mut(), operation);
+            live(preset.name, &operations, |controller, bounds| {
                 let decision = controller.decision();
-                check(&decision, driver.bounds)?;
+                check(&decision, bounds)?;
                 prop_assert_eq!(decision, controller.decision(), "reading changes nothing");
-            }
+                Ok(())
+            })?;
         }
     }
 
     #[test]
     fn memory_is_bounded(operations in prop::collection::vec(operation(), 0..120)) {
         for preset in PRESETS {
-            let bounds = Bounds::up_to(Bitrate::from_mbps(50));
-            let mut controller = new_controller(preset.name, bounds).expect("a preset");
-            let mut driver = Driver::new(bounds);
-            for operation in &operations {
-                driver.apply(controller.as_mut(), operation);
+            live(preset.name, &operations, |controller, _| {
                 let held = controller.held();
-                prop_assert!(held <= MOST_HELD, "{}: {} records", preset.name, held);
-            }
+                prop_assert!(held <= MOST_HELD, "{} records", held);
+                Ok(())
+            })?;
         }
     }
 
     #[test]
     fn equal_facts_give_equal_decisions(operations in prop::collection::vec(operation(), 0..60)) {
         for preset in PRESETS {
-            let run = || {
-                let bounds = Bounds::up_to(Bitrate::from_mbps(50));
-                let mut controller = new_controller(preset.name, bounds).expect("a preset");
-                let mut driver = Driver::new(bounds);
-                for operation in &operations {
-                    driver.apply(controller.as_mut(), operation);
-                }
-                controller.decision()
-            };
-            prop_assert_eq!(run(), run(), "{}", preset.name);
+            let run = || live(preset.name, &operations, |_, _| Ok(())).map(|controller| controller.decision());
+            prop_assert_eq!(run()?, run()?, "{}", preset.name);
         }
     }
 }

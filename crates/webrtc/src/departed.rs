@@ -7,7 +7,8 @@
 //! It also asks for what a repair is about to bring. Such a piece is not sent again before feedback has told that the repair does not
 //! bring it, or the client asks although it must have the repair.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, Missing, Nack};
@@ -46,6 +47,21 @@ impl Left {
             Self::Repair(..) | Self::Other => None,
         }
     }
+
+    fn subject(self) -> Option<Subject> {
+        match self {
+            Self::Piece { piece, .. } => Some(Subject::Piece(piece)),
+            Self::Repair(frame, number) => Some(Subject::Repair(frame, number)),
+            Self::Other => None,
+        }
+    }
+}
+
+/// What may leave more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    Piece(Piece),
+    Repair(FrameId, u16),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +93,8 @@ pub(crate) struct Departed {
     /// Number of the first of `known`.
     first: u32,
     known: VecDeque<Known>,
+    /// The numbers of `known` under which each thing left, in order. A hostile client may ask for all of them at once.
+    numbers: HashMap<Subject, VecDeque<u32>>,
     /// Every number below has been judged, and none is twice.
     judged: u32,
     /// Pieces that the client lacks and a repair may bring.
@@ -88,13 +106,33 @@ impl Departed {
     pub(crate) fn on_sent(&mut self, now: Time, seq: PacketSeq, left: Left) {
         if self.known.is_empty() || seq.0 != self.first + self.known.len() as u32 {
             self.known.clear();
+            self.numbers.clear();
             self.first = seq.0;
         }
         self.known.push_back(Known { left, sent_at: now, fate: Fate::Unknown });
-        if self.known.len() > MAX_REMEMBERED {
-            self.known.pop_front();
-            self.first += 1;
+        if let Some(subject) = left.subject() {
+            self.numbers.entry(subject).or_default().push_back(seq.0);
         }
+        if self.known.len() > MAX_REMEMBERED {
+            self.forget_first();
+        }
+    }
+
+    fn forget_first(&mut self) {
+        let subject = self.known.pop_front().and_then(|known| known.left.subject());
+        if let Some(Entry::Occupied(mut numbers)) = subject.map(|subject| self.numbers.entry(subject)) {
+            numbers.get_mut().pop_front();
+            if numbers.get().is_empty() {
+                numbers.remove();
+            }
+        }
+        self.first += 1;
+    }
+
+    /// Every time that something left, the latest first.
+    fn departures(&self, subject: Subject) -> impl Iterator<Item = &Known> {
+        let numbers = self.numbers.get(&subject).into_iter().flatten().rev();
+        numbers.filter_map(|number| self.known.get(number.checked_sub(self.first)? as usize))
     }
 
     /// Pieces that did not arrive, that have not left again since and that no repair brings; `groups` are those of a frame.
@@ -140,8 +178,8 @@ impl Departed {
         };
         let asked: BTreeSet<Piece> = nack.missing.iter().flat_map(pieces).collect();
         let mut again = BTreeSet::new();
-        for piece @ (frame, index) in asked.iter().copied() {
-            let group = groups(frame).and_then(|groups| Some((groups, groups.repair_of(index)?)));
+        for piece @ (frame, _) in asked.iter().copied() {
+            let group = group_of(piece, &groups);
             let others =
                 group.into_iter().flat_map(|(groups, repair)| groups.covered(repair)).map(|other| (frame, other));
             let lacking: Vec<Piece> =
@@ -166,7 +204,7 @@ impl Departed {
 
     fn first_fate(&self, piece: Piece) -> Option<Fate> {
         let left = Left::Piece { piece, again: false };
-        self.known.iter().rev().find(|known| known.left == left).map(|known| known.fate)
+        self.departures(Subject::Piece(piece)).find(|known| known.left == left).map(|known| known.fate)
     }
 
     /// The piece that left under this number, where it is lost and has not left again since.
@@ -174,17 +212,16 @@ impl Departed {
         let place = number.checked_sub(self.first)? as usize;
         let known = self.known.get(place).filter(|known| known.fate == Fate::Lost)?;
         let piece = known.left.piece()?;
-        let left_again = self.known.range(place + 1..).any(|later| later.left.piece() == Some(piece));
-        (!left_again).then_some(piece)
+        let is_latest = self.numbers.get(&Subject::Piece(piece))?.back() == Some(&number);
+        is_latest.then_some(piece)
     }
 
     fn verdict(&self, piece: Piece, groups: impl Fn(FrameId) -> Option<Groups>) -> Verdict {
         let (frame, index) = piece;
-        if self.known.iter().rev().any(|known| known.left.piece() == Some(piece) && known.fate == Fate::Arrived) {
+        if self.departures(Subject::Piece(piece)).any(|known| known.fate == Fate::Arrived) {
             return Verdict::Mended;
         }
-        let group = groups(frame).and_then(|groups| Some((groups, groups.repair_of(index)?)));
-        let Some((groups, repair)) = group else { return Verdict::SendAgain };
+        let Some((groups, repair)) = group_of(piece, groups) else { return Verdict::SendAgain };
         match self.repair(frame, repair).map(|known| known.fate) {
             None | Some(Fate::Unknown) => Verdict::Wait,
             Some(Fate::Lost) => Verdict::SendAgain,
@@ -198,7 +235,7 @@ impl Departed {
     }
 
     fn repair(&self, frame: FrameId, number: u16) -> Option<&Known> {
-        self.known.iter().rev().find(|known| known.left == Left::Repair(frame, number))
+        self.departures(Subject::Repair(frame, number)).next()
     }
 
     /// Whether the client may not have looked at a repair when it asked, half a round trip ago.
@@ -206,6 +243,12 @@ impl Departed {
         self.repair(frame, number)
             .is_none_or(|known| known.fate == Fate::Unknown && now.saturating_since(known.sent_at) < round_trip + LATE)
     }
+}
+
+/// The groups of a piece's frame, and the repair that covers it.
+fn group_of((frame, index): Piece, groups: impl Fn(FrameId) -> Option<Groups>) -> Option<(Groups, u16)> {
+    let groups = groups(frame)?;
+    Some((groups, groups.repair_of(index)?))
 }
 
 fn in_runs(pieces: BTreeSet<Piece>) -> Nack {

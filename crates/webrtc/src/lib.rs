@@ -24,6 +24,7 @@ mod peer;
 pub mod player;
 mod routes;
 mod rtcp;
+mod sieve;
 mod stream;
 
 pub use offer::{Codec, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec};

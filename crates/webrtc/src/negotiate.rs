@@ -23,6 +23,7 @@ use rtc::shared::error::Error;
 
 use crate::peer::{Certificate, MAX_MESSAGE};
 use crate::rtcp::{Outlet, Tap};
+use crate::sieve::Sieve;
 use crate::stream::StreamConfig;
 use crate::{Codec, OfferedCodec};
 
@@ -97,7 +98,7 @@ pub(crate) fn connection(
         .with_configuration(configuration)
         .with_setting_engine(settings)
         .with_media_engine(engine(codecs)?)
-        .with_interceptor_registry(Registry::new().with(Slot::CongestionControl, Tap::new(outlet)))
+        .with_interceptor_registry(Registry::new().with(Slot::CongestionControl, Sieve::new(Tap(outlet))))
         .build(now)
 }
 

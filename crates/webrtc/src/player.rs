@@ -37,6 +37,7 @@ use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+use crate::sieve::Sieve;
 use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
 
 mod mender;
@@ -560,7 +561,8 @@ fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>) -> Result<RT
             registry.with(Slot::Rfc8888, Rfc8888Builder::new().with_interval(every(interval)).build())
         }
     };
-    let registry = configure_rtcp_reports(registry).with(mender::SLOT.into(), Mender::new(Arc::clone(mended)));
+    let registry =
+        configure_rtcp_reports(registry).with(mender::SLOT.into(), Sieve::new(Mender::new(Arc::clone(mended))));
     let networks = match habits.carriage {
         Carriage::Udp => vec![NetworkType::Udp4, NetworkType::Udp6],
         Carriage::Tcp => vec![NetworkType::Tcp4, NetworkType::Tcp6],

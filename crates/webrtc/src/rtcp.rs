@@ -1,14 +1,14 @@
-//! The one interceptor in the library's chain: it hands every RTCP packet over, whatever source it names.
+//! Our interceptor in the library's chain: it hands every RTCP packet over, whatever source it names.
 //!
 //! The library's own way to an application drops feedback that names a retransmission's source.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Instant;
 
-use rtc::interceptor::{Interceptor, Packet, StreamInfo, TaggedPacket};
-use rtc::sansio::Protocol;
+use rtc::interceptor::{Packet, TaggedPacket};
 use rtc::shared::error::Error;
+
+use crate::sieve::Sift;
 
 /// Compound packets that wait to be looked at; a client that sends more between two looks loses them.
 const MAX_WAITING: usize = 64;
@@ -31,60 +31,15 @@ impl Outlet {
     }
 }
 
-/// Passes RTP in both directions and our own RTCP outward.
-#[derive(Default)]
-pub(crate) struct Tap {
-    outlet: Outlet,
-    inward: VecDeque<TaggedPacket>,
-    outward: VecDeque<TaggedPacket>,
-}
+/// Passes RTP and takes RTCP out.
+pub(crate) struct Tap(pub(crate) Outlet);
 
-impl Tap {
-    pub(crate) fn new(outlet: Outlet) -> Self {
-        Self { outlet, ..Self::default() }
-    }
-}
-
-impl Protocol<TaggedPacket, TaggedPacket, ()> for Tap {
-    type Rout = TaggedPacket;
-    type Wout = TaggedPacket;
-    type Eout = ();
-    type Error = Error;
-    type Time = Instant;
-
-    fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+impl Sift for Tap {
+    fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error> {
         match message.message.packet {
-            Packet::Rtcp(packets) => self.outlet.put(packets),
-            _ => self.inward.push_back(message),
+            Packet::Rtcp(packets) => self.0.put(packets),
+            _ => onward.push_back(message),
         }
         Ok(())
     }
-
-    fn poll_read(&mut self) -> Option<TaggedPacket> {
-        self.inward.pop_front()
-    }
-
-    fn handle_write(&mut self, message: TaggedPacket) -> Result<(), Error> {
-        self.outward.push_back(message);
-        Ok(())
-    }
-
-    fn poll_write(&mut self) -> Option<TaggedPacket> {
-        self.outward.pop_front()
-    }
-
-    fn handle_timeout(&mut self, _now: Instant) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn poll_timeout(&mut self) -> Option<Instant> {
-        None
-    }
-}
-
-impl Interceptor for Tap {
-    fn bind_local_stream(&mut self, _stream: &StreamInfo) {}
-    fn unbind_local_stream(&mut self, _stream: &StreamInfo) {}
-    fn bind_remote_stream(&mut self, _stream: &StreamInfo) {}
-    fn unbind_remote_stream(&mut self, _stream: &StreamInfo) {}
 }

@@ -7,11 +7,11 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
-use rtc::interceptor::{FlexFec03Decoder, Interceptor, Packet, StreamInfo, TaggedPacket};
-use rtc::sansio::Protocol;
+use rtc::interceptor::{FlexFec03Decoder, Packet, StreamInfo, TaggedPacket};
 use rtc::shared::error::Error;
+
+use crate::sieve::Sift;
 
 /// Where it stands: behind all that reports, before what waits.
 pub(super) const SLOT: usize = 12_500;
@@ -24,29 +24,20 @@ struct Protected {
     decoder: FlexFec03Decoder,
 }
 
-#[derive(Default)]
 pub(super) struct Mender {
     stream: Option<Protected>,
-    inward: VecDeque<TaggedPacket>,
-    outward: VecDeque<TaggedPacket>,
     mended: Arc<AtomicU64>,
 }
 
 impl Mender {
     /// Counts in `mended` what it made.
-    pub(super) fn new(mended: Arc<AtomicU64>) -> Self {
-        Self { mended, ..Self::default() }
+    pub(super) const fn new(mended: Arc<AtomicU64>) -> Self {
+        Self { stream: None, mended }
     }
 }
 
-impl Protocol<TaggedPacket, TaggedPacket, ()> for Mender {
-    type Rout = TaggedPacket;
-    type Wout = TaggedPacket;
-    type Eout = ();
-    type Error = Error;
-    type Time = Instant;
-
-    fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+impl Sift for Mender {
+    fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error> {
         let (now, transport) = (message.now, message.transport);
         let mut made = Vec::new();
         let mut is_repair = false;
@@ -59,41 +50,15 @@ impl Protocol<TaggedPacket, TaggedPacket, ()> for Mender {
             made = stream.decoder.decode(packet);
         }
         if !is_repair {
-            self.inward.push_back(message);
+            onward.push_back(message);
         }
         self.mended.fetch_add(made.len() as u64, Ordering::Relaxed);
         let message = |packet| TaggedPacket { now, transport, message: Packet::Rtp(packet).into() };
-        self.inward.extend(made.into_iter().map(message));
+        onward.extend(made.into_iter().map(message));
         Ok(())
     }
 
-    fn poll_read(&mut self) -> Option<TaggedPacket> {
-        self.inward.pop_front()
-    }
-
-    fn handle_write(&mut self, message: TaggedPacket) -> Result<(), Error> {
-        self.outward.push_back(message);
-        Ok(())
-    }
-
-    fn poll_write(&mut self) -> Option<TaggedPacket> {
-        self.outward.pop_front()
-    }
-
-    fn handle_timeout(&mut self, _now: Instant) -> Result<(), Error> {
-        Ok(())
-    }
-
-    fn poll_timeout(&mut self) -> Option<Instant> {
-        None
-    }
-}
-
-impl Interceptor for Mender {
-    fn bind_local_stream(&mut self, _stream: &StreamInfo) {}
-    fn unbind_local_stream(&mut self, _stream: &StreamInfo) {}
-
-    fn bind_remote_stream(&mut self, stream: &StreamInfo) {
+    fn on_remote_stream(&mut self, stream: &StreamInfo) {
         let (Some(repairs), Some(_)) = (stream.ssrc_fec, stream.payload_type_fec) else { return };
         let wide = |uri: &str| uri.ends_with("transport-wide-cc-extensions-01");
         let transport_wide = stream.rtp_header_extensions.iter().find(|extension| wide(&extension.uri));
@@ -104,6 +69,4 @@ impl Interceptor for Mender {
             decoder: FlexFec03Decoder::new(repairs, stream.ssrc),
         });
     }
-
-    fn unbind_remote_stream(&mut self, _stream: &StreamInfo) {}
 }

@@ -1,0 +1,72 @@
+//! A place in the library's chain of interceptors that looks at what comes in; what goes out passes.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use rtc::interceptor::{Interceptor, StreamInfo, TaggedPacket};
+use rtc::sansio::Protocol;
+use rtc::shared::error::Error;
+
+/// What is done with what comes in.
+pub(crate) trait Sift: Send + Sync {
+    /// Takes a message, and puts what the next one in the chain is to see behind `onward`.
+    fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error>;
+
+    fn on_remote_stream(&mut self, _stream: &StreamInfo) {}
+}
+
+pub(crate) struct Sieve<S> {
+    sift: S,
+    inward: VecDeque<TaggedPacket>,
+    outward: VecDeque<TaggedPacket>,
+}
+
+impl<S> Sieve<S> {
+    pub(crate) const fn new(sift: S) -> Self {
+        Self { sift, inward: VecDeque::new(), outward: VecDeque::new() }
+    }
+}
+
+impl<S: Sift> Protocol<TaggedPacket, TaggedPacket, ()> for Sieve<S> {
+    type Rout = TaggedPacket;
+    type Wout = TaggedPacket;
+    type Eout = ();
+    type Error = Error;
+    type Time = Instant;
+
+    fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        self.sift.on_read(message, &mut self.inward)
+    }
+
+    fn poll_read(&mut self) -> Option<TaggedPacket> {
+        self.inward.pop_front()
+    }
+
+    fn handle_write(&mut self, message: TaggedPacket) -> Result<(), Error> {
+        self.outward.push_back(message);
+        Ok(())
+    }
+
+    fn poll_write(&mut self) -> Option<TaggedPacket> {
+        self.outward.pop_front()
+    }
+
+    fn handle_timeout(&mut self, _now: Instant) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn poll_timeout(&mut self) -> Option<Instant> {
+        None
+    }
+}
+
+impl<S: Sift> Interceptor for Sieve<S> {
+    fn bind_local_stream(&mut self, _stream: &StreamInfo) {}
+    fn unbind_local_stream(&mut self, _stream: &StreamInfo) {}
+
+    fn bind_remote_stream(&mut self, stream: &StreamInfo) {
+        self.sift.on_remote_stream(stream);
+    }
+
+    fn unbind_remote_stream(&mut self, _stream: &StreamInfo) {}
+}
