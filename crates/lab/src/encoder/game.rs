@@ -20,12 +20,45 @@ const TEXELS_PER_UNIT: f64 = 96.0;
 const HEIGHTS: [f64; 2] = [1.6, 2.2];
 /// Beyond this everything is haze.
 const FAR: f64 = 14.0;
-const HAZE: f64 = 112.0;
+const HAZE: u32 = 112;
 const RUNNERS: usize = 4;
 
 /// A texture at all its sizes, each a quarter of the one before.
 struct Texture {
-    levels: Vec<Vec<u8>>,
+    levels: Vec<Level>,
+}
+
+/// A square of texels with a side of two to the power of `bits`.
+struct Level {
+    bits: usize,
+    /// For each texel what is mixed there, so that it is one read: its own value in the lowest byte, the one below in the second half,
+    /// and above each byte that of its neighbour to the right. The texture repeats.
+    corners: Vec<u32>,
+}
+
+impl Level {
+    fn new(bits: usize, texels: &[u8]) -> Self {
+        let mask = (1_usize << bits) - 1;
+        let corner = |index: usize| {
+            let (x, y) = (index & mask, index >> bits);
+            let (right, below) = ((x + 1) & mask, (y + 1) & mask);
+            let at = |x: usize, y: usize| texels[(y << bits) + x];
+            u32::from_le_bytes([at(x, y), at(right, y), at(x, below), at(right, below)])
+        };
+        Self { bits, corners: (0..texels.len()).map(corner).collect() }
+    }
+
+    /// Between four texels; coordinates are texels times 65,536.
+    fn sample(&self, u: u32, v: u32) -> u32 {
+        const BOTH: u32 = 0x00FF_00FF;
+        let mask = (1_usize << self.bits) - 1;
+        let (x, y) = ((u >> 16) as usize & mask, (v >> 16) as usize & mask);
+        let (right, down) = (u >> 8 & 0xFF, v >> 8 & 0xFF);
+        let corners = self.corners[(y << self.bits) + x];
+        // Above in the lower half, below in the upper one.
+        let mixed = (corners & BOTH) * (256 - right) + (corners >> 8 & BOTH) * right;
+        ((mixed & 0xFFFF) * (256 - down) + (mixed >> 16) * down) >> 16
+    }
 }
 
 /// A number from 0 to below 1 for each lattice point.
@@ -71,25 +104,14 @@ impl Texture {
             };
             levels.push((0..side * side).map(texel).collect());
         }
-        Self { levels }
+        let bits = |level: usize| TEXEL_BITS - level;
+        Self { levels: levels.iter().enumerate().map(|(level, texels)| Level::new(bits(level), texels)).collect() }
     }
 
-    fn level(&self, texels_per_pixel: f64) -> (usize, &[u8]) {
+    fn level(&self, texels_per_pixel: f64) -> (usize, &Level) {
         let level = (libm::log2(texels_per_pixel.max(1.0)).round() as usize).min(LEVELS - 1);
         (level, &self.levels[level])
     }
-}
-
-/// Between four texels; coordinates are texels times 65,536, and the texture repeats.
-fn sample(texels: &[u8], bits: usize, u: i64, v: i64) -> i64 {
-    let mask = (1_usize << bits) - 1;
-    let (x, y) = ((u >> 16) as usize & mask, (v >> 16) as usize & mask);
-    let (next_x, next_y) = ((x + 1) & mask, (y + 1) & mask);
-    let (right, down) = ((u & 0xFFFF) >> 8, (v & 0xFFFF) >> 8);
-    let at = |x: usize, y: usize| i64::from(texels[(y << bits) + x]);
-    let above = at(x, y) * (256 - right) + at(next_x, y) * right;
-    let below = at(x, next_y) * (256 - right) + at(next_x, next_y) * right;
-    (above * (256 - down) + below * down) >> 16
 }
 
 struct Player {
@@ -125,8 +147,8 @@ pub fn picture(size: Size, moment: u32) -> Picture {
     let mut picture = Picture::new(size);
     let view = player(moment);
     let (width, height) = (usize::from(size.width), usize::from(size.height));
-    draw_plane(&mut picture.luma, [width, height], &view, 256);
-    draw_plane(&mut picture.blue, [width / 2, height / 2], &view, 44);
+    draw_plane(&mut picture.luma, [width, height], &view, 256.0);
+    draw_plane(&mut picture.blue, [width / 2, height / 2], &view, 44.0);
     picture.red.copy_from_slice(&picture.blue);
     for (blue, red) in picture.blue.iter_mut().zip(&mut picture.red) {
         (*blue, *red) = ((*blue / 4).saturating_add(92), 164 - *red / 4);
@@ -139,7 +161,7 @@ pub fn picture(size: Size, moment: u32) -> Picture {
 }
 
 /// Floor and ceiling; `contrast` of 256 leaves textures as they are.
-fn draw_plane(plane: &mut [u8], [width, height]: [usize; 2], view: &Player, contrast: i64) {
+fn draw_plane(plane: &mut [u8], [width, height]: [usize; 2], view: &Player, contrast: f64) {
     let focal = width as f64 * 0.6;
     let horizon = height as f64 * (0.46 + view.bob * 0.1);
     let (cos, sin) = (libm::cos(view.heading), libm::sin(view.heading));
@@ -155,11 +177,13 @@ fn draw_plane(plane: &mut [u8], [width, height]: [usize; 2], view: &Player, cont
         let u = ((view.x + cos * distance - sin * left) * scale) as i64;
         let v = ((view.y + sin * distance + cos * left) * scale) as i64;
         let (du, dv) = ((-sin * distance / focal * scale) as i64, (cos * distance / focal * scale) as i64);
-        let clear = (clear * contrast as f64) as i64;
-        let haze = (HAZE as i64) * (256 - clear);
-        for (x, pixel) in row.iter_mut().enumerate() {
-            let (u, v) = (u + du * x as i64, v + dv * x as i64);
-            *pixel = ((sample(texels, TEXEL_BITS - level, u, v) * clear + haze) >> 8) as u8;
+        let clear = (clear * contrast) as u32;
+        let haze = HAZE * (256 - clear);
+        // Textures repeat, so that what is above 32 bits makes no difference.
+        let (mut u, mut v) = (u as u32, v as u32);
+        for pixel in row {
+            *pixel = ((texels.sample(u, v) * clear + haze) >> 8) as u8;
+            (u, v) = (u.wrapping_add(du as u32), v.wrapping_add(dv as u32));
         }
     }
 }
@@ -188,7 +212,7 @@ fn draw_runner(picture: &mut Picture, view: &Player, moment: u32, runner: usize)
             let u = ((x as f64 - centre.0) * scale) as i64 + ((runner as i64) << 22);
             let v = ((y as f64 - centre.1) * scale) as i64;
             let shade = (1.0 - 0.45 * across.abs()) * 0.85;
-            let value = sample(texels, TEXEL_BITS - 1, u, v) as f64 * shade;
+            let value = f64::from(texels.sample(u as u32, v as u32)) * shade;
             picture.luma[(y * width + x) as usize] = (value * 1.2).clamp(16.0, 235.0) as u8;
         }
     }
