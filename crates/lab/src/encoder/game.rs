@@ -28,36 +28,37 @@ struct Texture {
     levels: Vec<Level>,
 }
 
-/// A square of texels with a side of two to the power of `bits`.
+/// A square of texels with a side of two to the power of `bits`, which repeats.
 struct Level {
     bits: usize,
-    /// For each texel what is mixed there, so that it is one read: its own value in the lowest byte, the one below in the second half,
-    /// and above each byte that of its neighbour to the right. The texture repeats.
-    corners: Vec<u32>,
+    /// Rows are longer than the side: what follows is the first texel again, and those below each other do not share a place in the
+    /// processor's cache. The last row is the first again.
+    texels: Vec<u8>,
 }
 
+/// What a row is longer by than the side: a line of the cache.
+const ROW_END: usize = 64;
+
 impl Level {
-    fn new(bits: usize, texels: &[u8]) -> Self {
-        let mask = (1_usize << bits) - 1;
-        let corner = |index: usize| {
-            let (x, y) = (index & mask, index >> bits);
-            let (right, below) = ((x + 1) & mask, (y + 1) & mask);
-            let at = |x: usize, y: usize| texels[(y << bits) + x];
-            u32::from_le_bytes([at(x, y), at(right, y), at(x, below), at(right, below)])
-        };
-        Self { bits, corners: (0..texels.len()).map(corner).collect() }
+    fn new(bits: usize, square: &[u8]) -> Self {
+        let side = 1 << bits;
+        let mut texels = Vec::with_capacity((side + 1) * (side + ROW_END));
+        for row in square.chunks_exact(side).chain([&square[..side]]) {
+            texels.extend_from_slice(row);
+            texels.resize(texels.len() + ROW_END, row[0]);
+        }
+        Self { bits, texels }
     }
 
     /// Between four texels; coordinates are texels times 65,536.
     fn sample(&self, u: u32, v: u32) -> u32 {
-        const BOTH: u32 = 0x00FF_00FF;
-        let mask = (1_usize << self.bits) - 1;
-        let (x, y) = ((u >> 16) as usize & mask, (v >> 16) as usize & mask);
+        let side = 1 << self.bits;
+        let (x, y) = ((u >> 16) as usize & (side - 1), (v >> 16) as usize & (side - 1));
         let (right, down) = (u >> 8 & 0xFF, v >> 8 & 0xFF);
-        let corners = self.corners[(y << self.bits) + x];
-        // Above in the lower half, below in the upper one.
-        let mixed = (corners & BOTH) * (256 - right) + (corners >> 8 & BOTH) * right;
-        ((mixed & 0xFFFF) * (256 - down) + (mixed >> 16) * down) >> 16
+        let at = y * (side + ROW_END) + x;
+        let mixed = |row: &[u8]| u32::from(row[0]) * (256 - right) + u32::from(row[1]) * right;
+        let (above, below) = (mixed(&self.texels[at..at + 2]), mixed(&self.texels[at + side + ROW_END..][..2]));
+        (above * (256 - down) + below * down) >> 16
     }
 }
 
