@@ -3,7 +3,7 @@
 import type { Painter } from "./painter.ts";
 
 export interface ScreenOut {
-  /** The frame is on the canvas. `pixels` are the marker's as they stood there, RGBA. */
+  /** The frame goes to the display from the canvas. `pixels` are the marker's as they stood there, RGBA. */
   onShown(frame: number, pixels: Uint8Array, bottomUp: boolean): void;
 }
 
@@ -21,6 +21,14 @@ interface Waiting {
   picture: VideoFrame;
 }
 
+/** On the canvas, for the display's next chance. */
+interface Painted {
+  frame: number;
+  pixels: Uint8Array;
+  bottomUp: boolean;
+  paintedAt: number;
+}
+
 /** Mean interval of what happens again and again. */
 class Cadence {
   everyMs = Number.NaN;
@@ -35,14 +43,17 @@ class Cadence {
 }
 
 /**
- * The newest picture first; but where the display changes about twice for each picture, one that came late is shown before the one
- * that caught up with it: a picture left out is seen as a jerk, one chance of delay is not.
+ * Paints a picture as soon as it is there, so that the display need not wait for the brush. The newest picture first; but where the
+ * display changes about twice for each picture, one that came late is shown before the one that caught up with it: a picture left out
+ * is seen as a jerk, one chance of delay is not.
  */
 export class Screen {
   readonly #out: ScreenOut;
   readonly #painter: Painter;
-  readonly #waiting: Waiting[] = [];
+  #painted: Painted | null = null;
+  #waiting: Waiting | null = null;
   #scheduled: number;
+  #later: ReturnType<typeof setTimeout> | undefined;
   /** All the time, for windows move to other displays. */
   readonly #chances = new Cadence();
   readonly #pictures = new Cadence();
@@ -55,24 +66,52 @@ export class Screen {
 
   /** Takes the picture over and shows it at the display's next chance, or at the one after it. */
   show(frame: number, picture: VideoFrame): void {
-    this.#pictures.note(performance.now());
-    const room = this.#pictures.everyMs >= CHANCES_PER_PICTURE * this.#chances.everyMs ? 1 : 0;
-    while (this.#waiting.length > room) this.#waiting.shift()?.picture.close();
-    this.#waiting.push({ frame, picture });
+    const now = performance.now();
+    this.#pictures.note(now);
+    const waits = this.#pictures.everyMs >= CHANCES_PER_PICTURE * this.#chances.everyMs;
+    // A page that is not looked at has no chances: nothing is painted for it.
+    const unseen = this.#painted !== null && now - this.#painted.paintedAt > PAUSE_MS;
+    if (unseen) {
+      this.#waiting?.picture.close();
+      this.#waiting = { frame, picture };
+      return;
+    }
+    if (this.#painted === null || this.#waiting !== null) this.#paintWaiting();
+    if (this.#painted !== null && waits) this.#waiting = { frame, picture };
+    else this.#paint({ frame, picture });
   }
 
   close(): void {
     cancelAnimationFrame(this.#scheduled);
-    for (const { picture } of this.#waiting.splice(0)) picture.close();
+    clearTimeout(this.#later);
+    this.#waiting?.picture.close();
+    this.#waiting = null;
   }
 
+  #paint({ frame, picture }: Waiting): void {
+    const { pixels, bottomUp } = this.#painter.paint(picture);
+    picture.close();
+    this.#painted = { frame, pixels, bottomUp, paintedAt: performance.now() };
+  }
+
+  #paintWaiting(): void {
+    const next = this.#waiting;
+    this.#waiting = null;
+    if (next) this.#paint(next);
+  }
+
+  /** The canvas is free for the next picture. */
+  #onGone(): void {
+    if (this.#painted === null) this.#paintWaiting();
+  }
+
+  /** What is on the canvas goes to the display when this returns. */
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
     this.#chances.note(at);
-    const next = this.#waiting.shift();
-    if (!next) return;
-    const { pixels, bottomUp } = this.#painter.paint(next.picture);
-    next.picture.close();
-    this.#out.onShown(next.frame, pixels, bottomUp);
+    const shown = this.#painted;
+    this.#painted = null;
+    if (shown) this.#out.onShown(shown.frame, shown.pixels, shown.bottomUp);
+    if (this.#waiting) this.#later = setTimeout(() => this.#onGone());
   }
 }
