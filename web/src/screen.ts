@@ -1,6 +1,6 @@
 // Shows pictures on the page's canvas at the display's own pace.
 
-import type { Painter } from "./painter.ts";
+import type { Canvassed, Painter } from "./painter.ts";
 
 export interface ScreenOut {
   /** The frame goes to the display from the canvas. `pixels` are the marker's as they stood there, RGBA. */
@@ -22,10 +22,8 @@ interface Waiting {
 }
 
 /** On the canvas, for the display's next chance. */
-interface Painted {
+interface Painted extends Canvassed {
   frame: number;
-  pixels: Uint8Array;
-  bottomUp: boolean;
   paintedAt: number;
 }
 
@@ -51,6 +49,7 @@ export class Screen {
   readonly #out: ScreenOut;
   readonly #painter: Painter;
   #painted: Painted | null = null;
+  #painting = false;
   #waiting: Waiting | null = null;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
@@ -68,17 +67,22 @@ export class Screen {
   show(frame: number, picture: VideoFrame): void {
     const now = performance.now();
     this.#pictures.note(now);
-    const waits = this.#pictures.everyMs >= CHANCES_PER_PICTURE * this.#chances.everyMs;
+    const arrived = { frame, picture };
     // A page that is not looked at has no chances: nothing is painted for it.
     const unseen = this.#painted !== null && now - this.#painted.paintedAt > PAUSE_MS;
-    if (unseen) {
-      this.#waiting?.picture.close();
-      this.#waiting = { frame, picture };
-      return;
+    const next = this.#waiting;
+    this.#waiting = null;
+    if (this.#painting || unseen) {
+      next?.picture.close();
+      this.#waiting = arrived;
+    } else if (next) {
+      this.#waiting = arrived;
+      void this.#paint(next);
+    } else if (this.#painted && this.#mayWait()) {
+      this.#waiting = arrived;
+    } else {
+      void this.#paint(arrived);
     }
-    if (this.#painted === null || this.#waiting !== null) this.#paintWaiting();
-    if (this.#painted !== null && waits) this.#waiting = { frame, picture };
-    else this.#paint({ frame, picture });
   }
 
   close(): void {
@@ -88,21 +92,30 @@ export class Screen {
     this.#waiting = null;
   }
 
-  #paint({ frame, picture }: Waiting): void {
-    const { pixels, bottomUp } = this.#painter.paint(picture);
-    picture.close();
-    this.#painted = { frame, pixels, bottomUp, paintedAt: performance.now() };
+  #mayWait(): boolean {
+    return this.#pictures.everyMs >= CHANCES_PER_PICTURE * this.#chances.everyMs;
+  }
+
+  async #paint({ frame, picture }: Waiting): Promise<void> {
+    this.#painting = true;
+    try {
+      this.#painted = { frame, ...(await this.#painter.paint(picture)), paintedAt: performance.now() };
+    } finally {
+      picture.close();
+      this.#painting = false;
+    }
+    if (!this.#mayWait()) this.#paintWaiting();
   }
 
   #paintWaiting(): void {
     const next = this.#waiting;
     this.#waiting = null;
-    if (next) this.#paint(next);
+    if (next) void this.#paint(next);
   }
 
   /** The canvas is free for the next picture. */
   #onGone(): void {
-    if (this.#painted === null) this.#paintWaiting();
+    if (!this.#painted && !this.#painting) this.#paintWaiting();
   }
 
   /** What is on the canvas goes to the display when this returns. */
