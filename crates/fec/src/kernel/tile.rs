@@ -25,6 +25,8 @@ pub(super) unsafe trait Vector: Copy {
     const COLUMNS: usize;
     /// Rows of a full tile, at most [`ROWS`].
     const ROWS: usize = ROWS;
+    /// Sources are taken by twos: worth it where a sum of three costs no more than one of two.
+    const BY_TWOS: bool = false;
     /// A source's bytes, made ready for multiplication by any factor.
     type Prepared: Copy;
     /// A constant, made ready for multiplication.
@@ -39,6 +41,13 @@ pub(super) unsafe trait Vector: Copy {
     unsafe fn factor(constant: u8) -> Self::Factor;
     /// `self + source * factor`
     unsafe fn add_product(self, source: Self::Prepared, factor: Self::Factor) -> Self;
+
+    /// `self + sources[0] * factors[0] + sources[1] * factors[1]`
+    #[inline(always)]
+    unsafe fn add_products(self, sources: [Self::Prepared; 2], factors: [Self::Factor; 2]) -> Self {
+        // SAFETY: the caller's promise is the same.
+        unsafe { self.add_product(sources[0], factors[0]).add_product(sources[1], factors[1]) }
+    }
 }
 
 /// Computes the whole product.
@@ -132,18 +141,28 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize>(job: &mut Job<'_, '_>,
             }
         }
         let coefficients = job.coefficients.as_ptr().add(row * stride);
-        for (number, source) in job.sources.iter().enumerate() {
-            let source = source.as_ptr();
-            let mut prepared = [V::load(source.add(columns[0])).prepare(); C];
-            for index in 1..C {
-                prepared[index] = V::load(source.add(columns[index])).prepare();
+        let mut number = 0;
+        while V::BY_TWOS && number + 1 < stride {
+            let one = prepared::<V, C>(job.sources.get_unchecked(number), columns);
+            let other = prepared::<V, C>(job.sources.get_unchecked(number + 1), columns);
+            for (index, sums) in sums.iter_mut().enumerate() {
+                let pair = coefficients.add(index * stride + number);
+                let factors = [V::factor(*pair), V::factor(*pair.add(1))];
+                for ((sum, one), other) in sums.iter_mut().zip(one).zip(other) {
+                    *sum = sum.add_products([one, other], factors);
+                }
             }
+            number += 2;
+        }
+        while number < stride {
+            let prepared = prepared::<V, C>(job.sources.get_unchecked(number), columns);
             for (index, sums) in sums.iter_mut().enumerate() {
                 let factor = V::factor(*coefficients.add(index * stride + number));
                 for (sum, prepared) in sums.iter_mut().zip(prepared) {
                     *sum = sum.add_product(prepared, factor);
                 }
             }
+            number += 1;
         }
         for (index, sums) in sums.into_iter().enumerate() {
             let output = job.outputs.get_unchecked_mut(row + index).as_mut_ptr();
@@ -151,5 +170,21 @@ unsafe fn tile<V: Vector, const R: usize, const C: usize>(job: &mut Job<'_, '_>,
                 sum.store(output.add(column));
             }
         }
+    }
+}
+
+/// What a source has at the columns.
+///
+/// # Safety
+/// As [`tile`]; every column lies within the source.
+#[inline(always)]
+unsafe fn prepared<V: Vector, const C: usize>(source: &[u8], columns: [usize; C]) -> [V::Prepared; C] {
+    // SAFETY: the caller's promise. A closure would not be inlined, and without that lose the caller's instruction set.
+    unsafe {
+        let mut prepared = [V::load(source.as_ptr().add(columns[0])).prepare(); C];
+        for index in 1..C {
+            prepared[index] = V::load(source.as_ptr().add(columns[index])).prepare();
+        }
+        prepared
     }
 }

@@ -73,6 +73,7 @@ struct Affine512(__m512i);
 unsafe impl Vector for Affine512 {
     const BYTES: usize = 64;
     const COLUMNS: usize = 4;
+    const BY_TWOS: bool = true;
     type Prepared = __m512i;
     type Factor = __m512i;
 
@@ -109,6 +110,16 @@ unsafe impl Vector for Affine512 {
     unsafe fn add_product(self, source: __m512i, factor: __m512i) -> Self {
         // SAFETY: register operations.
         Self(unsafe { _mm512_xor_si512(self.0, _mm512_gf2p8affine_epi64_epi8::<0>(source, factor)) })
+    }
+
+    #[inline(always)]
+    unsafe fn add_products(self, [one, other]: [__m512i; 2], factors: [__m512i; 2]) -> Self {
+        // SAFETY: register operations.
+        unsafe {
+            let one = _mm512_gf2p8affine_epi64_epi8::<0>(one, factors[0]);
+            let other = _mm512_gf2p8affine_epi64_epi8::<0>(other, factors[1]);
+            Self(_mm512_ternarylogic_epi64::<XOR3>(self.0, one, other))
+        }
     }
 }
 

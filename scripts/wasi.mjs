@@ -1,0 +1,9 @@
+// Runs a WebAssembly program with WASI in node: node wasi.mjs FILE [ARGUMENTS]
+
+import { readFile } from "node:fs/promises";
+import { WASI } from "node:wasi";
+
+const [, , file, ...rest] = process.argv;
+const wasi = new WASI({ version: "preview1", args: [file, ...rest] });
+const { instance } = await WebAssembly.instantiate(await readFile(file), wasi.getImportObject());
+wasi.start(instance);
