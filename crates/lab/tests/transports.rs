@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use nearlight_lab::{Plan, RunRecord, run};
+use nearlight_lab::{MediaRecord, Plan, RunRecord, run};
 
-/// One session, with a controller, transport, distance of feedback and path.
-fn plan(controller: &str, transport: &str, feedback: &str, path: &str) -> Plan {
+/// One session, with a controller, redundancy, transport, distance of feedback and path.
+fn plan((controller, fec): (&str, &str), transport: &str, feedback: &str, path: &str) -> Plan {
     let text = format!(
         r#"
         question = "?"
@@ -14,6 +14,7 @@ fn plan(controller: &str, transport: &str, feedback: &str, path: &str) -> Plan {
         warm_up = "5s"
         sample = "200ms"
         controllers = ["{controller}"]
+        fec = "{fec}"
         pacing = "interval:5ms"
         transport = "{transport}"
         feedback_every = "{feedback}"
@@ -32,7 +33,11 @@ fn plan(controller: &str, transport: &str, feedback: &str, path: &str) -> Plan {
 }
 
 fn run_over(controller: &str, transport: &str, feedback: &str, path: &str) -> RunRecord {
-    run(&plan(controller, transport, feedback, path).cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
+    run_with((controller, "none"), transport, feedback, path)
+}
+
+fn run_with(system: (&str, &str), transport: &str, feedback: &str, path: &str) -> RunRecord {
+    run(&plan(system, transport, feedback, path).cells[0], 1).unwrap_or_else(|error| panic!("{error}"))
 }
 
 #[test]
@@ -75,6 +80,22 @@ fn losses_are_mended() {
     assert!(media.packets_lost > 50 && media.repairs > 50, "{} lost, {} repaired", media.packets_lost, media.repairs);
 }
 
+#[test]
+fn repairs_spare_requests_and_waiting() {
+    let path = "rate=20mbit,queue=100ms,delay=25ms,loss=2%";
+    let [none, planned] = ["none", "fixed:20"].map(|fec| run_with(("fixed", fec), "webrtc", "62.5ms", path));
+    let [none, planned] = [&none.media[0], &planned.media[0]];
+    assert_eq!((none.sent_frames, planned.sent_frames), (840, 840));
+    let share = |media: &MediaRecord| media.redundant_bytes as f64 / (media.redundant_bytes + media.other_bytes) as f64;
+    // What is sent again counts as well.
+    let shares = [share(none), share(planned)];
+    assert!(shares[0] < 0.04 && (0.1..0.3).contains(&shares[1]), "redundant were {shares:?} of what was sent");
+    assert!(planned.received_frames >= 838, "{} received", planned.received_frames);
+    assert!(planned.repairs * 2 < none.repairs, "{} sent again, without redundancy {}", planned.repairs, none.repairs);
+    let [planned, none] = [planned, none].map(|media| media.frame_network_latency.mean().expect("samples") / 1e3);
+    assert!(planned + 1.0 < none, "{planned} ms, without redundancy {none} ms");
+}
+
 /// Mean of the target over the measured time, in Mb/s, and how far one series is from another on average, as a share of that.
 fn apart(one: &RunRecord, other: &RunRecord) -> f64 {
     let measured = |record: &RunRecord| record.media[0].target[25..].to_vec();
@@ -99,7 +120,7 @@ fn controllers_decide_alike_over_both_transports() {
 #[test]
 fn what_webrtc_has_no_means_for_is_refused() {
     for (further, what) in [
-        ("fec = \"planner\"", "redundancy"),
+        ("[all.client]\nrecovery = \"intra\"", "recovery"),
         ("ecn = \"ect1\"", "marks"),
         ("feedback_every = \"2s\"", "feedback_every"),
     ] {

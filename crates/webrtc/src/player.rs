@@ -81,13 +81,13 @@ pub struct PlayedFrame {
 
 /// What players differ in.
 #[derive(Clone, Copy, Debug)]
-struct Habits {
-    reporting: Reporting,
+pub struct Habits {
+    pub reporting: Reporting,
     /// For what it misses.
-    asks: bool,
+    pub asks: bool,
     /// Takes repairs.
-    mends: bool,
-    carriage: Carriage,
+    pub mends: bool,
+    pub carriage: Carriage,
 }
 
 impl Default for Habits {
@@ -133,14 +133,8 @@ impl Player {
         Self::open(now, origin, local, kinds, Habits::default())
     }
 
-    /// A player that reports arrivals in another way.
-    pub fn reporting(
-        reporting: Reporting,
-        now: Time,
-        origin: Instant,
-        local: SocketAddr,
-    ) -> Result<(Self, String), Error> {
-        let habits = Habits { reporting, ..Habits::default() };
+    /// A player of picture and sound with habits of its own.
+    pub fn with_habits(habits: Habits, now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
         Self::open(now, origin, local, &[RtpCodecKind::Video, RtpCodecKind::Audio], habits)
     }
 

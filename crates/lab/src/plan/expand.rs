@@ -502,7 +502,6 @@ fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
     let reasons = [
         (setting.transport != Transport::WebRtc, None),
         (system.reliable.is_some(), Some("frames over TCP")),
-        (system.fec != NO_FEC, Some("redundancy of our own")),
         (system.recovery != Recovery::Repair || system.group > 0, Some("any recovery but `repair`")),
         (setting.ecn != Ecn::NotCapable, Some("marks in place of losses")),
     ];

@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use nearlight_session::{Displayed, EncodedFrame, PictureFacts, ReadyFrame, Receiver, Sender};
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_webrtc::player::{PlayedFrame, Player, Reporting};
+use nearlight_webrtc::player::{Habits, PlayedFrame, Player, Reporting};
 use nearlight_webrtc::{Certificate, ChannelId, Codec, Event, Message, Offer, Peer, PeerConfig, Remote};
 use nearlight_wire::ToClient;
 use nearlight_wire::marker::Marker;
@@ -40,6 +40,8 @@ pub(crate) struct WebRtcConfig {
     pub(crate) datagram: usize,
     /// From one report of arrivals to the next.
     pub(crate) feedback_every: Span,
+    /// The client takes repairs, as FlexFEC.
+    pub(crate) mends: bool,
     pub(crate) seed: u64,
 }
 
@@ -123,8 +125,9 @@ impl Ends {
         let origin = origin();
         let (server, client) = (Self::server_clock(config.start) - CONNECTING, player_clock(config.start) - CONNECTING);
         let reporting = Reporting::TransportWide(config.feedback_every);
+        let habits = Habits { reporting, mends: config.mends, ..Habits::default() };
         let (mut player, offer) =
-            Player::reporting(reporting, client, origin, address(CLIENT)).map_err(|error| refused(&error))?;
+            Player::with_habits(habits, client, origin, address(CLIENT)).map_err(|error| refused(&error))?;
         let offer = Offer::parse(&offer).map_err(|error| refused(&error))?;
         let codec = offer.video().iter().find(|offered| offered.codec == config.codec);
         let certificate = Certificate::generate().map_err(|error| refused(&error))?;

@@ -360,6 +360,7 @@ fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Res
                 codec,
                 datagram: setting.datagram,
                 feedback_every: setting.feedback_every.unwrap_or(CHROMIUM_FEEDBACK),
+                mends: cell.system.fec != plan::NO_FEC,
                 seed: seed.wrapping_add(u64::from(config.flow) << 32),
             };
             Ends::over_webrtc(&webrtc, sender, receiver)

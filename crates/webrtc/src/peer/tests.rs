@@ -9,7 +9,7 @@ use nearlight_units::{Bitrate, InputSeq};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
-use crate::player::{PlayedFrame, Player, Reporting};
+use crate::player::{Habits, PlayedFrame, Player, Reporting};
 
 mod hostile;
 mod redundancy;
@@ -153,8 +153,8 @@ impl World {
     /// With a client that reports each stream by its own numbers (RFC 8888).
     fn reporting_per_stream(path: Path, controller: &str, seed: u64) -> Self {
         let (now, origin) = (Time::from_secs(1), origin());
-        let reporting = Reporting::PerStream(Span::from_millis(50));
-        let player = Player::reporting(reporting, now, origin, player_address()).expect("an offer");
+        let habits = Habits { reporting: Reporting::PerStream(Span::from_millis(50)), ..Habits::default() };
+        let player = Player::with_habits(habits, now, origin, player_address()).expect("an offer");
         assert!(player.1.contains(" ack ccfb") && !player.1.contains("transport-cc"), "{}", player.1);
         let (mut world, answer) = Self::negotiated(Codec::Vp8, path, controller, (now, origin), (player, seed));
         assert_eq!(answer.matches("a=rtcp-fb:* ack ccfb\r\n").count(), 2, "of picture and sound: {answer}");
