@@ -12,6 +12,7 @@ mod stand_in;
 mod view;
 mod wifi;
 
+use std::io::IsTerminal as _;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -55,7 +56,14 @@ fn main() -> ExitCode {
     // Results go to standard output, words about the work to standard error.
     let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(USUAL_WORDS));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_target(false).init();
+    // A file or a pipe gets no colours.
+    let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(colours)
+        .with_target(false)
+        .init();
     let done = match arguments.command {
         Command::Serve(serve) => serve::run(*serve),
         Command::View(view) => view::run(*view),
