@@ -39,7 +39,7 @@ try {
 }
 
 function spread(lengths) {
-  const sorted = lengths.toSorted((one, other) => one - other);
+  const sorted = [...lengths].sort((one, other) => one - other);
   const percentile = (percent) => (sorted[Math.max(0, Math.ceil((sorted.length * percent) / 100) - 1)] ?? Number.NaN).toFixed(2);
   return `median ${percentile(50)} ms, 95 % ${percentile(95)} ms, 99 % ${percentile(99)} ms (${sorted.length} frames)`;
 }
