@@ -5,5 +5,5 @@ import { WASI } from "node:wasi";
 
 const [, , file, ...rest] = process.argv;
 const wasi = new WASI({ version: "preview1", args: [file, ...rest] });
-const { instance } = await WebAssembly.instantiate(await readFile(file), wasi.getImportObject());
+const { instance } = await WebAssembly.instantiate(await readFile(file), { wasi_snapshot_preview1: wasi.wasiImport });
 wasi.start(instance);
