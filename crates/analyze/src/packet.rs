@@ -174,7 +174,8 @@ fn udp<'a>(ip: &Ip<'a>) -> Result<Datagram<'a>, Unusable> {
     Ok(Datagram {
         from: Endpoint { address: ip.from, port: word(0) },
         to: Endpoint { address: ip.to, port: word(2) },
-        size: ip.total + ETHERNET_HEADER,
+        // A segmentation offload leaves the length to the record, which may claim anything.
+        size: ip.total.saturating_add(ETHERNET_HEADER),
         length,
         // Short frames are padded: what lies behind the datagram is not its own.
         payload: &behind[..behind.len().min(length as usize)],
@@ -183,4 +184,21 @@ fn udp<'a>(ip: &Ip<'a>) -> Result<Datagram<'a>, Unusable> {
 
 fn short(bytes: &[u8], at: usize) -> Option<u16> {
     Some(u16::from_be_bytes([*bytes.get(at)?, *bytes.get(at + 1)?]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nearlight_units::Time;
+
+    #[test]
+    fn a_record_that_claims_any_length_is_counted_as_far_as_numbers_go() {
+        // Version 4 and five words, no length of its own; UDP.
+        let mut bytes = [0; 28];
+        (bytes[0], bytes[9]) = (0x45, 17);
+        for (length, size) in [(28, 42), (u32::MAX - 14, u32::MAX), (u32::MAX, u32::MAX)] {
+            let record = Record { at: Time::ZERO, length, link: LinkType::RawIp, bytes: &bytes };
+            assert_eq!(datagram(&record).map(|found| found.size), Ok(size), "{length}");
+        }
+    }
 }
