@@ -7,8 +7,8 @@ nearlight="$(realpath "${CARGO_TARGET_DIR:-target}")/release/nearlight"
 seconds=${SECONDS_EACH:-20}
 
 printf '== parts (criterion medians)\n'
-cargo bench --quiet -p nearlight-session -p nearlight-rate -p nearlight-codec --bench packet --bench feedback --bench codec -- --quick |
-  grep -vE '^$|thrpt:|change:|time: +\[[+−-]|Performance|No change|Found|high|low'
+cargo bench --quiet -p nearlight-session -p nearlight-rate -p nearlight-codec --bench packet --bench feedback --bench codec -- \
+  --quick --discard-baseline | grep -vE '^$|thrpt:'
 
 printf '\n== erasure codes, ours and others (microseconds by sources+repairs of 1,200 bytes)\n'
 "$nearlight" lab fec-bench --json --each 20

@@ -143,11 +143,12 @@ class ProcessorPainter implements Painter {
   async #converted(picture: VideoFrame): Promise<ImageData | null> {
     const { displayWidth: width, displayHeight: height, visibleRect } = picture;
     if (visibleRect?.width !== width || visibleRect.height !== height) return null;
-    // Browsers that do not know the wish leave it out, and would hand over the planes as they are.
+    if (!this.#converts) return null;
     const wish = { format: "RGBA", colorSpace: "srgb" } as const;
-    if (!this.#converts || picture.allocationSize(wish) !== width * height * 4) return null;
-    if (this.#image?.width !== width || this.#image.height !== height) this.#image = new ImageData(width, height);
     try {
+      // Browsers that do not know the wish leave it out, and would hand over the planes as they are; those that cannot fulfil it throw.
+      if (picture.allocationSize(wish) !== width * height * 4) return null;
+      if (this.#image?.width !== width || this.#image.height !== height) this.#image = new ImageData(width, height);
       await picture.copyTo(this.#image.data, wish);
     } catch {
       this.#converts = false;
