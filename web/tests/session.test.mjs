@@ -77,6 +77,23 @@ test("both painters show the same picture, and cover its marker unless asked not
   }
 });
 
+test("a browser that cannot convert pictures shows them all the same", async () => {
+  for (const refusal of ["allocationSize", "copyTo"]) {
+    const { context, page, errors } = await openPage(browser);
+    await context.route("**/worker.js", async (route) => {
+      const response = await route.fetch();
+      const refuse = `VideoFrame.prototype.${refusal} = () => { throw new DOMException("not here", "NotSupportedError"); };`;
+      await route.fulfill({ response, body: refuse + (await response.text()) });
+    });
+    // Chromium refuses WebTransport to a page whose files a test has changed on their way.
+    await page.goto(server.url.replace("#", "?transport=webrtc&painter=2d#"));
+    await until(page, () => (window.nearlight?.statistics?.displayed ?? 0) >= 10, `frames are displayed without ${refusal}`);
+    assert.equal(await page.evaluate(() => window.nearlight.statistics.unreadableMarkers), 0, refusal);
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
+});
+
 test("an input's mark appears in the pixels, and an action changes the picture", async () => {
   const { context, page } = await openLive();
   await page.locator("#enter").click();
