@@ -5,6 +5,8 @@ import type { Canvassed, Painter } from "./painter.ts";
 export interface ScreenOut {
   /** The frame goes to the display from the canvas. `pixels` are the marker's as they stood there, RGBA. */
   onShown(frame: number, pixels: Uint8Array, bottomUp: boolean): void;
+  /** The display changes so often a second, as far as its chances tell; it may be another display than before. */
+  onRefreshRate(hertz: number): void;
 }
 
 /** Pictures are this much rarer than the display's chances where one may wait for the next chance: below that it would delay more than
@@ -13,6 +15,8 @@ const CHANCES_PER_PICTURE = 1.8;
 /** What one more interval counts in a mean. Guess: settled within a second at 30 frames a second. */
 const NEWS = 1 / 16;
 
+/** Chances by which the display's rate is told: a quarter of them may be missed, or early. */
+const TOLD_BY = 64;
 /** Longer intervals are pauses. */
 const PAUSE_MS = 100;
 
@@ -40,6 +44,28 @@ class Cadence {
   }
 }
 
+/** The display's refresh rate. A busy page misses chances, so that the mean interval is none of the display's. */
+class RefreshRate {
+  hertz = 0;
+  #at = Number.NaN;
+  readonly #steps: number[] = [];
+
+  /** True where the rate has become another. */
+  note(at: number): boolean {
+    const step = at - this.#at;
+    this.#at = at;
+    if (!(step > 0 && step <= PAUSE_MS)) return false;
+    this.#steps.push(step);
+    if (this.#steps.length < TOLD_BY) return false;
+    const quarter = this.#steps.sort((one, other) => one - other)[TOLD_BY / 4] ?? Number.NaN;
+    this.#steps.length = 0;
+    const hertz = Math.round(1_000 / quarter);
+    if (Math.abs(hertz - this.hertz) <= 1) return false;
+    this.hertz = hertz;
+    return true;
+  }
+}
+
 /**
  * Paints a picture as soon as it is there, so that the display need not wait for the brush. The newest picture first; but where the
  * display changes about twice for each picture, one that came late is shown before the one that caught up with it: a picture left out
@@ -56,6 +82,7 @@ export class Screen {
   /** All the time, for windows move to other displays. */
   readonly #chances = new Cadence();
   readonly #pictures = new Cadence();
+  readonly #refresh = new RefreshRate();
 
   constructor(painter: Painter, out: ScreenOut) {
     this.#out = out;
@@ -122,6 +149,7 @@ export class Screen {
   #onChance(at: number): void {
     this.#scheduled = requestAnimationFrame((next) => this.#onChance(next));
     this.#chances.note(at);
+    if (this.#refresh.note(at)) this.#out.onRefreshRate(this.#refresh.hertz);
     const shown = this.#painted;
     this.#painted = null;
     if (shown) this.#out.onShown(shown.frame, shown.pixels, shown.bottomUp);

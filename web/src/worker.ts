@@ -30,6 +30,8 @@ class Media {
   #connection: Connection;
   #player: Player | null = null;
   #immersive = false;
+  /** Of the page's display, and of the one that pictures are shown on now. */
+  #screenHz: number;
   #displayHz: number;
   /** The newest presence, which a new session needs before the user moves again. */
   #presence: Float32Array<ArrayBuffer> | null = null;
@@ -40,10 +42,12 @@ class Media {
     this.#clock = new PageClock(start.epoch);
     this.#codecs = codecs;
     this.#hears = hearing;
+    this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
     const painter = painterFor(start.canvas, start.painter, !start.showMarker);
     this.#screen = new Screen(painter, {
       onShown: (frame, pixels, bottomUp) => this.#onShown(this.#clock.now(), frame, pixels, bottomUp),
+      onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
     scope.postMessage({ type: "painter", name: painter.name });
     this.#connection = this.#connect();
@@ -61,8 +65,8 @@ class Media {
         break;
       case "display":
         this.#immersive = message.immersive;
-        this.#displayHz = message.displayHz;
-        this.#player?.onDisplay(message.immersive, message.displayHz);
+        this.#displayHz = message.immersive ? message.displayHz : this.#screenHz;
+        this.#player?.onDisplay(message.immersive, this.#displayHz);
         break;
       case "shown":
         this.#onShown(message.at, message.frame, message.pixels, false);
@@ -155,6 +159,14 @@ class Media {
   #onShown(at: number, frame: number, pixels: Uint8Array, bottomUp: boolean): void {
     this.#player?.onShown(at, frame, pixels, bottomUp);
     this.#connection.onShown();
+  }
+
+  /** Of the page; a headset says its own when its session begins. */
+  #onRefreshRate(hertz: number): void {
+    this.#screenHz = hertz;
+    if (this.#immersive) return;
+    this.#displayHz = hertz;
+    this.#player?.onDisplay(false, hertz);
   }
 
   #report(): void {

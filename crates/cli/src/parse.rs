@@ -52,6 +52,15 @@ pub(crate) fn switch(text: &str) -> Result<bool, String> {
     }
 }
 
+/// `fitted` or `even`.
+pub(crate) fn captures(text: &str) -> Result<bool, String> {
+    match text {
+        "fitted" => Ok(true),
+        "even" => Ok(false),
+        _ => Err(format!("`{text}` is neither fitted nor even")),
+    }
+}
+
 /// `10` or `2.5`, in seconds.
 pub(crate) fn seconds(text: &str) -> Result<Span, String> {
     match text.parse::<f64>() {

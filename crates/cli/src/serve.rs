@@ -82,6 +82,9 @@ pub(crate) struct ServeArguments {
     /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
+    /// When pictures are captured: fitted to a single client's display and inputs so that neither waits in vain, or even
+    #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
+    captures: bool,
     /// The largest datagram in bytes; if not given what the transport takes
     #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
     datagram: Option<u16>,
@@ -161,6 +164,7 @@ impl ServeArguments {
             min_rate: self.min_rate,
             max_rate: self.max_rate,
             pacing: self.pacing,
+            fitted_captures: self.captures,
             datagram: self.datagram,
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
             sound: self.sound,

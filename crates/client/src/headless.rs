@@ -15,8 +15,8 @@ use tokio::sync::{mpsc, watch};
 use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels, read_marker};
 use crate::{ClientError, HeadlessOptions, screenshot, user};
 
-/// The refresh rate that the server is told where pictures are displayed at the decoder's output.
-const NOMINAL_HZ: u16 = 60;
+/// What the server is told of the display where pictures are displayed at the decoder's output.
+const NO_DISPLAY: u16 = 0;
 
 /// Watches on `clock` until the options' length has passed, or until SIGINT or SIGTERM; blocks meanwhile.
 ///
@@ -56,7 +56,7 @@ pub async fn watch_until(
     let player = Player {
         clock,
         options: view,
-        display_hz: display_hz.unwrap_or(NOMINAL_HZ),
+        display_hz: display_hz.unwrap_or(NO_DISPLAY),
         screen: Arc::new(screen),
         ports,
         on_status: Box::new(|_| ()),

@@ -82,6 +82,27 @@ fn the_buffer_rule_hears_of_the_receivers_frames() {
 }
 
 #[test]
+fn fitted_captures_leave_less_to_chance() {
+    let means = |captures: &str| {
+        let system = format!("controller = 'fixed'\nfec = 'planner'\ncaptures = '{captures}'");
+        let plan = Plan::parse(Path::new("test.toml"), &text(&system)).unwrap_or_else(|error| panic!("{error}"));
+        assert_eq!(
+            plan.cells[0].labels.get("captures").map(String::as_str),
+            (captures == "fitted").then_some("fitted")
+        );
+        let run = |seed| run(&plan.cells[0], seed).unwrap_or_else(|error| panic!("{error}"));
+        (1..=8).map(|seed| figure(&run(seed), "motion_to_photon_ms")).collect::<Vec<_>>()
+    };
+    let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+    let spread =
+        |values: &[f64]| values.iter().copied().fold(0.0, f64::max) - values.iter().copied().fold(f64::MAX, f64::min);
+    let (even, fitted) = (means("even"), means("fitted"));
+    // Seeds differ by where captures fall between two refreshes, of which there are 120 a second; half of one is to be had on average.
+    assert!(mean(&fitted) < mean(&even) - 2.0, "{fitted:?} {even:?}");
+    assert!(spread(&fitted) < 0.5 * spread(&even), "{fitted:?} {even:?}");
+}
+
+#[test]
 fn systems_that_cannot_work_are_refused() {
     for (system, says) in [
         ("controller = 'nobody'", "there is no rate controller `nobody`"),
@@ -90,6 +111,8 @@ fn systems_that_cannot_work_are_refused() {
         ("controller = 'fixed'\nrecovery = 'group'\nkey_every = 11", "from 1 to 10"),
         ("controller = 'tcp-cubic'\nfec = 'planner'", "leave out `fec`"),
         ("controller = 'tcp-vegas'", "tcp-cubic"),
+        ("controller = 'tcp-cubic'\ncaptures = 'fitted'", "leave out `captures`"),
+        ("controller = 'fixed'\ncaptures = 'odd'", "unknown variant `odd`"),
     ] {
         let error = Plan::parse(Path::new("test.toml"), &text(system)).expect_err(system).to_string();
         assert!(error.contains(says), "{system}: {error}");

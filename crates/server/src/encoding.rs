@@ -238,6 +238,7 @@ mod tests {
             refusal: None,
             display: DisplayKind::Screen,
             step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
+            best_capture: None,
             render_to_display: None,
             sound: Bitrate::ZERO,
         };

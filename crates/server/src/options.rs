@@ -55,6 +55,8 @@ pub struct ServeOptions {
     /// Highest rate; none: what the picture's size and frame rate can use.
     pub max_rate: Option<Bitrate>,
     pub pacing: Pacing,
+    /// A single client's pictures are captured when its inputs and its display make the least of both waits; false: at even distances.
+    pub fitted_captures: bool,
     /// The largest datagram, where the transport takes it; none: what the transport takes.
     pub datagram: Option<u16>,
     /// Where encoders come from.

@@ -9,7 +9,7 @@ use nearlight_codec::{CodecKind, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
 use nearlight_session::{EncodedFrame, EncoderWish, ReceivedInput, SoundPacket};
-use nearlight_units::{Bitrate, Span};
+use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{DisplayKind, InputEvent, Pose};
 use tokio::sync::mpsc;
 
@@ -26,6 +26,8 @@ pub(crate) struct Wish {
     /// Where the picture stands on the controller's ladder.
     pub(crate) step: Step,
     pub(crate) render_to_display: Option<Span>,
+    /// A moment at which a capture would be best for the client; others are whole frame intervals away.
+    pub(crate) best_capture: Option<Time>,
     /// For the coder of the sound.
     pub(crate) sound: Bitrate,
 }

@@ -163,7 +163,8 @@ impl Door {
         let heard = options.sound && source.poll_cues().is_some();
         let sound = heard.then(|| Auditorium::start(clock)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
-        let studio = Studio::start(source, format, clock, encoders, sound.clone()).map_err(ServerError::Thread)?;
+        let studio = Studio::start(source, format, clock, encoders, sound.clone(), options.fitted_captures)
+            .map_err(ServerError::Thread)?;
         let metrics = Arc::new(Metrics::new());
         let (closing, closing_seen) = watch::channel(false);
         let self_signed = identity.is_self_signed();

@@ -166,6 +166,7 @@ fn wish(sender: &Sender, display: DisplayKind) -> Wish {
         display,
         step: sender.decision().step.unwrap_or(WHOLE),
         render_to_display: sender.render_to_display(),
+        best_capture: sender.best_capture(),
         sound: sender.sound_wish(),
     }
 }

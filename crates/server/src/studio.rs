@@ -10,7 +10,7 @@ use nearlight_codec::{EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
-use nearlight_session::UNKNOWN_TO_DISPLAY;
+use nearlight_session::{UNKNOWN_TO_DISPLAY, capture_step};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, View, marker::Marker};
 
@@ -64,9 +64,10 @@ impl Studio {
         clock: Clock,
         encoders: Encoders,
         sound: Option<Auditorium>,
+        fitted_captures: bool,
     ) -> std::io::Result<Self> {
         let (seats, arrivals) = channel();
-        let set = Set { source, format, clock, encoders, sound, stands: Vec::new() };
+        let set = Set { source, format, clock, encoders, sound, fitted_captures, stands: Vec::new() };
         let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
         Ok(Self { seats, thread: Some(thread) })
     }
@@ -110,6 +111,8 @@ struct Set {
     encoders: Encoders,
     /// None: nobody is to hear anything.
     sound: Option<Auditorium>,
+    /// A single viewer's display and inputs move the captures.
+    fitted_captures: bool,
     stands: Vec<Stand>,
 }
 
@@ -148,8 +151,24 @@ impl Set {
                      --size or --fps, or leave both out: then they are measured"
                 );
             }
+            due = self.next_capture(due + interval);
+        }
+    }
+
+    /// When to draw next, if the frame rate alone says `due`.
+    fn next_capture(&self, due: Time) -> Time {
+        let now = self.clock.now();
+        if due <= now {
             // A machine that is too slow draws as fast as it can, without trying to catch up.
-            due = (due + interval).max(self.clock.now());
+            return now;
+        }
+        // Several viewers' displays change at different moments: only one can be followed without holding up another.
+        match self.stands.as_slice() {
+            [only] if self.fitted_captures => match only.seat.wish().best_capture {
+                Some(best) => due + capture_step(due, best, self.format.frame_interval()),
+                None => due,
+            },
+            _ => due,
         }
     }
 

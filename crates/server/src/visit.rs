@@ -69,7 +69,10 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     house.metrics.on_session(session);
     let taste = Taste { codec, display: hello.display, sound: hello.sound };
     let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), taste) {
-        Ok(visit) => visit.run((sender, receiver)).await,
+        Ok(mut visit) => {
+            visit.sender.set_display_hz(hello.display_hz);
+            visit.run((sender, receiver)).await
+        }
         Err(error) => {
             tracing::error!(session, %error, "no encoder for a client");
             error.to_string()
@@ -151,7 +154,10 @@ impl Visit {
                 },
                 Some(packet) = self.stay.sounds.recv() => self.sender.on_sound(clock.now(), packet),
                 message = wishes.recv() => match message {
-                    Ok(ClientMessage::Display { display, .. }) => self.stay.display = display,
+                    Ok(ClientMessage::Display { display, display_hz }) => {
+                        self.stay.display = display;
+                        self.sender.set_display_hz(display_hz);
+                    }
                     Ok(ClientMessage::Goodbye) => return "the client said goodbye".into(),
                     Ok(ClientMessage::Hello(_)) => return "the client greeted twice".into(),
                     Err(error) => return error.to_string(),

@@ -24,16 +24,19 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    pub(crate) fn on_sample(&mut self, now: Time, sample: InputSample) {
+    /// Answers whether it is newer than all before it.
+    pub(crate) fn on_sample(&mut self, now: Time, sample: InputSample) -> bool {
         // A sample carries all unacknowledged actions, so everything up to the newest sample has been seen with it.
         let new = sample.events.iter().filter(|event| event.seq > self.newest && event.seq <= sample.seq).copied();
         self.actions.extend(new);
         let excess = self.actions.len().saturating_sub(MAX_ACTIONS);
         self.actions.drain(..excess);
-        if sample.seq > self.newest {
+        let newer = sample.seq > self.newest;
+        if newer {
             self.newest = sample.seq;
             self.waiting = Some((now, sample));
         }
+        newer
     }
 
     pub(crate) fn poll(&mut self) -> Option<ReceivedInput> {

@@ -11,6 +11,7 @@
 
 mod arrivals;
 mod assembly;
+mod capture;
 mod clock;
 mod coded;
 mod decoder_load;
@@ -30,6 +31,7 @@ mod window;
 
 use nearlight_units::Time;
 
+pub use capture::capture_step;
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;

@@ -16,6 +16,7 @@ use nearlight_wire::{
     SymbolHeader, ToServer,
 };
 
+use crate::capture::CaptureTiming;
 use crate::decoder_load::DecoderLoad;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
@@ -127,6 +128,7 @@ pub struct Sender {
     /// Only where the pacing follows it.
     headroom: Option<Headroom>,
     decoder_load: DecoderLoad,
+    timing: CaptureTiming,
     frames: FrameHistory,
     packets: PacketHistory,
     inbox: Inbox,
@@ -163,6 +165,7 @@ impl Sender {
             pacer,
             headroom: (config.pacing == Mode::Compressed).then(Headroom::default),
             decoder_load: DecoderLoad::new(config.frame_interval),
+            timing: CaptureTiming::new(config.frame_interval),
             frames: FrameHistory::default(),
             packets: PacketHistory::default(),
             inbox: Inbox::default(),
@@ -225,7 +228,12 @@ impl Sender {
     /// A datagram came. What does not parse is counted and dropped.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
-            Ok(ToServer::Input(sample)) => self.inbox.on_sample(now, sample),
+            Ok(ToServer::Input(sample)) => {
+                let sampled_at = sample.sampled_at;
+                if self.inbox.on_sample(now, sample) {
+                    self.timing.on_input(now, sampled_at);
+                }
+            }
             Ok(ToServer::Feedback(feedback)) => self.on_feedback(now, &feedback),
             Ok(ToServer::Nack(nack)) => self.on_nack(now, &nack),
             Ok(ToServer::KeyFrameRequest(request)) => self.on_key_frame_request(now, request),
@@ -485,6 +493,7 @@ impl Sender {
             }
             self.outcomes.push_back(*frame);
         }
+        self.timing.on_reported(now);
         if let Some(newest) = report.frames.last() {
             self.decoder_load.on_report(now, newest.decode);
         }

@@ -26,7 +26,7 @@ pub struct Hello {
     pub display: DisplayKind,
     /// Codecs that the client decodes, best first: `h264`, `vp8`.
     pub codecs: Vec<String>,
-    /// Refresh rate of the display in hertz.
+    /// Refresh rate of the display in hertz; 0 where a picture is displayed the moment it is decoded.
     pub display_hz: u16,
     /// The client hears: it wants the world's sound where the server has any.
     #[serde(default)]

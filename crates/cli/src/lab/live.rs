@@ -138,6 +138,7 @@ impl Live {
             ])
             .args(["--fps", &setting.source.fps.to_string(), "--controller", live::controller_of(cell)])
             .args(["--rate", &rate(bounds.start), "--min-rate", &rate(bounds.minimum)])
+            .args(["--captures", cell.system.captures.name()])
             .args(["--max-rate", &rate(bounds.maximum), "--pacing", &setting.pacing.to_string()])
             .args([
                 "--fec",

@@ -6,9 +6,9 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
 
-use super::Transport;
 use super::phases::Phases;
 use super::values::{Length, Rate, Size};
+use super::{Captures, Transport};
 
 /// A table of settings that may each be left out; a case's own win over those of `[all]`.
 macro_rules! settings {
@@ -165,6 +165,7 @@ pub(super) struct SystemPart {
     pub(super) fec: Option<String>,
     pub(super) recovery: Option<RecoveryKind>,
     pub(super) key_every: Option<u32>,
+    pub(super) captures: Option<Captures>,
 }
 
 /// `"all"`, or a list of presets.

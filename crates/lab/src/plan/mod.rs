@@ -195,6 +195,28 @@ impl Recovery {
     }
 }
 
+/// When frames are captured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Captures {
+    /// At even distances from the session's first.
+    #[default]
+    Even,
+    /// Moved to where inputs and pictures wait least, as the server does it.
+    Fitted,
+}
+
+impl Captures {
+    /// As in plans, in labels and on the server's command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Even => "even",
+            Self::Fitted => "fitted",
+        }
+    }
+}
+
 /// What belongs to a rate controller to make a whole system of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
@@ -203,6 +225,7 @@ pub struct System {
     pub recovery: Recovery,
     /// Frames from one key frame to the next; 0 without scheduled ones.
     pub group: u32,
+    pub captures: Captures,
     /// Frames travel over TCP with this law, coded at the highest rate, whatever arrives.
     pub reliable: Option<&'static str>,
 }

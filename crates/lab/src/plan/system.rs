@@ -4,7 +4,7 @@ use nearlight_fec::policy::new_policy;
 use nearlight_rate::Preset;
 
 use super::file::{RecoveryKind, SystemPart};
-use super::{Recovery, Setting, System};
+use super::{Captures, Recovery, Setting, System};
 use crate::world::law_of;
 
 /// A group of pictures is at most so long: the longest that a repair for a whole group can cover.
@@ -13,7 +13,13 @@ const LONGEST_GROUP: u32 = 10;
 impl System {
     /// A controller by itself, with what the case says of redundancy and recovery.
     pub(crate) fn plain(setting: &Setting) -> Self {
-        Self { fec: setting.fec.clone(), recovery: setting.client.recovery, group: 0, reliable: None }
+        Self {
+            fec: setting.fec.clone(),
+            recovery: setting.client.recovery,
+            group: 0,
+            captures: Captures::Even,
+            reliable: None,
+        }
     }
 }
 
@@ -48,10 +54,17 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
         (_, Some(_)) if fec != "none" || part.recovery.is_some() => {
             return Err("TCP repairs what is lost itself: leave out `fec` and `recovery`".to_owned());
         }
+        (_, Some(_)) if part.captures == Some(Captures::Fitted) => {
+            return Err("frames over TCP tell nothing of the display: leave out `captures`".to_owned());
+        }
         _ => {}
     }
     let name = if reliable.is_some() { "reliable" } else { recovery.name() };
     let labels = [("controller", part.controller.as_str()), ("fec", fec.as_str()), ("recovery", name)];
-    let labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned())).to_vec();
-    Ok((System { fec, recovery, group, reliable }, labels))
+    let mut labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned())).to_vec();
+    let captures = part.captures.unwrap_or_default();
+    if captures == Captures::Fitted {
+        labels.push(("captures".to_owned(), captures.name().to_owned()));
+    }
+    Ok((System { fec, recovery, group, captures, reliable }, labels))
 }

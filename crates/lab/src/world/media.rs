@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use nearlight_codec::CodecError;
 use nearlight_link::Ecn;
-use nearlight_session::{EncodedFrame, Presence, Receiver};
+use nearlight_session::{EncodedFrame, Presence, Receiver, capture_step};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -15,7 +15,7 @@ use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
-use crate::plan::{Client, Recovery};
+use crate::plan::{Captures, Client, Recovery};
 
 /// What a session is like.
 pub(crate) struct MediaConfig {
@@ -39,6 +39,7 @@ pub(crate) struct MediaConfig {
     pub(crate) recovery: Recovery,
     /// Frames from one key frame to the next; 0 without scheduled ones.
     pub(crate) group: u32,
+    pub(crate) captures: Captures,
     /// For the sender's policy: the place in its group of the frame that leaves the encoder.
     pub(crate) index: Shared,
     /// For the sender's controller: frames that the client has and has not shown.
@@ -116,6 +117,8 @@ pub(crate) struct Media {
     encoder: Box<dyn FrameEncoder>,
     screen: Option<Screen>,
     captured: u32,
+    /// So much later than at even distances.
+    capture_shift: Span,
     next_capture: Time,
     encoding: VecDeque<Encoding>,
     key_under_way: bool,
@@ -158,6 +161,9 @@ impl Media {
             Recovery::None => receiver.set_silent(NO_PATIENCE),
             Recovery::Group => receiver.set_silent(GROUP_PATIENCE),
         }
+        if config.captures == Captures::Fitted {
+            ends.sender_mut().set_display_hz(config.client.refresh);
+        }
         let next_capture = config.start + config.phase;
         let next_refresh = config.start + config.refresh_phase;
         let due = next_capture.min(next_refresh);
@@ -167,6 +173,7 @@ impl Media {
             encoder,
             screen,
             captured: 0,
+            capture_shift: Span::ZERO,
             next_capture,
             encoding: VecDeque::new(),
             key_under_way: false,
@@ -301,7 +308,7 @@ impl Media {
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        let next = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
+        let next = self.next_capture();
         self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
         if !self.is_active(now) {
             return;
@@ -339,6 +346,16 @@ impl Media {
                 self.next_capture = Time::FAR_FUTURE;
             }
         }
+    }
+
+    fn next_capture(&mut self) -> Time {
+        let even = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
+        let due = even + self.capture_shift;
+        let best = self.ends.sender().best_capture().filter(|_| self.config.captures == Captures::Fitted);
+        let step =
+            best.map_or(Span::ZERO, |best| capture_step(Ends::server_clock(due), best, self.config.tick_of_source(1)));
+        self.capture_shift += step;
+        due + step
     }
 
     /// Whether this frame is one of those that a lower frame rate leaves out.

@@ -325,6 +325,7 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         warm_up: Time::ZERO + setting.warm_up,
         recovery: cell.system.recovery,
         group: cell.system.group,
+        captures: cell.system.captures,
         index: Shared::default(),
         buffered: Shared::default(),
     };

@@ -201,8 +201,9 @@ impl RtcVisit {
         match serde_json::from_slice(bytes) {
             Ok(ClientMessage::Hello(hello)) if !self.greeted => self.greet(now, &hello),
             Ok(ClientMessage::Hello(_)) => Some("the client greeted twice".into()),
-            Ok(ClientMessage::Display { display, .. }) => {
+            Ok(ClientMessage::Display { display, display_hz }) => {
                 self.stay.display = display;
+                self.peer.sender_mut().set_display_hz(display_hz);
                 None
             }
             Ok(ClientMessage::Goodbye) => Some("the client said goodbye".into()),
@@ -218,6 +219,7 @@ impl RtcVisit {
         }
         self.greeted = true;
         self.stay.display = hello.display;
+        self.peer.sender_mut().set_display_hz(hello.display_hz);
         if let Err(error) = self.peer.open_unreliable("notes") {
             tracing::warn!(session = self.stay.session, %error, "notes go over the client's channel, where losses hold them up");
         }

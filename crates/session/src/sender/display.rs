@@ -1,6 +1,6 @@
 //! How long pictures are on their way to the client's display.
 
-use nearlight_units::Span;
+use nearlight_units::{Span, Time};
 use nearlight_wire::FrameReport;
 
 use super::Sender;
@@ -18,8 +18,23 @@ impl Sender {
         self.render_to_display
     }
 
+    /// The client's display changes so often a second, as it says; 0 where it shows a picture the moment it is decoded. Until it is
+    /// called, waits for the display are left out of [`Sender::best_capture`].
+    pub fn set_display_hz(&mut self, hz: u16) {
+        self.timing.set_display_hz(hz);
+    }
+
+    /// A moment, past or to come, at which a capture would have been best: just after an input had come, and so that the picture was
+    /// there just before the display changed. So are moments whole frame intervals away from it; [`crate::capture_step`] says how to
+    /// get there. None while too little is known, or where nothing argues for one moment rather than another.
+    #[must_use]
+    pub const fn best_capture(&self) -> Option<Time> {
+        self.timing.best()
+    }
+
     pub(super) fn note_display(&mut self, report: &FrameReport) {
         let Some(frame) = self.frames.get_mut(report.frame) else { return };
+        self.timing.on_displayed(frame.render_started_at, report.present);
         let at_server = frame.last_sent_at.saturating_since(frame.render_started_at);
         let sample = at_server + report.network + report.reassemble + report.decode + report.present;
         let smoothed = self.render_to_display.map_or(sample, |mean| mean + (sample - mean) / DISPLAY_SMOOTHING);

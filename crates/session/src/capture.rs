@@ -1,0 +1,232 @@
+//! When to capture: just after new input has come, and so that the picture is there just before the display changes.
+//!
+//! A display changes and a user's movements are read at even distances, and pictures are captured at even distances. How much a
+//! picture waits for a change of the display, and an input for a picture, depends on how these three fall together, which chance
+//! decides when a client comes and drifting clocks change. Both ends' waits are known: the best moment is the one with the least
+//! mean of both over the newest frames and inputs, found by trying each moment that one of them argues for.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Span, Time};
+
+/// Frames, and inputs, from which the best moment is sought: a second at 30 frames a second.
+const REMEMBERED: usize = 32;
+/// Fewer frames say too little about how much they differ.
+const ENOUGH_FRAMES: usize = 16;
+/// How much earlier than at the last moment a picture should be there, and how much later than an input its capture. Guess: two clocks 1 ms apart after a second, which 59.94 and
+/// 60 Hz are, and reports that are half a second old on average.
+const MARGIN: Span = Span::from_micros(500);
+/// Beyond this a display stood still.
+const LONGEST_WAIT: Span = Span::from_secs(1);
+/// So many refreshes or inputs count as one frame, whatever is missing to a whole number: 59.94 Hz is 60.
+const WHOLE: f64 = 0.02;
+/// Of displays and inputs that come faster than this, the wait is not worth the search.
+const SHORTEST_INTERVAL: i64 = 1_000_000;
+/// The best moment is sought again after this: a client may report as often as it likes.
+const SOUGHT_EVERY: Span = Span::from_millis(50);
+/// A millisecond's way must shorten the mean wait by at least this share of a millisecond: chance alone promises less.
+const WORTH: f64 = 0.25;
+/// Of a frame that waited longer than a whole refresh, what is too long counts by this share. Guess: one stall moves little.
+const LEAD_GAIN: i64 = 4;
+/// Each frame forgets this share of what was learned so. Guess: two minutes at 30 frames a second.
+const LEAD_MEMORY: i64 = 4_096;
+/// The time between two captures differs from the frame interval by at most this share. Guess: half a millisecond at 30 frames a
+/// second, which no eye sees in a movement.
+const LARGEST_STEP: i64 = 64;
+
+/// Follows displayed frames and inputs, and says when a capture would be best.
+#[derive(Clone, Debug)]
+pub(crate) struct CaptureTiming {
+    /// All in nanoseconds.
+    frame_interval: i64,
+    refresh_interval: Option<i64>,
+    /// How long before a change of the display a picture must be decoded to be part of it: it has to be drawn as well.
+    lead: i64,
+    frames: VecDeque<Shown>,
+    inputs: VecDeque<Input>,
+    best: Option<Time>,
+    sought_at: Option<Time>,
+}
+
+/// A displayed frame.
+#[derive(Clone, Copy, Debug)]
+struct Shown {
+    captured_at: Time,
+    /// How long it waited, decoded, for the display.
+    waited: Span,
+}
+
+/// When an input was made, on the client's clock, and when it came.
+#[derive(Clone, Copy, Debug)]
+struct Input {
+    sampled_at: Time,
+    received_at: Time,
+}
+
+impl CaptureTiming {
+    pub(crate) fn new(frame_interval: Span) -> Self {
+        Self {
+            frame_interval: frame_interval.as_nanos().max(1),
+            refresh_interval: None,
+            lead: 0,
+            frames: VecDeque::with_capacity(REMEMBERED),
+            inputs: VecDeque::with_capacity(REMEMBERED),
+            best: None,
+            sought_at: None,
+        }
+    }
+
+    /// The client's display changes so often a second; 0 where a picture is shown the moment it is decoded.
+    pub(crate) fn set_display_hz(&mut self, hz: u16) {
+        let interval = (hz > 0).then(|| 1_000_000_000 / i64::from(hz));
+        if self.refresh_interval != interval {
+            self.refresh_interval = interval;
+            self.lead = 0;
+            self.frames.clear();
+            self.best = None;
+        }
+    }
+
+    pub(crate) fn on_input(&mut self, received_at: Time, sampled_at: Time) {
+        if self.inputs.len() == REMEMBERED {
+            self.inputs.pop_front();
+        }
+        self.inputs.push_back(Input { sampled_at, received_at });
+    }
+
+    pub(crate) fn on_displayed(&mut self, captured_at: Time, waited: Span) {
+        let waited = waited.clamp(Span::ZERO, LONGEST_WAIT);
+        if let Some(interval) = self.refresh_interval {
+            // A picture that is ready waits for one refresh at most: what it waits beyond that it was not ready.
+            let excess = (waited.as_nanos() - interval).min(interval);
+            self.lead += if excess > self.lead { (excess - self.lead) / LEAD_GAIN } else { -self.lead / LEAD_MEMORY };
+        }
+        if self.frames.len() == REMEMBERED {
+            self.frames.pop_front();
+        }
+        self.frames.push_back(Shown { captured_at, waited });
+    }
+
+    /// News of frames is complete for now.
+    pub(crate) fn on_reported(&mut self, now: Time) {
+        if self.sought_at.is_none_or(|at| now - at >= SOUGHT_EVERY) {
+            self.sought_at = Some(now);
+            self.best = self.sought();
+        }
+    }
+
+    /// A moment at which a capture would have been best; others are whole frame intervals away. None where nothing argues for one
+    /// moment rather than another, or too little is known.
+    pub(crate) const fn best(&self) -> Option<Time> {
+        self.best
+    }
+
+    fn sought(&self) -> Option<Time> {
+        let newest = self.frames.back().filter(|_| self.frames.len() >= ENOUGH_FRAMES)?.captured_at;
+        let display = self.refresh_interval.and_then(|interval| {
+            let ahead = MARGIN + Span::from_nanos(self.lead);
+            let deadlines = self.frames.iter().map(|shown| (shown.captured_at - newest) + shown.waited - ahead);
+            Grid::new(self.frame_interval, interval, Side::Before, deadlines)
+        });
+        let input = self.input_interval().and_then(|interval| {
+            let arrivals = self.inputs.iter().map(|input| (input.received_at - newest) + MARGIN);
+            Grid::new(self.frame_interval, interval, Side::After, arrivals)
+        });
+        let grids = [display, input];
+        let grids = grids.iter().flatten();
+        let cost = |at: i64| {
+            let distance = at.min(self.frame_interval - at) as f64;
+            grids.clone().map(|grid| grid.mean_wait(at)).sum::<f64>() + WORTH * distance
+        };
+        // From the newest capture on, which costs no way: an equal one does not replace it.
+        let (mut best, mut least) = (0, cost(0));
+        for at in grids.clone().flat_map(Grid::candidates) {
+            let cost = cost(at);
+            if cost < least {
+                (best, least) = (at, cost);
+            }
+        }
+        grids.clone().next()?;
+        let nearest = if best > self.frame_interval / 2 { best - self.frame_interval } else { best };
+        Some(newest + Span::from_nanos(nearest))
+    }
+
+    /// The time between two inputs, where most are that far apart.
+    fn input_interval(&self) -> Option<i64> {
+        let apart = |(one, next): (&Input, &Input)| (next.sampled_at - one.sampled_at).as_nanos();
+        let mut gaps = self.inputs.iter().zip(self.inputs.iter().skip(1)).map(apart).collect::<Vec<_>>();
+        gaps.sort_unstable();
+        // Where a quarter of them or more are longer or shorter, movements are not read at even distances.
+        let (early, middle, late) = (gaps.len() / 4, gaps.len() / 2, gaps.len() * 3 / 4);
+        let even = gaps.len() + 1 == REMEMBERED && gaps[late].saturating_sub(gaps[early]) <= gaps[middle] / 4;
+        even.then(|| gaps[middle])
+    }
+}
+
+/// Which of a grid's moments a capture waits for, or makes wait.
+#[derive(Clone, Copy, Debug)]
+enum Side {
+    /// The picture of a capture waits for the next one.
+    Before,
+    /// The one before waits for the capture.
+    After,
+}
+
+/// Moments that come again and again, each a little different, within one frame interval.
+struct Grid {
+    interval: i64,
+    repeats: i64,
+    side: Side,
+    /// Since the newest capture, within one of the grid's intervals.
+    moments: Vec<i64>,
+}
+
+impl Grid {
+    /// None where the moments do not fall on the same places in each frame interval.
+    fn new(frame: i64, interval: i64, side: Side, moments: impl Iterator<Item = Span>) -> Option<Self> {
+        if interval < SHORTEST_INTERVAL {
+            return None;
+        }
+        let exact = frame as f64 / interval as f64;
+        let repeats = exact.round() as i64;
+        if repeats < 1 || (exact - repeats as f64).abs() > WHOLE * exact {
+            return None;
+        }
+        // Exactly so long that they fit: what is missing is a drift, which is followed.
+        let interval = frame / repeats;
+        let moments = moments.map(|at| at.as_nanos().rem_euclid(interval)).collect();
+        Some(Self { interval, repeats, side, moments })
+    }
+
+    /// How long the wait is on average for a capture `at` nanoseconds after the newest.
+    fn mean_wait(&self, at: i64) -> f64 {
+        let place = at % self.interval;
+        let wait = |moment: &i64| {
+            let wait = match self.side {
+                Side::Before => moment - place,
+                Side::After => place - moment,
+            };
+            if wait < 0 { wait + self.interval } else { wait }
+        };
+        self.moments.iter().map(wait).sum::<i64>() as f64 / self.moments.len().max(1) as f64
+    }
+
+    /// Where the wait is least for one of the moments.
+    fn candidates(&self) -> impl Iterator<Item = i64> + '_ {
+        self.moments.iter().flat_map(move |moment| (0..self.repeats).map(move |repeat| moment + repeat * self.interval))
+    }
+}
+
+/// How much later than at `due` the next capture should come, negative for earlier, on the way to the moments `best` plus whole frame
+/// intervals.
+#[must_use]
+pub fn capture_step(due: Time, best: Time, frame_interval: Span) -> Span {
+    let interval = frame_interval.as_nanos().max(1);
+    let ahead = (best - due).as_nanos().rem_euclid(interval);
+    let nearest = if ahead > interval / 2 { ahead - interval } else { ahead };
+    let largest = interval / LARGEST_STEP;
+    Span::from_nanos(nearest.clamp(-largest, largest))
+}
+
+#[cfg(test)]
+mod tests;

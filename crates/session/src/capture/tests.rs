@@ -1,0 +1,185 @@
+use std::collections::VecDeque;
+
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+
+use super::*;
+
+/// A server that captures, a path, and a client that reads movements and shows pictures, in virtual time. All in milliseconds.
+#[derive(Clone, Copy)]
+struct Story {
+    fps: i64,
+    /// As the client says; what its display does is 1 + `drift` times as fast.
+    display_hz: u16,
+    drift: f64,
+    /// Movements a second, 0 for none; at the changes of a display of that rate.
+    input_hz: u16,
+    up: f64,
+    /// From capture to decoded, and by how much each frame differs.
+    down: f64,
+    jitter: f64,
+    /// A picture that is decoded later than this before a change is not part of it.
+    drawing: f64,
+}
+
+const STEADY: Story =
+    Story { fps: 30, display_hz: 60, drift: 0.0, input_hz: 60, up: 3.0, down: 25.0, jitter: 0.3, drawing: 0.0 };
+
+/// Means over the last ten of thirty seconds.
+#[derive(Clone, Copy, Debug)]
+struct Told {
+    /// From the newest input that a picture shows to the display.
+    total: f64,
+    /// From decoded to displayed.
+    wait: f64,
+    /// Largest difference of a time between two captures from the frame interval.
+    step: f64,
+    /// How far captures have moved in all.
+    moved: f64,
+}
+
+impl Story {
+    /// `follows`: captures move to the best moment.
+    fn run(self, seed: u64, follows: bool) -> Told {
+        let mut random = Pcg64Mcg::seed_from_u64(seed);
+        let frame_interval = Span::from_secs(1) / self.fps;
+        let interval = frame_interval.as_millis_f64();
+        let mut timing = CaptureTiming::new(frame_interval);
+        timing.set_display_hz(self.display_hz);
+        let refresh = (self.display_hz > 0).then(|| 1e3 / f64::from(self.display_hz) / (1.0 + self.drift));
+        let between_inputs = 1e3 / f64::from(self.input_hz.max(1));
+        let (display_phase, input_phase) = (random.random_range(0.0..20.0), random.random_range(0.0..20.0));
+        let mut at = random.random_range(100.0..140.0);
+        let (mut input, mut unreported) = (0_u64, VecDeque::new());
+        let (mut totals, mut waits, mut steps, mut moved) = (Vec::new(), Vec::new(), Vec::new(), 0.0);
+        for number in 0..30 * self.fps {
+            let sampled = |number: u64| input_phase + number as f64 * between_inputs;
+            while self.input_hz > 0 && sampled(input) + self.up <= at {
+                timing.on_input(time(sampled(input) + self.up), time(sampled(input)));
+                input += 1;
+            }
+            let decoded = at + self.down + random.random_range(0.0..=self.jitter);
+            let shown = refresh.map_or(decoded + self.drawing, |refresh| {
+                display_phase + ((decoded + self.drawing - display_phase) / refresh).ceil() * refresh
+            });
+            unreported.push_back((shown + self.up, time(at), Span::from_secs_f64((shown - decoded) / 1e3)));
+            if number % 3 == 0 {
+                while unreported.front().is_some_and(|(told_at, ..)| *told_at <= at) {
+                    let Some((_, captured_at, waited)) = unreported.pop_front() else { break };
+                    timing.on_displayed(captured_at, waited);
+                }
+                timing.on_reported(time(at));
+            }
+            if number >= 20 * self.fps {
+                totals.push(shown - if self.input_hz > 0 { sampled(input - 1) } else { at });
+                waits.push(shown - decoded);
+            }
+            let due = time(at + interval);
+            let step =
+                timing.best().filter(|_| follows).map_or(Span::ZERO, |best| capture_step(due, best, frame_interval));
+            steps.push(step.as_millis_f64().abs());
+            moved += step.as_millis_f64();
+            at += interval + step.as_millis_f64();
+        }
+        let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
+        Told {
+            total: mean(&totals),
+            wait: mean(&waits),
+            step: steps.into_iter().fold(0.0, f64::max),
+            moved: f64::abs(moved),
+        }
+    }
+
+    /// Means over many phases, without and with following, and the worst loss of a phase.
+    fn compare(self) -> (Told, Told, f64) {
+        const SEEDS: u64 = 40;
+        let zero = Told { total: 0.0, wait: 0.0, step: 0.0, moved: 0.0 };
+        let (mut before, mut after, mut worst) = (zero, zero, 0.0);
+        for seed in 0..SEEDS {
+            let (left, led) = (self.run(seed, false), self.run(seed, true));
+            worst = f64::max(worst, led.total - left.total);
+            for (sum, told) in [(&mut before, left), (&mut after, led)] {
+                sum.total += told.total / SEEDS as f64;
+                sum.wait += told.wait / SEEDS as f64;
+                sum.step = sum.step.max(told.step);
+                sum.moved += told.moved / SEEDS as f64;
+            }
+        }
+        (before, after, worst)
+    }
+}
+
+fn time(millis: f64) -> Time {
+    Time::from_nanos((millis * 1e6) as u64)
+}
+
+#[test]
+fn pictures_come_just_before_the_display_changes() {
+    let story = Story { input_hz: 0, ..STEADY };
+    for story in [story, Story { fps: 72, display_hz: 72, ..story }, Story { display_hz: 120, ..story }] {
+        let (before, after, worst) = story.compare();
+        let refresh = 1e3 / f64::from(story.display_hz);
+        assert!((before.wait - refresh / 2.0).abs() < 0.15 * refresh, "{before:?}");
+        assert!(after.wait < 1.2 && after.total < before.total - 0.5 * refresh + 1.5, "{before:?} {after:?}");
+        assert!(worst < 1.0 && after.step <= 1e3 / story.fps as f64 / 64.0 + 1e-6, "{worst} {after:?}");
+    }
+}
+
+#[test]
+fn an_input_and_a_picture_never_both_wait_in_vain() {
+    // Inputs are read at the display's changes: the sum of both waits is a matter of whole refreshes.
+    let (before, after, worst) = STEADY.compare();
+    assert!(after.total < before.total - 5.0 && worst < 1.0, "{before:?} {after:?} {worst}");
+    // Shown at once: nothing but the input's wait is left, half of 16.7 ms on average.
+    let (before, after, worst) = Story { display_hz: 0, ..STEADY }.compare();
+    assert!(after.total < before.total - 6.5 && worst < 1.0, "{before:?} {after:?} {worst}");
+}
+
+#[test]
+fn clocks_that_drift_are_followed() {
+    for drift in [-1e-3, -1e-4, 1e-4, 1e-3] {
+        let story = Story { drift, input_hz: 0, ..STEADY };
+        let (before, after, _) = story.compare();
+        assert!(after.wait < 2.5 && before.wait > 5.0, "{drift}: {before:?} {after:?}");
+    }
+}
+
+#[test]
+fn the_time_that_drawing_takes_is_learned() {
+    for drawing in [1.0, 3.0, 6.0] {
+        let story = Story { drawing, input_hz: 0, ..STEADY };
+        let (before, after, worst) = story.compare();
+        assert!(before.wait > drawing + 7.0, "{drawing}: {before:?}");
+        assert!(after.wait < drawing + 2.0 && worst < 1.0, "{drawing}: {after:?} {worst}");
+    }
+}
+
+#[test]
+fn without_a_best_moment_nothing_moves() {
+    // Frames that differ by more than a refresh, and rates that do not fit.
+    let spread = Story { jitter: 40.0, input_hz: 0, ..STEADY };
+    let (before, after, _) = spread.compare();
+    assert!((after.total - before.total).abs() < 1.0, "{before:?} {after:?}");
+    for story in [Story { display_hz: 72, ..spread }, Story { fps: 90, ..spread }] {
+        assert!(story.run(1, true).moved.to_bits() == 0, "{}", story.display_hz);
+    }
+}
+
+#[test]
+fn lies_cost_little() {
+    let mut random = Pcg64Mcg::seed_from_u64(5);
+    let mut timing = CaptureTiming::new(Span::from_millis(11));
+    for step in 0..2_000_u64 {
+        let any = |random: &mut Pcg64Mcg| Time::from_nanos(random.random::<u64>() >> random.random_range(0..40));
+        timing.set_display_hz([0, 1, 60, 90, u16::MAX][random.random_range(0..5)]);
+        for _ in 0..random.random_range(0..40) {
+            timing.on_input(any(&mut random), any(&mut random));
+            timing.on_displayed(any(&mut random), Span::from_nanos(random.random()));
+        }
+        timing.on_reported(Time::from_millis(50 * step));
+        if let Some(best) = timing.best() {
+            let step = capture_step(any(&mut random), best, Span::from_millis(11));
+            assert!(step.abs() <= Span::from_millis(11) / LARGEST_STEP);
+        }
+    }
+}
