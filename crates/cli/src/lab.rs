@@ -2,6 +2,7 @@
 
 mod distortion;
 mod live;
+mod tcp;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::path::{Path, PathBuf};
@@ -19,6 +20,7 @@ use nearlight_units::{Span, Time};
 
 use self::distortion::DistortionArguments;
 use self::live::Live;
+use self::tcp::{TcpServeArguments, TcpViewArguments};
 
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
@@ -38,6 +40,12 @@ enum Command {
     FecBench(FecBenchArguments),
     /// Show what encoding and lost frames cost the picture at each rate, and Nebula's model of it
     Distortion(DistortionArguments),
+    /// For `run --live`: frames over TCP, the server's end
+    #[command(hide = true)]
+    TcpServe(TcpServeArguments),
+    /// The client's end
+    #[command(hide = true)]
+    TcpView(TcpViewArguments),
 }
 
 #[derive(Debug, Args)]
@@ -101,6 +109,8 @@ pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
         Command::List(arguments) => list(arguments),
         Command::FecBench(arguments) => fec_bench(arguments),
         Command::Distortion(arguments) => distortion::run(arguments),
+        Command::TcpServe(arguments) => tcp::serve(arguments),
+        Command::TcpView(arguments) => tcp::view(arguments),
     }
 }
 

@@ -20,6 +20,7 @@ mod relay;
 mod report;
 mod supervise;
 mod sys;
+mod tcp;
 mod translate;
 mod tun;
 
@@ -28,4 +29,5 @@ pub use lateness::Lateness;
 pub use link::{Link, LinkOptions, Means, OpenError, Refusal, Wanted};
 pub use report::{Amount, DirectionReport, Report};
 pub use supervise::{Ended, ask_to_end, end_with_this_thread, supervise};
+pub use tcp::{TcpCounts, set_congestion_law, tcp_counts};
 pub use tun::Layer;

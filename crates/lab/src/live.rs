@@ -12,7 +12,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::plan::{Cell, Content, Encoder, Segment, System, Transport};
+use crate::plan::{Cell, Content, Encoder, Recovery, Segment, Transport};
 use crate::record::{RunRecord, Sums};
 use crate::world::{Sampled, Tally, bounds};
 
@@ -112,8 +112,12 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
         ),
         (cell.setting.source.fps > 240, "it has more than 240 frames a second"),
         (
-            cell.system != System::plain(&cell.setting),
-            "it is a system with its own redundancy and recovery, which runs in virtual time only",
+            matches!(cell.system.recovery, Recovery::None | Recovery::Group),
+            "its receiver asks for nothing, which the live one does whatever is lost",
+        ),
+        (
+            cell.system.group > 0 && cell.system.reliable.is_none(),
+            "it has scheduled key frames, which the live server makes only when they are needed",
         ),
         (
             matches!(cell.setting.source.encoder, Encoder::Codec { content: Content::Game, .. }),

@@ -24,8 +24,11 @@ use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, Sen
 const SHARE: f64 = 0.5;
 /// Packets leave at this multiple of the capacity: dispersion shows it, and a capacity that has doubled shows in one frame.
 const PACING: f64 = 2.0;
-/// Packets of a frame that make a sample. Guess: their gaps average out what a single one is off.
-const LEAST_PACKETS: u32 = 5;
+/// Gaps between packets that make a sample. Guess: they average out what a single one is off. Smaller frames make one together.
+const LEAST_GAPS: u32 = 4;
+/// After so many frames without a sample, as frames of one packet leave, a path without a queue gets more. Guess: a quarter of a second
+/// at 30 frames a second, so that the rate doubles within a second.
+const UNSAMPLED: u32 = 8;
 /// A sample below this share of the estimate is a change of the path and counts at once. Guess: more than noise on a wire.
 const DROP: f64 = 0.75;
 /// Weight of any other sample. Guess: a mean of some frames.
@@ -49,14 +52,23 @@ struct Train {
     frame: FrameId,
     sent: (Time, Time),
     arrived: (Time, Time),
-    packets: u32,
+    gaps: u32,
     /// Behind the first packet, lost ones included: they passed the bottleneck or would have.
     bytes: Bytes,
     /// Lost since the newest arrival.
     lost: Bytes,
 }
 
-/// What a frame says of the capacity.
+/// How far apart packets were, of one frame or of several small ones.
+#[derive(Clone, Copy, Debug, Default)]
+struct Dispersion {
+    gaps: u32,
+    bytes: Bytes,
+    sent: Span,
+    arrived: Span,
+}
+
+/// What frames say of the capacity.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     rate: f64,
@@ -65,13 +77,28 @@ struct Sample {
 }
 
 impl Train {
-    fn sample(&self) -> Option<Sample> {
+    fn dispersion(&self) -> Dispersion {
         let (sent, arrived) = (self.sent.1 - self.sent.0, self.arrived.1 - self.arrived.0);
-        if self.packets < LEAST_PACKETS || arrived <= Span::ZERO {
+        Dispersion { gaps: self.gaps, bytes: self.bytes, sent, arrived }
+    }
+}
+
+impl Dispersion {
+    fn and(self, other: Self) -> Self {
+        Self {
+            gaps: self.gaps + other.gaps,
+            bytes: self.bytes + other.bytes,
+            sent: self.sent + other.sent,
+            arrived: self.arrived + other.arrived,
+        }
+    }
+
+    fn sample(self) -> Option<Sample> {
+        if self.gaps < LEAST_GAPS || self.arrived <= Span::ZERO {
             return None;
         }
-        let rate = self.bytes.over(arrived).as_bps() as f64;
-        Some(Sample { rate, at_least: arrived <= sent.mul_f64(SPREAD) })
+        let rate = self.bytes.over(self.arrived).as_bps() as f64;
+        Some(Sample { rate, at_least: self.arrived <= self.sent.mul_f64(SPREAD) })
     }
 }
 
@@ -81,6 +108,10 @@ pub struct FrameClocked {
     bounds: Bounds,
     base: BaseDelay,
     train: Option<Train>,
+    /// Of frames that were too small to be a sample.
+    pooled: Dispersion,
+    /// Frames since the last sample.
+    unsampled: u32,
     /// In bit/s; none before the first sample.
     capacity: Option<f64>,
     /// That the newest frame's first packet met.
@@ -100,6 +131,8 @@ impl FrameClocked {
             bounds: bounds.in_order(),
             base: BaseDelay::new(STRETCH),
             train: None,
+            pooled: Dispersion::default(),
+            unsampled: 0,
             capacity: None,
             queue: Span::ZERO,
             interval: INTERVAL,
@@ -119,7 +152,7 @@ impl FrameClocked {
             (Some(train), None) => train.lost += size,
             (Some(train), Some(arrived_at)) => {
                 train.bytes += size + std::mem::take(&mut train.lost);
-                train.packets += 1;
+                train.gaps += 1;
                 train.sent.1 = report.packet.sent_at;
                 train.arrived.1 = train.arrived.1.max(arrived_at);
             }
@@ -130,7 +163,7 @@ impl FrameClocked {
                 self.queue = self.base.on_delay(now, arrived_at - sent_at);
                 let (sent, arrived) = ((sent_at, sent_at), (arrived_at, arrived_at));
                 let (bytes, lost) = (Bytes::ZERO, Bytes::ZERO);
-                self.train = Some(Train { frame, sent, arrived, packets: 1, bytes, lost });
+                self.train = Some(Train { frame, sent, arrived, gaps: 0, bytes, lost });
             }
             (None, _) => {}
         }
@@ -138,7 +171,15 @@ impl FrameClocked {
 
     /// The frame's packets have all been reported.
     fn end_train(&mut self) {
-        let Some(Sample { rate, at_least }) = self.train.take().and_then(|train| train.sample()) else { return };
+        let Some(train) = self.train.take() else { return };
+        let dispersion = train.dispersion();
+        let own = dispersion.gaps >= LEAST_GAPS;
+        self.pooled = if own { dispersion } else { self.pooled.and(dispersion) };
+        let Some(Sample { rate, at_least }) = self.pooled.sample() else {
+            self.on_unsampled();
+            return;
+        };
+        (self.pooled, self.unsampled) = (Dispersion::default(), 0);
         let before = self.capacity.unwrap_or(rate);
         self.capacity = Some(match at_least {
             true => rate.clamp(before, before * GROWTH),
@@ -147,9 +188,21 @@ impl FrameClocked {
         });
     }
 
+    fn on_unsampled(&mut self) {
+        self.unsampled += 1;
+        if self.unsampled >= UNSAMPLED && self.queue <= QUEUE {
+            self.unsampled = 0;
+            let known = self.capacity.unwrap_or(self.bounds.start.as_bps() as f64 / SHARE);
+            self.capacity = Some(known * GROWTH);
+        }
+    }
+
     /// A frame that is still arriving may show already that the path has become slower.
     fn look_early(&mut self) {
-        let Some((sample, capacity)) = self.train.and_then(|train| train.sample()).zip(self.capacity) else { return };
+        let Some((sample, capacity)) = self.train.and_then(|train| train.dispersion().sample()).zip(self.capacity)
+        else {
+            return;
+        };
         if !sample.at_least && sample.rate < capacity * DROP {
             self.capacity = Some(sample.rate);
         }
@@ -310,6 +363,20 @@ mod tests {
         wire.capacity = Bitrate::from_mbps(10);
         let grown = wire.run(20).target.as_mbps_f64();
         assert!(grown > 4.7, "{grown}");
+    }
+
+    #[test]
+    fn frames_too_small_for_a_sample_do_not_keep_the_rate_down() {
+        // Frames of four, two and one packets.
+        for (kbps, frames) in [(2_000, 25), (900, 40), (400, 80)] {
+            let mut wire = Wire::new(Bitrate::from_kbps(kbps));
+            let low = wire.run(120).target.as_bps() as f64;
+            let share = (kbps as f64 * 1e3 * SHARE).max(BOUNDS.minimum.as_bps() as f64);
+            assert!(low < share * 1.3, "{kbps} kb/s: {low}");
+            wire.capacity = Bitrate::from_mbps(20);
+            let high = wire.run(frames).target.as_mbps_f64();
+            assert!(high > 8.0, "{kbps} kb/s: {high} Mb/s after {frames} frames");
+        }
     }
 
     #[test]

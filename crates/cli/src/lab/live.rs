@@ -10,17 +10,21 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
-use nearlight_emulate::{Layer, Link, LinkOptions, Report, Wanted, ask_to_end, end_with_this_thread, machine_time};
+use nearlight_codec::{CodecKind, Size};
+use nearlight_emulate::{
+    Layer, Link, LinkOptions, Means, Report, Wanted, ask_to_end, end_with_this_thread, machine_time,
+};
 use nearlight_lab::live::{self, LiveLink, LiveNote, LiveRun};
-use nearlight_lab::plan::{Encoder, Recovery};
+use nearlight_lab::plan::{Encoder, Recovery, Setting};
 use nearlight_lab::{Cell, Histogram, RunError, RunRecord};
 use nearlight_net::Link as Address;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
+use serde::Deserialize;
 
 use crate::stand_in::StandIn;
 
 /// The model's pictures, which nobody looks at: small, so that drawing and converting them costs next to nothing.
-const PICTURE: &str = "320x180";
+const PICTURE: Size = Size { width: 320, height: 180 };
 /// How long the server may take until clients can connect, and a process to end. Guess.
 const PATIENCE: Span = Span::from_secs(15);
 /// How often the processes are looked at.
@@ -46,16 +50,26 @@ impl Live {
 
     fn run_once(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {
         let zero = machine_time();
-        let mut server = Process::start(self.serve(cell, seed, zero)?, "the server")?;
-        let address = server.first_line()?;
+        let law = cell.system.reliable;
+        let command =
+            law.map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), law))?;
+        let mut server = Process::start(command, "the server")?;
+        let door = server.first_line()?;
         let [down, up] = live::paths(cell)?;
-        let service = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, address.port)));
-        let link = Link::open(&LinkOptions { up, down, seed, layer: Layer::Ip, wanted: Wanted::Any, service })?;
+        let service = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, door.port)));
+        // Elsewhere a gateway or a relay would end the connection before the link, and none of the law's segments crossed it.
+        let wanted = if law.is_some() { Wanted::Only(Means::Root) } else { Wanted::Any };
+        let link = Link::open(&LinkOptions { up, down, seed, layer: Layer::Ip, wanted, service })?;
         self.announced.call_once(|| announce(&link));
-        // Away from its own machine a server has its page on HTTPS only.
-        let (host, port) = (link.host().to_string(), link.port().unwrap_or(address.port));
-        let address = Address { secure: !link.host().is_loopback(), host, port, ..address };
-        let mut command = self.view(cell, &address, zero)?;
+        let (host, port) = (link.host().to_string(), link.port().unwrap_or(door.port));
+        let mut command = match door.url {
+            // Away from its own machine a server has its page on HTTPS only.
+            Some(url) => {
+                let secure = !link.host().is_loopback();
+                self.view(cell, &Address { secure, host, port, ..Address::parse(&url)? }, zero)?
+            }
+            None => self.view_tcp(cell, &format!("{host}:{port}"), zero)?,
+        };
         link.enter(&mut command.0);
         let mut client = Process::start(command, "the client")?;
         let setting = &cell.setting;
@@ -76,7 +90,12 @@ impl Live {
         let after = wait(setting.duration, &mut client, &mut server)?;
         // It counts its length from the first picture, so that it is a little behind.
         client.finish()?;
-        server.end()?;
+        if law.is_some() {
+            // With its only client it ends by itself.
+            server.finish()?;
+        } else {
+            server.end()?;
+        }
         let read = |name: &str| {
             let file = self.scratch.join(name);
             fs::read_to_string(&file).with_context(|| format!("cannot read `{}`", file.display()))
@@ -108,19 +127,44 @@ impl Live {
         Ok((command, words))
     }
 
+    fn serve_tcp(&self, cell: &Cell, (seed, zero): (u64, Time), law: &str) -> anyhow::Result<(Command, PathBuf)> {
+        let setting = &cell.setting;
+        // Coded at the highest rate, whatever arrives.
+        let highest = setting.source.bounds.maximum;
+        let Source { stand_in, codec, size } = source(setting, highest, seed);
+        let (mut command, words) = self.command("server")?;
+        command
+            .args(["lab", "tcp-serve", "--law", law, "--codec", codec.name(), "--rate", &kbps(highest)])
+            .args(["--fps", &setting.source.fps.to_string(), "--key-every", &cell.system.group.to_string()])
+            .args(["--width", &size.width.to_string(), "--height", &size.height.to_string()])
+            .args(["--stand-in", &serde_json::to_string(&stand_in)?, "--clock-origin", &zero.as_nanos().to_string()])
+            .arg("--events")
+            .arg(self.scratch.join("server.jsonl"))
+            .stdout(Stdio::piped());
+        end_with_this_thread(&mut command);
+        Ok((command, words))
+    }
+
+    fn view_tcp(&self, cell: &Cell, address: &str, zero: Time) -> anyhow::Result<(Command, PathBuf)> {
+        let setting = &cell.setting;
+        let (mut command, words) = self.command("client")?;
+        command
+            .args(["lab", "tcp-view", address, "--seconds", &setting.duration.as_secs_f64().to_string()])
+            .args(["--display-hz", &setting.client.refresh.to_string(), "--clock-origin", &zero.as_nanos().to_string()])
+            .args(["--codec", source(setting, setting.source.bounds.maximum, 0).codec.name()])
+            .arg("--events")
+            .arg(self.scratch.join("client.jsonl"))
+            .stdout(Stdio::null());
+        if matches!(setting.source.encoder, Encoder::Model(_)) {
+            command.args(["--stand-in-decode", &setting.client.decode.as_nanos().to_string()]);
+        }
+        Ok((command, words))
+    }
+
     fn serve(&self, cell: &Cell, seed: u64, zero: Time) -> anyhow::Result<(Command, PathBuf)> {
         let setting = &cell.setting;
         let bounds = live::bounds_of(cell);
-        let (stand_in, codec, size) = match &setting.source.encoder {
-            Encoder::Model(options) => {
-                let encode = setting.source.encode;
-                (StandIn::Model { options: *options, start: bounds.start, encode, seed }, "h264", PICTURE.to_owned())
-            }
-            Encoder::Codec { kind, size, .. } => {
-                (StandIn::Film, kind.name(), format!("{}x{}", size.width, size.height))
-            }
-        };
-        let rate = |rate: Bitrate| format!("{}kbps", rate.as_bps() as f64 / 1e3);
+        let Source { stand_in, codec, size } = source(setting, bounds.start, seed);
         let (mut command, words) = self.command("server")?;
         command
             .args([
@@ -132,17 +176,17 @@ impl Live {
                 "--max-clients",
                 "1",
                 "--size",
-                &size,
+                &format!("{}x{}", size.width, size.height),
                 "--codec",
-                codec,
+                codec.name(),
             ])
             .args(["--fps", &setting.source.fps.to_string(), "--controller", live::controller_of(cell)])
-            .args(["--rate", &rate(bounds.start), "--min-rate", &rate(bounds.minimum)])
+            .args(["--rate", &kbps(bounds.start), "--min-rate", &kbps(bounds.minimum)])
             .args(["--captures", cell.system.captures.name()])
-            .args(["--max-rate", &rate(bounds.maximum), "--pacing", &setting.pacing.to_string()])
+            .args(["--max-rate", &kbps(bounds.maximum), "--pacing", &setting.pacing.to_string()])
             .args([
                 "--fec",
-                &setting.fec,
+                &cell.system.fec,
                 "--datagram",
                 &setting.datagram.to_string(),
                 "--clock-origin",
@@ -170,11 +214,41 @@ impl Live {
         if matches!(setting.source.encoder, Encoder::Model(_)) {
             command.args(["--stand-in-decode", &setting.client.decode.as_nanos().to_string()]);
         }
-        if setting.client.recovery == Recovery::Intra {
+        if cell.system.recovery == Recovery::Intra {
             command.arg("--intra");
         }
         Ok((command, words))
     }
+}
+
+/// What a server films and how it codes it.
+struct Source {
+    stand_in: StandIn,
+    codec: CodecKind,
+    size: Size,
+}
+
+fn source(setting: &Setting, start: Bitrate, seed: u64) -> Source {
+    match &setting.source.encoder {
+        Encoder::Model(options) => {
+            let encode = setting.source.encode;
+            let stand_in = StandIn::Model { options: *options, start, encode, seed };
+            Source { stand_in, codec: CodecKind::H264, size: PICTURE }
+        }
+        Encoder::Codec { kind, size, .. } => Source { stand_in: StandIn::Film, codec: *kind, size: *size },
+    }
+}
+
+fn kbps(rate: Bitrate) -> String {
+    format!("{}kbps", rate.as_bps() as f64 / 1e3)
+}
+
+/// What a server's first line tells.
+#[derive(Debug, Deserialize)]
+struct Door {
+    port: u16,
+    /// None where frames come over TCP.
+    url: Option<String>,
 }
 
 fn announce(link: &Link) {
@@ -242,12 +316,12 @@ impl Process {
     }
 
     /// What a server prints when clients can connect.
-    fn first_line(&mut self) -> anyhow::Result<Address> {
+    fn first_line(&mut self) -> anyhow::Result<Door> {
         let mut line = String::new();
         let output = self.child.stdout.as_mut().context("its output is not read")?;
         BufReader::new(output.take(4_096)).read_line(&mut line)?;
-        match serde_json::from_str::<serde_json::Value>(&line) {
-            Ok(object) => Ok(Address::parse(object["url"].as_str().unwrap_or_default())?),
+        match serde_json::from_str(&line) {
+            Ok(door) => Ok(door),
             Err(_) => bail!("{} did not start: {}", self.name, self.last_words()),
         }
     }

@@ -11,6 +11,7 @@ mod tally;
 mod wrapped;
 
 pub use self::fates::FateCounts;
+pub use self::reliable::LONGEST_WAIT_OVER_TCP;
 pub(crate) use self::reliable::law_of;
 pub(crate) use self::tally::{Sampled, Tally};
 

@@ -17,9 +17,10 @@ use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 
-/// Frames that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
-const LONGEST_WAIT: Span = Span::from_millis(330);
-/// Data that the socket takes beyond what may be in flight, in windows: Linux lets the send buffer grow to twice the window.
+/// Frames over TCP that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
+pub const LONGEST_WAIT_OVER_TCP: Span = Span::from_millis(330);
+/// What the socket holds, in windows: Linux lets the send buffer grow to twice the largest window so far (`tcp_sndbuf_expand`), and
+/// never shrinks it.
 const SOCKET_WINDOWS: u64 = 2;
 /// An input sample on IP. Guess: a pose and headers.
 const INPUT: Bytes = Bytes::new(100);
@@ -58,6 +59,7 @@ pub(crate) struct Reliable {
     config: MediaConfig,
     rate: Bitrate,
     stream: Stream,
+    largest_window: Bytes,
     encoder: Box<dyn FrameEncoder>,
     screen: Option<Screen>,
     captured: u32,
@@ -97,6 +99,7 @@ impl Reliable {
         Self {
             rate,
             stream,
+            largest_window: Bytes::ZERO,
             encoder,
             screen,
             captured: 0,
@@ -193,7 +196,7 @@ impl Reliable {
         self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
         self.tally.on_capture(now);
         let oldest = self.waiting.front().map(|(frame, _)| frame.captured_at);
-        if oldest.is_some_and(|oldest| now - oldest > LONGEST_WAIT) {
+        if oldest.is_some_and(|oldest| now - oldest > LONGEST_WAIT_OVER_TCP) {
             self.tally.on_skipped(now);
             return;
         }
@@ -243,7 +246,8 @@ impl Reliable {
     }
 
     fn drain(&mut self, now: Time, network: &mut Network) {
-        let room = self.stream.connection().sender().law().window().get() * SOCKET_WINDOWS;
+        self.largest_window = self.largest_window.max(self.stream.connection().sender().law().window());
+        let room = self.largest_window.get() * SOCKET_WINDOWS;
         while self.stream.queued().get() <= room
             && let Some((frame, coded)) = self.waiting.pop_front()
         {

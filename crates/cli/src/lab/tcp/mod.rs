@@ -1,0 +1,133 @@
+//! Frames over one TCP connection of the kernel's, for `nearlight lab run --live`: what `lab::world::Reliable` is in virtual time.
+//!
+//! The coded rate never changes, a frame that finds one waiting for too long is left out before it is coded, and what is lost is the
+//! kernel's to repair. Both ends are processes of their own, share the machine's clock and write the events that every end writes.
+
+mod serve;
+mod view;
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read, Write as _};
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use nearlight_events::{Event, Origin, Record, write_line};
+use nearlight_net::Clock;
+use nearlight_units::{Span, Time};
+
+pub(super) use serve::TcpServeArguments;
+pub(super) use view::TcpViewArguments;
+pub(super) use {serve::serve, view::view};
+
+/// Both ends tell what passed the connection so often.
+const TRAFFIC_EVERY: Span = Span::from_millis(100);
+/// A frame is shorter; what says otherwise is not ours.
+const LONGEST_FRAME: u32 = 4 << 20;
+
+/// What goes ahead of a frame's bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Head {
+    number: u32,
+    /// The newest input that the server knew, from 1; 0 for none.
+    input: u32,
+    captured_at: Time,
+    encoded_at: Time,
+    /// Of the bits.
+    length: u32,
+}
+
+impl Head {
+    const BYTES: usize = 28;
+
+    fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.number.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.input.to_be_bytes());
+        bytes[8..16].copy_from_slice(&self.captured_at.as_nanos().to_be_bytes());
+        bytes[16..24].copy_from_slice(&self.encoded_at.as_nanos().to_be_bytes());
+        bytes[24..].copy_from_slice(&self.length.to_be_bytes());
+        bytes
+    }
+
+    /// None at the end of the stream.
+    fn read(from: &mut impl Read) -> io::Result<Option<Self>> {
+        let mut bytes = [0; Self::BYTES];
+        match from.read_exact(&mut bytes) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        }
+        let number = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
+        let time = |at: usize| Time::from_nanos(u64::from(number(at)) << 32 | u64::from(number(at + 4)));
+        let head = Self {
+            number: number(0),
+            input: number(4),
+            captured_at: time(8),
+            encoded_at: time(16),
+            length: number(24),
+        };
+        if head.length > LONGEST_FRAME {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a frame is longer than any that the server makes"));
+        }
+        Ok(Some(head))
+    }
+}
+
+/// The events file of one end.
+struct Journal {
+    file: Mutex<BufWriter<File>>,
+    origin: Origin,
+}
+
+impl Journal {
+    fn create(path: &Path, origin: Origin) -> anyhow::Result<Self> {
+        let file = File::create(path).with_context(|| format!("cannot write `{}`", path.display()))?;
+        Ok(Self { file: Mutex::new(BufWriter::new(file)), origin })
+    }
+
+    fn write(&self, at: Time, event: &Event) -> anyhow::Result<()> {
+        let record = Record { at, origin: self.origin, session: 1, event };
+        write_line(&mut *locked(&self.file), &record).context("cannot write events")
+    }
+
+    fn finish(self) -> anyhow::Result<()> {
+        let mut file = self.file.into_inner().unwrap_or_else(PoisonError::into_inner);
+        file.flush().context("cannot write events")
+    }
+}
+
+fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Only assignments happen under these locks, so a panic elsewhere leaves nothing half done.
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn sleep_until(clock: Clock, at: Time) {
+    let left = at.saturating_since(clock.now());
+    #[expect(clippy::disallowed_methods, reason = "a process that keeps real time")]
+    thread::sleep(Duration::from_nanos(left.as_nanos().unsigned_abs()));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn heads_are_read_as_they_were_written() {
+        let head = Head {
+            number: 7,
+            input: u32::MAX,
+            captured_at: Time::from_nanos(0x0102_0304_0506_0708),
+            encoded_at: Time::from_millis(9),
+            length: LONGEST_FRAME,
+        };
+        let bytes = head.to_bytes();
+        assert_eq!(Head::read(&mut &bytes[..]).expect("whole"), Some(head));
+        for length in 0..bytes.len() {
+            assert_eq!(Head::read(&mut &bytes[..length]).expect("an end"), None);
+        }
+        let long = Head { length: LONGEST_FRAME + 1, ..head }.to_bytes();
+        assert!(Head::read(&mut &long[..]).is_err());
+    }
+}
