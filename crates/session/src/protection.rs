@@ -91,6 +91,7 @@ pub(crate) struct PathFacts {
     pub(crate) round_trip: Span,
     pub(crate) interval: Span,
     pub(crate) rate: Bitrate,
+    pub(crate) pacing: Bitrate,
     /// How long what is queued takes to leave.
     pub(crate) queue: Span,
 }
@@ -239,6 +240,7 @@ impl Protection {
 
     fn facts(&self, now: Time, frame: &KeptFrame, path: PathFacts) -> FrameFacts {
         // A frame that is whole only when the next one is as well is not shown, however far its deadline.
+        let own_way = path.pacing.time_to_send(frame.unsent());
         let next_is_whole = path.round_trip / 2 + path.interval - now.saturating_since(frame.queued_at);
         FrameFacts {
             sources: frame.symbols,
@@ -247,7 +249,7 @@ impl Protection {
             index: self.index,
             group: self.group,
             interval: path.interval,
-            deadline: (frame.deadline - now - path.queue - self.decode).min(next_is_whole),
+            deadline: (frame.deadline - now - path.queue - own_way - self.decode).min(next_is_whole),
             round_trip: path.round_trip,
             jitter: self.jitter,
             losses: self.estimate.summary(),

@@ -386,6 +386,7 @@ impl Sender {
             round_trip: self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP),
             interval: self.config.frame_interval,
             rate: self.decision.target,
+            pacing: self.decision.pacing,
             queue: self.decision.pacing.time_to_send(self.pacer.queued()),
         }
     }
