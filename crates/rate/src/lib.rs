@@ -63,6 +63,15 @@ pub struct Feedback<'a> {
     pub round_trip: Option<Span>,
 }
 
+/// What a receiver says that does not report arrivals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReceiverReport {
+    /// Packets since its last report (RFC 3550 section 6.4.1).
+    Packets { arrived: u32, lost: u32 },
+    /// What it estimates that the path carries, of media and all else.
+    Estimate(Bitrate),
+}
+
 /// A frame that the encoder delivered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentFrame {
@@ -281,6 +290,9 @@ pub trait RateController: Send {
     fn on_frame_sent(&mut self, _now: Time, _frame: &SentFrame) {}
 
     fn on_frame_outcome(&mut self, _now: Time, _outcome: &FrameOutcome) {}
+
+    /// Instead of feedback, where the receiver tells nothing of single packets.
+    fn on_receiver_report(&mut self, _now: Time, _report: &ReceiverReport) {}
 
     /// Media that waits in the sender to be sent, told before each feedback message.
     fn on_sender_queue(&mut self, _now: Time, _queued: Bytes) {}

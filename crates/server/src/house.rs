@@ -9,6 +9,7 @@ use nearlight_fec::policy::{RedundancyPolicy, new_policy};
 use nearlight_link::Path;
 use nearlight_net::{AttemptLimiter, Clock, Token};
 use nearlight_pace::Mode;
+use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Sender, SenderConfig};
 use nearlight_units::Time;
@@ -23,6 +24,9 @@ use crate::studio::{Format, Studio};
 
 /// Strangers that may be about to greet at the same time.
 const MAX_GREETING: usize = 32;
+
+/// The one controller that needs to be told nothing.
+const FIXED: &str = "fixed";
 
 /// A client's place among those that the server holds at most.
 pub(crate) type Place = OwnedSemaphorePermit;
@@ -120,14 +124,16 @@ impl House {
     }
 
     /// A session's sender, for datagrams up to what its transport takes.
-    pub(crate) fn new_sender(&self, now: Time, max_datagram: usize) -> Sender {
+    pub(crate) fn new_sender(&self, now: Time, max_datagram: usize, reports_arrivals: bool) -> Sender {
         let config = SenderConfig {
             max_datagram: max_datagram.min(self.datagram),
             pacing: self.pacing,
             frame_interval: self.format.frame_interval(),
             events: self.journal.is_some(),
         };
-        let controller = new_controller(&self.controller, self.bounds).expect("checked when the server started");
+        let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
+        let controller =
+            if reports_arrivals || self.controller == FIXED { chosen() } else { Box::new(Remb::new(self.bounds)) };
         Sender::new(now, config, controller)
     }
 

@@ -106,7 +106,7 @@ impl Visit {
             connection.set_impairment_since(Direction::Send, there, now);
             connection.set_impairment_since(Direction::Receive, back, now);
         }
-        let mut sender = house.new_sender(now, connection.max_datagram_size()).with_fec(house.new_policy());
+        let mut sender = house.new_sender(now, connection.max_datagram_size(), true).with_fec(house.new_policy());
         let (mut stay, keeps_references) = Stay::open(house, session, taste, &sender)?;
         let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
         stay.sound = stay.hears.then(description);

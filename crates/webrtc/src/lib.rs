@@ -22,6 +22,7 @@ mod payload;
 mod peer;
 #[cfg(any(test, feature = "player"))]
 pub mod player;
+mod reception;
 mod routes;
 mod rtcp;
 mod sieve;

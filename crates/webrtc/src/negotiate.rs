@@ -27,6 +27,8 @@ use crate::sieve::Sieve;
 use crate::stream::StreamConfig;
 use crate::{Codec, OfferedCodec};
 
+/// When a packet left, for receivers that estimate the rate themselves.
+const ABSOLUTE_SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const PLAYOUT_DELAY: &str = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay";
 const VIDEO_CLOCK: u32 = 90_000;
@@ -44,6 +46,8 @@ pub(crate) struct Codecs {
     pub(crate) sound: Option<(u8, String)>,
     /// Those of repairs of the picture.
     pub(crate) repairs: Option<(u8, String)>,
+    /// The client tells of each packet's arrival.
+    pub(crate) reports_arrivals: bool,
 }
 
 /// Sources of the tracks that a connection may get, drawn beforehand.
@@ -106,7 +110,10 @@ fn engine(codecs: &Codecs) -> Result<MediaEngine, Error> {
     let mut engine = MediaEngine::default();
     let feedback = |typ: &str, parameter: &str| RTCPFeedback { typ: typ.into(), parameter: parameter.into() };
     let wide = feedback("transport-cc", "");
-    let all = vec![wide.clone(), feedback("ccm", "fir"), feedback("nack", ""), feedback("nack", "pli")];
+    let mut all = vec![wide.clone(), feedback("ccm", "fir"), feedback("nack", ""), feedback("nack", "pli")];
+    if !codecs.reports_arrivals {
+        all.push(feedback("goog-remb", ""));
+    }
     let video = |mime: &str, parameters: String, feedback, payload_type| RTCRtpCodecParameters {
         rtp_codec: RTCRtpCodec {
             mime_type: mime.into(),
@@ -148,6 +155,10 @@ fn engine(codecs: &Codecs) -> Result<MediaEngine, Error> {
         (PLAYOUT_DELAY, RtpCodecKind::Video),
     ] {
         engine.register_header_extension(RTCRtpHeaderExtensionCapability { uri: uri.into() }, kind, None)?;
+    }
+    if !codecs.reports_arrivals {
+        let capability = RTCRtpHeaderExtensionCapability { uri: ABSOLUTE_SEND_TIME.into() };
+        engine.register_header_extension(capability, RtpCodecKind::Video, None)?;
     }
     Ok(engine)
 }
@@ -221,6 +232,7 @@ pub(crate) fn settled(
         retransmission: retransmission.map(|codec| (sources.retransmission, codec.payload_type)),
         repair: repair.map(|codec| (sources.repair, codec.payload_type)),
         transport_wide: extension(TRANSPORT_WIDE),
+        send_time: if codec.is_some() { extension(ABSOLUTE_SEND_TIME) } else { None },
         playout_delay: if codec.is_some() { extension(PLAYOUT_DELAY) } else { None },
     };
     Some((codec, config))

@@ -36,6 +36,8 @@ pub struct Offer {
     repairs: Option<(u8, String)>,
     /// Of the sections that offer feedback by each stream's numbers (RFC 8888) and none by transport-wide ones, their names.
     per_stream: Vec<String>,
+    /// The picture's section offers transport-wide feedback.
+    transport_wide: bool,
 }
 
 /// Why an offer cannot be answered. All variants are the client's fault.
@@ -92,7 +94,8 @@ impl Offer {
         let repairs = of("video").and_then(Section::flexfec);
         let follows = followers(&lines, &sections);
         let per_stream = sections.iter().filter_map(Section::per_stream).collect();
-        Ok(Self { sdp: useful(text, &follows), video, sound, repairs, per_stream })
+        let transport_wide = of("video").is_some_and(|section| section.offers("transport-cc"));
+        Ok(Self { sdp: useful(text, &follows), video, sound, repairs, per_stream, transport_wide })
     }
 
     /// The ICE name (`ice-ufrag`) in a description.
@@ -124,6 +127,13 @@ impl Offer {
     /// too, is preferred: it tells times four times as finely.
     pub(crate) fn reports_per_stream(&self) -> bool {
         !self.per_stream.is_empty()
+    }
+
+    /// Whether the client will tell of each packet's arrival, one way or the other; else it sends receiver reports, and perhaps its own
+    /// estimate of the rate.
+    #[must_use]
+    pub const fn reports_arrivals(&self) -> bool {
+        self.transport_wide || !self.per_stream.is_empty()
     }
 
     /// An answer to this offer with consent to such reports.
@@ -219,12 +229,14 @@ impl Section<'_> {
 
     /// The section's name where it offers RFC 8888's feedback, which its section 6 writes for all formats at once, and no other.
     fn per_stream(&self) -> Option<String> {
-        let offers = |wanted: &str| {
-            let mut all = attribute(self.lines, "rtcp-fb").filter_map(|value| value.split_once(' '));
-            all.any(|(_, feedback)| feedback.trim_end() == wanted)
-        };
         let name = attribute(self.lines, "mid").next()?;
-        (offers("ack ccfb") && !offers("transport-cc")).then(|| name.to_owned())
+        (self.offers("ack ccfb") && !self.offers("transport-cc")).then(|| name.to_owned())
+    }
+
+    /// Some format's feedback.
+    fn offers(&self, wanted: &str) -> bool {
+        let mut all = attribute(self.lines, "rtcp-fb").filter_map(|value| value.split_once(' '));
+        all.any(|(_, feedback)| feedback.trim_end() == wanted)
     }
 
     /// Payload types in the client's order with name and parameters.

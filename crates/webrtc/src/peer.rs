@@ -28,6 +28,7 @@ use crate::feedback::{Reports, StreamReports};
 use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
 use crate::payload::Payloads;
+use crate::reception::Reception;
 use crate::rtcp::Outlet;
 use crate::stream::{Beginnings, Stream};
 use crate::{Carriage, Codec, Offer, OfferedCodec, Remote};
@@ -150,6 +151,7 @@ pub struct Peer {
     stream_reports: Option<StreamReports>,
     departed: Departed,
     round_trip: Option<Span>,
+    reception: Reception,
     channels: BTreeMap<ChannelId, String>,
     note_channel: Option<ChannelId>,
     events: VecDeque<Event>,
@@ -174,6 +176,7 @@ impl Peer {
             video: codec.into_iter().cloned().collect(),
             sound: offer.sound().cloned(),
             repairs: offer.repairs().filter(|_| sender.is_protected()).cloned(),
+            reports_arrivals: offer.reports_arrivals(),
         };
         Self::new(now, config, &codecs, sender)
     }
@@ -190,6 +193,7 @@ impl Peer {
             video: codecs.iter().map(|codec| negotiate::usual(*codec)).collect(),
             sound: sound.then(negotiate::usual_sound),
             repairs: sender.is_protected().then(negotiate::usual_repairs),
+            reports_arrivals: true,
         };
         Self::new(now, config, &codecs, sender)
     }
@@ -231,6 +235,7 @@ impl Peer {
             stream_reports: None,
             departed: Departed::default(),
             round_trip: None,
+            reception: Reception::default(),
             channels: BTreeMap::new(),
             note_channel: None,
             events: VecDeque::new(),
@@ -501,7 +506,8 @@ impl Peer {
             (None, Some((frame, number))) => video.stream.repair(frame, number, seq),
             (None, None) => video.stream.filling(seq),
         };
-        let Some(packet) = packet else { return true };
+        let Some(mut packet) = packet else { return true };
+        video.stream.stamp(now, &mut packet);
         video.stream.on_sent(now, &packet);
         if let Some(reports) = &mut self.stream_reports {
             reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);

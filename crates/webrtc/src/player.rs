@@ -60,6 +60,8 @@ pub enum Reporting {
     TransportWide(Span),
     /// By each stream's own numbers (RFC 8888).
     PerStream(Span),
+    /// Not at all: only in receiver reports, one a second.
+    AsAWhole,
 }
 
 impl Reporting {
@@ -553,6 +555,16 @@ fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>) -> Result<RT
                 engine.register_feedback(RTCPFeedback { typ: "ack".into(), parameter: "ccfb".into() }, kind);
             }
             registry.with(Slot::Rfc8888, Rfc8888Builder::new().with_interval(every(interval)).build())
+        }
+        Reporting::AsAWhole => {
+            let send_time = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time".to_owned();
+            let capability = RTCRtpHeaderExtensionCapability { uri: send_time };
+            engine.register_header_extension(capability, RtpCodecKind::Video, None)?;
+            engine.register_feedback(
+                RTCPFeedback { typ: "goog-remb".into(), parameter: String::new() },
+                RtpCodecKind::Video,
+            );
+            registry
         }
     };
     let registry =

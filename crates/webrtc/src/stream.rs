@@ -37,6 +37,8 @@ pub(crate) struct StreamConfig {
     pub(crate) repair: Option<(u32, u8)>,
     /// Identifiers of header extensions where the client takes them.
     pub(crate) transport_wide: Option<u8>,
+    /// Only where the client tells of no arrivals.
+    pub(crate) send_time: Option<u8>,
     pub(crate) playout_delay: Option<u8>,
 }
 
@@ -106,13 +108,14 @@ impl Stream {
     }
 
     fn extensions(&self) -> u16 {
-        block_of([self.config.transport_wide.map(|_| 3), self.config.playout_delay.map(|_| 4)])
+        let StreamConfig { transport_wide, send_time, playout_delay, .. } = self.config;
+        block_of([transport_wide.map(|_| 3), send_time.map(|_| 4), playout_delay.map(|_| 4)])
     }
 
     /// Bytes of a repair beside the longest payload that it covers; none where the client takes no repairs.
     pub(crate) fn repair_overhead(&self) -> Option<u16> {
         self.config.repair?;
-        let own = 12 + block_of([self.config.transport_wide.map(|_| 3), None]) + 16;
+        let own = 12 + block_of([self.config.transport_wide.map(|_| 3), self.config.send_time.map(|_| 4), None]) + 16;
         Some(own + flexfec::MAX_HEADER + self.extensions())
     }
 
@@ -151,6 +154,7 @@ impl Stream {
         if let Some(id) = self.config.transport_wide {
             let _ = unnumbered.header.set_extension(id, transport_wide_number(PacketSeq(0)));
         }
+        self.stamp(Time::ZERO, &mut unnumbered);
         let Ok(bytes) = unnumbered.marshal() else { return };
         let fresh = || (frame, Block::new(packet.header.ssrc, first as u16, groups));
         let (_, block) = match self.block.take().filter(|(other, _)| *other == frame) {
@@ -233,6 +237,16 @@ impl Stream {
         Some(self.again(packet))
     }
 
+    /// The packet leaves now.
+    pub(crate) fn stamp(&self, now: Time, packet: &mut Packet) {
+        if let Some(id) = self.config.send_time {
+            // Seconds in 24 bits, 18 of them behind the point.
+            let ticks = (u128::from(now.as_nanos()) << 18) / 1_000_000_000;
+            let [.., high, middle, low] = (ticks as u32).to_be_bytes();
+            let _ = packet.header.set_extension(id, Bytes::copy_from_slice(&[high, middle, low]));
+        }
+    }
+
     /// For reports.
     pub(crate) fn on_sent(&mut self, now: Time, packet: &Packet) {
         if packet.header.ssrc == self.config.ssrc {
@@ -297,7 +311,7 @@ impl Stream {
 }
 
 /// Bytes of a block of header extensions with so many bytes each.
-fn block_of(extensions: [Option<u16>; 2]) -> u16 {
+fn block_of(extensions: [Option<u16>; 3]) -> u16 {
     let extensions: u16 = extensions.into_iter().flatten().sum();
     if extensions == 0 { 0 } else { 4 + extensions.next_multiple_of(4) }
 }

@@ -83,6 +83,11 @@ impl LossRatio {
         self.rate = self.rate.min(delay_based);
     }
 
+    /// Nor below what the session works with: it would take as long to come back.
+    pub fn raise_to(&mut self, lowest: Bitrate) {
+        self.rate = self.rate.max(lowest);
+    }
+
     #[must_use]
     pub fn rate(&self) -> Bitrate {
         self.rate

@@ -6,7 +6,7 @@
 //! capacity that nobody uses yet, [`alr`] knows when the application sends too little to tell, [`drain`] empties long
 //! queues, and [`protection`] sets aside what a call adds against losses.
 //!
-//! [`LibWebrtc`], [`Draft`] and [`AlvrFork`] join them.
+//! [`LibWebrtc`], [`Draft`] and [`AlvrFork`] join them; [`Remb`] does with half of them, where the receiver does the rest.
 
 pub mod acked;
 pub mod aimd;
@@ -23,9 +23,11 @@ pub mod loss_ratio;
 pub mod probe_rate;
 pub mod probing;
 pub mod protection;
+mod remb;
 pub mod remote_rate;
 pub mod trendline;
 
 pub use alvr_fork::AlvrFork;
 pub use draft::{Draft, DraftOptions};
 pub use libwebrtc::{LibWebrtc, Options};
+pub use remb::Remb;

@@ -81,7 +81,8 @@ impl Whep {
         let id = Token::generate().map_err(internal)?.to_string();
         let session = house.next_session.fetch_add(1, Ordering::Relaxed);
         let config = peer_config(house, &self.exchange, &id);
-        let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM).with_fec(house.new_policy());
+        let sender =
+            house.new_sender(now, Peer::LARGEST_DATAGRAM, offer.reports_arrivals()).with_fec(house.new_policy());
         let offered = offer.video().iter().find(|offered| kind_of(offered.codec) == codec);
         let malformed = |error: nearlight_webrtc::PeerError| Refused(StatusCode::BAD_REQUEST, error.to_string());
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;

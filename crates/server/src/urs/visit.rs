@@ -81,7 +81,7 @@ impl UnityVisit {
         let now = house.clock.now();
         let number = house.next_session.fetch_add(1, Ordering::Relaxed);
         let name = Token::generate().map_err(|error| error.to_string())?.to_string();
-        let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM).with_fec(house.new_policy());
+        let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM, true).with_fec(house.new_policy());
         // The owner's codec first; the browser chooses among them when it answers.
         let mut kinds = vec![house.codec];
         kinds.extend(CodecKind::ALL.into_iter().filter(|kind| *kind != house.codec));

@@ -2,6 +2,7 @@
 //! here as for any other frame, by the same pacer, controller and loss policy.
 
 use nearlight_pace::Class;
+use nearlight_rate::ReceiverReport;
 use nearlight_units::{Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, FrameHeader};
 
@@ -142,6 +143,12 @@ impl Sender {
     /// Another protocol, whose feedback does not tell it, has measured the round trip.
     pub const fn on_round_trip(&mut self, now: Time, round_trip: Span) {
         self.elsewhere.measured = Some(Measured { at: now, round_trip, transit: self.elsewhere.transit });
+    }
+
+    /// Another protocol's receiver tells of its packets as a whole, or estimates the rate itself.
+    pub fn on_receiver_report(&mut self, now: Time, report: &ReceiverReport) {
+        self.controller.on_receiver_report(now, report);
+        self.take_decision(now);
     }
 
     /// Arrivals, as another protocol's feedback told them. Between two measurements the round trip changes as the way there does, of

@@ -1,10 +1,11 @@
 //! What came in: events, messages and feedback of the library's, as facts for the sender and for who serves the peer.
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{Feedback, KeyFrameRequest};
 use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::rtcp::payload_feedbacks::full_intra_request::FullIntraRequest;
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
+use rtc::rtcp::payload_feedbacks::receiver_estimated_maximum_bitrate::ReceiverEstimatedMaximumBitrate;
 use rtc::rtcp::receiver_report::ReceiverReport;
 use rtc::rtcp::reception_report::ReceptionReport;
 use rtc::rtcp::sender_report::SenderReport;
@@ -123,6 +124,9 @@ impl Peer {
             }
         } else if any.is::<PictureLossIndication>() || any.is::<FullIntraRequest>() {
             self.on_picture_lost(now);
+        } else if let Some(estimate) = any.downcast_ref::<ReceiverEstimatedMaximumBitrate>() {
+            let rate = Bitrate::from_bps(f64::from(estimate.bitrate) as u64);
+            self.sender.on_receiver_report(now, &nearlight_rate::ReceiverReport::Estimate(rate));
         } else if let Some(report) = any.downcast_ref::<ReceiverReport>() {
             self.on_reception(now, &report.reports);
         } else if let Some(report) = any.downcast_ref::<SenderReport>() {
@@ -148,6 +152,9 @@ impl Peer {
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
         let Some(video) = &self.video else { return };
         let ours = reports.iter().find(|report| report.ssrc == video.stream.config().ssrc);
+        if let Some(news) = ours.and_then(|report| self.reception.on_report(report)) {
+            self.sender.on_receiver_report(now, &news);
+        }
         if let Some(span) = ours.and_then(|report| stream::round_trip(now, report.last_sender_report, report.delay)) {
             self.round_trip = Some(span);
             self.sender.on_round_trip(now, span);

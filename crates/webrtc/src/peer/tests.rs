@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use nearlight_pace::Mode;
+use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::SenderConfig;
 use nearlight_units::{Bitrate, InputSeq};
@@ -74,7 +75,9 @@ fn sender(now: Time, controller: &str, bounds: Bounds) -> Sender {
         frame_interval: INTERVAL,
         events: false,
     };
-    Sender::new(now, config, new_controller(controller, bounds).expect("a preset"))
+    let remb = || Box::new(Remb::new(bounds));
+    let controller = new_controller(controller, bounds).unwrap_or_else(|_| remb());
+    Sender::new(now, config, controller)
 }
 
 fn config(origin: Instant, seed: u64) -> PeerConfig {
@@ -158,6 +161,19 @@ impl World {
         assert!(player.1.contains(" ack ccfb") && !player.1.contains("transport-cc"), "{}", player.1);
         let (mut world, answer) = Self::negotiated(Codec::Vp8, path, controller, (now, origin), (player, seed));
         assert_eq!(answer.matches("a=rtcp-fb:* ack ccfb\r\n").count(), 2, "of picture and sound: {answer}");
+        world.connect();
+        world
+    }
+
+    /// With a client that tells of no packet's arrival.
+    fn reporting_as_a_whole(path: Path, seed: u64) -> Self {
+        let (now, origin) = (Time::from_secs(1), origin());
+        let habits = Habits { reporting: Reporting::AsAWhole, ..Habits::default() };
+        let player = Player::with_habits(habits, now, origin, player_address()).expect("an offer");
+        assert!(!Offer::parse(&player.1).expect("an offer").reports_arrivals());
+        let (mut world, answer) = Self::negotiated(Codec::Vp8, path, "gcc-remb", (now, origin), (player, seed));
+        assert!(answer.contains(" goog-remb\r\n") && answer.contains("abs-send-time"), "{answer}");
+        assert!(!answer.contains("transport-cc"), "{answer}");
         world.connect();
         world
     }
@@ -407,6 +423,24 @@ fn a_client_that_reports_each_stream_by_its_own_numbers_is_heard() {
     world.play(300);
     let target = world.peer.sender().decision().target;
     assert!((Bitrate::from_mbps(1)..Bitrate::from_mbps(5)).contains(&target), "{target} on a path of 4 Mb/s");
+}
+
+#[test]
+fn a_client_that_tells_of_no_arrivals_is_served_by_its_reports() {
+    let target = |world: &World| world.peer.sender().decision().target.as_mbps_f64();
+    let mut world = World::reporting_as_a_whole(CLEAN, 15);
+    let before = target(&world);
+    world.play(600);
+    assert!(world.frames.len() >= 598 && target(&world) > 1.3 * before, "{} frames, {before}", world.frames.len());
+    // Half of what is sent gets lost in a full queue until the rate has come down.
+    let rate = Bitrate::from_mbps(4);
+    let mut world = World::reporting_as_a_whole(Path { rate, ..CLEAN }, 16);
+    world.play(900);
+    assert!((2.0..5.0).contains(&target(&world)), "{} on a path of 4 Mb/s", target(&world));
+    // And the reports stay away.
+    world.path.loss = 1.0;
+    world.play(900);
+    assert!(target(&world) <= 1.0, "{} into the void", target(&world));
 }
 
 #[test]

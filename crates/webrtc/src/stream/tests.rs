@@ -7,6 +7,7 @@ const CONFIG: StreamConfig = StreamConfig {
     retransmission: Some((8, 114)),
     repair: Some((9, 49)),
     transport_wide: Some(4),
+    send_time: None,
     playout_delay: Some(6),
 };
 
@@ -33,11 +34,24 @@ fn packets_carry_numbers_timestamps_extensions_and_the_marker() {
 #[test]
 fn the_overhead_covers_what_is_written() {
     use rtc::shared::marshal::MarshalSize as _;
-    for (transport_wide, playout_delay) in [(None, None), (Some(4), None), (None, Some(6)), (Some(4), Some(6))] {
-        let mut stream = Stream::new(StreamConfig { transport_wide, playout_delay, ..CONFIG }, Beginnings::default());
+    for taken in 0..8 {
+        let of = |bit: u8, id: u8| (taken & bit != 0).then_some(id);
+        let config = StreamConfig { transport_wide: of(1, 4), send_time: of(2, 3), playout_delay: of(4, 6), ..CONFIG };
+        let mut stream = Stream::new(config, Beginnings::default());
         stream.on_frame(FrameId(0), Groups::new(1, 0), 0);
-        let packet = stream.packet(FrameId(0), 0, PacketSeq(0), vec![0; 100]).expect("remembered");
-        assert_eq!(packet.marshal_size() + 16, 100 + usize::from(stream.overhead()));
+        let mut packet = stream.packet(FrameId(0), 0, PacketSeq(0), vec![0; 100]).expect("remembered");
+        stream.stamp(Time::from_secs(1), &mut packet);
+        assert_eq!(packet.marshal_size() + 16, 100 + usize::from(stream.overhead()), "{taken}");
+    }
+}
+
+#[test]
+fn the_time_of_sending_wraps_after_64_seconds() {
+    let stream = Stream::new(StreamConfig { send_time: Some(3), ..CONFIG }, Beginnings::default());
+    for (millis, ticks) in [(0, [0, 0, 0]), (1_500, [6, 0, 0]), (64_000, [0, 0, 0]), (63_999, [0xFF, 0xFE, 0xF9])] {
+        let mut packet = Packet::default();
+        stream.stamp(Time::from_millis(millis), &mut packet);
+        assert_eq!(packet.header.get_extension(3).as_deref(), Some(&ticks[..]), "{millis} ms");
     }
 }
 

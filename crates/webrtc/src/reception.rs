@@ -1,0 +1,62 @@
+//! What receiver reports say of the packets since the last one (RFC 3550 section 6.4.1).
+
+use nearlight_rate::ReceiverReport;
+use rtc::rtcp::reception_report::ReceptionReport;
+
+/// More packets than this between two reports are none of ours: at 100 Mb/s it is half a minute.
+const MOST_EXPECTED: u32 = 1 << 18;
+
+/// The last report of a stream.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reception {
+    last: Option<Counts>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Counts {
+    /// Highest number received, with its wraps.
+    highest: u32,
+    /// 24 bits; packets that came twice count against it.
+    lost: u32,
+}
+
+impl Reception {
+    /// None for the first report, and for one that tells nothing new.
+    pub(crate) fn on_report(&mut self, report: &ReceptionReport) -> Option<ReceiverReport> {
+        let now = Counts { highest: report.last_sequence_number, lost: report.total_lost & 0x00FF_FFFF };
+        let before = self.last.replace(now)?;
+        let expected = now.highest.wrapping_sub(before.highest);
+        if expected == 0 || expected > MOST_EXPECTED {
+            return None;
+        }
+        // A smaller sum than before says that more came than was sent; it reads as a large number of 24 bits.
+        let lost = now.lost.wrapping_sub(before.lost) & 0x00FF_FFFF;
+        let lost = if lost > expected { 0 } else { lost };
+        Some(ReceiverReport::Packets { arrived: expected - lost, lost })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_tell_what_happened_since_the_one_before() {
+        let mut reception = Reception::default();
+        let mut hear = |highest, lost| {
+            reception.on_report(&ReceptionReport {
+                last_sequence_number: highest,
+                total_lost: lost,
+                ..ReceptionReport::default()
+            })
+        };
+        let news = |arrived, lost| Some(ReceiverReport::Packets { arrived, lost });
+        assert_eq!(hear(0xFFFF_FF00, 3), None);
+        assert_eq!(hear(0xFFFF_FF64, 13), news(90, 10));
+        assert_eq!(hear(0xFFFF_FF64, 13), None, "nothing new");
+        assert_eq!(hear(0, 13), news(156, 0), "numbers wrap");
+        assert_eq!(hear(100, 11), news(100, 0), "two came twice");
+        assert_eq!(hear(50, 11), None, "of an older time, or a lie");
+        assert_eq!(hear(60, 0x00FF_FFFF), news(10, 0), "a lie");
+    }
+}
