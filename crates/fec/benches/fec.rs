@@ -39,6 +39,7 @@ fn facts(losses: LossProcess, round_trip: Span) -> FrameFacts {
         losses: LossSummary::random(losses),
         rate: Bitrate::from_mbps(35),
         distortion: RateDistortion::TYPICAL,
+        interleaved: false,
         window: 8,
     }
 }

@@ -135,6 +135,47 @@ impl Losses {
     }
 }
 
+/// P(a frame is not whole) where each repair is the sum of every so-manieth packet, and mends one loss among those.
+///
+/// Packets of one repair leave as far apart as there are repairs, so that they meet the process [`LossProcess::spaced`]. Two bursts that
+/// hit the same repair hit neighbours as well, `burst²/(2 burst - 1)` repairs at a time on average (two runs of geometric length at a
+/// random offset, given that they overlap), so that repairs fail together that much less often than if they were independent.
+#[derive(Clone, Debug)]
+pub struct Interleaved {
+    process: LossProcess,
+    /// By the number of repairs, made as far as asked for.
+    spaced: Vec<Losses>,
+}
+
+impl Interleaved {
+    #[must_use]
+    pub fn new(process: LossProcess) -> Self {
+        Self { process, spaced: Vec::new() }
+    }
+
+    /// With so many repairs behind `sources` packets; of repairs at most one for each packet counts.
+    pub fn fails(&mut self, sources: usize, repairs: usize) -> f64 {
+        let repairs = repairs.min(sources).min(MAX_LOSSES);
+        if repairs == 0 {
+            return self.spaced(1).more_than(sources, 0);
+        }
+        let (each, longer) = (sources / repairs, sources % repairs);
+        let losses = self.spaced(repairs);
+        let [short, long] = [each, each + 1].map(|covered| 1.0 - losses.more_than(covered + 1, 1));
+        let burst = self.process.burst;
+        let together = (burst * burst / (2.0 * burst - 1.0)).min(repairs as f64);
+        1.0 - (short.powi((repairs - longer) as i32) * long.powi(longer as i32)).powf(1.0 / together)
+    }
+
+    fn spaced(&mut self, factor: usize) -> &mut Losses {
+        while self.spaced.len() < factor {
+            let next = (self.spaced.len() + 1) as f64;
+            self.spaced.push(Losses::new(self.process.spaced(next)));
+        }
+        &mut self.spaced[factor - 1]
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rand_pcg::Pcg32;
@@ -205,6 +246,35 @@ mod tests {
             let deviation = (expected * (1.0 - expected) / f64::from(trials)).sqrt();
             let found = failed as f64 / f64::from(trials);
             assert!((found - expected).abs() < 4.0 * deviation, "{loss} {burst}: {found} {expected}");
+        }
+    }
+
+    #[test]
+    fn sums_of_every_so_manieth_packet_fail_as_often_as_in_simulation() {
+        let trials = if cfg!(debug_assertions) { 20_000 } else { 200_000 };
+        let mut random = Pcg32::seed_from_u64(13);
+        for (loss, burst, most) in [(0.02, 1.0, 1.1), (0.02, 1.33, 1.2), (0.05, 3.0, 1.35), (0.02, 8.0, 1.8)] {
+            let process = LossProcess::new(loss, burst);
+            for (sources, repairs) in [(12, 0), (12, 1), (12, 3), (13, 4), (30, 6), (4, 9)] {
+                let expected = Interleaved::new(process).fails(sources, repairs);
+                let repairs = repairs.min(sources);
+                let fails = |lost: &[bool]| {
+                    (0..repairs.max(1)).any(|repair| {
+                        // The repairs go on with the packets' order: each is as far from its last one as those from each other.
+                        let first = (sources + repair) % repairs.max(1);
+                        let own = lost[..sources].iter().skip(first).step_by(repairs.max(1));
+                        let own = own.filter(|lost| **lost).count();
+                        own + usize::from(repairs > 0 && lost[sources + repair]) > usize::from(repairs > 0) && own > 0
+                    })
+                };
+                let failed = (0..trials).filter(|_| fails(&simulate(process, &mut random, sources + repairs))).count();
+                let found = failed as f64 / f64::from(trials);
+                let noise = 4.0 * (found.max(1e-5) / f64::from(trials)).sqrt();
+                assert!(
+                    expected <= found * most + noise && expected >= found / most - noise,
+                    "{loss} {burst}, {repairs} for {sources}: {found} {expected}"
+                );
+            }
         }
     }
 

@@ -255,6 +255,7 @@ impl Protection {
             losses: self.estimate.summary(),
             rate: path.rate,
             distortion: self.distortion,
+            interleaved: frame.cut().is_some(),
             window: 1,
         }
     }

@@ -25,7 +25,8 @@ const LAST_MASK: u8 = 0x80;
 /// Which packets of a frame each of its repairs covers.
 ///
 /// Every packet is covered once, and the neighbours of a packet by other repairs: a burst of as many losses as there are repairs is
-/// mended. A frame beyond what a mask reaches is cut into runs, each with its share of the repairs.
+/// mended, also one at the frame's end, because the repairs go on in the packets' order: the first covers the packet that is farthest
+/// back, and each is as far from its last packet as those from each other. A frame beyond what a mask reaches is cut into runs, each with its share of the repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
     packets: u16,
@@ -62,8 +63,9 @@ impl Groups {
     /// The repair that covers a packet.
     pub(crate) fn repair_of(self, index: u16) -> Option<u16> {
         let run = self.runs().find(|run| (run.packets.0..run.packets.0 + run.packets.1).contains(&index))?;
-        let place = (index - run.packets.0).checked_rem(run.step())?;
-        Some(run.repairs.0 + place)
+        let step = run.step();
+        let place = (index - run.packets.0).checked_rem(step)?;
+        Some(run.repairs.0 + (place + step - run.packets.1 % step) % step)
     }
 
     /// The packets that a repair covers, ascending; at least one.
@@ -72,7 +74,7 @@ impl Groups {
         run.into_iter().flat_map(move |run| {
             let (first, packets) = run.packets;
             let step = run.step().max(1);
-            let place = (repair - run.repairs.0) % step;
+            let place = (repair - run.repairs.0 + run.packets.1 % step) % step;
             (first + place..first + packets).step_by(usize::from(step))
         })
     }

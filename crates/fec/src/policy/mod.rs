@@ -72,6 +72,8 @@ pub struct FrameFacts {
     /// The encoder's, and what it trades it for.
     pub rate: Bitrate,
     pub distortion: RateDistortion,
+    /// Each repair is the sum of every so-manieth symbol of the frame and stands in for one of them; else for any one of all.
+    pub interleaved: bool,
     /// Frames that one repair may cover, this one included: as far back as the sender keeps them, at least 1.
     pub window: u8,
 }

@@ -16,13 +16,16 @@
 
 use super::{Basis, Candidate, DETECT, FrameFacts, Plan, RateDistortion, RedundancyPolicy, Shortage};
 use crate::estimate::LossSummary;
-use crate::gilbert::{LossProcess, Losses, MAX_LOSSES};
+use crate::gilbert::{Interleaved, LossProcess, Losses, MAX_LOSSES};
 
 /// Most repairs that are weighed: as many losses as the tables tell apart.
 const MAX_REPAIRS: usize = MAX_LOSSES - 1;
 
 /// Most missing symbols that a table of answers reaches; more are answered in proportion.
 const MAX_ANSWER: usize = 48;
+
+/// What is missing where a sum could not mend: two of its packets, nearly always.
+const LEFT_BY_SUMS: usize = 2;
 
 /// How much of an error is left one frame later, although nothing heals it: prediction filters blur it. Guess: half after 35.
 const LEAK: f64 = 0.98;
@@ -69,6 +72,7 @@ struct Answers {
 #[derive(Clone, Debug)]
 pub struct Planner {
     losses: Losses,
+    interleaved: Interleaved,
     answers: Answers,
     windows: [Option<BestWindow>; REMEMBERED],
     /// What the frames so far have cost on average, in packets.
@@ -81,6 +85,7 @@ impl Default for Planner {
     fn default() -> Self {
         Self {
             losses: Losses::new(LossProcess::CLEAN),
+            interleaved: Interleaved::new(LossProcess::CLEAN),
             answers: Answers { damage: 0.0, rounds: Vec::new() },
             windows: [None; REMEMBERED],
             mean_cost: 0.0,
@@ -156,6 +161,7 @@ impl Planner {
     fn set_process(&mut self, losses: &LossSummary) {
         if !losses.random.is_near(self.losses.process()) {
             self.losses = Losses::new(losses.random);
+            self.interleaved = Interleaved::new(losses.random);
             self.answers.rounds.clear();
             self.windows = [None; REMEMBERED];
         }
@@ -168,10 +174,17 @@ impl Planner {
     }
 
     fn block(&mut self, facts: &FrameFacts, late: &Damage) -> Candidate {
-        let losses = &mut self.losses;
-        let sources = usize::from(facts.sources);
-        let (repairs, cost) = cheapest(|repairs| losses.more_than(sources + repairs, repairs) * late.total);
+        let (repairs, cost) = cheapest(|repairs| self.fails(facts, repairs) * late.total);
         Candidate { basis: Basis::Block, repairs, cost }
+    }
+
+    /// P(the frame is not whole) with so many repairs behind it.
+    fn fails(&mut self, facts: &FrameFacts, repairs: usize) -> f64 {
+        let sources = usize::from(facts.sources);
+        if facts.interleaved {
+            return self.interleaved.fails(sources, repairs);
+        }
+        self.losses.more_than(sources + repairs, repairs)
     }
 
     /// The best number of repairs that cover several frames, and with which share of the frames they come.
@@ -231,11 +244,15 @@ impl Planner {
 
     fn demand(&mut self, facts: &FrameFacts, late: &Damage, rounds: u8) -> Candidate {
         self.prepare_answers(late.total, rounds - 1);
-        let Self { losses, answers, .. } = self;
+        let Self { losses, interleaved, answers, .. } = self;
         let row = &answers.rounds[usize::from(rounds - 1)];
         let sources = usize::from(facts.sources);
-        let (repairs, cost) =
-            cheapest(|repairs| expected(losses, sources + repairs, repairs, |missing| row[missing.min(MAX_ANSWER)].0));
+        let (repairs, cost) = cheapest(|repairs| {
+            if facts.interleaved && repairs > 0 {
+                return interleaved.fails(sources, repairs) * row[LEFT_BY_SUMS].0;
+            }
+            expected(losses, sources + repairs, repairs, |missing| row[missing.min(MAX_ANSWER)].0)
+        });
         Candidate { basis: Basis::Demand, repairs, cost }
     }
 
@@ -267,9 +284,9 @@ impl Planner {
     fn expected_loss(&mut self, facts: &FrameFacts, chosen: &Candidate, rounds: u8) -> f64 {
         let (sources, repairs) = (usize::from(facts.sources), usize::from(chosen.repairs));
         if chosen.basis != Basis::Demand {
-            return self.losses.more_than(sources + repairs, repairs);
+            return self.fails(facts, repairs);
         }
-        let Self { losses, answers, .. } = self;
+        let Self { losses, interleaved, answers, .. } = self;
         let mut fails: Vec<f64> = (0..=MAX_ANSWER).map(|missing| f64::from(u8::from(missing > 0))).collect();
         for row in &answers.rounds[..usize::from(rounds)] {
             let next = |needed: usize, losses: &mut Losses| {
@@ -277,6 +294,9 @@ impl Planner {
                 expected(losses, sent, sent - needed, |missing| fails[missing.min(MAX_ANSWER)])
             };
             fails = (0..=MAX_ANSWER).map(|needed| if needed == 0 { 0.0 } else { next(needed, losses) }).collect();
+        }
+        if facts.interleaved && repairs > 0 {
+            return interleaved.fails(sources, repairs) * fails[LEFT_BY_SUMS];
         }
         expected(losses, sources + repairs, repairs, |missing| fails[missing.min(MAX_ANSWER)])
     }

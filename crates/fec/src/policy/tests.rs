@@ -1,7 +1,7 @@
 use nearlight_units::{Bitrate, Bytes, Span};
 
 use super::*;
-use crate::gilbert::LossProcess;
+use crate::gilbert::{Interleaved, LossProcess};
 
 fn facts() -> FrameFacts {
     FrameFacts {
@@ -17,6 +17,7 @@ fn facts() -> FrameFacts {
         losses: LossSummary::random(LossProcess::new(0.01, 4.0 / 3.0)),
         rate: Bitrate::from_mbps(20),
         distortion: RateDistortion::TYPICAL,
+        interleaved: false,
         window: 8,
     }
 }
@@ -26,6 +27,28 @@ fn total(repairs: impl Iterator<Item = u16>) -> f64 {
 }
 
 /// 1 % loss, 30 frames a second, 1,400-byte packets, key frames four times the size of the nine others.
+#[test]
+fn sums_of_some_packets_are_planned_as_what_they_mend() {
+    // No round trip fits, and nothing but this frame can be covered.
+    let facts = FrameFacts { round_trip: Span::from_millis(100), window: 1, sources: 12, ..facts() };
+    for (loss, burst) in [(0.01, 1.0), (0.02, 1.33), (0.05, 2.0)] {
+        let losses = LossSummary { random: LossProcess::new(loss, burst), ..facts.losses };
+        let any = Planner::default().plan(&FrameFacts { losses, ..facts });
+        let sums = Planner::default().plan(&FrameFacts { losses, interleaved: true, ..facts });
+        assert!(any.repairs > 0 && sums.repairs > 0, "{loss} {burst}: {any:?} {sums:?}");
+        let fails = Interleaved::new(losses.random).fails(12, usize::from(sums.repairs));
+        assert!(sums.expected_loss.is_some_and(|expected| (expected - fails).abs() < 1e-9), "{sums:?}");
+        assert!(sums.expected_loss > any.expected_loss || sums.repairs > any.repairs, "{any:?} {sums:?}");
+        // A packet more or less is not worth it.
+        let cost = |repairs: u16| {
+            let late = sums.candidates[0].map(|nothing| nothing.cost).unwrap_or_default()
+                / Interleaved::new(losses.random).fails(12, 0);
+            f64::from(repairs) + late * Interleaved::new(losses.random).fails(12, usize::from(repairs))
+        };
+        assert!(cost(sums.repairs) <= cost(sums.repairs + 1) && cost(sums.repairs) <= cost(sums.repairs - 1));
+    }
+}
+
 #[test]
 fn nebula_redundancy_matches_the_reconstruction_s_figures() {
     for (mbps, expected) in [(2.0, 0.135), (3.0, 0.099), (4.5, 0.066)] {

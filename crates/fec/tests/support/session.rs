@@ -123,6 +123,7 @@ impl Session<'_> {
             losses: LossSummary::random(process),
             rate: Bitrate::from_mbps(20),
             distortion: RateDistortion { freeze, ..RateDistortion::TYPICAL },
+            interleaved: false,
             window: 16,
         }
     }

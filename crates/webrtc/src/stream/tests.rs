@@ -58,8 +58,8 @@ fn the_time_of_sending_wraps_after_64_seconds() {
 #[test]
 fn repairs_have_a_source_of_their_own_and_the_frame_s_time() {
     let mut stream = stream();
-    stream.on_frame(FrameId(0), Groups::new(3, 2), 77);
-    let packets: Vec<Packet> = (0..3)
+    stream.on_frame(FrameId(0), Groups::new(4, 2), 77);
+    let packets: Vec<Packet> = (0..4)
         .map(|index| {
             let packet = stream.packet(FrameId(0), index, PacketSeq(40 + u32::from(index)), vec![index as u8; 9]);
             let packet = packet.expect("remembered");
@@ -67,10 +67,10 @@ fn repairs_have_a_source_of_their_own_and_the_frame_s_time() {
             packet
         })
         .collect();
-    let repair = stream.repair(FrameId(0), 0, PacketSeq(43)).expect("its packets have left");
+    let repair = stream.repair(FrameId(0), 0, PacketSeq(44)).expect("its packets have left");
     let Header { sequence_number, timestamp, ssrc, payload_type, marker, .. } = repair.header;
     assert_eq!((sequence_number, timestamp, ssrc, payload_type, marker), (0xFFFF, 77, 9, 49, false));
-    assert_eq!(repair.header.get_extension(4).as_deref(), Some(&[0, 43][..]));
+    assert_eq!(repair.header.get_extension(4).as_deref(), Some(&[0, 44][..]));
     // Both ends take the transport-wide number for zero: it is not known yet when a repair is made, nor when it is used.
     let mut decoder = rtc::interceptor::FlexFec03Decoder::new(9, 7);
     let unnumbered = |packet: &Packet| {
@@ -80,10 +80,10 @@ fn repairs_have_a_source_of_their_own_and_the_frame_s_time() {
     };
     assert!(decoder.decode(unnumbered(&packets[0])).is_empty());
     assert_eq!(decoder.decode(repair), [unnumbered(&packets[2])]);
-    assert_eq!(stream.repair(FrameId(0), 1, PacketSeq(44)).map(|repair| repair.header.sequence_number), Some(0));
-    assert_eq!(stream.repair(FrameId(0), 2, PacketSeq(45)), None);
-    assert_eq!(stream.repair(FrameId(1), 0, PacketSeq(45)), None);
-    assert_eq!(stream.groups(FrameId(0)), Some(Groups::new(3, 2)));
+    assert_eq!(stream.repair(FrameId(0), 1, PacketSeq(45)).map(|repair| repair.header.sequence_number), Some(0));
+    assert_eq!(stream.repair(FrameId(0), 2, PacketSeq(46)), None);
+    assert_eq!(stream.repair(FrameId(1), 0, PacketSeq(46)), None);
+    assert_eq!(stream.groups(FrameId(0)), Some(Groups::new(4, 2)));
 }
 
 #[test]
