@@ -26,20 +26,21 @@ forward = "rate=20mbit,delay=5ms"
 feedback = "delay=5ms"
 "#;
 
-/// Whether namespaces can be made here; said aloud where they cannot.
-fn has_namespaces() -> bool {
+/// Whether namespaces can be made here, by one of these means; said aloud where they cannot.
+fn has_namespaces(means: &[Means]) -> bool {
     let none = || PathSpec::default().load().expect("no files");
-    let open = |means| {
-        let wanted = Wanted::Only(means);
+    let open = |means: &Means| {
+        let wanted = Wanted::Only(*means);
         Link::open(&LinkOptions { up: none(), down: none(), seed: 1, layer: Layer::Ip, wanted, service: None })
     };
-    let refused: Vec<OpenError> =
-        [Means::Root, Means::User].into_iter().filter_map(|means| open(means).err()).collect();
-    if refused.len() == 2 {
-        eprintln!("skipped: {} {}", refused[0], refused[1]);
+    let refused: Vec<OpenError> = means.iter().filter_map(|means| open(means).err()).collect();
+    if refused.len() == means.len() {
+        refused.iter().for_each(|refusal| eprintln!("skipped: {refusal}"));
     }
-    refused.len() < 2
+    refused.len() < means.len()
 }
+
+const ANY: [Means; 2] = [Means::Root, Means::User];
 
 /// A folder of this test's own, with the plan in it.
 fn scratch(name: &str, plan: &str) -> (PathBuf, PathBuf) {
@@ -66,7 +67,7 @@ fn processes_with(text: &str) -> usize {
 
 #[test]
 fn a_plan_runs_live_and_says_so() {
-    if !has_namespaces() {
+    if !has_namespaces(&ANY) {
         return;
     }
     let (folder, plan) = scratch("live-run", PLAN);
@@ -98,8 +99,30 @@ fn a_plan_runs_live_and_says_so() {
 }
 
 #[test]
+fn frames_over_the_kernel_s_tcp_run_live() {
+    if !has_namespaces(&[Means::Root]) {
+        return;
+    }
+    let systems = "[[all.system]]\ncontroller = \"tcp-reno\"\nkey_every = 10\n";
+    let text = format!("{}{systems}", PLAN.replace("controllers = [\"scream-v2\"]\n", ""));
+    let (folder, plan) = scratch("live-tcp", &text);
+    let output = lab(&plan, &folder.join("out")).output().expect("the command runs");
+    let words = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{words}");
+    let figures: Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let cell = &figures["cells"][0];
+    assert!(cell["labels"]["controller"] == "tcp-reno" && cell["labels"]["recovery"] == "reliable", "{figures}");
+    let mean =
+        |metric: &str| cell["metrics"][metric]["mean"].as_f64().unwrap_or_else(|| panic!("no {metric}: {figures}"));
+    assert!(mean("frame_network_latency_ms") > 5.0 && mean("received_mbps") > 0.5, "{figures}");
+    // The way there and back, and what both ends take.
+    assert!(mean("motion_to_photon_ms") > 10.0, "{figures}");
+    assert_eq!(processes_with(&folder.join("out").display().to_string()), 0, "a process was left behind");
+}
+
+#[test]
 fn interrupted_it_leaves_nothing_behind() {
-    if !has_namespaces() {
+    if !has_namespaces(&ANY) {
         return;
     }
     let (folder, plan) = scratch("live-interrupt", &PLAN.replace("3s", "60s"));
