@@ -35,7 +35,9 @@ fn has_namespaces(means: &[Means]) -> bool {
     };
     let refused: Vec<OpenError> = means.iter().filter_map(|means| open(means).err()).collect();
     if refused.len() == means.len() {
-        refused.iter().for_each(|refusal| eprintln!("skipped: {refusal}"));
+        for refusal in &refused {
+            eprintln!("skipped: {refusal}");
+        }
     }
     refused.len() < means.len()
 }

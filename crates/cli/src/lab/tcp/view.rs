@@ -78,13 +78,15 @@ pub(in crate::lab) fn view(arguments: &TcpViewArguments) -> anyhow::Result<ExitC
     let shared = Shared::default();
     thread::scope(|scope| {
         let (frames, waiting) = channel();
-        let receiving = scope.spawn(|| {
-            let received = receive(&stream, clock, &shared, &journal, frames);
+        let (stream, shared, journal) = (&stream, &shared, &journal);
+        // With `frames` the receiver takes the decoder's end with it.
+        let receiving = scope.spawn(move || {
+            let received = receive(stream, clock, shared, journal, &frames);
             shared.ended.store(true, Ordering::Relaxed);
             received
         });
-        let decoding = scope.spawn(|| decode(decoder, clock, &shared, waiting));
-        let shown = Display { clock, shared: &shared, journal: &journal, stream: &stream }.run(arguments);
+        let decoding = scope.spawn(move || decode(decoder, clock, shared, waiting));
+        let shown = Display { clock, shared, journal, stream }.run(arguments);
         // Wakes the receiver out of the kernel, and with it the decoder.
         let _ = stream.shutdown(Shutdown::Both);
         let received = receiving.join().unwrap_or_else(|_| bail!("the receiver panicked"));
@@ -100,7 +102,7 @@ fn receive(
     clock: Clock,
     shared: &Shared,
     journal: &Journal,
-    frames: Sender<Whole>,
+    frames: &Sender<Whole>,
 ) -> anyhow::Result<()> {
     let mut reader = BufReader::new(stream);
     while let Some(head) = Head::read(&mut reader).context("the server's frames")? {
@@ -156,8 +158,8 @@ impl Display<'_> {
                 let newest = (shown.head.input as usize).min(inputs.len());
                 self.show(now, &shown, newest.checked_sub(1).map(|index| inputs[index]))?;
                 let frame = FrameId(shown.head.number);
-                for index in shown_input..newest {
-                    let (input, span) = (InputSeq(index as u32 + 1), now - inputs[index]);
+                for (number, made_at) in (1..).zip(&inputs).take(newest).skip(shown_input) {
+                    let (input, span) = (InputSeq(number), now - *made_at);
                     self.journal.write(now, &Event::MotionToPhoton { input, frame, span })?;
                 }
                 shown_input = shown_input.max(newest);
