@@ -45,20 +45,17 @@ pub(crate) fn fps(text: &str) -> Result<Option<u16>, String> {
 
 /// `on` or `off`.
 pub(crate) fn switch(text: &str) -> Result<bool, String> {
-    match text {
-        "on" => Ok(true),
-        "off" => Ok(false),
-        _ => Err(format!("`{text}` is neither on nor off")),
-    }
+    either(text, "on", "off")
 }
 
 /// `fitted` or `even`.
 pub(crate) fn captures(text: &str) -> Result<bool, String> {
-    match text {
-        "fitted" => Ok(true),
-        "even" => Ok(false),
-        _ => Err(format!("`{text}` is neither fitted nor even")),
-    }
+    either(text, "fitted", "even")
+}
+
+/// True for the first of the two.
+fn either(text: &str, yes: &str, no: &str) -> Result<bool, String> {
+    if text == yes || text == no { Ok(text == yes) } else { Err(format!("`{text}` is neither {yes} nor {no}")) }
 }
 
 /// `10` or `2.5`, in seconds.

@@ -117,7 +117,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// For `nearlight lab run --live`: what stands in for the codec, as JSON
-    #[arg(long, hide = true, value_parser = stand_in)]
+    #[arg(long, hide = true)]
     stand_in: Option<StandIn>,
     /// For `nearlight lab run --live`: where the machine's clock stood at time zero
     #[arg(long, hide = true)]
@@ -129,10 +129,6 @@ pub(crate) struct ServeArguments {
 
 /// Clap would take a bare `Option` as an argument that may be left out.
 type Fps = Option<u16>;
-
-fn stand_in(text: &str) -> Result<StandIn, String> {
-    serde_json::from_str(text).map_err(|error| error.to_string())
-}
 
 impl ServeArguments {
     fn options(self, clock: Clock) -> anyhow::Result<ServeOptions> {

@@ -1,5 +1,6 @@
 //! What stands in for rendering and coding where a plan of the lab runs over a real path: both ends agree on it beforehand.
 
+use std::str::FromStr;
 use std::thread;
 use std::time::Duration;
 
@@ -22,6 +23,15 @@ pub(crate) enum StandIn {
     Film,
 }
 
+impl FromStr for StandIn {
+    type Err = serde_json::Error;
+
+    /// As JSON, which is how the lab hands it to the server's process.
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text)
+    }
+}
+
 impl StandIn {
     pub(crate) fn encoders(self, clock: Clock) -> Encoders {
         Encoders::new(move |kind, config| {
@@ -42,8 +52,9 @@ pub(crate) fn model_decoders(decode: Span) -> Decoders {
     Decoders::new(move |_| Ok(Box::new(ModelDecoder { decode, picture: Picture::new(SIZE) })))
 }
 
-fn take_time(span: Span) {
-    #[expect(clippy::disallowed_methods, reason = "the stand-in takes the time that the plan says, on its own thread")]
+/// Holds up this thread; not at all where the span is negative.
+pub(crate) fn take_time(span: Span) {
+    #[expect(clippy::disallowed_methods, reason = "a thread of its own keeps real time, as a plan asks for it")]
     thread::sleep(Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(0)));
 }
 

@@ -5,15 +5,14 @@
 //! Cases are numbered from 0; all if none is given. Needs network namespaces, and the laws in
 //! `sysctl net.ipv4.tcp_available_congestion_control`.
 
+use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::os::fd::AsRawFd as _;
 use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, mem};
 
-use nearlight_emulate::{Layer, Link, LinkOptions, Wanted};
+use nearlight_emulate::{Layer, Link, LinkOptions, Wanted, set_congestion_law, tcp_counts};
 use nearlight_flows::{Arrival, Bulk, BulkConfig, Direction, Traffic as _};
 use nearlight_link::{Ecn, FlowId, Hop as _, Packet, Path, PathSpec};
 use nearlight_units::{Bytes, Span, Time};
@@ -182,14 +181,15 @@ fn send(arguments: &[String]) -> Result<(), Failure> {
     let [to, law, seconds] = arguments else { return Err("HOST:PORT LAW SECONDS".into()) };
     let end = Duration::from_secs(seconds.parse()?);
     let mut stream = TcpStream::connect(to)?;
-    rustix::net::sockopt::set_tcp_congestion(&stream, law)?;
+    set_congestion_law(&stream, law)?;
     stream.set_write_timeout(Some(Duration::from_millis(200)))?;
     let begun = Instant::now();
     let looking = stream.try_clone()?;
     let looks = thread::spawn(move || {
         while begun.elapsed() < end {
             thread::sleep(LOOK);
-            println!("{}", smoothed_round_trip(&looking));
+            let counts = tcp_counts(&looking).expect("a TCP socket has TCP_INFO");
+            println!("{}", counts.round_trip.as_micros());
         }
     });
     let data = vec![0; 1 << 16];
@@ -199,20 +199,6 @@ fn send(arguments: &[String]) -> Result<(), Failure> {
     }
     looks.join().expect("it does not panic");
     Ok(())
-}
-
-/// In microseconds.
-#[expect(unsafe_code, reason = "no crate reads TCP_INFO")]
-fn smoothed_round_trip(stream: &TcpStream) -> u32 {
-    // SAFETY: a structure of integers, for which zeros are valid.
-    let mut information: libc::tcp_info = unsafe { mem::zeroed() };
-    let mut length = mem::size_of::<libc::tcp_info>() as libc::socklen_t;
-    let to = (&raw mut information).cast();
-    // SAFETY: the socket is open, and the kernel writes at most `length` bytes to a structure of that size.
-    let answer =
-        unsafe { libc::getsockopt(stream.as_raw_fd(), libc::IPPROTO_TCP, libc::TCP_INFO, to, &raw mut length) };
-    assert_eq!(answer, 0, "a TCP socket has TCP_INFO");
-    information.tcpi_rtt
 }
 
 // Our flow, in virtual time.

@@ -7,6 +7,7 @@ use std::mem;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd as _;
 
+use nearlight_units::Span;
 use rustix::net::sockopt::set_tcp_congestion;
 
 /// What a connection has sent so far, as the kernel counts it: kernels before 4.19 count no bytes.
@@ -18,6 +19,8 @@ pub struct TcpCounts {
     pub bytes: u64,
     /// Segments that left again.
     pub retransmissions: u64,
+    /// Smoothed, as the kernel's own timers take it.
+    pub round_trip: Span,
 }
 
 /// Chooses the law of congestion control, such as `cubic` or `bbr`.
@@ -47,6 +50,7 @@ pub fn tcp_counts(stream: &TcpStream) -> io::Result<TcpCounts> {
         segments: u64::from(information.tcpi_data_segs_out),
         bytes: information.tcpi_bytes_sent,
         retransmissions: u64::from(information.tcpi_total_retrans),
+        round_trip: Span::from_micros(i64::from(information.tcpi_rtt)),
     })
 }
 

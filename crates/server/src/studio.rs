@@ -164,10 +164,9 @@ impl Set {
         }
         // Several viewers' displays change at different moments: only one can be followed without holding up another.
         match self.stands.as_slice() {
-            [only] if self.fitted_captures => match only.seat.wish().best_capture {
-                Some(best) => due + capture_step(due, best, self.format.frame_interval()),
-                None => due,
-            },
+            [only] if self.fitted_captures => {
+                due + capture_step(due, only.seat.wish().best_capture, self.format.frame_interval())
+            }
             _ => due,
         }
     }

@@ -88,10 +88,7 @@ impl CaptureTiming {
     }
 
     pub(crate) fn on_input(&mut self, received_at: Time, sampled_at: Time) {
-        if self.inputs.len() == REMEMBERED {
-            self.inputs.pop_front();
-        }
-        self.inputs.push_back(Input { sampled_at, received_at });
+        remember(&mut self.inputs, Input { sampled_at, received_at });
     }
 
     pub(crate) fn on_displayed(&mut self, captured_at: Time, waited: Span) {
@@ -101,10 +98,7 @@ impl CaptureTiming {
             let excess = (waited.as_nanos() - interval).min(interval);
             self.lead += if excess > self.lead { (excess - self.lead) / LEAD_GAIN } else { -self.lead / LEAD_MEMORY };
         }
-        if self.frames.len() == REMEMBERED {
-            self.frames.pop_front();
-        }
-        self.frames.push_back(Shown { captured_at, waited });
+        remember(&mut self.frames, Shown { captured_at, waited });
     }
 
     /// News of frames is complete for now.
@@ -163,6 +157,13 @@ impl CaptureTiming {
     }
 }
 
+fn remember<T>(newest: &mut VecDeque<T>, one: T) {
+    if newest.len() == REMEMBERED {
+        newest.pop_front();
+    }
+    newest.push_back(one);
+}
+
 /// Which of a grid's moments a capture waits for, or makes wait.
 #[derive(Clone, Copy, Debug)]
 enum Side {
@@ -218,9 +219,10 @@ impl Grid {
 }
 
 /// How much later than at `due` the next capture should come, negative for earlier, on the way to the moments `best` plus whole frame
-/// intervals.
+/// intervals; not at all where none is best.
 #[must_use]
-pub fn capture_step(due: Time, best: Time, frame_interval: Span) -> Span {
+pub fn capture_step(due: Time, best: Option<Time>, frame_interval: Span) -> Span {
+    let Some(best) = best else { return Span::ZERO };
     let interval = frame_interval.as_nanos().max(1);
     let ahead = (best - due).as_nanos().rem_euclid(interval);
     let nearest = if ahead > interval / 2 { ahead - interval } else { ahead };

@@ -7,13 +7,10 @@ use nearlight_events::{Candidate, Event};
 use nearlight_fec::LossSummary;
 use nearlight_fec::policy::{RateDistortion, RedundancyPolicy};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
-use nearlight_rate::{
-    Decision, Feedback as RateFeedback, FrameOutcome, PacketReport, ProbeId, RateController, SentPacket,
-};
+use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentPacket};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Feedback, FrameHeader, FrameReport, MAX_FRAME_REPORTS, Pong, Report, SYMBOL_HEADER_BYTES, SymbolFlags,
-    SymbolHeader, ToServer,
+    Feedback, FrameHeader, FrameReport, Pong, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, ToServer,
 };
 
 use crate::capture::CaptureTiming;
@@ -50,10 +47,10 @@ const MAX_PONGS: usize = 16;
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
-/// What a session is like.
 /// Datagrams that came back from the driver: more than leave at once.
 pub(crate) type Datagrams = Spares<64>;
 
+/// What a session is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
     /// Largest datagram that the transport takes, in bytes: at least 640.
@@ -350,11 +347,6 @@ impl Sender {
         &self.decision
     }
 
-    /// What clients said became of frames, each once.
-    pub fn poll_outcome(&mut self) -> Option<FrameReport> {
-        self.outcomes.pop_front()
-    }
-
     /// The transport's largest datagram has changed, in bytes: frames from now on are cut to it.
     pub fn set_max_datagram(&mut self, bytes: usize) {
         self.config.max_datagram = bytes.max(MIN_DATAGRAM);
@@ -471,33 +463,6 @@ impl Sender {
             self.set_pace(now);
         }
         self.window.on_feedback(now, self.packets.newest_covered());
-        self.take_decision(now);
-    }
-
-    fn on_report(&mut self, now: Time, report: &Report) {
-        for frame in &report.frames {
-            let outcome = FrameOutcome {
-                frame: frame.frame,
-                network: frame.network,
-                reassemble: frame.reassemble,
-                decode: frame.decode,
-                motion_to_photon: frame.motion_to_photon,
-                late: frame.late,
-            };
-            self.controller.on_frame_outcome(now, &outcome);
-            if let Some(protection) = &mut self.protection {
-                protection.on_decode(frame.decode);
-            }
-            self.note_display(frame);
-            if self.outcomes.len() == MAX_FRAME_REPORTS {
-                self.outcomes.pop_front();
-            }
-            self.outcomes.push_back(*frame);
-        }
-        self.timing.on_reported(now);
-        if let Some(newest) = report.frames.last() {
-            self.decoder_load.on_report(now, newest.decode);
-        }
         self.take_decision(now);
     }
 

@@ -26,7 +26,8 @@ const LAST_MASK: u8 = 0x80;
 ///
 /// Every packet is covered once, and the neighbours of a packet by other repairs: a burst of as many losses as there are repairs is
 /// mended, also one at the frame's end, because the repairs go on in the packets' order: the first covers the packet that is farthest
-/// back, and each is as far from its last packet as those from each other. A frame beyond what a mask reaches is cut into runs, each with its share of the repairs.
+/// back, and each is as far from its last packet as those from each other. A frame beyond what a mask reaches is cut into runs, each
+/// with its share of the repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Groups {
     packets: u16,

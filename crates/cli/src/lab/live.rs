@@ -6,8 +6,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Once;
-use std::thread;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use nearlight_codec::{CodecKind, Size};
@@ -21,7 +19,7 @@ use nearlight_net::Link as Address;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use serde::Deserialize;
 
-use crate::stand_in::StandIn;
+use crate::stand_in::{StandIn, take_time};
 
 /// The model's pictures, which nobody looks at: small, so that drawing and converting them costs next to nothing.
 const PICTURE: Size = Size { width: 320, height: 180 };
@@ -83,7 +81,7 @@ impl Live {
                 }
                 client.check()?;
                 server.check()?;
-                sleep(left.min(STEP));
+                take_time(left.min(STEP));
             }
         };
         let before = wait(setting.warm_up, &mut client, &mut server)?;
@@ -136,12 +134,8 @@ impl Live {
         command
             .args(["lab", "tcp-serve", "--law", law, "--codec", codec.name(), "--rate", &kbps(highest)])
             .args(["--fps", &setting.source.fps.to_string(), "--key-every", &cell.system.group.to_string()])
-            .args(["--width", &size.width.to_string(), "--height", &size.height.to_string()])
-            .args(["--stand-in", &serde_json::to_string(&stand_in)?, "--clock-origin", &zero.as_nanos().to_string()])
-            .arg("--events")
-            .arg(self.scratch.join("server.jsonl"))
-            .stdout(Stdio::piped());
-        end_with_this_thread(&mut command);
+            .args(["--width", &size.width.to_string(), "--height", &size.height.to_string()]);
+        self.set_server(&mut command, &stand_in, zero)?;
         Ok((command, words))
     }
 
@@ -150,15 +144,32 @@ impl Live {
         let (mut command, words) = self.command("client")?;
         command
             .args(["lab", "tcp-view", address, "--seconds", &setting.duration.as_secs_f64().to_string()])
+            .args(["--codec", source(setting, setting.source.bounds.maximum, 0).codec.name()]);
+        self.set_client(&mut command, setting, zero);
+        Ok((command, words))
+    }
+
+    /// What every server is told, whatever carries its frames.
+    fn set_server(&self, command: &mut Command, stand_in: &StandIn, zero: Time) -> anyhow::Result<()> {
+        command
+            .args(["--stand-in", &serde_json::to_string(stand_in)?, "--clock-origin", &zero.as_nanos().to_string()])
+            .arg("--events")
+            .arg(self.scratch.join("server.jsonl"))
+            .stdout(Stdio::piped());
+        end_with_this_thread(command);
+        Ok(())
+    }
+
+    /// The same of every client.
+    fn set_client(&self, command: &mut Command, setting: &Setting, zero: Time) {
+        command
             .args(["--display-hz", &setting.client.refresh.to_string(), "--clock-origin", &zero.as_nanos().to_string()])
-            .args(["--codec", source(setting, setting.source.bounds.maximum, 0).codec.name()])
             .arg("--events")
             .arg(self.scratch.join("client.jsonl"))
             .stdout(Stdio::null());
         if matches!(setting.source.encoder, Encoder::Model(_)) {
             command.args(["--stand-in-decode", &setting.client.decode.as_nanos().to_string()]);
         }
-        Ok((command, words))
     }
 
     fn serve(&self, cell: &Cell, seed: u64, zero: Time) -> anyhow::Result<(Command, PathBuf)> {
@@ -184,20 +195,9 @@ impl Live {
             .args(["--rate", &kbps(bounds.start), "--min-rate", &kbps(bounds.minimum)])
             .args(["--captures", cell.system.captures.name()])
             .args(["--max-rate", &kbps(bounds.maximum), "--pacing", &setting.pacing.to_string()])
-            .args([
-                "--fec",
-                &cell.system.fec,
-                "--datagram",
-                &setting.datagram.to_string(),
-                "--clock-origin",
-                &zero.as_nanos().to_string(),
-            ])
-            .args(["--stand-in", &serde_json::to_string(&stand_in)?])
-            .arg("--events")
-            .arg(self.scratch.join("server.jsonl"))
-            .env_remove("NEARLIGHT_TOKEN")
-            .stdout(Stdio::piped());
-        end_with_this_thread(&mut command);
+            .args(["--fec", &cell.system.fec, "--datagram", &setting.datagram.to_string()])
+            .env_remove("NEARLIGHT_TOKEN");
+        self.set_server(&mut command, &stand_in, zero)?;
         Ok((command, words))
     }
 
@@ -206,14 +206,8 @@ impl Live {
         let (mut command, words) = self.command("client")?;
         command
             .args(["view", &address.to_string(), "--headless", "--json"])
-            .args(["--seconds", &setting.duration.as_secs_f64().to_string()])
-            .args(["--display-hz", &setting.client.refresh.to_string(), "--clock-origin", &zero.as_nanos().to_string()])
-            .arg("--events")
-            .arg(self.scratch.join("client.jsonl"))
-            .stdout(Stdio::null());
-        if matches!(setting.source.encoder, Encoder::Model(_)) {
-            command.args(["--stand-in-decode", &setting.client.decode.as_nanos().to_string()]);
-        }
+            .args(["--seconds", &setting.duration.as_secs_f64().to_string()]);
+        self.set_client(&mut command, setting, zero);
         if cell.system.recovery == Recovery::Intra {
             command.arg("--intra");
         }
@@ -259,11 +253,6 @@ fn announce(link: &Link) {
     if !link.is_real_time() {
         eprintln!("nearlight: without real-time priority (CAP_SYS_NICE) packets are late whenever the machine is busy");
     }
-}
-
-fn sleep(span: Span) {
-    #[expect(clippy::disallowed_methods, reason = "processes run in real time here")]
-    thread::sleep(Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(0)));
 }
 
 /// What the link did between two reports.
@@ -346,7 +335,7 @@ impl Process {
             match self.child.try_wait()? {
                 Some(status) if status.success() => return Ok(()),
                 Some(_) => return self.check(),
-                None => sleep(STEP),
+                None => take_time(STEP),
             }
         }
         bail!("{} does not end", self.name)

@@ -247,12 +247,9 @@ impl Planner {
         let Self { losses, interleaved, answers, .. } = self;
         let row = &answers.rounds[usize::from(rounds - 1)];
         let sources = usize::from(facts.sources);
-        let (repairs, cost) = cheapest(|repairs| {
-            if facts.interleaved && repairs > 0 {
-                return interleaved.fails(sources, repairs) * row[LEFT_BY_SUMS].0;
-            }
-            expected(losses, sources + repairs, repairs, |missing| row[missing.min(MAX_ANSWER)].0)
-        });
+        let mut sums = facts.interleaved.then_some(interleaved);
+        let worth = |missing: usize| row[missing.min(MAX_ANSWER)].0;
+        let (repairs, cost) = cheapest(|repairs| left(losses, sums.as_deref_mut(), sources, repairs, worth));
         Candidate { basis: Basis::Demand, repairs, cost }
     }
 
@@ -295,10 +292,8 @@ impl Planner {
             };
             fails = (0..=MAX_ANSWER).map(|needed| if needed == 0 { 0.0 } else { next(needed, losses) }).collect();
         }
-        if facts.interleaved && repairs > 0 {
-            return interleaved.fails(sources, repairs) * fails[LEFT_BY_SUMS];
-        }
-        expected(losses, sources + repairs, repairs, |missing| fails[missing.min(MAX_ANSWER)])
+        let sums = facts.interleaved.then_some(interleaved);
+        left(losses, sums, sources, repairs, |missing| fails[missing.min(MAX_ANSWER)])
     }
 }
 
@@ -322,6 +317,20 @@ fn cheapest(mut damage: impl FnMut(usize) -> f64) -> (u16, f64) {
         }
     }
     best
+}
+
+/// Expectation of `worth` of the symbols that are missing of a frame that left with so many repairs: sums, or those that stand in for any.
+fn left(
+    losses: &mut Losses,
+    sums: Option<&mut Interleaved>,
+    sources: usize,
+    repairs: usize,
+    worth: impl Fn(usize) -> f64,
+) -> f64 {
+    match sums {
+        Some(sums) if repairs > 0 => sums.fails(sources, repairs) * worth(LEFT_BY_SUMS),
+        _ => expected(losses, sources + repairs, repairs, worth),
+    }
 }
 
 /// Expectation of `worth` of the symbols that are missing, when `sent` are sent and `spare` may be lost.

@@ -26,7 +26,6 @@ fn total(repairs: impl Iterator<Item = u16>) -> f64 {
     repairs.map(f64::from).sum()
 }
 
-/// 1 % loss, 30 frames a second, 1,400-byte packets, key frames four times the size of the nine others.
 #[test]
 fn sums_of_some_packets_are_planned_as_what_they_mend() {
     // No round trip fits, and nothing but this frame can be covered.
@@ -49,6 +48,7 @@ fn sums_of_some_packets_are_planned_as_what_they_mend() {
     }
 }
 
+/// 1 % loss, 30 frames a second, 1,400-byte packets, key frames four times the size of the nine others.
 #[test]
 fn nebula_redundancy_matches_the_reconstruction_s_figures() {
     for (mbps, expected) in [(2.0, 0.135), (3.0, 0.099), (4.5, 0.066)] {

@@ -352,8 +352,7 @@ impl Media {
         let even = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
         let due = even + self.capture_shift;
         let best = self.ends.sender().best_capture().filter(|_| self.config.captures == Captures::Fitted);
-        let step =
-            best.map_or(Span::ZERO, |best| capture_step(Ends::server_clock(due), best, self.config.tick_of_source(1)));
+        let step = capture_step(Ends::server_clock(due), best, self.config.tick_of_source(1));
         self.capture_shift += step;
         due + step
     }

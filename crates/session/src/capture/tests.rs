@@ -75,8 +75,7 @@ impl Story {
                 waits.push(shown - decoded);
             }
             let due = time(at + interval);
-            let step =
-                timing.best().filter(|_| follows).map_or(Span::ZERO, |best| capture_step(due, best, frame_interval));
+            let step = capture_step(due, timing.best().filter(|_| follows), frame_interval);
             steps.push(step.as_millis_f64().abs());
             moved += step.as_millis_f64();
             at += interval + step.as_millis_f64();
@@ -177,9 +176,7 @@ fn lies_cost_little() {
             timing.on_displayed(any(&mut random), Span::from_nanos(random.random()));
         }
         timing.on_reported(Time::from_millis(50 * step));
-        if let Some(best) = timing.best() {
-            let step = capture_step(any(&mut random), best, Span::from_millis(11));
-            assert!(step.abs() <= Span::from_millis(11) / LARGEST_STEP);
-        }
+        let step = capture_step(any(&mut random), timing.best(), Span::from_millis(11));
+        assert!(step.abs() <= Span::from_millis(11) / LARGEST_STEP);
     }
 }

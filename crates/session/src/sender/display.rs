@@ -1,7 +1,8 @@
-//! How long pictures are on their way to the client's display.
+//! What the client's display says of pictures: how long they were on their way, and when to capture the next.
 
+use nearlight_rate::FrameOutcome;
 use nearlight_units::{Span, Time};
-use nearlight_wire::FrameReport;
+use nearlight_wire::{FrameReport, MAX_FRAME_REPORTS, Report};
 
 use super::Sender;
 
@@ -32,7 +33,39 @@ impl Sender {
         self.timing.best()
     }
 
-    pub(super) fn note_display(&mut self, report: &FrameReport) {
+    /// What clients said became of frames, each once.
+    pub fn poll_outcome(&mut self) -> Option<FrameReport> {
+        self.outcomes.pop_front()
+    }
+
+    pub(super) fn on_report(&mut self, now: Time, report: &Report) {
+        for frame in &report.frames {
+            let outcome = FrameOutcome {
+                frame: frame.frame,
+                network: frame.network,
+                reassemble: frame.reassemble,
+                decode: frame.decode,
+                motion_to_photon: frame.motion_to_photon,
+                late: frame.late,
+            };
+            self.controller.on_frame_outcome(now, &outcome);
+            if let Some(protection) = &mut self.protection {
+                protection.on_decode(frame.decode);
+            }
+            self.note_display(frame);
+            if self.outcomes.len() == MAX_FRAME_REPORTS {
+                self.outcomes.pop_front();
+            }
+            self.outcomes.push_back(*frame);
+        }
+        self.timing.on_reported(now);
+        if let Some(newest) = report.frames.last() {
+            self.decoder_load.on_report(now, newest.decode);
+        }
+        self.take_decision(now);
+    }
+
+    fn note_display(&mut self, report: &FrameReport) {
         let Some(frame) = self.frames.get_mut(report.frame) else { return };
         self.timing.on_displayed(frame.render_started_at, report.present);
         let at_server = frame.last_sent_at.saturating_since(frame.render_started_at);

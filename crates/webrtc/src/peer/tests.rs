@@ -75,8 +75,10 @@ fn sender(now: Time, controller: &str, bounds: Bounds) -> Sender {
         frame_interval: INTERVAL,
         events: false,
     };
-    let remb = || Box::new(Remb::new(bounds));
-    let controller = new_controller(controller, bounds).unwrap_or_else(|_| remb());
+    let controller = match controller {
+        "gcc-remb" => Box::new(Remb::new(bounds)),
+        preset => new_controller(preset, bounds).expect("a preset"),
+    };
     Sender::new(now, config, controller)
 }
 

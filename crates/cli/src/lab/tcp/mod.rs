@@ -10,13 +10,13 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read, Write as _};
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::Duration;
 
 use anyhow::Context as _;
 use nearlight_events::{Event, Origin, Record, write_line};
 use nearlight_net::Clock;
 use nearlight_units::{Span, Time};
+
+use crate::stand_in::take_time;
 
 pub(super) use serve::TcpServeArguments;
 pub(super) use view::TcpViewArguments;
@@ -104,9 +104,7 @@ fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn sleep_until(clock: Clock, at: Time) {
-    let left = at.saturating_since(clock.now());
-    #[expect(clippy::disallowed_methods, reason = "a process that keeps real time")]
-    thread::sleep(Duration::from_nanos(left.as_nanos().unsigned_abs()));
+    take_time(at - clock.now());
 }
 
 #[cfg(test)]

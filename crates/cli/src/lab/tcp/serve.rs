@@ -42,7 +42,7 @@ pub(in crate::lab) struct TcpServeArguments {
     codec: CodecKind,
     /// What stands in for the codec, as JSON
     #[arg(long)]
-    stand_in: String,
+    stand_in: StandIn,
     #[arg(long)]
     clock_origin: u64,
     #[arg(long)]
@@ -74,10 +74,9 @@ struct Waiting {
 /// Serves one client until it leaves. The first line on standard output is JSON with the port.
 pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<ExitCode> {
     let clock = stand_in::clock(Some(arguments.clock_origin));
-    let stand_in: StandIn = serde_json::from_str(&arguments.stand_in).context("--stand-in")?;
     let size = Size { width: arguments.width, height: arguments.height };
     let config = EncoderConfig { size, fps: arguments.fps, rate: arguments.rate, threads: 1 };
-    let encoder = stand_in.encoders(clock).open(arguments.codec, config)?;
+    let encoder = arguments.stand_in.encoders(clock).open(arguments.codec, config)?;
     let journal = Journal::create(&arguments.events, Origin::Server)?;
     let listener = TcpListener::bind((Ipv4Addr::UNSPECIFIED, 0)).context("no port")?;
     println!("{}", serde_json::json!({ "port": listener.local_addr()?.port() }));
@@ -191,7 +190,7 @@ impl Studio<'_> {
     }
 
     fn tell_traffic(&self, now: Time) -> anyhow::Result<()> {
-        let TcpCounts { segments, bytes, retransmissions } = tcp_counts(self.stream).context("TCP_INFO")?;
+        let TcpCounts { segments, bytes, retransmissions, .. } = tcp_counts(self.stream).context("TCP_INFO")?;
         let event = Event::Traffic { packets: segments, bytes: Bytes::new(bytes), repairs: retransmissions };
         self.journal.write(now, &event)
     }
