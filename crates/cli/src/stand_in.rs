@@ -88,7 +88,7 @@ impl Encoder for ModelEncoder {
         let capture = Capture { number: self.number, at: self.clock.now(), rate: self.rate, key, scale: 1.0 };
         self.number += 1;
         take_time(self.encode);
-        Ok(Coded { bits: vec![0; self.model.size(&capture)], reference: before })
+        Ok(Coded { bits: vec![0; self.model.size(&capture)], reference: before, distortion: None })
     }
 
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {

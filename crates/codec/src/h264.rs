@@ -16,7 +16,7 @@ use self::bitstream::Sequence;
 use self::encode::{LibraryEncoder, bits_per_second, needs_level_5_2};
 use self::slice::{Mark, Referred, Slice};
 use crate::references::{Kept, References, Verdict};
-use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Reference, Size};
+use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Reference, Size, quality};
 
 const CODEC: &str = "H.264";
 
@@ -102,7 +102,8 @@ impl H264Encoder {
         self.frames += 1;
         let reference = self.note(frame, &bits, key)?;
         self.next = frame.next();
-        Ok(Coded { bits, reference })
+        let distortion = self.library.psnr().map(quality::error_of);
+        Ok(Coded { bits, reference, distortion })
     }
 
     /// A new library encoder, whose first frame is a key frame.

@@ -103,11 +103,14 @@ pub enum Reference {
 }
 
 /// One coded frame.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Coded {
     pub bits: Vec<u8>,
     /// The one frame that it is predicted from, at most [`FARTHEST_REFERENCE`] frames back; none for a key frame.
     pub reference: Option<FrameId>,
+    /// Mean squared error of the picture that comes out of it, in squared levels of 8-bit luma, where the library told it. Measured at
+    /// 720p: less than a tenth of a millisecond.
+    pub distortion: Option<f64>,
 }
 
 impl Coded {

@@ -1,27 +1,72 @@
 //! How close a picture is to another: PSNR and SSIM of luma, as the `ffmpeg` filters define them, so that figures compare with published ones.
 
-use crate::{CodecError, PictureView};
+use crate::{CodecError, Picture, PictureView, Size};
 
 /// Side of the blocks whose sums are shared by the windows that overlap there.
 const BLOCK: usize = 4;
 
-/// Peak signal-to-noise ratio of luma in dB, infinite where both are equal.
-pub fn psnr(one: PictureView<'_>, other: PictureView<'_>) -> Result<f64, CodecError> {
+/// Square of the largest level of 8-bit luma.
+const PEAK: f64 = 255.0 * 255.0;
+
+/// Mean squared error of luma, in squared levels.
+pub fn mean_squared_error(one: PictureView<'_>, other: PictureView<'_>) -> Result<f64, CodecError> {
     check(one, other)?;
     let width = usize::from(one.size.width);
-    let squares: u64 = one
-        .luma
-        .chunks(one.luma_stride)
-        .zip(other.luma.chunks(other.luma_stride))
-        .take(one.size.height.into())
-        .map(|(one, other)| {
-            let row: u32 =
-                one[..width].iter().zip(&other[..width]).map(|(a, b)| u32::from(a.abs_diff(*b)).pow(2)).sum();
-            u64::from(row)
-        })
-        .sum();
-    let mean = squares as f64 / one.size.pixels() as f64;
-    Ok(10.0 * (255.0 * 255.0 / mean).log10())
+    let rows = one.luma.chunks(one.luma_stride).zip(other.luma.chunks(other.luma_stride));
+    let squares: u64 =
+        rows.take(one.size.height.into()).map(|(one, other)| squares(&one[..width], &other[..width])).sum();
+    Ok(squares as f64 / one.size.pixels() as f64)
+}
+
+/// Peak signal-to-noise ratio of luma in dB, infinite where both are equal.
+pub fn psnr(one: PictureView<'_>, other: PictureView<'_>) -> Result<f64, CodecError> {
+    Ok(10.0 * (PEAK / mean_squared_error(one, other)?).log10())
+}
+
+/// The mean squared error that a PSNR in dB stands for.
+pub(crate) fn error_of(psnr: f64) -> f64 {
+    PEAK / 10_f64.powf(psnr / 10.0)
+}
+
+fn squares(one: &[u8], other: &[u8]) -> u64 {
+    let sum: u32 = one.iter().zip(other).map(|(one, other)| u32::from(one.abs_diff(*other)).pow(2)).sum();
+    sum.into()
+}
+
+/// How much each picture of a stream differs from the one before, by every so-manieth row.
+///
+/// That is what it costs to show the one before in its place.
+#[derive(Clone, Debug)]
+pub struct Change {
+    skipped: usize,
+    size: Option<Size>,
+    /// The rows of the picture before.
+    rows: Vec<u8>,
+}
+
+impl Change {
+    /// Every row that it looks at. A 16th of 720p takes a few microseconds, and things that move are many rows high.
+    const EVERY: usize = 16;
+
+    /// Of pictures whose topmost rows do not count.
+    #[must_use]
+    pub const fn below(rows: usize) -> Self {
+        Self { skipped: rows, size: None, rows: Vec::new() }
+    }
+
+    /// Mean squared error of luma, in squared levels, of showing the picture before; none where there is none of this size.
+    pub fn on_picture(&mut self, picture: &Picture) -> Option<f64> {
+        let (width, skipped) = (usize::from(picture.size.width), self.skipped);
+        let rows = || picture.luma.chunks_exact(width).skip(skipped).step_by(Self::EVERY);
+        let known = self.size.replace(picture.size) == Some(picture.size);
+        let change = known.then(|| {
+            let sum: u64 = rows().zip(self.rows.chunks_exact(width)).map(|(now, before)| squares(now, before)).sum();
+            sum as f64 / self.rows.len().max(1) as f64
+        });
+        self.rows.clear();
+        rows().for_each(|row| self.rows.extend_from_slice(row));
+        change
+    }
 }
 
 /// Structural similarity of luma, 1 where both are equal: the mean over windows of 8x8 pixels, four pixels apart.
@@ -124,6 +169,29 @@ mod tests {
         let padded = PictureView { luma: &luma, luma_stride: 41, ..picture.view() };
         assert!(psnr(picture.view(), padded).unwrap().is_infinite());
         assert!((ssim(picture.view(), padded).unwrap() - 1.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn change_is_what_the_picture_before_would_cost() {
+        let size = Size { width: 320, height: 180 };
+        let picture = |moment| sample::moving_picture(size, moment);
+        let mut change = Change::below(0);
+        assert_eq!(change.on_picture(&picture(0)), None);
+        for moment in 1..5 {
+            let wanted = mean_squared_error(picture(moment).view(), picture(moment - 1).view()).unwrap();
+            let got = change.on_picture(&picture(moment)).unwrap();
+            assert!((0.7..1.4).contains(&(got / wanted)), "{got} for {wanted}");
+        }
+        assert_eq!(change.on_picture(&picture(4)), Some(0.0));
+        assert_eq!(change.on_picture(&Picture::new(Size { width: 180, height: 320 })), None);
+        // What changes in rows that do not count is no change, and a picture may have no others.
+        let (mut below, mut all) = (Change::below(2), Change::below(180));
+        let mut marked = Picture::new(size);
+        for _ in 0..2 {
+            let changes = (below.on_picture(&marked), all.on_picture(&marked));
+            assert!(changes == (None, None) || changes == (Some(0.0), Some(0.0)), "{changes:?}");
+            marked.luma[..640].fill(200);
+        }
     }
 
     #[test]

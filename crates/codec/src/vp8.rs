@@ -96,15 +96,11 @@ impl Encoder for Vp8Encoder {
         let slot = self.references.acknowledged.map_or(0, |kept| 1 - kept.slot);
         let keeps = self.references.candidate.is_none();
         let kept_in = if keeps { Buffers::KEPT[usize::from(slot)] } else { Buffers::NONE };
-        let (bits, key) = self.library.encode(picture.view(), buffer, Buffers::LAST.and(kept_in))?;
-        if bits.is_empty() {
-            return Err(CodecError::Library {
-                codec: CODEC,
-                call: "vpx_codec_encode",
-                reason: "no frame came out".into(),
-            });
-        }
-        let coded = Coded { bits: bits.to_vec(), reference: predicted_from.filter(|_| !key) };
+        let coded = self.library.encode(picture.view(), buffer, Buffers::LAST.and(kept_in))?;
+        let nothing =
+            || CodecError::Library { codec: CODEC, call: "vpx_codec_encode", reason: "no frame came out".into() };
+        let vpx::Frame { bits, key, distortion } = coded.ok_or_else(nothing)?;
+        let coded = Coded { bits: bits.to_vec(), reference: predicted_from.filter(|_| !key), distortion };
         self.references.on_coded(frame, coded.reference);
         (self.newest, self.next) = (Some(frame), frame.next());
         if keeps || key {

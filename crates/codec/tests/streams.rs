@@ -43,6 +43,24 @@ fn pictures_survive_coding() {
 }
 
 #[test]
+fn an_encoder_knows_how_good_its_pictures_are() {
+    for (kind, threads) in [(CodecKind::H264, 1), (CodecKind::H264, 2), (CodecKind::Vp8, 1)] {
+        let config = EncoderConfig { size: SMALL, fps: 30, rate: Bitrate::from_mbps(2), threads };
+        let mut encoder = new_encoder(kind, config).unwrap();
+        let mut decoder = new_decoder(kind).unwrap();
+        for moment in 0..32 {
+            let picture = sample::moving_picture(SMALL, moment);
+            let coded = encoder.encode(&picture, Reference::Newest).unwrap();
+            let decoded = decode(&mut *decoder, &coded);
+            let told = coded.distortion.unwrap();
+            let wanted = quality::mean_squared_error(picture.view(), decoded.view()).unwrap();
+            // OpenH264 counts the rows that fill up the last macroblocks too.
+            assert!((told / wanted - 1.0).abs() < 0.03, "{kind}: frame {moment} has {wanted}, told {told}");
+        }
+    }
+}
+
+#[test]
 fn key_frames_come_only_when_asked_for() {
     for kind in CodecKind::ALL {
         let mut encoder = encoder(kind, SMALL, Bitrate::from_mbps(2));

@@ -10,9 +10,8 @@
 
 use std::fmt::Write as _;
 
-use nearlight_codec::{
-    CodecError, CodecKind, EncoderConfig, Picture, PictureView, Reference, Size, new_decoder, new_encoder, quality,
-};
+use nearlight_codec::quality::mean_squared_error;
+use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Picture, Reference, Size, new_decoder, new_encoder};
 use nearlight_fec::policy::RateDistortion;
 use nearlight_link::{Probability, Random};
 use nearlight_report::{Axis, Chart, Document, Lines, Plot, Section, Series};
@@ -96,11 +95,6 @@ pub struct Measured {
     pub freeze: f64,
 }
 
-fn error(one: PictureView<'_>, other: PictureView<'_>) -> Result<f64, CodecError> {
-    // PSNR = 10 log10(255^2 / error).
-    Ok(65_025.0 / libm::pow(10.0, quality::psnr(one, other)?.min(100.0) / 10.0))
-}
-
 const fn reference(key: bool) -> Reference {
     if key { Reference::Nothing } else { Reference::Newest }
 }
@@ -129,9 +123,9 @@ pub fn measure(setting: &Setting, kind: CodecKind, rate: Bitrate, seed: u64) -> 
         let source = game::picture(size, number);
         let coded = encoder.encode(&source, reference(number.is_multiple_of(group)))?;
         bits += coded.bits.len() * 8;
-        let own = clean.decode(&coded.bits)?.map_or(Ok(0.0), |picture| error(picture, source.view()))?;
+        let own = clean.decode(&coded.bits)?.map_or(Ok(0.0), |picture| mean_squared_error(picture, source.view()))?;
         sum.encoder += own;
-        sum.freeze += error(before.view(), source.view())?;
+        sum.freeze += mean_squared_error(before.view(), source.view())?;
         let arrives = libm::pow(1.0 - loss, (coded.bits.len() as f64 / PACKET).ceil());
         for receiver in &mut receivers {
             // The first frame always arrives: there is nothing to show before it.
@@ -139,12 +133,12 @@ pub fn measure(setting: &Setting, kind: CodecKind, rate: Bitrate, seed: u64) -> 
             receiver.damaged = if is_lost { true } else { receiver.damaged && !coded.is_key() };
             if is_lost {
                 lost += 1;
-                sum.transmission += error(receiver.shown.view(), source.view())? - own;
+                sum.transmission += mean_squared_error(receiver.shown.view(), source.view())? - own;
                 continue;
             }
             if let Some(picture) = receiver.decoder.decode(&coded.bits).ok().flatten() {
                 if receiver.damaged {
-                    sum.decoder += error(picture, source.view())? - own;
+                    sum.decoder += mean_squared_error(picture, source.view())? - own;
                 }
                 picture.copy_to(&mut receiver.shown);
             }

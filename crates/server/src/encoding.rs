@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread;
 
+use nearlight_codec::quality::Change;
 use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
-use nearlight_session::{EncodedFrame, EncoderWish};
+use nearlight_session::{Distortion, EncodedFrame, EncoderWish};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
-use nearlight_wire::{FrameHeader, View};
+use nearlight_wire::{FrameHeader, View, marker};
 
 use crate::seat::{Delivery, Seat};
 
@@ -91,6 +92,8 @@ fn encode_all(
     let mut rate = config.rate;
     let mut acknowledged = None;
     let mut answer = Answer::default();
+    // The marker changes with every frame, and nobody misses it.
+    let mut change = Change::below(marker::HEIGHT);
     for job in work {
         let wish = seat.wish();
         if job.picture.size != size {
@@ -130,8 +133,10 @@ fn encode_all(
             deadline: job.deadline,
             views: job.views,
         };
+        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(&job.picture) };
         let _ = give_back.try_send(job.picture);
-        let frame = EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits.into() };
+        let frame =
+            EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits.into(), distortion };
         if !seat.deliver(Delivery::Frame(frame)) {
             return Ok(());
         }

@@ -4,7 +4,7 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
+use nearlight_session::{Distortion, EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
 use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -52,7 +52,10 @@ impl Pair {
         let id = self.sender.next_frame();
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
         let header = self.header(input);
-        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits: (&self.bits).into() });
+        self.sender.on_frame(
+            self.now,
+            EncodedFrame { id, reference, header, bits: (&self.bits).into(), distortion: Distortion::UNKNOWN },
+        );
         let mut packets = 0;
         while let Some(datagram) = self.sender.poll_transmit(self.now) {
             packets += 1;

@@ -14,7 +14,8 @@ use nearlight_wire::{
 };
 
 use crate::{
-    EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig, SoundPacket,
+    Distortion, EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig,
+    SoundPacket,
 };
 
 /// Of ten milliseconds for two ears.
@@ -342,7 +343,16 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
             let near = |reference: &FrameId| id.0 - reference.0 <= 255;
             let reference = if wish.recover { wish.acknowledged.filter(near) } else { before }.filter(|_| !wish.key);
             let bits = vec![1; usize::from(*bytes)];
-            sender.on_frame(*now, EncodedFrame { id, reference, header: header(*now), bits: bits.into() });
+            sender.on_frame(
+                *now,
+                EncodedFrame {
+                    id,
+                    reference,
+                    header: header(*now),
+                    bits: bits.into(),
+                    distortion: Distortion::UNKNOWN,
+                },
+            );
         }
         SenderOperation::Sound { block, bytes } => {
             let bytes = vec![1; usize::from(*bytes) % 1_000 + 1];

@@ -6,12 +6,19 @@ use nearlight_fec::{Code, Encoder, Fate, LossEstimate, LossSummary};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
+use crate::Distortion;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 
 /// Planned repairs of a frame are at most so many times the symbols that they cover: beyond that, sending all again is better.
 const MAX_SHARE: usize = 4;
 /// Weight of the newest frame in the share of redundancy. Guess: half a second's memory at 60 frames a second.
 const SHARE_SMOOTHING: f64 = 1.0 / 32.0;
+/// Weight of the newest picture in what the encoder makes of its rate and in how much pictures change. Guess: one second's memory at
+/// 30 frames a second.
+const CONTENT_SMOOTHING: f64 = 1.0 / 32.0;
+/// Mean squared error that a frozen picture costs at least, 38 dB: a world that stands still moves with the next input, and its picture
+/// then waits for what was lost before.
+const LEAST_FROZEN: f64 = 10.0;
 
 /// Repairs that leave right behind their frame.
 #[derive(Debug)]
@@ -96,12 +103,27 @@ pub(crate) struct PathFacts {
     pub(crate) queue: Span,
 }
 
+/// What the pictures and their encoder have shown, none before the first.
+#[derive(Clone, Copy, Debug, Default)]
+struct Content {
+    /// Of [`RateDistortion`].
+    scale: Option<f64>,
+    /// Mean squared error of showing the picture before.
+    frozen: Option<f64>,
+}
+
+fn smooth(mean: &mut Option<f64>, sample: f64) -> f64 {
+    let before = mean.unwrap_or(sample);
+    *mean.insert(before + (sample - before) * CONTENT_SMOOTHING)
+}
+
 /// The redundancy of one session.
 pub(crate) struct Protection {
     policy: Box<dyn RedundancyPolicy>,
     encoder: Encoder,
     estimate: LossEstimate,
     distortion: RateDistortion,
+    content: Content,
     group: u32,
     index: u32,
     /// Mean deviation of the round trip, as in RFC 6298.
@@ -121,6 +143,7 @@ impl Protection {
             encoder: Encoder::default(),
             estimate: LossEstimate::default(),
             distortion: RateDistortion::TYPICAL,
+            content: Content::default(),
             group: 0,
             index: 0,
             jitter: Span::ZERO,
@@ -141,6 +164,20 @@ impl Protection {
 
     pub(crate) fn set_distortion(&mut self, distortion: RateDistortion) {
         self.distortion = distortion;
+    }
+
+    /// Frames come that the encoder was asked to make of `rate`.
+    pub(crate) fn on_distortion(&mut self, rate: Bitrate, distortion: Distortion) {
+        let Distortion { coded, frozen } = distortion;
+        if let Some(coded) = coded {
+            let scale = smooth(&mut self.content.scale, coded * rate.as_bps() as f64);
+            self.distortion = RateDistortion { scale, floor: Bitrate::ZERO, ..self.distortion };
+        }
+        if let Some(frozen) = frozen {
+            let usual = smooth(&mut self.content.frozen, frozen);
+            // What starts to move is worth its repairs at once.
+            self.distortion.freeze = frozen.max(usual).max(LEAST_FROZEN);
+        }
     }
 
     /// Bytes of a datagram that are no payload, in the largest repairs.

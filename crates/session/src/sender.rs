@@ -70,6 +70,20 @@ pub struct EncodedFrame<'a> {
     pub reference: Option<FrameId>,
     pub header: FrameHeader,
     pub bits: Cow<'a, [u8]>,
+    pub distortion: Distortion,
+}
+
+/// Mean squared errors of a picture's 8-bit luma, in squared levels.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Distortion {
+    /// Of the coded picture.
+    pub coded: Option<f64>,
+    /// Of showing the picture before in its place.
+    pub frozen: Option<f64>,
+}
+
+impl Distortion {
+    pub const UNKNOWN: Self = Self { coded: None, frozen: None };
 }
 
 /// How the next frame should be coded.
@@ -203,10 +217,17 @@ impl Sender {
         }
     }
 
-    /// How the encoder trades rate for quality: it prices what redundancy takes from it.
+    /// How the encoder trades rate for quality: it prices what redundancy takes from it. Frames that say what is known of them change
+    /// it.
     pub fn set_distortion(&mut self, distortion: RateDistortion) {
         if let Some(protection) = &mut self.protection {
             protection.set_distortion(distortion);
+        }
+    }
+
+    fn on_distortion(&mut self, distortion: Distortion) {
+        if let Some(protection) = &mut self.protection {
+            protection.on_distortion(self.decision.target, distortion);
         }
     }
 
@@ -300,7 +321,8 @@ impl Sender {
 
     /// A frame was encoded: it is cut and queued.
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
-        let EncodedFrame { id, reference, header, bits } = frame;
+        let EncodedFrame { id, reference, header, bits, distortion } = frame;
+        self.on_distortion(distortion);
         let mut bytes = self.frames.spare(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
         header.write(&mut bytes);
         bytes.extend_from_slice(&bits);

@@ -13,7 +13,7 @@ use nearlight_net::{
 };
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket};
+use nearlight_session::{Distortion, EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket};
 use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
 use nearlight_units::{Bitrate, BlockId, Span, Time};
 use nearlight_wire::marker::{self, Marker};
@@ -288,7 +288,13 @@ impl Studio {
         };
         self.sender.on_frame(
             self.clock.now(),
-            EncodedFrame { id, reference: coded.reference, header, bits: coded.bits.into() },
+            EncodedFrame {
+                id,
+                reference: coded.reference,
+                header,
+                bits: coded.bits.into(),
+                distortion: Distortion::UNKNOWN,
+            },
         );
         stream
     }

@@ -100,7 +100,7 @@ impl LibraryEncoder {
             iPicWidth: view.size.width.into(),
             iPicHeight: view.size.height.into(),
             uiTimeStamp: milliseconds,
-            bPsnrY: false,
+            bPsnrY: true,
             bPsnrU: false,
             bPsnrV: false,
         };
@@ -112,6 +112,14 @@ impl LibraryEncoder {
             return Err(failed("EncodeFrame", format!("a frame of type {} without bits", self.info.eFrameType)));
         }
         Ok((bits, self.info.eFrameType == videoFrameTypeIDR))
+    }
+
+    /// Of the luma that the last call coded, in dB.
+    pub fn psnr(&self) -> Option<f64> {
+        let layers = usize::try_from(self.info.iLayerNum).unwrap_or(0);
+        // Parameter sets are layers too, and have none.
+        let measured = self.info.sLayerInfo.iter().take(layers).map(|layer| f64::from(layer.rPsnr[0]));
+        measured.filter(|psnr| *psnr > 0.0).last()
     }
 
     /// What the last call coded, in Annex B format.

@@ -91,7 +91,7 @@ struct nearlight_vp8_encoder *nearlight_vp8_encoder_new(const struct nearlight_v
     config->rc_buf_initial_sz = settings->buffer_milliseconds / 2;
     config->rc_buf_optimal_sz = settings->buffer_milliseconds / 2;
     config->kf_mode = VPX_KF_DISABLED;
-    *error = vpx_codec_enc_init(&encoder->codec, vpx_codec_vp8_cx(), config, 0);
+    *error = vpx_codec_enc_init(&encoder->codec, vpx_codec_vp8_cx(), config, VPX_CODEC_USE_PSNR);
     if (*error != VPX_CODEC_OK) {
         free(encoder);
         return NULL;
@@ -132,13 +132,16 @@ static vpx_enc_frame_flags_t frame_flags(uint32_t references, uint32_t updates) 
     return flags;
 }
 
-/* The bits stay valid until the next call with this encoder; *length is 0 where libvpx gave no frame. */
+/* The bits stay valid until the next call with this encoder; *length is 0 where libvpx gave no frame. *distortion is the mean
+ * squared error of luma, negative where libvpx did not tell. */
 int32_t nearlight_vp8_encode(struct nearlight_vp8_encoder *encoder, const struct nearlight_vp8_planes *planes,
-                             uint32_t references, uint32_t updates, const uint8_t **bits, size_t *length, int32_t *key) {
+                             uint32_t references, uint32_t updates, const uint8_t **bits, size_t *length, int32_t *key,
+                             double *distortion) {
     vpx_image_t image;
     *bits = NULL;
     *length = 0;
     *key = 0;
+    *distortion = -1.0;
     /* Fills in the format's constants; planes and strides are then set one by one. libvpx only reads them. */
     if (!vpx_img_wrap(&image, VPX_IMG_FMT_I420, planes->width, planes->height, 1, (unsigned char *)planes->plane[0]))
         return VPX_CODEC_MEM_ERROR;
@@ -153,11 +156,12 @@ int32_t nearlight_vp8_encode(struct nearlight_vp8_encoder *encoder, const struct
     vpx_codec_iter_t iterator = NULL;
     const vpx_codec_cx_pkt_t *packet;
     while ((packet = vpx_codec_get_cx_data(&encoder->codec, &iterator)) != NULL) {
+        if (packet->kind == VPX_CODEC_PSNR_PKT && packet->data.psnr.samples[1] > 0)
+            *distortion = (double)packet->data.psnr.sse[1] / packet->data.psnr.samples[1];
         if (packet->kind != VPX_CODEC_CX_FRAME_PKT) continue;
         *bits = packet->data.frame.buf;
         *length = packet->data.frame.sz;
         *key = (packet->data.frame.flags & VPX_FRAME_IS_KEY) != 0;
-        break;
     }
     return VPX_CODEC_OK;
 }

@@ -54,6 +54,7 @@ unsafe extern "C" {
         bits: *mut *const u8,
         length: *mut usize,
         key: *mut i32,
+        distortion: *mut f64,
     ) -> i32;
     fn nearlight_vp8_decoder_new(error: *mut i32) -> *mut RawDecoder;
     fn nearlight_vp8_decoder_free(decoder: *mut RawDecoder);
@@ -97,6 +98,14 @@ fn check(error: i32, call: &'static str) -> Result<(), CodecError> {
     if error == 0 { Ok(()) } else { Err(CodecError::Library { codec: CODEC, call, reason: describe(error) }) }
 }
 
+/// What an encoder made of a picture.
+pub struct Frame<'a> {
+    pub bits: &'a [u8],
+    pub key: bool,
+    /// Mean squared error of luma, where libvpx told it.
+    pub distortion: Option<f64>,
+}
+
 /// A libvpx VP8 encoder of one size.
 pub struct Encoder {
     raw: NonNull<RawEncoder>,
@@ -126,13 +135,13 @@ impl Encoder {
         check(error, "vpx_codec_enc_config_set")
     }
 
-    /// The frame's bits and whether it is a key frame; no bits where libvpx made no frame. Without a reference it is one.
+    /// The frame; none where libvpx made none. Without a reference it is a key frame.
     pub fn encode(
         &mut self,
         picture: PictureView<'_>,
         references: Buffers,
         updates: Buffers,
-    ) -> Result<(&[u8], bool), CodecError> {
+    ) -> Result<Option<Frame<'_>>, CodecError> {
         if picture.size != self.size {
             return Err(CodecError::Size { expected: self.size, got: picture.size });
         }
@@ -143,9 +152,9 @@ impl Encoder {
             width: picture.size.width.into(),
             height: picture.size.height.into(),
         };
-        let (mut bits, mut length, mut coded_key) = (null(), 0, 0);
+        let (mut bits, mut length, mut key, mut distortion) = (null(), 0, 0, -1.0);
         // SAFETY: `raw` as in `set_rate`. `check` has made sure that the planes hold the rows that size and strides promise; they
-        // are read during the call only. The last three pointers are valid for the call.
+        // are read during the call only. The last four pointers are valid for the call.
         let error = unsafe {
             nearlight_vp8_encode(
                 self.raw.as_ptr(),
@@ -154,15 +163,17 @@ impl Encoder {
                 updates.0,
                 &raw mut bits,
                 &raw mut length,
-                &raw mut coded_key,
+                &raw mut key,
+                &raw mut distortion,
             )
         };
         check(error, "vpx_codec_encode")?;
         if bits.is_null() {
-            return Ok((&[], false));
+            return Ok(None);
         }
         // SAFETY: libvpx owns `length` bytes at `bits` until its next call, which the borrow of `self` delays.
-        Ok((unsafe { std::slice::from_raw_parts(bits, length) }, coded_key != 0))
+        let bits = unsafe { std::slice::from_raw_parts(bits, length) };
+        Ok(Some(Frame { bits, key: key != 0, distortion: (distortion >= 0.0).then_some(distortion) }))
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use nearlight_codec::CodecError;
 use nearlight_link::Ecn;
-use nearlight_session::{EncodedFrame, Presence, Receiver, capture_step};
+use nearlight_session::{Distortion, EncodedFrame, Presence, Receiver, capture_step};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -425,7 +425,8 @@ impl Media {
         // A receiver that decodes whatever comes takes each frame as if it stood alone.
         let stands_alone = coded.key || self.config.recovery == Recovery::None;
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !stands_alone);
-        self.ends.on_frame(now, EncodedFrame { id, reference, header, bits: coded.bits });
+        self.ends
+            .on_frame(now, EncodedFrame { id, reference, header, bits: coded.bits, distortion: Distortion::UNKNOWN });
     }
 
     fn take_frames(&mut self, now: Time) {

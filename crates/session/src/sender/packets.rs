@@ -77,7 +77,8 @@ impl Sender {
     /// does. Answers how many repairs leave behind it, which the protocol makes: the policy plans as for repairs of our own that
     /// cover this frame alone.
     pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
-        let EncodedFrame { id, reference, header, bits } = frame;
+        let EncodedFrame { id, reference, header, bits, distortion } = frame;
+        self.on_distortion(distortion);
         self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header)
     }
 

@@ -7,7 +7,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, Missing, Nack};
 
 use super::path::frame_header;
-use crate::{Cut, Departure, EncodedFrame, Sender, SenderConfig};
+use crate::{Cut, Departure, Distortion, EncodedFrame, Sender, SenderConfig};
 
 fn sender(now: Time) -> Sender {
     let config =
@@ -17,7 +17,13 @@ fn sender(now: Time) -> Sender {
 
 fn frame(now: Time, id: u32, bits: &[u8]) -> EncodedFrame<'_> {
     let reference = id.checked_sub(1).map(FrameId);
-    EncodedFrame { id: FrameId(id), reference, header: frame_header(now), bits: bits.into() }
+    EncodedFrame {
+        id: FrameId(id),
+        reference,
+        header: frame_header(now),
+        bits: bits.into(),
+        distortion: Distortion::UNKNOWN,
+    }
 }
 
 fn departures(sender: &mut Sender, now: Time) -> Vec<Departure> {

@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::{
-    Displayed, EncodedFrame, EncoderWish, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender, SenderConfig,
-    SenderStatistics,
+    Displayed, Distortion, EncodedFrame, EncoderWish, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender,
+    SenderConfig, SenderStatistics,
 };
 
 /// What the path does to datagrams, each way the same.
@@ -57,6 +57,8 @@ pub(super) struct Story {
     pub(super) receiver: Receiver,
     pub(super) displayed: Vec<Displayed>,
     pub(super) frame_bytes: usize,
+    /// What is known of each frame.
+    pub(super) distortion: Distortion,
     random: Pcg64Mcg,
     in_burst: bool,
     in_flight: BinaryHeap<InFlight>,
@@ -95,6 +97,7 @@ impl Story {
             receiver: Receiver::new(ReceiverConfig { events: true }),
             displayed: Vec::new(),
             frame_bytes: 30_000,
+            distortion: Distortion::UNKNOWN,
             random: Pcg64Mcg::seed_from_u64(seed),
             in_burst: false,
             in_flight: BinaryHeap::new(),
@@ -211,7 +214,8 @@ impl Story {
         self.references.push(reference);
         let header = FrameHeader { input, input_received_at, ..frame_header(now) };
         let bits = vec![id.0 as u8; if key { self.frame_bytes * 4 } else { self.frame_bytes }];
-        self.sender.on_frame(now, EncodedFrame { id, reference, header, bits: bits.into() });
+        let frame = EncodedFrame { id, reference, header, bits: bits.into(), distortion: self.distortion };
+        self.sender.on_frame(now, frame);
     }
 
     fn decode(&mut self) {

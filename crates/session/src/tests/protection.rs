@@ -4,12 +4,12 @@ use nearlight_events::Event;
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::ToClient;
 use proptest::prelude::*;
 
 use super::path::{Conditions, Story, frame_header};
-use crate::{EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
+use crate::{Distortion, EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
 
 /// The first of several cases, or all where the code is optimised: a case takes seconds otherwise.
 fn some<T: Copy>(cases: &[T]) -> Vec<T> {
@@ -62,6 +62,31 @@ fn a_clean_path_pays_next_to_nothing() {
         let planned = run("planner", round_trip, 0.0, 1.0);
         assert!(planned.redundancy < 0.01 && planned.shown > 0.999, "{round_trip} ms: {planned:?}");
     }
+}
+
+#[test]
+fn redundancy_follows_what_the_pictures_would_lose() {
+    let conditions = Conditions { delay: Span::from_millis(50), loss: 0.03, burst: 2.0, ..Conditions::CLEAN };
+    let mut story = Story::new(21).with(conditions).protected("planner");
+    let mut before = story.sent();
+    let mut share = |story: &mut Story, coded, frozen| {
+        story.distortion = Distortion { coded: Some(coded), frozen: Some(frozen) };
+        story.run(Span::from_secs(6));
+        let sent = story.sent();
+        let since = |now: Bytes, then: Bytes| (now.get() - then.get()) as f64;
+        let share = since(sent.redundant, before.redundant) / since(sent.sent, before.sent);
+        before = sent;
+        share
+    };
+    let moving = share(&mut story, 5.0, 500.0);
+    let still = share(&mut story, 5.0, 0.0);
+    let coarse = share(&mut story, 80.0, 500.0);
+    let moving_again = share(&mut story, 5.0, 500.0);
+    assert!(still < moving * 0.9 && coarse < moving * 0.95, "moving {moving}, still {still}, coarse {coarse}");
+    assert!((moving_again / moving - 1.0).abs() < 0.1, "moving {moving}, again {moving_again}");
+    // Nobody waits in vain for what stands still.
+    let received = story.received();
+    assert!(received.frames.displayed * 100 >= received.frames.sent * 97, "{:?}", received.frames);
 }
 
 #[test]
@@ -136,7 +161,8 @@ impl OneWay {
         let id = self.sender.next_frame();
         let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect::<Vec<u8>>().into();
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
-        let frame = EncodedFrame { id, reference, header: frame_header(self.now), bits };
+        let frame =
+            EncodedFrame { id, reference, header: frame_header(self.now), bits, distortion: Distortion::UNKNOWN };
         self.sender.on_frame(self.now, frame);
         let datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| self.sender.poll_transmit(self.now)).collect();
         let sources = datagrams.iter().filter(|datagram| matches!(ToClient::parse(datagram), Ok(ToClient::Symbol(..))));

@@ -6,7 +6,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire as wire;
 
 use super::path::frame_header;
-use crate::{EncodedFrame, Sender, SenderConfig};
+use crate::{Distortion, EncodedFrame, Sender, SenderConfig};
 
 /// A fixed rate with a window of 5,000 bytes.
 struct Windowed(Box<dyn RateController>);
@@ -52,8 +52,13 @@ fn media_beyond_the_window_wait_for_feedback() {
     let config = SenderConfig { max_datagram: 1_000, pacing: Mode::Burst, frame_interval: interval, events: false };
     let controller = Windowed(new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"));
     let mut sender = Sender::new(now, config, Box::new(controller));
-    let frame =
-        EncodedFrame { id: FrameId(0), reference: None, header: frame_header(now), bits: vec![0; 20_000].into() };
+    let frame = EncodedFrame {
+        id: FrameId(0),
+        reference: None,
+        header: frame_header(now),
+        bits: vec![0; 20_000].into(),
+        distortion: Distortion::UNKNOWN,
+    };
     sender.on_frame(now, frame);
     let leaves = |sender: &mut Sender, at: Time| std::iter::from_fn(|| sender.poll_transmit(at)).count() as u32;
     let first = leaves(&mut sender, now);

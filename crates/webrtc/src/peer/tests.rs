@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::SenderConfig;
+use nearlight_session::{Distortion, SenderConfig};
 use nearlight_units::{Bitrate, InputSeq};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
@@ -304,7 +304,8 @@ impl World {
             ..header
         };
         self.sent.push((0, bits.clone()));
-        self.peer.on_frame(now, EncodedFrame { id, reference, header, bits: bits.into() });
+        self.peer
+            .on_frame(now, EncodedFrame { id, reference, header, bits: bits.into(), distortion: Distortion::UNKNOWN });
     }
 
     /// Frames at the session's rate; a frame that the sender refuses is left out.
