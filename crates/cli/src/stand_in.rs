@@ -84,8 +84,7 @@ impl Encoder for ModelEncoder {
     fn encode(&mut self, _: &Picture, reference: Reference) -> Result<Coded, CodecError> {
         // The first of a stream is a key frame, as every encoder has it.
         let before = self.number.checked_sub(1).map(FrameId).filter(|_| reference == Reference::Newest);
-        let key = before.is_none();
-        let capture = Capture { number: self.number, at: self.clock.now(), rate: self.rate, key, scale: 1.0 };
+        let capture = Capture::plain(self.number, self.clock.now(), self.rate, before.is_none());
         self.number += 1;
         take_time(self.encode);
         Ok(Coded { bits: vec![0; self.model.size(&capture)], reference: before, distortion: None })

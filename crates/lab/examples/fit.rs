@@ -24,9 +24,9 @@ fn main() -> Result<(), CodecError> {
                 let rate = if number < HALVED_AT { full } else { full.mul_f64(0.5) };
                 let key = number % KEY_EVERY == KEY_EVERY - 1;
                 let at = Time::ZERO + Span::from_secs(i64::from(number)) / i64::from(FPS);
-                let coded = camera.encode(&Capture { number, at, rate, key, scale: 1.0 })?;
+                let coded = camera.encode(&Capture::plain(number, at, rate, key))?;
                 let target = rate.as_bps() / 8 / u64::from(FPS);
-                println!("{size},{mbps},{number},{target},{},{}", u8::from(coded.key), coded.bits.len());
+                println!("{size},{mbps},{number},{target},{},{}", u8::from(coded.is_key()), coded.bits.len());
             }
         }
     }

@@ -12,7 +12,6 @@ use std::fmt::Write as _;
 
 use nearlight_codec::quality::mean_squared_error;
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Picture, Reference, Size, new_decoder, new_encoder};
-use nearlight_fec::policy::RateDistortion;
 use nearlight_link::{Probability, Random};
 use nearlight_report::{Axis, Chart, Document, Lines, Plot, Section, Series};
 use nearlight_units::Bitrate;
@@ -223,12 +222,6 @@ impl Model {
             decoder: self.gamma * frame_loss / setting.key_frames_per_second(),
             freeze: self.freeze,
         }
-    }
-
-    /// The price of rate, for redundancy policies.
-    #[must_use]
-    pub fn rate_distortion(&self) -> RateDistortion {
-        RateDistortion { scale: self.alpha, floor: Bitrate::from_bps(self.rate_0 as u64), freeze: self.freeze }
     }
 }
 

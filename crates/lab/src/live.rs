@@ -116,6 +116,10 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
             "its receiver asks for nothing, which the live one does whatever is lost",
         ),
         (
+            cell.system.recovery == Recovery::Reference && matches!(cell.setting.source.encoder, Encoder::Model(_)),
+            "its encoder is a model of frame sizes, which predicts from no older frame live",
+        ),
+        (
             cell.system.group > 0 && cell.system.reliable.is_none(),
             "it has scheduled key frames, which the live server makes only when they are needed",
         ),

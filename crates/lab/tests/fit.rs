@@ -69,7 +69,7 @@ fn streams() -> Vec<(String, Vec<Frame>, Vec<Frame>)> {
         measured.push(Frame { share, bytes, key });
         let at = Time::ZERO + Span::from_secs(number(2).into()) / i64::from(FPS);
         let rate = Bitrate::from_bps(u64::from(number(3)) * 8 * u64::from(FPS));
-        let size = model.size(&Capture { number: number(2), at, rate, key, scale: 1.0 });
+        let size = model.size(&Capture::plain(number(2), at, rate, key));
         modelled.push(Frame { share, bytes: size as f64, key });
     }
     streams.into_iter().map(|(name, measured, modelled, _)| (name, measured, modelled)).collect()

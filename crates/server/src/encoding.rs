@@ -9,7 +9,7 @@ use std::thread;
 use nearlight_codec::quality::Change;
 use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
-use nearlight_session::{Distortion, EncodedFrame, EncoderWish};
+use nearlight_session::{AnsweredWishes, Distortion, EncodedFrame, EncoderWish};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{FrameHeader, View, marker};
 
@@ -91,7 +91,7 @@ fn encode_all(
     let mut size: Size = config.size;
     let mut rate = config.rate;
     let mut acknowledged = None;
-    let mut answer = Answer::default();
+    let mut answered = AnsweredWishes::default();
     // The marker changes with every frame, and nobody misses it.
     let mut change = Change::below(marker::HEIGHT);
     for job in work {
@@ -103,7 +103,7 @@ fn encode_all(
                 return Ok(());
             }
         }
-        let EncoderWish { rate: wanted, acknowledged: decoded, .. } = wish.encoder;
+        let EncoderWish { rate: wanted, acknowledged: decoded, key, recover, .. } = answered.open(wish.encoder);
         if wanted != rate {
             rate = wanted;
             // A rate that the library does not take is no reason to end a session that runs well at the one before.
@@ -117,9 +117,17 @@ fn encode_all(
                 encoder.on_decoded(frame);
             }
         }
-        let reference = answer.to(&wish.encoder);
+        let reference = match (key, recover) {
+            (true, _) => Reference::Nothing,
+            (false, true) => Reference::Acknowledged,
+            (false, false) => Reference::Newest,
+        };
         let coded = encoder.encode(&job.picture, reference)?;
-        answer.on_coded(job.id, if coded.is_key() { Reference::Nothing } else { reference });
+        if coded.is_key() {
+            answered.on_key(job.id);
+        } else if recover {
+            answered.on_recovery(job.id);
+        }
         let header = FrameHeader {
             width: size.width,
             height: size.height,
@@ -144,35 +152,6 @@ fn encode_all(
     Ok(())
 }
 
-/// The frames that answered wishes last: until the session has seen them it goes on wishing.
-#[derive(Debug, Default)]
-struct Answer {
-    key: Option<FrameId>,
-    recovery: Option<FrameId>,
-}
-
-impl Answer {
-    fn on_coded(&mut self, frame: FrameId, reference: Reference) {
-        match reference {
-            Reference::Nothing => (self.key, self.recovery) = (Some(frame), Some(frame)),
-            Reference::Acknowledged => self.recovery = Some(frame),
-            Reference::Newest => {}
-        }
-    }
-
-    /// What the next frame is predicted from.
-    fn to(&self, wish: &EncoderWish) -> Reference {
-        let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < wish.next);
-        if wish.key && is_open(self.key) {
-            Reference::Nothing
-        } else if wish.recover && is_open(self.recovery) {
-            Reference::Acknowledged
-        } else {
-            Reference::Newest
-        }
-    }
-}
-
 /// How long a frame is of use after its rendering began: three frames, and a tenth of a second at least, in which a repair over
 /// a mobile path still fits.
 pub(crate) fn display_budget(frame_interval: Span) -> Span {
@@ -190,33 +169,6 @@ mod tests {
 
     use super::*;
     use crate::seat::Wish;
-
-    #[test]
-    fn a_wish_is_answered_once_and_a_new_one_again() {
-        let wish = |key, recover, next| EncoderWish {
-            rate: Bitrate::from_mbps(1),
-            key,
-            recover,
-            acknowledged: None,
-            next: FrameId(next),
-        };
-        let mut answer = Answer::default();
-        let cases = [
-            (0, wish(true, false, 0), Reference::Nothing),
-            (1, wish(true, false, 0), Reference::Newest),
-            (2, wish(false, true, 1), Reference::Acknowledged),
-            (3, wish(false, true, 2), Reference::Newest),
-            (4, wish(true, true, 2), Reference::Nothing),
-            (5, wish(false, true, 4), Reference::Newest),
-            (6, wish(false, true, 5), Reference::Acknowledged),
-            (7, wish(true, false, 6), Reference::Nothing),
-        ];
-        for (frame, wish, wanted) in cases {
-            let reference = answer.to(&wish);
-            assert_eq!(reference, wanted, "frame {frame}");
-            answer.on_coded(FrameId(frame), reference);
-        }
-    }
 
     fn job(picture: Picture, id: FrameId) -> Job {
         Job {

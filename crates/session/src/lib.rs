@@ -9,6 +9,7 @@
 
 #![forbid(unsafe_code)]
 
+mod answered;
 mod arrivals;
 mod assembly;
 mod capture;
@@ -31,6 +32,7 @@ mod window;
 
 use nearlight_units::Time;
 
+pub use answered::AnsweredWishes;
 pub use capture::capture_step;
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;

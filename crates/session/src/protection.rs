@@ -162,16 +162,12 @@ impl Protection {
         self.group = frames;
     }
 
-    pub(crate) fn set_distortion(&mut self, distortion: RateDistortion) {
-        self.distortion = distortion;
-    }
-
     /// Frames come that the encoder was asked to make of `rate`.
     pub(crate) fn on_distortion(&mut self, rate: Bitrate, distortion: Distortion) {
         let Distortion { coded, frozen } = distortion;
         if let Some(coded) = coded {
             let scale = smooth(&mut self.content.scale, coded * rate.as_bps() as f64);
-            self.distortion = RateDistortion { scale, floor: Bitrate::ZERO, ..self.distortion };
+            self.distortion.scale = scale;
         }
         if let Some(frozen) = frozen {
             let usual = smooth(&mut self.content.frozen, frozen);

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
 use nearlight_fec::LossSummary;
-use nearlight_fec::policy::{RateDistortion, RedundancyPolicy};
+use nearlight_fec::policy::RedundancyPolicy;
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentPacket};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
@@ -217,14 +217,7 @@ impl Sender {
         }
     }
 
-    /// How the encoder trades rate for quality: it prices what redundancy takes from it. Frames that say what is known of them change
-    /// it.
-    pub fn set_distortion(&mut self, distortion: RateDistortion) {
-        if let Some(protection) = &mut self.protection {
-            protection.set_distortion(distortion);
-        }
-    }
-
+    /// How good the encoder's pictures are prices what redundancy takes from it.
     fn on_distortion(&mut self, distortion: Distortion) {
         if let Some(protection) = &mut self.protection {
             protection.on_distortion(self.decision.target, distortion);

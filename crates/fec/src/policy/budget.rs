@@ -1,8 +1,9 @@
 //! The planner on an allowance: what it counts a damaged frame for moves until it spends what it may.
 //!
 //! With a share of the media as its allowance it protects the frames that gain most from it and leaves the others to requests; with
-//! what Nebula's rule would send it shows what comes of the same redundancy elsewhere. Requests are answered in any case: an
-//! allowance below what those take is not kept.
+//! what Nebula's rule would send it shows what comes of the same redundancy elsewhere. What was not spent may be spent later, and
+//! nothing is planned beyond it. Requests are answered in any case, at the cost of what may be planned: an allowance below what those
+//! take is not kept.
 
 use super::{FrameFacts, Nebula, Plan, Planner, RateDistortion, RedundancyPolicy, Shortage};
 
@@ -11,7 +12,7 @@ use super::{FrameFacts, Nebula, Plan, Planner, RateDistortion, RedundancyPolicy,
 enum Allowance {
     /// Percent of each frame's symbols, at most: the planner spends less where more does not pay.
     Percent(u16),
-    /// What Nebula's rule sends with the frames, and a symbol for each that the receiver lacks all the same.
+    /// What Nebula's rule sends with the frames.
     Nebula,
 }
 
@@ -22,6 +23,8 @@ const STEP: f64 = 0.1;
 /// The worth stays within this factor of the planner's own: beyond it, an allowance that a clean path has left would be spent at once
 /// when losses come. Guess.
 const MOST: f64 = 100.0;
+/// Where all of the allowance is to be spent, so many frames' share of it is kept for requests and for frames that gain more. Guess.
+const RESERVE: f64 = 4.0;
 /// Less than this is no allowance to be compared with, in repairs a frame.
 const LEAST: f64 = 0.05;
 
@@ -94,6 +97,12 @@ impl RedundancyPolicy for Budget {
             Allowance::Nebula => f64::from(Nebula.plan(facts).repairs),
         };
         let plan = self.planner.plan(&self.facts(facts));
+        let affordable = self.left + self.allowed;
+        let due = match self.allowance {
+            Allowance::Percent(_) => 0.0,
+            Allowance::Nebula => affordable - RESERVE * self.mean_allowed,
+        };
+        let plan = plan.at_least(due.max(0.0) as u16).at_most(affordable.max(0.0) as u16);
         self.spent += f64::from(plan.repairs);
         plan
     }
@@ -101,9 +110,6 @@ impl RedundancyPolicy for Budget {
     fn answer(&mut self, shortage: &Shortage) -> Option<u16> {
         let answer = self.planner.answer(&Shortage { facts: self.facts(&shortage.facts), ..*shortage })?;
         self.spent += f64::from(answer);
-        if self.allowance == Allowance::Nebula {
-            self.allowed += f64::from(shortage.needed);
-        }
         Some(answer)
     }
 

@@ -23,28 +23,27 @@ pub use planner::Planner;
 pub use registry::{POLICIES, PolicyPreset, UnknownPolicy, new_policy};
 pub use webrtc::{WebRtc, webrtc_share};
 
-/// How an encoder trades rate for distortion: the mean squared error of 8-bit luma is `scale / (rate - floor)`.
+/// How an encoder trades rate for distortion: the mean squared error of 8-bit luma is `scale / rate`.
 ///
-/// Stuhlmüller et al., Analysis of video transmission over lossy channels, 2000; also Nebula's source distortion.
+/// Stuhlmüller et al., Analysis of video transmission over lossy channels, 2000, and Nebula's source distortion, both without the rate at
+/// which the model breaks down: a running encoder shows one point of the curve.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct RateDistortion {
     /// In squared levels times bits per second.
     pub scale: f64,
-    /// The rate at which the model breaks down.
-    pub floor: Bitrate,
     /// Mean squared error of showing the frame before instead, which moving content gives.
     pub freeze: f64,
 }
 
 impl RateDistortion {
     /// Before an encoder has been measured. Guess: 38 dB (an error of 10) at 10 Mb/s, and 28 dB when a moving picture freezes.
-    pub const TYPICAL: Self = Self { scale: 1e8, floor: Bitrate::ZERO, freeze: 100.0 };
+    pub const TYPICAL: Self = Self { scale: 1e8, freeze: 100.0 };
 
     /// What one more packet per frame costs in quality, as mean squared error: the bits that the encoder does not get.
     fn price(&self, rate: Bitrate, interval: Span, packet: Bytes) -> f64 {
         let frames_per_second = 1.0 / interval.as_secs_f64().max(1e-4);
-        let spare = (rate.as_bps() as f64 - self.floor.as_bps() as f64).max(1e5);
-        frames_per_second * packet.bits() as f64 * self.scale / (spare * spare)
+        let rate = (rate.as_bps() as f64).max(1e5);
+        frames_per_second * packet.bits() as f64 * self.scale / (rate * rate)
     }
 }
 
@@ -147,6 +146,24 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The same with more repairs, where an allowance for them is left over.
+    fn at_least(self, repairs: u16) -> Self {
+        if self.repairs >= repairs {
+            return self;
+        }
+        let (basis, cover) = if self.repairs == 0 { (Basis::Block, 1) } else { (self.basis, self.cover) };
+        Self { basis, cover, repairs, expected_loss: None, ..self }
+    }
+
+    /// The same with fewer repairs, where there is no allowance for more: then nobody knows how often the frame is lost.
+    fn at_most(self, repairs: u16) -> Self {
+        if self.repairs <= repairs {
+            return self;
+        }
+        let basis = if repairs == 0 { Basis::Nothing } else { self.basis };
+        Self { basis, repairs, expected_loss: None, ..self }
+    }
+
     /// A plan that was not weighed against others.
     fn simple(basis: Basis, repairs: u16, rounds: u8) -> Self {
         let candidates = [Some(Candidate { basis, repairs, cost: f64::from(repairs) }), None, None, None];

@@ -7,8 +7,9 @@ pub mod resize;
 
 use std::borrow::Cow;
 
-use nearlight_codec::CodecError;
-use nearlight_units::{Bitrate, Time};
+use nearlight_codec::{CodecError, Reference};
+use nearlight_session::Distortion;
+use nearlight_units::{Bitrate, FrameId, Time};
 
 pub use model::{Model, ModelOptions};
 pub use real::{Camera, Film, Quality, Screen};
@@ -22,16 +23,36 @@ pub struct Capture {
     pub number: u32,
     pub at: Time,
     pub rate: Bitrate,
-    pub key: bool,
+    pub reference: Reference,
+    /// The newest frame that the receiver is known to have decoded, counted from 0 in the order of coding.
+    pub acknowledged: Option<FrameId>,
     /// Of the picture's sides, above 0 and at most 1.
     pub scale: f64,
+}
+
+impl Capture {
+    /// A picture in its full size, predicted from the one before it or a key frame.
+    #[must_use]
+    pub const fn plain(number: u32, at: Time, rate: Bitrate, key: bool) -> Self {
+        let reference = if key { Reference::Nothing } else { Reference::Newest };
+        Self { number, at, rate, reference, acknowledged: None, scale: 1.0 }
+    }
 }
 
 /// A coded frame.
 #[derive(Clone, Debug)]
 pub struct Coded {
     pub bits: Cow<'static, [u8]>,
-    pub key: bool,
+    /// The frame that it is predicted from; none for a key frame.
+    pub reference: Option<FrameId>,
+    pub distortion: Distortion,
+}
+
+impl Coded {
+    #[must_use]
+    pub const fn is_key(&self) -> bool {
+        self.reference.is_none()
+    }
 }
 
 /// Codes frame after frame; the time that it takes is the plan's.

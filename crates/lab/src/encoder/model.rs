@@ -6,9 +6,10 @@
 
 use std::borrow::Cow;
 
-use nearlight_codec::CodecError;
+use nearlight_codec::{CodecError, Reference};
 use nearlight_link::{Probability, Random};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_session::Distortion;
+use nearlight_units::{Bitrate, FrameId, Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::{Capture, Coded, FrameEncoder};
@@ -103,6 +104,8 @@ pub struct Model {
     limited: bool,
     random: Random,
     last_at: Option<Time>,
+    /// Coded last.
+    newest: Option<FrameId>,
 }
 
 impl Model {
@@ -111,7 +114,17 @@ impl Model {
         let mut random = Random::new(seed);
         let variation = options.deviation * random.normal();
         let in_force = start.as_bps() as f64;
-        Self { options, fps: f64::from(fps), in_force, variation, owed: 0.0, limited: false, random, last_at: None }
+        Self {
+            options,
+            fps: f64::from(fps),
+            in_force,
+            variation,
+            owed: 0.0,
+            limited: false,
+            random,
+            last_at: None,
+            newest: None,
+        }
     }
 
     /// The next frame's size in bytes.
@@ -132,7 +145,8 @@ impl Model {
         if options.scene_every.is_some_and(|every| self.happens(since, every)) {
             size *= options.scene_ratio;
         }
-        if capture.key {
+        // A frame that is predicted from an older one takes no more than others: an acknowledged one is a round trip old.
+        if capture.reference == Reference::Nothing {
             size *= options.key_ratio;
         }
         let phase = if self.limited { Some(options.limited_for) } else { options.limited_every };
@@ -155,6 +169,13 @@ impl Model {
 
 impl FrameEncoder for Model {
     fn encode(&mut self, capture: &Capture) -> Result<Coded, CodecError> {
-        Ok(Coded { bits: Cow::Borrowed(&BLANK[..self.size(capture)]), key: capture.key })
+        let bits = Cow::Borrowed(&BLANK[..self.size(capture)]);
+        let reference = match capture.reference {
+            Reference::Newest => self.newest,
+            Reference::Acknowledged => capture.acknowledged,
+            Reference::Nothing => None,
+        };
+        self.newest = Some(self.newest.map_or(FrameId(0), FrameId::next));
+        Ok(Coded { bits, reference, distortion: Distortion::UNKNOWN })
     }
 }

@@ -3,11 +3,12 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use nearlight_codec::quality::Change;
 use nearlight_codec::{
-    CodecError, CodecKind, Decoder, Encoder, EncoderConfig, Picture, Reference, Size, new_decoder, new_encoder,
-    quality, sample,
+    CodecError, CodecKind, Decoder, Encoder, EncoderConfig, Picture, Size, new_decoder, new_encoder, quality, sample,
 };
-use nearlight_units::Bitrate;
+use nearlight_session::Distortion;
+use nearlight_units::{Bitrate, FrameId};
 
 use super::{Capture, Coded, FrameEncoder, game, resize};
 use crate::plan::Content;
@@ -55,13 +56,16 @@ pub struct Camera {
     film: Film,
     config: EncoderConfig,
     encoder: Box<dyn Encoder>,
+    acknowledged: Option<FrameId>,
+    change: Change,
 }
 
 impl Camera {
     pub fn new(kind: CodecKind, film: Film, fps: u16, rate: Bitrate) -> Result<Self, CodecError> {
         // A single thread: with more, libraries may code the same picture differently.
         let config = EncoderConfig { size: film.size, fps, rate, threads: 1 };
-        Ok(Self { film, config, encoder: new_encoder(kind, config)? })
+        let encoder = new_encoder(kind, config)?;
+        Ok(Self { film, config, encoder, acknowledged: None, change: Change::below(0) })
     }
 
     /// The nearest size with even sides; a library's smallest picture is a macroblock.
@@ -82,14 +86,22 @@ impl FrameEncoder for Camera {
             self.config.size = size;
             self.encoder.set_size(size)?;
         }
+        if capture.acknowledged != self.acknowledged {
+            self.acknowledged = capture.acknowledged;
+            if let Some(frame) = capture.acknowledged {
+                self.encoder.on_decoded(frame);
+            }
+        }
         let picture = self.film.picture(capture.number);
-        let reference = if capture.key { Reference::Nothing } else { Reference::Newest };
+        let frozen = self.change.on_picture(&picture);
+        let reference = capture.reference;
         let coded = if size == self.film.size {
             self.encoder.encode(&picture, reference)?
         } else {
             self.encoder.encode(&resize::picture(picture.view(), size), reference)?
         };
-        Ok(Coded { key: coded.is_key(), bits: coded.bits.into() })
+        let distortion = Distortion { coded: coded.distortion, frozen };
+        Ok(Coded { reference: coded.reference, bits: coded.bits.into(), distortion })
     }
 }
 

@@ -145,6 +145,7 @@ pub(super) enum EncoderKind {
 #[serde(rename_all = "lowercase")]
 pub(super) enum RecoveryKind {
     Repair,
+    Reference,
     Intra,
     None,
     Group,

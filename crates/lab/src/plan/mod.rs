@@ -174,6 +174,8 @@ pub enum Content {
 pub enum Recovery {
     /// Missing packets are asked for, then a key frame.
     Repair,
+    /// Missing packets are asked for, then a frame that is predicted from one that the receiver has, then a key frame.
+    Reference,
     /// A key frame at once; whatever comes before it is discarded.
     Intra,
     /// Nothing is asked for: what is not whole when a newer frame is, is left out, and its followers are decoded without it.
@@ -188,6 +190,7 @@ impl Recovery {
     pub const fn name(self) -> &'static str {
         match self {
             Self::Repair => "repair",
+            Self::Reference => "reference",
             Self::Intra => "intra",
             Self::None => "none",
             Self::Group => "group",

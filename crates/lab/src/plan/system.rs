@@ -27,6 +27,7 @@ impl System {
 pub(super) const fn recovery(kind: RecoveryKind) -> Recovery {
     match kind {
         RecoveryKind::Repair => Recovery::Repair,
+        RecoveryKind::Reference => Recovery::Reference,
         RecoveryKind::Intra => Recovery::Intra,
         RecoveryKind::None => Recovery::None,
         RecoveryKind::Group => Recovery::Group,

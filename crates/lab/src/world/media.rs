@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
-use nearlight_codec::CodecError;
+use nearlight_codec::{CodecError, Reference};
 use nearlight_link::Ecn;
-use nearlight_session::{Distortion, EncodedFrame, Presence, Receiver, capture_step};
+use nearlight_session::{AnsweredWishes, EncodedFrame, EncoderWish, Presence, Receiver, capture_step};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -121,7 +121,9 @@ pub(crate) struct Media {
     capture_shift: Span,
     next_capture: Time,
     encoding: VecDeque<Encoding>,
-    key_under_way: bool,
+    answered: AnsweredWishes,
+    /// Frames that were coded.
+    coded: FrameId,
     newest_input: (InputSeq, Time),
     /// When each frame was captured and handed to the sender, by its id.
     frames: Vec<Sent>,
@@ -157,6 +159,7 @@ impl Media {
         let receiver: &mut Receiver = &mut ends.receiver;
         match config.recovery {
             Recovery::Repair => {}
+            Recovery::Reference => receiver.set_references(true),
             Recovery::Intra => receiver.set_intra_only(),
             Recovery::None => receiver.set_silent(NO_PATIENCE),
             Recovery::Group => receiver.set_silent(GROUP_PATIENCE),
@@ -176,7 +179,8 @@ impl Media {
             capture_shift: Span::ZERO,
             next_capture,
             encoding: VecDeque::new(),
-            key_under_way: false,
+            answered: AnsweredWishes::default(),
+            coded: FrameId(0),
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
             fates: Fates::default(),
@@ -329,13 +333,13 @@ impl Media {
             self.tally.on_skipped(now);
             return;
         }
-        let wish = self.ends.sender().wish();
-        let key = self.is_key_due(wish.key);
+        let wish = self.answered.open(self.ends.sender().wish());
+        let reference = self.reference(&wish);
+        let acknowledged = wish.acknowledged.filter(|_| self.config.recovery == Recovery::Reference);
         let scale = step.map_or(1.0, |step| step.scale);
-        match self.encoder.encode(&Capture { number, at: now, rate: wish.rate, key, scale }) {
+        match self.encoder.encode(&Capture { number, at: now, rate: wish.rate, reference, acknowledged, scale }) {
             Ok(coded) => {
-                self.key_under_way |= coded.key;
-                self.since_key = if coded.key { 0 } else { self.since_key } + 1;
+                self.on_answered(reference, &coded);
                 let (input, input_received_at) = self.newest_input;
                 let captured = Captured { number, at: now, input, input_received_at };
                 let ready_at = now + self.config.render + self.config.encode;
@@ -367,14 +371,28 @@ impl Media {
         due
     }
 
-    fn is_key_due(&self, wanted: bool) -> bool {
+    /// What the next frame is predicted from.
+    fn reference(&self, wish: &EncoderWish) -> Reference {
         let first = self.since_key == 0;
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
-        let asked = match self.config.recovery {
-            Recovery::Repair | Recovery::Intra => wanted && !self.key_under_way,
-            Recovery::None | Recovery::Group => false,
-        };
-        first || scheduled || asked
+        match self.config.recovery {
+            _ if first || scheduled => Reference::Nothing,
+            Recovery::None | Recovery::Group => Reference::Newest,
+            Recovery::Repair | Recovery::Reference | Recovery::Intra if wish.key => Reference::Nothing,
+            Recovery::Reference if wish.recover => Reference::Acknowledged,
+            Recovery::Repair | Recovery::Reference | Recovery::Intra => Reference::Newest,
+        }
+    }
+
+    fn on_answered(&mut self, reference: Reference, coded: &Coded) {
+        let frame = self.coded;
+        self.coded = frame.next();
+        self.since_key = if coded.is_key() { 0 } else { self.since_key } + 1;
+        if coded.is_key() {
+            self.answered.on_key(frame);
+        } else if reference == Reference::Acknowledged {
+            self.answered.on_recovery(frame);
+        }
     }
 
     fn on_coded(&mut self, now: Time, encoding: Encoding) {
@@ -419,14 +437,12 @@ impl Media {
         };
         self.frames.push(Sent { captured, at: now, index, came: None });
         self.fates.on_sent(captured.at);
-        self.key_under_way &= !coded.key;
-        self.tally.on_frame_sent(captured.at, coded.key);
+        self.tally.on_frame_sent(captured.at, coded.is_key());
         self.config.index.store(index, Ordering::Relaxed);
         // A receiver that decodes whatever comes takes each frame as if it stood alone.
-        let stands_alone = coded.key || self.config.recovery == Recovery::None;
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !stands_alone);
-        self.ends
-            .on_frame(now, EncodedFrame { id, reference, header, bits: coded.bits, distortion: Distortion::UNKNOWN });
+        let reference = coded.reference.filter(|_| self.config.recovery != Recovery::None);
+        let Coded { bits, distortion, .. } = coded;
+        self.ends.on_frame(now, EncodedFrame { id, reference, header, bits, distortion });
     }
 
     fn take_frames(&mut self, now: Time) {

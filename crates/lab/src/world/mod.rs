@@ -36,9 +36,8 @@ use self::network::Arrival;
 use self::reliable::Reliable;
 use self::rival::Rival;
 use self::wrapped::{Buffered, Placed, Shared};
-use crate::distortion;
 use crate::encoder::new_encoder;
-use crate::plan::{self, Cell, Content, Kind, Recovery, Setting, TrafficModel};
+use crate::plan::{self, Cell, Kind, Recovery, Setting, TrafficModel};
 use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, Sums, WifiRecord};
 
 /// Chromium's distance between reports of arrivals at 5 to 8 Mb/s, as measured in headless Chromium 156.
@@ -379,12 +378,7 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
     let policy = if stands_alone { Box::new(Placed { inner, index: Shared::clone(&config.index) }) } else { inner };
     let mut sender = Sender::new(Ends::server_clock(config.start), sender, controller).with_fec(policy);
     sender.set_group(cell.system.group);
-    if let plan::Encoder::Codec { content: Content::Game, .. } = source.encoder
-        && let Some(model) = distortion::Model::fit(&distortion::Setting::NEBULA, &distortion::measurements())
-    {
-        sender.set_distortion(model.rate_distortion());
-    }
-    Ok(sender)
+    Ok(if cell.system.recovery == Recovery::Reference { sender.with_references() } else { sender })
 }
 
 fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {

@@ -173,7 +173,7 @@ impl Reliable {
         }
         while let Some(encoding) = self.encoding.pop_front_if(|encoding| encoding.ready_at <= now) {
             let Encoding { frame, coded, .. } = encoding;
-            self.tally.on_frame_sent(frame.captured_at, coded.key);
+            self.tally.on_frame_sent(frame.captured_at, coded.is_key());
             self.fates.on_sent(frame.captured_at);
             self.waiting.push_back((Frame { sent_at: now, ..frame }, coded));
         }
@@ -201,9 +201,9 @@ impl Reliable {
             return;
         }
         let key = self.since_key == 0 || (self.config.group > 0 && self.since_key >= self.config.group);
-        match self.encoder.encode(&Capture { number, at: now, rate: self.rate, key, scale: 1.0 }) {
+        match self.encoder.encode(&Capture::plain(number, now, self.rate, key)) {
             Ok(coded) => {
-                self.since_key = if coded.key { 0 } else { self.since_key } + 1;
+                self.since_key = if coded.is_key() { 0 } else { self.since_key } + 1;
                 let frame = Frame { number, captured_at: now, input: self.known_input, sent_at: now };
                 let ready_at = now + self.config.render + self.config.encode;
                 self.encoding.push_back(Encoding { ready_at, frame, coded });

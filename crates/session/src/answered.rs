@@ -1,0 +1,64 @@
+//! Which of the session's wishes an encoder has met already: it runs ahead of the session, which goes on wishing until it sees the frame.
+
+use nearlight_units::FrameId;
+
+use crate::EncoderWish;
+
+/// The frames that answered wishes last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AnsweredWishes {
+    key: Option<FrameId>,
+    recovery: Option<FrameId>,
+}
+
+impl AnsweredWishes {
+    /// What of `wish` is still to be met.
+    #[must_use]
+    pub fn open(&self, wish: EncoderWish) -> EncoderWish {
+        let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < wish.next);
+        EncoderWish { key: wish.key && is_open(self.key), recover: wish.recover && is_open(self.recovery), ..wish }
+    }
+
+    /// A key frame was coded.
+    pub fn on_key(&mut self, frame: FrameId) {
+        (self.key, self.recovery) = (Some(frame), Some(frame));
+    }
+
+    /// A frame was coded that is predicted from an acknowledged one.
+    pub fn on_recovery(&mut self, frame: FrameId) {
+        self.recovery = Some(frame);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_units::Bitrate;
+
+    use super::*;
+
+    #[test]
+    fn a_wish_is_answered_once_and_a_new_one_again() {
+        let mut answered = AnsweredWishes::default();
+        let cases = [
+            (0, (true, false, 0), (true, false)),
+            (1, (true, false, 0), (false, false)),
+            (2, (false, true, 1), (false, true)),
+            (3, (false, true, 2), (false, false)),
+            (4, (true, true, 2), (true, false)),
+            (5, (false, true, 4), (false, false)),
+            (6, (false, true, 5), (false, true)),
+            (7, (true, false, 6), (true, false)),
+        ];
+        for (frame, (key, recover, next), wanted) in cases {
+            let wish =
+                EncoderWish { rate: Bitrate::from_mbps(1), key, recover, acknowledged: None, next: FrameId(next) };
+            let open = answered.open(wish);
+            assert_eq!((open.key, open.recover), wanted, "frame {frame}");
+            if open.key {
+                answered.on_key(FrameId(frame));
+            } else if open.recover {
+                answered.on_recovery(FrameId(frame));
+            }
+        }
+    }
+}
