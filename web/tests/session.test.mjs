@@ -153,6 +153,8 @@ test("the ladder changes the picture's size in mid-stream and no frame is lost",
   const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
   assert.equal(statistics.lost, 0, JSON.stringify(statistics));
   assert.ok(statistics.completed - statistics.decoded <= 3, JSON.stringify(statistics));
+  const { pause_ms_max: pause } = await page.evaluate(() => window.nearlight.summary());
+  assert.ok(pause < 1_500, `the picture stood still for ${pause} ms`);
   assert.deepEqual(errors, []);
   await context.close();
   await own.stop();

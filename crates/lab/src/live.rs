@@ -248,7 +248,7 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     }
     if let Some(media) = record.media.first_mut() {
         // Events do not tell which bytes were redundant, nor which pictures were whole.
-        media.on_end(&tally, &Sums { repairs, redundant: 0, other: 0, fates: None });
+        media.on_end(&tally, &Sums { repairs, redundant: 0, other: 0, fates: None, healed: None });
     }
     for link in &mut record.links {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;

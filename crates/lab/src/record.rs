@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::live::LiveNote;
 use crate::plan::{Flow, Kind};
-pub use crate::world::FateCounts;
+pub use crate::world::{FateCounts, HealedCounts};
 use crate::world::{Sampled, Tally};
 
 /// A run of a cell with a seed. Rates are kb/s, lengths in histograms microseconds.
@@ -54,6 +54,7 @@ pub(crate) struct Sums {
     pub(crate) redundant: u64,
     pub(crate) other: u64,
     pub(crate) fates: Option<FateCounts>,
+    pub(crate) healed: Option<HealedCounts>,
 }
 
 /// A media session.
@@ -80,6 +81,9 @@ pub struct MediaRecord {
     pub other_bytes: u64,
     /// Where each frame's fate is known.
     pub fates: Option<FateCounts>,
+    /// Where the session's own receiver tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub healed: Option<HealedCounts>,
     /// Datagrams without IP and UDP headers.
     pub bytes_sent: u64,
     pub bytes_received: u64,
@@ -112,7 +116,7 @@ impl MediaRecord {
     }
 
     pub(crate) fn on_end(&mut self, tally: &Tally, sums: &Sums) {
-        let Sums { repairs, redundant, other, fates } = *sums;
+        let Sums { repairs, redundant, other, fates, healed } = *sums;
         *self = Self {
             from: tally.from().as_secs_f64(),
             to: tally.to().as_secs_f64(),
@@ -130,6 +134,7 @@ impl MediaRecord {
             redundant_bytes: redundant,
             other_bytes: other,
             fates,
+            healed,
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             frame_network_latency: tally.frame_network_latency.clone(),

@@ -259,6 +259,18 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
         take("bad_frame_ratio", Samples::Values(share(bad, media.sent_frames)));
         take("recovery_frames", Samples::Values(share(bad, runs)));
     }
+    if let Some(healed) = media.healed {
+        for (name, times) in [
+            ("healed_by_repair", healed.by_repair),
+            ("healed_by_late_repair", healed.by_late_repair),
+            ("healed_by_retransmission", healed.by_retransmission),
+            ("healed_by_reference", healed.by_reference),
+            ("healed_by_key_frame", healed.by_key_frame),
+        ] {
+            take(name, Samples::Values(vec![times as f64]));
+        }
+        take("frames_to_heal", Samples::Values(share(healed.frames_to_heal, healed.healings)));
+    }
     take("key_frames", Samples::Values(vec![media.key_frames as f64]));
     take("convergence_s", Samples::Values(convergence(run, media).into_iter().collect()));
 }

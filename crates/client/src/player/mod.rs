@@ -12,8 +12,9 @@ mod view;
 use std::sync::Arc;
 
 use nearlight_codec::{CodecError, PictureView};
-use nearlight_events::Summary;
+use nearlight_events::{RecoveryKind, Summary};
 use nearlight_net::Clock;
+use nearlight_session::ReceiverStatistics;
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{Action, Hand, HandPose, Pose, marker, marker::Marker};
 use tokio::sync::{mpsc, watch};
@@ -73,7 +74,32 @@ pub(crate) trait Screen: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Status {
     Connecting { trouble: Option<String> },
-    Watching { fps: f64, motion_to_photon: Span, received: Bitrate, size: (u16, u16) },
+    Watching { fps: f64, motion_to_photon: Span, received: Bitrate, size: (u16, u16), losses: Losses },
+}
+
+/// What was lost on the way, and what was done about it, since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(crate) struct Losses {
+    /// Share of redundancy in all media, 0 to 1.
+    pub(crate) redundancy: f64,
+    /// Frames that repairs or symbols sent again made whole.
+    pub(crate) repaired: u64,
+    /// Frames that nothing made whole.
+    pub(crate) lost: u64,
+    /// What healed the picture last.
+    pub(crate) healed_by: Option<RecoveryKind>,
+}
+
+impl Losses {
+    pub(crate) fn new(statistics: &ReceiverStatistics) -> Self {
+        let counts = statistics.recovery;
+        Self {
+            redundancy: counts.redundant_bytes as f64 / counts.media_bytes.max(1) as f64,
+            repaired: counts.by_repair + counts.by_late_repair + counts.by_retransmission,
+            lost: statistics.frames.lost,
+            healed_by: statistics.healed_by.map(|(kind, _)| kind),
+        }
+    }
 }
 
 /// The ends that the player's surroundings keep.

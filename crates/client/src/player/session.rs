@@ -13,7 +13,7 @@ use super::drain::{Drain, frame_of};
 use super::opening::Opened;
 use super::sound::SoundOutput;
 use super::view::views;
-use super::{Ended, Happening, Ports, Run, STATUS_INTERVAL, Status, UserInput};
+use super::{Ended, Happening, Losses, Ports, Run, STATUS_INTERVAL, Status, UserInput};
 use crate::ClientError;
 
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
@@ -303,11 +303,13 @@ impl<'a> Session<'a> {
         let frames = displayed - self.displayed_at_status;
         self.displayed_at_status = displayed;
         self.status_at = now + STATUS_INTERVAL;
+        let statistics = self.receiver.statistics(now);
         let status = Status::Watching {
             fps: frames as f64 / since.as_secs_f64(),
             motion_to_photon: self.run.tally.motion_to_photon(),
-            received: self.receiver.statistics(now).received_rate,
+            received: statistics.received_rate,
             size: (self.stream.width, self.stream.height),
+            losses: Losses::new(&statistics),
         };
         (self.run.player.on_status)(status);
     }

@@ -280,10 +280,44 @@ fn title(status: &Status) -> String {
     match status {
         Status::Connecting { trouble: None } => format!("{TITLE}: connecting"),
         Status::Connecting { trouble: Some(trouble) } => format!("{TITLE}: connecting again ({trouble})"),
-        Status::Watching { fps, motion_to_photon, received, size: (width, height) } => format!(
-            "{TITLE}: {width}×{height}, {fps:.0} fps, {:.0} ms motion to photon, {:.1} Mb/s",
+        Status::Watching { fps, motion_to_photon, received, size: (width, height), losses } => format!(
+            "{TITLE}: {width}×{height}, {fps:.0} fps, {:.0} ms motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames repaired, {} \
+             lost{}",
             motion_to_photon.as_millis_f64(),
             received.as_mbps_f64(),
+            losses.redundancy * 100.0,
+            losses.repaired,
+            losses.lost,
+            losses.healed_by.map(|kind| format!(", healed by {}", kind.name().replace('_', " "))).unwrap_or_default(),
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_events::RecoveryKind;
+    use nearlight_units::{Bitrate, Span};
+
+    use super::*;
+    use crate::player::Losses;
+
+    #[test]
+    fn the_title_tells_what_losses_cost() {
+        let mut losses = Losses { redundancy: 0.024, repaired: 12, lost: 0, healed_by: None };
+        let watching = |losses| Status::Watching {
+            fps: 29.97,
+            motion_to_photon: Span::from_micros(43_400),
+            received: Bitrate::from_kbps(7_960),
+            size: (1_280, 720),
+            losses,
+        };
+        let clean = title(&watching(losses));
+        assert!(
+            clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames repaired, 0 lost"),
+            "{clean}"
+        );
+        losses.healed_by = Some(RecoveryKind::LateRepair);
+        let healed = title(&watching(losses));
+        assert!(healed.ends_with("0 lost, healed by late repair"), "{healed}");
     }
 }

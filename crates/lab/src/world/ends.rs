@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::time::Instant;
 
+use nearlight_events::RecoveryCounts;
 use nearlight_session::{Displayed, EncodedFrame, PictureFacts, ReadyFrame, Receiver, Sender};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_webrtc::player::{Habits, PlayedFrame, Player, Reporting};
@@ -309,6 +310,14 @@ impl Ends {
     /// Whether time alone has brought a frame for the decoder: over WebRTC, where a gap before it was given up.
     pub(crate) fn has_late_frame(&self) -> bool {
         matches!(&self.near, Near::WebRtc(webrtc) if !webrtc.whole.is_empty())
+    }
+
+    /// How frames that had lost something became whole; none over WebRTC, where browsers do not tell.
+    pub(crate) fn recovery(&self, now: Time) -> Option<RecoveryCounts> {
+        match &self.near {
+            Near::Own(_) => Some(self.receiver.statistics(now).recovery),
+            Near::WebRtc(_) => None,
+        }
     }
 
     /// The next frame for the decoder.

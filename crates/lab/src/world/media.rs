@@ -4,13 +4,14 @@ use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 
 use nearlight_codec::{CodecError, Reference};
+use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{AnsweredWishes, EncodedFrame, EncoderWish, Presence, Receiver, capture_step};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 use super::ends::Ends;
-use super::fates::{FateCounts, Fates};
+use super::fates::{FateCounts, Fates, HealedCounts};
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use super::wrapped::Shared;
@@ -137,8 +138,9 @@ pub(crate) struct Media {
     forming: Vec<Decoding>,
     /// The frame that was decoded last, and whether it was intact.
     newest_decoded: Option<(FrameId, bool)>,
-    /// Redundant and all bytes sent when the measured time began.
+    /// Redundant and all bytes sent, and what was healed, when the measured time began.
     sent_before: Option<(u64, u64)>,
+    healed_before: RecoveryCounts,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
     next_refresh: Time,
@@ -190,6 +192,7 @@ impl Media {
             forming: Vec::new(),
             newest_decoded: None,
             sent_before: None,
+            healed_before: RecoveryCounts::default(),
             decoding: VecDeque::new(),
             decoded: None,
             next_refresh,
@@ -217,6 +220,11 @@ impl Media {
         let (redundant_before, sent_before) = self.sent_before.unwrap_or_default();
         let redundant = redundant - redundant_before;
         (redundant, (sent - sent_before).saturating_sub(redundant))
+    }
+
+    /// What healed the picture, where the session's own receiver puts it together.
+    pub(crate) fn healed(&self, now: Time) -> Option<HealedCounts> {
+        Some(HealedCounts::between(&self.healed_before, &self.ends.recovery(now)?))
     }
 
     fn sent_bytes(&self, now: Time) -> (u64, u64) {
@@ -264,6 +272,7 @@ impl Media {
         if now >= self.next_capture {
             if self.sent_before.is_none() && now >= self.tally.from() {
                 self.sent_before = Some(self.sent_bytes(now));
+                self.healed_before = self.ends.recovery(now).unwrap_or_default();
             }
             self.capture(now);
         }

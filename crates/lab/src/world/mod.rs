@@ -10,7 +10,7 @@ mod rival;
 mod tally;
 mod wrapped;
 
-pub use self::fates::FateCounts;
+pub use self::fates::{FateCounts, HealedCounts};
 pub use self::reliable::LONGEST_WAIT_OVER_TCP;
 pub(crate) use self::reliable::law_of;
 pub(crate) use self::tally::{Sampled, Tally};
@@ -261,12 +261,13 @@ impl<'a> World<'a> {
                 Actor::Rival(_) => continue,
                 Actor::Media(media) => {
                     let (redundant, other) = media.redundancy(self.now);
-                    let end = Sums { repairs: media.repairs(self.now), redundant, other, fates: Some(media.fates()) };
+                    let (repairs, fates) = (media.repairs(self.now), Some(media.fates()));
+                    let end = Sums { repairs, redundant, other, fates, healed: media.healed(self.now) };
                     (media.failed, media.tally, end)
                 }
                 Actor::Reliable(media) => {
                     let (repairs, redundant, other) = media.repairs();
-                    let end = Sums { repairs, redundant, other, fates: Some(media.fates()) };
+                    let end = Sums { repairs, redundant, other, fates: Some(media.fates()), healed: None };
                     (media.failed, media.tally, end)
                 }
             };
