@@ -160,7 +160,7 @@ pub(crate) fn display_budget(frame_interval: Span) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_codec::CodecKind;
+    use nearlight_codec::{CodecKind, Coded};
     use nearlight_rate::Step;
     use nearlight_scene::Viewer;
     use nearlight_units::Bitrate;
@@ -169,6 +169,21 @@ mod tests {
 
     use super::*;
     use crate::seat::Wish;
+
+    const CONFIG: EncoderConfig =
+        EncoderConfig { size: Size { width: 256, height: 144 }, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 };
+
+    fn wish(rate: Bitrate, key: bool) -> Wish {
+        Wish {
+            encoder: EncoderWish { rate, key, recover: false, acknowledged: None, next: FrameId(0) },
+            refusal: None,
+            display: DisplayKind::Screen,
+            step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
+            best_capture: None,
+            render_to_display: None,
+            sound: Bitrate::ZERO,
+        }
+    }
 
     fn job(picture: Picture, id: FrameId) -> Job {
         Job {
@@ -189,20 +204,9 @@ mod tests {
     /// session goes on wishing for the key frame that it has not seen.
     #[test]
     fn a_session_that_stalls_costs_no_frame_its_number_and_gets_one_key_frame() {
-        let rate = Bitrate::from_mbps(1);
-        let wish = Wish {
-            encoder: EncoderWish { rate, key: true, recover: false, acknowledged: None, next: FrameId(0) },
-            refusal: None,
-            display: DisplayKind::Screen,
-            step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
-            best_capture: None,
-            render_to_display: None,
-            sound: Bitrate::ZERO,
-        };
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish, deliveries));
-        let config = EncoderConfig { size: Size { width: 256, height: 144 }, fps: 30, rate, threads: 1 };
-        let mut lane = EncoderLane::start(seat, config, Clock::start(), Encoders::default()).expect("a thread");
+        let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish(CONFIG.rate, true), deliveries));
+        let mut lane = EncoderLane::start(seat, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
         let mut next = FrameId(0);
         // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
         for _ in 0..PICTURES + 2 {
@@ -218,5 +222,54 @@ mod tests {
         }
         let wanted: Vec<_> = (0..next.0).map(|id| (FrameId(id), id.checked_sub(1).map(FrameId))).collect();
         assert_eq!(got, wanted);
+    }
+
+    /// Writes the rate that it codes at in place of a picture.
+    struct Scribe(Bitrate);
+
+    impl Encoder for Scribe {
+        fn name(&self) -> String {
+            "scribe".into()
+        }
+
+        fn codec_string(&self) -> String {
+            "vp8".into()
+        }
+
+        fn encode(&mut self, _: &Picture, _: Reference) -> Result<Coded, CodecError> {
+            Ok(Coded { bits: self.0.as_bps().to_be_bytes().into(), reference: None, distortion: None })
+        }
+
+        fn keeps_references(&self) -> bool {
+            false
+        }
+
+        fn on_decoded(&mut self, _: FrameId) {}
+
+        fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError> {
+            self.0 = rate;
+            Ok(())
+        }
+
+        fn set_size(&mut self, _: Size) -> Result<(), CodecError> {
+            Ok(())
+        }
+    }
+
+    /// So a decision reaches the encoder within a frame, whatever carries the feedback: a browser's reports are farther apart.
+    #[test]
+    fn the_first_frame_after_a_decision_has_its_rate() {
+        let (deliveries, mut delivered) = mpsc::channel(1);
+        let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish(CONFIG.rate, false), deliveries));
+        let encoders = Encoders::new(|_, config: EncoderConfig| Ok(Box::new(Scribe(config.rate))));
+        let mut lane = EncoderLane::start(Arc::clone(&seat), CONFIG, Clock::start(), encoders).expect("a thread");
+        for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {
+            let rate = Bitrate::from_kbps(kbps);
+            seat.set_wish(wish(rate, false));
+            let picture = lane.free.recv().expect("the encoder runs");
+            assert!(lane.encode(job(picture, FrameId(id))));
+            let Some(Delivery::Frame(frame)) = delivered.blocking_recv() else { panic!("no frame at {rate}") };
+            assert_eq!(*frame.bits, rate.as_bps().to_be_bytes());
+        }
     }
 }

@@ -209,9 +209,10 @@ impl Media {
         self.ends.sender().decision().target
     }
 
-    /// Packets that carried symbols again.
+    /// Packets that carried symbols again or stood in for some, as the event log counts them live.
     pub(crate) fn repairs(&self, now: Time) -> u64 {
-        self.ends.sender().statistics(Ends::server_clock(now)).repairs
+        let statistics = self.ends.sender().statistics(Ends::server_clock(now));
+        statistics.repairs + statistics.coded_repairs
     }
 
     /// Redundant bytes, and all others, that were sent in the measured time.
