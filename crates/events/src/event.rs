@@ -40,6 +40,8 @@ pub enum Event {
     MotionToPhoton { input: InputSeq, frame: FrameId, span: Span },
     /// A frame will never be displayed.
     FrameLost { frame: FrameId, reason: &'static str },
+    /// A frame was whole and did not have the digest that its repairs carry: its symbols were thrown away.
+    FrameCorrupt { frame: FrameId },
     /// A frame became whole only through symbols that were sent again.
     FrameRepaired { frame: FrameId, symbols: u32, late: bool },
     /// A frame became whole through repairs, when `behind` newer frames had begun to come.

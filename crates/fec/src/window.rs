@@ -78,6 +78,19 @@ impl Window {
         self.frames[position].set_digest(digest)
     }
 
+    /// The frame's symbols were not the sender's: forgets them, and the repairs of several frames that they were subtracted from.
+    ///
+    /// The frame may still be completed by others that make up `digest`.
+    pub fn start_over(&mut self, frame: FrameId, digest: u32) {
+        self.rows.retain(|row| !row.covers(frame));
+        let Some(position) = self.position(frame) else { return };
+        let decoder = &mut self.frames[position];
+        let code = *decoder.code();
+        if decoder.reset(code, self.limit).and_then(|()| decoder.set_digest(digest)).is_err() {
+            decoder.withhold();
+        }
+    }
+
     /// A frame that has become complete, the oldest event first; each is handed out once.
     pub fn poll_completed(&mut self) -> Option<FrameId> {
         self.completed.pop_front()
@@ -203,7 +216,7 @@ impl Window {
             self.spare.push(decoder);
         }
         // What such a repair lacks of the dropped frame will not come any more.
-        self.rows.retain(|row| !row.codes.iter().any(|code| code.frame() == frame));
+        self.rows.retain(|row| !row.covers(frame));
     }
 
     /// Tells the other equations what a symbol of the frame at `position` has made known, and uses it.
@@ -274,6 +287,10 @@ impl Window {
 impl Row {
     fn bytes(&self) -> Bytes {
         Bytes::new((self.rest.len() + self.codes.len() * size_of::<Code>() + size_of::<Self>()) as u64)
+    }
+
+    fn covers(&self, frame: FrameId) -> bool {
+        self.codes.iter().any(|code| code.frame() == frame)
     }
 
     /// The coefficients for the sources of a frame; None where the repair does not cover it.

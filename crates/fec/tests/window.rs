@@ -119,6 +119,26 @@ fn a_forged_repair_is_noticed_by_the_next_one() {
 }
 
 #[test]
+fn a_frame_of_forged_symbols_starts_over_without_the_repairs_that_they_spoiled() {
+    let group = Group::new(SHAPES, 4);
+    let mut window = Window::new(Kernel::best(), LIMIT);
+    group.feed_sources(&mut window, 0, &[0]);
+    group.feed_sources(&mut window, 1, &[0, 1]);
+    let mut forged = group.frames[1].symbol(0).to_vec();
+    forged[0] ^= 1;
+    window.on_source(&group.codes[1], 0, &forged).expect("a source's shape");
+    group.feed_window(&mut window, 0).expect("a repair");
+    window.start_over(FrameId(11), digest(&group.frames[1].frame));
+    group.feed_sources(&mut window, 1, &[2]);
+    group.feed_sources(&mut window, 2, &[]);
+    assert!((0..2).all(|frame| !group.is_whole(&window, frame)));
+    group.feed_window(&mut window, 1).expect("a repair");
+    group.feed_window(&mut window, 2).expect("a repair");
+    assert!((0..3).all(|frame| group.is_whole(&window, frame)));
+    window.start_over(FrameId(99), 0);
+}
+
+#[test]
 fn lies_are_refused_with_their_reason() {
     let group = Group::new(SHAPES, 1);
     let mut window = Window::new(Kernel::best(), LIMIT);

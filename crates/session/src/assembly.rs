@@ -6,16 +6,18 @@ use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use nearlight_events::RecoveryKind;
-use nearlight_fec::Code;
+use nearlight_fec::digest;
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::{MAX_NACK_ENTRIES, Missing, RepairHeader, SymbolHeader, symbol_range};
+use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
 
 use crate::coded::Coded;
 
 mod frame;
+mod repairs;
 
 pub(crate) use frame::RepairPolicy;
 use frame::{Assembly, REORDER_WAIT, Shape, Slot, TAIL_WAIT};
+pub(crate) use repairs::Forged;
 
 /// Half a second at 120 frames a second: whoever is farther behind needs a key frame.
 const MAX_FRAMES: usize = 64;
@@ -82,12 +84,19 @@ pub(crate) struct Completed {
     pub(crate) recovered: u32,
 }
 
+/// A whole frame until its turn comes.
+#[derive(Debug)]
+struct Waiting {
+    whole: Whole,
+    shape: Shape,
+    /// The digest that a repair told of, which the bytes have.
+    digest: Option<u32>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Assembler {
     frames: BTreeMap<u32, Assembly>,
-    whole: BTreeMap<u32, Whole>,
-    /// Distance to its reference of each whole frame.
-    references: BTreeMap<u32, u8>,
+    whole: BTreeMap<u32, Waiting>,
     bytes: usize,
     /// Newest frame of which anything was seen.
     newest: Option<u32>,
@@ -111,6 +120,7 @@ pub(crate) struct Assembler {
     /// Since the first repair came.
     coded: Option<Box<Coded>>,
     completed: VecDeque<Completed>,
+    forged: VecDeque<Forged>,
 }
 
 impl Assembler {
@@ -148,7 +158,7 @@ impl Assembler {
         };
         let (mut spacing, known_silence) = (self.spacing, self.silence);
         let Some(assembly) = self.open(now, id, shape) else { return Taken::Useless };
-        if assembly.slots[usize::from(header.index)].have {
+        if assembly.is_refused() || assembly.slots[usize::from(header.index)].have {
             return Taken::Useless;
         }
         assembly.put(symbol_range(header.frame_bytes, header.symbols, header.index), payload);
@@ -162,15 +172,18 @@ impl Assembler {
         assembly.note_symbol(now, header);
         let whole = assembly.have_count == assembly.slots.len();
         let gap = !assembly.gaps.is_empty() || assembly.have_count == 1;
+        let contradicted = assembly.digest.filter(|expected| whole && digest(&assembly.bytes) != *expected);
         self.spacing = spacing;
         self.silence = silence;
-        if whole {
+        if let Some(expected) = contradicted {
+            self.start_over(now, id, expected);
+        } else if whole {
             self.silence = silence - silence / SILENCE_DECAY;
             self.complete(now, id, header.sent_at, 0);
         } else if gap || self.check_at.is_none() {
             self.look_soon(now);
         }
-        if let Some(mut coded) = self.coded.take() {
+        if let Some(mut coded) = self.coded.take_if(|_| contradicted.is_none()) {
             coded.on_symbol(header, payload);
             self.take_recovered(now, &mut coded, header.sent_at);
             self.coded = Some(coded);
@@ -178,64 +191,9 @@ impl Assembler {
         if jumped && !whole { Taken::Jump } else { Taken::New }
     }
 
-    /// A repair came.
-    pub(crate) fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) -> Taken {
-        self.heard_at = now;
-        let mut coded = self.coded.take().unwrap_or_else(|| Box::new(self.first_repair()));
-        let ids = (0..header.covered.len() as u32).map(|age| header.frame.0 - age);
-        let mut taken = Taken::Useless;
-        if !ids.clone().all(|id| self.is_done(id)) {
-            let jumped = !self.is_done(header.frame.0) && self.note_newest(now, header.frame.0);
-            for (id, covered) in ids.zip(&header.covered).filter(|(id, _)| !self.is_done(*id)).collect::<Vec<_>>() {
-                let shape = Shape {
-                    key: covered.reference_distance == 0,
-                    reference_distance: covered.reference_distance,
-                    symbols: covered.symbols,
-                    frame_bytes: covered.frame_bytes,
-                };
-                self.open(now, id, shape);
-            }
-            if let Some(assembly) = self.frames.get_mut(&header.frame.0).filter(|_| !header.on_demand) {
-                assembly.note_repair(now);
-            }
-            self.look_soon(now);
-            // What contradicts the other symbols says nothing: the frame may still come whole without it.
-            if coded.on_repair(header, payload).is_ok() {
-                taken = if jumped { Taken::Jump } else { Taken::New };
-            }
-            self.take_recovered(now, &mut coded, header.sent_at);
-        }
-        self.coded = Some(coded);
-        taken
-    }
-
     /// A frame that has become whole since the last call.
     pub(crate) fn poll_completed(&mut self) -> Option<Completed> {
         self.completed.pop_front()
-    }
-
-    /// Decoders that know all symbols that came before the first repair.
-    fn first_repair(&self) -> Coded {
-        let mut coded = Coded::new();
-        for (id, assembly) in &self.frames {
-            let Some(Shape { symbols, frame_bytes, .. }) = assembly.shape else { continue };
-            let Ok(code) = Code::new(FrameId(*id), frame_bytes, symbols) else { continue };
-            for (index, _) in (0..).zip(&assembly.slots).filter(|(_, slot)| slot.have) {
-                coded.on_known(&code, index, &assembly.bytes[code.range(index)]);
-            }
-        }
-        coded
-    }
-
-    /// Takes over frames that repairs have completed.
-    fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: Time) {
-        while let Some((frame, bytes, recovered)) = coded.poll_whole() {
-            let Some(assembly) = self.frames.get_mut(&frame.0) else { continue };
-            if assembly.frame_bytes() == bytes.len() {
-                assembly.put(0..bytes.len(), bytes);
-                self.complete(now, frame.0, sent_at, u32::from(recovered));
-            }
-        }
     }
 
     /// Handed out, given up, or only waiting for its turn.
@@ -248,7 +206,13 @@ impl Assembler {
         if !self.frames.contains_key(&id) && !self.make_room(id) {
             return None;
         }
-        let assembly = self.frames.entry(id).or_insert_with(|| Assembly::placeholder(now));
+        self.frames.entry(id).or_insert_with(|| Assembly::placeholder(now));
+        self.shaped(id, shape)
+    }
+
+    /// The frame's assembly with this shape; none where it has another, or where there is no room for the frame's bytes.
+    fn shaped(&mut self, id: u32, shape: Shape) -> Option<&mut Assembly> {
+        let assembly = self.frames.get_mut(&id)?;
         if assembly.shape.is_none() {
             // A stranger's header may claim 4 MiB: the cost is bounded over all frames before anything is set aside.
             let cost = shape.frame_bytes as usize + usize::from(shape.symbols) * size_of::<Slot>();
@@ -270,14 +234,13 @@ impl Assembler {
 
     fn complete(&mut self, now: Time, id: u32, sent_at: Time, recovered: u32) {
         let Some(assembly) = self.frames.remove(&id) else { return };
-        let key = assembly.shape.is_some_and(|shape| shape.key);
+        let Some(shape) = assembly.shape else { return };
+        let key = shape.key;
         // A frame that came through repairs alone has no first transmission to time.
         let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
         self.bytes -= assembly.cost() - assembly.frame_bytes();
         let repaired = assembly.repaired;
         let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: repaired + recovered };
-        let distance = assembly.shape.map_or(0, |shape| shape.reference_distance);
-        self.references.insert(id, distance);
         let behind = self.newest.map_or(0, |newest| newest.saturating_sub(id));
         let healed_by = match (recovered, repaired, behind) {
             (0, 0, _) => None,
@@ -286,7 +249,7 @@ impl Assembler {
             _ => Some(RecoveryKind::LateRepair),
         };
         let whole = Whole { id: FrameId(id), key, healed_by, skipped: 0, bytes: assembly.bytes, transfer };
-        self.whole.insert(id, whole);
+        self.whole.insert(id, Waiting { whole, shape, digest: assembly.digest });
         self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
     }
 
@@ -347,9 +310,8 @@ impl Assembler {
         self.bytes -= self.frames.values().map(Assembly::cost).sum::<usize>();
         self.frames = kept;
         let kept = self.whole.split_off(&id);
-        self.bytes -= self.whole.values().map(|whole| whole.bytes.len()).sum::<usize>();
+        self.bytes -= self.whole.values().map(|waiting| waiting.whole.bytes.len()).sum::<usize>();
         self.whole = kept;
-        self.references = self.references.split_off(&id);
     }
 
     /// The next frame that the decoder may have, in order.
@@ -359,12 +321,11 @@ impl Assembler {
         let id = self.deliverable()?;
         let first = self.done_to.map_or(id, |done| done.saturating_add(1));
         self.give_up_before(id);
-        let mut whole = self.whole.remove(&id)?;
+        let mut whole = self.whole.remove(&id)?.whole;
         whole.skipped = id - first.min(id);
         if whole.skipped > 0 || self.broken {
             whole.healed_by = Some(if whole.key { RecoveryKind::KeyFrame } else { RecoveryKind::Reference });
         }
-        self.references.remove(&id);
         self.bytes -= whole.bytes.len();
         self.done_to = Some(id);
         self.broken = false;
@@ -376,11 +337,7 @@ impl Assembler {
     }
 
     fn deliverable(&self) -> Option<u32> {
-        self.whole.values().find_map(|whole| {
-            let id = whole.id.0;
-            let distance = *self.references.get(&id)?;
-            (whole.key || self.is_delivered(id, distance)).then_some(id)
-        })
+        self.whole.iter().find_map(|(id, waiting)| self.starts(*id, waiting.shape).then_some(*id))
     }
 
     /// The decoder has had the frame so far before this one.
@@ -451,6 +408,9 @@ impl Assembler {
         }
         let shown_at = |assembly: &Assembly| {
             let is_open = |end: usize| assembly.slots[..end].iter().any(|slot| !slot.have);
+            if assembly.is_refused() {
+                return Some(now);
+            }
             let gap = assembly.gaps.iter().find(|(end, _)| is_open(*end)).map(|(_, at)| *at);
             gap.into_iter().chain(assembly.overtaken_at).min().map(|at| at + REORDER_WAIT)
         };
@@ -475,9 +435,8 @@ impl Assembler {
         // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
         let heard_at = self.heard_at;
         let overdue = |assembly: &Assembly| {
-            assembly
-                .suspect_since
-                .is_some_and(|since| now - since >= policy.give_up && heard_at - since >= policy.retry)
+            let patience = |since: Time| now - since >= policy.give_up && heard_at - since >= policy.retry;
+            assembly.is_refused() || assembly.suspect_since.is_some_and(patience)
         };
         if self.check_at.is_none_or(|at| now < at) {
             return false;
@@ -511,6 +470,19 @@ impl Assembler {
     /// When [`Assembler::poll_missing`] or [`Assembler::expire`] has something to do.
     pub(crate) const fn poll_timeout(&self) -> Option<Time> {
         self.check_at
+    }
+
+    /// What the frame must have as its digest, where that is known and it is not handed out.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn digest(&self, frame: FrameId) -> Option<u32> {
+        let waiting = self.whole.get(&frame.0).and_then(|waiting| waiting.digest);
+        self.frames.get(&frame.0).and_then(|assembly| assembly.digest).or(waiting)
+    }
+
+    /// The frame is waited for and not whole.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn lacks(&self, frame: FrameId) -> bool {
+        self.frames.contains_key(&frame.0)
     }
 
     #[cfg(any(test, feature = "fuzzing"))]

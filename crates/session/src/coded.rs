@@ -50,6 +50,11 @@ impl Coded {
         }
     }
 
+    /// The frame's symbols were not the sender's: they are forgotten.
+    pub(crate) fn start_over(&mut self, frame: FrameId, digest: u32) {
+        self.window.start_over(frame, digest);
+    }
+
     /// A frame that has become whole, with all its bytes and the number of symbols that were computed.
     pub(crate) fn poll_whole(&mut self) -> Option<(FrameId, &[u8], u16)> {
         loop {

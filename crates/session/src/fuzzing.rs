@@ -1,5 +1,5 @@
 //! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without
-//! bound, nothing is handed out twice, `poll_*` comes to an end.
+//! bound, nothing is handed out twice, no frame is handed out against a digest that was known, `poll_*` comes to an end.
 
 use arbitrary::Arbitrary;
 use nearlight_fec::policy::{POLICIES, new_policy};
@@ -17,6 +17,11 @@ use crate::{
     Distortion, EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig,
     SoundPacket,
 };
+
+mod truth;
+
+pub use truth::TrueOperation;
+use truth::Witness;
 
 /// Of ten milliseconds for two ears.
 const SAMPLES: usize = 960;
@@ -40,6 +45,7 @@ pub enum ReceiverOperation {
     Wait { hundreds_of_micros: u16 },
     Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, back: u8, again: bool, seq: Number },
     Repair { newest: Number, cover: u8, number: u16, symbols: u8, bytes: u16, key: bool, forged: bool, seq: Number },
+    True(TrueOperation),
     Note { frame: Number, rtp_timestamp: Number, last: bool, sent: u32 },
     Picture { rtp_timestamp: Number, received: Option<u32> },
     PictureDisplayed { rtp_timestamp: Number, marked: bool },
@@ -144,11 +150,42 @@ pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_references(true);
     receiver.set_sound();
+    run(receiver, operations);
+}
+
+/// The same for symbols and repairs of true frames, some of them forged, with receivers that mend losses in different ways.
+pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
+    let mut receiver = Receiver::new(ReceiverConfig { events: true });
+    match kind % 4 {
+        0 => receiver.set_references(true),
+        1 => receiver.set_intra_only(),
+        2 => receiver.set_silent(Span::from_millis(20)),
+        _ => {}
+    }
+    let with_time = |(operation, wait): &(TrueOperation, u8)| {
+        let wait = ReceiverOperation::Wait { hundreds_of_micros: u16::from(wait % 64) };
+        [ReceiverOperation::True(operation.clone()), wait, ReceiverOperation::Poll]
+    };
+    run(receiver, &operations.iter().flat_map(with_time).collect::<Vec<_>>());
+}
+
+fn run(mut receiver: Receiver, operations: &[ReceiverOperation]) {
     let mut now = Time::from_secs(1);
     let mut newest_handed_out = None;
+    let mut witness = Witness::default();
     for operation in operations {
-        apply_to_receiver(&mut receiver, &mut now, operation);
+        match operation {
+            ReceiverOperation::True(operation) => witness.apply(&mut receiver, now, operation),
+            _ => apply_to_receiver(&mut receiver, &mut now, operation),
+        }
+        witness.misled |= matches!(
+            operation,
+            ReceiverOperation::Symbol { .. } | ReceiverOperation::Repair { .. } | ReceiverOperation::Garbage(_)
+        );
+        witness.note(&receiver);
         while let Some(frame) = receiver.poll_frame(now) {
+            witness.check(&frame);
+            receiver.on_decoded(now, frame.id);
             assert!(newest_handed_out < Some(frame.id), "frame {} came twice or too late", frame.id);
             newest_handed_out = Some(frame.id);
         }
@@ -186,7 +223,8 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
             };
             receiver.on_datagram(*now, &pong.to_bytes());
         }
-        ReceiverOperation::Note { .. }
+        ReceiverOperation::True(_)
+        | ReceiverOperation::Note { .. }
         | ReceiverOperation::Picture { .. }
         | ReceiverOperation::PictureDisplayed { .. }
         | ReceiverOperation::RtpCounts(_) => apply_picture(receiver, *now, operation),
@@ -400,19 +438,29 @@ mod tests {
 
     use super::*;
 
+    /// Bytes of a case at most: where the code is not optimised it takes ten times as long.
+    const LONGEST: usize = if cfg!(debug_assertions) { 500 } else { 4_000 };
+
+    /// As many as the bytes are enough for: left to itself, `Unstructured` tosses a coin before each whether it is the last.
     fn operations<'a, O: Arbitrary<'a>>(bytes: &'a [u8]) -> Vec<O> {
         let mut source = Unstructured::new(bytes);
-        source.arbitrary_iter().map_or_else(|_| Vec::new(), |operations| operations.flatten().collect())
+        let next = || (!source.is_empty()).then(|| source.arbitrary().ok()).flatten();
+        std::iter::from_fn(next).collect()
     }
 
     proptest! {
         #[test]
-        fn receiver_withstands_any_operations(bytes in vec(any::<u8>(), 0..4_000)) {
+        fn receiver_withstands_any_operations(bytes in vec(any::<u8>(), 0..LONGEST)) {
             receiver(&operations(&bytes));
         }
 
         #[test]
-        fn sender_withstands_any_operations(preset: u8, pacing: u8, bytes in vec(any::<u8>(), 0..4_000)) {
+        fn no_frame_is_handed_out_against_its_digest(kind: u8, bytes in vec(any::<u8>(), 0..LONGEST)) {
+            forgeries(kind, &operations(&bytes));
+        }
+
+        #[test]
+        fn sender_withstands_any_operations(preset: u8, pacing: u8, bytes in vec(any::<u8>(), 0..LONGEST)) {
             sender(preset, pacing, &operations(&bytes));
         }
     }

@@ -3,11 +3,13 @@
 use std::collections::VecDeque;
 
 use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind, Stage};
+#[cfg(any(test, feature = "fuzzing"))]
+use nearlight_units::PacketSeq;
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Action, FrameHeader, Hand, RepairHeader, SymbolHeader, ToClient, ToServer, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
-use crate::assembly::{Assembler, Completed, Taken};
+use crate::assembly::{Assembler, Completed, Forged, Taken};
 use crate::clock::{ClockEstimate, ClockSync};
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
@@ -69,6 +71,8 @@ pub struct ReceiverStatistics {
     pub received_rate: Bitrate,
     /// Datagrams that no parser accepts.
     pub malformed: u64,
+    /// How often the symbols of a whole frame were thrown away because they did not make up the digest that its repairs carry.
+    pub corrupt: u64,
     pub unreadable_markers: u64,
 }
 
@@ -118,6 +122,7 @@ pub struct Receiver {
     repaired: u64,
     key_frames: u64,
     malformed: u64,
+    corrupt: u64,
     packets: u64,
     received: Bytes,
     recent: RecentRate,
@@ -155,6 +160,7 @@ impl Receiver {
             repaired: 0,
             key_frames: 0,
             malformed: 0,
+            corrupt: 0,
             packets: 0,
             received: Bytes::ZERO,
             recent: RecentRate::default(),
@@ -253,6 +259,11 @@ impl Receiver {
     fn after(&mut self, now: Time, taken: Taken) {
         while let Some(completed) = self.assembler.poll_completed() {
             self.on_completed(now, completed);
+        }
+        while let Some(Forged { frame, completed }) = self.assembler.poll_forged() {
+            self.corrupt += 1;
+            self.counts.completed -= u64::from(completed);
+            self.emit(now, || Event::FrameCorrupt { frame });
         }
         if taken == Taken::Jump && !self.can_refer() {
             self.request_key_frame(now, "gap too long to repair");
@@ -450,6 +461,7 @@ impl Receiver {
             received: self.received,
             received_rate: self.recent.rate(now),
             malformed: self.malformed,
+            corrupt: self.corrupt,
             unreadable_markers: self.presentation.unreadable_markers,
         }
     }
@@ -502,10 +514,30 @@ impl Receiver {
         }
         self.events.push_back((now, event()));
     }
+}
 
-    #[cfg(any(test, feature = "fuzzing"))]
+/// What the fuzzers look at.
+#[cfg(any(test, feature = "fuzzing"))]
+impl Receiver {
     pub(crate) fn held(&self) -> (usize, usize) {
         assert!(self.pictures.held() <= 256, "{} notes and pictures are held", self.pictures.held());
         self.assembler.held()
+    }
+
+    pub(crate) fn newest(&self) -> Option<FrameId> {
+        self.assembler.newest()
+    }
+
+    pub(crate) fn digest(&self, frame: FrameId) -> Option<u32> {
+        self.assembler.digest(frame)
+    }
+
+    pub(crate) fn lacks(&self, frame: FrameId) -> bool {
+        self.assembler.lacks(frame)
+    }
+
+    /// A number that no datagram has had.
+    pub(crate) fn next_seq(&self) -> PacketSeq {
+        PacketSeq(self.arrivals.highest().map_or(0, |highest| highest as u32 + 1))
     }
 }

@@ -60,6 +60,7 @@ impl Tally {
         past.recovery += statistics.recovery;
         past.received += statistics.received;
         past.malformed += statistics.malformed;
+        past.corrupt += statistics.corrupt;
         past.unreadable_markers += statistics.unreadable_markers;
         self.clock_error = clock_error.unwrap_or(self.clock_error);
     }

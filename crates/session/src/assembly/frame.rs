@@ -12,6 +12,9 @@ pub(super) const REORDER_WAIT: Span = Span::from_millis(1);
 /// releases its groups.
 pub(super) const TAIL_WAIT: Span = Span::from_millis(10);
 
+/// A frame whose bytes were not the sender's so many times is given up: whoever forges symbols may do so again.
+const MAX_MISMATCHES: u8 = 2;
+
 /// How to ask for symbols again.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RepairPolicy {
@@ -54,6 +57,10 @@ pub(super) struct Assembly {
     pub(super) asked_in_vain: bool,
     /// Something may have to be asked for again then.
     retry_at: Option<Time>,
+    /// Of the whole frame, from the first repair that covers it.
+    pub(super) digest: Option<u32>,
+    /// How often the frame was whole and did not have its digest.
+    mismatches: u8,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +91,26 @@ impl Assembly {
             attempts: 0,
             asked_in_vain: false,
             retry_at: None,
+            digest: None,
+            mismatches: 0,
         }
+    }
+
+    /// The frame does not have its digest: all symbols are thrown away and suspect, for any may be the wrong one.
+    pub(super) fn start_over(&mut self, digest: u32) {
+        self.digest = Some(digest);
+        self.mismatches += 1;
+        self.bytes.clear();
+        self.slots.fill(Slot::default());
+        self.have_count = 0;
+        self.gaps.clear();
+        self.suspect_to = self.slots.len();
+        self.asked_in_vain |= self.is_refused();
+    }
+
+    /// Its symbols were not the sender's too often: nothing more is taken, and it is about to be given up.
+    pub(super) const fn is_refused(&self) -> bool {
+        self.mismatches >= MAX_MISMATCHES
     }
 
     /// The receiver has asked for this symbol again.
@@ -150,6 +176,9 @@ impl Assembly {
     /// Notes which missing symbols have become suspect, and returns those that are to be asked for: `waiting` repairs stand in
     /// for as many.
     pub(super) fn missing(&mut self, now: Time, id: FrameId, retry: Span, waiting: usize) -> Vec<Missing> {
+        if self.is_refused() {
+            return Vec::new();
+        }
         while self.gaps.front().is_some_and(|(_, at)| now - *at >= REORDER_WAIT) {
             self.suspect_to = self.gaps.pop_front().map_or(0, |(end, _)| end.max(self.suspect_to));
         }

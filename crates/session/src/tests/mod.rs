@@ -1,5 +1,6 @@
 //! Sender and receiver joined by a virtual path: stories of a frame's way.
 
+mod forgery;
 mod packets;
 mod path;
 mod pictures;
