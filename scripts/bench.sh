@@ -14,9 +14,7 @@ printf '\n== erasure codes, ours and others (microseconds by sources+repairs of 
 "$nearlight" lab fec-bench --json --each 20
 
 printf '\n== erasure codes in WebAssembly (node)\n'
-rustup target list --installed | grep -q wasm32-wasip1 || { printf 'installing: the Rust target wasm32-wasip1\n' >&2; rustup target add wasm32-wasip1; }
-CARGO_TARGET_WASM32_WASIP1_RUSTFLAGS=-Ctarget-feature=+simd128 cargo build --quiet --release --target wasm32-wasip1 -p nearlight-fec --example kernels
-node --no-warnings scripts/wasi.mjs "${CARGO_TARGET_DIR:-target}/wasm32-wasip1/release/examples/kernels.wasm"
+scripts/wasi-kernels.sh
 
 whole_path() {
   local title=$1; shift

@@ -64,13 +64,13 @@ fi
 have_toolchain() {
   local parts
   parts=$(rustup component list --toolchain "$toolchain" --installed 2>/dev/null) || return 1
-  for part in clippy rustfmt rust-std-wasm32-unknown-unknown; do
+  for part in clippy rustfmt rust-std-wasm32-unknown-unknown rust-std-wasm32-wasip1; do
     grep -q "^$part" <<<"$parts" || return 1
   done
 }
 if ! have_toolchain; then
-  say "installing: Rust $toolchain with rustfmt, clippy and the WebAssembly target"
-  rustup toolchain install "$toolchain" --profile minimal --component rustfmt --component clippy --target wasm32-unknown-unknown --no-self-update >&2
+  say "installing: Rust $toolchain with rustfmt, clippy and the WebAssembly targets (browsers, WASI)"
+  rustup toolchain install "$toolchain" --profile minimal --component rustfmt --component clippy --target wasm32-unknown-unknown --target wasm32-wasip1 --no-self-update >&2
 fi
 
 # --- a browser where the distribution has none ---------------------------------------------------------------------------------

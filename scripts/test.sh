@@ -9,6 +9,9 @@ step() { printf '\n== %s\n' "$*"; }
 step "every crate, and the command end to end"
 cargo test --release --workspace --exclude nearlight-xtask
 
+step "the erasure codes' kernel for browsers against the plain one"
+scripts/wasi-kernels.sh check simd128
+
 # They are small and build in seconds.
 step "the state machines once more, with overflow and debug assertions on"
 cargo test --quiet -p nearlight-units -p nearlight-wire -p nearlight-events -p nearlight-rate -p nearlight-pace -p nearlight-session

@@ -1,4 +1,4 @@
-// Runs a WebAssembly program with WASI in node: node wasi.mjs FILE [ARGUMENTS]
+// Runs a WebAssembly program with WASI in node and exits as it does: node wasi.mjs FILE [ARGUMENTS]
 
 import { readFile } from "node:fs/promises";
 import { WASI } from "node:wasi";
@@ -6,4 +6,4 @@ import { WASI } from "node:wasi";
 const [, , file, ...rest] = process.argv;
 const wasi = new WASI({ version: "preview1", args: [file, ...rest] });
 const { instance } = await WebAssembly.instantiate(await readFile(file), { wasi_snapshot_preview1: wasi.wasiImport });
-wasi.start(instance);
+process.exitCode = wasi.start(instance);

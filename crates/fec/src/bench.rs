@@ -24,6 +24,9 @@ pub fn shape_name((sources, repairs): (u16, u16)) -> String {
     format!("{sources}+{repairs}")
 }
 
+/// Repairs beyond those that are measured: in 0.4 % of the cases the seeded ones of a large frame need one more.
+const SPARE_REPAIRS: u16 = 4;
+
 /// The figures of one kernel, medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
@@ -125,8 +128,11 @@ impl Stopwatch<'_> {
         /// More than any of the shapes takes.
         const LIMIT: Bytes = Bytes::new(64 << 20);
         let (code, frame) = frame(sources);
-        let mut coded = vec![0; usize::from(repairs) * SYMBOL_BYTES];
-        Encoder::new(kernel).repairs(&code, &frame, 0..repairs, &mut coded).expect("the frame of this code");
+        let mut coded = vec![0; usize::from(repairs + SPARE_REPAIRS) * SYMBOL_BYTES];
+        let numbers = 0..repairs + SPARE_REPAIRS;
+        Encoder::new(kernel).repairs(&code, &frame, numbers, &mut coded).expect("the frame of this code");
+        let mut coded = (0..).zip(coded.chunks(SYMBOL_BYTES));
+        let measured: Vec<(u16, &[u8])> = coded.by_ref().take(repairs.into()).collect();
         let mut decoder = Decoder::new(kernel, code, LIMIT).expect("within the limit");
         let step = sources / repairs;
         let mut run = 0;
@@ -140,12 +146,14 @@ impl Stopwatch<'_> {
             }
         };
         let micros = self.median(&mut decoder, lose_and_feed, |decoder| {
-            for (number, symbol) in (0..).zip(coded.chunks(SYMBOL_BYTES)) {
-                decoder.on_repair(number, symbol).expect("a repair");
+            for (number, symbol) in &measured {
+                decoder.on_repair(*number, symbol).expect("a repair");
             }
         });
-        // In 0.4 % of the cases the seeded repairs of a large frame need one more.
-        assert!(decoder.frame().is_none_or(|found| found == frame), "the frame that was sent");
+        for (number, symbol) in coded {
+            decoder.on_repair(number, symbol).expect("a repair");
+        }
+        assert!(decoder.frame() == Some(&frame), "the frame that was sent");
         micros
     }
 }
