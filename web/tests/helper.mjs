@@ -149,17 +149,25 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   };
 }
 
-/** Waits until `probe`, evaluated in the page, is true; says what the page knew when it never was. */
-export async function until(page, probe, what, timeout = 30_000) {
+/** `probe` as `waitForFunction` can ask it: a promise counts there as true whatever becomes of it. */
+function asked(probe) {
+  return new Function(
+    `const answer = (${probe})(); if (typeof answer?.then === "function") throw new TypeError("a probe must not be a promise"); return answer;`,
+  );
+}
+
+function whatThePageKnows() {
+  const { state, lastMarker, statistics, stream } = window.nearlight ?? {};
+  return JSON.stringify({ state, lastMarker, statistics, stream, status: document.getElementById("status")?.innerText });
+}
+
+/** Waits until `probe`, evaluated in the page, is true; says what `knowledge` finds in the page when it never was. */
+export async function until(page, probe, what, timeout = 30_000, knowledge = whatThePageKnows) {
   try {
-    await page.waitForFunction(probe, undefined, { timeout, polling: 50 });
-  } catch {
-    const seen = await page
-      .evaluate(() => {
-        const { state, lastMarker, statistics, stream } = window.nearlight ?? {};
-        return JSON.stringify({ state, lastMarker, statistics, stream, status: document.getElementById("status")?.innerText });
-      })
-      .catch(() => "no page");
+    await page.waitForFunction(asked(probe), undefined, { timeout, polling: 50 });
+  } catch (error) {
+    if (/must not be a promise/.test(error.message)) throw error;
+    const seen = await page.evaluate(knowledge).catch(() => "no page");
     throw new Error(`never happened in ${timeout} ms: ${what}. The page: ${seen}`);
   }
 }

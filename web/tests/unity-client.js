@@ -139,7 +139,8 @@
         await peer.setLocalDescription();
         this.makingOffer = false;
         this.waiting = true;
-        this.signalling.describe("offer", this.connectionId, peer.localDescription.sdp);
+        this.offered = peer.localDescription.sdp;
+        this.signalling.describe("offer", this.connectionId, this.offered);
       };
       peer.ontrack = ({ track }) => {
         this.stream.addTrack(track);

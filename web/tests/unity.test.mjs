@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { openBrowser, openPage, screenshot, startServer } from "./helper.mjs";
+import { openBrowser, openPage, screenshot, startServer, until as untilTrue } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-unity-tests";
 const SMALL = ["--size", "640x360", "--fps", "30"];
@@ -35,16 +35,21 @@ async function openClient(options = {}, { port } = server) {
   return opened;
 }
 
-async function until(page, probe, what) {
-  try {
-    await page.waitForFunction(probe, undefined, { timeout: 30_000, polling: 50 });
-  } catch {
-    const seen = await page.evaluate(() => {
-      const { heard, failures, peer, frames } = window.client;
-      return JSON.stringify({ heard, failures, state: peer?.connectionState, signalling: peer?.signalingState, frames });
-    });
-    throw new Error(`never happened: ${what}. The client: ${seen}`);
+function whatTheClientKnows() {
+  const { heard, failures, peer, frames } = window.client;
+  return JSON.stringify({ heard, failures, state: peer?.connectionState, signalling: peer?.signalingState, frames });
+}
+
+const until = (page, probe, what) => untilTrue(page, probe, what, 30_000, whatTheClientKnows);
+
+/** So many packets of sound come within 30 s. */
+async function hears(page, wanted) {
+  let packets = 0;
+  for (let tries = 0; tries < 300 && packets < wanted; tries += 1) {
+    await page.waitForTimeout(100);
+    packets = await page.evaluate(() => window.client.soundPackets());
   }
+  assert.ok(packets >= wanted, `sound comes: ${packets} packets of ${wanted}`);
 }
 
 async function play(page) {
@@ -89,7 +94,7 @@ test("a stock client connects over WebSocket, plays and moves the world", async 
   });
   assert.deepEqual(heard.slice(0, 3), ["connect", "answer", "offer"]);
   assert.deepEqual([failures, polite, codec], [[], true, "video/H264"]);
-  await until(page, async () => (await window.client.soundPackets()) > 20, "sound comes");
+  await hears(page, 100);
   await screenshot(page, "unity");
   await context.close();
 });
@@ -98,8 +103,16 @@ test("a client that polls over HTTP plays as well", async () => {
   const { context, page } = await openClient({ polling: true });
   await play(page);
   await followsItsUser(page);
+  await hears(page, 100);
   assert.deepEqual(await page.evaluate(() => window.client.failures), []);
   await page.evaluate(() => window.client.close());
+  await context.close();
+});
+
+test("a probe that returns a promise is refused, for it would count as true", async () => {
+  const { context, page } = await openPage(browser);
+  await assert.rejects(until(page, async () => false, "never"), /must not be a promise/);
+  await assert.rejects(until(page, () => Promise.resolve(false), "never"), /must not be a promise/);
   await context.close();
 });
 
@@ -114,8 +127,9 @@ test("an offer that is repeated is answered again and disturbs nothing", async (
   const { context, page } = await openClient();
   const first = await page.evaluate(async () => {
     const { client } = window;
-    while (!client.peer?.localDescription) await new Promise((resolve) => setTimeout(resolve, 1));
-    return client.peer.localDescription.sdp;
+    // The connection's own description grows with each address that is found.
+    while (!client.offered) await new Promise((resolve) => setTimeout(resolve, 1));
+    return client.offered;
   });
   await play(page);
   const before = await page.evaluate((sdp) => {

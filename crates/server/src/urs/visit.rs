@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use nearlight_codec::CodecKind;
 use nearlight_net::{Alarm, Token};
 use nearlight_scene::START;
-use nearlight_session::ReceivedInput;
+use nearlight_session::{ReceivedInput, SoundPacket};
 use nearlight_units::{Span, Time};
 use nearlight_urs::User;
 use nearlight_urs::signalling::PeerId;
@@ -145,11 +145,14 @@ impl Session {
                     }
                     None => return "the server's socket is gone".into(),
                 },
-                delivery = next_delivery(&mut self.stay) => match delivery {
-                    Some(Delivery::Frame(frame)) => self.peer.on_frame(clock.now(), frame),
-                    Some(Delivery::Size(size, _)) => self.user.set_picture(clock.now(), (size.width, size.height)),
-                    Some(Delivery::Failed(reason)) => return reason,
-                    None => return "the renderer has stopped".into(),
+                made = next_made(&mut self.stay) => match made {
+                    Made::Picture(Some(Delivery::Frame(frame))) => self.peer.on_frame(clock.now(), frame),
+                    Made::Picture(Some(Delivery::Size(size, _))) => {
+                        self.user.set_picture(clock.now(), (size.width, size.height));
+                    }
+                    Made::Picture(Some(Delivery::Failed(reason))) => return reason,
+                    Made::Picture(None) => return "the renderer has stopped".into(),
+                    Made::Sound(sound) => self.peer.on_sound(clock.now(), sound.made_at, sound.bytes),
                 },
                 order = visit.orders.recv() => match order {
                     Some(order) => if let Err(reason) = self.follow(order, visit).await {
@@ -198,7 +201,7 @@ impl Session {
         }
         let Some(codec) = self.peer.codec() else { return Ok(()) };
         let house = Arc::clone(&self.house);
-        let taste = Taste { codec: kind_of(codec), display: DisplayKind::Screen, sound: false };
+        let taste = Taste { codec: kind_of(codec), display: DisplayKind::Screen, sound: self.peer.takes_sound() };
         let opened = Stay::open(house, self.number, taste, self.peer.sender());
         let (stay, _) = opened.map_err(|error| error.to_string())?;
         tracing::info!(session = self.number, codec = kind_of(codec).name(), "a codec is agreed on");
@@ -265,10 +268,18 @@ impl Session {
     }
 }
 
+/// What the world makes for a client.
+enum Made {
+    /// None when the renderer has stopped.
+    Picture(Option<Delivery>),
+    Sound(SoundPacket),
+}
+
 /// Waits for ever without a seat.
-async fn next_delivery(stay: &mut Option<Stay>) -> Option<Delivery> {
-    match stay {
-        Some(stay) => stay.deliveries.recv().await,
-        None => std::future::pending().await,
+async fn next_made(stay: &mut Option<Stay>) -> Made {
+    let Some(stay) = stay else { return std::future::pending().await };
+    tokio::select! {
+        delivery = stay.deliveries.recv() => Made::Picture(delivery),
+        Some(sound) = stay.sounds.recv() => Made::Sound(sound),
     }
 }
