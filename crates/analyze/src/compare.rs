@@ -17,8 +17,10 @@ use clock::{ClockFit, Sample};
 /// Why two captures cannot be compared.
 #[derive(Debug, thiserror::Error)]
 pub enum CompareError {
-    #[error("the sender's capture: {0}")]
+    #[error("the sender's capture cannot be studied")]
     Sender(#[source] StudyError),
+    #[error("the receiver's capture cannot be studied")]
+    Receiver(#[source] StudyError),
     #[error(
         "no packet of the sender's capture is in the receiver's; take both at the same time, with at least 80 bytes of each packet"
     )]
@@ -77,6 +79,7 @@ impl Comparison {
     /// Of the conversation of `sender`, or else of the largest in the sender's capture, which is found in the receiver's by its packets.
     pub fn new(at_sender: &Traffic, at_receiver: &Traffic, sender: Option<SocketAddr>) -> Result<Self, CompareError> {
         let here = Scope::new(at_sender, sender).map_err(CompareError::Sender)?;
+        Scope::new(at_receiver, None).map_err(CompareError::Receiver)?;
         let there = counterpart(at_sender, &here, at_receiver).ok_or(CompareError::NothingInCommon)?;
         let pick = |traffic: &Traffic, scope: &Scope, down: bool| {
             Index::new(scope.packets(traffic, |stream| (stream.direction == scope.down) == down))

@@ -46,7 +46,8 @@ pub struct Frames {
     pub found_by: FoundBy,
     pub count: usize,
     /// Frames a second: the slope of their number over the times of their first packets, so that it does not hang on two packets.
-    pub fps: f64,
+    /// `None` for too few frames to tell.
+    pub fps: Option<f64>,
     /// The same on the sender's media clock, which no network disturbs.
     pub source_fps: Option<f64>,
     /// Bytes as Ethernet frames.
@@ -59,6 +60,9 @@ pub struct Frames {
     /// Frames of RTP whose last packet is not among those captured.
     pub without_end: usize,
 }
+
+/// Fewer frames tell no rate: two packets that come together would be a hundred thousand frames a second. Guess.
+const FEWEST_FOR_RATE: usize = 5;
 
 /// All video has this RTP clock (RFC 3551 section 5).
 pub(crate) const VIDEO_CLOCK: f64 = 90e3;
@@ -110,6 +114,13 @@ pub(crate) fn by_silences(packets: &[Packet]) -> Found {
     Found { by, frames, of_packet }
 }
 
+impl Frames {
+    /// What follows "frames at".
+    pub(crate) fn rate_in_words(&self) -> String {
+        self.fps.map_or_else(|| "a rate that so few do not tell".to_owned(), |fps| format!("{fps:.2} fps"))
+    }
+}
+
 impl Frame {
     fn new(packet: &Packet) -> Self {
         Self {
@@ -132,9 +143,12 @@ impl Frame {
 }
 
 impl Found {
-    /// By least squares; 0 where all frames have the same time.
-    fn rate(&self) -> f64 {
-        let Some(origin) = self.frames.first().map(|frame| frame.first) else { return 0.0 };
+    /// By least squares; none where all frames have the same time, or are too few.
+    fn rate(&self) -> Option<f64> {
+        if self.frames.len() < FEWEST_FOR_RATE {
+            return None;
+        }
+        let origin = self.frames.first()?.first;
         let since = |frame: &Frame| (frame.first - origin).as_secs_f64();
         let count = self.frames.len() as f64;
         let middle = self.frames.iter().map(since).sum::<f64>() / count;
@@ -144,14 +158,15 @@ impl Found {
             both += away * (number as f64 - (count - 1.0) / 2.0);
             square += away * away;
         }
-        if square > 0.0 { both / square } else { 0.0 }
+        (square > 0.0).then(|| both / square)
     }
 
     /// `None` for no frames.
     pub fn figures(&self) -> Option<Frames> {
         let (first, last) = (self.frames.first()?, self.frames.last()?);
         let steps = (self.frames.len() - 1) as f64;
-        let rate = |span: f64| if span > 0.0 { steps / span } else { 0.0 };
+        let told = self.frames.len() >= FEWEST_FOR_RATE;
+        let rate = |span: f64| (told && span > 0.0).then(|| steps / span);
         let by_timestamps = self.by == FoundBy::Timestamps;
         let assembly = |frame: &Frame| frame.last.saturating_since(frame.first);
         let intervals = self.frames.windows(2).map(|pair| pair[1].first - pair[0].first);
@@ -159,7 +174,7 @@ impl Found {
             found_by: self.by,
             count: self.frames.len(),
             fps: self.rate(),
-            source_fps: by_timestamps.then(|| rate((last.ticks - first.ticks) as f64 / VIDEO_CLOCK)),
+            source_fps: rate((last.ticks - first.ticks) as f64 / VIDEO_CLOCK).filter(|_| by_timestamps),
             size_bytes: Distribution::of(self.frames.iter().map(|frame| frame.size as f64))?,
             packets: Distribution::of(self.frames.iter().map(|frame| f64::from(frame.packets)))?,
             interval_ms: Distribution::of_spans(intervals),

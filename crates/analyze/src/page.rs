@@ -153,7 +153,8 @@ fn packets_and_frames(video: &Video) -> Section {
     };
     let source = frames.source_fps.map_or(String::new(), |fps| format!("{fps:.3} on the sender's media clock"));
     let tiles = vec![
-        Tile::new("Frame rate", format!("{:.2}", frames.fps), "fps").note(source),
+        Tile::new("Frame rate", frames.fps.map_or_else(|| "-".to_owned(), |fps| format!("{fps:.2}")), "fps")
+            .note(source),
         tile("Frame size", &frames.size_bytes, 0, "B"),
         tile("Packets of a frame", &frames.packets, 1, ""),
         tile("Assembly delay", &frames.assembly_ms, 2, "ms"),
@@ -162,9 +163,9 @@ fn packets_and_frames(video: &Video) -> Section {
     Section::new("What does the video look like?")
         .question("How large are frames, how often do they come, and how long does one take to be whole?")
         .answer(format!(
-            "{} frames at {:.2} fps, {:.1} KB each on average; the last packet of a frame comes {:.2} ms after its first. {how}",
+            "{} frames at {}, {:.1} KB each on average; the last packet of a frame comes {:.2} ms after its first. {how}",
             frames.count,
-            frames.fps,
+            frames.rate_in_words(),
             frames.size_bytes.mean / 1e3,
             frames.assembly_ms.mean
         ))
@@ -308,8 +309,8 @@ fn received(video: &Video) -> Section {
     Section::new("What arrived?")
         .question("What does the video look like at the receiver?")
         .answer(format!(
-            "Frames at {:.2} fps, whole {:.2} ms after their first packet on average; {} of the packets come in groups, of {:.1} on average.",
-            frames.fps,
+            "Frames at {}, whole {:.2} ms after their first packet on average; {} of the packets come in groups, of {:.1} on average.",
+            frames.rate_in_words(),
             frames.assembly_ms.mean,
             percent(video.together.grouped_ratio),
             video.together.group.mean

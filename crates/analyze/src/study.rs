@@ -21,12 +21,19 @@ const LISTED: usize = 20;
 /// Why there is nothing to study.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    #[error(
-        "no UDP datagrams among the {packets} packets that could be read; capture the stream's own port, on its own interface"
-    )]
+    #[error("{}", no_datagrams(*packets))]
     NoDatagrams { packets: u64 },
     #[error("{sender} sends and receives nothing in this capture; its conversations are:\n{conversations}")]
     NoSuchSender { sender: SocketAddr, conversations: String },
+}
+
+fn no_datagrams(packets: u64) -> String {
+    if packets == 0 {
+        return "it holds no packets; capture on the interface that the stream crosses, while it runs".into();
+    }
+    format!(
+        "no UDP datagrams among the {packets} packets that could be read; capture the stream's own port, on its own interface"
+    )
 }
 
 /// What a capture says about a stream.

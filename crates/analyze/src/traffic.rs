@@ -56,6 +56,8 @@ pub struct CaptureSummary {
     pub unknown_link: u64,
     /// Stored without a time.
     pub untimed: u64,
+    /// Left out for a time that cannot be, or an interface that is not described; not among `packets`.
+    pub unplaced: u64,
     /// Dropped by the capturing machine, as far as it says.
     pub dropped: u64,
     /// Longer than 1,500 bytes of IP: several datagrams in one, as network offload leaves them.
@@ -119,6 +121,7 @@ impl Traffic {
         let mut traffic = intake.finish();
         traffic.capture.damage = reader.damage().cloned();
         traffic.capture.untimed = reader.untimed();
+        traffic.capture.unplaced = reader.unplaced();
         traffic.capture.dropped = reader.dropped();
         Ok(traffic)
     }
@@ -180,6 +183,7 @@ impl Intake {
             cut_short: 0,
             unknown_link: 0,
             untimed: 0,
+            unplaced: 0,
             dropped: 0,
             oversized: 0,
             out_of_order: 0,

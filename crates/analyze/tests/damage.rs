@@ -43,6 +43,40 @@ fn a_file_that_breaks_off_is_read_up_to_there() {
 }
 
 #[test]
+fn a_record_that_names_no_time_or_interface_is_passed_over() {
+    let datagrams = small();
+    let count = datagrams.len() as u64;
+    for (name, write, header, field, impossible) in [
+        ("pcap", pcap as fn(&Form, &[support::Datagram]) -> Vec<u8>, 24, 4, 2_000_000_000_u32),
+        ("pcapng", pcapng as fn(&Form, &[support::Datagram]) -> Vec<u8>, 28 + 32 + 24, 8, 7),
+    ] {
+        let mut file = write(&Form::default(), &datagrams);
+        file[header + field..header + field + 4].copy_from_slice(&impossible.to_le_bytes());
+        let found = read(&file).unwrap().capture;
+        assert_eq!((found.packets, found.unplaced, found.damage), (count - 1, 1, None), "{name}");
+    }
+}
+
+#[test]
+fn a_few_packets_tell_no_rate() {
+    let few: Vec<_> = small().into_iter().filter(|datagram| datagram.payload.len() > 100).take(2).collect();
+    let traffic = read(&pcap(&Form::default(), &few)).unwrap();
+    let study = Study::new(&traffic, None).unwrap();
+    if let Some(video) = &study.video {
+        assert_eq!((video.frames.fps, video.frames.source_fps), (None, None));
+    }
+    nearlight_analyze::document(&study, None).to_html();
+}
+
+#[test]
+fn an_empty_capture_beside_another_says_so() {
+    let (whole, empty) =
+        (read(&pcap(&Form::default(), &small())).unwrap(), read(&pcap(&Form::default(), &[])).unwrap());
+    let error = Comparison::new(&whole, &empty, None).map(drop).unwrap_err();
+    assert!(matches!(error, nearlight_analyze::CompareError::Receiver(StudyError::NoDatagrams { packets: 0 })));
+}
+
+#[test]
 fn what_is_no_capture_is_refused_in_words() {
     let refused = |file: &[u8]| read(file).unwrap_err().to_string();
     assert!(refused(b"").contains("empty"));

@@ -21,7 +21,7 @@ fn near(what: &str, found: f64, expected: f64, relative: f64) {
 fn check(stream: &Stream, made: &Made) -> Video {
     let found = video(&made.datagrams);
     let case = format!("{stream:?}");
-    near(&format!("fps of {case}"), found.frames.fps, stream.fps, 1e-3);
+    near(&format!("fps of {case}"), found.frames.fps.unwrap(), stream.fps, 1e-3);
     let interval = found.batches.interval_ms.unwrap_or_else(|| panic!("no interval in {case}"));
     let expected = if stream.pacing == Pacing::Burst { 1e3 / stream.fps } else { stream.interval_ms };
     assert!((interval - expected).abs() <= 0.05, "{interval} ms in {case}");

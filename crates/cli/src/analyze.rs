@@ -35,9 +35,12 @@ pub(crate) struct AnalyzeArguments {
 pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<ExitCode> {
     let limits = arguments.packets.map_or_else(Limits::default, |packets| Limits { packets });
     let traffic = read(&arguments.capture, limits)?;
-    let study = Study::new(&traffic, arguments.sender)?;
+    let study = Study::new(&traffic, arguments.sender).with_context(|| arguments.capture.display().to_string())?;
     let comparison = match &arguments.receiver {
-        Some(path) => Some(Comparison::new(&traffic, &read(path, limits)?, arguments.sender)?),
+        Some(path) => {
+            let compared = Comparison::new(&traffic, &read(path, limits)?, arguments.sender);
+            Some(compared.with_context(|| format!("{} beside {}", path.display(), arguments.capture.display()))?)
+        }
         None => None,
     };
     if let Some(file) = &arguments.html {
@@ -67,6 +70,12 @@ fn warnings(capture: &CaptureSummary) -> Vec<String> {
         warnings.push(format!(
             "damaged at byte {}: {}; the {} packets before are studied",
             damage.offset, damage.reason, capture.packets
+        ));
+    }
+    if capture.unplaced > 0 {
+        warnings.push(format!(
+            "{} packets were left out: their time cannot be, or their interface is not described",
+            capture.unplaced
         ));
     }
     if capture.oversized > 0 {
@@ -111,7 +120,8 @@ fn words(study: &Study, comparison: Option<&Comparison>) -> String {
     }
     if let Some(video) = &study.video {
         let (frames, batches) = (&video.frames, &video.batches);
-        let _ = writeln!(text, "\nvideo: {} frames, {:.3} fps", frames.count, frames.fps);
+        let rate = frames.fps.map_or_else(|| "too few to tell a rate".to_owned(), |fps| format!("{fps:.3} fps"));
+        let _ = writeln!(text, "\nvideo: {} frames, {rate}", frames.count);
         line(&mut text, "frame size", "B", Some(&frames.size_bytes));
         line(&mut text, "between frames", "ms", frames.interval_ms.as_ref());
         line(&mut text, "assembly delay", "ms", Some(&frames.assembly_ms));

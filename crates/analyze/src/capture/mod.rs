@@ -1,7 +1,8 @@
 //! Capture files: pcap and pcapng, as a stream of records.
 //!
 //! After the Internet-Drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A reader never trusts a length: what does not fit
-//! together ends the reading, and [`Reader::damage`] says where and why. What was read before stays good.
+//! together ends the reading, and [`Reader::damage`] says where and why. What was read before stays good. A record that is whole but
+//! names no time or interface that can be is passed over and counted.
 
 mod input;
 mod pcap;
@@ -85,7 +86,8 @@ pub enum CaptureError {
         "the file begins with {0:#010x}, as neither pcap nor pcapng do; if it is compressed, unpack it, otherwise save it as pcap"
     )]
     NotACapture(u32),
-    #[error("the file cannot be read: {0}; check that it is there and yours to read")]
+    /// The system's own words are its source's.
+    #[error("the file cannot be read; check that it is a file, and yours to read")]
     Unreadable(#[from] std::io::Error),
 }
 
@@ -96,7 +98,14 @@ pub struct Reader<R> {
     format: Format,
     state: State,
     damage: Option<Damage>,
+    counts: Counts,
+}
+
+/// What is passed over.
+#[derive(Debug, Default)]
+struct Counts {
     untimed: u64,
+    unplaced: u64,
     dropped: u64,
 }
 
@@ -129,7 +138,7 @@ impl<R: Read> Reader<R> {
             }
         };
         let format = if matches!(state, State::Pcapng(_)) { Format::Pcapng } else { Format::Pcap };
-        Ok(Self { input, format, state, damage: None, untimed: 0, dropped: 0 })
+        Ok(Self { input, format, state, damage: None, counts: Counts::default() })
     }
 
     pub fn format(&self) -> Format {
@@ -141,8 +150,8 @@ impl<R: Read> Reader<R> {
         let begun = self.input.offset();
         let found = match &mut self.state {
             State::Ended => return None,
-            State::Pcap(header) => header.record(&mut self.input),
-            State::Pcapng(sections) => sections.record(&mut self.input, &mut self.untimed, &mut self.dropped),
+            State::Pcap(header) => header.record(&mut self.input, &mut self.counts),
+            State::Pcapng(sections) => sections.record(&mut self.input, &mut self.counts),
         };
         match found {
             Ok(Found { at, length, link, range }) => Some(Record { at, length, link, bytes: self.input.held(range) }),
@@ -161,12 +170,17 @@ impl<R: Read> Reader<R> {
 
     /// Packets that were stored without a time (pcapng's simple packet blocks), which are left out.
     pub fn untimed(&self) -> u64 {
-        self.untimed
+        self.counts.untimed
+    }
+
+    /// Packets left out for a time that cannot be (a fraction of more than a second) or an interface that is not described.
+    pub fn unplaced(&self) -> u64 {
+        self.counts.unplaced
     }
 
     /// Packets that the capturing machine says it dropped (pcapng's interface statistics).
     pub fn dropped(&self) -> u64 {
-        self.dropped
+        self.counts.dropped
     }
 }
 
@@ -189,6 +203,14 @@ enum Stop {
 impl Stop {
     fn damaged(reason: impl Into<String>) -> Self {
         Self::Damaged { at: None, reason: reason.into() }
+    }
+
+    /// Damage that begins there unless it is known better.
+    fn at(self, begun: u64) -> Self {
+        match self {
+            Self::Damaged { at: None, reason } => Self::Damaged { at: Some(begun), reason },
+            stop => stop,
+        }
     }
 
     fn damage(self, begun: u64) -> Option<Damage> {

@@ -5,7 +5,7 @@ use std::io::Read;
 use nearlight_units::Time;
 
 use super::input::Input;
-use super::{Found, LONGEST_PACKET, LinkType, Stop};
+use super::{Counts, Found, LONGEST_PACKET, LinkType, Stop};
 
 pub(super) const HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
@@ -49,21 +49,35 @@ impl Header {
         Self { form, link: LinkType::from_number(form.number(bytes, 20) as u16) }
     }
 
-    pub fn record<R: Read>(&self, input: &mut Input<R>) -> Result<Found, Stop> {
-        let bytes = input.peek(RECORD_HEADER).map_err(|shortage| Stop::between(shortage, "a packet's header"))?;
+    pub fn record<R: Read>(&self, input: &mut Input<R>, counts: &mut Counts) -> Result<Found, Stop> {
+        loop {
+            match self.next(input)? {
+                Some(found) => return Ok(found),
+                None => counts.unplaced += 1,
+            }
+        }
+    }
+
+    /// The next record; none where it is whole but has an impossible time.
+    fn next<R: Read>(&self, input: &mut Input<R>) -> Result<Option<Found>, Stop> {
+        let begun = input.offset();
+        let placed = |stop: Stop| stop.at(begun);
+        let bytes =
+            input.peek(RECORD_HEADER).map_err(|shortage| placed(Stop::between(shortage, "a packet's header")))?;
         let [seconds, fraction, captured, length] = [0, 4, 8, 12].map(|at| self.form.number(bytes, at));
         if captured > LONGEST_PACKET {
-            return Err(Stop::damaged(format!(
+            return Err(placed(Stop::damaged(format!(
                 "a packet claims {captured} bytes, where {LONGEST_PACKET} is the limit"
-            )));
+            ))));
         }
         let nanos = u64::from(fraction) * u64::from(self.form.unit);
-        if nanos >= 1_000_000_000 {
-            return Err(Stop::damaged(format!("a packet's time has the fraction {fraction}, more than a second")));
-        }
         let whole = RECORD_HEADER + captured as usize;
-        let range = input.hold(whole, RECORD_HEADER..whole).map_err(|shortage| Stop::within(shortage, "a packet"))?;
+        let range =
+            input.hold(whole, RECORD_HEADER..whole).map_err(|shortage| placed(Stop::within(shortage, "a packet")))?;
+        if nanos >= 1_000_000_000 {
+            return Ok(None);
+        }
         let at = Time::from_nanos(u64::from(seconds) * 1_000_000_000 + nanos);
-        Ok(Found { at, length: length.max(captured), link: self.link, range })
+        Ok(Some(Found { at, length: length.max(captured), link: self.link, range }))
     }
 }

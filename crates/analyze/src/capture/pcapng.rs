@@ -5,7 +5,7 @@ use std::io::Read;
 use nearlight_units::Time;
 
 use super::input::{Input, Shortage};
-use super::{Found, LONGEST_PACKET, LinkType, Stop};
+use super::{Counts, Found, LONGEST_PACKET, LinkType, Stop};
 
 /// Type of the block that begins a section; reads the same in both byte orders.
 pub(super) const SECTION: u32 = 0x0a0d_0d0a;
@@ -49,27 +49,22 @@ impl Interface {
 }
 
 impl Sections {
-    pub fn record<R: Read>(
-        &mut self,
-        input: &mut Input<R>,
-        untimed: &mut u64,
-        dropped: &mut u64,
-    ) -> Result<Found, Stop> {
+    pub fn record<R: Read>(&mut self, input: &mut Input<R>, counts: &mut Counts) -> Result<Found, Stop> {
         loop {
             let begun = input.offset();
-            let placed = |stop: Stop| match stop {
-                Stop::Damaged { at: None, reason } => Stop::Damaged { at: Some(begun), reason },
-                stop => stop,
-            };
+            let placed = |stop: Stop| stop.at(begun);
             let (kind, length) = self.block(input).map_err(placed)?;
             match kind {
-                ENHANCED_PACKET | PACKET => return self.packet(input, kind, length).map_err(placed),
+                ENHANCED_PACKET | PACKET => match self.packet(input, kind, length).map_err(placed)? {
+                    Some(found) => return Ok(found),
+                    None => counts.unplaced += 1,
+                },
                 INTERFACE => self.interface(input, length).map_err(placed)?,
                 _ if kind == STATISTICS && length <= Input::<R>::LONGEST => {
-                    *dropped += self.drops(input, length).map_err(placed)?;
+                    counts.dropped += self.drops(input, length).map_err(placed)?;
                 }
                 _ => {
-                    *untimed += u64::from(kind == SIMPLE_PACKET);
+                    counts.untimed += u64::from(kind == SIMPLE_PACKET);
                     input.skip(length as u64).map_err(|shortage| placed(Stop::within(shortage, "a block")))?;
                 }
             }
@@ -116,7 +111,8 @@ impl Sections {
         Ok(())
     }
 
-    fn packet<R: Read>(&self, input: &mut Input<R>, kind: u32, length: usize) -> Result<Found, Stop> {
+    /// The next packet; none where its block is whole but names an interface that is not described.
+    fn packet<R: Read>(&self, input: &mut Input<R>, kind: u32, length: usize) -> Result<Option<Found>, Stop> {
         const FIXED: usize = 28;
         if !(FIXED + 4..=Input::<R>::LONGEST).contains(&length) {
             return Err(Stop::damaged(format!("a packet's block claims {length} bytes")));
@@ -125,10 +121,7 @@ impl Sections {
         let bytes = input.peek(FIXED).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;
         let place =
             if kind == PACKET { usize::from(short(big_endian, &bytes[8..])) } else { self.number(bytes, 8) as usize };
-        let interface = *self
-            .interfaces
-            .get(place)
-            .ok_or_else(|| Stop::damaged(format!("a packet came through interface {place}, which is not described")))?;
+        let interface = self.interfaces.get(place).copied();
         let units = u64::from(self.number(bytes, 12)) << 32 | u64::from(self.number(bytes, 16));
         let (captured, original) = (self.number(bytes, 20), self.number(bytes, 24));
         if captured > LONGEST_PACKET || captured as usize > length - FIXED - 4 {
@@ -138,7 +131,13 @@ impl Sections {
         let behind = input.peek(length).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;
         closed(behind, big_endian)?;
         let range = input.hold(length, part).map_err(|shortage| Stop::within(shortage, "a packet's block"))?;
-        Ok(Found { at: interface.time(units), length: original.max(captured), link: interface.link, range })
+        let found = |interface: Interface| Found {
+            at: interface.time(units),
+            length: original.max(captured),
+            link: interface.link,
+            range,
+        };
+        Ok(interface.map(found))
     }
 
     /// Packets dropped at an interface, for want of room or by the operating system.
