@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { openBrowser, openPage, screenshot, startServer, until as untilTrue } from "./helper.mjs";
+import { distance, openBrowser, openPage, screenshot, startServer, until as untilTrue } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-unity-tests";
 const SMALL = ["--size", "640x360", "--fps", "30"];
@@ -197,4 +197,31 @@ test("without the option nobody is let in, and with a token required only who ha
   assert.equal(refused, "refused");
   await none.context.close();
   await Promise.all([off.stop(), strict.stop()]);
+});
+
+test("in stereo each half of the picture is what one eye sees", async () => {
+  const stereo = await startServer({ token: TOKEN, more: [...SMALL, "--unity-render-streaming", "--stereo"] });
+  /** How much the halves of what a client of this server shows differ, in grey levels, and how large the picture is. */
+  const halves = async (where) => {
+    const { context, page } = await openClient({}, where);
+    await play(page);
+    const seen = await page.evaluate(() => {
+      const { video } = window.client;
+      const { videoWidth: width, videoHeight: height } = video;
+      const half = (from) => {
+        const small = new OffscreenCanvas(64, 64).getContext("2d");
+        // Without the marker in the first one's corner.
+        small.drawImage(video, from, height / 4, width / 2, (height * 3) / 4, 0, 0, 64, 64);
+        const { data } = small.getImageData(0, 0, 64, 64);
+        return Array.from({ length: 64 * 64 }, (_, index) => (data[index * 4] + data[index * 4 + 1] + data[index * 4 + 2]) / 3);
+      };
+      return { size: [width, height], left: half(0), right: half(width / 2) };
+    });
+    await context.close();
+    return { size: seen.size, difference: distance(seen.left, seen.right) };
+  };
+  const [one, two] = [await halves(server), await halves(stereo)];
+  await stereo.stop();
+  assert.deepEqual(two.size, [640, 360]);
+  assert.ok(two.difference > 0.2 && two.difference < one.difference / 2, `${two.difference} grey levels apart, ${one.difference} in a picture of one`);
 });

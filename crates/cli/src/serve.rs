@@ -61,6 +61,10 @@ pub(crate) struct ServeArguments {
     /// Frames a second, or auto
     #[arg(long, default_value = "auto", value_parser = parse::fps)]
     fps: Fps,
+    /// Give screens a picture of two halves side by side too, one for each eye, such as 3664x1920 for a headset that shows a flat
+    /// stream; headsets on the page get two square ones anyhow
+    #[arg(long)]
+    stereo: bool,
     /// Codec to prefer: h264 or vp8
     #[arg(long, default_value = "h264")]
     codec: CodecKind,
@@ -165,6 +169,7 @@ impl ServeArguments {
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
             sound: self.sound,
             max_clients: self.max_clients,
+            stereo: self.stereo,
             unity,
             events: self.events,
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),

@@ -64,6 +64,8 @@ pub struct ServeOptions {
     /// Clients that want to hear the world do.
     pub sound: bool,
     pub max_clients: usize,
+    /// A screen's picture has two halves side by side, one for each eye.
+    pub stereo: bool,
     /// Unity Render Streaming's web clients are let in.
     pub unity: Option<UnityOptions>,
     /// Events as JSON lines.

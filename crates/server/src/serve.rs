@@ -370,11 +370,12 @@ fn choose_format(
     let (width, height, fps, sustained) = match (size, options.fps) {
         (Some((width, height)), Some(fps)) => (width, height, fps, None),
         (size, fps) => {
-            let sustained = choose_size(source, &SizeWish { size, fps, views: 1 }, now)?;
+            let sustained =
+                choose_size(source, &SizeWish { size, fps, views: if options.stereo { 2 } else { 1 } }, now)?;
             (sustained.width, sustained.height, sustained.fps, Some(sustained))
         }
     };
     let size = Size { width, height };
     size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
-    Ok((Format { size, fps }, sustained))
+    Ok((Format { size, fps, stereo: options.stereo }, sustained))
 }

@@ -186,7 +186,7 @@ fn describe(house: &House, codec: CodecKind, wish: Wish) -> Result<(StreamDescri
         fps: house.format.fps,
         encoder: encoder.name(),
         adapter: house.adapter.clone(),
-        views: if display == DisplayKind::Headset { 2 } else { 1 },
+        views: house.format.views_for(display),
     };
     Ok((stream, encoder.keeps_references()))
 }

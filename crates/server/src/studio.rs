@@ -12,7 +12,7 @@ use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
 use nearlight_session::{UNKNOWN_TO_DISPLAY, capture_step};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
-use nearlight_wire::{DisplayKind, Fov, View, marker::Marker};
+use nearlight_wire::{DisplayKind, Fov, Pose, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, display_budget};
 use crate::seat::{Delivery, Seat};
@@ -22,16 +22,29 @@ use crate::strain::{Moment, Strain};
 /// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
 
+/// Half of the way from one eye to the other, in metres: between grown-ups' 63 mm on average.
+const EYE_FROM_MIDDLE: f32 = 0.0315;
+
 /// What the studio makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) size: Size,
     pub(crate) fps: u16,
+    /// A screen's picture has a half for each eye, too.
+    pub(crate) stereo: bool,
 }
 
 impl Format {
     pub(crate) fn frame_interval(self) -> Span {
         Span::from_secs(1) / i64::from(self.fps)
+    }
+
+    /// Views in a display's picture.
+    pub(crate) const fn views_for(self, display: DisplayKind) -> u8 {
+        match display {
+            DisplayKind::Screen if !self.stereo => 1,
+            DisplayKind::Screen | DisplayKind::Headset => 2,
+        }
     }
 
     /// The picture for a display, each side times `scale`: as many pixels for both eyes of a headset as for a screen, each eye
@@ -145,7 +158,7 @@ impl Set {
                 }
             })?;
             if let Some(made) = strain.on_moment(self.clock.now(), moment) {
-                let Format { size: Size { width, height }, fps } = self.format;
+                let Format { size: Size { width, height }, fps, .. } = self.format;
                 tracing::warn!(
                     "this machine makes {made:.1} of the {fps} pictures a second that {width}x{height} at {fps} fps takes; choose a smaller \
                      --size or --fps, or leave both out: then they are measured"
@@ -249,7 +262,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
     let size = format.size_for(wish.display, wish.step.scale);
     let render_started_at = clock.now();
     let display_at = render_started_at + wish.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
-    let views = views_at(stand, wish.display, size, display_at);
+    let views = views_at(stand, (wish.display, format.views_for(wish.display)), size, display_at);
     let request = RenderRequest {
         viewer: stand.seat.viewer,
         views: &views,
@@ -288,15 +301,31 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
 ///
 /// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a
 /// screen has no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
-fn views_at(stand: &Stand, display: DisplayKind, size: Size, at: Time) -> Vec<View> {
-    let wanted = if display == DisplayKind::Headset { 2 } else { 1 };
+fn views_at(stand: &Stand, (display, wanted): (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
+    let wanted = usize::from(wanted);
     if stand.views.len() == wanted {
-        return if wanted == 2 { stand.predictor.predict(at) } else { stand.views.clone() };
+        return if display == DisplayKind::Headset { stand.predictor.predict(at) } else { stand.views.clone() };
     }
-    // The display changed and its first sample is not here yet, or there has been no sample at all.
+    // The display changed and its first sample is not here yet, or there has been no sample at all; a screen in stereo never sends two.
     let pose = stand.views.first().map_or(START, |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
-    vec![View { pose, fov: Fov::symmetric(1.2, aspect) }; wanted]
+    let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
+    match (display, stand.views.first()) {
+        (DisplayKind::Screen, known) if wanted == 2 => eyes(*known.unwrap_or(&view), size).to_vec(),
+        _ => vec![view; wanted],
+    }
+}
+
+/// What the eyes of a screen's user see, of whom it knows one view: each its half of the picture, as high as that view.
+fn eyes(view: View, size: Size) -> [View; 2] {
+    let View { pose, fov } = view;
+    let [x, y, z, w] = pose.orientation;
+    let right = [1.0 - 2.0 * (y * y + z * z), 2.0 * (x * y + w * z), 2.0 * (x * z - w * y)];
+    let across = (fov.up - fov.down) / 2.0 * f32::from(size.width) / 2.0 / f32::from(size.height);
+    [-EYE_FROM_MIDDLE, EYE_FROM_MIDDLE].map(|shift| View {
+        pose: Pose { position: std::array::from_fn(|axis| pose.position[axis] + shift * right[axis]), ..pose },
+        fov: Fov { left: -across, right: across, ..fov },
+    })
 }
 
 fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {
@@ -313,8 +342,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_screen_s_user_has_two_eyes_where_that_is_wanted() {
+        let size = Size { width: 3_664, height: 1_920 };
+        let stereo = Format { size, fps: 60, stereo: true };
+        assert_eq!(stereo.size_for(DisplayKind::Screen, 1.0), size, "as it was asked for");
+        assert_eq!([DisplayKind::Screen, DisplayKind::Headset].map(|display| stereo.views_for(display)), [2, 2]);
+        assert_eq!(Format { stereo: false, ..stereo }.views_for(DisplayKind::Screen), 1);
+        // A quarter turn to the left: what was on the right is ahead, which is towards -z.
+        let half = std::f32::consts::FRAC_1_SQRT_2;
+        let pose = Pose { position: [1.0, 1.6, 2.0], orientation: [0.0, half, 0.0, half] };
+        let eyes = eyes(View { pose, fov: Fov::symmetric(1.2, 1.9) }, size);
+        for (eye, z) in eyes.iter().zip([2.0315, 1.9685]) {
+            let [x, y, found] = eye.pose.position;
+            assert!((x - 1.0).abs() < 1e-5 && y == 1.6 && (found - z).abs() < 1e-5, "{eye:?}");
+            assert_eq!(eye.pose.orientation, pose.orientation);
+            let Fov { left, right, down, up } = eye.fov;
+            assert!(((right - left) / (up - down) - 1_832.0 / 1_920.0).abs() < 1e-5, "{eye:?}");
+        }
+    }
+
+    #[test]
     fn pictures_shrink_in_proportion_and_keep_room_for_the_marker() {
-        let format = Format { size: Size { width: 1920, height: 1080 }, fps: 30 };
+        let format = Format { size: Size { width: 1920, height: 1080 }, fps: 30, stereo: false };
         let screen = |scale| format.size_for(DisplayKind::Screen, scale);
         let headset = |scale| format.size_for(DisplayKind::Headset, scale);
         let size = |width, height| Size { width, height };
@@ -325,7 +374,7 @@ mod tests {
         assert_eq!((screen(0.01), headset(0.01)), (size(256, 144), size(256, 128)));
         assert_eq!((headset(1.0), headset(0.5)), (size(2_048, 1_024), size(1_024, 512)));
         // A picture that is small already stays as it is.
-        let small = Format { size: size(200, 100), fps: 30 };
+        let small = Format { size: size(200, 100), ..format };
         assert_eq!(small.size_for(DisplayKind::Screen, 0.2), small.size);
         for lines in 100..=1_080 {
             let scale = f64::from(lines) / 1_080.0;
