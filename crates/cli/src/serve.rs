@@ -74,7 +74,8 @@ pub(crate) struct ServeArguments {
     /// Redundancy against losses: none, planner, nebula, escot-gop or fixed:PERCENT; over WebRTC where the client takes FlexFEC
     #[arg(long, default_value = "planner", value_name = "POLICY")]
     fec: String,
-    /// Rate to start with (what `--controller fixed` stays at)
+    /// Rate to start with (what `--controller fixed` stays at). Like every rate here it is what may be sent at most: pictures that need
+    /// fewer bits are sent with fewer, and a machine that draws fewer pictures sends less
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
     /// Highest rate; if not given what the picture can use: a quarter of a bit for each pixel
@@ -105,7 +106,7 @@ pub(crate) struct ServeArguments {
     /// They bring the token all the same, as ?token=TOKEN in the address of their signalling
     #[arg(long, requires = "unity_render_streaming")]
     unity_token: bool,
-    /// Serve Unity's own web client, its folder client/public, at /unity/
+    /// Serve Unity's own web client at /unity/: the package's folder client, with public and src in it
     #[arg(long, requires = "unity_render_streaming", value_name = "FOLDER")]
     unity_pages: Option<PathBuf>,
     /// Write what happens to this file, one JSON object a line

@@ -80,7 +80,7 @@ pub struct UnityOptions {
     pub mode: Mode,
     /// They bring the pairing token in their address all the same; else whoever reaches the port is let in.
     pub token_needed: bool,
-    /// Their own pages, served under `/unity/`.
+    /// The folder of their own pages, served under `/unity/`.
     pub pages: Option<PathBuf>,
 }
 

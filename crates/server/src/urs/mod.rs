@@ -38,7 +38,7 @@ pub(crate) fn open(
     let access = Access { desk, refuse, token_needed: options.token_needed };
     let router = routes::router(Arc::new(access));
     let router = match &options.pages {
-        Some(folder) => router.merge(pages::router(folder.clone())),
+        Some(folder) => router.merge(pages::router(folder)),
         None => router,
     };
     (router, work)

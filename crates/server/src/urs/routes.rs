@@ -60,7 +60,7 @@ pub(crate) fn router(access: Arc<Access>) -> Router {
 /// Whether a request is for one of Unity's routes.
 pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
     let first = uri.path().split('/').nth(1).unwrap_or_default();
-    ["config", "signaling", "unity"].contains(&first) || headers.contains_key(header::UPGRADE)
+    ["config", "signaling", "unity", "module"].contains(&first) || headers.contains_key(header::UPGRADE)
 }
 
 impl Access {
