@@ -118,8 +118,8 @@ impl LibraryEncoder {
     pub fn psnr(&self) -> Option<f64> {
         let layers = usize::try_from(self.info.iLayerNum).unwrap_or(0);
         // Parameter sets are layers too, and have none.
-        let measured = self.info.sLayerInfo.iter().take(layers).map(|layer| f64::from(layer.rPsnr[0]));
-        measured.filter(|psnr| *psnr > 0.0).last()
+        let mut measured = self.info.sLayerInfo.iter().take(layers).map(|layer| f64::from(layer.rPsnr[0]));
+        measured.rfind(|psnr| *psnr > 0.0)
     }
 
     /// What the last call coded, in Annex B format.

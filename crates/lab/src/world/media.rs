@@ -387,10 +387,9 @@ impl Media {
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
         match self.config.recovery {
             _ if first || scheduled => Reference::Nothing,
-            Recovery::None | Recovery::Group => Reference::Newest,
             Recovery::Repair | Recovery::Reference | Recovery::Intra if wish.key => Reference::Nothing,
             Recovery::Reference if wish.recover => Reference::Acknowledged,
-            Recovery::Repair | Recovery::Reference | Recovery::Intra => Reference::Newest,
+            _ => Reference::Newest,
         }
     }
 
