@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use nearlight_units::Time;
-use nearlight_urs::signalling::{Method, Mode, Order, Request, Signalling};
+use nearlight_urs::signalling::{Guest, Method, Mode, Order, Request, Signalling};
 
 // Lines, each from one of two clients: over WebSocket and as the bodies of requests. Peers answer whatever they are asked.
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let from = IpAddr::V4(Ipv4Addr::LOCALHOST);
-    let mut signalling = Signalling::new(Mode::Private, 0);
+    let from = Guest { address: IpAddr::V4(Ipv4Addr::LOCALHOST), trusted: false };
+    let mut signalling = Signalling::new(Mode::Private, 0, Box::new(|_, _, _| Ok(())));
     let socket = signalling.on_websocket(Time::ZERO, from).expect("a place");
     let request = |method, what, body| Request {
         method,

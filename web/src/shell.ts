@@ -26,7 +26,7 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
   },
   too_many_attempts: {
     title: "Too many attempts",
-    advice: "Someone at this address used a wrong link too often. Wait a minute, then try again with the right one.",
+    advice: "Someone at this address used a wrong link, or tried to connect, too often. Wait a minute, then try again with the right link.",
     retry: true,
   },
   full: {

@@ -7,18 +7,20 @@ use std::sync::{Arc, Mutex, PoisonError};
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_fec::policy::{RedundancyPolicy, new_policy};
 use nearlight_link::Path;
-use nearlight_net::{AttemptLimiter, Clock, Token};
+use nearlight_net::{AttemptLimiter, Clock, RateLimiter, RatePolicy, Token};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Sender, SenderConfig};
-use nearlight_units::Time;
+use nearlight_units::{Span, Time};
+use nearlight_urs::signalling::Guest;
 use nearlight_wire::{Hello, PROTOCOL_VERSION, RefusalReason};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 
 use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal};
+use crate::places::{NoPlace, Place, Places};
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
 
@@ -28,16 +30,24 @@ const MAX_GREETING: usize = 32;
 /// The one controller that needs to be told nothing.
 const FIXED: &str = "fixed";
 
-/// A client's place among those that the server holds at most.
-pub(crate) type Place = OwnedSemaphorePermit;
+/// Why a client is kept out.
+#[derive(Clone, Debug)]
+pub(crate) struct Rejection {
+    pub(crate) reason: RefusalReason,
+    /// In plain words for its user.
+    pub(crate) message: String,
+    /// When to try again, if that is known.
+    pub(crate) wait: Option<Span>,
+}
 
 /// What all sessions share.
 pub(crate) struct House {
     pub(crate) clock: Clock,
     pub(crate) token: Token,
     pub(crate) limiter: Mutex<AttemptLimiter>,
+    pub(crate) offers: Offers,
     pub(crate) greeting: Semaphore,
-    pub(crate) places: Arc<Semaphore>,
+    pub(crate) places: Arc<Places>,
     pub(crate) next_session: AtomicU32,
     pub(crate) studio: Studio,
     /// None: there is nothing to hear.
@@ -64,15 +74,17 @@ impl House {
         MAX_GREETING
     }
 
-    /// Checks everything that may keep a client out; the reason is in plain words for its user.
-    pub(crate) fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Place), (RefusalReason, String)> {
+    /// Checks everything that may keep a client out that is connected already.
+    pub(crate) fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Place), Rejection> {
         self.check_hello(peer, hello)?;
         let codec = self.choose(|kind| hello.codecs.iter().any(|name| name == kind.name()))?;
-        Ok((codec, self.take_place()?))
+        let place = self.take_place(self.clock.now(), Guest { address: peer, trusted: true })?;
+        place.connect();
+        Ok((codec, place))
     }
 
     /// Whether this greeting opens a session.
-    pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello) -> Result<(), (RefusalReason, String)> {
+    pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello) -> Result<(), Rejection> {
         self.check_token(peer, &hello.token)?;
         if hello.protocol != PROTOCOL_VERSION {
             let message = format!(
@@ -84,19 +96,23 @@ impl House {
         Ok(())
     }
 
-    fn refuse(&self, metric: Refusal, reason: RefusalReason, message: impl Into<String>) -> (RefusalReason, String) {
+    fn refuse(&self, metric: Refusal, reason: RefusalReason, message: impl Into<String>) -> Rejection {
         self.metrics.on_refusal(metric);
-        (reason, message.into())
+        Rejection { reason, message: message.into(), wait: None }
+    }
+
+    fn make_wait(&self, wait: Span, why: &str) -> Rejection {
+        let message = format!("{why} Try again in {} s.", seconds(wait));
+        let rejection = self.refuse(Refusal::TooManyAttempts, RefusalReason::TooManyAttempts, message);
+        Rejection { wait: Some(wait), ..rejection }
     }
 
     /// Whether the one at this address may try, and has the right token.
-    pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<(), (RefusalReason, String)> {
+    pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<(), Rejection> {
         let now = self.clock.now();
         let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(wait) = limiter.wait(now, peer) {
-            let seconds = wait.as_secs_f64().ceil();
-            let message = format!("Too many wrong tokens came from this address. Try again in {seconds} s.");
-            return Err(self.refuse(Refusal::TooManyAttempts, RefusalReason::TooManyAttempts, message));
+            return Err(self.make_wait(wait, "Too many wrong tokens came from this address."));
         }
         if !self.token.matches(token) {
             limiter.on_failure(now, peer);
@@ -108,18 +124,26 @@ impl House {
     }
 
     /// The owner's codec where the client has it, else another.
-    pub(crate) fn choose(&self, offered: impl FnMut(&CodecKind) -> bool) -> Result<CodecKind, (RefusalReason, String)> {
+    pub(crate) fn choose(&self, offered: impl FnMut(&CodecKind) -> bool) -> Result<CodecKind, Rejection> {
         [self.codec].into_iter().chain(CodecKind::ALL).find(offered).ok_or_else(|| {
-            let message = "This client decodes neither H.264 nor VP8, so it cannot show the stream.";
+            let message = "This client receives neither H.264 nor VP8, so it cannot show the stream.";
             self.refuse(Refusal::Codec, RefusalReason::Codec, message)
         })
     }
 
-    pub(crate) fn take_place(&self) -> Result<Place, (RefusalReason, String)> {
-        Arc::clone(&self.places).try_acquire_owned().map_err(|_| {
-            let message =
-                "The server is full. Try again when somebody has left, or start it with a larger --max-clients.";
-            self.refuse(Refusal::Full, RefusalReason::Full, message)
+    /// Counts an offer, which costs work before anybody is connected, unless its address has made too many.
+    pub(crate) fn count_offer(&self, now: Time, guest: Guest) -> Result<(), Rejection> {
+        self.offers.take(now, guest).map_err(|wait| self.make_wait(wait, "Too many offers came from this address."))
+    }
+
+    pub(crate) fn take_place(&self, now: Time, guest: Guest) -> Result<Place, Rejection> {
+        self.places.take(now, guest).map_err(|why| match why {
+            NoPlace::Full => {
+                let message =
+                    "The server is full. Try again when somebody has left, or start it with a larger --max-clients.";
+                self.refuse(Refusal::Full, RefusalReason::Full, message)
+            }
+            NoPlace::Waits(wait) => self.make_wait(wait, "Clients of this address hold places and have not connected."),
         })
     }
 
@@ -150,6 +174,29 @@ impl House {
         }
         paths.ok()
     }
+}
+
+/// Who has made how many offers. Those with a token are counted apart, so that nobody without one can use theirs up.
+pub(crate) struct Offers {
+    trusted: Mutex<RateLimiter>,
+    strangers: Mutex<RateLimiter>,
+}
+
+impl Offers {
+    pub(crate) fn new() -> Self {
+        let limiter = || Mutex::new(RateLimiter::new(RatePolicy::default()));
+        Self { trusted: limiter(), strangers: limiter() }
+    }
+
+    fn take(&self, now: Time, guest: Guest) -> Result<(), Span> {
+        let limiter = if guest.trusted { &self.trusted } else { &self.strangers };
+        limiter.lock().unwrap_or_else(PoisonError::into_inner).take(now, guest.address)
+    }
+}
+
+/// Whole seconds, as people and HTTP count them.
+pub(crate) fn seconds(wait: Span) -> u64 {
+    wait.as_secs_f64().ceil().max(1.0) as u64
 }
 
 /// A name that a stranger chose, fit for a log.

@@ -12,6 +12,7 @@ mod journal;
 mod metrics;
 mod options;
 mod page;
+mod places;
 mod rtc;
 mod seat;
 mod serve;

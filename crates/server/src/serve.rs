@@ -18,11 +18,12 @@ use nearlight_wifi::ConfigError;
 use tokio::sync::{Semaphore, mpsc, watch};
 
 use crate::bad_paths::BadPaths;
-use crate::house::House;
+use crate::house::{House, Offers};
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
+use crate::places::Places;
 use crate::rtc::whep::Whep;
 use crate::rtc::{self, Exchange};
 use crate::sound::Auditorium;
@@ -173,7 +174,8 @@ impl Door {
             token,
             limiter: Mutex::new(AttemptLimiter::new(AttemptPolicy::default())),
             greeting: Semaphore::new(House::greeting_places()),
-            places: Arc::new(Semaphore::new(options.max_clients)),
+            offers: Offers::new(),
+            places: Places::new(options.max_clients),
             next_session: AtomicU32::new(1),
             studio,
             sound,
@@ -212,7 +214,7 @@ impl Server {
     /// One line on size and frame rate, and why where they were measured.
     #[must_use]
     pub fn format(&self) -> String {
-        let Format { size, fps } = self.house.format;
+        let Format { size, fps, .. } = self.house.format;
         let measured = self.sustained.as_ref().map_or(String::new(), |sustained| format!(": {}", sustained.reason));
         format!("{}x{} at {fps} fps{measured}", size.width, size.height)
     }

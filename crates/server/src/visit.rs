@@ -11,7 +11,7 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription};
 use tokio::sync::mpsc;
 
-use crate::house::{House, clean};
+use crate::house::{House, Rejection, clean};
 use crate::metrics::Refusal;
 use crate::seat::Delivery;
 use crate::stay::{Stay, Taste, status_interval};
@@ -54,7 +54,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     let (mut sender, receiver) = control;
     let (codec, place) = match admitted {
         Ok(admitted) => admitted,
-        Err((reason, message)) => {
+        Err(Rejection { reason, message, .. }) => {
             tracing::warn!(%peer, ?reason, "a client was refused");
             let refusal = ServerMessage::Refused { reason, message: message.clone() };
             // The words go ahead of the close; a client that does not read them hears the close all the same.

@@ -28,6 +28,6 @@ mod rtcp;
 mod sieve;
 mod stream;
 
-pub use offer::{Codec, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec};
+pub use offer::{Codec, Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};
 pub use routes::{Carriage, PeerId, Remote, Routes};

@@ -1,5 +1,11 @@
 //! What a client offers, read before any of it reaches the library: bounded, and in the few words that decide something.
 
+mod check;
+mod fragment;
+
+use check::Half;
+pub use fragment::{Fragment, is_candidate};
+
 /// A longer offer is no offer: a browser's with all its codecs has about 8 KiB.
 pub const MAX_SDP_BYTES: usize = 64 * 1_024;
 /// More sections than one video, one audio and one data section have no use here. Guess: room for clients that offer spares.
@@ -45,15 +51,26 @@ pub struct Offer {
 pub enum OfferError {
     #[error("an offer of {0} bytes is longer than the {MAX_SDP_BYTES} that are read")]
     TooLong(usize),
-    #[error("the offer is not SDP: {0}")]
+    #[error("this is not the SDP that WebRTC speaks: {0}")]
     Syntax(&'static str),
-    #[error("the offer lacks {0}, without which no connection can be made")]
+    #[error("the description lacks {0}, without which no connection can be made")]
     Missing(&'static str),
+    #[error("the description cannot be agreed to: {0}")]
+    Unusable(&'static str),
 }
 
 impl Offer {
     /// Reads an offer; the library sees only what passes here.
     pub fn parse(text: &str) -> Result<Self, OfferError> {
+        Self::read(text, Half::Offer)
+    }
+
+    /// Reads the answer to an offer of ours, which differs in how it turns things down.
+    pub fn parse_answer(text: &str) -> Result<Self, OfferError> {
+        Self::read(text, Half::Answer)
+    }
+
+    fn read(text: &str, half: Half) -> Result<Self, OfferError> {
         if text.len() > MAX_SDP_BYTES {
             return Err(OfferError::TooLong(text.len()));
         }
@@ -67,11 +84,7 @@ impl Offer {
         if lines.first() != Some(&('v', "0")) {
             return Err(OfferError::Syntax("it does not begin with v=0"));
         }
-        for (letter, what) in [('o', "its origin"), ('s', "its session name"), ('t', "its time")] {
-            if !lines.iter().any(|(kind, _)| *kind == letter) {
-                return Err(OfferError::Missing(what));
-            }
-        }
+        check::session(&lines)?;
         let mut sections = lines.split(|(kind, _)| *kind == 'm');
         sections.next();
         let heads = lines.iter().filter(|(kind, _)| *kind == 'm').map(|(_, value)| *value);
@@ -79,16 +92,14 @@ impl Offer {
         if sections.is_empty() || sections.len() > MAX_SECTIONS {
             return Err(OfferError::Syntax("it has no sections, or too many"));
         }
-        for section in &sections {
-            section.check()?;
-        }
-        // Bundled sections leave these to one of them, or all to the session.
-        for name in ["ice-ufrag", "ice-pwd", "fingerprint"] {
-            if attribute(&lines, name).next().is_none_or(str::is_empty) {
-                return Err(OfferError::Missing("its ICE credentials or certificate"));
+        for (place, section) in sections.iter().enumerate() {
+            section.check(half)?;
+            if sections[..place].iter().any(|other| other.name() == section.name()) {
+                return Err(OfferError::Unusable("two sections have the same a=mid"));
             }
         }
-        let of = |kind: &str| sections.iter().find(|section| section.kind() == kind);
+        check::transport(&lines, half)?;
+        let of = |kind: &str| sections.iter().find(|section| section.kind() == kind && section.receives());
         let video = of("video").map_or_else(Vec::new, Section::video);
         let sound = of("audio").and_then(Section::opus);
         let repairs = of("video").and_then(Section::flexfec);
@@ -168,7 +179,8 @@ fn followers(lines: &[(char, &str)], sections: &[Section<'_>]) -> Vec<bool> {
     sections.iter().map(is_bundled).collect()
 }
 
-/// The text without addresses, and without the credentials of transports that will not be made.
+/// The text without addresses, without the credentials of transports that will not be made, and without hashes that the library does
+/// not compare.
 fn useful(text: &str, follows: &[bool]) -> String {
     let mut begun = 0;
     let is_useful = |line: &&str| {
@@ -176,7 +188,8 @@ fn useful(text: &str, follows: &[bool]) -> String {
         let follows = begun > 0 && follows.get(begun - 1) == Some(&true);
         let unused = |name: &&str| line.strip_prefix("a=").is_some_and(|rest| rest.starts_with(*name));
         let credentials = ["ice-ufrag:", "ice-pwd:", "fingerprint:"];
-        !(unused(&"candidate:") || follows && credentials.iter().any(unused))
+        let other_hash = line.strip_prefix("a=fingerprint:").is_some_and(|rest| !rest.starts_with(check::HASH));
+        !(unused(&"candidate:") || other_hash || follows && credentials.iter().any(unused))
     };
     text.split_inclusive('\n').filter(is_useful).collect()
 }
@@ -199,7 +212,7 @@ struct Section<'a> {
     lines: &'a [(char, &'a str)],
 }
 
-fn attribute<'a>(lines: &'a [(char, &'a str)], name: &'a str) -> impl Iterator<Item = &'a str> {
+fn attribute<'a, 'b>(lines: &'b [(char, &'a str)], name: &'b str) -> impl Iterator<Item = &'a str> + use<'a, 'b> {
     lines.iter().filter_map(move |(kind, value)| {
         let rest = value.strip_prefix(name).filter(|_| *kind == 'a')?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix(':') }
@@ -209,22 +222,6 @@ fn attribute<'a>(lines: &'a [(char, &'a str)], name: &'a str) -> impl Iterator<I
 impl Section<'_> {
     fn kind(&self) -> &str {
         self.head.split(' ').next().unwrap_or_default()
-    }
-
-    /// What the library takes for granted.
-    fn check(&self) -> Result<(), OfferError> {
-        let words: Vec<&str> = self.head.split(' ').collect();
-        if words.len() < 4 || words[1].parse::<u16>().is_err() {
-            return Err(OfferError::Syntax("a section's first line lacks port, protocol or formats"));
-        }
-        if !matches!(self.kind(), "video" | "audio" | "application") {
-            return Err(OfferError::Syntax("a section is neither video nor audio nor application"));
-        }
-        let identifier = attribute(self.lines, "mid").next().unwrap_or_default();
-        if identifier.is_empty() || identifier.len() > 32 || !identifier.bytes().all(|byte| byte.is_ascii_graphic()) {
-            return Err(OfferError::Missing("a usable a=mid in each section"));
-        }
-        Ok(())
     }
 
     /// The section's name where it offers RFC 8888's feedback, which its section 6 writes for all formats at once, and no other.

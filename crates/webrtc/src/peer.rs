@@ -56,7 +56,7 @@ pub struct Certificate(pub(crate) RTCCertificate);
 impl Certificate {
     /// Makes a key and signs it.
     pub fn generate() -> Result<Self, PeerError> {
-        Ok(Self(negotiate::certificate()?))
+        Ok(Self(negotiate::certificate().map_err(PeerError::Certificate)?))
     }
 }
 
@@ -79,7 +79,10 @@ pub struct PeerConfig {
 /// Why a peer cannot go on.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
-    #[error("the description is not usable: {0}")]
+    #[error("no certificate can be made: {0}")]
+    Certificate(#[source] rtc::shared::error::Error),
+    /// The library's own words are its source's: they name the library's parts, not what the client wrote.
+    #[error("the description cannot be used: a line is not as RFC 8866 has it, or one contradicts another")]
     Description(#[from] rtc::shared::error::Error),
     #[error("the channel is not open, or the client does not take what is sent on it")]
     Channel,

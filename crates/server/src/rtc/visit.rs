@@ -10,12 +10,15 @@ use nearlight_wire::{ClientMessage, ServerMessage, ToServer};
 use tokio::sync::mpsc;
 
 use super::socket::Line;
-use crate::house::{Place, clean};
+use crate::house::{Rejection, clean};
+use crate::places::Place;
 use crate::seat::Delivery;
 use crate::stay::{Stay, status_interval};
 
 /// A client that has not connected by then never will: a browser gives up sooner.
-const CONNECT_LIMIT: Span = Span::from_secs(20);
+pub(crate) const CONNECT_LIMIT: Span = Span::from_secs(20);
+/// Why a client goes that had to make room.
+pub(crate) const PLACE_LOST: &str = "the client had not connected when its place was needed";
 /// WHEP's wish that a session ends.
 #[derive(Debug)]
 pub(crate) struct End;
@@ -30,7 +33,7 @@ pub(crate) struct RtcVisit {
     line: Line,
     requests: mpsc::Receiver<End>,
     /// Given back at the end.
-    _place: Place,
+    place: Place,
     /// Who made the offer: wrong tokens are counted there.
     client: IpAddr,
     control: Option<ChannelId>,
@@ -51,7 +54,7 @@ impl RtcVisit {
             peer,
             line,
             requests,
-            _place: place,
+            place,
             client,
             control: None,
             session: None,
@@ -126,6 +129,9 @@ impl RtcVisit {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => {
+                    if !self.place.connect() {
+                        return Some(PLACE_LOST.into());
+                    }
                     if !self.stay.begin() {
                         return Some("the renderer has stopped".into());
                     }
@@ -156,8 +162,13 @@ impl RtcVisit {
                 Event::Ended => return Some("the client's connection ended".into()),
             }
         }
-        if !self.peer.is_connected() && now.saturating_since(self.began) > CONNECT_LIMIT {
-            return Some("the client did not connect".into());
+        if !self.peer.is_connected() {
+            if now.saturating_since(self.began) > CONNECT_LIMIT {
+                return Some("the client did not connect".into());
+            }
+            if self.place.is_lost() {
+                return Some(PLACE_LOST.into());
+            }
         }
         self.transmit(now);
         self.stay.drain(now, self.peer.sender_mut());
@@ -213,7 +224,7 @@ impl RtcVisit {
 
     fn greet(&mut self, now: Time, hello: &nearlight_wire::Hello) -> Option<String> {
         let refused = self.stay.house.check_hello(self.client, hello);
-        if let Err((reason, message)) = refused {
+        if let Err(Rejection { reason, message, .. }) = refused {
             self.say_always(now, &ServerMessage::Refused { reason, message: message.clone() });
             return Some(message);
         }

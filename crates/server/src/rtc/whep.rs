@@ -13,13 +13,15 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header}
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use nearlight_net::Token;
-use nearlight_webrtc::{MAX_SDP_BYTES, Offer, Peer};
+use nearlight_units::Span;
+use nearlight_urs::signalling::Guest;
+use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerError};
 use nearlight_wire::{DisplayKind, RefusalReason};
 use tokio::sync::mpsc;
 
 use super::visit::{End, Ender, RtcVisit};
 use super::{Exchange, kind_of, peer_config};
-use crate::house::House;
+use crate::house::{House, Rejection, seconds};
 use crate::options::IceServer;
 use crate::stay::{Stay, Taste};
 
@@ -28,6 +30,8 @@ const BODY_LIMIT: Duration = Duration::from_secs(5);
 
 const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// Of every session's ICE connection: none is begun anew.
+const ETAG: &str = "\"1\"";
 
 /// Who asks, as far as the connection tells.
 #[derive(Clone, Copy, Debug)]
@@ -37,12 +41,19 @@ pub(crate) struct Client(pub(crate) IpAddr);
 pub(crate) struct Whep {
     house: Arc<House>,
     exchange: Arc<Exchange>,
-    /// Sessions by the name in their address.
-    sessions: Mutex<BTreeMap<String, Ender>>,
+    /// By the name in their address.
+    sessions: Mutex<BTreeMap<String, Session>>,
     /// Where accepted clients go.
     visits: mpsc::Sender<Box<RtcVisit>>,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
+}
+
+#[derive(Clone)]
+struct Session {
+    ender: Ender,
+    /// The client's ICE name.
+    name: String,
 }
 
 impl Whep {
@@ -56,35 +67,34 @@ impl Whep {
         Self { house, exchange, sessions: Mutex::default(), visits, links }
     }
 
-    fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Ender>> {
+    fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the request carries the right token, as often as its address may try.
     fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<(), Refused> {
-        let token = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        let Some(token) = token else {
+        let Some(token) = bearer(headers) else {
             // No guess, so no failure of the limiter's.
-            return Err(Refused(
-                StatusCode::UNAUTHORIZED,
-                "send the pairing token: Authorization: Bearer TOKEN".into(),
-            ));
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN"));
         };
-        self.house.check_token(client.0, token.trim()).map_err(Refused::from)
+        self.house.check_token(client.0, token).map_err(Refused::from)
     }
 
     fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, Box<RtcVisit>), Refused> {
         let house = &self.house;
         let codec = house.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
-        let place = house.take_place()?;
         let now = house.clock.now();
+        let place = house.take_place(now, Guest { address: client.0, trusted: true })?;
         let id = Token::generate().map_err(internal)?.to_string();
         let session = house.next_session.fetch_add(1, Ordering::Relaxed);
         let config = peer_config(house, &self.exchange, &id);
         let sender =
             house.new_sender(now, Peer::LARGEST_DATAGRAM, offer.reports_arrivals()).with_fec(house.new_policy());
         let offered = offer.video().iter().find(|offered| kind_of(offered.codec) == codec);
-        let malformed = |error: nearlight_webrtc::PeerError| Refused(StatusCode::BAD_REQUEST, error.to_string());
+        let malformed = |error: PeerError| {
+            tracing::debug!(?error, "an offer was refused");
+            Refused::new(StatusCode::BAD_REQUEST, error.to_string())
+        };
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let name = Offer::name_in(&answer).ok_or_else(|| internal("the answer has no ICE name"))?;
@@ -93,9 +103,10 @@ impl Whep {
         let line = self.exchange.connect(name, house.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
         let (visit, ender) = RtcVisit::new(stay, peer, line, place, client.0);
+        let session = Session { ender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };
         let mut sessions = self.sessions();
-        sessions.retain(|_, ender| !ender.is_closed());
-        sessions.insert(id.clone(), ender);
+        sessions.retain(|_, known| !known.ender.is_closed());
+        sessions.insert(id.clone(), session);
         Ok((id, answer, visit))
     }
 }
@@ -110,10 +121,39 @@ pub(crate) fn router(whep: Arc<Whep>) -> Router {
 }
 
 /// Why a request is not served, in words for people.
-pub(crate) struct Refused(pub(crate) StatusCode, pub(crate) String);
+#[derive(Clone, Debug)]
+pub(crate) struct Refused {
+    pub(crate) status: StatusCode,
+    pub(crate) words: String,
+    wait: Option<Span>,
+}
 
-impl From<(RefusalReason, String)> for Refused {
-    fn from((reason, message): (RefusalReason, String)) -> Self {
+impl Refused {
+    pub(crate) fn new(status: StatusCode, words: impl Into<String>) -> Self {
+        Self { status, words: words.into(), wait: None }
+    }
+
+    /// To be tried again after `wait`.
+    pub(crate) fn for_now(words: impl Into<String>, wait: Span) -> Self {
+        Self { wait: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, words) }
+    }
+
+    /// With `body` in place of the words as they are.
+    pub(crate) fn respond(&self, body: impl IntoResponse) -> Response {
+        let mut response = (self.status, body).into_response();
+        let headers = response.headers_mut();
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if let Some(wait) = self.wait {
+            headers.insert(header::RETRY_AFTER, seconds(wait).into());
+        }
+        response
+    }
+}
+
+impl From<Rejection> for Refused {
+    fn from(Rejection { reason, message, wait }: Rejection) -> Self {
         let status = match reason {
             RefusalReason::Token => StatusCode::UNAUTHORIZED,
             RefusalReason::TooManyAttempts => StatusCode::TOO_MANY_REQUESTS,
@@ -122,23 +162,25 @@ impl From<(RefusalReason, String)> for Refused {
             RefusalReason::Protocol => StatusCode::BAD_REQUEST,
             RefusalReason::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
-        Self(status, message)
+        Self { status, words: message, wait }
+    }
+}
+
+impl From<OfferError> for Refused {
+    fn from(error: OfferError) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error.to_string())
     }
 }
 
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
-        let mut response = (self.0, format!("{}\n", self.1)).into_response();
-        if self.0 == StatusCode::UNAUTHORIZED {
-            response.headers_mut().insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
-        }
-        response
+        self.respond(format!("{}\n", self.words))
     }
 }
 
 fn internal(error: impl std::fmt::Display) -> Refused {
     tracing::error!(%error, "a WebRTC client could not be served");
-    Refused(StatusCode::INTERNAL_SERVER_ERROR, format!("the server failed: {error}"))
+    Refused::new(StatusCode::INTERNAL_SERVER_ERROR, format!("the server failed: {error}"))
 }
 
 async fn offer(
@@ -147,14 +189,16 @@ async fn offer(
     request: HttpRequest,
 ) -> Result<Response, Refused> {
     whep.authorize(client, request.headers())?;
+    let house = &whep.house;
+    house.count_offer(house.clock.now(), Guest { address: client.0, trusted: true })?;
     let text = body(&whep, request, SDP).await?;
-    let offer = Offer::parse(&text).map_err(|error| Refused(StatusCode::BAD_REQUEST, error.to_string()))?;
+    let offer = Offer::parse(&text)?;
     let (id, answer, visit) = whep.accept(client, &offer)?;
     if whep.visits.send(visit).await.is_err() {
-        return Err(Refused(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down".into()));
+        return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }
     let location = format!("/whep/{id}");
-    let headers = [(header::CONTENT_TYPE, SDP), (header::LOCATION, &location), (header::ETAG, "\"1\"")];
+    let headers = [(header::CONTENT_TYPE, SDP), (header::LOCATION, &location), (header::ETAG, ETAG)];
     let mut response = (StatusCode::CREATED, headers, answer).into_response();
     for link in &whep.links {
         response.headers_mut().append(header::LINK, link.clone());
@@ -169,9 +213,17 @@ async fn trickle(
     request: HttpRequest,
 ) -> Result<StatusCode, Refused> {
     whep.authorize(client, request.headers())?;
-    find(&whep, &id)?;
+    let session = find(&whep, &id)?;
+    let wanted = request.headers().get(header::IF_MATCH).map(|value| value.to_str().unwrap_or_default());
+    if !wanted.is_none_or(|tags| tags.split(',').any(|tag| matches!(tag.trim(), ETAG | "*"))) {
+        return Err(Refused::new(StatusCode::PRECONDITION_FAILED, "If-Match is not the session's ETag"));
+    }
+    let text = body(&whep, request, FRAGMENT).await?;
+    if Fragment::parse(&text)?.restarts(&session.name) {
+        let words = "ICE cannot be begun anew in this session; end it and make another";
+        return Err(Refused::new(StatusCode::UNPROCESSABLE_ENTITY, words));
+    }
     // An ICE-lite server has no use for the client's addresses: it waits for the client's checks.
-    body(&whep, request, FRAGMENT).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -182,9 +234,9 @@ async fn end(
     headers: HeaderMap,
 ) -> Result<StatusCode, Refused> {
     whep.authorize(client, &headers)?;
-    let ender = find(&whep, &id)?;
+    let session = find(&whep, &id)?;
     whep.sessions().remove(&id);
-    let _ = ender.send(End).await;
+    let _ = session.ender.send(End).await;
     Ok(StatusCode::OK)
 }
 
@@ -192,9 +244,15 @@ async fn preflight() -> StatusCode {
     StatusCode::NO_CONTENT
 }
 
-fn find(whep: &Whep, id: &str) -> Result<Ender, Refused> {
-    let ender = whep.sessions().get(id).filter(|ender| !ender.is_closed()).cloned();
-    ender.ok_or_else(|| Refused(StatusCode::NOT_FOUND, "there is no such session".into()))
+fn find(whep: &Whep, id: &str) -> Result<Session, Refused> {
+    let session = whep.sessions().get(id).filter(|session| !session.ender.is_closed()).cloned();
+    session.ok_or_else(|| Refused::new(StatusCode::NOT_FOUND, "there is no such session"))
+}
+
+/// The token in a header, whose scheme may be written in any case (RFC 9110 section 11.1).
+pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
 }
 
 /// The text of a request of this type, within its bounds in size and time.
@@ -202,20 +260,24 @@ async fn body(whep: &Whep, request: HttpRequest, wanted: &str) -> Result<String,
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !kind.eq_ignore_ascii_case(wanted) {
-        return Err(Refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send Content-Type: {wanted}")));
+        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send Content-Type: {wanted}")));
     }
-    let busy = || Refused(StatusCode::SERVICE_UNAVAILABLE, "too many clients are about to connect; try again".into());
+    let busy = || Refused::new(StatusCode::SERVICE_UNAVAILABLE, "too many clients are about to connect; try again");
     let _reading = whep.house.greeting.try_acquire().map_err(|_| busy())?;
-    let read = tokio::time::timeout(BODY_LIMIT, axum::body::to_bytes(request.into_body(), MAX_SDP_BYTES));
-    let bytes = match read.await {
+    read(request.into_body(), MAX_SDP_BYTES).await
+}
+
+/// The text of a body, within its bounds in size and time.
+pub(crate) async fn read(body: Body, most: usize) -> Result<String, Refused> {
+    let bytes = match tokio::time::timeout(BODY_LIMIT, axum::body::to_bytes(body, most)).await {
         Ok(Ok(bytes)) => bytes,
         Ok(Err(_)) => {
-            let message = format!("the body is longer than {MAX_SDP_BYTES} bytes, or broke off");
-            return Err(Refused(StatusCode::PAYLOAD_TOO_LARGE, message));
+            let words = format!("the body is longer than {most} bytes, or broke off");
+            return Err(Refused::new(StatusCode::PAYLOAD_TOO_LARGE, words));
         }
-        Err(_) => return Err(Refused(StatusCode::REQUEST_TIMEOUT, "the body did not come in time".into())),
+        Err(_) => return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the body did not come in time")),
     };
-    String::from_utf8(bytes.into()).map_err(|_| Refused(StatusCode::BAD_REQUEST, "the body is not UTF-8".into()))
+    String::from_utf8(bytes.into()).map_err(|_| Refused::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
 /// Players of other origins may ask: the token decides, not where a page came from.
@@ -223,7 +285,7 @@ async fn allow_all(method: Method, mut response: Response<Body>) -> Response<Bod
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));
     set(header::ACCESS_CONTROL_ALLOW_ORIGIN, "*");
-    set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Location, Link, ETag");
+    set(header::ACCESS_CONTROL_EXPOSE_HEADERS, "Location, Link, ETag, Retry-After");
     set(header::CACHE_CONTROL, "no-store");
     if method == Method::OPTIONS {
         set(header::ACCESS_CONTROL_ALLOW_METHODS, "POST, PATCH, DELETE");

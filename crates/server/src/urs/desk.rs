@@ -1,11 +1,10 @@
 //! The desk: one task that owns the signalling and passes its orders on to sockets and peers.
 
 use std::collections::BTreeMap;
-use std::net::IpAddr;
 
 use nearlight_net::Clock;
 use nearlight_units::Time;
-use nearlight_urs::signalling::{ClientId, Full, Mode, Order, PeerId, Reply, Request, Signalling};
+use nearlight_urs::signalling::{ClientId, Full, Gate, Guest, Mode, Order, PeerId, Reply, Request, Signalling};
 use tokio::sync::{mpsc, oneshot};
 
 /// Facts that wait for the desk; who brings one more waits himself.
@@ -19,7 +18,7 @@ const PEER_ORDERS: usize = 16;
 pub(crate) enum Fact {
     /// A WebSocket was opened; its messages go to `messages` until that is closed.
     Opened {
-        from: IpAddr,
+        from: Guest,
         messages: mpsc::Sender<String>,
         admitted: oneshot::Sender<Result<ClientId, Full>>,
     },
@@ -43,7 +42,7 @@ pub(crate) struct Asked {
     pub(super) session: Option<String>,
     pub(super) from_time: u64,
     pub(super) body: String,
-    pub(super) from: IpAddr,
+    pub(super) from: Guest,
     pub(super) new_session: String,
     pub(super) reply: oneshot::Sender<Reply>,
 }
@@ -62,7 +61,7 @@ pub(crate) enum PeerOrder {
 /// Makes the media side of a connection.
 pub(crate) trait Peers: Send + 'static {
     /// Starts a peer that follows `orders` and brings what it made to `facts`. `from` is where its client signals from.
-    fn open(&self, peer: PeerId, from: IpAddr, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>);
+    fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>);
 }
 
 /// Where facts are brought; cheap to clone.
@@ -74,9 +73,14 @@ pub(crate) struct Desk {
 
 impl Desk {
     /// A desk, and its work: a future that never ends by itself. Peers end when it is dropped.
-    pub(crate) fn open(mode: Mode, clock: Clock, peers: impl Peers) -> (Self, impl Future<Output = ()> + Send) {
+    pub(crate) fn open(
+        mode: Mode,
+        clock: Clock,
+        gate: Gate,
+        peers: impl Peers,
+    ) -> (Self, impl Future<Output = ()> + Send) {
         let (facts, waiting) = mpsc::channel(FACTS);
-        let signalling = Signalling::new(mode, milliseconds_at_zero(clock));
+        let signalling = Signalling::new(mode, milliseconds_at_zero(clock), gate);
         let work =
             Work { signalling, clock, peers, sockets: BTreeMap::new(), open: BTreeMap::new(), facts: facts.clone() };
         (Self { facts, mode }, work.run(waiting))
@@ -178,7 +182,7 @@ impl<P: Peers> Work<P> {
     }
 
     fn open_peer(&mut self, peer: PeerId) {
-        let Some(from) = self.signalling.address_of(peer) else { return };
+        let Some(from) = self.signalling.guest_of(peer) else { return };
         let (orders, waiting) = mpsc::channel(PEER_ORDERS);
         self.open.insert(peer, orders);
         self.peers.open(peer, from, waiting, self.facts.clone());

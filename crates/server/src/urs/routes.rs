@@ -5,31 +5,33 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::Bytes;
+use axum::extract::rejection::QueryRejection;
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
-use axum::extract::{DefaultBodyLimit, Extension, FromRequest as _, Path, Query, Request, State};
+use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
 use nearlight_net::Token;
-use nearlight_urs::signalling::{ClientId, MAX_TEXT_BYTES, Method, Reply};
+use nearlight_urs::signalling::{ClientId, Guest, MAX_TEXT_BYTES, Method, Reply};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::desk::{Asked, Desk, Fact, MESSAGES};
 use crate::page::asset;
-use crate::rtc::whep::Client;
+use crate::rtc::whep::{Client, Refused, bearer, read};
 
 /// How long a client's own goodbye is waited for.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
-
-/// Status and words of the answer to somebody who may not sign in.
-type Refusal = (StatusCode, String);
+/// A WebSocket's message that is too long is read up to this, so that its client can be told; a longer one ends the socket.
+const LONGEST_MESSAGE: usize = 4 * MAX_TEXT_BYTES;
 
 /// Why the one at this address is refused with this token, if it is.
-type Refuse = dyn Fn(IpAddr, &str) -> Option<Refusal> + Send + Sync;
+type Refuse = dyn Fn(IpAddr, &str) -> Option<Refused> + Send + Sync;
+
+/// What stands behind the address of a request, where it is as it should be.
+type Asking = Result<Query<Asks>, QueryRejection>;
 
 /// What the routes know.
 pub(crate) struct Access {
@@ -53,7 +55,6 @@ pub(crate) fn router(access: Arc<Access>) -> Router {
         .route("/signaling", any(ask_all))
         .route("/signaling/", any(ask_all))
         .route("/signaling/{what}", any(ask))
-        .layer(DefaultBodyLimit::max(MAX_TEXT_BYTES))
         .with_state(access)
 }
 
@@ -64,22 +65,22 @@ pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
 }
 
 impl Access {
-    /// Whether somebody may sign in. With a token, wherever the page is from; without one, where that is allowed, no page that another
+    /// Who signs in, if he may. With a token, wherever the page is from; without one, where that is allowed, no page that another
     /// host has sent into a browser in this network.
-    fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<(), Refusal> {
-        let bearer = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()?.strip_prefix("Bearer "));
-        if let Some(token) = asks.token.as_deref().or(bearer) {
-            return (self.refuse)(peer.0, token).map_or(Ok(()), Err);
+    fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<Guest, Refused> {
+        let guest = Guest { address: nearlight_net::party(peer.0), trusted: false };
+        if let Some(token) = asks.token.as_deref().or_else(|| bearer(headers)) {
+            return (self.refuse)(peer.0, token).map_or(Ok(Guest { trusted: true, ..guest }), Err);
         }
         if self.token_needed {
             let words = "add ?token= and the token of the link that the server printed";
-            return Err((StatusCode::UNAUTHORIZED, words.into()));
+            return Err(Refused::new(StatusCode::UNAUTHORIZED, words));
         }
         if is_foreign(uri, headers) {
             let words = "a page of another host needs ?token= and the token of the server's link";
-            return Err((StatusCode::FORBIDDEN, words.into()));
+            return Err(Refused::new(StatusCode::FORBIDDEN, words));
         }
-        Ok(())
+        Ok(guest)
     }
 }
 
@@ -94,8 +95,12 @@ fn is_foreign(uri: &Uri, headers: &HeaderMap) -> bool {
     of_page.is_none() || of_page != own
 }
 
-fn problem(status: StatusCode, text: &str) -> Response {
-    (status, axum::Json(json!({ "error": text }))).into_response()
+fn problem(refused: &Refused) -> Response {
+    refused.respond(axum::Json(json!({ "error": refused.words })))
+}
+
+fn unreadable(query: &QueryRejection) -> Response {
+    problem(&Refused::new(StatusCode::BAD_REQUEST, format!("the address's query cannot be read: {query}")))
 }
 
 async fn config(State(access): State<Arc<Access>>) -> Response {
@@ -106,7 +111,7 @@ async fn config(State(access): State<Arc<Access>>) -> Response {
 async fn page_or_websocket(
     State(access): State<Arc<Access>>,
     Extension(peer): Extension<Client>,
-    Query(asks): Query<Asks>,
+    asks: Asking,
     headers: HeaderMap,
     uri: Uri,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
@@ -116,18 +121,23 @@ async fn page_or_websocket(
         Err(rejection) if headers.contains_key(header::SEC_WEBSOCKET_KEY) => return rejection.into_response(),
         Err(_) => return asset(uri).await,
     };
-    if let Err((status, words)) = access.check(peer, &uri, &headers, &asks) {
-        return problem(status, &words);
-    }
-    let (desk, from) = (access.desk.clone(), nearlight_net::party(peer.0));
+    let asks = match asks {
+        Ok(Query(asks)) => asks,
+        Err(query) => return unreadable(&query),
+    };
+    let from = match access.check(peer, &uri, &headers, &asks) {
+        Ok(guest) => guest,
+        Err(refused) => return problem(&refused),
+    };
+    let desk = access.desk.clone();
     upgrade
-        .max_message_size(MAX_TEXT_BYTES)
-        .max_frame_size(MAX_TEXT_BYTES)
+        .max_message_size(LONGEST_MESSAGE)
+        .max_frame_size(LONGEST_MESSAGE)
         .on_upgrade(move |socket| async move { serve(socket, from, &desk).await })
 }
 
 /// One WebSocket, from its admission to its end. It holds the desk only, so that it keeps no server from shutting down.
-async fn serve(mut socket: WebSocket, from: IpAddr, desk: &Desk) {
+async fn serve(mut socket: WebSocket, from: Guest, desk: &Desk) {
     let (messages, waiting) = mpsc::channel(MESSAGES);
     let (admitted, answer) = oneshot::channel();
     if !desk.bring(Fact::Opened { from, messages, admitted }).await {
@@ -164,8 +174,10 @@ async fn carry(socket: &mut WebSocket, client: ClientId, mut waiting: mpsc::Rece
             }
             received = socket.recv() => {
                 let fact = match received {
-                    Some(Ok(Message::Text(text))) => Fact::Text(client, text.as_str().to_owned()),
-                    Some(Ok(Message::Binary(_))) => Fact::Unreadable(client),
+                    Some(Ok(Message::Text(text))) if text.len() <= MAX_TEXT_BYTES => {
+                        Fact::Text(client, text.as_str().to_owned())
+                    }
+                    Some(Ok(Message::Text(_) | Message::Binary(_))) => Fact::Unreadable(client),
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 };
@@ -177,14 +189,14 @@ async fn carry(socket: &mut WebSocket, client: ClientId, mut waiting: mpsc::Rece
     }
 }
 
-async fn ask_all(access: State<Arc<Access>>, peer: Extension<Client>, asks: Query<Asks>, request: Request) -> Response {
+async fn ask_all(access: State<Arc<Access>>, peer: Extension<Client>, asks: Asking, request: Request) -> Response {
     ask(access, peer, asks, Path(String::new()), request).await
 }
 
 async fn ask(
     State(access): State<Arc<Access>>,
     Extension(peer): Extension<Client>,
-    Query(asks): Query<Asks>,
+    asks: Asking,
     Path(what): Path<String>,
     request: Request,
 ) -> Response {
@@ -193,18 +205,27 @@ async fn ask(
         HttpMethod::PUT => Method::Put,
         HttpMethod::POST => Method::Post,
         HttpMethod::DELETE => Method::Delete,
-        _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+        _ => return problem(&Refused::new(StatusCode::METHOD_NOT_ALLOWED, "use GET, PUT, POST or DELETE")),
+    };
+    let asks = match asks {
+        Ok(Query(asks)) => asks,
+        Err(query) => return unreadable(&query),
     };
     let session = request.headers().get("session-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
     // A session's name is known to its client alone, so only who has none shows a token.
     let is_new = method == Method::Put && what.is_empty();
-    if is_new && let Err((status, words)) = access.check(peer, request.uri(), request.headers(), &asks) {
-        return problem(status, &words);
-    }
+    let from = if is_new {
+        match access.check(peer, request.uri(), request.headers(), &asks) {
+            Ok(guest) => guest,
+            Err(refused) => return problem(&refused),
+        }
+    } else {
+        Guest { address: nearlight_net::party(peer.0), trusted: false }
+    };
     let Ok(new_session) = Token::generate() else { return StatusCode::INTERNAL_SERVER_ERROR.into_response() };
-    let body = match Bytes::from_request(request, &()).await {
-        Ok(body) => String::from_utf8_lossy(&body).into_owned(),
-        Err(too_long) => return too_long.into_response(),
+    let body = match read(request.into_body(), MAX_TEXT_BYTES).await {
+        Ok(body) => body,
+        Err(refused) => return problem(&refused),
     };
     let (reply, answer) = oneshot::channel();
     let asked = Asked {
@@ -213,19 +234,22 @@ async fn ask(
         session,
         from_time: asks.fromtime.map_or(0, |time| time as u64),
         body,
-        from: nearlight_net::party(peer.0),
+        from,
         new_session: new_session.to_string(),
         reply,
     };
     let reply = if access.desk.bring(Fact::Asked(Box::new(asked))).await { answer.await.ok() } else { None };
-    match reply {
-        Some(Reply::Json(value)) => ([(header::CACHE_CONTROL, "no-store")], axum::Json(value)).into_response(),
-        Some(Reply::Done) => "OK".into_response(),
-        Some(Reply::NotFound) => problem(StatusCode::NOT_FOUND, "there is no such session, or no such path"),
-        Some(Reply::Bad(text)) => problem(StatusCode::BAD_REQUEST, &text),
-        Some(Reply::TooMany(text)) => problem(StatusCode::TOO_MANY_REQUESTS, &text),
-        None => problem(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
-    }
+    let refused = match reply {
+        Some(Reply::Json(value)) => {
+            return ([(header::CACHE_CONTROL, "no-store")], axum::Json(value)).into_response();
+        }
+        Some(Reply::Done) => return "OK".into_response(),
+        Some(Reply::NotFound) => Refused::new(StatusCode::NOT_FOUND, "there is no such session, or no such path"),
+        Some(Reply::Bad(text)) => Refused::new(StatusCode::BAD_REQUEST, text),
+        Some(Reply::TooMany(text, wait)) => Refused::for_now(text, wait),
+        None => Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"),
+    };
+    problem(&refused)
 }
 
 #[cfg(test)]

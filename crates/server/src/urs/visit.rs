@@ -1,6 +1,5 @@
 //! The media side of one of Unity's clients: a WebRTC peer that the desk leads, and a user whom the data channel "input" moves.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -10,19 +9,18 @@ use nearlight_scene::START;
 use nearlight_session::{ReceivedInput, SoundPacket};
 use nearlight_units::{Span, Time};
 use nearlight_urs::User;
-use nearlight_urs::signalling::PeerId;
-use nearlight_webrtc::{ChannelId, Event, Message, Offer, Peer};
+use nearlight_urs::signalling::{Guest, PeerId};
+use nearlight_webrtc::{ChannelId, Event, Message, Offer, Peer, PeerError};
 use nearlight_wire::DisplayKind;
 use tokio::sync::mpsc;
 
 use super::desk::{Fact, PeerOrder, Peers};
-use crate::house::{House, Place};
-use crate::rtc::{Exchange, Line, codec_of, kind_of, peer_config};
+use crate::house::House;
+use crate::places::Place;
+use crate::rtc::{CONNECT_LIMIT, Exchange, Line, PLACE_LOST, codec_of, kind_of, peer_config};
 use crate::seat::Delivery;
 use crate::stay::{Stay, Taste, status_interval};
 
-/// A client that has not connected by then never will: a browser gives up sooner.
-const CONNECT_LIMIT: Span = Span::from_secs(20);
 /// The channel that the web client opens.
 const INPUT: &str = "input";
 
@@ -34,7 +32,7 @@ pub(crate) struct Media {
 }
 
 impl Peers for Media {
-    fn open(&self, peer: PeerId, from: IpAddr, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
+    fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
         let (house, exchange) = (Arc::clone(&self.house), Arc::clone(&self.exchange));
         // A server that starts no more sessions drops it, and the desk hears that nobody follows its orders.
         let _ = self.visits.try_send(UnityVisit { house, exchange, peer, from, orders, facts });
@@ -46,7 +44,7 @@ pub(crate) struct UnityVisit {
     house: Arc<House>,
     exchange: Arc<Exchange>,
     peer: PeerId,
-    from: IpAddr,
+    from: Guest,
     orders: mpsc::Receiver<PeerOrder>,
     facts: mpsc::Sender<Fact>,
 }
@@ -59,7 +57,7 @@ impl UnityVisit {
         let (mut session, answer) = match begun {
             Ok(begun) => begun,
             Err(reason) => {
-                tracing::info!(client = %self.from, reason, "one of Unity's clients was not let in");
+                tracing::info!(client = %self.from.address, reason, "one of Unity's clients was not let in");
                 self.facts.send(Fact::Answer(self.peer, Err(reason))).await.ok();
                 return;
             }
@@ -77,8 +75,8 @@ impl UnityVisit {
     fn begin(&self, offer: &str) -> Result<(Session, String), String> {
         let offer = Offer::parse(offer).map_err(|error| error.to_string())?;
         let house = &self.house;
-        let place = house.take_place().map_err(|(_, message)| message)?;
         let now = house.clock.now();
+        let place = house.take_place(now, self.from).map_err(|rejection| rejection.message)?;
         let number = house.next_session.fetch_add(1, Ordering::Relaxed);
         let name = Token::generate().map_err(|error| error.to_string())?.to_string();
         let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM, true).with_fec(house.new_policy());
@@ -87,26 +85,15 @@ impl UnityVisit {
         kinds.extend(CodecKind::ALL.into_iter().filter(|kind| *kind != house.codec));
         let codecs: Vec<_> = kinds.into_iter().map(codec_of).collect();
         let config = peer_config(house, &self.exchange, &name);
-        let unusable = |error: nearlight_webrtc::PeerError| error.to_string();
-        let mut peer = Peer::offering(now, config, &codecs, true, sender).map_err(unusable)?;
-        let answer = peer.on_offer(now, &offer).map_err(unusable)?;
+        let mut peer = Peer::offering(now, config, &codecs, true, sender).map_err(|error| words(&error))?;
+        let answer = peer.on_offer(now, &offer).map_err(|error| words(&error))?;
         let line = Offer::name_in(&answer).map(|name| self.exchange.connect(name, house.bad_path(number, now)));
         let line = line.ok_or("the answer has no ICE name")?;
-        tracing::info!(session = number, client = %self.from, "one of Unity's clients came");
+        tracing::info!(session = number, client = %self.from.address, "one of Unity's clients came");
         let picture = (house.format.size.width, house.format.size.height);
         let (house, user) = (Arc::clone(house), User::new(now, START, picture));
-        let mut session = Session {
-            house,
-            number,
-            _place: place,
-            peer,
-            line,
-            user,
-            stay: None,
-            input: None,
-            connected: false,
-            began: now,
-        };
+        let mut session =
+            Session { house, number, place, peer, line, user, stay: None, input: None, connected: false, began: now };
         session.settle()?;
         Ok((session, answer))
     }
@@ -116,7 +103,7 @@ struct Session {
     house: Arc<House>,
     number: u32,
     /// Given back at the end.
-    _place: Place,
+    place: Place,
     peer: Peer,
     line: Line,
     user: User,
@@ -177,16 +164,18 @@ impl Session {
 
     async fn follow(&mut self, order: PeerOrder, visit: &UnityVisit) -> Result<(), String> {
         let now = self.house.clock.now();
-        let words = |error: nearlight_webrtc::PeerError| error.to_string();
         let fact = match order {
             PeerOrder::Answer(offer) => {
                 let offer = Offer::parse(&offer).map_err(|error| error.to_string());
-                Fact::Answer(visit.peer, offer.and_then(|offer| self.peer.on_offer(now, &offer).map_err(words)))
+                Fact::Answer(
+                    visit.peer,
+                    offer.and_then(|offer| self.peer.on_offer(now, &offer).map_err(|error| words(&error))),
+                )
             }
-            PeerOrder::Offer => Fact::Offer(visit.peer, self.peer.offer(now, true).map_err(words)),
+            PeerOrder::Offer => Fact::Offer(visit.peer, self.peer.offer(now, true).map_err(|error| words(&error))),
             PeerOrder::Accept(answer) => {
-                let answer = Offer::parse(&answer).map_err(|error| error.to_string())?;
-                self.peer.on_answer(now, &answer).map_err(words)?;
+                let answer = Offer::parse_answer(&answer).map_err(|error| error.to_string())?;
+                self.peer.on_answer(now, &answer).map_err(|error| words(&error))?;
                 return self.settle();
             }
         };
@@ -218,6 +207,9 @@ impl Session {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => {
+                    if !self.place.connect() {
+                        return Some(PLACE_LOST.into());
+                    }
                     self.connected = true;
                     if self.stay.as_ref().is_some_and(|stay| !stay.begin()) {
                         return Some("the renderer has stopped".into());
@@ -239,8 +231,13 @@ impl Session {
                 Event::Ended => return Some("the client's connection ended".into()),
             }
         }
-        if !self.connected && now.saturating_since(self.began) > CONNECT_LIMIT {
-            return Some("the client did not connect".into());
+        if !self.connected {
+            if now.saturating_since(self.began) > CONNECT_LIMIT {
+                return Some("the client did not connect".into());
+            }
+            if self.place.is_lost() {
+                return Some(PLACE_LOST.into());
+            }
         }
         self.transmit(now);
         if let Some(stay) = &self.stay {
@@ -266,6 +263,11 @@ impl Session {
         self.peer.close();
         self.transmit(self.house.clock.now());
     }
+}
+
+fn words(error: &PeerError) -> String {
+    tracing::debug!(?error, "a description of one of Unity's clients was refused");
+    error.to_string()
 }
 
 /// What the world makes for a client.

@@ -1,16 +1,10 @@
 //! One client of the signalling.
 
+use nearlight_units::Time;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
-
-use nearlight_units::{Span, Time};
 
 use super::polling::{Log, SILENCE};
-use super::{IDLE, PeerId};
-
-/// New offers that a client may make at once, and how often one more. Guess: a browser makes one, and one for each change.
-const OFFERS_AT_ONCE: i64 = 8;
-const OFFER_INTERVAL: Span = Span::from_secs(1);
+use super::{Guest, IDLE, PeerId};
 
 #[derive(Debug)]
 pub(super) enum Kind {
@@ -20,28 +14,16 @@ pub(super) enum Kind {
 
 #[derive(Debug)]
 pub(super) struct Client {
-    pub(super) from: IpAddr,
+    pub(super) guest: Guest,
     pub(super) kind: Kind,
     pub(super) heard_at: Time,
     pub(super) faults: u32,
     pub(super) connections: BTreeMap<String, PeerId>,
-    /// Up to here its offers are spent, one for each interval.
-    offers_spent: Time,
 }
 
 impl Client {
-    pub(super) const fn new(now: Time, from: IpAddr, kind: Kind) -> Self {
-        Self { from, kind, heard_at: now, faults: 0, connections: BTreeMap::new(), offers_spent: Time::ZERO }
-    }
-
-    /// Counts a new offer, unless there were too many.
-    pub(super) fn may_offer(&mut self, now: Time) -> bool {
-        let spent = self.offers_spent.max(now) + OFFER_INTERVAL;
-        let may = spent <= now + OFFER_INTERVAL * OFFERS_AT_ONCE;
-        if may {
-            self.offers_spent = spent;
-        }
-        may
+    pub(super) const fn new(now: Time, guest: Guest, kind: Kind) -> Self {
+        Self { guest, kind, heard_at: now, faults: 0, connections: BTreeMap::new() }
     }
 
     /// When it is forgotten unless it says something. A WebSocket with a connection lives as long as its socket.

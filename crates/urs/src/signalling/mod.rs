@@ -23,7 +23,9 @@ pub use text::{Candidate, MAX_TEXT_BYTES, TextError};
 
 /// Clients that signal at the same time, by socket and by polling together. Guess: eight for each place of a usual server.
 const MAX_CLIENTS: usize = 64;
-/// Of those, from one address: a household or a test behind one.
+/// Of those, without the token; the others are kept for who has it.
+const MAX_STRANGERS: usize = 48;
+/// Of those, from one address: a household or a test behind one. Clients with and without the token are counted apart.
 const MAX_CLIENTS_OF_ADDRESS: usize = 16;
 /// Connections of one client; the web client has one.
 const MAX_CONNECTIONS: usize = 4;
@@ -75,6 +77,34 @@ pub struct ClientId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
 
+/// Who signals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Guest {
+    pub address: IpAddr,
+    /// He showed the pairing token.
+    pub trusted: bool,
+}
+
+/// What a client brings for the world to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Brought<'a> {
+    /// Not one that is sent again.
+    Offer(&'a str),
+    Answer(&'a str),
+    Candidate(&'a str),
+}
+
+/// Why it is not read, in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    Bad(String),
+    /// May be tried again after this.
+    TooMany(String, Span),
+}
+
+/// Looks at what clients bring before anything is made of it.
+pub type Gate = Box<dyn FnMut(Time, Guest, Brought<'_>) -> Result<(), Refused> + Send>;
+
 /// What the driver has to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Order {
@@ -111,9 +141,9 @@ struct Connection {
 }
 
 /// Everybody who signals.
-#[derive(Debug)]
 pub struct Signalling {
     mode: Mode,
+    gate: Gate,
     /// Milliseconds since 1970 at time zero, for the clients' clocks are set to that.
     origin: u64,
     clients: BTreeMap<ClientId, Client>,
@@ -126,9 +156,10 @@ pub struct Signalling {
 impl Signalling {
     /// `origin`: milliseconds since 1970 at time zero.
     #[must_use]
-    pub const fn new(mode: Mode, origin: u64) -> Self {
+    pub fn new(mode: Mode, origin: u64, gate: Gate) -> Self {
         Self {
             mode,
+            gate,
             origin,
             clients: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -144,13 +175,15 @@ impl Signalling {
     }
 
     /// A WebSocket was opened.
-    pub fn on_websocket(&mut self, now: Time, from: IpAddr) -> Result<ClientId, Full> {
+    pub fn on_websocket(&mut self, now: Time, from: Guest) -> Result<ClientId, Full> {
         self.let_in(Client::new(now, from, Kind::WebSocket))
     }
 
     fn let_in(&mut self, client: Client) -> Result<ClientId, Full> {
-        let same = self.clients.values().filter(|known| known.from == client.from).count();
-        if self.clients.len() >= MAX_CLIENTS || same >= MAX_CLIENTS_OF_ADDRESS {
+        let count = |is: &dyn Fn(&Guest) -> bool| self.clients.values().filter(|known| is(&known.guest)).count();
+        let too_many_strangers = !client.guest.trusted && count(&|known| !known.trusted) >= MAX_STRANGERS;
+        let same = count(&|known| *known == client.guest);
+        if too_many_strangers || self.clients.len() >= MAX_CLIENTS || same >= MAX_CLIENTS_OF_ADDRESS {
             return Err(Full);
         }
         let id = ClientId(self.next);
@@ -163,8 +196,9 @@ impl Signalling {
     pub fn on_text(&mut self, now: Time, id: ClientId, text: &str) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.heard_at = now;
-        let said = text::read_message(text).map_err(|error| error.to_string());
-        if let Err(problem) = said.and_then(|(name, said)| self.on_said(now, id, &name, said)) {
+        let said = text::read_message(text).map_err(|error| Refused::Bad(error.to_string()));
+        let refused = said.and_then(|(name, said)| self.on_said(now, id, &name, said)).err();
+        if let Some(Refused::Bad(problem) | Refused::TooMany(problem, _)) = refused {
             self.on_fault(id, &problem);
         }
     }
@@ -208,10 +242,8 @@ impl Signalling {
 
     fn on_peer_failed(&mut self, now: Time, peer: PeerId, problem: &str) {
         let Some(connection) = self.connections.get(&peer) else { return };
-        let client = connection.client;
-        if self.clients.get(&client).is_some_and(|client| matches!(client.kind, Kind::WebSocket)) {
-            self.orders.push_back(Order::Send(client, text::error_message(problem)));
-        }
+        let (client, name) = (connection.client, connection.name.clone());
+        self.tell(now, client, &name, Tell::Error(problem));
         self.on_peer_gone(now, peer);
     }
 
@@ -221,7 +253,7 @@ impl Signalling {
     }
 
     /// What a client may say of one of its connections, by either way.
-    fn on_said(&mut self, now: Time, id: ClientId, name: &str, said: Said) -> Result<(), String> {
+    fn on_said(&mut self, now: Time, id: ClientId, name: &str, said: Said) -> Result<(), Refused> {
         match said {
             Said::Connect => {
                 // A client that connects once more begins anew.
@@ -236,24 +268,31 @@ impl Signalling {
                 None => self.tell(now, id, name, Tell::Disconnect),
             },
             Said::Offer(offer) => {
-                let peer = self.connect(id, name)?;
-                let new = self.connections.get(&peer).is_some_and(|connection| connection.negotiation.is_new(&offer));
-                if new && !self.clients.get_mut(&id).is_some_and(|client| client.may_offer(now)) {
-                    return Err("too many offers; try again in some seconds".into());
+                let known = self.peer_of(id, name).and_then(|peer| self.connections.get(&peer));
+                if known.is_none_or(|connection| connection.negotiation.is_new(&offer)) {
+                    self.look_at(now, id, Brought::Offer(&offer))?;
                 }
+                let peer = self.connect(id, name)?;
                 self.negotiate(now, peer, |negotiation| negotiation.on_offer(offer));
             }
             Said::Answer(answer) => {
+                self.look_at(now, id, Brought::Answer(&answer))?;
                 if let Some(peer) = self.peer_of(id, name) {
                     self.negotiate(now, peer, |negotiation| negotiation.on_answer(answer));
                 }
             }
             Said::Candidate(candidate) => {
+                self.look_at(now, id, Brought::Candidate(&candidate.candidate))?;
                 let peer = self.connect(id, name)?;
                 self.on_candidate(peer, candidate);
             }
         }
         Ok(())
+    }
+
+    fn look_at(&mut self, now: Time, id: ClientId, brought: Brought<'_>) -> Result<(), Refused> {
+        let guest = self.clients.get(&id).map(|client| client.guest);
+        guest.map_or(Ok(()), |guest| (self.gate)(now, guest, brought))
     }
 
     fn on_candidate(&mut self, peer: PeerId, candidate: Candidate) {
@@ -274,17 +313,17 @@ impl Signalling {
     }
 
     /// The client's connection of this name; an older client offers without having connected.
-    fn connect(&mut self, id: ClientId, name: &str) -> Result<PeerId, String> {
+    fn connect(&mut self, id: ClientId, name: &str) -> Result<PeerId, Refused> {
         if let Some(peer) = self.peer_of(id, name) {
             return Ok(peer);
         }
         let taken = self.mode == Mode::Private && self.connections.values().any(|connection| connection.name == name);
         if taken {
-            return Err(format!("{name}: This connection id is already used."));
+            return Err(Refused::Bad(format!("{name}: This connection id is already used.")));
         }
-        let client = self.clients.get_mut(&id).ok_or("the session has ended")?;
+        let client = self.clients.get_mut(&id).ok_or_else(|| Refused::Bad("the session has ended".into()))?;
         if client.connections.len() >= MAX_CONNECTIONS {
-            return Err(format!("a client has at most {MAX_CONNECTIONS} connections"));
+            return Err(Refused::Bad(format!("a client has at most {MAX_CONNECTIONS} connections")));
         }
         let peer = PeerId(self.next);
         self.next += 1;
@@ -394,10 +433,10 @@ impl Signalling {
         }
     }
 
-    /// Where a peer's client signals from.
+    /// Whose peer it is.
     #[must_use]
-    pub fn address_of(&self, peer: PeerId) -> Option<IpAddr> {
-        Some(self.clients.get(&self.connections.get(&peer)?.client)?.from)
+    pub fn guest_of(&self, peer: PeerId) -> Option<Guest> {
+        Some(self.clients.get(&self.connections.get(&peer)?.client)?.guest)
     }
 
     /// When to call [`Signalling::on_timeout`]; earlier costs nothing, later keeps the silent longer.

@@ -5,9 +5,7 @@ use serde_json::{Value, json};
 
 use super::client::{Client, Kind};
 use super::text::{self, Tell};
-use super::{ClientId, Signalling};
-
-use std::net::IpAddr;
+use super::{ClientId, Guest, Refused, Signalling};
 
 /// A session whose client asks for nothing for this long is over, as in Unity's web server.
 pub(super) const SILENCE: Span = Span::from_secs(10);
@@ -34,8 +32,7 @@ pub struct Request<'a> {
     /// The query's `fromtime` in milliseconds since 1970; 0 if there is none.
     pub from_time: u64,
     pub body: &'a str,
-    /// The client's address.
-    pub from: IpAddr,
+    pub from: Guest,
     /// A name for a new session that nobody can guess.
     pub new_session: &'a str,
 }
@@ -51,8 +48,8 @@ pub enum Reply {
     NotFound,
     /// The client's fault, in words.
     Bad(String),
-    /// The client asks for too much, in words.
-    TooMany(String),
+    /// The client asks for too much, in words; it may try again after this.
+    TooMany(String, Span),
 }
 
 /// What a session's client has not necessarily read.
@@ -74,7 +71,7 @@ impl Log {
         let datetime = datetime.max(self.named + 1);
         self.entries.retain(|(_, known, of, _)| (*known, of.as_str()) != (kind, name));
         if kind == "disconnect" {
-            self.entries.retain(|(.., of, _)| of != name);
+            self.entries.retain(|(_, known, of, _)| of != name || *known == "error");
         }
         if self.entries.len() == MAX_ENTRIES {
             self.entries.remove(0);
@@ -129,7 +126,8 @@ impl Signalling {
                 self.sessions.insert(request.new_session.to_owned(), id);
                 Reply::Json(json!({ "sessionId": request.new_session }))
             }
-            Err(full) => Reply::TooMany(full.to_string()),
+            // By then a session that nobody uses has ended.
+            Err(full) => Reply::TooMany(full.to_string(), SILENCE),
         }
     }
 
@@ -138,8 +136,10 @@ impl Signalling {
             Ok(read) => read,
             Err(error) => return Reply::Bad(error.to_string()),
         };
-        if let Err(problem) = self.on_said(now, id, &name, said) {
-            return if problem.starts_with("too many") { Reply::TooMany(problem) } else { Reply::Bad(problem) };
+        match self.on_said(now, id, &name, said) {
+            Ok(()) => {}
+            Err(Refused::Bad(problem)) => return Reply::Bad(problem),
+            Err(Refused::TooMany(problem, wait)) => return Reply::TooMany(problem, wait),
         }
         match kind {
             "connect" => Reply::Json(Tell::Connect.entry(&name, self.datetime(now))),

@@ -3,9 +3,29 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const HERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+const HERE: Guest = Guest { address: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), trusted: false };
 const ORIGIN: u64 = 1_700_000_000_000;
 const CHANNEL: &str = "v=0\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n";
+
+/// One that lets everything in.
+fn open(mode: Mode) -> Signalling {
+    Signalling::new(mode, ORIGIN, Box::new(|_, _, _| Ok(())))
+}
+
+/// One that lets three offers in, and nothing that says `bad`.
+fn strict(mode: Mode) -> Signalling {
+    let mut offers = 0;
+    let gate = move |_, _, brought: Brought<'_>| {
+        let (Brought::Offer(text) | Brought::Answer(text) | Brought::Candidate(text)) = brought;
+        offers += u32::from(matches!(brought, Brought::Offer(_)));
+        match () {
+            () if offers > 3 => Err(Refused::TooMany("too many".into(), Span::from_secs(2))),
+            () if text.contains("bad") => Err(Refused::Bad("it says bad".into())),
+            () => Ok(()),
+        }
+    };
+    Signalling::new(mode, ORIGIN, Box::new(gate))
+}
 
 fn orders(signalling: &mut Signalling) -> Vec<Order> {
     std::iter::from_fn(|| signalling.poll_order()).collect()
@@ -41,7 +61,7 @@ fn description(kind: &str, name: &str, sdp: &str) -> Value {
 }
 
 fn websocket(mode: Mode) -> (Signalling, ClientId) {
-    let mut signalling = Signalling::new(mode, ORIGIN);
+    let mut signalling = open(mode);
     let id = signalling.on_websocket(Time::ZERO, HERE).expect("a place");
     (signalling, id)
 }
@@ -139,35 +159,37 @@ fn faults_are_told_and_then_cut_off() {
 }
 
 #[test]
-fn a_flood_of_offers_is_turned_away_and_repeated_ones_are_free() {
-    let (mut signalling, id) = websocket(Mode::Public);
-    let mut made = 0;
-    for number in 0..100 {
-        say(&mut signalling, number, id, &description("offer", "a", &format!("v=0 {number}")));
-        for order in orders(&mut signalling) {
-            if let Order::Answer(peer, _) = order {
-                made += 1;
-                signalling.on_answer(Time::from_millis(number), peer, Ok("v=0 m=video".into()));
-            }
-        }
-    }
-    // Eight at once; half of them meet the world's own offer and are left to the client to repeat.
-    assert!((1..=8).contains(&made), "{made} answers");
-    let (mut signalling, id) = websocket(Mode::Public);
+fn what_is_let_in_is_read_and_the_rest_leaves_no_trace() {
+    let mut signalling = strict(Mode::Public);
+    let id = signalling.on_websocket(Time::ZERO, HERE).expect("a place");
+    say(&mut signalling, 1, id, &description("offer", "a", "v=0 bad"));
+    assert_eq!(sent(&mut signalling), [json!({ "type": "error", "message": "it says bad" })]);
+    assert!(signalling.connections.is_empty());
+    // One that is sent again is not looked at again.
     for at in 0..100 {
         say(&mut signalling, at, id, &description("offer", "a", CHANNEL));
     }
-    assert_eq!(orders(&mut signalling).len(), 1);
+    asked_to_answer(&mut signalling);
+    for (kind, sdp) in [("answer", "v=0 bad"), ("offer", "v=0 3"), ("offer", "v=0 4")] {
+        say(&mut signalling, 200, id, &description(kind, "a", sdp));
+    }
+    let told: Vec<Value> = sent(&mut signalling).iter().map(|message| message["message"].clone()).collect();
+    assert_eq!(told, ["it says bad", "too many"]);
 }
 
 #[test]
 fn places_are_bounded_and_the_silent_lose_theirs() {
-    let mut signalling = Signalling::new(Mode::Public, ORIGIN);
-    let address = |number: u8| IpAddr::from([192, 0, 2, number]);
-    for number in 0..MAX_CLIENTS as u8 {
+    let mut signalling = open(Mode::Public);
+    let guest = |number: u8, trusted| Guest { address: IpAddr::from([192, 0, 2, number]), trusted };
+    let address = |number| guest(number, false);
+    for number in 0..MAX_STRANGERS as u8 {
         signalling.on_websocket(Time::ZERO, address(number / 8)).expect("a place");
     }
     assert_eq!(signalling.on_websocket(Time::ZERO, address(99)), Err(Full));
+    for _ in MAX_STRANGERS..MAX_CLIENTS {
+        signalling.on_websocket(Time::ZERO, guest(1, true)).expect("a place for who has the token");
+    }
+    assert_eq!(signalling.on_websocket(Time::ZERO, guest(99, true)), Err(Full));
     assert_eq!(signalling.poll_timeout(), Some(Time::ZERO + IDLE));
     signalling.on_timeout(Time::ZERO + IDLE);
     assert!(
@@ -198,6 +220,18 @@ fn a_peer_that_fails_ends_its_connection_with_the_reason() {
     assert_eq!(sent[1], json!({ "type": "disconnect", "connectionId": "a" }));
 }
 
+#[test]
+fn a_polling_client_is_told_the_reason_too() {
+    let mut poller = Poller::new();
+    poller.ask(1, Method::Post, "offer", 0, &json!({ "connectionId": "a", "sdp": CHANNEL }));
+    let peer = asked_to_answer(&mut poller.signalling);
+    poller.signalling.on_answer(Time::from_millis(2), peer, Err("the server is full".into()));
+    let Reply::Json(list) = poller.ask(3, Method::Get, "", 0, &Value::Null) else { panic!("a list") };
+    let told = |at: usize| (&list["messages"][at]["type"], &list["messages"][at]["message"]);
+    assert_eq!(told(0), (&json!("error"), &json!("the server is full")));
+    assert_eq!(told(1), (&json!("disconnect"), &Value::Null));
+}
+
 /// A polling client as a driver sees it.
 struct Poller {
     signalling: Signalling,
@@ -206,7 +240,11 @@ struct Poller {
 
 impl Poller {
     fn new() -> Self {
-        let mut poller = Self { signalling: Signalling::new(Mode::Public, ORIGIN), session: None };
+        Self::of(open(Mode::Public))
+    }
+
+    fn of(signalling: Signalling) -> Self {
+        let mut poller = Self { signalling, session: None };
         let Reply::Json(session) = poller.ask(0, Method::Put, "", 0, &Value::Null) else { panic!("a session") };
         poller.session = session["sessionId"].as_str().map(Into::into);
         poller
@@ -294,12 +332,14 @@ fn a_session_dies_after_ten_seconds_of_silence() {
 
 #[test]
 fn requests_that_are_none_are_refused() {
-    let mut poller = Poller::new();
+    let mut poller = Poller::of(strict(Mode::Public));
     for (method, what, body, bad) in [
         (Method::Put, "connection", json!({}), true),
         (Method::Put, "connection", json!(7), true),
         (Method::Post, "offer", json!({ "connectionId": "a" }), true),
         (Method::Post, "candidate", json!({ "connectionId": "a" }), true),
+        (Method::Post, "candidate", json!({ "connectionId": "a", "candidate": "bad" }), true),
+        (Method::Post, "answer", json!({ "connectionId": "a", "sdp": "v=0 bad" }), true),
         (Method::Delete, "connection", json!({ "connectionId": [] }), true),
         (Method::Post, "connection", json!({ "connectionId": "a" }), false),
         (Method::Put, "offer", json!({}), false),
@@ -312,15 +352,16 @@ fn requests_that_are_none_are_refused() {
             "{method:?} {what} {body}: {reply:?}"
         );
     }
-    for number in 0..20 {
+    for number in 0..6 {
         let reply =
             poller.ask(2, Method::Post, "offer", 0, &json!({ "connectionId": "a", "sdp": format!("v=0 {number}") }));
-        assert_eq!(matches!(reply, Reply::TooMany(_)), number >= 8, "{number}: {reply:?}");
+        let expected = if number < 3 { Reply::Done } else { Reply::TooMany("too many".into(), Span::from_secs(2)) };
+        assert_eq!(reply, expected, "{number}");
     }
     for _ in 1..MAX_CLIENTS_OF_ADDRESS {
         assert!(matches!(poller.ask(3, Method::Put, "", 0, &Value::Null), Reply::Json(_)));
     }
-    assert!(matches!(poller.ask(4, Method::Put, "", 0, &Value::Null), Reply::TooMany(_)));
+    assert!(matches!(poller.ask(4, Method::Put, "", 0, &Value::Null), Reply::TooMany(..)));
 }
 
 #[derive(Clone, Debug)]
@@ -349,7 +390,7 @@ fn operation() -> impl Strategy<Value = Operation> {
 proptest! {
     #[test]
     fn whatever_happens_peers_are_made_and_ended_once_and_nothing_grows(operations in prop::collection::vec(operation(), 0..300)) {
-        let mut signalling = Signalling::new(Mode::Private, ORIGIN);
+        let mut signalling = open(Mode::Private);
         let mut now = Time::ZERO;
         let mut alive = std::collections::BTreeSet::new();
         for operation in operations {
@@ -358,7 +399,10 @@ proptest! {
             let peer = |signalling: &Signalling, number| signalling.connections.keys().nth(any(number, signalling.connections.len())).copied();
             let made = |made: bool| if made { Ok("v=0 made".to_owned()) } else { Err("cannot".to_owned()) };
             match operation {
-                Operation::Open(number) => drop(signalling.on_websocket(now, IpAddr::from([192, 0, 2, number % 4]))),
+                Operation::Open(number) => {
+                    let guest = Guest { address: IpAddr::from([192, 0, 2, number % 4]), trusted: number > 200 };
+                    let _ = signalling.on_websocket(now, guest);
+                }
                 Operation::Text(number, kind, name) => if let Some(client) = client(&signalling, number) {
                     let kind = ["connect", "disconnect", "offer", "answer", "candidate", "none"][kind];
                     let name = ["a", "b", "c", "d", "e"][name];

@@ -146,6 +146,8 @@ pub(super) enum Tell<'a> {
     Disconnect,
     Offer(&'a str),
     Answer(&'a str),
+    /// Why it ends, before it does.
+    Error(&'a str),
 }
 
 /// Whether a client gives way when both offer at once: always, for the world does not.
@@ -158,6 +160,7 @@ impl Tell<'_> {
             Self::Disconnect => "disconnect",
             Self::Offer(_) => "offer",
             Self::Answer(_) => "answer",
+            Self::Error(_) => "error",
         }
     }
 
@@ -173,6 +176,7 @@ impl Tell<'_> {
             Self::Answer(sdp) => json!({
                 "from": name, "to": "", "type": kind, "data": { "sdp": sdp, "datetime": datetime }
             }),
+            Self::Error(text) => return error_message(text),
         };
         value.to_string()
     }
@@ -187,6 +191,9 @@ impl Tell<'_> {
                 json!({ "connectionId": name, "sdp": sdp, "polite": POLITE, "type": kind, "datetime": datetime })
             }
             Self::Answer(sdp) => json!({ "connectionId": name, "sdp": sdp, "type": kind, "datetime": datetime }),
+            Self::Error(text) => {
+                json!({ "connectionId": name, "message": text, "type": kind, "datetime": datetime })
+            }
         }
     }
 }

@@ -5,7 +5,8 @@ const CHROMIUM: &str = "v=0\r\no=- 4611731400430051336 2 IN IP4 127.0.0.1\r\ns=-
 a=extmap-allow-mixed\r\na=msid-semantic: WMS\r\n\
 m=video 9 UDP/TLS/RTP/SAVPF 96 97 103 104 107 108 109 114 115\r\nc=IN IP4 0.0.0.0\r\na=rtcp:9 IN IP4 0.0.0.0\r\n\
 a=ice-ufrag:abcd\r\na=ice-pwd:0123456789012345678901\r\na=ice-options:trickle\r\n\
-a=fingerprint:sha-256 11:22\r\na=setup:actpass\r\na=mid:0\r\n\
+a=fingerprint:sha-256 11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:\
+11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00\r\na=setup:actpass\r\na=mid:0\r\n\
 a=extmap:4 http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01\r\na=recvonly\r\na=rtcp-mux\r\n\
 a=rtpmap:96 VP8/90000\r\na=rtcp-fb:96 transport-cc\r\na=rtpmap:97 rtx/90000\r\na=fmtp:97 apt=96\r\n\
 a=rtpmap:103 H264/90000\r\na=fmtp:103 level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42001f\r\n\
@@ -16,7 +17,11 @@ a=rtpmap:109 H264/90000\r\na=fmtp:109 level-asymmetry-allowed=1;packetization-mo
 a=rtpmap:114 rtx/90000\r\na=fmtp:114 apt=109\r\na=rtpmap:115 AV1/90000\r\n\
 m=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\nc=IN IP4 0.0.0.0\r\na=mid:1\r\na=sctp-port:5000\r\n";
 
-const SOUND: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111 0\r\nc=IN IP4 0.0.0.0\r\na=mid:2\r\na=recvonly\r\n\
+/// Its certificate's hash.
+const HASH: &str = "a=fingerprint:sha-256 11:22:33:44:55:66:77:88:99:AA:BB:CC:DD:EE:FF:00:\
+11:22:33:44:55:66:77:88:99:aa:bb:cc:dd:ee:ff:00\r\n";
+
+const SOUND: &str = "m=audio 9 UDP/TLS/RTP/SAVPF 111 0\r\nc=IN IP4 0.0.0.0\r\na=mid:2\r\na=recvonly\r\na=rtcp-mux\r\n\
 a=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10;useinbandfec=1\r\na=rtpmap:0 PCMU/8000\r\n";
 
 #[test]
@@ -37,7 +42,7 @@ fn codecs_are_found_with_their_best_profile_and_their_retransmissions() {
 
 #[test]
 fn of_bundled_sections_the_first_one_s_transport_counts() {
-    let own = "a=ice-ufrag:efgh\r\na=ice-pwd:3456789012345678901234\r\na=fingerprint:sha-256 33:44\r\n";
+    let own = format!("a=ice-ufrag:efgh\r\na=ice-pwd:3456789012345678901234\r\n{HASH}");
     let sound = SOUND.replace("a=mid:2\r\n", &format!("a=mid:2\r\n{own}"));
     let bundled = format!("{CHROMIUM}{sound}").replace("BUNDLE 0 1", "BUNDLE 0 1 2");
     let offer = Offer::parse(&bundled).expect("as clients offer that can do without bundling");
@@ -84,7 +89,9 @@ fn malformed_offers_are_refused_with_the_reason() {
     let long = format!("{CHROMIUM}a={}\r\n", "x".repeat(5_000));
     let many = format!("{CHROMIUM}{}", "a=x\r\n".repeat(3_000));
     let sections = format!("{CHROMIUM}{}", SOUND.repeat(8));
-    let table: [(String, &str); 14] = [
+    let hash = |hash: &str| CHROMIUM.replace(HASH, &format!("a=fingerprint:{hash}\r\n"));
+    let role = |role: &str| CHROMIUM.replace("a=setup:actpass", &format!("a=setup:{role}"));
+    let table = [
         (String::new(), "v=0"),
         ("hello".into(), "x=value"),
         ("{\"sdp\": 1}".into(), "x=value"),
@@ -94,7 +101,24 @@ fn malformed_offers_are_refused_with_the_reason() {
         (CHROMIUM.replace("a=mid:0\r\n", ""), "a=mid"),
         (CHROMIUM.replace("a=mid:0", &format!("a=mid:{}", "0".repeat(40))), "a=mid"),
         (CHROMIUM.replace("a=ice-ufrag:abcd\r\n", ""), "ICE"),
-        (CHROMIUM.replace("a=fingerprint:sha-256 11:22", "a=fingerprint:"), "certificate"),
+        (CHROMIUM.replace("a=ice-ufrag:abcd", "a=ice-ufrag:a"), "ICE name"),
+        (CHROMIUM.replace("a=ice-ufrag:abcd", "a=ice-ufrag:ab:cd"), "ICE name"),
+        (CHROMIUM.replace("0123456789012345678901", "1"), "password"),
+        (hash(""), "certificate"),
+        (hash("sha-999 11:22"), "certificate"),
+        (hash("sha-256 11:22:33:44:55:66:77:88:99:AA:BB:CC"), "32 bytes"),
+        (hash(&HASH[14..].replace('A', "G")), "32 bytes"),
+        (role("zzz"), "a=setup"),
+        (role("holdconn"), "a=setup"),
+        (role("passive"), "a=setup"),
+        (CHROMIUM.replace("a=rtcp-mux\r\n", ""), "a=rtcp-mux"),
+        (CHROMIUM.replace("UDP/TLS/RTP/SAVPF", "RTP/AVP"), "protocol"),
+        (CHROMIUM.replace("UDP/DTLS/SCTP", "UDP/SCTP"), "protocol"),
+        (CHROMIUM.replace("m=video 9", "m=video 0"), "port 0"),
+        (CHROMIUM.replace("a=mid:1", "a=mid:0"), "same a=mid"),
+        (CHROMIUM.replace("a=extmap:4 ", "a=extmap:99999999999 "), "a=extmap"),
+        (CHROMIUM.replace("o=- 4611731400430051336 2 IN IP4 127.0.0.1", "o=junk"), "o="),
+        (CHROMIUM.replace("t=0 0", "t=now"), "t="),
         (CHROMIUM.replace("m=video 9", "m=video nine"), "first line"),
         (CHROMIUM.replace("m=video", "m=hologram"), "neither"),
         (sections, "too many"),
@@ -105,6 +129,27 @@ fn malformed_offers_are_refused_with_the_reason() {
         assert!(error.contains(reason), "`{error}` does not say `{reason}`");
     }
     assert_eq!(Offer::parse(&"v".repeat(MAX_SDP_BYTES + 1)), Err(OfferError::TooLong(MAX_SDP_BYTES + 1)));
+}
+
+#[test]
+fn only_sections_that_take_something_are_sent_something() {
+    let both = format!("{CHROMIUM}{SOUND}");
+    for direction in ["sendonly", "inactive"] {
+        let offer = Offer::parse(&both.replace("recvonly", direction)).expect("an offer, if of little");
+        assert_eq!((offer.video(), offer.wants_sound()), (&[][..], false), "{direction}");
+        assert!(!offer.reports_arrivals());
+    }
+    let later = both.replace("m=audio 9", "m=audio 0").replace("a=mid:2", "a=mid:2\r\na=bundle-only");
+    assert!(Offer::parse(&later).expect("its port is the bundle's").wants_sound());
+    let answer = both.replace("m=audio 9", "m=audio 0").replace("actpass", "active");
+    assert!(!Offer::parse_answer(&answer).expect("sound is turned down").wants_sound());
+    assert!(Offer::parse_answer(&both).is_err(), "an answer says who begins");
+}
+
+#[test]
+fn of_several_hashes_the_library_sees_the_one_it_compares() {
+    let more = format!("a=fingerprint:sha-512 00:11\r\n{HASH}a=fingerprint:sha-384 22:33\r\n");
+    assert_eq!(Offer::parse(&CHROMIUM.replace(HASH, &more)).expect("an offer").sdp(), CHROMIUM);
 }
 
 #[test]

@@ -567,7 +567,7 @@ fn a_client_that_first_offers_no_picture_is_offered_one() {
     assert!(world.peer.is_connected());
     let offer = world.peer.offer(world.now, true).expect("an offer of our own");
     let answer = world.player.answer(world.now, &offer).expect("an answer of the library's");
-    world.peer.on_answer(world.now, &Offer::parse(&answer).expect("the same form")).expect("taken");
+    world.peer.on_answer(world.now, &Offer::parse_answer(&answer).expect("the same form")).expect("taken");
     assert_eq!((world.peer.codec(), world.peer.takes_sound()), (Some(Codec::H264), true), "{answer}");
     world.play(30);
     world.run(Span::from_secs(1));

@@ -2,7 +2,8 @@
 
 use axum::body::Body;
 use nearlight_net::Clock;
-use nearlight_urs::signalling::{Mode, PeerId};
+use nearlight_units::Span;
+use nearlight_urs::signalling::{Brought, Mode, PeerId, Refused as Unread};
 use serde_json::Value;
 use tower_service::Service as _;
 
@@ -15,7 +16,7 @@ const CHANNEL: &str = "v=0\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r
 struct Echo;
 
 impl Peers for Echo {
-    fn open(&self, peer: PeerId, _: IpAddr, mut orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
+    fn open(&self, peer: PeerId, _: Guest, mut orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
         tokio::spawn(async move {
             while let Some(order) = orders.recv().await {
                 let fact = match order {
@@ -35,24 +36,42 @@ struct Site {
 
 impl Site {
     fn new(token_needed: bool) -> Self {
-        let (desk, work) = Desk::open(Mode::Public, Clock::start(), Echo);
+        let gate = Box::new(|_, guest: Guest, brought: Brought<'_>| match brought {
+            Brought::Offer("v=0 flood") => Err(Unread::TooMany("wait".into(), Span::from_millis(2_500))),
+            Brought::Offer("v=0 trust") if guest.trusted => Err(Unread::Bad("trusted".into())),
+            Brought::Candidate("zzz") => Err(Unread::Bad("no candidate".into())),
+            _ => Ok(()),
+        });
+        let (desk, work) = Desk::open(Mode::Public, Clock::start(), gate, Echo);
         tokio::spawn(work);
         let refuse =
-            Box::new(|_, token: &str| (token != "right").then(|| (StatusCode::UNAUTHORIZED, "wrong".to_owned())));
+            Box::new(|_, token: &str| (token != "right").then(|| Refused::new(StatusCode::UNAUTHORIZED, "wrong")));
         let router = router(Arc::new(Access { desk, refuse, token_needed }));
         Self { router: router.layer(Extension(Client([192, 0, 2, 1].into()))) }
     }
 
     async fn ask(&mut self, method: &str, uri: &str, headers: &[(&str, &str)], body: Vec<u8>) -> (StatusCode, Value) {
+        let (status, _, value) = self.ask_all(method, uri, headers, body).await;
+        (status, value)
+    }
+
+    /// The same with the answer's headers.
+    async fn ask_all(
+        &mut self,
+        method: &str,
+        uri: &str,
+        headers: &[(&str, &str)],
+        body: Vec<u8>,
+    ) -> (StatusCode, HeaderMap, Value) {
         let mut request = axum::http::Request::builder().method(method).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::from(body)).expect("a request");
         let response = self.router.call(request).await.expect("axum answers");
-        let status = response.status();
+        let (status, headers) = (response.status(), response.headers().clone());
         let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
-        (status, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
+        (status, headers, serde_json::from_slice(&bytes).unwrap_or(Value::Null))
     }
 }
 
@@ -110,7 +129,7 @@ async fn who_may_sign_in_depends_on_token_and_origin() {
     let own = [("host", "server.test:8090"), ("origin", "http://server.test:3000")];
     let foreign = [("host", "server.test:8090"), ("origin", "https://elsewhere.test")];
     let none = [("host", "server.test:8090"), ("origin", "null")];
-    let bearer = [("authorization", "Bearer right")];
+    let bearer = [("authorization", "bearer right")];
     for (token_needed, uri, headers, expected) in [
         (false, "/signaling", [].as_slice(), StatusCode::OK),
         (false, "/signaling", &own, StatusCode::OK),
@@ -139,10 +158,34 @@ async fn bodies_that_are_none_cost_little_and_say_why() {
         ("POST", "/signaling/offer", b"{".to_vec(), StatusCode::BAD_REQUEST),
         ("POST", "/signaling/offer", vec![0xff; 100], StatusCode::BAD_REQUEST),
         ("POST", "/signaling/offer", vec![b' '; MAX_TEXT_BYTES + 1], StatusCode::PAYLOAD_TOO_LARGE),
+        (
+            "POST",
+            "/signaling/candidate",
+            br#"{"connectionId":"a","candidate":"zzz"}"#.to_vec(),
+            StatusCode::BAD_REQUEST,
+        ),
+        ("GET", "/signaling?fromtime=yesterday", vec![], StatusCode::BAD_REQUEST),
         ("PATCH", "/signaling/offer", vec![], StatusCode::METHOD_NOT_ALLOWED),
         ("POST", "/signaling/elsewhere", vec![], StatusCode::NOT_FOUND),
     ] {
-        assert_eq!(site.ask(method, uri, &headers, body).await.0, expected, "{method} {uri}");
+        let (status, value) = site.ask(method, uri, &headers, body).await;
+        assert_eq!(status, expected, "{method} {uri}");
+        assert!(value["error"].as_str().is_some_and(|words| words.len() > 10), "{method} {uri}: {value}");
     }
+    let flood = json!({ "connectionId": "a", "sdp": "v=0 flood" }).to_string().into_bytes();
+    let (status, answered, value) = site.ask_all("POST", "/signaling/offer", &headers, flood).await;
+    assert_eq!((status, &value["error"]), (StatusCode::TOO_MANY_REQUESTS, &json!("wait")));
+    assert_eq!(answered.get(header::RETRY_AFTER), Some(&HeaderValue::from_static("3")));
     assert_eq!(site.ask("GET", "/signaling", &[("session-id", "guessed")], vec![]).await.0, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn who_showed_the_token_is_known_by_it_later() {
+    let mut site = Site::new(false);
+    for (uri, status) in [("/signaling", StatusCode::OK), ("/signaling?token=right", StatusCode::BAD_REQUEST)] {
+        let (_, session) = site.ask("PUT", uri, &[], vec![]).await;
+        let headers = [("session-id", session["sessionId"].as_str().expect("a name"))];
+        let offer = json!({ "connectionId": "a", "sdp": "v=0 trust" }).to_string().into_bytes();
+        assert_eq!(site.ask("POST", "/signaling/offer", &headers, offer).await.0, status, "{uri}");
+    }
 }

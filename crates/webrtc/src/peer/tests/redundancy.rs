@@ -106,7 +106,7 @@ fn a_server_that_offers_asks_whether_the_client_takes_repairs() {
         let offer = peer.offer(now, false).expect("an offer of our own");
         assert_eq!(crate::player::has_repairs(&offer), policy != "none", "{offer}");
         let answer = player.answer(now, &offer).expect("an answer of the library's");
-        peer.on_answer(now, &Offer::parse(&answer).expect("the same form")).expect("taken");
+        peer.on_answer(now, &Offer::parse_answer(&answer).expect("the same form")).expect("taken");
         assert_eq!((peer.codec(), peer.sender().fec_name()), (Some(Codec::Vp8), "none".to_owned()), "{answer}");
     }
 }

@@ -1,0 +1,111 @@
+//! Bounds how often one address may ask for something costly. Time is an argument.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use nearlight_units::{Span, Time};
+
+use crate::address::party;
+
+/// How much an address may ask for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RatePolicy {
+    /// After a rest.
+    pub at_once: u32,
+    /// And then one more each time this has passed.
+    pub interval: Span,
+    /// Addresses remembered at once; the one that may soonest ask for all again makes room.
+    pub addresses: usize,
+}
+
+impl Default for RatePolicy {
+    /// Guess: a client makes one offer, and one for each change; a household comes back all at once after an outage.
+    fn default() -> Self {
+        Self { at_once: 16, interval: Span::from_secs(1), addresses: 1_024 }
+    }
+}
+
+/// Counts what addresses ask for; an IPv6 /64 counts as one address.
+#[derive(Clone, Debug)]
+pub struct RateLimiter {
+    policy: RatePolicy,
+    /// Up to when each has spent what it may ask for.
+    spent: BTreeMap<IpAddr, Time>,
+}
+
+impl RateLimiter {
+    #[must_use]
+    pub const fn new(policy: RatePolicy) -> Self {
+        Self { policy, spent: BTreeMap::new() }
+    }
+
+    /// Counts a request from `address`, or says how long it must wait first.
+    pub fn take(&mut self, now: Time, address: IpAddr) -> Result<(), Span> {
+        let RatePolicy { at_once, interval, .. } = self.policy;
+        let party = party(address);
+        let spent = self.spent.get(&party).copied().unwrap_or(now).max(now) + interval;
+        let most = now + interval * i64::from(at_once);
+        if spent > most {
+            return Err(spent - most);
+        }
+        if !self.spent.contains_key(&party) {
+            self.make_room(now);
+        }
+        self.spent.insert(party, spent);
+        Ok(())
+    }
+
+    fn make_room(&mut self, now: Time) {
+        if self.spent.len() < self.policy.addresses {
+            return;
+        }
+        self.spent.retain(|_, spent| *spent > now);
+        if self.spent.len() < self.policy.addresses {
+            return;
+        }
+        let rested = self.spent.iter().min_by_key(|(_, spent)| **spent).map(|(party, _)| *party);
+        if let Some(rested) = rested {
+            self.spent.remove(&rested);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    #[test]
+    fn a_burst_is_free_and_a_flood_is_not() {
+        let mut limiter = RateLimiter::new(RatePolicy::default());
+        let mut now = Time::from_secs(100);
+        let mut take = |now| limiter.take(now, address(1));
+        assert!((0..16).all(|_| take(now).is_ok()));
+        assert_eq!(take(now), Err(Span::from_secs(1)));
+        assert_eq!(take(now + Span::from_millis(400)), Err(Span::from_millis(600)));
+        let granted = (0..1_000).filter(|_| {
+            now += Span::from_millis(10);
+            take(now).is_ok()
+        });
+        assert_eq!(granted.count(), 10, "one a second");
+        assert!((0..16).all(|_| take(now + Span::from_secs(16)).is_ok()), "a rest gives all back");
+        assert_eq!(limiter.take(now, address(2)), Ok(()), "others do not wait");
+    }
+
+    #[test]
+    fn memory_is_bounded_and_the_rested_make_room() {
+        let policy = RatePolicy { at_once: 2, addresses: 4, ..RatePolicy::default() };
+        let mut limiter = RateLimiter::new(policy);
+        for last in 0..100 {
+            let now = Time::from_millis(u64::from(last));
+            assert!(limiter.take(now, address(last)).is_ok() && limiter.take(now, address(last)).is_ok());
+            assert!(limiter.spent.len() <= 4);
+        }
+        let now = Time::from_millis(100);
+        assert!(limiter.take(now, address(99)).is_err());
+        assert!(limiter.take(now, address(90)).is_ok());
+    }
+}

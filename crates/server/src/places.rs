@@ -1,0 +1,163 @@
+//! Places for clients, and who has to give one up while he has not connected.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearlight_net::party;
+use nearlight_units::{Span, Time};
+use nearlight_urs::signalling::Guest;
+
+/// A client that has not connected by then keeps its place only as long as nobody else wants it. Guess: on a path that loses a tenth
+/// of all datagrams ICE and DTLS are through in less.
+const GRACE: Span = Span::from_secs(5);
+
+/// The server's places.
+pub(crate) struct Places {
+    most: usize,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    next: u64,
+    /// Oldest first.
+    holders: BTreeMap<u64, Holder>,
+}
+
+struct Holder {
+    address: IpAddr,
+    trusted: bool,
+    since: Time,
+    connected: bool,
+}
+
+/// A client's place; dropping it gives it back.
+pub(crate) struct Place {
+    places: Arc<Places>,
+    number: u64,
+}
+
+/// Why there is no place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    Full,
+    /// Clients of the same address hold places and have not connected; the first of them has to in this time.
+    Waits(Span),
+}
+
+impl Places {
+    pub(crate) fn new(most: usize) -> Arc<Self> {
+        Arc::new(Self { most, held: Mutex::default() })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A place for somebody who is about to connect.
+    ///
+    /// Where there is none, somebody who has not connected makes room: after [`GRACE`] for anybody, before that, if he showed no token,
+    /// for those who did. Of one address, those without a token hold at most half of the places before they connect.
+    pub(crate) fn take(self: &Arc<Self>, now: Time, guest: Guest) -> Result<Place, NoPlace> {
+        let address = party(guest.address);
+        let mut held = self.held();
+        let own = || held.holders.values().filter(|holder| !holder.connected && holder.address == address);
+        let strangers = own().filter(|holder| !holder.trusted).count();
+        let too_many = !guest.trusted && strangers >= (self.most / 2).max(1);
+        if too_many || held.holders.len() >= self.most {
+            let is_late = |holder: &Holder| now.saturating_since(holder.since) >= GRACE;
+            let gives_way = |holder: &Holder| {
+                let owes = is_late(holder) || guest.trusted && !holder.trusted;
+                owes && !holder.connected && (!too_many || holder.address == address)
+            };
+            let waits = own().next().map(|holder| holder.since + GRACE - now);
+            let last = held.holders.iter().find(|(_, holder)| gives_way(holder)).map(|(number, _)| *number);
+            let Some(last) = last else { return Err(waits.map_or(NoPlace::Full, NoPlace::Waits)) };
+            held.holders.remove(&last);
+        }
+        let number = held.next;
+        held.next += 1;
+        held.holders.insert(number, Holder { address, trusted: guest.trusted, since: now, connected: false });
+        Ok(Place { places: Arc::clone(self), number })
+    }
+}
+
+impl Place {
+    /// The client has connected: from now on the place is its own. False where somebody else has got it.
+    pub(crate) fn connect(&self) -> bool {
+        let mut held = self.places.held();
+        let holder = held.holders.get_mut(&self.number);
+        holder.map(|holder| holder.connected = true).is_some()
+    }
+
+    /// Somebody else has got it.
+    pub(crate) fn is_lost(&self) -> bool {
+        !self.places.held().holders.contains_key(&self.number)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.places.held().holders.remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Time = Time::from_secs(100);
+
+    fn guest(last: u8, trusted: bool) -> Guest {
+        Guest { address: IpAddr::from([192, 0, 2, last]), trusted }
+    }
+
+    fn wait(seconds: i64) -> NoPlace {
+        NoPlace::Waits(Span::from_secs(seconds))
+    }
+
+    #[test]
+    fn places_are_counted_and_given_back() {
+        let places = Places::new(2);
+        let held = [1, 2].map(|last| places.take(NOW, guest(last, true)).expect("a place"));
+        assert!(held.iter().all(Place::connect));
+        let later = NOW + Span::from_secs(3_600);
+        assert_eq!(places.take(later, guest(1, true)).err(), Some(NoPlace::Full), "who is connected stays");
+        drop(held);
+        assert!(places.take(later, guest(1, true)).is_ok());
+        assert_eq!(Places::new(0).take(NOW, guest(1, true)).err(), Some(NoPlace::Full));
+    }
+
+    #[test]
+    fn strangers_that_never_connect_keep_nobody_with_the_token_out() {
+        let places = Places::new(4);
+        let take = |last, trusted| places.take(NOW, guest(last, trusted));
+        let strangers = [1, 1, 2, 2].map(|last| take(last, false).expect("a place"));
+        assert!(strangers[3].connect());
+        let owner = [9, 9, 9].map(|last| take(last, true).expect("a place"));
+        assert_eq!(strangers.each_ref().map(Place::is_lost), [true, true, true, false]);
+        assert!(!strangers[0].connect(), "it is too late");
+        assert_eq!(take(8, true).err(), Some(NoPlace::Full));
+        assert_eq!(take(9, true).err(), Some(wait(5)), "its own address is why");
+        drop(strangers);
+        assert!(owner.iter().all(Place::connect), "what is lost is not given back twice");
+        assert!(take(8, true).is_ok());
+    }
+
+    #[test]
+    fn one_address_without_a_token_waits_in_half_of_the_places() {
+        let places = Places::new(4);
+        let take = |after: i64, last| places.take(NOW + Span::from_secs(after), guest(last, false));
+        let held = [0, 1].map(|after| take(after, 1).expect("a place"));
+        assert_eq!(take(2, 1).err(), Some(wait(3)));
+        let others = [2, 3].map(|last| take(2, last).expect("a place"));
+        assert_eq!(take(2, 4).err(), Some(NoPlace::Full));
+        let next = take(5, 1).expect("the first one's time is over");
+        assert_eq!([held[0].is_lost(), held[1].is_lost()], [true, false]);
+        assert!(held[1].connect() && next.connect() && others.iter().all(Place::connect));
+        drop(others);
+        let household = [6, 6].map(|after| take(after, 1).expect("those who connected do not count"));
+        assert!(household.iter().all(Place::connect));
+    }
+}
