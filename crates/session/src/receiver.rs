@@ -536,8 +536,8 @@ impl Receiver {
         self.assembler.lacks(frame)
     }
 
-    /// A number that no datagram has had.
+    /// A number that no datagram has had, as long as there are any.
     pub(crate) fn next_seq(&self) -> PacketSeq {
-        PacketSeq(self.arrivals.highest().map_or(0, |highest| highest as u32 + 1))
+        PacketSeq(self.arrivals.highest().map_or(0, |highest| (highest as u32).wrapping_add(1)))
     }
 }
