@@ -47,20 +47,31 @@ fn measure_here(setting: &Setting) -> anyhow::Result<Vec<Measured>> {
 }
 
 fn print_table(setting: &Setting, model: &Model, measured: &[Measured]) {
-    println!("mean squared error of luma, measured and modelled");
-    println!("{:>8}{:>16}{:>16}{:>16}{:>16}", "Mb/s", "encoder", "transmission", "decoder", "end to end");
+    println!("mean squared error of luma: measured, and modelled from the rate");
+    println!(
+        "{:>8}{:>18}{:>16}{:>16}{:>16}{:>16}{:>22}",
+        "Mb/s", "frames lost, %", "encoder", "transmission", "decoder", "end to end", "without propagation"
+    );
     for point in measured {
-        let modelled = model.at(setting, point.rate, point.frame_loss);
-        print!("{:>8.2}", point.rate / 1e6);
-        for (here, there) in [
-            (point.encoder, modelled.encoder),
-            (point.transmission, modelled.transmission),
-            (point.decoder, modelled.decoder),
-            (point.whole(), modelled.whole()),
+        let modelled = model.at(setting, point.rate);
+        print!("{:>8.2}{:>9.2}{:>9.2}", point.rate / 1e6, point.frame_loss * 100.0, modelled.frame_loss * 100.0);
+        for (here, there, width) in [
+            (point.encoder, modelled.encoder, 8),
+            (point.transmission, modelled.transmission, 8),
+            (point.decoder, modelled.decoder, 8),
+            (point.whole(), modelled.whole(), 8),
+            (point.without_propagation(), modelled.without_propagation(), 11),
         ] {
-            print!("{here:>8.1}{there:>8.1}");
+            print!("{here:>width$.1}{there:>width$.1}");
         }
         println!();
     }
+    println!(
+        "encoder: {:.1} / (R - {:.2}) with R in Mb/s; transmission: {:.0} p_f; decoder: {:.0} p_f / f_I",
+        model.alpha / 1e6,
+        model.rate_0 / 1e6,
+        model.beta,
+        model.gamma
+    );
     println!("the model explains {:.1} % of the variance end to end", model.explained * 100.0);
 }
