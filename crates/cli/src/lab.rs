@@ -2,6 +2,7 @@
 
 mod distortion;
 mod live;
+mod table;
 mod tcp;
 
 use std::io::{IsTerminal as _, Write as _};
@@ -12,7 +13,7 @@ use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use nearlight_fec::bench::Row;
 use nearlight_fec_peers::Row as PeerRow;
-use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, Summary, read_results, report, run_plan, run_plan_with};
+use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, read_results, report, run_plan, run_plan_with};
 use nearlight_net::Clock;
 use nearlight_rate::PRESETS;
 use nearlight_report::samples::write_parquet;
@@ -20,6 +21,7 @@ use nearlight_units::{Span, Time};
 
 use self::distortion::DistortionArguments;
 use self::live::Live;
+use self::table::table;
 use self::tcp::{TcpServeArguments, TcpViewArguments};
 
 #[derive(Debug, Args)]
@@ -208,69 +210,6 @@ fn processor_time() -> Span {
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks = fields.split_ascii_whitespace().skip(11).take(2).filter_map(|field| field.parse::<i64>().ok());
     Span::from_millis(ticks.sum::<i64>() * 10)
-}
-
-/// A metric of the table for people, which shows the mean or what 99 % do not exceed.
-struct Shown {
-    name: &'static str,
-    title: &'static str,
-    decimals: usize,
-    last: bool,
-}
-
-const fn shown(name: &'static str, title: &'static str, decimals: usize) -> Shown {
-    Shown { name, title, decimals, last: false }
-}
-
-/// JSON has all metrics; columns that no cell has are left out.
-const COLUMNS: [Shown; 16] = [
-    shown("target_mbps", "target Mb/s", 1),
-    shown("received_mbps", "received Mb/s", 1),
-    shown("utilisation", "used", 2),
-    shown("frame_network_latency_ms", "network ms", 1),
-    shown("queue_delay_ms", "queue ms", 1),
-    shown("frame_drop_ratio", "dropped", 4),
-    shown("late_frame_ratio", "late", 4),
-    shown("key_frames", "key frames", 1),
-    shown("dl_packet_delay_ms", "packet down ms", 3),
-    shown("ul_packet_delay_ms", "packet up ms", 3),
-    shown("video_frame_delay_ms", "frame ms", 2),
-    Shown { name: "video_frame_delay_ms", title: "frame 99 % ms", decimals: 2, last: true },
-    shown("frames_within_10ms_ratio", "in 10 ms", 4),
-    shown("ampdu_mpdus", "A-MPDU", 2),
-    shown("airtime_ratio", "airtime", 4),
-    shown("delivered_mbps", "delivered Mb/s", 1),
-];
-
-fn table(plan: &Plan, summary: &Summary) -> String {
-    use std::fmt::Write as _;
-    let mut text = format!("{}\n\n", plan.question);
-    let names: Vec<&String> = summary.cells.first().map_or_else(Vec::new, |cell| cell.labels.keys().collect());
-    let of_cell = |labels: &[&str]| labels.join(" ");
-    let labels: Vec<String> = summary
-        .cells
-        .iter()
-        .map(|cell| of_cell(&cell.labels.values().map(String::as_str).collect::<Vec<_>>()))
-        .collect();
-    let head = of_cell(&names.iter().map(|name| name.as_str()).collect::<Vec<_>>());
-    let width = labels.iter().chain([&head]).map(String::len).max().unwrap_or(0).min(100);
-    let has = |column: &&Shown| summary.cells.iter().any(|cell| cell.metrics.contains_key(column.name));
-    let columns: Vec<&Shown> = COLUMNS.iter().filter(has).collect();
-    let _ = write!(text, "{head:width$}");
-    for column in &columns {
-        let _ = write!(text, " {:>14}", column.title);
-    }
-    text.push('\n');
-    for (cell, labels) in summary.cells.iter().zip(labels) {
-        let _ = write!(text, "{labels:width$}");
-        for Shown { name, decimals, last, .. } in &columns {
-            let value = cell.metrics.get(name).map(|figure| if *last { figure.p99 } else { figure.mean });
-            let figure = value.map_or_else(|| "-".to_owned(), |value| format!("{value:.decimals$}"));
-            let _ = write!(text, " {figure:>14}");
-        }
-        text.push('\n');
-    }
-    text
 }
 
 fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {

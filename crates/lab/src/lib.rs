@@ -24,7 +24,7 @@ pub use record::{FateCounts, LinkRecord, MediaRecord, RivalRecord, RunRecord, Si
 pub use runner::{
     Head, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, read_results, run_plan, run_plan_with,
 };
-pub use summary::{CellSummary, Figure, FlowSummary, Summary, run_means, summarise};
+pub use summary::{CellSummary, Figure, FlowSummary, STAGE_METRICS, Summary, run_means, summarise};
 pub use world::{LONGEST_WAIT_OVER_TCP, RunError, run};
 
 /// The commit that this was built from.

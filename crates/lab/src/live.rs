@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_events::{Stage, Timeline};
 use nearlight_flows::Direction;
 use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec};
 use nearlight_rate::Bounds;
@@ -155,19 +156,8 @@ struct Line {
     key: bool,
     target: Option<Bitrate>,
     span: Option<Span>,
-    timeline: Option<Displayed>,
+    timeline: Option<Timeline>,
 }
-
-#[derive(Clone, Debug, Deserialize)]
-struct Displayed {
-    frame: u32,
-    /// Where each stage begins, then the display, on the client's clock.
-    boundaries: Vec<Time>,
-}
-
-/// Boundaries of a timeline that the server measured itself.
-const RENDER: usize = 2;
-const ENCODED: usize = 5;
 
 /// Frames by session and number.
 type Frame = (u32, u32);
@@ -315,16 +305,15 @@ impl Story {
                 self.tally.on_frame_received(at, sent_at, sent_at);
                 self.waiting.insert(key, at);
             }
-            ("frame_displayed", Line { timeline: Some(Displayed { frame, boundaries }), .. }) => {
-                let key = (line.session, *frame);
+            ("frame_displayed", Line { timeline: Some(timeline), .. }) => {
+                let key = (line.session, timeline.frame.0);
                 self.waiting.remove(&key);
-                let [Some(render), Some(encoded)] = [RENDER, ENCODED].map(|index| boundaries.get(index)) else {
-                    return;
-                };
                 let Some(sent_at) = self.sent_at.get(&key).copied() else { return };
-                // Both are the server's, so that their difference owes nothing to the mapping of clocks.
-                let captured_at = sent_at - (*encoded - *render);
+                // All are the server's own, so that their sum owes nothing to the mapping of clocks.
+                let made = [Stage::Render, Stage::Convert, Stage::Encode].map(|stage| timeline.stage(stage));
+                let captured_at = made.into_iter().fold(sent_at, |at, span| at - span);
                 self.tally.on_displayed(at, captured_at, at - captured_at > deadline, None);
+                self.tally.on_timeline(captured_at, timeline);
             }
             ("motion_to_photon", Line { span: Some(span), .. }) => self.tally.on_motion_to_photon(at, *span),
             ("traffic", Line { bytes: Some(bytes), .. }) => self.received.add(at, *bytes),

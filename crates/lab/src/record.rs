@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_events::STAGES;
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::CellRecord;
@@ -95,6 +96,9 @@ pub struct MediaRecord {
     pub one_way_delay: Histogram,
     pub queue_delay: Histogram,
     pub motion_to_photon: Histogram,
+    /// Of displayed frames, in the order of `nearlight_events::STAGES`; empty where nobody knows.
+    #[serde(default)]
+    pub stages: [Histogram; STAGES.len()],
     pub psnr: Histogram,
     pub ssim: Histogram,
     /// Zero while the session sends nothing.
@@ -143,6 +147,7 @@ impl MediaRecord {
             one_way_delay: tally.one_way_delay.clone(),
             queue_delay: tally.queue_delay.clone(),
             motion_to_photon: tally.motion_to_photon.clone(),
+            stages: tally.stages.clone(),
             psnr: tally.psnr.clone(),
             ssim: tally.ssim.clone(),
             ..std::mem::take(self)

@@ -4,6 +4,7 @@ pub mod wifi;
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use nearlight_events::{STAGES, Stage};
 use nearlight_report::samples::{Samples, Values};
 use nearlight_report::statistics::{Ecdf, compare};
 use nearlight_report::{
@@ -11,10 +12,10 @@ use nearlight_report::{
     Stacks, Table,
 };
 
-use crate::plan::Published;
+use crate::plan::{PublishedFigure, published_figure};
 use crate::record::{MediaRecord, RunRecord};
 use crate::runner::Head;
-use crate::summary::{CellSummary, run_means, summarise};
+use crate::summary::{CellSummary, STAGE_METRICS, run_means, summarise};
 
 type Labels = BTreeMap<String, String>;
 
@@ -25,6 +26,18 @@ struct Metric {
     unit: &'static str,
     better: Better,
     decimals: usize,
+    wanted: Wanted,
+}
+
+/// Where a metric has a column; wherever it is published it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// Where there is such a figure.
+    Always,
+    /// Where whole systems are compared, with their redundancy and recovery.
+    OfSystems,
+    /// Nowhere else.
+    Published,
 }
 
 const fn metric(
@@ -34,10 +47,20 @@ const fn metric(
     better: Better,
     decimals: usize,
 ) -> Metric {
-    Metric { name, title, unit, better, decimals }
+    Metric { name, title, unit, better, decimals, wanted: Wanted::Always }
 }
 
-const METRICS: [Metric; 24] = [
+const fn stage(name: &'static str, title: &'static str) -> Metric {
+    metric(name, title, "ms", Better::Lower, 2).wanted(Wanted::Published)
+}
+
+impl Metric {
+    const fn wanted(self, wanted: Wanted) -> Self {
+        Self { wanted, ..self }
+    }
+}
+
+const METRICS: [Metric; 41] = [
     metric("target_mbps", "target", "Mb/s", Better::Neither, 1),
     metric("received_mbps", "received", "Mb/s", Better::Higher, 1),
     metric("target_gap_mbps", "target minus received", "Mb/s", Better::Lower, 2),
@@ -45,16 +68,33 @@ const METRICS: [Metric; 24] = [
     metric("frame_network_latency_ms", "frame network latency", "ms", Better::Lower, 1),
     metric("frame_assembly_ms", "assembly delay", "ms", Better::Lower, 1),
     metric("frame_latency_ms", "capture to display", "ms", Better::Lower, 1),
+    metric("motion_to_photon_ms", "motion to photon", "ms", Better::Lower, 1).wanted(Wanted::OfSystems),
+    metric("network_latency_ms", "frame network latency", "ms", Better::Lower, 1).wanted(Wanted::Published),
+    metric("one_way_delay_ms", "packet's way", "ms", Better::Lower, 2).wanted(Wanted::Published),
     metric("queue_delay_ms", "queueing", "ms", Better::Lower, 1),
     metric("frame_drop_ratio", "frames dropped", "", Better::Lower, 4),
     metric("frame_skip_ratio", "frames left out", "", Better::Lower, 4),
     metric("late_frame_ratio", "frames late", "", Better::Lower, 4),
+    metric("redundancy_ratio", "redundancy", "", Better::Lower, 4).wanted(Wanted::OfSystems),
+    metric("residual_frame_loss", "frames not whole in time", "", Better::Lower, 4).wanted(Wanted::OfSystems),
+    metric("bad_frame_ratio", "frames bad", "", Better::Lower, 4).wanted(Wanted::OfSystems),
+    metric("recovery_frames", "bad frames in a row", "", Better::Lower, 1).wanted(Wanted::OfSystems),
     metric("key_frames", "key frames", "", Better::Lower, 1),
     metric("jain", "fairness (Jain)", "", Better::Higher, 3),
     metric("tcp_share", "share of TCP", "", Better::Neither, 3),
     metric("convergence_s", "convergence", "s", Better::Lower, 1),
     metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
     metric("ssim", "SSIM", "", Better::Higher, 4),
+    stage(STAGE_METRICS[0], "input"),
+    stage(STAGE_METRICS[1], "wait"),
+    stage(STAGE_METRICS[2], "render"),
+    stage(STAGE_METRICS[3], "convert"),
+    stage(STAGE_METRICS[4], "encode"),
+    stage(STAGE_METRICS[5], "pace"),
+    stage(STAGE_METRICS[6], "network"),
+    stage(STAGE_METRICS[7], "reassemble"),
+    stage(STAGE_METRICS[8], "decode"),
+    stage(STAGE_METRICS[9], "present"),
     metric("dl_packet_delay_ms", "packet down", "ms", Better::Lower, 2),
     metric("ul_packet_delay_ms", "packet up", "ms", Better::Lower, 2),
     metric("video_frame_delay_ms", "frame", "ms", Better::Lower, 2),
@@ -64,15 +104,21 @@ const METRICS: [Metric; 24] = [
     metric("delivered_mbps", "delivered", "Mb/s", Better::Higher, 1),
 ];
 
+/// Whether a page has a column for a metric that is published.
+#[must_use]
+pub fn can_show(metric: &str) -> bool {
+    METRICS.iter().any(|known| known.name == metric)
+}
+
 /// Figures that are compared across controllers by analysis of variance.
 const COMPARED: [&str; 3] = ["received_mbps", "frame_network_latency_ms", "frame_drop_ratio"];
 
 /// Points of a distribution function.
 const ECDF_POINTS: usize = 400;
 
-/// The runs of one cell, by the value of the label that its section compares.
+/// The runs of one cell, by the name of what its section compares.
 struct Entry<'a> {
-    name: &'a str,
+    name: String,
     runs: Vec<&'a RunRecord>,
     summary: CellSummary,
 }
@@ -80,14 +126,14 @@ struct Entry<'a> {
 /// The page of a plan's runs.
 #[must_use]
 pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
-    let mut groups: BTreeMap<Labels, BTreeMap<&str, Vec<&RunRecord>>> = BTreeMap::new();
-    let label_of = |run: &RunRecord| compared_label(runs, run.labels.get("case"));
+    let mut groups: BTreeMap<Labels, BTreeMap<String, Vec<&RunRecord>>> = BTreeMap::new();
+    let mut compared: BTreeMap<Option<&String>, Contest> = BTreeMap::new();
     for run in runs {
+        let case = run.labels.get("case");
+        let contest = compared.entry(case).or_insert_with(|| Contest::of(runs, case));
         let mut labels = run.labels.clone();
-        let label = label_of(run);
-        labels.remove(label);
-        let name = run.labels.get(label).map_or("", String::as_str);
-        groups.entry(labels).or_default().entry(name).or_default().push(run);
+        labels.retain(|name, _| !contest.labels.contains(&name.as_str()));
+        groups.entry(labels).or_default().entry(contest.name(&run.labels)).or_default().push(run);
     }
     let seeds = runs.iter().map(|run| run.seed).max().unwrap_or(0);
     let mut document = Document::new(head.plan.clone(), head.question.clone())
@@ -95,14 +141,14 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
         .fact("commit", head.commit.clone())
         .fact("seeds", seeds.to_string())
         .fact("runs", runs.len().to_string());
-    let mut names: Vec<&str> = groups.values().flat_map(BTreeMap::keys).copied().collect();
+    let mut names: Vec<String> = groups.values().flat_map(BTreeMap::keys).cloned().collect();
     names.sort_unstable();
     names.dedup();
     document = document.colours(names);
     if !head.notes.trim().is_empty() {
         document = document.section(Section::new("Set-up").paragraph(head.notes.trim().replace('\n', " ")));
     }
-    let mut groups: Vec<(Labels, BTreeMap<&str, Vec<&RunRecord>>)> = groups.into_iter().collect();
+    let mut groups: Vec<(Labels, BTreeMap<String, Vec<&RunRecord>>)> = groups.into_iter().collect();
     groups.sort_by_cached_key(|(labels, _)| labels.values().map(|value| naturally(value)).collect::<Vec<_>>());
     // What never changes is a fact of the plan, and no part of titles.
     let told = |name: &String| name == "path" || varies(runs.iter().map(|run| &run.labels), name);
@@ -122,10 +168,11 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
                 Entry { name, summary: summarise(&labels, &runs), runs }
             })
             .collect();
-        entries.sort_by_cached_key(|entry| naturally(entry.name));
+        entries.sort_by_cached_key(|entry| naturally(&entry.name));
         summaries.extend(entries.iter().map(|entry| entry.summary.clone()));
         let told: Labels = labels.into_iter().filter(|(name, _)| told(name)).collect();
-        sections.push(section(head, &told, label_of(entries[0].runs[0]), &entries));
+        let contest = &compared[&entries[0].runs[0].labels.get("case")];
+        sections.push(section(head, &told, contest.title, &entries));
     }
     for section in wifi::overview(&summaries).into_iter().chain(sections) {
         document = document.section(section);
@@ -133,11 +180,55 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
     document
 }
 
-/// What the sections of a case compare: controllers, or else the first of these labels that has several values there.
-fn compared_label(runs: &[RunRecord], case: Option<&String>) -> &'static str {
-    let of_case = || runs.iter().filter(|run| run.labels.get("case") == case).map(|run| &run.labels);
-    let several = |label: &&str| varies(of_case(), label);
-    ["controller", "tau_ms", "fps", "headsets", "pacing"].into_iter().find(several).unwrap_or("controller")
+/// Labels of a whole system.
+const SYSTEM: [&str; 4] = ["controller", "fec", "recovery", "captures"];
+
+/// What the sections of a case compare.
+struct Contest {
+    /// These labels of a run say whose it is,
+    labels: Vec<&'static str>,
+    /// and these tell all of them apart.
+    telling: Vec<&'static str>,
+    title: &'static str,
+}
+
+impl Contest {
+    /// Whole systems where there are any, or else controllers, or the first of these labels that has several values there.
+    fn of(runs: &[RunRecord], case: Option<&String>) -> Self {
+        let of_case = || runs.iter().filter(|run| run.labels.get("case") == case).map(|run| &run.labels);
+        let several = |label: &&str| varies(of_case(), label);
+        if !of_case().any(|labels| labels.contains_key("recovery")) {
+            let mut labels = ["controller", "tau_ms", "fps", "headsets", "pacing"].into_iter();
+            let label = labels.find(several).unwrap_or("controller");
+            return Self { labels: vec![label], telling: vec![label], title: label };
+        }
+        let kinds = |telling: &[&str]| {
+            of_case()
+                .map(|labels| telling.iter().map(|label| labels.get(*label)).collect::<Vec<_>>())
+                .collect::<BTreeSet<_>>()
+                .len()
+        };
+        let mut telling: Vec<&'static str> = Vec::new();
+        for label in SYSTEM {
+            if kinds(&[telling.as_slice(), &[label]].concat()) > kinds(&telling) {
+                telling.push(label);
+            }
+        }
+        if telling.is_empty() {
+            telling.push("controller");
+        }
+        Self { labels: SYSTEM.to_vec(), telling, title: "system" }
+    }
+
+    fn name(&self, labels: &Labels) -> String {
+        let word = |label: &&str| {
+            let value = labels.get(*label)?;
+            // A controller and a value that stands alone need no word about what they are.
+            let plain = self.telling.len() == 1 || *label == "controller";
+            Some(if plain { value.clone() } else { format!("{label} {value}") })
+        };
+        self.telling.iter().filter_map(word).collect::<Vec<_>>().join(", ")
+    }
 }
 
 /// Whether a label has several values; where it is missing it has none.
@@ -154,6 +245,7 @@ fn naturally(value: &str) -> (u64, String) {
 fn in_words(label: &str) -> &str {
     match label {
         "controller" => "Controller",
+        "system" => "System",
         "tau_ms" => "Between batches, ms",
         "fps" => "Frames a second",
         "headsets" => "Headsets",
@@ -172,7 +264,8 @@ fn title(labels: &Labels) -> String {
 
 fn section(head: &Head, labels: &Labels, label: &str, entries: &[Entry<'_>]) -> Section {
     let section = Section::new(title(labels)).answer(answer(entries, label)).table(table(head, label, entries));
-    let compared: Vec<wifi::Compared<'_>> = entries.iter().map(|entry| (entry.name, entry.runs.as_slice())).collect();
+    let compared: Vec<wifi::Compared<'_>> =
+        entries.iter().map(|entry| (entry.name.as_str(), entry.runs.as_slice())).collect();
     if entries.iter().all(|entry| entry.runs[0].media.is_empty()) {
         return wifi::add_charts(section, &compared);
     }
@@ -205,7 +298,7 @@ fn answer(entries: &[Entry<'_>], label: &str) -> String {
     let best = |name: &str, sign: f64| {
         entries
             .iter()
-            .filter_map(|entry| Some((entry.name, mean(entry, name)?)))
+            .filter_map(|entry| Some((entry.name.as_str(), mean(entry, name)?)))
             .max_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)))
     };
     let most = best("received_mbps", 1.0).map(|(name, rate)| format!("{name} received most, {rate:.1} Mb/s"));
@@ -218,30 +311,26 @@ fn answer(entries: &[Entry<'_>], label: &str) -> String {
     [most, quickest, soonest].into_iter().flatten().collect::<Vec<_>>().join("; ") + "."
 }
 
-fn published<'a>(head: &'a Head, entry: &Entry<'_>) -> impl Iterator<Item = &'a Published> {
-    let labels = entry.summary.labels.clone();
-    head.published
-        .iter()
-        .filter(move |published| published.labels.iter().all(|(name, value)| labels.get(name) == Some(value)))
+fn published(head: &Head, entry: &Entry<'_>, metric: &str) -> Option<PublishedFigure> {
+    published_figure(&head.published, &entry.summary.labels, metric)
 }
 
 fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
-    let shown: Vec<&Metric> =
-        METRICS.iter().filter(|metric| entries.iter().any(|entry| mean(entry, metric.name).is_some())).collect();
+    let has_theirs = |metric: &Metric| entries.iter().any(|entry| published(head, entry, metric.name).is_some());
+    let wanted = |metric: &Metric| match metric.wanted {
+        Wanted::Always => true,
+        Wanted::OfSystems => label == "system" || has_theirs(metric),
+        Wanted::Published => has_theirs(metric),
+    };
+    // Where there is a published figure, that ours is missing is worth a column.
+    let has_any =
+        |metric: &Metric| has_theirs(metric) || entries.iter().any(|entry| mean(entry, metric.name).is_some());
+    let shown: Vec<&Metric> = METRICS.iter().filter(|metric| wanted(metric) && has_any(metric)).collect();
     let letters: Vec<Option<Vec<String>>> = shown
         .iter()
         .map(|metric| COMPARED.contains(&metric.name).then(|| groups(metric.name, entries)).flatten())
         .map(|groups| groups.and_then(|groups| compare(&groups)).map(|found| found.tukey.letters))
         .collect();
-    let theirs: Vec<&Metric> = shown
-        .iter()
-        .copied()
-        .filter(|metric| {
-            let mut all = entries.iter().flat_map(|entry| published(head, entry));
-            all.any(|published| published.metrics.contains_key(metric.name))
-        })
-        .collect();
-    let has_theirs = |metric: &Metric| theirs.iter().any(|other| other.name == metric.name);
     let mut columns = Vec::new();
     for metric in &shown {
         columns.push(Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals));
@@ -264,11 +353,10 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
                 }
             });
             if has_theirs(metric) {
-                let found = published(head, entry).find_map(|published| published.metrics.get(metric.name).copied());
-                cells.push(found.map_or(Cell::Empty, Cell::figure));
+                cells.push(published(head, entry, metric.name).map_or(Cell::Empty, their_cell));
             }
         }
-        Row::new(entry.name, cells)
+        Row::new(entry.name.clone(), cells)
     };
     Table {
         caption: "Means over the runs with their 95 % confidence intervals. Rows that share a letter do not differ by Tukey's \
@@ -278,6 +366,10 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
         columns,
         rows: entries.iter().enumerate().map(row).collect(),
     }
+}
+
+fn their_cell(figure: PublishedFigure) -> Cell {
+    figure.exactly().map_or_else(|| Cell::text(figure.to_string()), Cell::figure)
 }
 
 /// Each run's mean of a metric, by controller; none unless every controller has it.
@@ -302,9 +394,9 @@ fn differences(name: &str, label: &str, entries: &[Entry<'_>]) -> Option<String>
 fn rate_bars(head: &Head, entries: &[Entry<'_>]) -> Chart {
     let bar = |entry: &Entry<'_>| {
         let figure = entry.summary.metrics.get("received_mbps");
-        let published = published(head, entry).find_map(|part| part.metrics.get("received_mbps").copied());
+        let published = published(head, entry, "received_mbps").and_then(PublishedFigure::exactly);
         Bar {
-            name: entry.name.to_owned(),
+            name: entry.name.clone(),
             value: figure.map_or(0.0, |figure| figure.mean),
             ci95: figure.filter(|figure| figure.n > 1).map(|figure| figure.ci95),
             published,
@@ -324,7 +416,7 @@ fn latency_scatter(entries: &[Entry<'_>]) -> Chart {
             let means = run_means(run);
             Some((*means.get("frame_network_latency_ms")?, *means.get("received_mbps")?))
         };
-        (entry.name.to_owned(), entry.runs.iter().filter_map(point).collect())
+        (entry.name.clone(), entry.runs.iter().filter_map(point).collect())
     };
     let scatter = Scatter {
         x: Axis::new("frame network latency", "ms"),
@@ -344,7 +436,7 @@ fn latency_distribution(entries: &[Entry<'_>]) -> Chart {
         }
         let quantile = |step: usize| Some(all.quantile((step as f64 + 0.5) / ECDF_POINTS as f64)? / 1e3);
         let samples: Vec<f64> = (0..ECDF_POINTS).filter(|_| all.count() > 0).filter_map(quantile).collect();
-        Some((entry.name.to_owned(), Ecdf::new(samples)?))
+        Some((entry.name.clone(), Ecdf::new(samples)?))
     };
     let ecdfs = Ecdfs {
         x: Axis::new("frame network latency", "ms").logarithmic(),
@@ -357,21 +449,38 @@ fn latency_distribution(entries: &[Entry<'_>]) -> Chart {
 }
 
 fn stages(entries: &[Entry<'_>]) -> Chart {
-    let row = |entry: &Entry<'_>| {
-        let run = entry.runs[0];
-        let network = mean(entry, "frame_network_latency_ms").unwrap_or(0.0);
-        let fixed = [run.render, run.encode].map(nearlight_units::Span::as_millis_f64);
-        let decode = run.decode.as_millis_f64();
-        let total = mean(entry, "frame_latency_ms").unwrap_or(0.0);
-        // Frames that were received and not displayed have a network latency too, so that the rest may come out below zero.
-        let display = (total - fixed[0] - fixed[1] - network - decode).max(0.0);
-        (entry.name.to_owned(), vec![fixed[0], fixed[1], network, decode, display])
+    let part = |entry: &Entry<'_>, stage: Stage| {
+        let measured = mean(entry, STAGE_METRICS[stage as usize]);
+        measured.unwrap_or_else(|| roughly(entry, stage))
     };
-    let names = ["render", "encode", "network", "decode", "queue and display"].map(str::to_owned);
-    let stacks =
-        Stacks { x: Axis::new("mean time", "ms"), stages: names.to_vec(), rows: entries.iter().map(row).collect() };
-    let caption = "From capture to display, means over displayed frames; network includes waiting in the sender.";
+    let row = |entry: &Entry<'_>| (entry.name.clone(), STAGES.map(|stage| part(entry, stage)).to_vec());
+    let stacks = Stacks {
+        x: Axis::new("mean time", "ms"),
+        stages: STAGES.map(|stage| stage.name().to_owned()).to_vec(),
+        rows: entries.iter().map(row).collect(),
+    };
+    let caption = "From an input to the display, means over displayed frames; pace is waiting in the sender, reassemble what repairs \
+                   and packets that were overtaken take. Over TCP inputs are left out, and network is all from encoded to whole.";
     Chart::new("Where a frame's time goes", caption, Plot::Stacks(stacks))
+}
+
+/// A stage where no frame's own is known: from the plan, and from what is known of whole frames.
+fn roughly(entry: &Entry<'_>, stage: Stage) -> f64 {
+    let run = entry.runs[0];
+    let network = mean(entry, "frame_network_latency_ms").unwrap_or(0.0);
+    let known = [run.render, run.encode, run.decode].map(nearlight_units::Span::as_millis_f64);
+    match stage {
+        Stage::Render => known[0],
+        Stage::Encode => known[1],
+        Stage::Network => network,
+        Stage::Decode => known[2],
+        Stage::Present => {
+            let total = mean(entry, "frame_latency_ms").unwrap_or(0.0);
+            // Frames that were received and not displayed have a network latency too, so that this may come out below zero.
+            (total - known.iter().sum::<f64>() - network).max(0.0)
+        }
+        Stage::Input | Stage::Wait | Stage::Convert | Stage::Pace | Stage::Reassemble => 0.0,
+    }
 }
 
 /// Series points at the ends of their samples, in seconds and Mb/s.
@@ -402,7 +511,7 @@ fn rates_over_time(entry: &Entry<'_>) -> Chart {
         moments: Vec::new(),
     };
     let caption = format!("Seed {}: what the controller wants, what leaves and what arrives.", run.seed);
-    Chart::new(entry.name, caption, Plot::Lines(lines)).linked("time")
+    Chart::new(entry.name.clone(), caption, Plot::Lines(lines)).linked("time")
 }
 
 fn flows_over_time(entry: &Entry<'_>) -> Chart {
@@ -423,7 +532,7 @@ fn flows_over_time(entry: &Entry<'_>) -> Chart {
         moments: Vec::new(),
     };
     let caption = format!("Seed {}: what each flow receives.", run.seed);
-    Chart::new(entry.name, caption, Plot::Lines(lines)).linked("time")
+    Chart::new(entry.name.clone(), caption, Plot::Lines(lines)).linked("time")
 }
 
 /// Every run's figures: a row for each.

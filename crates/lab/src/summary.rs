@@ -7,6 +7,7 @@ use serde::Serialize;
 use crate::histogram::Histogram;
 use crate::live::LiveNote;
 use crate::record::{FateCounts, MediaRecord, RunRecord, SideRecord};
+use nearlight_events::STAGES;
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
 
 /// A metric of a cell.
@@ -52,6 +53,20 @@ pub struct Summary {
     pub live: Option<LiveNote>,
     pub cells: Vec<CellSummary>,
 }
+
+/// What each of [`STAGES`] takes of a displayed frame.
+pub const STAGE_METRICS: [&str; STAGES.len()] = [
+    "stage_input_ms",
+    "stage_wait_ms",
+    "stage_render_ms",
+    "stage_convert_ms",
+    "stage_encode_ms",
+    "stage_pace_ms",
+    "stage_network_ms",
+    "stage_reassemble_ms",
+    "stage_decode_ms",
+    "stage_present_ms",
+];
 
 /// One run's share of a metric.
 pub(crate) enum Samples {
@@ -139,7 +154,14 @@ pub fn summarise(labels: &BTreeMap<String, String>, runs: &[&RunRecord]) -> Cell
 }
 
 fn figures(pools: BTreeMap<&'static str, Pool>) -> BTreeMap<&'static str, Figure> {
-    pools.into_iter().filter_map(|(name, pool)| Some((name, pool.figure()?))).collect()
+    let mut figures: BTreeMap<&'static str, Figure> =
+        pools.into_iter().filter_map(|(name, pool)| Some((name, pool.figure()?))).collect();
+    // A run without a bad frame has no say in how long damage lasts; where no run has any, none lasts.
+    if let Some(bad) = figures.get("bad_frame_ratio").copied() {
+        let none = Figure { mean: 0.0, ci95: 0.0, p50: 0.0, p95: 0.0, p99: 0.0, n: bad.n };
+        figures.entry("recovery_frames").or_insert(none);
+    }
+    figures
 }
 
 fn flows(runs: &[&RunRecord]) -> Vec<FlowSummary> {
@@ -244,6 +266,9 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));
     take("queue_delay_ms", Samples::Counted(media.queue_delay.clone(), MILLISECONDS));
     take("motion_to_photon_ms", Samples::Counted(media.motion_to_photon.clone(), MILLISECONDS));
+    for (name, stage) in STAGE_METRICS.into_iter().zip(&media.stages) {
+        take(name, Samples::Counted(stage.clone(), MILLISECONDS));
+    }
     take("psnr_db", Samples::Counted(media.psnr.clone(), 1e-3));
     take("ssim", Samples::Counted(media.ssim.clone(), 1e-6));
     let share = |part: u64, whole: u64| if whole == 0 { Vec::new() } else { vec![part as f64 / whole as f64] };

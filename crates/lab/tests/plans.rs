@@ -72,10 +72,11 @@ fn every_shipped_plan_can_be_read() {
         let plan = Plan::read(&file).unwrap_or_else(|error| panic!("{error}"));
         assert!(plan.question.ends_with('?') && !plan.cells.is_empty(), "{}", file.display());
         for published in &plan.published {
-            let belongs = |cell: &nearlight_lab::Cell| {
-                published.labels.iter().all(|(name, value)| cell.labels.get(name) == Some(value))
-            };
+            let belongs = |cell: &nearlight_lab::Cell| published.belongs_to(&cell.labels);
             assert!(plan.cells.iter().any(belongs), "{}: {:?} belongs to no cell", file.display(), published.labels);
+            for metric in published.metrics.keys() {
+                assert!(nearlight_lab::report::can_show(metric), "{}: no page shows {metric}", file.display());
+            }
         }
     }
 }

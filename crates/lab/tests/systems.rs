@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use nearlight_lab::{Plan, RunRecord, run, run_means};
+use nearlight_lab::plan::{Published, PublishedFigure};
+use nearlight_lab::{FateCounts, Head, Plan, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
 
 fn text(system: &str) -> String {
     format!(
@@ -117,4 +118,72 @@ fn systems_that_cannot_work_are_refused() {
         let error = Plan::parse(Path::new("test.toml"), &text(system)).expect_err(system).to_string();
         assert!(error.contains(says), "{system}: {error}");
     }
+}
+
+#[test]
+fn stages_say_where_a_frames_time_went() {
+    let record = run_system("controller = 'fixed'\nrecovery = 'none'\nkey_every = 10");
+    let stages: Vec<f64> = STAGE_METRICS.iter().map(|stage| figure(&record, stage)).collect();
+    let of = |name: &str| figure(&record, &format!("stage_{name}_ms"));
+    // Those of the plan are constants, and a packet takes 10 ms and its own length, 0.5 ms at 20 Mb/s.
+    for (name, constant) in [("render", record.render), ("encode", record.encode)] {
+        assert!((of(name) - constant.as_millis_f64()).abs() < 0.1, "{name}: {}", of(name));
+    }
+    assert!(of("decode") >= record.decode.as_millis_f64() - 0.1 && of("network") > 10.0, "{stages:?}");
+    let from_capture: f64 = stages.iter().sum::<f64>() - of("input") - of("wait");
+    assert!((from_capture - figure(&record, "frame_latency_ms")).abs() < 0.5, "{stages:?}");
+    let over_tcp = run_system("controller = 'tcp-cubic'\nkey_every = 10");
+    assert!(STAGE_METRICS.iter().all(|stage| !run_means(&over_tcp).contains_key(stage)));
+}
+
+#[test]
+fn damage_lasts_as_long_as_it_does_where_there_is_any() {
+    let record = run_system("controller = 'fixed'");
+    let with = |bad, runs| {
+        let mut record = record.clone();
+        record.media[0].fates = Some(FateCounts { residual: 0, bad, runs });
+        record
+    };
+    let frames = |records: &[&RunRecord]| {
+        let figure = summarise(&record.labels, records).metrics["recovery_frames"];
+        (figure.mean, figure.n)
+    };
+    assert_eq!(frames(&[&with(0, 0), &with(6, 2)]), (3.0, 1));
+    assert_eq!(frames(&[&with(0, 0), &with(0, 0)]), (0.0, 2));
+}
+
+#[test]
+fn a_page_has_systems_side_by_side_and_published_figures_beside_ours() {
+    let systems =
+        "controller = 'fixed'\n[[all.system]]\ncontroller = 'fixed'\nfec = 'nebula'\nrecovery = 'none'\nkey_every = 10";
+    let plan = Plan::parse(Path::new("test.toml"), &text(systems)).unwrap_or_else(|error| panic!("{error}"));
+    let runs: Vec<RunRecord> =
+        plan.cells.iter().map(|cell| run(cell, 1).unwrap_or_else(|error| panic!("{error}"))).collect();
+    let page = |published: &[Published]| {
+        let head = Head {
+            plan: plan.name.clone(),
+            question: plan.question.clone(),
+            notes: plan.notes.clone(),
+            published: published.to_vec(),
+            digest: plan.digest,
+            commit: String::new(),
+            program: 0,
+            live: false,
+        };
+        report::document(&head, &runs).to_html()
+    };
+    let published = Published {
+        source: "somebody".to_owned(),
+        labels: [("fec".to_owned(), "nebula".to_owned())].into(),
+        metrics: [
+            ("motion_to_photon_ms".to_owned(), PublishedFigure::Below(131.0)),
+            ("stage_decode_ms".to_owned(), PublishedFigure::Exactly(9.125)),
+        ]
+        .into(),
+    };
+    let (without, with) = (page(&[]), page(&[published]));
+    // One section for both.
+    assert_eq!(with.matches("<section").count(), 1);
+    assert!(with.contains("motion to photon, published") && with.contains("below 131") && with.contains("9.12"));
+    assert!(without.contains("motion to photon") && !without.contains(", published"));
 }

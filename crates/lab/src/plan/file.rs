@@ -7,6 +7,7 @@ use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
 
 use super::phases::Phases;
+use super::published::PublishedFigure;
 use super::values::{Length, Rate, Size};
 use super::{Captures, Transport};
 
@@ -289,12 +290,12 @@ pub(super) struct SweepPart {
     pub(super) values: Vec<String>,
 }
 
-/// A figure that somebody published.
+/// Figures that somebody published.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PublishedPart {
     pub(super) source: String,
     #[serde(default)]
     pub(super) labels: BTreeMap<String, String>,
-    pub(super) metrics: BTreeMap<String, f64>,
+    pub(super) metrics: BTreeMap<String, PublishedFigure>,
 }

@@ -6,6 +6,7 @@
 mod expand;
 mod file;
 mod phases;
+mod published;
 mod sweep;
 mod system;
 mod traffic;
@@ -22,10 +23,11 @@ use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::Scenario;
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use thiserror::Error;
 
 pub use self::phases::Phases;
+pub use self::published::{Published, PublishedFigure, published_figure};
 use crate::encoder::ModelOptions;
 
 /// The redundancy policy of those who want none.
@@ -40,15 +42,6 @@ pub enum PlanError {
     Syntax { file: PathBuf, reason: String },
     #[error("the plan `{}`, line {line}: {what}", file.display())]
     Value { file: PathBuf, line: usize, what: String },
-}
-
-/// A figure that somebody published, to show beside ours.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Published {
-    pub source: String,
-    /// It belongs to cells that have all of these.
-    pub labels: BTreeMap<String, String>,
-    pub metrics: BTreeMap<String, f64>,
 }
 
 /// An experiment.

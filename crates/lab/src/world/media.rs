@@ -530,6 +530,9 @@ impl Media {
         let displayed = self.ends.on_displayed(now, shown.id, marker);
         let late = now - shown.captured_at > self.config.client.deadline;
         self.tally.on_displayed(now, shown.captured_at, late, shown.quality);
+        if let Some(displayed) = &displayed {
+            self.tally.on_timeline(shown.captured_at, &displayed.timeline);
+        }
         if shown.intact && !late {
             self.fates.on_good(shown.id.0 as usize);
         }

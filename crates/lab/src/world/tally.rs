@@ -1,5 +1,6 @@
 //! What a media session did, measured from outside: the world knows all times exactly.
 
+use nearlight_events::{STAGES, Timeline};
 use nearlight_units::{Span, Time};
 
 use super::network::Arrival;
@@ -36,6 +37,8 @@ pub(crate) struct Tally {
     pub(crate) one_way_delay: Histogram,
     pub(crate) queue_delay: Histogram,
     pub(crate) motion_to_photon: Histogram,
+    /// Of displayed frames, in the order of [`STAGES`].
+    pub(crate) stages: [Histogram; STAGES.len()],
     /// In thousandths of a dB, and in millionths.
     pub(crate) psnr: Histogram,
     pub(crate) ssim: Histogram,
@@ -78,6 +81,7 @@ impl Tally {
             one_way_delay: none(),
             queue_delay: none(),
             motion_to_photon: none(),
+            stages: std::array::from_fn(|_| none()),
             psnr: none(),
             ssim: none(),
         }
@@ -171,6 +175,15 @@ impl Tally {
     pub(crate) fn on_motion_to_photon(&mut self, now: Time, span: Span) {
         if self.counts(now) {
             self.motion_to_photon.add(micros(span));
+        }
+    }
+
+    /// Where the time of a displayed frame went.
+    pub(crate) fn on_timeline(&mut self, captured_at: Time, timeline: &Timeline) {
+        if self.counts_frame(captured_at) {
+            for (histogram, stage) in self.stages.iter_mut().zip(STAGES) {
+                histogram.add(micros(timeline.stage(stage)));
+            }
         }
     }
 }

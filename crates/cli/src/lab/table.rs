@@ -1,0 +1,266 @@
+//! The table that `nearlight lab run` prints: the figures that a plan is about, and published ones beside them.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use nearlight_lab::plan::{Published, published_figure};
+use nearlight_lab::{CellSummary, Figure, Plan, STAGE_METRICS, Summary};
+
+/// Which of a cell's figures.
+#[derive(Clone, Copy)]
+enum Of {
+    Mean,
+    /// What 95 or 99 % do not exceed.
+    P95,
+    P99,
+}
+
+impl Of {
+    const fn figure(self, figure: &Figure) -> f64 {
+        match self {
+            Self::Mean => figure.mean,
+            Self::P95 => figure.p95,
+            Self::P99 => figure.p99,
+        }
+    }
+}
+
+/// Which plans have a column; those that have published its figure always do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Wanted {
+    Always,
+    /// Plans that compare whole systems, with redundancy and recovery,
+    OfSystems,
+    /// and all others.
+    OfOthers,
+    Published,
+}
+
+struct Shown {
+    name: &'static str,
+    title: &'static str,
+    decimals: usize,
+    of: Of,
+    wanted: Wanted,
+}
+
+const fn shown(name: &'static str, title: &'static str, decimals: usize, wanted: Wanted) -> Shown {
+    Shown { name, title, decimals, of: Of::Mean, wanted }
+}
+
+/// JSON has all metrics; columns that no cell has are left out.
+const COLUMNS: [Shown; 29] = {
+    use Wanted::{Always, OfOthers, OfSystems, Published};
+    [
+        shown("target_mbps", "target Mb/s", 1, Always),
+        shown("received_mbps", "received Mb/s", 1, Always),
+        shown("target_gap_mbps", "gap Mb/s", 2, Published),
+        shown("utilisation", "used", 2, OfOthers),
+        shown("motion_to_photon_ms", "to photon ms", 1, OfSystems),
+        Shown { of: Of::P95, ..shown("motion_to_photon_ms", "95 % ms", 1, OfSystems) },
+        shown("frame_network_latency_ms", "network ms", 1, Always),
+        shown("frame_latency_ms", "to display ms", 1, Published),
+        shown("frame_assembly_ms", "assembly ms", 2, Published),
+        shown("one_way_delay_ms", "packet ms", 2, Published),
+        shown("queue_delay_ms", "queue ms", 1, OfOthers),
+        shown("psnr_db", "PSNR dB", 2, OfSystems),
+        shown("ssim", "SSIM", 4, OfSystems),
+        shown("redundancy_ratio", "redundancy", 4, OfSystems),
+        shown("residual_frame_loss", "not whole", 4, OfSystems),
+        shown("bad_frame_ratio", "bad frames", 4, OfSystems),
+        shown("recovery_frames", "in a row", 1, OfSystems),
+        shown("frame_drop_ratio", "dropped", 4, OfOthers),
+        shown("frame_skip_ratio", "left out", 4, Published),
+        shown("late_frame_ratio", "late", 4, OfOthers),
+        shown("key_frames", "key frames", 1, Always),
+        shown("dl_packet_delay_ms", "packet down ms", 3, Always),
+        shown("ul_packet_delay_ms", "packet up ms", 3, Always),
+        shown("video_frame_delay_ms", "frame ms", 2, Always),
+        Shown { of: Of::P99, ..shown("video_frame_delay_ms", "frame 99 % ms", 2, Always) },
+        shown("frames_within_10ms_ratio", "in 10 ms", 4, Always),
+        shown("ampdu_mpdus", "A-MPDU", 2, Always),
+        shown("airtime_ratio", "airtime", 4, Always),
+        shown("delivered_mbps", "delivered Mb/s", 1, Always),
+    ]
+};
+
+/// The label that only whole systems have.
+const OF_SYSTEMS: &str = "recovery";
+
+/// A column of words.
+struct Column {
+    title: String,
+    cells: Vec<String>,
+}
+
+impl Column {
+    fn width(&self) -> usize {
+        self.cells.iter().chain([&self.title]).map(|cell| cell.chars().count()).max().unwrap_or(0)
+    }
+}
+
+pub(super) fn table(plan: &Plan, summary: &Summary) -> String {
+    let cells = &summary.cells;
+    let mut text = format!("{}\n\n", plan.question);
+    let columns = COLUMNS.iter().filter(|column| is_wanted(column, cells, &plan.published));
+    write(
+        &mut text,
+        cells,
+        &columns.flat_map(|column| with_published(column, cells, &plan.published)).collect::<Vec<_>>(),
+    );
+    if STAGE_METRICS.iter().any(|stage| is_published(stage, cells, &plan.published)) {
+        text.push_str("\nStages of displayed frames, ms: mean, 95 %\n\n");
+        let known = |stage: &&&str| cells.iter().any(|cell| cell.metrics.contains_key(**stage));
+        let stages = STAGE_METRICS.iter().filter(|stage| known(stage) || is_published(stage, cells, &plan.published));
+        write(
+            &mut text,
+            cells,
+            &stages.flat_map(|stage| stage_columns(stage, cells, &plan.published)).collect::<Vec<_>>(),
+        );
+    }
+    text
+}
+
+fn is_wanted(column: &Shown, cells: &[CellSummary], published: &[Published]) -> bool {
+    let systems = cells.iter().any(|cell| cell.labels.contains_key(OF_SYSTEMS));
+    let known = || cells.iter().any(|cell| cell.metrics.contains_key(column.name));
+    let wanted = match column.wanted {
+        Wanted::Always => true,
+        Wanted::OfSystems => systems,
+        Wanted::OfOthers => !systems,
+        Wanted::Published => false,
+    };
+    wanted && known() || is_published(column.name, cells, published)
+}
+
+fn is_published(metric: &str, cells: &[CellSummary], published: &[Published]) -> bool {
+    cells.iter().any(|cell| published_figure(published, &cell.labels, metric).is_some())
+}
+
+/// A column, and what is published of it, beside its mean.
+fn with_published(column: &Shown, cells: &[CellSummary], published: &[Published]) -> Vec<Column> {
+    let Shown { name, title, decimals, of, .. } = *column;
+    let ours = |cell: &CellSummary| {
+        let value = cell.metrics.get(name).map(|figure| of.figure(figure));
+        value.map_or_else(missing, |value| format!("{value:.decimals$}"))
+    };
+    let mut columns = vec![Column { title: title.to_owned(), cells: cells.iter().map(ours).collect() }];
+    if matches!(of, Of::Mean) && is_published(name, cells, published) {
+        columns.push(theirs(name, cells, published));
+    }
+    columns
+}
+
+fn theirs(metric: &str, cells: &[CellSummary], published: &[Published]) -> Column {
+    let cell = |cell: &CellSummary| {
+        let figure = published_figure(published, &cell.labels, metric);
+        figure.map_or_else(missing, |figure| figure.to_string())
+    };
+    Column { title: "published".to_owned(), cells: cells.iter().map(cell).collect() }
+}
+
+fn stage_columns(metric: &str, cells: &[CellSummary], published: &[Published]) -> Vec<Column> {
+    let ours = |cell: &CellSummary| {
+        let figure = cell.metrics.get(metric);
+        figure.map_or_else(missing, |figure| format!("{:.1} {:.1}", figure.mean, figure.p95))
+    };
+    let title = metric.trim_start_matches("stage_").trim_end_matches("_ms");
+    let mut columns = vec![Column { title: title.to_owned(), cells: cells.iter().map(ours).collect() }];
+    if is_published(metric, cells, published) {
+        columns.push(theirs(metric, cells, published));
+    }
+    columns
+}
+
+fn missing() -> String {
+    "-".to_owned()
+}
+
+/// Cells by their labels, and these columns.
+fn write(text: &mut String, cells: &[CellSummary], columns: &[Column]) {
+    let names: BTreeSet<&String> = cells.iter().flat_map(|cell| cell.labels.keys()).collect();
+    let label = |name: &&String| {
+        let value = |cell: &CellSummary| cell.labels.get(*name).cloned().unwrap_or_else(missing);
+        Column { title: (*name).clone(), cells: cells.iter().map(value).collect() }
+    };
+    let labels: Vec<Column> = names.iter().map(label).collect();
+    let columns = labels.iter().map(|column| (column, true)).chain(columns.iter().map(|column| (column, false)));
+    let columns: Vec<(&Column, bool, usize)> = columns.map(|(column, left)| (column, left, column.width())).collect();
+    let mut line = |cell_of: &dyn Fn(&Column) -> String| {
+        let padded = |(column, left, width): &(&Column, bool, usize)| {
+            let cell = cell_of(column);
+            if *left { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+        };
+        let cells: Vec<String> = columns.iter().map(padded).collect();
+        let _ = writeln!(text, "{}", cells.join("  ").trim_end());
+    };
+    line(&|column| column.title.clone());
+    for row in 0..cells.len() {
+        line(&|column| column.cells[row].clone());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    use super::*;
+
+    fn shipped() -> Vec<Plan> {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+        let files = std::fs::read_dir(folder).expect("plans/").map(|entry| entry.expect("an entry").path());
+        let plans = files.filter(|path| path.extension().is_some_and(|extension| extension == "toml"));
+        plans.map(|path| Plan::read(&path).unwrap_or_else(|error| panic!("{error}"))).collect()
+    }
+
+    /// As if every cell had come to the same figures.
+    fn summary(plan: &Plan, metrics: &[&'static str]) -> Summary {
+        let figure = Figure { mean: 1.5, ci95: 0.0, p50: 1.5, p95: 2.5, p99: 3.5, n: 1 };
+        let cell = |cell: &nearlight_lab::Cell| CellSummary {
+            labels: cell.labels.clone(),
+            metrics: metrics.iter().map(|name| (*name, figure)).collect(),
+            flows: Vec::new(),
+        };
+        let cells = plan.cells.iter().map(cell).collect();
+        Summary { plan: plan.name.clone(), commit: String::new(), seeds: 1, live: None, cells }
+    }
+
+    #[test]
+    fn every_published_figure_is_printed_in_its_row() {
+        for plan in shipped() {
+            let summary = summary(&plan, &[]);
+            let text = table(&plan, &summary);
+            let words = |line: &str| -> Vec<String> {
+                line.split("  ").map(str::trim).filter(|word| !word.is_empty()).map(str::to_owned).collect()
+            };
+            let lines: Vec<Vec<String>> = text.lines().map(words).collect();
+            let names: BTreeSet<&String> = plan.cells.iter().flat_map(|cell| cell.labels.keys()).collect();
+            for cell in &plan.cells {
+                let labels: Vec<String> =
+                    names.iter().map(|name| cell.labels.get(*name).cloned().unwrap_or_else(missing)).collect();
+                let published = plan.published.iter().filter(|published| published.belongs_to(&cell.labels));
+                for figure in published.flat_map(|published| published.metrics.values()).map(ToString::to_string) {
+                    let mut of_cell = lines.iter().filter(|line| line.starts_with(&labels));
+                    assert!(of_cell.any(|line| line.contains(&figure)), "{}: no {figure} for {labels:?}", plan.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn plans_show_what_they_are_about() {
+        let metrics = ["target_mbps", "motion_to_photon_ms", "psnr_db", "queue_delay_ms", "stage_encode_ms"];
+        let plans: BTreeMap<String, Plan> = shipped().into_iter().map(|plan| (plan.name.clone(), plan)).collect();
+        for (name, present, absent) in [
+            ("nebula-emulated", vec!["to photon ms", "95 % ms", "PSNR dB", "published"], vec!["queue ms", "Stages"]),
+            ("nebula-pipeline", vec!["to photon ms", "Stages", "encode"], vec!["queue ms"]),
+            ("rfc8867", vec!["target Mb/s", "queue ms"], vec!["to photon ms", "PSNR dB", "published", "Stages"]),
+        ] {
+            let plan = &plans[name];
+            let text = table(plan, &summary(plan, &metrics));
+            assert!(present.iter().all(|word| text.contains(word)), "{name}: {text}");
+            assert!(!absent.iter().any(|word| text.contains(word)), "{name}: {text}");
+        }
+    }
+}
