@@ -53,11 +53,27 @@ fn every_way_of_recovery_does_what_it_says() {
     assert!((0.05..0.25).contains(&lost) && bad > 2.0 * lost, "{lost} {bad}");
     assert!(none.media[0].redundant_bytes == 0 && none.media[0].repairs == 0, "nobody asks");
     assert!((55..=60).contains(&none.media[0].key_frames), "{}", none.media[0].key_frames);
-    assert!(figure(&protected, "bad_frame_ratio") < 0.6 * bad && protected.media[0].repairs == 0);
+    assert!(figure(&protected, "bad_frame_ratio") < 0.6 * bad && figure(&protected, "healed_by_retransmission") == 0.0);
+    assert!(figure(&protected, "healed_by_repair") > 20.0);
     // A picture waits for nine others, 300 ms, and for the group's 67 ms on the wire.
     let waits = figure(&group, "motion_to_photon_ms") - figure(&none, "motion_to_photon_ms");
     assert!((300.0..450.0).contains(&waits), "{waits} ms");
     assert!(figure(&group, "bad_frame_ratio") < bad);
+}
+
+/// Half a second of nothing: what was sent meanwhile is past repair.
+#[test]
+fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
+    let figures = |recovery: &str| {
+        let plan =
+            text(&format!("controller = 'fixed'\nrecovery = '{recovery}'")).replace(",loss=1%,25%", ",outage=8s+700ms");
+        let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
+        let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
+        ["key_frames", "healed_by_reference", "healed_by_key_frame", "bad_frame_ratio"].map(|name| figure(&run, name))
+    };
+    let [reference, repair] = ["reference", "repair"].map(figures);
+    assert_eq!((reference[..3].to_vec(), repair[..3].to_vec()), (vec![1.0, 1.0, 0.0], vec![2.0, 0.0, 1.0]));
+    assert!(reference[3] <= repair[3] && reference[3] < 0.1, "{reference:?} {repair:?}");
 }
 
 #[test]
