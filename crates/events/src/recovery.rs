@@ -2,7 +2,7 @@
 
 use std::ops::AddAssign;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::FrameCounts;
 
@@ -37,7 +37,7 @@ impl RecoveryKind {
 }
 
 /// Counts of one receiver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RecoveryCounts {
     /// Repairs that arrived.
     pub repairs: u64,
@@ -59,6 +59,27 @@ pub struct RecoveryCounts {
     pub frames_to_heal: u64,
     pub healings: u64,
     pub longest_healing: u32,
+}
+
+impl RecoveryCounts {
+    /// What has come since `before`; the longest healing is that of all time.
+    #[must_use]
+    pub const fn since(&self, before: &Self) -> Self {
+        Self {
+            repairs: self.repairs - before.repairs,
+            redundant_bytes: self.redundant_bytes - before.redundant_bytes,
+            media_bytes: self.media_bytes - before.media_bytes,
+            symbols: self.symbols - before.symbols,
+            by_repair: self.by_repair - before.by_repair,
+            by_late_repair: self.by_late_repair - before.by_late_repair,
+            by_retransmission: self.by_retransmission - before.by_retransmission,
+            by_reference: self.by_reference - before.by_reference,
+            by_key_frame: self.by_key_frame - before.by_key_frame,
+            frames_to_heal: self.frames_to_heal - before.frames_to_heal,
+            healings: self.healings - before.healings,
+            longest_healing: self.longest_healing,
+        }
+    }
 }
 
 impl AddAssign for RecoveryCounts {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_events::RecoveryCounts;
 use nearlight_events::STAGES;
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
@@ -11,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::live::LiveNote;
 use crate::plan::{Flow, Kind};
-pub use crate::world::{FateCounts, HealedCounts};
+pub use crate::world::FateCounts;
 use crate::world::{Sampled, Tally};
 
 /// A run of a cell with a seed. Rates are kb/s, lengths in histograms microseconds.
@@ -55,7 +56,7 @@ pub(crate) struct Sums {
     pub(crate) redundant: u64,
     pub(crate) other: u64,
     pub(crate) fates: Option<FateCounts>,
-    pub(crate) healed: Option<HealedCounts>,
+    pub(crate) healed: Option<RecoveryCounts>,
 }
 
 /// A media session.
@@ -84,7 +85,7 @@ pub struct MediaRecord {
     pub fates: Option<FateCounts>,
     /// Where the session's own receiver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub healed: Option<HealedCounts>,
+    pub healed: Option<RecoveryCounts>,
     /// Datagrams without IP and UDP headers.
     pub bytes_sent: u64,
     pub bytes_received: u64,

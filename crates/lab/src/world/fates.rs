@@ -1,6 +1,5 @@
 //! What became of each frame, in the order of capture.
 
-use nearlight_events::RecoveryCounts;
 use nearlight_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
@@ -29,35 +28,6 @@ pub struct FateCounts {
     pub bad: u64,
     /// Runs of such frames.
     pub runs: u64,
-}
-
-/// What healed the picture, and how often, in the measured time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HealedCounts {
-    /// Frames that became whole by repairs before any symbol of a newer frame, by later repairs, and by symbols sent again.
-    pub by_repair: u64,
-    pub by_late_repair: u64,
-    pub by_retransmission: u64,
-    /// Times that the decoder went on with a frame predicted from an acknowledged one, and with a key frame.
-    pub by_reference: u64,
-    pub by_key_frame: u64,
-    /// Newer frames that had begun to come each time that the decoder went on after a loss: their sum, and how many times.
-    pub frames_to_heal: u64,
-    pub healings: u64,
-}
-
-impl HealedCounts {
-    pub(crate) fn between(before: &RecoveryCounts, after: &RecoveryCounts) -> Self {
-        Self {
-            by_repair: after.by_repair - before.by_repair,
-            by_late_repair: after.by_late_repair - before.by_late_repair,
-            by_retransmission: after.by_retransmission - before.by_retransmission,
-            by_reference: after.by_reference - before.by_reference,
-            by_key_frame: after.by_key_frame - before.by_key_frame,
-            frames_to_heal: after.frames_to_heal - before.frames_to_heal,
-            healings: after.healings - before.healings,
-        }
-    }
 }
 
 impl Fates {

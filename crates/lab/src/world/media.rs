@@ -11,7 +11,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 use super::ends::Ends;
-use super::fates::{FateCounts, Fates, HealedCounts};
+use super::fates::{FateCounts, Fates};
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use super::wrapped::Shared;
@@ -224,8 +224,8 @@ impl Media {
     }
 
     /// What healed the picture, where the session's own receiver puts it together.
-    pub(crate) fn healed(&self, now: Time) -> Option<HealedCounts> {
-        Some(HealedCounts::between(&self.healed_before, &self.ends.recovery(now)?))
+    pub(crate) fn healed(&self, now: Time) -> Option<RecoveryCounts> {
+        Some(self.ends.recovery(now)?.since(&self.healed_before))
     }
 
     fn sent_bytes(&self, now: Time) -> (u64, u64) {

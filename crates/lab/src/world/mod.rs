@@ -10,7 +10,7 @@ mod rival;
 mod tally;
 mod wrapped;
 
-pub use self::fates::{FateCounts, HealedCounts};
+pub use self::fates::FateCounts;
 pub use self::reliable::LONGEST_WAIT_OVER_TCP;
 pub(crate) use self::reliable::law_of;
 pub(crate) use self::tally::{Sampled, Tally};
