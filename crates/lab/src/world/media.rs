@@ -209,10 +209,9 @@ impl Media {
         self.ends.sender().decision().target
     }
 
-    /// Packets that carried symbols again or stood in for some, as the event log counts them live.
+    /// Packets that carried symbols again.
     pub(crate) fn repairs(&self, now: Time) -> u64 {
-        let statistics = self.ends.sender().statistics(Ends::server_clock(now));
-        statistics.repairs + statistics.coded_repairs
+        self.ends.sender().statistics(Ends::server_clock(now)).repairs
     }
 
     /// Redundant bytes, and all others, that were sent in the measured time.
