@@ -16,10 +16,6 @@ const SHARE_SMOOTHING: f64 = 1.0 / 32.0;
 /// Weight of the newest picture in what the encoder makes of its rate and in how much pictures change. Guess: one second's memory at
 /// 30 frames a second.
 const CONTENT_SMOOTHING: f64 = 1.0 / 32.0;
-/// Mean squared error that a frozen picture costs at least, 38 dB: a world that stands still moves with the next input, and its picture
-/// then waits for what was lost before.
-const LEAST_FROZEN: f64 = 10.0;
-
 /// Repairs that leave right behind their frame.
 #[derive(Debug)]
 pub(crate) struct Planned {
@@ -106,9 +102,8 @@ pub(crate) struct PathFacts {
 /// What the pictures and their encoder have shown, none before the first.
 #[derive(Clone, Copy, Debug, Default)]
 struct Content {
-    /// Of [`RateDistortion`].
-    scale: Option<f64>,
-    /// Mean squared error of showing the picture before.
+    /// Mean squared errors of a coded picture, and of showing the picture before in its place.
+    coded: Option<f64>,
     frozen: Option<f64>,
 }
 
@@ -164,16 +159,11 @@ impl Protection {
 
     /// Frames come that the encoder was asked to make of `rate`.
     pub(crate) fn on_distortion(&mut self, rate: Bitrate, distortion: Distortion) {
-        let Distortion { coded, frozen } = distortion;
-        if let Some(coded) = coded {
-            let scale = smooth(&mut self.content.scale, coded * rate.as_bps() as f64);
-            self.distortion.scale = scale;
-        }
-        if let Some(frozen) = frozen {
-            let usual = smooth(&mut self.content.frozen, frozen);
-            // What starts to move is worth its repairs at once.
-            self.distortion.freeze = frozen.max(usual).max(LEAST_FROZEN);
-        }
+        let (Some(coded), Some(frozen)) = (distortion.coded, distortion.frozen) else { return };
+        let coded = smooth(&mut self.content.coded, coded);
+        // What starts to move is worth its repairs at once.
+        let frozen = smooth(&mut self.content.frozen, frozen).max(frozen);
+        self.distortion = RateDistortion::measured(rate, coded, frozen);
     }
 
     /// Bytes of a datagram that are no payload, in the largest repairs.
