@@ -5,6 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::{fmt, fs, io};
 
 use nearlight_link::LoadedPath;
@@ -313,16 +314,23 @@ fn interface_name(index: u8) -> String {
     format!("nearlight{index}")
 }
 
-/// The first interface whose name and network nobody uses on this machine.
+/// The first interface behind this process's last one whose name and network nobody uses on this machine.
+///
+/// What a service still sends to a link that is gone, TCP for minutes, would reach the next one with its address.
 fn host_interface(layer: Layer) -> Result<(u8, OwnedFd), Unmade> {
+    static OPENED: AtomicU8 = AtomicU8::new(0);
     let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();
-    for index in 0..NETWORKS {
+    let first = OPENED.load(Ordering::Relaxed);
+    for index in (first..NETWORKS).chain(0..first) {
         let (host, _) = addresses(index);
         if is_routed(&routes, host) {
             continue;
         }
         match tun::create(&interface_name(index), layer, host) {
-            Ok(device) => return Ok((index, device)),
+            Ok(device) => {
+                OPENED.store((index + 1) % NETWORKS, Ordering::Relaxed);
+                return Ok((index, device));
+            }
             Err(Errno::BUSY) => {}
             Err(error) => return Err(no_interface(error).into()),
         }

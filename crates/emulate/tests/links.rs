@@ -86,11 +86,13 @@ fn a_command_reaches_the_hosts_services_through_the_link() {
             let mut question = [0; 5];
             stream.read_exact(&mut question).expect("a question");
             stream.write_all(b"pong\n").expect("answered");
+            // Not before the client's end: whom nobody confirms anything, TCP goes on sending to the next link's client.
+            assert_eq!(stream.read(&mut [0]).expect("the end"), 0);
             question
         });
         let line = format!(
             "exec 3<>/dev/tcp/$NEARLIGHT_LINK_HOST/{port}; start=${{EPOCHREALTIME/./}}; printf 'ping\\n' >&3; read answer <&3; \
-             echo $answer $(( ${{EPOCHREALTIME/./}} - start ))"
+             echo $answer $(( ${{EPOCHREALTIME/./}} - start )); exec 3>&-; sleep 0.5"
         );
         let output = behind(&link, &line).stderr(Stdio::inherit()).output().expect("bash");
         assert_eq!(&answering.join().expect("served"), b"ping\n");
