@@ -62,9 +62,8 @@ fn a_few_packets_tell_no_rate() {
     let few: Vec<_> = small().into_iter().filter(|datagram| datagram.payload.len() > 100).take(2).collect();
     let traffic = read(&pcap(&Form::default(), &few)).unwrap();
     let study = Study::new(&traffic, None).unwrap();
-    if let Some(video) = &study.video {
-        assert_eq!((video.frames.fps, video.frames.source_fps), (None, None));
-    }
+    let frames = &study.video.as_ref().unwrap().frames;
+    assert_eq!((frames.fps, frames.source_fps), (None, None));
     nearlight_analyze::document(&study, None).to_html();
 }
 

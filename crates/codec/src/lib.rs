@@ -131,7 +131,7 @@ pub trait Encoder: Send {
     fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError>;
     /// Whether [`Reference::Acknowledged`] ever gives anything but a key frame.
     fn keeps_references(&self) -> bool;
-    /// The receiver has decoded a frame, and all that this one was predicted from.
+    /// The receiver has decoded a frame, and all that this one was predicted from. May be told again: it is no news then.
     fn on_decoded(&mut self, frame: FrameId);
     /// Takes effect with the next frame and without a key frame.
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError>;

@@ -7,7 +7,7 @@
 
 use std::process::ExitCode;
 
-use nearlight_fec::bench::{SHAPES, measure, shape_name};
+use nearlight_fec::bench::{SHAPES, SPARE_REPAIRS, measure, shape_name};
 use nearlight_fec::{Code, Decoder, Encoder, Kernel};
 use nearlight_units::{Bytes, FrameId, Span, Time};
 use rand_pcg::Pcg32;
@@ -17,8 +17,6 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 const LONG: [usize; 9] = [511, 512, 513, 1_199, 1_200, 1_343, 1_345, 4_097, 20_011];
 /// Slices begin so many bytes behind an aligned address at most.
 const OFFSETS: usize = 32;
-/// A dependent set of seeded repairs takes another one; four such sets in a row are a fault.
-const SPARE_REPAIRS: u16 = 4;
 const MEMORY: Bytes = Bytes::new(64 << 20);
 
 fn main() -> ExitCode {

@@ -24,8 +24,8 @@ pub fn shape_name((sources, repairs): (u16, u16)) -> String {
     format!("{sources}+{repairs}")
 }
 
-/// Repairs beyond those that are measured: in 0.4 % of the cases the seeded ones of a large frame need one more.
-const SPARE_REPAIRS: u16 = 4;
+/// Repairs beyond as many as are lost: in 0.4 % of the cases the seeded ones of a large frame need one more.
+pub const SPARE_REPAIRS: u16 = 4;
 
 /// The figures of one kernel, medians.
 #[derive(Clone, Debug, PartialEq, Serialize)]

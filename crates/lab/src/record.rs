@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearlight_events::RecoveryCounts;
-use nearlight_events::STAGES;
+use nearlight_events::{RecoveryCounts, STAGES};
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::CellRecord;

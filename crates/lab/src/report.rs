@@ -50,8 +50,8 @@ const fn metric(
     Metric { name, title, unit, better, decimals, wanted: Wanted::Always }
 }
 
-const fn stage(name: &'static str, title: &'static str) -> Metric {
-    metric(name, title, "ms", Better::Lower, 2).wanted(Wanted::Published)
+const fn stage(place: usize) -> Metric {
+    metric(STAGE_METRICS[place], STAGES[place].name(), "ms", Better::Lower, 2).wanted(Wanted::Published)
 }
 
 impl Metric {
@@ -85,16 +85,16 @@ const METRICS: [Metric; 41] = [
     metric("convergence_s", "convergence", "s", Better::Lower, 1),
     metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
     metric("ssim", "SSIM", "", Better::Higher, 4),
-    stage(STAGE_METRICS[0], "input"),
-    stage(STAGE_METRICS[1], "wait"),
-    stage(STAGE_METRICS[2], "render"),
-    stage(STAGE_METRICS[3], "convert"),
-    stage(STAGE_METRICS[4], "encode"),
-    stage(STAGE_METRICS[5], "pace"),
-    stage(STAGE_METRICS[6], "network"),
-    stage(STAGE_METRICS[7], "reassemble"),
-    stage(STAGE_METRICS[8], "decode"),
-    stage(STAGE_METRICS[9], "present"),
+    stage(0),
+    stage(1),
+    stage(2),
+    stage(3),
+    stage(4),
+    stage(5),
+    stage(6),
+    stage(7),
+    stage(8),
+    stage(9),
     metric("dl_packet_delay_ms", "packet down", "ms", Better::Lower, 2),
     metric("ul_packet_delay_ms", "packet up", "ms", Better::Lower, 2),
     metric("video_frame_delay_ms", "frame", "ms", Better::Lower, 2),

@@ -1,6 +1,9 @@
 //! Whom an address stands for when something is counted per stranger.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
+
+use nearlight_units::Time;
 
 /// The address that stands for one party: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
 ///
@@ -10,6 +13,26 @@ pub fn party(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
+    }
+}
+
+/// Makes room for one more party where as many as `most` are remembered: those that are `over` go, or else the one of least `rank`.
+pub(crate) fn make_room<T>(
+    parties: &mut BTreeMap<IpAddr, T>,
+    most: usize,
+    over: impl Fn(&T) -> bool,
+    rank: impl Fn(&T) -> Time,
+) {
+    if parties.len() < most {
+        return;
+    }
+    parties.retain(|_, known| !over(known));
+    if parties.len() < most {
+        return;
+    }
+    let least = parties.iter().min_by_key(|(_, known)| rank(known)).map(|(party, _)| *party);
+    if let Some(least) = least {
+        parties.remove(&least);
     }
 }
 

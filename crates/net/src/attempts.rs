@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use nearlight_units::{Span, Time};
 
-use crate::address::party;
+use crate::address::{make_room, party};
 
 /// How many failures are free and how the wait grows after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,7 +69,9 @@ impl AttemptLimiter {
     pub fn on_failure(&mut self, now: Time, address: IpAddr) {
         let party = party(address);
         if !self.failures.contains_key(&party) {
-            self.make_room(now);
+            let AttemptPolicy { memory, addresses, .. } = self.policy;
+            let is_over = |failures: &Failures| now.saturating_since(failures.latest) >= memory;
+            make_room(&mut self.failures, addresses, is_over, |failures| failures.latest);
         }
         let failures = self.failures.entry(party).or_insert(Failures { count: 0, latest: now });
         if now.saturating_since(failures.latest) >= self.policy.memory {
@@ -88,21 +90,6 @@ impl AttemptLimiter {
         let Some(doublings) = count.checked_sub(self.policy.free_failures) else { return Span::ZERO };
         let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i64::MAX);
         (self.policy.first_wait * factor).min(self.policy.longest_wait)
-    }
-
-    fn make_room(&mut self, now: Time) {
-        if self.failures.len() < self.policy.addresses {
-            return;
-        }
-        let memory = self.policy.memory;
-        self.failures.retain(|_, failures| now.saturating_since(failures.latest) < memory);
-        if self.failures.len() < self.policy.addresses {
-            return;
-        }
-        let oldest = self.failures.iter().min_by_key(|(_, failures)| failures.latest).map(|(party, _)| *party);
-        if let Some(oldest) = oldest {
-            self.failures.remove(&oldest);
-        }
     }
 }
 

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use nearlight_units::{Span, Time};
 
-use crate::address::party;
+use crate::address::{make_room, party};
 
 /// How much an address may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ impl RateLimiter {
 
     /// Counts a request from `address`, or says how long it must wait first.
     pub fn take(&mut self, now: Time, address: IpAddr) -> Result<(), Span> {
-        let RatePolicy { at_once, interval, .. } = self.policy;
+        let RatePolicy { at_once, interval, addresses } = self.policy;
         let party = party(address);
         let spent = self.spent.get(&party).copied().unwrap_or(now).max(now) + interval;
         let most = now + interval * i64::from(at_once);
@@ -49,24 +49,10 @@ impl RateLimiter {
             return Err(spent - most);
         }
         if !self.spent.contains_key(&party) {
-            self.make_room(now);
+            make_room(&mut self.spent, addresses, |spent| *spent <= now, |spent| *spent);
         }
         self.spent.insert(party, spent);
         Ok(())
-    }
-
-    fn make_room(&mut self, now: Time) {
-        if self.spent.len() < self.policy.addresses {
-            return;
-        }
-        self.spent.retain(|_, spent| *spent > now);
-        if self.spent.len() < self.policy.addresses {
-            return;
-        }
-        let rested = self.spent.iter().min_by_key(|(_, spent)| **spent).map(|(party, _)| *party);
-        if let Some(rested) = rested {
-            self.spent.remove(&rested);
-        }
     }
 }
 

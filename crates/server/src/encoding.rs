@@ -90,7 +90,6 @@ fn encode_all(
 ) -> Result<(), CodecError> {
     let mut size: Size = config.size;
     let mut rate = config.rate;
-    let mut acknowledged = None;
     let mut answered = AnsweredWishes::default();
     // The marker changes with every frame, and nobody misses it.
     let mut change = Change::below(marker::HEIGHT);
@@ -103,7 +102,7 @@ fn encode_all(
                 return Ok(());
             }
         }
-        let EncoderWish { rate: wanted, acknowledged: decoded, key, recover, .. } = answered.open(wish.encoder);
+        let EncoderWish { rate: wanted, acknowledged, key, recover, .. } = answered.open(wish.encoder);
         if wanted != rate {
             rate = wanted;
             // A rate that the library does not take is no reason to end a session that runs well at the one before.
@@ -111,11 +110,8 @@ fn encode_all(
                 tracing::warn!(viewer = seat.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
-        if decoded != acknowledged {
-            acknowledged = decoded;
-            if let Some(frame) = decoded {
-                encoder.on_decoded(frame);
-            }
+        if let Some(frame) = acknowledged {
+            encoder.on_decoded(frame);
         }
         let reference = match (key, recover) {
             (true, _) => Reference::Nothing,
@@ -123,11 +119,7 @@ fn encode_all(
             (false, false) => Reference::Newest,
         };
         let coded = encoder.encode(&job.picture, reference)?;
-        if coded.is_key() {
-            answered.on_key(job.id);
-        } else if recover {
-            answered.on_recovery(job.id);
-        }
+        answered.on_coded(job.id, coded.is_key(), reference == Reference::Acknowledged);
         let header = FrameHeader {
             width: size.width,
             height: size.height,

@@ -19,14 +19,14 @@ impl AnsweredWishes {
         EncoderWish { key: wish.key && is_open(self.key), recover: wish.recover && is_open(self.recovery), ..wish }
     }
 
-    /// A key frame was coded.
-    pub fn on_key(&mut self, frame: FrameId) {
-        (self.key, self.recovery) = (Some(frame), Some(frame));
-    }
-
-    /// A frame was coded that is predicted from an acknowledged one.
-    pub fn on_recovery(&mut self, frame: FrameId) {
-        self.recovery = Some(frame);
+    /// A frame was coded: a key frame, one that is predicted from an acknowledged one, or neither.
+    pub fn on_coded(&mut self, frame: FrameId, key: bool, recovers: bool) {
+        if key {
+            self.key = Some(frame);
+        }
+        if key || recovers {
+            self.recovery = Some(frame);
+        }
     }
 }
 
@@ -54,11 +54,7 @@ mod tests {
                 EncoderWish { rate: Bitrate::from_mbps(1), key, recover, acknowledged: None, next: FrameId(next) };
             let open = answered.open(wish);
             assert_eq!((open.key, open.recover), wanted, "frame {frame}");
-            if open.key {
-                answered.on_key(FrameId(frame));
-            } else if open.recover {
-                answered.on_recovery(FrameId(frame));
-            }
+            answered.on_coded(FrameId(frame), open.key, open.recover);
         }
     }
 }

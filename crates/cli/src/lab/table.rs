@@ -144,19 +144,29 @@ fn with_published(column: &Shown, cells: &[CellSummary], published: &[Published]
         let value = cell.metrics.get(name).map(|figure| of.figure(figure));
         value.map_or_else(missing, |value| format!("{value:.decimals$}"))
     };
-    let mut columns = vec![Column { title: title.to_owned(), cells: cells.iter().map(ours).collect() }];
-    if matches!(of, Of::Mean) && is_published(name, cells, published) {
-        columns.push(theirs(name, cells, published));
-    }
-    columns
+    let theirs = matches!(of, Of::Mean).then(|| theirs(name, cells, published)).flatten();
+    columns(title, cells, ours, theirs)
 }
 
-fn theirs(metric: &str, cells: &[CellSummary], published: &[Published]) -> Column {
+/// Ours and, where anything is published, theirs.
+fn columns(
+    title: &str,
+    cells: &[CellSummary],
+    ours: impl Fn(&CellSummary) -> String,
+    theirs: Option<Column>,
+) -> Vec<Column> {
+    let ours = Column { title: title.to_owned(), cells: cells.iter().map(ours).collect() };
+    [ours].into_iter().chain(theirs).collect()
+}
+
+/// What is published of a metric; none where nothing is.
+fn theirs(metric: &str, cells: &[CellSummary], published: &[Published]) -> Option<Column> {
     let cell = |cell: &CellSummary| {
         let figure = published_figure(published, &cell.labels, metric);
         figure.map_or_else(missing, |figure| figure.to_string())
     };
-    Column { title: "published".to_owned(), cells: cells.iter().map(cell).collect() }
+    let column = || Column { title: "published".to_owned(), cells: cells.iter().map(cell).collect() };
+    is_published(metric, cells, published).then(column)
 }
 
 fn stage_columns(metric: &str, cells: &[CellSummary], published: &[Published]) -> Vec<Column> {
@@ -165,11 +175,7 @@ fn stage_columns(metric: &str, cells: &[CellSummary], published: &[Published]) -
         figure.map_or_else(missing, |figure| format!("{:.1} {:.1}", figure.mean, figure.p95))
     };
     let title = metric.trim_start_matches("stage_").trim_end_matches("_ms");
-    let mut columns = vec![Column { title: title.to_owned(), cells: cells.iter().map(ours).collect() }];
-    if is_published(metric, cells, published) {
-        columns.push(theirs(metric, cells, published));
-    }
-    columns
+    columns(title, cells, ours, theirs(metric, cells, published))
 }
 
 fn missing() -> String {

@@ -31,7 +31,7 @@ pub use webrtc::{WebRtc, webrtc_share};
 pub struct RateDistortion {
     /// In squared levels times bits per second.
     pub scale: f64,
-    /// Mean squared error of showing the frame before instead, which moving content gives.
+    /// What showing the frame before instead counts, as mean squared error: moving content gives it.
     pub freeze: f64,
 }
 

@@ -8,7 +8,7 @@ use nearlight_codec::{
     CodecError, CodecKind, Decoder, Encoder, EncoderConfig, Picture, Size, new_decoder, new_encoder, quality, sample,
 };
 use nearlight_session::Distortion;
-use nearlight_units::{Bitrate, FrameId};
+use nearlight_units::Bitrate;
 
 use super::{Capture, Coded, FrameEncoder, game, resize};
 use crate::plan::Content;
@@ -56,7 +56,6 @@ pub struct Camera {
     film: Film,
     config: EncoderConfig,
     encoder: Box<dyn Encoder>,
-    acknowledged: Option<FrameId>,
     change: Change,
 }
 
@@ -65,7 +64,7 @@ impl Camera {
         // A single thread: with more, libraries may code the same picture differently.
         let config = EncoderConfig { size: film.size, fps, rate, threads: 1 };
         let encoder = new_encoder(kind, config)?;
-        Ok(Self { film, config, encoder, acknowledged: None, change: Change::below(0) })
+        Ok(Self { film, config, encoder, change: Change::below(0) })
     }
 
     /// The nearest size with even sides; a library's smallest picture is a macroblock.
@@ -86,11 +85,8 @@ impl FrameEncoder for Camera {
             self.config.size = size;
             self.encoder.set_size(size)?;
         }
-        if capture.acknowledged != self.acknowledged {
-            self.acknowledged = capture.acknowledged;
-            if let Some(frame) = capture.acknowledged {
-                self.encoder.on_decoded(frame);
-            }
+        if let Some(frame) = capture.acknowledged {
+            self.encoder.on_decoded(frame);
         }
         let picture = self.film.picture(capture.number);
         let frozen = self.change.on_picture(&picture);

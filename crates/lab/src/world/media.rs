@@ -396,11 +396,7 @@ impl Media {
         let frame = self.coded;
         self.coded = frame.next();
         self.since_key = if coded.is_key() { 0 } else { self.since_key } + 1;
-        if coded.is_key() {
-            self.answered.on_key(frame);
-        } else if reference == Reference::Acknowledged {
-            self.answered.on_recovery(frame);
-        }
+        self.answered.on_coded(frame, coded.is_key(), reference == Reference::Acknowledged);
     }
 
     fn on_coded(&mut self, now: Time, encoding: Encoding) {
