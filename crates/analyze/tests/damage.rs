@@ -59,12 +59,14 @@ fn a_record_that_names_no_time_or_interface_is_passed_over() {
 
 #[test]
 fn a_few_packets_tell_no_rate() {
-    let few: Vec<_> = small().into_iter().filter(|datagram| datagram.payload.len() > 100).take(2).collect();
-    let traffic = read(&pcap(&Form::default(), &few)).unwrap();
-    let study = Study::new(&traffic, None).unwrap();
-    let frames = &study.video.as_ref().unwrap().frames;
-    assert_eq!((frames.fps, frames.source_fps), (None, None));
-    nearlight_analyze::document(&study, None).to_html();
+    for (few, frames) in [(2, None), (5, Some(1)), (80, Some(2))] {
+        let few: Vec<_> = small().into_iter().filter(|datagram| datagram.payload.len() > 100).take(few).collect();
+        let traffic = read(&pcap(&Form::default(), &few)).unwrap();
+        let study = Study::new(&traffic, None).unwrap();
+        assert_eq!(study.video.as_ref().map(|video| video.frames.count), frames);
+        assert!(study.video.iter().all(|video| (video.frames.fps, video.frames.source_fps) == (None, None)));
+        nearlight_analyze::document(&study, None).to_html();
+    }
 }
 
 #[test]
