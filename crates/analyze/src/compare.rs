@@ -3,6 +3,7 @@
 //! Packets are found again by what does not change on the way (`Packet::fingerprint`), so addresses may, as behind a NAT.
 
 mod clock;
+mod disruption;
 
 use std::net::SocketAddr;
 
@@ -13,6 +14,8 @@ use crate::distribution::Distribution;
 use crate::study::{Scope, Study, StudyError};
 use crate::traffic::{Direction, Packet, Traffic};
 use clock::{ClockFit, Sample};
+use disruption::Crossing;
+pub use disruption::{Disruption, Stalls};
 
 /// Why two captures cannot be compared.
 #[derive(Debug, thiserror::Error)]
@@ -70,6 +73,7 @@ pub struct Way {
     /// Between packets, where they left and where they arrived: the study's Figure 16.
     pub sent_gap_ms: Option<Distribution>,
     pub received_gap_ms: Option<Distribution>,
+    pub disruption: Disruption,
     /// Delay over time, thinned: seconds and milliseconds.
     #[serde(skip)]
     pub delays: Vec<(f64, f64)>,
@@ -78,14 +82,14 @@ pub struct Way {
 impl Comparison {
     /// Of the conversation of `sender`, or else of the largest in the sender's capture, which is found in the receiver's by its packets.
     pub fn new(at_sender: &Traffic, at_receiver: &Traffic, sender: Option<SocketAddr>) -> Result<Self, CompareError> {
-        let here = Scope::new(at_sender, sender).map_err(CompareError::Sender)?;
+        let scope = Scope::new(at_sender, sender).map_err(CompareError::Sender)?;
         Scope::new(at_receiver, None).map_err(CompareError::Receiver)?;
-        let there = counterpart(at_sender, &here, at_receiver).ok_or(CompareError::NothingInCommon)?;
+        let counterpart = counterpart(at_sender, &scope, at_receiver).ok_or(CompareError::NothingInCommon)?;
         let pick = |traffic: &Traffic, scope: &Scope, down: bool| {
             Index::new(scope.packets(traffic, |stream| (stream.direction == scope.down) == down))
         };
-        let (down_here, down_there) = (pick(at_sender, &here, true), pick(at_receiver, &there, true));
-        let (up_here, up_there) = (pick(at_sender, &here, false), pick(at_receiver, &there, false));
+        let (down_here, down_there) = (pick(at_sender, &scope, true), pick(at_receiver, &counterpart, true));
+        let (up_here, up_there) = (pick(at_sender, &scope, false), pick(at_receiver, &counterpart, false));
         let down = Matched::new(&down_here, &down_there);
         let up = Matched::new(&up_there, &up_here);
         let origin = at_sender.capture.first;
@@ -97,19 +101,23 @@ impl Comparison {
         let downs: Vec<Sample> = down.times.iter().map(|(left, arrived)| sample(*left, *arrived)).collect();
         let ups: Vec<Sample> = up.times.iter().map(|(left, arrived)| sample(*arrived, *left)).collect();
         let fit = ClockFit::new(&downs, &ups).ok_or(CompareError::NothingInCommon)?;
-        let delays = |samples: &[Sample], sign: f64| -> Vec<(f64, f64)> {
-            samples.iter().map(|of| (of.at, sign * (of.difference - fit.offset(of.at)) * 1e3)).collect()
+        let away = |of: &Sample| Crossing { left: of.at, delay: of.difference - fit.offset(of.at) };
+        let back = |of: &Sample| {
+            let delay = fit.offset(of.at) - of.difference;
+            Crossing { left: of.at - delay, delay }
         };
+        let here = |at: Time| (at - origin).as_secs_f64();
+        let there = |at: Time| fit.first(here(at));
         Ok(Self {
-            downlink: down.way(&down_here, &down_there, delays(&downs, 1.0)),
-            uplink: up.way(&up_there, &up_here, delays(&ups, -1.0)),
+            downlink: down.way(&down_here, &down_there, &downs.iter().map(away).collect::<Vec<_>>(), here),
+            uplink: up.way(&up_there, &up_here, &ups.iter().map(back).collect::<Vec<_>>(), there),
             clock: Clock {
                 offset_ms: fit.offset(0.0) * 1e3,
                 drift_ppm: fit.drift * 1e6,
                 both_ways: fit.round_trip.is_some(),
                 uncertain_by_ms: fit.round_trip.map(|trip| trip * 0.5e3),
             },
-            receiver: Study::of(at_receiver, &there),
+            receiver: Study::of(at_receiver, &counterpart),
         })
     }
 }
@@ -191,19 +199,21 @@ impl Matched {
         matched
     }
 
-    fn way(&self, sent: &Index, received: &Index, delays: Vec<(f64, f64)>) -> Way {
+    /// `crossings` are those of `times`; `seconds` takes the sender's times to their clock.
+    fn way(&self, sent: &Index, received: &Index, crossings: &[Crossing], seconds: impl Fn(Time) -> f64) -> Way {
         /// Points that a chart shows.
         const MOST: usize = 4_000;
         // What left before the other capture began, or arrived after it ended, was not lost.
-        let while_both = |times: &[Time], bounds: Option<(Time, Time)>| {
-            let Some((from, to)) = bounds else { return times.len() as u64 };
-            times.iter().filter(|at| (from..=to).contains(at)).count() as u64
+        let while_both = |times: &[Time], bounds: Option<(Time, Time)>| -> Vec<Time> {
+            let both = |at: &Time| bounds.is_none_or(|(from, to)| (from..=to).contains(at));
+            times.iter().copied().filter(both).collect()
         };
         let left = self.times.first().zip(self.times.last()).map(|(first, last)| (first.0, last.0));
         let arrivals = self.times.iter().map(|times| times.1);
         let arrived = arrivals.clone().min().zip(arrivals.max());
-        let lost = while_both(&self.lost_at, left);
-        let total = self.times.len() as u64 + lost;
+        let mut lost: Vec<f64> = while_both(&self.lost_at, left).into_iter().map(seconds).collect();
+        lost.sort_unstable_by(f64::total_cmp);
+        let total = (self.times.len() + lost.len()) as u64;
         let mut newest = Time::ZERO;
         let mut reordered = 0;
         for (_, arrived) in &self.times {
@@ -211,19 +221,20 @@ impl Matched {
             newest = newest.max(*arrived);
         }
         let gaps = |packets: &[Packet]| Distribution::of_spans(packets.windows(2).map(|pair| pair[1].at - pair[0].at));
-        let every = delays.len().div_ceil(MOST).max(1);
+        let every = crossings.len().div_ceil(MOST).max(1);
         Way {
             sent: total,
-            lost,
-            loss_ratio: lost as f64 / total.max(1) as f64,
+            lost: lost.len() as u64,
+            loss_ratio: lost.len() as f64 / total.max(1) as f64,
             duplicated: self.duplicated,
             repeated: self.repeated,
             reordered,
-            unseen: while_both(&self.unseen_at, arrived),
-            delay_ms: Distribution::of(delays.iter().map(|delay| delay.1)),
+            unseen: while_both(&self.unseen_at, arrived).len() as u64,
+            delay_ms: Distribution::of(crossings.iter().map(|packet| packet.delay * 1e3)),
             sent_gap_ms: gaps(&sent.packets),
             received_gap_ms: gaps(&received.packets),
-            delays: delays.into_iter().step_by(every).collect(),
+            disruption: Disruption::new(&sent.packets, &received.packets, crossings, &lost),
+            delays: crossings.iter().step_by(every).map(|packet| (packet.left, packet.delay * 1e3)).collect(),
         }
     }
 }

@@ -3,7 +3,11 @@
 //! RFC 7983 and RFC 9443 give each protocol of a WebRTC port its range of first bytes, RFC 5761 tells RTCP from RTP. Bytes that are
 //! in range by chance are sorted out later, over whole streams (`traffic`).
 
+mod rtcp;
+
 use serde::Serialize;
+
+pub(crate) use rtcp::{Heard, Reports};
 
 /// What a stream of datagrams carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -51,7 +55,7 @@ pub(crate) enum Face {
     Stun(Stun),
     Dtls,
     Rtp(Rtp),
-    Rtcp,
+    Rtcp(Reports),
     QuicLong,
     QuicShort,
     Other,
@@ -133,7 +137,7 @@ fn is_channel(payload: &[u8], length: u32) -> bool {
 fn rtp(payload: &[u8], length: u32) -> Face {
     // RFC 5761 section 4: these payload types are RTCP's.
     if length >= 8 && matches!(payload.get(1), Some(192..=223)) {
-        return Face::Rtcp;
+        return Face::Rtcp(rtcp::reports(payload));
     }
     let Some(head) = payload.get(..12) else { return Face::Other };
     if length < 12 + 4 * u32::from(head[0] & 0xf) {
@@ -182,7 +186,7 @@ mod tests {
             (&[0x2f, 7], 40, Face::Dtls),
             (&rtp, 12, picture),
             (&channel, 16, picture),
-            (&rtcp, 40, Face::Rtcp),
+            (&rtcp, 40, Face::Rtcp(Reports::default())),
             (&[0xc3, 0, 0, 0, 1], 1200, Face::QuicLong),
             (&[0xc3, 9, 9, 9, 9], 1200, Face::Other),
             (&[0x41, 0], 1200, Face::QuicShort),

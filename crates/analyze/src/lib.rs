@@ -19,7 +19,7 @@ mod study;
 mod traffic;
 
 pub use batches::{Batches, TOGETHER, Together};
-pub use compare::{Clock, CompareError, Comparison, Way};
+pub use compare::{Clock, CompareError, Comparison, Disruption, Stalls, Way};
 pub use distribution::Distribution;
 pub use frames::{FoundBy, Frames};
 pub use kind::Kind;

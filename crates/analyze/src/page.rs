@@ -8,7 +8,7 @@ use nearlight_report::{Cell, Chart, Column, Document, Row, Section, Table, Tile}
 
 use crate::frames::FoundBy;
 use crate::study::{DirectionSummary, Study, Video};
-use crate::{CaptureSummary, Comparison, Distribution, Way};
+use crate::{CaptureSummary, Comparison, Disruption, Distribution, Together, Way};
 
 const DOWN: &str = "downlink";
 const UP: &str = "uplink";
@@ -108,14 +108,13 @@ fn streams(study: &Study) -> Section {
         .question("Who sends what, how often, and how much?")
         .answer(answer)
         .table(table);
-    let round_trips =
-        [("asked by the sender", &study.stun_sender_ms), ("asked by the receiver", &study.stun_receiver_ms)];
-    let tiles: Vec<Tile> = round_trips
+    let tiles: Vec<Tile> = study
+        .round_trips()
         .into_iter()
-        .filter_map(|(who, trip)| {
+        .filter_map(|(name, who, trip)| {
             let trip = trip.as_ref()?;
-            let note = format!("{who}; median of {}, longest {:.2} ms", trip.count, trip.max);
-            Some(Tile::new("STUN round trip", format!("{:.2}", trip.p50), "ms").note(note))
+            let note = format!("asked by the {who}; median of {}, longest {:.2} ms", trip.count, trip.max);
+            Some(Tile::new(format!("{name} round trip"), format!("{:.2}", trip.p50), "ms").note(note))
         })
         .collect();
     if !tiles.is_empty() {
@@ -289,19 +288,61 @@ fn between(comparison: &Comparison) -> Section {
         ],
         rows: vec![row(DOWN, &comparison.downlink), row(UP, &comparison.uplink)],
     };
+    let stalls = &comparison.downlink.disruption.stalls;
     Section::new("What did the network do?")
         .question("How long did packets take, how many were lost, and how was their timing changed?")
         .answer(format!(
-            "Half of the packets took {:.2} ms down and {:.2} ms up; {} were lost on the way down. The receiver's clock was {:.3} ms ahead and ran {:+.2} ppm fast. {held}",
+            "Half of the packets took {:.2} ms down and {:.2} ms up; {} were lost on the way down, and {} times packets were due and none came for over {:.0} ms. The receiver's clock was {:.3} ms ahead and ran {:+.2} ppm fast. {held}",
             delay(&comparison.downlink),
             delay(&comparison.uplink),
             percent(comparison.downlink.loss_ratio),
+            stalls.count,
+            stalls.over_ms,
             clock.offset_ms,
             clock.drift_ppm
         ))
         .table(table)
+        .table(disruption(comparison))
         .chart(figures::delays_over_time(comparison))
         .charts(figures::changed_gaps(comparison))
+}
+
+fn disruption(comparison: &Comparison) -> Table {
+    let row = |name: &str, way: &Way| {
+        let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } = &way.disruption;
+        let figure = |of: Option<f64>| of.map_or(Cell::Empty, Cell::figure);
+        let share = |of: &Option<Together>| figure(of.as_ref().map(|of| of.simultaneous_ratio * 100.0));
+        Row::new(
+            name,
+            vec![
+                share(sent_together),
+                share(received_together),
+                figure(gap_change_ms.as_ref().map(|change| change.p50)),
+                figure(gap_change_ms.as_ref().map(|change| change.p99)),
+                Cell::figure(stalls.count as f64),
+                Cell::figure(stalls.longest_ms),
+                Cell::figure(stalls.time_ratio * 100.0),
+                figure(lost_in_a_row.as_ref().map(|run| run.mean)),
+                figure(lost_in_a_row.as_ref().map(|run| run.max)),
+            ],
+        )
+    };
+    Table {
+        caption: "What became of the timing: a stall is a silence in which a packet was due".into(),
+        corner: "Direction".into(),
+        columns: vec![
+            Column::new("Simultaneous where sent", "%").decimals(1),
+            Column::new("Simultaneous where received", "%").decimals(1),
+            Column::new("Gaps changed by, median", "ms").decimals(3),
+            Column::new("Gaps changed by, 99 %", "ms").decimals(3),
+            Column::new("Stalls", "").decimals(0),
+            Column::new("Longest stall", "ms").decimals(1),
+            Column::new("Time stalled", "%").decimals(2),
+            Column::new("Lost in a row, mean", "").decimals(2),
+            Column::new("Lost in a row, most", "").decimals(0),
+        ],
+        rows: vec![row(DOWN, &comparison.downlink), row(UP, &comparison.uplink)],
+    }
 }
 
 fn received(video: &Video) -> Section {

@@ -12,7 +12,7 @@ use crate::distribution::Distribution;
 use crate::frames::{self, Found, Frames};
 use crate::kind::Kind;
 use crate::packet::Endpoint;
-use crate::traffic::{CaptureSummary, Direction, Packet, Stream, Traffic, mark_repairs, may_be_video};
+use crate::traffic::{CaptureSummary, Direction, Packet, Stream, ToldBy, Traffic, mark_repairs, may_be_video};
 pub use sequence::Sequence;
 
 /// Conversations that are listed.
@@ -55,6 +55,9 @@ pub struct Study {
     /// the receiver's only how long it takes to answer.
     pub stun_sender_ms: Option<Distribution>,
     pub stun_receiver_ms: Option<Distribution>,
+    /// From RTCP in the clear, by who sent the report that was answered.
+    pub rtcp_sender_ms: Option<Distribution>,
+    pub rtcp_receiver_ms: Option<Distribution>,
     #[serde(skip)]
     pub excerpts: Excerpts,
 }
@@ -234,6 +237,16 @@ impl Study {
         Ok(Self::of(traffic, &scope))
     }
 
+    /// What each is told by, and who asked.
+    pub fn round_trips(&self) -> [(&'static str, &'static str, &Option<Distribution>); 4] {
+        [
+            ("STUN", "sender", &self.stun_sender_ms),
+            ("STUN", "receiver", &self.stun_receiver_ms),
+            ("RTCP", "sender", &self.rtcp_sender_ms),
+            ("RTCP", "receiver", &self.rtcp_receiver_ms),
+        ]
+    }
+
     pub(crate) fn of(traffic: &Traffic, scope: &Scope) -> Self {
         let conversation = &traffic.conversations[usize::from(scope.conversation)];
         let first = scope.streams.iter().map(|stream| stream.1.first).min().unwrap_or_default();
@@ -254,9 +267,9 @@ impl Study {
             }
         };
         let rows = rows(traffic, scope, duration);
-        let round_trips = |asked: Direction| {
+        let round_trips = |by: ToldBy, asked: Direction| {
             let own = traffic.round_trips.iter().filter(|trip| trip.conversation == scope.conversation);
-            Distribution::of_spans(own.filter(|trip| trip.asked == asked).map(|trip| trip.span))
+            Distribution::of_spans(own.filter(|trip| (trip.by, trip.asked) == (by, asked)).map(|trip| trip.span))
         };
         let video = scope.video().and_then(|stream| video(traffic, scope, stream));
         let excerpts = Excerpts {
@@ -273,8 +286,10 @@ impl Study {
             uplink: direction(scope.down.other()),
             streams: rows.into_iter().map(|row| row.0).collect(),
             video: video.map(|video| video.0),
-            stun_sender_ms: round_trips(scope.down),
-            stun_receiver_ms: round_trips(scope.down.other()),
+            stun_sender_ms: round_trips(ToldBy::Stun, scope.down),
+            stun_receiver_ms: round_trips(ToldBy::Stun, scope.down.other()),
+            rtcp_sender_ms: round_trips(ToldBy::Rtcp, scope.down),
+            rtcp_receiver_ms: round_trips(ToldBy::Rtcp, scope.down.other()),
             excerpts,
         }
     }

@@ -97,13 +97,22 @@ pub(crate) struct Packet {
     pub marker: bool,
 }
 
-/// A STUN request and its answer, as they passed the capture.
+/// A question and its answer, as they passed the capture.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     pub conversation: u16,
+    pub by: ToldBy,
     /// Who asked.
     pub asked: Direction,
     pub span: Span,
+}
+
+/// What a round trip is told by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ToldBy {
+    Stun,
+    /// A sender's report and the block that answers it, less the time that the other end held it.
+    Rtcp,
 }
 
 impl Traffic {
@@ -163,7 +172,7 @@ struct Intake {
     latest: Time,
 }
 
-/// STUN round trips that are kept. Guess: ten hours of a session that checks each second, both ways.
+/// Round trips that are kept. Guess: ten hours of a session that checks each second, both ways.
 const MOST_ROUND_TRIPS: usize = 1 << 16;
 /// The most that Ethernet carries of IP.
 const ETHERNET_MTU: u32 = 1_500;
@@ -222,8 +231,13 @@ impl Intake {
             self.capture.untracked += 1;
             return;
         };
-        if let Face::Stun(stun) = face {
-            self.on_stun(at, place, stun);
+        let round_trip = match face {
+            Face::Stun(stun) => self.streams.on_stun(at, place, stun),
+            Face::Rtcp(reports) => self.streams.on_reports(at, place, reports),
+            _ => None,
+        };
+        if self.round_trips.len() < MOST_ROUND_TRIPS {
+            self.round_trips.extend(round_trip);
         }
         if self.packets.len() >= self.limits.packets {
             self.capture.beyond_limit += 1;
@@ -242,13 +256,6 @@ impl Intake {
             stream: place,
             marker: rtp.is_some_and(|rtp| rtp.marker),
         });
-    }
-
-    fn on_stun(&mut self, at: Time, place: u16, stun: Stun) {
-        let Some((conversation, asked, since)) = self.streams.on_stun(at, place, stun) else { return };
-        if self.round_trips.len() < MOST_ROUND_TRIPS {
-            self.round_trips.push(RoundTrip { conversation, asked, span: at.saturating_since(since) });
-        }
     }
 
     fn finish(mut self) -> Traffic {

@@ -3,6 +3,7 @@
 mod support;
 
 use nearlight_analyze::{Kind, Limits, Study, Traffic};
+use support::Datagram;
 use support::file::{Form, Link, pcap, pcapng};
 use support::stream::{AUDIO_SSRC, ROUND_TRIP_MS, Stream, VIDEO_SSRC};
 
@@ -54,6 +55,40 @@ fn table_three_of_a_known_stream() {
     near(round_trip.mean, ROUND_TRIP_MS, 1e-6);
     assert!(found.stun_receiver_ms.is_none());
     assert_eq!((video.sequence.as_ref().unwrap().missing, audio.sequence.as_ref().unwrap().missing), (0, 0));
+}
+
+/// A sender's report, or a receiver's that answers it after 20 ms.
+fn report(answer: bool, number: u8) -> Vec<u8> {
+    let middle = [number, 1, 2, 3];
+    let mut payload = if answer { vec![0x81, 201, 0, 7, 0, 0, 0, 9] } else { vec![0x80, 200, 0, 6, 0, 0, 0, 1, 0, 0] };
+    payload.resize(if answer { 24 } else { 10 }, 0);
+    payload.extend(middle);
+    // 20 ms in 1/65536 s.
+    payload.extend(1_311_u32.to_be_bytes());
+    payload.resize(if answer { 32 } else { 28 }, 0);
+    payload
+}
+
+#[test]
+fn reports_in_the_clear_tell_round_trips() {
+    let mut datagrams = Stream { seconds: 10.0, ..Stream::default() }.make().datagrams;
+    let origin = datagrams[0].nanos;
+    for number in 1..=9 {
+        let sent = origin + i64::from(number) * 1_000_000_000;
+        datagrams.push(Datagram { nanos: sent, down: true, payload: report(false, number) });
+        // The other one answers a report that nobody sent.
+        for (after, answers) in [(35, number), (600, 200)] {
+            datagrams.push(Datagram { nanos: sent + after * 1_000_000, down: false, payload: report(true, answers) });
+        }
+    }
+    datagrams.sort_by_key(|datagram| datagram.nanos);
+    let found = study(&pcap(&Form::default(), &datagrams));
+    let trips = found.rtcp_sender_ms.unwrap();
+    assert_eq!(trips.count, 9);
+    near(trips.min, 15.0, 1e-3);
+    near(trips.max, 15.0, 1e-3);
+    assert!(found.rtcp_receiver_ms.is_none());
+    assert_eq!(found.stun_sender_ms.unwrap().count, 4);
 }
 
 #[test]

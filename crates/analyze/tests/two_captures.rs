@@ -91,7 +91,45 @@ fn losses_duplicates_and_order() {
         // Held back by 4 ms, nearly all of them are passed by others.
         assert!(share(down.reordered) > 0.015, "seed {seed}: {}", down.reordered);
         assert_eq!(down.unseen, 0, "seed {seed}");
+        let runs = down.disruption.lost_in_a_row.as_ref().unwrap();
+        // Chance alone joins a loss to the one before in as many cases as it loses packets.
+        assert!((runs.mean - 1.0 / 0.98).abs() < 0.05, "seed {seed}: {runs:?}");
+        assert_eq!((runs.mean * runs.count as f64).round() as u64, down.lost, "seed {seed}");
+        assert_eq!(down.disruption.stalls.count, 0, "seed {seed}");
         assert_eq!(found.receiver.sender, "192.168.0.2:50000");
+    }
+}
+
+/// As behind an access point: packets wait for the next of its turns, every 4 ms, and none gets one for a while.
+#[test]
+fn what_aggregates_and_silences_do_to_the_timing() {
+    const TURN: i64 = 4_000_000;
+    for (seed, silent_ms) in [(1, 120), (2, 300)] {
+        let made = Stream { seed, seconds: 6.0, ..Stream::default() }.make().datagrams;
+        let origin = made[0].nanos;
+        let silent = origin + 3_000_000_000..origin + 3_000_000_000 + silent_ms * 1_000_000;
+        let turn = |nanos: i64| {
+            let next = (nanos / TURN + 1) * TURN;
+            if silent.contains(&next) { (silent.end / TURN + 1) * TURN } else { next }
+        };
+        let carried = |datagram: &Datagram| Datagram { nanos: turn(datagram.nanos), ..datagram.clone() };
+        let there: Vec<_> =
+            made.iter().map(|datagram| if datagram.down { carried(datagram) } else { datagram.clone() }).collect();
+        let read = |file: Vec<u8>| Traffic::read(file.as_slice(), &Limits::default()).unwrap();
+        let file = |mut datagrams: Vec<Datagram>| {
+            datagrams.sort_by_key(|datagram| datagram.nanos);
+            read(pcap(&Form::default(), &datagrams))
+        };
+        let found = Comparison::new(&file(made), &file(there), None).unwrap();
+        let (down, up) = (&found.downlink.disruption, &found.uplink.disruption);
+        let simultaneous =
+            [&down.sent_together, &down.received_together].map(|of| of.as_ref().unwrap().simultaneous_ratio);
+        assert!(simultaneous[0] < 0.2 && simultaneous[1] > 0.5, "seed {seed}: {simultaneous:?}");
+        assert_eq!(down.stalls.count, 1, "seed {seed}: {:?}", down.stalls);
+        // It begins when the first packet was due that came after it, and ends at a turn.
+        assert!((down.stalls.longest_ms - silent_ms as f64).abs() < 20.0, "seed {seed}: {:?}", down.stalls);
+        assert!(down.gap_change_ms.as_ref().unwrap().max > 0.9 * silent_ms as f64 / 2.0, "seed {seed}");
+        assert!(up.stalls.count == 0 && up.gap_change_ms.as_ref().unwrap().max < 0.1, "seed {seed}: {up:?}");
     }
 }
 

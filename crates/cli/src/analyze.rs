@@ -8,7 +8,9 @@ use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
-use nearlight_analyze::{CaptureSummary, Comparison, Distribution, Limits, Study, Traffic, Way, document};
+use nearlight_analyze::{
+    CaptureSummary, Comparison, Disruption, Distribution, Limits, Stalls, Study, Together, Traffic, Way, document,
+};
 use serde_json::json;
 
 #[derive(Debug, Args)]
@@ -118,6 +120,13 @@ fn words(study: &Study, comparison: Option<&Comparison>) -> String {
             );
         }
     }
+    let round_trips = study.round_trips();
+    if round_trips.iter().any(|(.., trip)| trip.is_some()) {
+        text.push_str("\nround trips, by what tells them and who asked\n");
+    }
+    for (name, who, trip) in round_trips {
+        line(&mut text, &format!("{name}, the {who}"), "ms", trip.as_ref());
+    }
     if let Some(video) = &study.video {
         let (frames, batches) = (&video.frames, &video.batches);
         let rate = frames.fps.map_or_else(|| "too few to tell a rate".to_owned(), |fps| format!("{fps:.3} fps"));
@@ -157,6 +166,22 @@ fn way(text: &mut String, name: &str, way: &Way) {
         way.lost, way.sent, way.duplicated, way.repeated, way.reordered
     );
     line(text, "delay", "ms", way.delay_ms.as_ref());
+    let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } = &way.disruption;
+    line(text, "gaps changed by", "ms", gap_change_ms.as_ref());
+    line(text, "lost in a row", "", lost_in_a_row.as_ref());
+    let simultaneous = |of: &Option<Together>| of.as_ref().map_or(0.0, |of| of.simultaneous_ratio * 100.0);
+    let _ = writeln!(
+        text,
+        "  simultaneous              {:.1} % where sent, {:.1} % where received",
+        simultaneous(sent_together),
+        simultaneous(received_together)
+    );
+    let Stalls { over_ms, count, longest_ms, time_ratio } = stalls;
+    let _ = writeln!(
+        text,
+        "  stalls over {over_ms:.1} ms       {count}, the longest {longest_ms:.1} ms, {:.2} % of the time",
+        time_ratio * 100.0
+    );
 }
 
 fn line(text: &mut String, name: &str, unit: &str, of: Option<&Distribution>) {

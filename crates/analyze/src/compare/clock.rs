@@ -67,6 +67,11 @@ impl ClockFit {
     pub fn offset(&self, at: f64) -> f64 {
         self.offset + self.drift * at
     }
+
+    /// What the first clock says when the second one says `there`, both since the first one's origin.
+    pub fn first(&self, there: f64) -> f64 {
+        (there - self.offset) / (1.0 + self.drift)
+    }
 }
 
 /// The line under all samples that is closest to them.
@@ -122,6 +127,7 @@ mod tests {
         let found = ClockFit::new(&samples, &back).unwrap();
         assert!((found.drift - 20e-6).abs() < 1e-9 && (found.offset(0.0) - 0.25).abs() < 1e-7, "{found:?}");
         assert!((found.round_trip.unwrap() - 0.004).abs() < 1e-7);
+        assert!((found.first(50.0 + found.offset(50.0)) - 50.0).abs() < 1e-9);
         assert!(ClockFit::new(&[], &[]).is_none());
     }
 }

@@ -1,12 +1,12 @@
 //! Datagrams sorted into streams: one per conversation, direction and protocol, for RTP one per SSRC.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use nearlight_units::{Bytes, Span, Time};
 use serde::Serialize;
 
-use super::{Packet, asks};
-use crate::kind::{Face, Kind, Rtp, Stun, StunClass};
+use super::{Packet, RoundTrip, ToldBy, asks};
+use crate::kind::{Face, Heard, Kind, Reports, Rtp, Stun, StunClass};
 use crate::packet::{Datagram, Endpoint};
 
 /// Conversations that are followed. Guess: a server with many viewers; a scan of ports has more.
@@ -15,7 +15,7 @@ const MOST_CONVERSATIONS: usize = 4_096;
 const MOST_STREAMS: usize = 1 << 15;
 /// RTP streams of one direction of a conversation. Guess: pictures, sound, repairs and layers of a dozen tracks.
 const MOST_SSRCS: usize = 32;
-/// STUN requests that wait for an answer. Guess: checks are seconds apart, answers milliseconds.
+/// STUN requests, and senders' reports, that wait for an answer. Guess: they are seconds apart, answers milliseconds.
 const MOST_WAITING: usize = 64;
 /// RFC 3550 appendix A.1: so many packets in sequence make a source.
 const MIN_SEQUENTIAL: u32 = 2;
@@ -49,6 +49,7 @@ pub(crate) struct Conversation {
     plain: [[Option<u16>; SLOTS]; 2],
     rtp: [Vec<u16>; 2],
     waiting: Vec<(Direction, [u8; 12], Time)>,
+    reported: VecDeque<(Direction, u32, Time)>,
 }
 
 impl Conversation {
@@ -62,6 +63,7 @@ impl Conversation {
             plain: [[None; SLOTS]; 2],
             rtp: [Vec::new(), Vec::new()],
             waiting: Vec::new(),
+            reported: VecDeque::new(),
         }
     }
 
@@ -143,7 +145,7 @@ fn slot(face: &Face) -> (usize, Kind) {
     match face {
         Face::Stun(_) => (0, Kind::Stun),
         Face::Dtls => (1, Kind::Dtls),
-        Face::Rtcp => (2, Kind::Rtcp),
+        Face::Rtcp(_) => (2, Kind::Rtcp),
         Face::QuicLong => (3, Kind::QuicLong),
         Face::QuicShort => (4, Kind::QuicShort),
         Face::Rtp(_) | Face::Other => (5, Kind::Other),
@@ -244,8 +246,8 @@ impl Streams {
         *plain
     }
 
-    /// Of an answer: its conversation, who asked, and when.
-    pub fn on_stun(&mut self, at: Time, stream: u16, stun: Stun) -> Option<(u16, Direction, Time)> {
+    /// The round trip that an answer ends.
+    pub fn on_stun(&mut self, at: Time, stream: u16, stun: Stun) -> Option<RoundTrip> {
         let Stream { conversation: place, direction, .. } = self.all[usize::from(stream)];
         let waiting = &mut self.conversations[usize::from(place)].waiting;
         if asks(stun) {
@@ -264,7 +266,26 @@ impl Streams {
         let asked = direction.other();
         let answered = waiting.iter().position(|request| request.0 == asked && request.1 == stun.transaction)?;
         let (_, _, since) = waiting.remove(answered);
-        Some((place, asked, since))
+        Some(RoundTrip { conversation: place, by: ToldBy::Stun, asked, span: at.saturating_since(since) })
+    }
+
+    /// The round trip that a report ends; one report may be answered several times.
+    pub fn on_reports(&mut self, at: Time, stream: u16, reports: Reports) -> Option<RoundTrip> {
+        let Stream { conversation: place, direction, .. } = self.all[usize::from(stream)];
+        let reported = &mut self.conversations[usize::from(place)].reported;
+        if let Some(report) = reports.sent {
+            if reported.len() == MOST_WAITING {
+                reported.pop_front();
+            }
+            reported.push_back((direction, report, at));
+        }
+        let Heard { report, held } = reports.heard?;
+        let asked = direction.other();
+        let (_, _, since) = reported.iter().find(|sent| (sent.0, sent.1) == (asked, report))?;
+        let held = Span::from_nanos(i64::from(held) * 1_000_000_000 / 65_536);
+        let span = at.saturating_since(*since) - held;
+        // Held longer than it took: a clock that runs fast, or chance.
+        (span >= Span::ZERO).then_some(RoundTrip { conversation: place, by: ToldBy::Rtcp, asked, span })
     }
 
     /// Streams with their final kinds.
