@@ -4,7 +4,7 @@ import { Headset, headsetSupported } from "./headset.ts";
 import { Hud } from "./hud.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
-import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker, Welcome } from "./messages.ts";
+import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { Shell } from "./shell.ts";
@@ -70,6 +70,7 @@ class App {
       onRetry: () => this.#post({ type: "retry" }),
       onMute: () => this.#toggleMute(),
       onVolume: (volume) => this.#setVolume(volume),
+      onTransport: (transport) => this.#useTransport(transport),
     });
     this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
     element("save-events").addEventListener("click", () => void this.#saveEvents());
@@ -101,12 +102,14 @@ class App {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
     // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d, ?transport=webtransport, ?transport=webrtc.
     const options = new URLSearchParams(location.search);
-    const [painter, transport] = [options.get("painter"), options.get("transport")];
+    const painter = options.get("painter");
+    const transport = transportOf(options.get("transport"));
+    this.#shell.onTransport(transport);
     const start: ToWorker = {
       type: "start",
       canvas,
       origin: location.href,
-      transport: transport === "webtransport" || transport === "webrtc" ? transport : "auto",
+      transport,
       webrtc: hasWebRtc(),
       token: this.#token,
       epoch: performance.timeOrigin,
@@ -260,6 +263,15 @@ class App {
     this.#startSound();
   }
 
+  /** At once, and again when the page is loaded again or its address is passed on. */
+  #useTransport(transport: TransportChoice): void {
+    const address = new URL(location.href);
+    if (transport === "auto") address.searchParams.delete("transport");
+    else address.searchParams.set("transport", transport);
+    history.replaceState(null, "", address);
+    this.#post({ type: "transport", transport });
+  }
+
   #toggleHud(): void {
     this.#hud.visible = !this.#hud.visible;
     this.#shell.hudPressed = this.#hud.visible;
@@ -312,6 +324,10 @@ async function toggleFullscreen(): Promise<void> {
   else await document.documentElement.requestFullscreen().catch(() => undefined);
 }
 
+function transportOf(name: string | null): TransportChoice {
+  return name === "webtransport" || name === "webrtc" ? name : "auto";
+}
+
 /** The pairing token of the link: in the fragment, which no browser sends to a server. */
 function tokenOf(address: Location): string | null {
   return new URLSearchParams(address.hash.slice(1)).get("token");
@@ -320,7 +336,7 @@ function tokenOf(address: Location): string | null {
 /** Runs the page, or says why it cannot. */
 function begin(): void {
   const nothing = (): void => undefined;
-  const silent = { onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing };
+  const silent = { onEnter: nothing, onEnterVr: nothing, onToggleHud: nothing, onMute: nothing, onVolume: nothing, onTransport: nothing };
   const shell = (): Shell => new Shell({ ...silent, onFullscreen: () => undefined, onRetry: () => location.reload() });
   const still = (state: string): void => {
     window.nearlight = {

@@ -1,7 +1,7 @@
 // Keeps one session with the server alive: dials, watches, and dials again with back-off, over the transport that gets through.
 
 import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
-import type { ConnectionState, RefusalReason, TransportName } from "./messages.ts";
+import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { dialWebRtc } from "./webrtc.ts";
 import { dialWebTransport } from "./webtransport.ts";
 
@@ -23,7 +23,7 @@ const WATCH_MS = 250;
 export interface ConnectionOptions {
   /** Where `session.json` and `whep` lie. */
   origin: string;
-  transport: TransportName | "auto";
+  transport: TransportChoice;
   /** The window has peer connections. */
   webrtc: boolean;
 }
@@ -74,7 +74,8 @@ export class Connection {
 
   /** A frame of this session is on the display. */
   onShown(): void {
-    if (this.#shown) return;
+    // Between sessions it is a picture of the one before.
+    if (this.#shown || !this.#carrier) return;
     this.#shown = true;
     this.#shownAt = performance.now();
     this.#out.onState({ state: "live" });
@@ -132,7 +133,8 @@ export class Connection {
     } finally {
       carrier.close();
       this.#carrier = null;
-      this.#out.onLost();
+      // Who closes a connection has a new one already, whose session this is not.
+      if (this.#wanted) this.#out.onLost();
     }
   }
 
@@ -178,7 +180,7 @@ export class Connection {
     this.#watchedAt = performance.now();
     for (;;) {
       await new Promise((resolve) => setTimeout(resolve, WATCH_MS));
-      if (this.#carrier !== carrier) return "replaced";
+      if (!this.#wanted || this.#carrier !== carrier) return "replaced";
       const now = performance.now();
       // A page that was frozen has heard nothing because it did not listen.
       if (now - this.#watchedAt > STALL_MS) this.#heardAt = now;
@@ -211,7 +213,7 @@ const NAMES: Record<TransportName, string> = { webtransport: "WebTransport", web
 /** WebTransport first, where the browser has what it takes, unless the user says which. */
 function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
   const there: Record<TransportName, boolean> = { webtransport: "WebTransport" in self && "VideoDecoder" in self, webrtc };
-  if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as the link asks" }];
+  if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as asked" }];
   const missed = transport === "auto" ? "webtransport" : transport;
   const why = there[missed] ? "" : `this browser lacks ${NAMES[missed]}`;
   return (["webtransport", "webrtc"] as const).filter((name) => there[name]).map((name) => ({ name, why }));

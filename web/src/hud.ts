@@ -194,8 +194,8 @@ export class Hud {
       ["displayed", shown(counts?.displayed)],
       ["sound delay", length(counts?.sound?.delayUs)],
       ["sound apart", counts?.sound?.delayUs == null ? "–" : length(counts.sound.apartUs)],
-      ["sound lost", shown(counts?.sound?.lost)],
-      ["concealed", counts?.sound ? `${counts.sound.concealed * 10} ms` : "–"],
+      // Packets, and the length of what was made up in their place.
+      ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${counts.sound.concealed * 10} ms` : "–"],
     ]);
   }
 

@@ -158,6 +158,9 @@ export type ConnectionState =
   | { state: "refused"; reason: RefusalReason; message: string }
   | { state: "failed"; message: string };
 
+/** `auto` takes the first that gets through, WebTransport if it does. */
+export type TransportChoice = TransportName | "auto";
+
 /** `auto` takes WebGL2 where there is a graphics card. */
 export type PainterChoice = "auto" | "webgl2" | "2d";
 
@@ -166,8 +169,7 @@ export interface StartMessage {
   canvas: OffscreenCanvas;
   /** Where `session.json` and `whep` lie. */
   origin: string;
-  /** `auto` takes the first that gets through. */
-  transport: TransportName | "auto";
+  transport: TransportChoice;
   /** The window has peer connections; workers have none. */
   webrtc: boolean;
   token: string;
@@ -191,6 +193,8 @@ export type ToWorker =
   | { type: "speaker"; port: MessagePort }
   | { type: "speaker-clock"; clock: SpeakerClock }
   | { type: "retry" }
+  /** A session over this one, from now on. */
+  | { type: "transport"; transport: TransportChoice }
   | { type: "summary" | "events"; id: number }
   | { type: "close" };
 

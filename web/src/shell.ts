@@ -1,6 +1,6 @@
 // Everything the page says in words: status, landing, and notices about what is wrong and what to do.
 
-import type { ConnectionState, RefusalReason } from "./messages.ts";
+import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";
 import type { Missing } from "./support.ts";
 
@@ -16,6 +16,7 @@ export interface ShellOut {
   onMute(): void;
   /** 0 to 1. */
   onVolume(volume: number): void;
+  onTransport(transport: TransportChoice): void;
 }
 
 const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: boolean }> = {
@@ -63,8 +64,10 @@ export class Shell {
     onClick("mute", () => out.onMute());
     const volume = element("volume", HTMLInputElement);
     volume.addEventListener("input", () => out.onVolume(volume.valueAsNumber / 100));
+    const transport = element("transport", HTMLSelectElement);
+    transport.addEventListener("change", () => out.onTransport(transport.value as TransportChoice));
     // The next key walks again.
-    volume.addEventListener("change", () => volume.blur());
+    for (const control of [volume, transport]) control.addEventListener("change", () => control.blur());
   }
 
   get state(): PageState {
@@ -92,6 +95,10 @@ export class Shell {
   onSound(volume: number, muted: boolean): void {
     element("mute").setAttribute("aria-pressed", String(muted));
     element("volume", HTMLInputElement).value = String(Math.round(100 * volume));
+  }
+
+  onTransport(transport: TransportChoice): void {
+    element("transport", HTMLSelectElement).value = transport;
   }
 
   onState(state: ConnectionState): void {

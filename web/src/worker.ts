@@ -6,13 +6,15 @@ import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
 import { decodableCodecs } from "./decoder.ts";
 import { hears, SpeakerPort } from "./listener.ts";
-import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker, TransportChoice } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
 /** How often the window hears of timelines and counters. */
 const REPORT_MS = 200;
+/** So long a server that is full may not have noticed yet that this page has left its place for another one. Guess. */
+const LEAVING_MS = 3_000;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
@@ -28,6 +30,9 @@ class Media {
   #speaker: SpeakerPort | null = null;
   readonly #screen: Screen;
   #connection: Connection;
+  #transport: TransportChoice;
+  /** When the session over another transport was left. */
+  #leftAt = -LEAVING_MS;
   #player: Player | null = null;
   #immersive = false;
   /** Of the page's display, and of the one that pictures are shown on now. */
@@ -42,6 +47,7 @@ class Media {
     this.#clock = new PageClock(start.epoch);
     this.#codecs = codecs;
     this.#hears = hearing;
+    this.#transport = start.transport;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
     const painter = painterFor(start.canvas, start.painter, !start.showMarker);
@@ -81,8 +87,12 @@ class Media {
         this.#speaker?.onClock(message.clock);
         break;
       case "retry":
-        this.#connection.close();
-        this.#connection = this.#connect();
+        this.#connectAnew();
+        break;
+      case "transport":
+        this.#transport = message.transport;
+        this.#leftAt = performance.now();
+        this.#connectAnew();
         break;
       case "summary":
         scope.postMessage({ type: "answer", id: message.id, text: this.#player?.summary() ?? "null" });
@@ -96,9 +106,15 @@ class Media {
     }
   }
 
+  #connectAnew(): void {
+    this.#connection.close();
+    this.#lose();
+    this.#connection = this.#connect();
+  }
+
   #connect(): Connection {
-    const { origin, transport, webrtc } = this.#start;
-    return new Connection({ origin, transport, webrtc }, {
+    const { origin, webrtc } = this.#start;
+    return new Connection({ origin, transport: this.#transport, webrtc }, {
       askForPeer: (port) => scope.postMessage({ type: "peer", port }, [port]),
       onOpen: (carrier, why) => this.#open(carrier, why),
       onControl: (bytes) => this.#player?.onControl(bytes),
@@ -152,7 +168,12 @@ class Media {
   }
 
   #onRefused(reason: RefusalReason, message: string): void {
+    if (reason === "full" && performance.now() - this.#leftAt < LEAVING_MS) {
+      this.#connection.restart(message);
+      return;
+    }
     this.#connection.close();
+    this.#lose();
     scope.postMessage({ type: "state", state: { state: "refused", reason, message } });
   }
 

@@ -53,7 +53,7 @@ test("pictures and notes are joined, timed and counted", async () => {
   const [first] = /m=video \S+ \S+ (\d+)/.exec(fake.offer).slice(1);
   assert.match(fake.offer, new RegExp(`a=rtpmap:${first} H264/90000`), "H.264 is wanted first");
   assert.match(fake.offer, new RegExp(`a=fmtp:${first} .*packetization-mode=1;profile-level-id=42e0`));
-  assert.match(await page.locator("#facts").innerText(), /WebRTC · as the link asks/);
+  assert.match(await page.locator("#facts").innerText(), /WebRTC · as asked/);
   const events = (await page.evaluate(() => window.nearlight.events())).trimEnd().split("\n").map((line) => JSON.parse(line));
   assert.ok(events.some(({ event, timeline }) => event === "frame_displayed" && timeline.boundaries.length === 11));
   assert.deepEqual(errors, []);

@@ -58,7 +58,7 @@ test("the same session over WebRTC: pictures, inputs in their pixels, stages, co
   for (const name of ["frame_displayed", "motion_to_photon", "frame_ready", "clock_estimated", "traffic"]) {
     assert.ok(events.some(({ event }) => event === name), `no event ${name}`);
   }
-  assert.match(await page.locator("#facts").innerText(), /WebRTC · as the link asks/);
+  assert.match(await page.locator("#facts").innerText(), /WebRTC · as asked/);
   assert.match(await page.locator("#legend").innerText(), /render\s+\d+\.\d ms/);
   await screenshot(page, "webrtc-live");
   assert.deepEqual(errors, []);
@@ -70,6 +70,32 @@ test("with WebTransport the page does not turn to WebRTC", async () => {
   await until(page, shown(5), "frames are displayed");
   assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webtransport");
   await context.close();
+});
+
+test("the panel changes the transport: a new session at once, from where the user stands, and again after a reload", async () => {
+  const alone = await startServer({ token: TOKEN, more: [...SMALL, "--max-clients", "1"] });
+  const { context, page, errors } = await openLive(alone.url);
+  await page.locator("#enter").click();
+  await page.keyboard.press("KeyH");
+  await page.evaluate(() => window.nearlight.setPose({ position: [3, 1.6, 5], yaw: 0.4 }));
+  for (const transport of ["webtransport", "webrtc", "auto", "webrtc"]) {
+    await page.locator("#transport").selectOption(transport);
+    const expected = transport === "auto" ? "webtransport" : transport;
+    await page.waitForFunction((name) => window.nearlight.state === "live" && window.nearlight.statistics?.transport === name, expected);
+    await until(page, shown(10), "pictures come");
+    assert.equal(new URL(page.url()).searchParams.get("transport"), transport === "auto" ? null : transport);
+    assert.equal(await page.locator("#notice").isVisible(), false, `the only place is free again for ${transport}`);
+  }
+  await screenshot(page, "transport-choice");
+  await page.reload();
+  await until(page, live, "the page goes live again");
+  await until(page, shown(5), "pictures come");
+  assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webrtc");
+  assert.equal(await page.locator("#transport").inputValue(), "webrtc");
+  // The browser reports answers that say no: the place is not free yet, the session to delete has ended by itself.
+  assert.deepEqual(errors.filter((error) => !/responded with a status of (404|503)/.test(error)), []);
+  await context.close();
+  await alone.stop();
 });
 
 test("where WebTransport does not get through the same link shows the world over WebRTC", async () => {
