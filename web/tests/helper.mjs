@@ -1,9 +1,11 @@
 // Starts what the page's tests need: the real server, a browser, and a plain file server for the page alone.
 
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
-import { mkdir, readFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer } from "node:http";
+import { connect } from "node:net";
+import { tmpdir } from "node:os";
 import path from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
@@ -147,6 +149,56 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
       process.off("exit", kill);
     },
   };
+}
+
+/** Whether coturn is installed. The set-up leaves it out: its package starts a service. */
+export const hasTurn = spawnSync("turnserver", ["--version"]).error === undefined;
+
+/** A TURN server for the one user `me` with the password `secret`, who may reach this machine. */
+export async function startTurn() {
+  const folder = await mkdtemp(path.join(tmpdir(), "nearlight-turn-"));
+  const port = await freePort();
+  const child = spawn(
+    "turnserver",
+    [
+      "-n", "--no-cli", "--no-tls", "--no-dtls", "--lt-cred-mech", "--user", "me:secret", "--realm", "nearlight", "--allow-loopback-peers",
+      "--listening-ip", "127.0.0.1", "--relay-ip", "127.0.0.1", "--listening-port", String(port), "--log-file", "stdout",
+      "--pidfile", path.join(folder, "pid"), "--userdb", path.join(folder, "users"),
+    ],
+    { stdio: "ignore" },
+  );
+  const exited = once(child, "exit");
+  child.unref();
+  process.once("exit", () => child.kill("SIGKILL"));
+  for (let tries = 0; !(await answers(port)); tries += 1) {
+    if (tries === 100 || child.exitCode !== null) throw new Error("turnserver does not start");
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return {
+    url: `turn:me:secret@127.0.0.1:${port}`,
+    async stop() {
+      child.kill("SIGTERM");
+      await exited;
+      await rm(folder, { recursive: true });
+    },
+  };
+}
+
+async function freePort() {
+  const listener = createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const { port } = listener.address();
+  listener.close();
+  await once(listener, "close");
+  return port;
+}
+
+/** Whether something listens there. */
+async function answers(port) {
+  const socket = connect(port, "127.0.0.1");
+  const open = await Promise.race([once(socket, "connect").then(() => true), once(socket, "close").then(() => false)]).catch(() => false);
+  socket.destroy();
+  return open;
 }
 
 /** `probe` as `waitForFunction` can ask it: a promise counts there as true whatever becomes of it. */

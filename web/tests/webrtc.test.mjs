@@ -2,7 +2,7 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { SMALL, distance, emulateHeadset, eyes, inbound, keepConnections, live, openBrowser, openPage, picture, screenshot, shown, startServer, until } from "./helper.mjs";
+import { SMALL, distance, emulateHeadset, eyes, hasTurn, inbound, keepConnections, live, openBrowser, openPage, picture, screenshot, shown, startServer, startTurn, until } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
 
@@ -133,6 +133,37 @@ test("where no UDP gets through the pictures come over TCP", async () => {
   assert.deepEqual(errors, []);
   await context.close();
 });
+
+for (const carriage of ["udp", "tcp"]) {
+  const skip = hasTurn ? false : "coturn is not installed (apt-get install coturn)";
+  test(`where only a TURN server gets through, the pictures come through it, over ${carriage}`, { skip }, async () => {
+    const turn = await startTurn();
+    const relayed = await startServer({ token: TOKEN, more: [...SMALL, "--ice-server", `${turn.url}?transport=${carriage}`] });
+    const onlyRelays = async (page) => {
+      await keepConnections(page);
+      await page.addInitScript(() => {
+        const configure = RTCPeerConnection.prototype.setConfiguration;
+        RTCPeerConnection.prototype.setConfiguration = function (configuration) {
+          configure.call(this, { ...configuration, iceTransportPolicy: "relay" });
+        };
+      });
+    };
+    const { context, page, errors } = await openLive(overWebRtc(relayed.url), onlyRelays);
+    await until(page, shown(60), "60 frames are displayed");
+    await until(page, () => window.nearlight.lastMarker?.input > 10, "inputs come back in pixels");
+    const local = await page.evaluate(async () => {
+      const all = [...(await window.connections.at(-1).getStats()).values()];
+      const transport = all.find(({ type }) => type === "transport");
+      const pair = all.find(({ id }) => id === transport.selectedCandidatePairId);
+      const { candidateType, relayProtocol } = all.find(({ id }) => id === pair.localCandidateId);
+      return [candidateType, relayProtocol];
+    });
+    assert.deepEqual(local, ["relay", carriage]);
+    assert.deepEqual(errors, []);
+    await context.close();
+    await Promise.all([relayed.stop(), turn.stop()]);
+  });
+}
 
 test("where nothing gets through the page says which ports and what to do", async () => {
   const { context, page } = await openPage(browser);
