@@ -11,6 +11,8 @@
 //! * The packets' own size is the segment size, and a packet is what the draft calls a data unit.
 //! * A frame's size deviates by the smoothed excess over the mean frame; the draft takes a high percentile of a histogram.
 //! * The smoothed share of lost packets has a memory of about 200 packets; the draft leaves it open.
+//! * A policer is one that loses packets while there is no queue. The draft looks at the queue only when it judges: what a full queue has
+//!   lost would be a policer's as soon as the queue is empty, and cap the window for minutes.
 //! * Competing flows (optional in the draft) do not raise the delay target.
 //! * A drifted base is forgotten while the rate is halved, but media is never discarded for it.
 //! * Without feedback the window falls ([`crate::silence`]).
@@ -88,15 +90,30 @@ struct Shares {
     averaged_at: Option<Time>,
     marks: f64,
     losses: f64,
+    /// Of packets that were lost while there was no queue.
+    policed: f64,
 }
 
 impl Shares {
-    fn on_report(&mut self, report: &PacketReport) {
-        let lost = f64::from(u8::from(report.arrived_at.is_none()));
-        self.losses += LOSS_WEIGHT * (lost - self.losses);
+    fn on_report(&mut self, report: &PacketReport, has_queue: bool) {
+        let lost = report.arrived_at.is_none();
+        let average = |share: &mut f64, is: bool| *share += LOSS_WEIGHT * (f64::from(u8::from(is)) - *share);
+        average(&mut self.losses, lost);
+        average(&mut self.policed, lost && !has_queue);
         if report.arrived_at.is_some() {
             self.delivered += 1;
             self.marked += u32::from(report.ce);
+        }
+    }
+
+    /// What a message says that tells of losses.
+    fn judge(&self, has_queue: bool) -> Losses {
+        if self.policed > LOSS_OF_POLICER && !has_queue {
+            Losses::Policer
+        } else if self.losses > LOSS_COUNTS || has_queue {
+            Losses::Congestion
+        } else {
+            Losses::Ignored
         }
     }
 
@@ -207,8 +224,10 @@ impl ScreamV2 {
     /// Takes the packets in; answers how much arrived with a mark and whether something was lost.
     fn on_reports(&mut self, now: Time, feedback: &Feedback<'_>) -> (Bytes, bool) {
         let (mut marked, mut lost) = (Bytes::ZERO, false);
+        // What was known of the queue before this message is what these packets met.
+        let has_queue = self.has_queue();
         for report in feedback.packets {
-            self.shares.on_report(report);
+            self.shares.on_report(report, has_queue);
             let Some(arrived_at) = report.arrived_at else {
                 lost = true;
                 continue;
@@ -222,20 +241,18 @@ impl ScreamV2 {
         (marked, lost)
     }
 
+    fn has_queue(&self) -> bool {
+        self.delay.average() > DELAY_TARGET / 4
+    }
+
     fn step(&mut self, now: Time, round_trip: Span, acked: Bytes, (marked, lost): (Bytes, bool)) {
-        let has_queue = self.delay.average() > DELAY_TARGET / 4;
         let packets = self.window.bytes() / self.largest.get().max(1) as f64;
         let facts = Facts {
             now,
             acked,
             marked,
             round_trip,
-            losses: match self.shares.losses {
-                _ if !lost => Losses::Ignored,
-                share if share > LOSS_OF_POLICER && !has_queue => Losses::Policer,
-                share if share > LOSS_COUNTS || has_queue => Losses::Congestion,
-                _ => Losses::Ignored,
-            },
+            losses: if lost { self.shares.judge(self.has_queue()) } else { Losses::Ignored },
             mark_share: self.shares.marks,
             scalable: self.marking == Marking::L4s,
             queue_delay: self.delay.latest(),
@@ -379,6 +396,18 @@ mod tests {
     const BOUNDS: Bounds =
         Bounds { minimum: Bitrate::from_mbps(1), start: Bitrate::from_mbps(8), maximum: Bitrate::from_mbps(100) };
 
+    fn report(arrived: bool) -> PacketReport {
+        let packet = SentPacket {
+            seq: PacketSeq(0),
+            sent_at: Time::from_secs(1),
+            size: Bytes::new(1_180),
+            frame: Some(FrameId(0)),
+            probe: None,
+            app_limited: true,
+        };
+        PacketReport { packet, arrived_at: arrived.then_some(Time::from_secs(1_000)), ce: false }
+    }
+
     #[test]
     fn the_share_of_marks_rises_by_an_eighth_and_decays_slowly() {
         let mut shares = Shares::default();
@@ -390,6 +419,26 @@ mod tests {
         feed(0, 10);
         assert!((feed(1, 8) - 0.1).abs() < 1e-12);
         assert!((feed(2, 0) - 0.1 * 127.0 / 128.0).abs() < 1e-12);
+    }
+
+    #[test]
+    fn a_policer_loses_without_a_queue_and_a_queue_that_has_emptied_is_none() {
+        // Of each group of ten packets the first ones are lost; the queue is there while they are reported, or when they are judged.
+        let cases = [
+            ("few, by chance", 0, 1, [false, false], Losses::Ignored),
+            ("few, in a queue", 0, 1, [true, true], Losses::Congestion),
+            ("a policer", 2, 100, [false, false], Losses::Policer),
+            ("a full queue", 2, 100, [true, true], Losses::Congestion),
+            ("a queue that was full just before", 2, 100, [true, false], Losses::Congestion),
+        ];
+        for (what, of_ten, groups, [met, judged], expected) in cases {
+            let mut shares = Shares::default();
+            for number in 0..10 * groups {
+                let lost = number % 10 < of_ten || number == 0;
+                shares.on_report(&report(!lost), met);
+            }
+            assert_eq!(shares.judge(judged), expected, "{what}");
+        }
     }
 
     #[test]
@@ -405,17 +454,8 @@ mod tests {
     #[test]
     fn the_start_rate_holds_on_a_path_without_a_queue() {
         let mut scream = ScreamV2::new(BOUNDS, Marking::L4s);
-        let packet = SentPacket {
-            seq: PacketSeq(0),
-            sent_at: Time::from_secs(1),
-            size: Bytes::new(1_180),
-            frame: Some(FrameId(0)),
-            probe: None,
-            app_limited: true,
-        };
-        scream.on_packet_sent(&packet);
-        let arrived_at = Some(Time::from_secs(1_000));
-        let packets = [PacketReport { packet, arrived_at, ce: false }];
+        let packets = [report(true)];
+        scream.on_packet_sent(&packets[0].packet);
         let feedback = Feedback { packets: &packets, round_trip: Some(Span::from_millis(100)) };
         scream.on_feedback(Time::from_millis(1_100), &feedback);
         // 8 * w / rtt / 1.2, less 20 of 1,200 bytes, with a window of 1.2 times 8 Mb/s for 100 ms, and one packet's growth.
