@@ -13,8 +13,8 @@ import { Screen } from "./screen.ts";
 
 /** How often the window hears of timelines and counters. */
 const REPORT_MS = 200;
-/** So long a server that is full may not have noticed yet that this page has left its place for another one. Guess. */
-const LEAVING_MS = 3_000;
+/** So long a server may keep the place that this page has left for another one: one that had not connected has it for 5 s. */
+const LEAVING_MS = 6_000;
 
 const scope = self as unknown as {
   onmessage: ((event: MessageEvent<ToWorker>) => void) | null;
@@ -168,7 +168,8 @@ class Media {
   }
 
   #onRefused(reason: RefusalReason, message: string): void {
-    if (reason === "full" && performance.now() - this.#leftAt < LEAVING_MS) {
+    const waits = reason === "full" || reason === "too_many_attempts";
+    if (waits && performance.now() - this.#leftAt < LEAVING_MS) {
       this.#connection.restart(message);
       return;
     }

@@ -89,7 +89,9 @@ impl Scale {
         if axis.logarithmic && high < 1.001 * low {
             (low, high) = if from.is_some() || to.is_none() { (low, 10.0 * low) } else { (high / 10.0, high) };
         } else if high - low <= 1e-9 * low.abs().max(high.abs()).max(1e-12) {
-            let room = if low.abs() < 1e-12 { 1.0 } else { low.abs() * 0.5 };
+            // Of the size of the end that stays: less would be lost beside it.
+            let kept = if from.is_none() && to.is_some() { high } else { low };
+            let room = if kept.abs() < 1e-12 { 1.0 } else { kept.abs() * 0.5 };
             (low, high) = match (from, to) {
                 (Some(_), _) => (low, low + room),
                 (None, Some(_)) => (high - room, high),
@@ -211,6 +213,15 @@ mod tests {
         let found: Vec<String> = scale.ticks(5).into_iter().map(|tick| tick.1).collect();
         assert_eq!(found, ["1", "10", "100", "1000"]);
         assert_eq!(scale.at(-5.0), Some(0.0));
+    }
+
+    #[test]
+    fn an_end_beyond_all_samples_leaves_room() {
+        for (from, to) in [(None, Some(-6e14)), (Some(6e14), None), (None, Some(6e-7)), (Some(-6e-7), Some(-6e14))] {
+            let axis = Axis { from, to, ..Axis::default() };
+            let scale = Scale::fit(&axis, Ends::Tight, [-4.3e-7, 4.3e-7].into_iter(), (0.0, 100.0), 5);
+            assert!(scale.low < scale.high, "{scale:?}");
+        }
     }
 
     proptest! {
