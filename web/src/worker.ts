@@ -6,7 +6,7 @@ import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
 import { decodableCodecs } from "./decoder.ts";
 import { hears, SpeakerPort } from "./listener.ts";
-import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker, TransportChoice } from "./messages.ts";
+import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
@@ -22,7 +22,7 @@ const scope = self as unknown as {
 };
 
 class Media {
-  readonly #start: StartMessage;
+  #start: StartMessage;
   readonly #clock: PageClock;
   readonly #codecs: string[];
   /** This browser can play the world's sound. */
@@ -30,7 +30,6 @@ class Media {
   #speaker: SpeakerPort | null = null;
   readonly #screen: Screen;
   #connection: Connection;
-  #transport: TransportChoice;
   /** When the session over another transport was left. */
   #leftAt = -LEAVING_MS;
   #player: Player | null = null;
@@ -47,7 +46,6 @@ class Media {
     this.#clock = new PageClock(start.epoch);
     this.#codecs = codecs;
     this.#hears = hearing;
-    this.#transport = start.transport;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
     const painter = painterFor(start.canvas, start.painter, !start.showMarker);
@@ -90,7 +88,7 @@ class Media {
         this.#connectAnew();
         break;
       case "transport":
-        this.#transport = message.transport;
+        this.#start = { ...this.#start, transport: message.transport };
         this.#leftAt = performance.now();
         this.#connectAnew();
         break;
@@ -113,8 +111,8 @@ class Media {
   }
 
   #connect(): Connection {
-    const { origin, webrtc } = this.#start;
-    return new Connection({ origin, transport: this.#transport, webrtc }, {
+    const { origin, transport, webrtc } = this.#start;
+    return new Connection({ origin, transport, webrtc }, {
       askForPeer: (port) => scope.postMessage({ type: "peer", port }, [port]),
       onOpen: (carrier, why) => this.#open(carrier, why),
       onControl: (bytes) => this.#player?.onControl(bytes),

@@ -169,7 +169,8 @@ export async function startTurn() {
   );
   const exited = once(child, "exit");
   child.unref();
-  process.once("exit", () => child.kill("SIGKILL"));
+  const kill = () => child.kill("SIGKILL");
+  process.once("exit", kill);
   for (let tries = 0; !(await answers(port)); tries += 1) {
     if (tries === 100 || child.exitCode !== null) throw new Error("turnserver does not start");
     await new Promise((resolve) => setTimeout(resolve, 50));
@@ -179,6 +180,7 @@ export async function startTurn() {
     async stop() {
       child.kill("SIGTERM");
       await exited;
+      process.off("exit", kill);
       await rm(folder, { recursive: true });
     },
   };

@@ -93,11 +93,9 @@ impl Comparison {
         let down = Matched::new(&down_here, &down_there);
         let up = Matched::new(&up_there, &up_here);
         let origin = at_sender.capture.first;
+        let here = |at: Time| (at - origin).as_secs_f64();
         // The receiver's clock against the sender's, whoever sent.
-        let sample = |here: Time, there: Time| Sample {
-            at: (here - origin).as_secs_f64(),
-            difference: (there - here).as_secs_f64(),
-        };
+        let sample = |first: Time, second: Time| Sample { at: here(first), difference: (second - first).as_secs_f64() };
         let downs: Vec<Sample> = down.times.iter().map(|(left, arrived)| sample(*left, *arrived)).collect();
         let ups: Vec<Sample> = up.times.iter().map(|(left, arrived)| sample(*arrived, *left)).collect();
         let fit = ClockFit::new(&downs, &ups).ok_or(CompareError::NothingInCommon)?;
@@ -106,7 +104,6 @@ impl Comparison {
             let delay = fit.offset(of.at) - of.difference;
             Crossing { left: of.at - delay, delay }
         };
-        let here = |at: Time| (at - origin).as_secs_f64();
         let there = |at: Time| fit.first(here(at));
         Ok(Self {
             downlink: down.way(&down_here, &down_there, &downs.iter().map(away).collect::<Vec<_>>(), here),

@@ -83,7 +83,7 @@ fn streams(study: &Study) -> Section {
             Cell::text(direction),
             Cell::figure(row.packets as f64),
             Cell::figure(row.mean_size),
-            row.mean_gap_ms.map_or(Cell::Empty, Cell::figure),
+            Cell::figure_if(row.mean_gap_ms),
             Cell::figure(row.load_mbps),
             Cell::figure(row.share * 100.0),
             row.sequence.as_ref().map_or(Cell::Empty, |of| Cell::figure(of.missing as f64)),
@@ -255,7 +255,6 @@ fn between(comparison: &Comparison) -> Section {
     };
     let row = |name: &str, way: &Way| {
         let delay = way.delay_ms.as_ref();
-        let figure = |of: Option<f64>| of.map_or(Cell::Empty, Cell::figure);
         Row::new(
             name,
             vec![
@@ -265,9 +264,9 @@ fn between(comparison: &Comparison) -> Section {
                 Cell::figure(way.repeated as f64),
                 Cell::figure(way.reordered as f64),
                 Cell::figure(way.unseen as f64),
-                figure(delay.map(|delay| delay.p50)),
-                figure(delay.map(|delay| delay.p99)),
-                figure(delay.map(|delay| delay.p9999)),
+                Cell::figure_if(delay.map(|delay| delay.p50)),
+                Cell::figure_if(delay.map(|delay| delay.p99)),
+                Cell::figure_if(delay.map(|delay| delay.p9999)),
             ],
         )
     };
@@ -310,20 +309,19 @@ fn between(comparison: &Comparison) -> Section {
 fn disruption(comparison: &Comparison) -> Table {
     let row = |name: &str, way: &Way| {
         let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } = &way.disruption;
-        let figure = |of: Option<f64>| of.map_or(Cell::Empty, Cell::figure);
-        let share = |of: &Option<Together>| figure(of.as_ref().map(|of| of.simultaneous_ratio * 100.0));
+        let share = |of: &Option<Together>| Cell::figure_if(of.as_ref().map(|of| of.simultaneous_ratio * 100.0));
         Row::new(
             name,
             vec![
                 share(sent_together),
                 share(received_together),
-                figure(gap_change_ms.as_ref().map(|change| change.p50)),
-                figure(gap_change_ms.as_ref().map(|change| change.p99)),
+                Cell::figure_if(gap_change_ms.as_ref().map(|change| change.p50)),
+                Cell::figure_if(gap_change_ms.as_ref().map(|change| change.p99)),
                 Cell::figure(stalls.count as f64),
                 Cell::figure(stalls.longest_ms),
                 Cell::figure(stalls.time_ratio * 100.0),
-                figure(lost_in_a_row.as_ref().map(|run| run.mean)),
-                figure(lost_in_a_row.as_ref().map(|run| run.max)),
+                Cell::figure_if(lost_in_a_row.as_ref().map(|run| run.mean)),
+                Cell::figure_if(lost_in_a_row.as_ref().map(|run| run.max)),
             ],
         )
     };

@@ -77,7 +77,7 @@ fn overview(dice: &mut Dice) -> Section {
             let letters = tests[test].as_ref().map_or("", |test| test.tukey.letters[index].as_str());
             Cell::with_letters(found.mean, found.ci95, letters)
         };
-        let published = made.published.map_or(Cell::Empty, Cell::figure);
+        let published = Cell::figure_if(made.published);
         Row::new(made.name, vec![cell(&rates, 0), published, cell(&latencies, 1), cell(&drops, 2)])
     });
     let table = Table {

@@ -90,13 +90,12 @@ impl Scale {
             (low, high) = if from.is_some() || to.is_none() { (low, 10.0 * low) } else { (high / 10.0, high) };
         } else if high - low <= 1e-9 * low.abs().max(high.abs()).max(1e-12) {
             // Of the size of the end that stays: less would be lost beside it.
-            let kept = if from.is_none() && to.is_some() { high } else { low };
-            let room = if kept.abs() < 1e-12 { 1.0 } else { kept.abs() * 0.5 };
+            let room = |kept: f64| if kept.abs() < 1e-12 { 1.0 } else { kept.abs() * 0.5 };
             (low, high) = match (from, to) {
-                (Some(_), _) => (low, low + room),
-                (None, Some(_)) => (high - room, high),
-                (None, None) if ends == Ends::FromZero => (low, low + room),
-                (None, None) => (low - room * 0.5, low + room * 0.5),
+                (Some(_), _) => (low, low + room(low)),
+                (None, Some(_)) => (high - room(high), high),
+                (None, None) if ends == Ends::FromZero => (low, low + room(low)),
+                (None, None) => (low - room(low) * 0.5, low + room(low) * 0.5),
             };
         }
         let mut scale = Self { low, high, logarithmic: axis.logarithmic, start, end };

@@ -95,6 +95,11 @@ impl Cell {
         Self::Figure { value, ci95: None, letters: String::new() }
     }
 
+    /// Nothing where there is no figure.
+    pub fn figure_if(value: Option<f64>) -> Self {
+        value.map_or(Self::Empty, Self::figure)
+    }
+
     pub fn with_interval(value: f64, ci95: Option<f64>) -> Self {
         Self::Figure { value, ci95, letters: String::new() }
     }

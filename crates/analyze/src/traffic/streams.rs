@@ -48,7 +48,7 @@ pub(crate) struct Conversation {
     /// By direction and [`slot`]: index into the streams.
     plain: [[Option<u16>; SLOTS]; 2],
     rtp: [Vec<u16>; 2],
-    waiting: Vec<(Direction, [u8; 12], Time)>,
+    waiting: VecDeque<(Direction, [u8; 12], Time)>,
     reported: VecDeque<(Direction, u32, Time)>,
 }
 
@@ -62,7 +62,7 @@ impl Conversation {
             beyond_first_bytes: 0,
             plain: [[None; SLOTS]; 2],
             rtp: [Vec::new(), Vec::new()],
-            waiting: Vec::new(),
+            waiting: VecDeque::new(),
             reported: VecDeque::new(),
         }
     }
@@ -253,10 +253,7 @@ impl Streams {
         if asks(stun) {
             // A request that is sent again asks since it was sent first.
             if waiting.iter().all(|request| request.1 != stun.transaction) {
-                if waiting.len() == MOST_WAITING {
-                    waiting.remove(0);
-                }
-                waiting.push((direction, stun.transaction, at));
+                remember(waiting, (direction, stun.transaction, at));
             }
             return None;
         }
@@ -265,7 +262,7 @@ impl Streams {
         }
         let asked = direction.other();
         let answered = waiting.iter().position(|request| request.0 == asked && request.1 == stun.transaction)?;
-        let (_, _, since) = waiting.remove(answered);
+        let (_, _, since) = waiting.remove(answered)?;
         Some(RoundTrip { conversation: place, by: ToldBy::Stun, asked, span: at.saturating_since(since) })
     }
 
@@ -274,10 +271,7 @@ impl Streams {
         let Stream { conversation: place, direction, .. } = self.all[usize::from(stream)];
         let reported = &mut self.conversations[usize::from(place)].reported;
         if let Some(report) = reports.sent {
-            if reported.len() == MOST_WAITING {
-                reported.pop_front();
-            }
-            reported.push_back((direction, report, at));
+            remember(reported, (direction, report, at));
         }
         let Heard { report, held } = reports.heard?;
         let asked = direction.other();
@@ -315,6 +309,14 @@ impl Conversation {
         let packets = self.packets[0].saturating_add(self.packets[1]);
         self.beyond_first_bytes * 100 <= packets && (self.first_bytes >> 64).count_ones() >= 16
     }
+}
+
+/// The oldest question makes room for one more.
+fn remember<T>(waiting: &mut VecDeque<T>, question: T) {
+    if waiting.len() == MOST_WAITING {
+        waiting.pop_front();
+    }
+    waiting.push_back(question);
 }
 
 /// A short header has hardly a shape of its own: other packets of the conversation decide.

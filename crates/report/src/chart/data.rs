@@ -182,7 +182,7 @@ fn of_matrix(matrix: &Matrix) -> Table {
         .rows
         .iter()
         .zip(&matrix.cells)
-        .map(|(name, cells)| Row::new(name, cells.iter().map(|cell| cell.map_or(Cell::Empty, Cell::figure)).collect()))
+        .map(|(name, cells)| Row::new(name, cells.iter().copied().map(Cell::figure_if).collect()))
         .collect();
     let caption = format!("{}: {} by {}", matrix.value.name, matrix.row_title, matrix.column_title);
     plain(caption, &matrix.row_title, &columns, rows)
