@@ -22,6 +22,17 @@ use crate::{CodecError, EncoderConfig, PictureView};
 /// lifted above the maximum. Up to 268 Mb/s a float holds every multiple of 16.
 const RATE_STEP: i32 = 16;
 
+/// From this many bits for each pixel on, the loop filter's thresholds are those of a quantiser six steps finer.
+///
+/// There the filter finds little to mend and takes its time all the same, on both ends. Measured with 1280x720 at 30 frames a second: the
+/// project's scene at 8 Mb/s (0.29 bits) decodes in 3.4 in place of 4.1 ms and encodes in 5.7 in place of 6.3 ms, at 44.3 in place of
+/// 44.9 dB; `sample::moving_picture` is up to 0.1 dB better at any rate. If the rate falls afterwards, the same thresholds cost 0.5 dB at
+/// 4 Mb/s, 0.2 dB at 2 Mb/s and 0.1 dB at 1 Mb/s, where they still filter; no filter at all would cost 0.7 to 0.9 dB.
+const PLENTY_BITS_PER_PIXEL: f64 = 0.2;
+
+/// Half of the offset to the quantiser in the filter's tables (ITU-T H.264, `slice_alpha_c0_offset_div2`; -6 to 6).
+const PLENTY_FILTER_OFFSET: i32 = -3;
+
 /// An initialised encoder.
 pub struct LibraryEncoder {
     encoder: *mut ISVCEncoder,
@@ -211,6 +222,12 @@ pub fn bits_per_second(rate: Bitrate) -> i32 {
     rate.as_bps().clamp(100_000, 200_000_000) as i32 / RATE_STEP * RATE_STEP
 }
 
+/// The library fixes it for as long as an encoder lives.
+fn loop_filter_offset(config: EncoderConfig) -> i32 {
+    let pixels = f64::from(config.size.width) * f64::from(config.size.height) * f64::from(config.fps.max(1));
+    if f64::from(bits_per_second(config.rate)) < PLENTY_BITS_PER_PIXEL * pixels { 0 } else { PLENTY_FILTER_OFFSET }
+}
+
 fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
     let rate = bits_per_second(config.rate);
     let fps = f32::from(config.fps.max(1));
@@ -243,6 +260,8 @@ fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
     // The next frame is kept when the receiver has answered for the one before; 0 would mean 30 frames.
     parameters.iLtrMarkPeriod = 1;
     parameters.bEnableDenoise = false;
+    parameters.iLoopFilterAlphaC0Offset = loop_filter_offset(config);
+    parameters.iLoopFilterBetaOffset = loop_filter_offset(config);
     let layer = &mut parameters.sSpatialLayers[0];
     (layer.iVideoWidth, layer.iVideoHeight, layer.fFrameRate) = (width, height, fps);
     (layer.iSpatialBitrate, layer.iMaxSpatialBitrate) = (rate, rate);
