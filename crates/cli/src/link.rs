@@ -145,7 +145,7 @@ impl LinkArguments {
         Ok(LinkOptions {
             up: load(&self.up, "the path up")?,
             down: load(&self.down, "the path down")?,
-            seed: self.seed,
+            seeds: [self.seed, self.seed.wrapping_add(1)],
             layer: if self.ethernet { Layer::Ethernet } else { Layer::Ip },
             wanted: self.means.map_or(Wanted::Any, |means| Wanted::Only(means.into())),
             service: self.service,

@@ -31,7 +31,7 @@ fn has_namespaces(means: &[Means]) -> bool {
     let none = || PathSpec::default().load().expect("no files");
     let open = |means: &Means| {
         let wanted = Wanted::Only(*means);
-        Link::open(&LinkOptions { up: none(), down: none(), seed: 1, layer: Layer::Ip, wanted, service: None })
+        Link::open(&LinkOptions { up: none(), down: none(), seeds: [1, 2], layer: Layer::Ip, wanted, service: None })
     };
     let refused: Vec<OpenError> = means.iter().filter_map(|means| open(means).err()).collect();
     if refused.len() == means.len() {

@@ -83,7 +83,7 @@ fn measure(case: &Case, seconds: u32) -> Result<Value, Box<dyn std::error::Error
     let link = Link::open(&LinkOptions {
         up: case.path.parse::<PathSpec>()?.load()?,
         down: PathSpec::default().load()?,
-        seed: 1,
+        seeds: [1, 2],
         layer: Layer::Ip,
         wanted: Wanted::Any,
         service: None,

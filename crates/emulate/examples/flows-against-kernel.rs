@@ -26,13 +26,15 @@ struct Case {
     down: &'static str,
 }
 
-const CASES: [Case; 6] = [
+const CASES: [Case; 8] = [
     Case { law: "cubic", up: "rate=50mbit,queue=100ms,delay=10ms", down: "delay=10ms" },
     Case { law: "bbr", up: "rate=50mbit,queue=100ms,delay=10ms", down: "delay=10ms" },
     Case { law: "cubic", up: "rate=20mbit,queue=40ms,delay=20ms", down: "delay=20ms" },
     Case { law: "bbr", up: "rate=20mbit,queue=40ms,delay=20ms", down: "delay=20ms" },
     Case { law: "cubic", up: "rate=50mbit,queue=100ms,delay=10ms,loss=0.1%", down: "delay=10ms" },
     Case { law: "bbr", up: "rate=50mbit,queue=100ms,delay=10ms,loss=0.1%", down: "delay=10ms" },
+    Case { law: "cubic", up: "rate=10mbit,queue=200ms,delay=10ms,loss=1%,25%", down: "delay=10ms" },
+    Case { law: "cubic", up: "rate=50mbit,queue=100ms,delay=10ms,loss=1%,25%", down: "delay=10ms" },
 ];
 
 /// How far ours may be from the kernel's: rates, and round trips.
@@ -48,7 +50,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs with seeds from 1 on, of which the median counts: in virtual time, and in real time where there are losses.
 const RUNS: u64 = 15;
-const RUNS_WITH_LOSS: u64 = 3;
+const RUNS_WITH_LOSS: u64 = 5;
 
 /// What a flow did once it had started: data rate in Mb/s, median smoothed round trip in milliseconds.
 #[derive(Clone, Copy)]
@@ -131,7 +133,7 @@ fn measure(case: &Case, seconds: usize, seed: u64) -> Result<Figures, Failure> {
     let link = Link::open(&LinkOptions {
         up: load(case.up)?,
         down: load(case.down)?,
-        seed,
+        seeds: [seed, seed + 1],
         layer: Layer::Ip,
         wanted: Wanted::Any,
         service: None,

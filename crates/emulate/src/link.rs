@@ -68,8 +68,8 @@ pub struct LinkOptions {
     pub up: LoadedPath,
     /// From the host to the command.
     pub down: LoadedPath,
-    /// Of the paths; the direction down has its successor.
-    pub seed: u64,
+    /// Of the paths up and down.
+    pub seeds: [u64; 2],
     pub layer: Layer,
     pub wanted: Wanted,
     /// The service that a relay stands for.
@@ -263,10 +263,11 @@ impl Link {
 impl LinkOptions {
     /// Both directions are one session's: they meet in equal cells.
     fn paths(&self) -> Result<Paths, Unmade> {
-        let mut cells = Cells::new(1, self.seed);
+        let [seed_up, seed_down] = self.seeds;
+        let mut cells = Cells::new(1, seed_up);
         let mut way = |path, seed, direction| cells.path(path, seed, Users::One(0), direction).map_err(Unmade::Cell);
-        let up = way(&self.up, self.seed, Direction::Uplink)?;
-        let down = way(&self.down, self.seed.wrapping_add(1), Direction::Downlink)?;
+        let up = way(&self.up, seed_up, Direction::Uplink)?;
+        let down = way(&self.down, seed_down, Direction::Downlink)?;
         Ok(Paths { up, down })
     }
 

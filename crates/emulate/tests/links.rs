@@ -14,7 +14,14 @@ use nearlight_link::{DropReason, PathSpec};
 
 fn options(up: &str, down: &str) -> LinkOptions {
     let loaded = |spec: &str| spec.parse::<PathSpec>().expect("a path").load().expect("no files");
-    LinkOptions { up: loaded(up), down: loaded(down), seed: 1, layer: Layer::Ip, wanted: Wanted::Any, service: None }
+    LinkOptions {
+        up: loaded(up),
+        down: loaded(down),
+        seeds: [1, 2],
+        layer: Layer::Ip,
+        wanted: Wanted::Any,
+        service: None,
+    }
 }
 
 /// The link by these means; None, said aloud, where the system does not allow them.

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use nearlight_events::{Stage, Timeline};
 use nearlight_flows::Direction;
-use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec};
+use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec, Random};
 use nearlight_rate::Bounds;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use serde::{Deserialize, Serialize};
@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::plan::{Cell, Content, Encoder, Recovery, Segment, Transport};
 use crate::record::{RunRecord, Sums};
-use crate::world::{Sampled, Tally, bounds};
+use crate::world::{Sampled, Tally, bounds, segment_seeds};
 
 /// How a run came about that was not made in virtual time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -142,6 +142,12 @@ pub fn paths(cell: &Cell) -> Result<[LoadedPath; 2], LoadError> {
     Ok([there, back])
 }
 
+/// The seeds of those two: in a run's virtual time a path of one segment has them too, so that its capacity is the same to the bit.
+#[must_use]
+pub fn path_seeds(seed: u64) -> [u64; 2] {
+    segment_seeds(&mut Random::new(seed), 1)[0]
+}
+
 /// A line of an events file, as far as a record needs it.
 #[derive(Clone, Debug, Deserialize)]
 struct Line {
@@ -219,8 +225,10 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     tally.packets_lost = (lost_share * tally.packets_sent as f64).round() as u64;
     tally.one_way_delay = live.link.one_way_delay.clone();
     tally.queue_delay = live.link.queue_delay.clone();
-    let both = |segment: &Segment| [segment.forward.path(live.seed), segment.feedback.path(live.seed)];
-    let paths: Vec<_> = live.cell.segments.iter().map(both).collect();
+    let both =
+        |(segment, seeds): (&Segment, [u64; 2])| [segment.forward.path(seeds[0]), segment.feedback.path(seeds[1])];
+    let seeds = segment_seeds(&mut Random::new(live.seed), live.cell.segments.len());
+    let paths: Vec<_> = live.cell.segments.iter().zip(seeds).map(both).collect();
     let mut at = Time::ZERO + setting.sample;
     while at <= to {
         let target = targets.iter().rev().find(|(since, _)| *since <= at).map_or(Bitrate::ZERO, |(_, rate)| *rate);

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use nearlight_lab::live::{LiveLink, LiveNote, LiveRun, record, refusal};
-use nearlight_lab::{Histogram, Options, Plan, RunnerError, run_plan, summarise};
+use nearlight_lab::live::{LiveLink, LiveNote, LiveRun, path_seeds, paths, record, refusal};
+use nearlight_lab::{Histogram, Options, Plan, RunRecord, RunnerError, run, run_plan, summarise};
+use nearlight_link::Hop as _;
 use nearlight_units::{Bytes, Time};
 
 const PLAN: &str = r#"
@@ -103,6 +104,25 @@ fn events_of_both_ends_become_the_record_of_a_run() {
     // 350 frames from 2 s to 9 s.
     let media = &record.media[0];
     assert_eq!((media.captured, media.sent_frames, media.received_frames, media.displayed), (350, 350, 315, 315));
+}
+
+#[test]
+fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
+    let text = PLAN.replace("rate=8mbit", "model=drawn/2mbit/10mbit/1s");
+    let cell = &plan(&text).cells[0];
+    for seed in [1, 2, 77] {
+        let link = LiveLink::default();
+        let (note, origin) = (LiveNote::default(), Time::ZERO);
+        let live = LiveRun { cell, seed, origin, server_events: "", client_events: "", link, note };
+        let capacities = |record: &RunRecord| record.links[0].sides[0].capacity.clone();
+        let told = capacities(&record(&live));
+        assert_eq!(told, capacities(&run(cell, seed).expect("a run")), "seed {seed}");
+        let [there, _] = paths(cell).expect("paths");
+        let path = there.path(path_seeds(seed)[0]);
+        let kept: Vec<_> = (1..=10).filter_map(|second| path.capacity(Time::from_secs(second))).collect();
+        let kept: Vec<_> = kept.iter().map(|rate| (rate.as_bps() / 1_000) as u32).collect();
+        assert_eq!(told, kept, "seed {seed}: the link's own");
+    }
 }
 
 #[test]

@@ -57,7 +57,9 @@ impl Live {
         let service = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, door.port)));
         // Elsewhere a gateway or a relay would end the connection before the link, and none of the law's segments crossed it.
         let wanted = if law.is_some() { Wanted::Only(Means::Root) } else { Wanted::Any };
-        let link = Link::open(&LinkOptions { up, down, seed, layer: Layer::Ip, wanted, service })?;
+        let [down_seed, up_seed] = live::path_seeds(seed);
+        let seeds = [up_seed, down_seed];
+        let link = Link::open(&LinkOptions { up, down, seeds, layer: Layer::Ip, wanted, service })?;
         self.announced.call_once(|| announce(&link));
         let (host, port) = (link.host().to_string(), link.port().unwrap_or(door.port));
         let mut command = match door.url {

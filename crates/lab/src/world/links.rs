@@ -28,6 +28,11 @@ pub(crate) struct Links {
     sessions: usize,
 }
 
+/// What the segments' paths, there and back, draw from: the first draws of a run.
+pub(crate) fn segment_seeds(random: &mut Random, segments: usize) -> Vec<[u64; 2]> {
+    (0..segments).map(|_| [random.seed(), random.seed()]).collect()
+}
+
 struct Builder<'a> {
     network: Network,
     cells: Cells,
@@ -44,9 +49,9 @@ impl Links {
         let stations = cell.media.len() + cell.flows.len();
         let mut builder = Builder { network: Network::new(), cells: Cells::new(stations, seed), random };
         let mut shared = Vec::new();
-        for segment in &cell.segments {
-            let forward = builder.lane(&segment.forward, 0, Users::All(session_of))?;
-            let feedback = builder.lane(&segment.feedback, 1, Users::All(session_of))?;
+        for (segment, seeds) in cell.segments.iter().zip(segment_seeds(builder.random, cell.segments.len())) {
+            let forward = builder.lane(&segment.forward, seeds[0], 0, Users::All(session_of))?;
+            let feedback = builder.lane(&segment.feedback, seeds[1], 1, Users::All(session_of))?;
             shared.push(Link { lanes: [forward, feedback] });
         }
         let media = cell.media.iter().map(|media| &media.route);
@@ -75,16 +80,20 @@ impl Links {
 }
 
 impl Builder<'_> {
-    fn lane(&mut self, path: &LoadedPath, side: usize, users: Users) -> Result<u16, ConfigError> {
+    fn lane(&mut self, path: &LoadedPath, seed: u64, side: usize, users: Users) -> Result<u16, ConfigError> {
         let way = [Way::Downlink, Way::Uplink][side];
-        let path = self.cells.path(path, self.random.seed(), users, way)?;
+        let path = self.cells.path(path, seed, users, way)?;
         Ok(self.network.add_lane(path))
     }
 
     fn route(&mut self, route: &Route, flow: usize, links: &[Link]) -> Result<(), ConfigError> {
         let (there, back) = if route.direction == Direction::Forward { (0, 1) } else { (1, 0) };
         let mut lanes = |own: &Option<LoadedPath>, side: usize, reversed: bool| {
-            let own = own.as_ref().map(|path| self.lane(path, side, Users::One(flow))).transpose()?;
+            let own = own.as_ref().map(|path| {
+                let seed = self.random.seed();
+                self.lane(path, seed, side, Users::One(flow))
+            });
+            let own = own.transpose()?;
             let through = route.through.iter().map(|link| links[*link].lanes[side]);
             // The way there runs through its own access first, the way back through the segments last to first.
             Ok(if reversed == (route.direction == Direction::Back) {

@@ -29,8 +29,8 @@ use nearlight_wifi::{ConfigError, Scenario};
 use thiserror::Error;
 
 use self::ends::{Ends, WebRtcConfig};
-pub(crate) use self::links::Links;
 use self::links::{EXCHANGES, refresh_phase};
+pub(crate) use self::links::{Links, segment_seeds};
 use self::media::{Media, MediaConfig};
 use self::network::Arrival;
 use self::reliable::Reliable;
