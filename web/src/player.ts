@@ -75,7 +75,8 @@ export class Player {
   onControl(bytes: Uint8Array): void {
     this.#core.on_control(bytes);
     try {
-      for (let json = this.#core.poll_message(); json !== undefined; json = this.#core.poll_message()) {
+      const next = (): string | undefined => this.#core.poll_message(this.#now());
+      for (let json = next(); json !== undefined; json = next()) {
         const message = JSON.parse(json) as ServerMessage;
         if (message.type === "welcome") this.#onStream(message.stream);
         if (message.type === "stream") this.#onStream(message);

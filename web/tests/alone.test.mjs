@@ -125,6 +125,38 @@ test("mouse and keys move the user and act", async () => {
   await context.close();
 });
 
+test("a gamepad acts, and lets go where it is pulled out", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => window.fake.play(3));
+  await page.locator("#enter").click();
+  await page.evaluate(() => {
+    window.fake.received = [];
+    const button = (pressed) => ({ pressed, touched: pressed, value: Number(pressed) });
+    const pad = (held) => ({
+      connected: true,
+      mapping: "standard",
+      timestamp: 0,
+      axes: [0, 0, 0, 0],
+      buttons: Array.from({ length: 17 }, (_, index) => button(held.includes(index))),
+    });
+    window.hold = (...held) => {
+      navigator.getGamepads = () => [pad(held)];
+    };
+    window.pullOut = () => {
+      navigator.getGamepads = () => [null];
+    };
+  });
+  for (const held of [[1], [], [0]]) {
+    await page.evaluate((held) => window.hold(...held), held);
+    await page.waitForTimeout(150);
+  }
+  await page.evaluate(() => window.pullOut());
+  await page.waitForTimeout(150);
+  const actions = (await sent(page, "act")).map(({ action }) => action);
+  assert.deepEqual(actions, ["push", "grab", "release"]);
+  await context.close();
+});
+
 test("touch looks, taps push and long presses hold", async () => {
   const { context, page } = await openAlone({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
   await page.evaluate(() => window.fake.play(3));

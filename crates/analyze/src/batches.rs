@@ -80,51 +80,95 @@ pub(crate) fn bursts(packets: &[Packet], silence: Option<Span>) -> Vec<Burst> {
     bursts
 }
 
-/// The gap that tells bursts apart: the middle of the widest valley in the histogram of gaps.
-///
-/// `None` where the gaps have but one hill.
-pub(crate) fn silence(packets: &[Packet]) -> Option<Span> {
+/// The histogram of the gaps between packets, whose valleys tell gaps of one sort from those of another.
+struct Gaps {
+    counts: [u64; Self::BINS],
+    total: u64,
+}
+
+impl Gaps {
     /// Bins per factor of ten.
     const FINE: f64 = 20.0;
     /// From 1 us, which is the finest that most captures tell, to 1 s.
     const BINS: usize = 120;
-    /// Each side of the valley has so many gaps at least.
+    /// Each side of a valley has so many gaps at least.
     const FEWEST: u64 = 8;
-    let mut counts = [0_u64; BINS];
-    let mut total = 0;
-    for pair in packets.windows(2) {
-        let micros = (pair[1].at - pair[0].at).as_nanos() as f64 / 1e3;
-        let bin = if micros < 1.0 { 0 } else { ((micros.log10() * FINE) as usize).min(BINS - 1) };
-        counts[bin] += 1;
-        total += 1;
+
+    fn of(packets: &[Packet]) -> Self {
+        let mut counts = [0_u64; Self::BINS];
+        for pair in packets.windows(2) {
+            let micros = (pair[1].at - pair[0].at).as_nanos() as f64 / 1e3;
+            let bin = if micros < 1.0 { 0 } else { ((micros.log10() * Self::FINE) as usize).min(Self::BINS - 1) };
+            counts[bin] += 1;
+        }
+        Self { counts, total: packets.len().saturating_sub(1) as u64 }
     }
-    // A frame of a thousand packets in one burst has one silence.
-    let fewest = FEWEST.max(total / 2_000);
-    let smooth: Vec<u64> =
-        (0..BINS).map(|bin| counts[bin.saturating_sub(1)..(bin + 2).min(BINS)].iter().sum()).collect();
-    let mut below = 0;
-    let candidate = |bin: &usize| {
-        below += counts[*bin];
-        below >= fewest && total - below >= fewest
-    };
-    let candidates: Vec<usize> = (0..BINS).filter(candidate).collect();
-    let hill = |bins: Range<usize>| smooth[bins].iter().copied().max().unwrap_or(0);
-    let lower_hill = |bin: usize| hill(0..bin).min(hill(bin + 1..BINS));
-    // The widest valley: the gaps between frames may be as clearly apart from those between bursts, but never by such a factor.
-    let widest = |hills: u64| {
-        let (mut widest, mut run) = (0..0, 0..0);
-        for bin in candidates.iter().copied().filter(|bin| hills * smooth[*bin] <= lower_hill(*bin)) {
-            run = if bin == run.end { run.start..bin + 1 } else { bin..bin + 1 };
-            if run.len() > widest.len() {
-                widest = run.clone();
+
+    /// Runs of bins with at most a `hills`th of the lower of the hills on their two sides.
+    fn valleys(&self, hills: u64) -> Vec<Range<usize>> {
+        // A frame of a thousand packets in one burst has one silence.
+        let fewest = Self::FEWEST.max(self.total / 2_000);
+        let around = |bin: usize| bin.saturating_sub(1)..(bin + 2).min(Self::BINS);
+        let smooth: Vec<u64> = (0..Self::BINS).map(|bin| self.counts[around(bin)].iter().sum()).collect();
+        let hill = |bins: Range<usize>| smooth[bins].iter().copied().max().unwrap_or(0);
+        let lower_hill = |bin: usize| hill(0..bin).min(hill(bin + 1..Self::BINS));
+        let mut below = 0;
+        let mut valleys: Vec<Range<usize>> = Vec::new();
+        for bin in 0..Self::BINS {
+            below += self.counts[bin];
+            let enough = below >= fewest && self.total - below >= fewest;
+            if !enough || hills * smooth[bin] > lower_hill(bin) {
+                continue;
+            }
+            match valleys.last_mut() {
+                Some(valley) if valley.end == bin => valley.end = bin + 1,
+                _ => valleys.push(bin..bin + 1),
             }
         }
-        (!widest.is_empty()).then_some(widest)
+        valleys
+    }
+
+    /// The widest of them: gaps between frames may be as clearly apart from those between bursts, but never by such a factor.
+    fn widest(&self, hills: u64) -> Option<Range<usize>> {
+        self.valleys(hills).into_iter().min_by_key(|valley| std::cmp::Reverse(valley.len()))
+    }
+
+    fn middle(valley: &Range<usize>) -> Span {
+        let middle = (valley.start + valley.end) as f64 / 2.0;
+        Span::from_nanos((10_f64.powf(middle / Self::FINE) * 1e3) as i64)
+    }
+}
+
+/// A tenth of the lower hill is a clear valley. Guess, as the others here: half of it is one, more may be chance.
+const CLEAR: u64 = 10;
+
+/// The gap that tells bursts apart: the middle of the widest valley in the histogram of gaps.
+///
+/// `None` where the gaps have but one hill.
+pub(crate) fn silence(packets: &[Packet]) -> Option<Span> {
+    let gaps = Gaps::of(packets);
+    // Where scheduling strews gaps between a burst's and those between bursts, a third of the hill over twice the width is the clearer one.
+    let (clear, fair) = (gaps.widest(CLEAR), gaps.widest(3));
+    let wider = |fair: &Range<usize>| clear.as_ref().is_none_or(|clear| fair.len() >= 2 * clear.len());
+    let valley = fair.filter(wider).or_else(|| clear.clone()).or_else(|| gaps.widest(2))?;
+    Some(Gaps::middle(&valley))
+}
+
+/// The gap that cuts the packets into bursts at the most even distances, if any makes them even enough for frames of one rate.
+pub(crate) fn even_silence(packets: &[Packet]) -> Option<Span> {
+    /// Half of the distances are within this share of the middle one. Guess: schedulers and networks move a frame by less.
+    const EVEN: f64 = 0.25;
+    let spread = |silence: &Span| {
+        let bursts = bursts(packets, Some(*silence));
+        let mut apart: Vec<i64> = bursts.windows(2).map(|pair| (pair[1].at - pair[0].at).as_nanos()).collect();
+        apart.sort_unstable();
+        let at = |share: f64| apart.get((apart.len() as f64 * share) as usize).map_or(f64::NAN, |apart| *apart as f64);
+        (at(0.75) - at(0.25)) / at(0.5)
     };
-    // Guesses: a tenth of the lower hill is a clear valley, half of it is one, more may be chance.
-    let floor = widest(10).or_else(|| widest(2))?;
-    let middle = (floor.start + floor.end) as f64 / 2.0;
-    Some(Span::from_nanos((10_f64.powf(middle / FINE) * 1e3) as i64))
+    let silences: Vec<Span> = Gaps::of(packets).valleys(CLEAR).iter().map(Gaps::middle).collect();
+    let spreads = silences.into_iter().map(|silence| (silence, spread(&silence)));
+    let best = spreads.filter(|(_, spread)| *spread <= EVEN).min_by(|one, other| one.1.total_cmp(&other.1))?;
+    Some(best.0)
 }
 
 /// A stream's batches, with those of each packet.

@@ -2,10 +2,10 @@
 
 mod periodic;
 
-use nearlight_units::Time;
+use nearlight_units::{Span, Time};
 use serde::Serialize;
 
-use crate::batches::{Burst, bursts, silence};
+use crate::batches::{Burst, bursts, even_silence, silence};
 use crate::distribution::Distribution;
 use crate::traffic::Packet;
 
@@ -17,8 +17,23 @@ pub enum FoundBy {
     Timestamps,
     /// Silences that come round with the frame rate.
     Rhythm,
+    /// Silences that cut the stream at even distances.
+    Evenness,
     /// Any silence longer than those within a burst: a frame sent in several batches counts as several.
     Gaps,
+}
+
+impl FoundBy {
+    /// Behind a frame rate.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Timestamps => "by the times in their headers",
+            Self::Rhythm => "by silences that come round with that rate",
+            Self::Evenness => "by silences at even distances",
+            Self::Gaps => "by any silence, so that one sent in several batches counts as several",
+        }
+    }
 }
 
 /// One frame.
@@ -91,12 +106,53 @@ pub(crate) fn by_timestamps(packets: &[Packet]) -> Found {
     Found { by: FoundBy::Timestamps, frames, of_packet }
 }
 
+/// Packets below this share of a full one may be notes, sound or acknowledgements beside pictures, which are cut into equal packets. Guess.
+const SMALL: f64 = 0.5;
+/// A full packet is larger than this share of all. Guess: with sound and feedback beside it, video is still a tenth of the packets.
+const SMALLER_THAN_FULL: f64 = 0.9;
+/// What offload joined is no fuller than a packet on Ethernet, with its header.
+const FULL: u32 = 1_514;
+/// Small packets with more of the bytes than this may be the pictures. Guess.
+const LITTLE: f64 = 0.2;
+
+/// Those of one encrypted stream's packets that carry its pictures: large ones, and what comes behind them without a silence.
+///
+/// Sound each ten milliseconds would otherwise be what comes round, and an acknowledgement would begin a frame. All packets where small
+/// ones carry more than a little.
+pub(crate) fn pictures(packets: Vec<Packet>) -> Vec<Packet> {
+    let mut sizes: Vec<u32> = packets.iter().map(|packet| packet.size.min(FULL)).collect();
+    sizes.sort_unstable();
+    let place = (sizes.len() as f64 * SMALLER_THAN_FULL) as usize;
+    let least = sizes.get(place).map_or(0.0, |full| f64::from(*full) * SMALL);
+    let is_small = |packet: &Packet| f64::from(packet.size) < least;
+    let bytes = |packets: &mut dyn Iterator<Item = &Packet>| packets.map(|packet| u64::from(packet.size)).sum::<u64>();
+    let small = bytes(&mut packets.iter().filter(|packet| is_small(packet)));
+    if small == 0 || small as f64 > LITTLE * bytes(&mut packets.iter()) as f64 {
+        return packets;
+    }
+    let large: Vec<Packet> = packets.iter().filter(|packet| !is_small(packet)).copied().collect();
+    let silence = silence(&large).unwrap_or(Span::ZERO);
+    let mut last = None;
+    let belongs = |packet: &Packet| {
+        let behind = last.is_some_and(|last| packet.at - last <= silence);
+        if !is_small(packet) {
+            last = Some(packet.at);
+        }
+        behind || !is_small(packet)
+    };
+    packets.iter().copied().filter(belongs).collect()
+}
+
 /// By silences. `packets` are of one stream, by time.
 pub(crate) fn by_silences(packets: &[Packet]) -> Found {
-    let bursts = bursts(packets, silence(packets));
-    let (by, begins) = match periodic::frame_starts(&bursts) {
-        Some(begins) => (FoundBy::Rhythm, begins),
-        None => (FoundBy::Gaps, vec![true; bursts.len()]),
+    let mut bursts = bursts(packets, silence(packets));
+    let (by, begins) = if let Some(begins) = periodic::frame_starts(&bursts) {
+        (FoundBy::Rhythm, begins)
+    } else if let Some(silence) = even_silence(packets) {
+        bursts = self::bursts(packets, Some(silence));
+        (FoundBy::Evenness, vec![true; bursts.len()])
+    } else {
+        (FoundBy::Gaps, vec![true; bursts.len()])
     };
     let mut frames: Vec<Frame> = Vec::new();
     let mut of_packet = Vec::with_capacity(packets.len());

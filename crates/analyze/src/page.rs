@@ -145,6 +145,9 @@ fn packets_and_frames(video: &Video) -> Section {
         FoundBy::Rhythm => {
             "Nothing in the clear tells frames apart: they are the silences that come round with the frame rate."
         }
+        FoundBy::Evenness => {
+            "Nothing in the clear tells frames apart: they are the packets between the silences that cut the stream most evenly."
+        }
         FoundBy::Gaps => {
             "Nothing in the clear tells frames apart: they are packets without a silence in between, so a frame sent in several batches \
              would count as several."

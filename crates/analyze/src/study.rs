@@ -355,8 +355,9 @@ fn excerpt(traffic: &Traffic, places: &[u16], first: nearlight_units::Time) -> V
 }
 
 fn video(traffic: &Traffic, scope: &Scope, stream: &(u16, Stream)) -> Option<(Video, Vec<VideoDot>)> {
-    let packets: Vec<Packet> = traffic.packets.iter().filter(|packet| packet.stream == stream.0).copied().collect();
+    let own = traffic.packets.iter().filter(|packet| packet.stream == stream.0).copied().collect();
     let is_rtp = stream.1.kind == Kind::RtpVideo;
+    let packets = if is_rtp { own } else { frames::pictures(own) };
     let found = if is_rtp { frames::by_timestamps(&packets) } else { frames::by_silences(&packets) };
     let batching = batches::batching(&packets, &found)?;
     let dots = video_excerpt(&packets, &found, &batching.of_packet);

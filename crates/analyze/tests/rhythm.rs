@@ -112,8 +112,31 @@ fn frames_without_headers_are_found_by_their_rhythm() {
     let stream = Stream { pacing: Pacing::Burst, ..stream };
     let made = stream.make();
     let found = check(&stream, &made);
-    assert_eq!(found.frames.found_by, FoundBy::Gaps);
+    assert_eq!(found.frames.found_by, FoundBy::Evenness);
     assert_eq!(found.frames.count, made.frames);
+}
+
+#[test]
+fn frames_made_at_uneven_times_are_found_beside_sound_each_ten_milliseconds() {
+    for seed in 1..=3 {
+        let fps = 30.0;
+        let stream =
+            Stream { seed, quic: true, fps, frame: 33e3, batch: 12, late_ms: 3.0, seconds: 12.0, ..Stream::default() };
+        let mut made = stream.make();
+        let mut dice = Dice::new(seed);
+        for sound in 0..1_200_i64 {
+            let mut payload = vec![0x40 | (dice.number() as u8 & 0x3f)];
+            payload.extend((0..200).map(|_| dice.number() as u8));
+            made.datagrams.push(Datagram { nanos: sound * 10_000_000, down: true, payload });
+        }
+        made.datagrams.sort_by_key(|datagram| datagram.nanos);
+        let found = video(&made.datagrams);
+        assert_eq!(found.frames.found_by, FoundBy::Evenness, "seed {seed}");
+        near("frames", found.frames.count as f64, made.frames as f64, 0.01);
+        near("fps", found.frames.fps.unwrap(), fps, 3e-3);
+        near("interval", found.batches.interval_ms.unwrap(), stream.interval_ms, 0.02);
+        near("packets", found.size_bytes.p50, 1_242.0, 0.02);
+    }
 }
 
 #[test]

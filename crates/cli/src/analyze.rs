@@ -130,7 +130,7 @@ fn words(study: &Study, comparison: Option<&Comparison>) -> String {
     if let Some(video) = &study.video {
         let (frames, batches) = (&video.frames, &video.batches);
         let rate = frames.fps.map_or_else(|| "too few to tell a rate".to_owned(), |fps| format!("{fps:.3} fps"));
-        let _ = writeln!(text, "\nvideo: {} frames, {rate}", frames.count);
+        let _ = writeln!(text, "\nvideo: {} frames, {rate}, {}", frames.count, frames.found_by.in_words());
         line(&mut text, "frame size", "B", Some(&frames.size_bytes));
         line(&mut text, "between frames", "ms", frames.interval_ms.as_ref());
         line(&mut text, "assembly delay", "ms", Some(&frames.assembly_ms));

@@ -49,7 +49,15 @@ const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,r
     web_transport_quinn=error";
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(words) => {
+            // Exit status 2, which clap would end with, says that a server refused.
+            let code = if words.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
+            let _ = words.print();
+            return code;
+        }
+    };
     if !matches!(arguments.command, Command::Link(_)) {
         quieten_wayland();
     }

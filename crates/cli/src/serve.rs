@@ -210,10 +210,10 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
 fn announce(door: &Door) -> anyhow::Result<()> {
     let local = door.local_link().to_string();
     println!("\n  Open   {local}");
-    let others = door.other_links();
+    let others: Vec<String> = door.other_links().iter().map(ToString::to_string).collect();
     // A phone or a headset reads the code, so it names an address that they can reach.
-    let code = others.first().map_or_else(|| local.clone(), ToString::to_string);
-    for link in &others {
+    let code = others.first().unwrap_or(&local).clone();
+    for link in others.iter().filter(|link| **link != local) {
         println!("  or, from another machine,   {link}");
     }
     println!("\n{}", qr_code(&code)?);

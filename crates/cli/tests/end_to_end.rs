@@ -219,6 +219,24 @@ fn a_port_in_use_is_named() {
 }
 
 #[test]
+fn the_status_of_a_refusal_means_nothing_else() {
+    let cases: [&[&str]; 3] = [&["view"], &["view", "http://localhost:1/#token=x", "--seconds", "no"], &["walk"]];
+    for case in cases {
+        let output = nearlight().args(case).output().expect("runs");
+        assert_eq!(output.status.code(), Some(1), "{case:?}");
+        assert!(!output.stderr.is_empty(), "{case:?}");
+    }
+    let help = nearlight().args(["view", "--help"]).output().expect("runs");
+    assert!(help.status.success() && !help.stdout.is_empty());
+}
+
+#[test]
+fn a_server_at_one_address_names_that_address() {
+    let server = Server::start(&["--address", "127.0.0.9"]);
+    assert!(server.url.starts_with("https://127.0.0.9:"), "{}", server.url);
+}
+
+#[test]
 fn bad_files_and_values_are_refused_with_a_reason() {
     let garbage = scratch("garbage.glb");
     std::fs::write(&garbage, b"this is no glTF").expect("written");

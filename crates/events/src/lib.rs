@@ -13,8 +13,8 @@ pub use csv::CsvWriter;
 pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, write_line};
 pub use recovery::{Recovery, RecoveryCounts, RecoveryKind};
 pub use summary::{
-    Distribution, FrameCounts, LossCounts, Rates, Samples, SoundCounts, SoundSummary, StageMedian, Summary,
-    SummaryBuilder, SummaryRest, SummaryStream,
+    Distribution, FrameCounts, LossCounts, Rates, ReportedRates, Samples, SoundCounts, SoundSummary, StageMedian,
+    Summary, SummaryBuilder, SummaryRest, SummaryStream,
 };
 pub use timeline::{STAGES, Stage, Timeline};
 pub use trace::TraceWriter;

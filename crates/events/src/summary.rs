@@ -159,6 +159,44 @@ impl SoundSummary {
     }
 }
 
+/// Means of the rates that a server reports of itself.
+///
+/// What it sent is told of the second before each report. Reports of the first second tell of a time before the first frame and are left
+/// out, unless there are no others.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ReportedRates {
+    first_at: Option<Time>,
+    latest: [Bitrate; 2],
+    sums: [u128; 2],
+    reports: u64,
+}
+
+impl ReportedRates {
+    /// The second that a report looks back on.
+    const WINDOW: Span = Span::from_secs(1);
+
+    /// A report came `at` this time, with the controller's target and the rate of what was sent.
+    pub fn on_report(&mut self, at: Time, target: Bitrate, sent: Bitrate) {
+        self.latest = [target, sent];
+        if at - *self.first_at.get_or_insert(at) < Self::WINDOW {
+            return;
+        }
+        self.reports += 1;
+        for (sum, rate) in self.sums.iter_mut().zip(self.latest) {
+            *sum += u128::from(rate.as_bps());
+        }
+    }
+
+    /// The means of target and of what was sent.
+    #[must_use]
+    pub fn means(&self) -> [Bitrate; 2] {
+        match self.reports {
+            0 => self.latest,
+            reports => self.sums.map(|sum| Bitrate::from_bps((sum / u128::from(reports)) as u64)),
+        }
+    }
+}
+
 /// What the stream was, in words.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SummaryStream {
@@ -173,7 +211,7 @@ pub struct SummaryStream {
 pub struct Summary {
     pub frames: FrameCounts,
     pub fps: f64,
-    /// Longest time between two displayed pictures.
+    /// Longest time between two displayed pictures, or between the last one and the end.
     pub pause_ms_max: f64,
     pub motion_to_photon_ms: Distribution,
     /// By stage name.
@@ -206,8 +244,17 @@ pub struct SummaryBuilder {
 impl SummaryBuilder {
     /// A picture is on the display, whatever is known of its way.
     pub fn on_picture(&mut self, at: Time) {
-        let pause = self.picture_at.replace(at).map_or(Span::ZERO, |before| at - before);
-        self.longest_pause = self.longest_pause.max(pause);
+        self.on_end(at);
+        self.picture_at = Some(at);
+    }
+
+    /// Nothing is displayed any more: what passed since the last picture was a pause, too.
+    pub fn on_end(&mut self, at: Time) {
+        self.longest_pause = self.longest_pause.max(self.since_picture(at));
+    }
+
+    fn since_picture(&self, at: Time) -> Span {
+        self.picture_at.map_or(Span::ZERO, |before| at - before)
     }
 
     /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.
@@ -300,6 +347,30 @@ mod tests {
         assert_eq!(samples.percentile(50), Span::from_micros(50));
         assert_eq!(samples.percentile(99), Span::from_micros(99));
         assert_eq!(samples.percentile(100), Span::from_micros(100));
+    }
+
+    #[test]
+    fn reported_rates_leave_out_what_was_before_the_stream() {
+        let mbps = Bitrate::from_mbps;
+        let mut rates = ReportedRates::default();
+        assert_eq!(rates.means(), [Bitrate::ZERO; 2]);
+        for (milliseconds, sent) in [(500, 0), (900, 4), (1_600, 8), (2_600, 6)] {
+            rates.on_report(Time::from_micros(milliseconds * 1_000), mbps(8), mbps(sent));
+            if milliseconds == 900 {
+                assert_eq!(rates.means(), [mbps(8), mbps(4)], "no others yet");
+            }
+        }
+        assert_eq!(rates.means(), [mbps(8), mbps(7)]);
+    }
+
+    #[test]
+    fn silence_at_the_end_is_a_pause() {
+        let mut builder = SummaryBuilder::default();
+        builder.on_picture(Time::from_secs(1));
+        builder.on_picture(Time::from_secs(2));
+        builder.on_end(Time::from_secs(5));
+        let summary = builder.build(FrameCounts::default(), Span::from_secs(4), SummaryRest::default());
+        assert!((summary.pause_ms_max - 3_000.0).abs() < 1e-9);
     }
 
     #[test]

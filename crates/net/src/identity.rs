@@ -71,6 +71,14 @@ impl Identity {
         CertificateHash::of(&self.chain[0])
     }
 
+    /// The names that a certificate of the owner's own vouches for, patterns left out; none for a self-signed one, which is pinned.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        let certificate = (!self.self_signed).then(|| webpki::EndEntityCert::try_from(&self.chain[0]).ok()).flatten();
+        let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
+        names.filter(|name| !name.contains('*')).map(str::to_owned).collect()
+    }
+
     /// Whether clients must pin the certificate because no authority vouches for it. Such a certificate lives 12 days: a
     /// server that runs longer replaces it with [`crate::Listener::set_identity`].
     #[must_use]
@@ -160,6 +168,8 @@ mod tests {
         let read = Identity::from_files(&certificate, &key).unwrap();
         assert_eq!(read.certificate_sha256(), CertificateHash::of(one.cert.der()));
         assert!(!read.is_self_signed());
+        assert_eq!(read.names(), ["one.test"]);
+        assert!(Identity::self_signed(&[]).unwrap().names().is_empty());
         let cases = [
             (&missing, &key, "missing.pem"),
             (&empty, &key, "no certificate"),

@@ -1,6 +1,6 @@
 //! The server's port: sessions over QUIC, the page over TCP.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -134,6 +134,13 @@ impl Listener {
             return if bound.is_loopback() { Vec::new() } else { vec![bound] };
         }
         own_addresses().into_iter().filter(|address| bound.is_ipv6() || address.is_ipv4()).collect()
+    }
+
+    /// The address of a listener that hears no other, and does not hear what asks for localhost.
+    #[must_use]
+    pub fn only_address(&self) -> Option<IpAddr> {
+        let localhost = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
+        Some(self.local.ip()).filter(|bound| !bound.is_unspecified() && !localhost.contains(bound))
     }
 
     /// The next session, already opened on the protocol's path; none once the listener has shut down. Its client has not

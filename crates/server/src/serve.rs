@@ -129,16 +129,24 @@ impl Door {
         self.listener.port()
     }
 
-    /// The link for a browser on this machine.
+    /// The link for a browser on this machine: by a name that the owner's certificate vouches for, by localhost, or by the one address
+    /// that is listened at.
     #[must_use]
     pub fn local_link(&self) -> Link {
-        self.link(false, "localhost".into())
+        let only = self.listener.only_address().map(|address| address.to_string());
+        match self.identity.names().into_iter().next().or(only) {
+            Some(host) => self.link(true, host),
+            None => self.link(false, "localhost".into()),
+        }
     }
 
-    /// Links for other machines, in the platform's order of addresses.
+    /// Links for other machines: the certificate's names, or else addresses in the platform's order.
     #[must_use]
     pub fn other_links(&self) -> Vec<Link> {
-        self.listener.reachable_addresses().iter().map(|address| self.link(true, address.to_string())).collect()
+        let addresses = || self.listener.reachable_addresses().iter().map(ToString::to_string).collect();
+        let names = self.identity.names();
+        let hosts: Vec<String> = if names.is_empty() { addresses() } else { names };
+        hosts.into_iter().map(|host| self.link(true, host)).collect()
     }
 
     fn link(&self, secure: bool, host: String) -> Link {

@@ -96,9 +96,9 @@ impl Core {
     }
 
     /// The next message of the server as JSON; throws where the stream cannot be read any further.
-    pub fn poll_message(&mut self) -> Result<Option<String>, JsError> {
+    pub fn poll_message(&mut self, now: f64) -> Result<Option<String>, JsError> {
         let Some(message) = self.control.poll::<ServerMessage>()? else { return Ok(None) };
-        self.tally.on_message(&message);
+        self.tally.on_message(time(now), &message);
         if let ServerMessage::Welcome(welcome) = &message {
             self.journal.session = welcome.session;
             self.receiver.set_references(welcome.references);

@@ -1,11 +1,12 @@
 //! What the page shows and the summary says: collected from displayed frames and the server's messages.
 
 use nearlight_events::{
-    Rates, Recovery, RecoveryKind, STAGES, SoundSummary, Summary, SummaryBuilder, SummaryRest, SummaryStream,
+    Rates, Recovery, RecoveryKind, ReportedRates, STAGES, SoundSummary, Summary, SummaryBuilder, SummaryRest,
+    SummaryStream,
 };
 use nearlight_session::{Displayed, Receiver};
 use nearlight_units::{Bitrate, Span, Time};
-use nearlight_wire::{RateStatus, ServerMessage, StreamDescription};
+use nearlight_wire::{ServerMessage, StreamDescription};
 use serde::Serialize;
 
 /// Numbers of a timeline before its stages: frame, moment of display, total, motion-to-photon, clock error, late.
@@ -62,7 +63,7 @@ pub struct Tally {
     transport: &'static str,
     builder: SummaryBuilder,
     stream: Option<StreamDescription>,
-    rate: Option<RateStatus>,
+    rates: ReportedRates,
     first_shown_at: Option<Time>,
     last_shown_at: Time,
     rows: Vec<f64>,
@@ -73,11 +74,13 @@ impl Tally {
         Self { transport, ..Self::default() }
     }
 
-    pub fn on_message(&mut self, message: &ServerMessage) {
+    pub fn on_message(&mut self, now: Time, message: &ServerMessage) {
         match message {
             ServerMessage::Welcome(welcome) => self.stream = Some(welcome.stream.clone()),
             ServerMessage::Stream(stream) => self.stream = Some(stream.clone()),
-            ServerMessage::Rate(rate) => self.rate = Some(rate.clone()),
+            ServerMessage::Rate(rate) => {
+                self.rates.on_report(now, Bitrate::from_bps(rate.target_bps), Bitrate::from_bps(rate.sent_bps));
+            }
             ServerMessage::Refused { .. } | ServerMessage::Goodbye { .. } => {}
         }
     }
@@ -158,7 +161,7 @@ impl Tally {
     pub fn summary(&self, now: Time, receiver: &Receiver) -> Summary {
         let statistics = receiver.statistics(now);
         let watched = self.first_shown_at.map_or(Span::ZERO, |first| self.last_shown_at - first);
-        let rate = |pick: fn(&RateStatus) -> u64| Bitrate::from_bps(self.rate.as_ref().map_or(0, pick));
+        let [target, sent] = self.rates.means();
         let stream = self.stream.as_ref().map(|stream| SummaryStream {
             codec: stream.codec.clone(),
             encoder: stream.encoder.clone(),
@@ -166,11 +169,7 @@ impl Tally {
             transport: self.transport.to_owned(),
         });
         let rest = SummaryRest {
-            rates: Rates::new(
-                rate(|status| status.target_bps),
-                rate(|status| status.sent_bps),
-                statistics.received.over(watched),
-            ),
+            rates: Rates::new(target, sent, statistics.received.over(watched)),
             loss: statistics.loss,
             recovery: statistics.recovery,
             sound: receiver

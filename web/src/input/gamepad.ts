@@ -30,7 +30,10 @@ export class GamepadInput {
   /** Reads the gamepad; call once per animation frame of `seconds`. */
   poll(now: number, seconds: number, wish: Wish): void {
     const pad = navigator.getGamepads().find((candidate) => candidate?.connected && candidate.mapping === "standard");
-    if (!pad) return;
+    if (!pad) {
+      this.leave(now);
+      return;
+    }
     const axis = (index: number): number => bent(pad.axes[index] ?? 0);
     wish.right += axis(0);
     wish.forward -= axis(1);
@@ -40,6 +43,12 @@ export class GamepadInput {
     // The pad's own time stamp says when its state changed last; a stick that is held keeps turning after that.
     if (left !== 0 || up !== 0) this.#out.onLook(now, left, up);
     this.#buttons(pad, Math.min(now, pad.timestamp || now));
+  }
+
+  /** Lets go: a pad that is gone, or a window that hears no more of it, tells of no release. */
+  leave(now: number): void {
+    if (this.#pressed.has(GRAB_BUTTON)) this.#out.onAction(now, "release");
+    this.#pressed.clear();
   }
 
   #buttons(pad: Gamepad, at: number): void {

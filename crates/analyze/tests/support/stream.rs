@@ -26,6 +26,8 @@ pub struct Stream {
     pub batch: usize,
     /// Deviation of the moment at which a batch leaves.
     pub jitter_ms: f64,
+    /// Deviation of the moment at which a frame is made.
+    pub late_ms: f64,
     /// Without visible headers.
     pub quic: bool,
 }
@@ -47,6 +49,7 @@ impl Default for Stream {
             interval_ms: 5.56,
             batch: 28,
             jitter_ms: 0.1,
+            late_ms: 0.0,
             quic: false,
         }
     }
@@ -76,7 +79,7 @@ impl Stream {
         let mut sequence = 65_000_u16;
         let count = (self.seconds * self.fps) as usize;
         for frame in 0..count {
-            let begins = frame as f64 / self.fps * 1e3;
+            let begins = frame as f64 / self.fps * 1e3 + self.late_ms * dice.normal().abs();
             let size = (self.frame * (1.0 + 0.15 * dice.normal())).max(100.0) as usize;
             let packets = size.div_ceil(VIDEO_PAYLOAD);
             for index in 0..packets {

@@ -19,6 +19,10 @@ use crate::ClientError;
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
 const SHORTEST_SLEEP: Span = Span::from_micros(100);
 
+/// A connection on which nothing at all comes for so long is given up, and a new one tried: the server reports of itself several times a
+/// second, whatever there is to see. The page waits as long.
+const LONGEST_SILENCE: Span = Span::from_secs(4);
+
 /// A welcomed connection at work.
 pub struct Session<'a> {
     run: &'a mut Run,
@@ -39,6 +43,8 @@ pub struct Session<'a> {
     to_show: Option<FrameId>,
     shown: Option<FrameId>,
     drain: Option<Drain>,
+    /// When anything came last.
+    heard_at: Time,
     status_at: Time,
     displayed_at_status: u64,
     alarm: Alarm,
@@ -77,7 +83,8 @@ impl<'a> Session<'a> {
         if sound.is_some() {
             receiver.set_sound();
         }
-        let status_at = run.player.clock.now() + STATUS_INTERVAL;
+        let run_now = run.player.clock.now();
+        let status_at = run_now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
         Ok(Self {
@@ -95,6 +102,7 @@ impl<'a> Session<'a> {
             to_show: None,
             shown: None,
             drain: None,
+            heard_at: run_now,
             status_at,
             displayed_at_status,
             alarm,
@@ -130,9 +138,18 @@ impl<'a> Session<'a> {
             if self.drain.is_some_and(|drain| drain.is_over(now, &self.receiver.statistics(now), idle)) {
                 return Ok(Ended::Finished);
             }
+            if self.drain.is_none() && now >= self.heard_at + LONGEST_SILENCE {
+                self.connection.close(0, "nothing came from the server");
+                let seconds = LONGEST_SILENCE.as_secs_f64();
+                return Ok(Ended::Lost { reason: format!("nothing came for {seconds} s"), watched: true });
+            }
             match self.next(now).await {
-                Next::Datagram(received) => self.on_datagram(&received),
+                Next::Datagram(received) => {
+                    self.heard_at = self.heard_at.max(received.at);
+                    self.on_datagram(&received);
+                }
                 Next::Message(message) => {
+                    self.heard_at = self.run.player.clock.now();
                     if let Some(ended) = self.on_message(*message)? {
                         return Ok(ended);
                     }
@@ -179,6 +196,7 @@ impl<'a> Session<'a> {
             self.sound.as_ref().map(SoundOutput::next_at),
             self.run.plan.poll_timeout(first),
             Some(self.status_at),
+            Some(self.heard_at + LONGEST_SILENCE),
             Some(end),
         ];
         wakes.into_iter().flatten().min().unwrap_or(end)
@@ -222,7 +240,7 @@ impl<'a> Session<'a> {
     fn on_message(&mut self, message: ServerMessage) -> Result<Option<Ended>, ClientError> {
         match message {
             ServerMessage::Stream(stream) => self.set_stream(stream)?,
-            ServerMessage::Rate(rate) => self.run.tally.on_rate(&rate),
+            ServerMessage::Rate(rate) => self.run.tally.on_rate(self.run.player.clock.now(), &rate),
             ServerMessage::Refused { reason, message } => return Err(ClientError::Refused { reason, message }),
             ServerMessage::Goodbye { .. } if self.drain.is_some() => return Ok(Some(Ended::Finished)),
             ServerMessage::Goodbye { message } => return Ok(Some(Ended::Lost { reason: message, watched: true })),

@@ -1,7 +1,7 @@
 //! Collects the run's summary over all of its connections.
 
 use nearlight_events::{
-    FrameCounts, LossCounts, Rates, SoundSummary, Summary, SummaryBuilder, SummaryRest, SummaryStream,
+    FrameCounts, LossCounts, Rates, ReportedRates, SoundSummary, Summary, SummaryBuilder, SummaryRest, SummaryStream,
 };
 use nearlight_session::{Displayed, ReceiverStatistics, SoundStatistics};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
@@ -14,10 +14,7 @@ const TRANSPORT: &str = "webtransport";
 pub struct Tally {
     builder: SummaryBuilder,
     stream: Option<StreamDescription>,
-    /// Sums of the server's reports, for their mean.
-    target: u128,
-    sent: u128,
-    reports: u64,
+    rates: ReportedRates,
     first_displayed_at: Option<Time>,
     last_displayed_at: Time,
     displayed: u64,
@@ -33,10 +30,8 @@ impl Tally {
         self.stream = Some(stream.clone());
     }
 
-    pub fn on_rate(&mut self, rate: &RateStatus) {
-        self.target += u128::from(rate.target_bps);
-        self.sent += u128::from(rate.sent_bps);
-        self.reports += 1;
+    pub fn on_rate(&mut self, at: Time, rate: &RateStatus) {
+        self.rates.on_report(at, Bitrate::from_bps(rate.target_bps), Bitrate::from_bps(rate.sent_bps));
     }
 
     /// A frame is on the display; `displayed` is what the receiver made of it.
@@ -94,7 +89,7 @@ impl Tally {
     /// The run, which ended at `end`.
     pub fn summary(&self, end: Time) -> Summary {
         let watched = self.watched(end);
-        let mean = |sum: u128| Bitrate::from_bps((sum / u128::from(self.reports.max(1))) as u64);
+        let [target, sent] = self.rates.means();
         let received = if watched > Span::ZERO { self.past.received } else { Bytes::ZERO };
         let stream = self.stream.clone().map(|stream| SummaryStream {
             codec: stream.codec,
@@ -103,7 +98,7 @@ impl Tally {
             transport: TRANSPORT.to_owned(),
         });
         let rest = SummaryRest {
-            rates: Rates::new(mean(self.target), mean(self.sent), received.over(watched)),
+            rates: Rates::new(target, sent, received.over(watched)),
             loss: self.past.loss,
             recovery: self.past.recovery,
             sound: self.sound.as_ref().map(|sound| SoundSummary::new(sound.counts, sound.delay, &sound.apart)),
@@ -111,7 +106,9 @@ impl Tally {
             clock_error: self.clock_error,
             unreadable_markers: self.past.unreadable_markers,
         };
-        self.builder.build(self.past.frames, watched, rest)
+        let mut builder = self.builder.clone();
+        builder.on_end(end);
+        builder.build(self.past.frames, watched, rest)
     }
 
     /// From one frame interval before the first frame, so that n frames take n intervals, to the end of the run: the time after
