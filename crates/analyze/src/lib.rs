@@ -17,6 +17,7 @@ mod packet;
 mod page;
 mod study;
 mod traffic;
+mod warnings;
 
 pub use batches::{Batches, TOGETHER, Together};
 pub use compare::{Clock, CompareError, Comparison, Disruption, Stalls, Way};

@@ -24,8 +24,11 @@ pub fn document(study: &Study, comparison: Option<&Comparison>) -> Document {
         .fact("Capture", capture(&study.capture))
         .colours([DOWN, UP, VIDEO])
         .section(streams(study));
-    if let Some(damage) = damage(&study.capture) {
-        document = document.fact("Damage", damage);
+    for warning in &study.warnings {
+        document = document.fact("Warning", warning.as_str());
+    }
+    for warning in comparison.iter().flat_map(|comparison| &comparison.receiver.warnings) {
+        document = document.fact("Warning of the receiver's capture", warning.as_str());
     }
     if let Some(video) = &study.video {
         document = document.section(packets_and_frames(video)).section(batches(study, video)).section(arrivals(video));
@@ -56,11 +59,6 @@ fn capture(capture: &CaptureSummary) -> String {
         let _ = write!(words, "; {count} {what}");
     }
     words
-}
-
-fn damage(capture: &CaptureSummary) -> Option<String> {
-    let damage = capture.damage.as_ref()?;
-    Some(format!("at byte {}: {}; what came before was read", damage.offset, damage.reason))
 }
 
 fn percent(share: f64) -> String {

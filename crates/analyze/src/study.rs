@@ -21,25 +21,18 @@ const LISTED: usize = 20;
 /// Why there is nothing to study.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    #[error("{}", no_datagrams(*packets))]
-    NoDatagrams { packets: u64 },
+    #[error("{why}")]
+    NoDatagrams { packets: u64, why: String },
     #[error("{sender} sends and receives nothing in this capture; its conversations are:\n{conversations}")]
     NoSuchSender { sender: SocketAddr, conversations: String },
-}
-
-fn no_datagrams(packets: u64) -> String {
-    if packets == 0 {
-        return "it holds no packets; capture on the interface that the stream crosses, while it runs".into();
-    }
-    format!(
-        "no UDP datagrams among the {packets} packets that could be read; capture the stream's own port, on its own interface"
-    )
 }
 
 /// What a capture says about a stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     pub capture: CaptureSummary,
+    /// What to know of the capture before believing the rest.
+    pub warnings: Vec<String>,
     pub duration_s: f64,
     /// `address:port` of the end that sends most, or that was named.
     pub sender: String,
@@ -163,7 +156,6 @@ pub(crate) struct Scope {
 
 impl Scope {
     pub fn new(traffic: &Traffic, sender: Option<SocketAddr>) -> Result<Self, StudyError> {
-        let packets = traffic.capture.packets;
         let Some((conversation, down)) = traffic.main(sender) else {
             return Err(match sender {
                 Some(sender) if !traffic.conversations.is_empty() => {
@@ -174,7 +166,7 @@ impl Scope {
                         conversations: conversations(traffic).into_iter().map(line).collect(),
                     }
                 }
-                _ => StudyError::NoDatagrams { packets },
+                _ => StudyError::NoDatagrams { packets: traffic.capture.packets, why: traffic.capture.no_datagrams() },
             });
         };
         Ok(Self::of(traffic, conversation, down))
@@ -278,6 +270,7 @@ impl Study {
         };
         Self {
             capture: traffic.capture.clone(),
+            warnings: traffic.capture.warnings(),
             duration_s: duration.as_secs_f64(),
             sender,
             receiver,

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_analyze::{
-    CaptureSummary, Comparison, Disruption, Distribution, Limits, Stalls, Study, Together, Traffic, Way, document,
+    Comparison, Disruption, Distribution, Limits, Stalls, Study, Together, Traffic, Way, document,
 };
 use serde_json::json;
 
@@ -60,46 +60,10 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<ExitCode> {
 fn read(path: &Path, limits: Limits) -> anyhow::Result<Traffic> {
     let file = File::open(path).with_context(|| format!("cannot open {}", path.display()))?;
     let traffic = Traffic::read(file, &limits).with_context(|| path.display().to_string())?;
-    for warning in warnings(&traffic.capture) {
+    for warning in traffic.capture.warnings() {
         eprintln!("nearlight: {}: {warning}", path.display());
     }
     Ok(traffic)
-}
-
-fn warnings(capture: &CaptureSummary) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if let Some(damage) = &capture.damage {
-        warnings.push(format!(
-            "damaged at byte {}: {}; the {} packets before are studied",
-            damage.offset, damage.reason, capture.packets
-        ));
-    }
-    if capture.unplaced > 0 {
-        warnings.push(format!(
-            "{} packets were left out: their time cannot be, or their interface is not described",
-            capture.unplaced
-        ));
-    }
-    if capture.oversized > 0 {
-        warnings.push(format!(
-            "{} packets are longer than Ethernet carries: offload joined datagrams, so packets and gaps are not those on the wire \
-             (ethtool -K INTERFACE gso off gro off)",
-            capture.oversized
-        ));
-    }
-    if capture.unknown_link > 0 {
-        warnings.push(format!("{} packets are of a link layer that is not known here", capture.unknown_link));
-    }
-    if capture.dropped > 0 {
-        warnings.push(format!("the capturing machine dropped {} packets: they count as lost", capture.dropped));
-    }
-    if capture.beyond_limit > 0 {
-        warnings.push(format!(
-            "{} packets are counted in streams only; --packets {} looks at all",
-            capture.beyond_limit, capture.datagrams
-        ));
-    }
-    warnings
 }
 
 fn words(study: &Study, comparison: Option<&Comparison>) -> String {
