@@ -51,18 +51,15 @@ impl CaptureSummary {
         if self.packets == 0 {
             return self.no_packets();
         }
-        let tcp = match self.tcp {
-            0 => "it holds no UDP".to_owned(),
+        let held = match self.tcp {
+            0 => format!("none of its {} packets is a UDP datagram that can be read", self.packets),
             packets => format!("it holds {packets} TCP packets, which are not studied, and no UDP"),
         };
         let short = (self.cut_short > 0)
             .then(|| format!("{} packets end within their headers: capture at least 80 bytes of each", self.cut_short));
         let others: Vec<String> = [self.wrapped(), self.unknown_layer(), short].into_iter().flatten().collect();
-        if others.is_empty() {
-            format!("{tcp} among {} packets; capture the stream's own port, on its own interface", self.packets)
-        } else {
-            format!("{tcp}; {}", others.join("; "))
-        }
+        let advice = "capture the stream's own port, on its own interface";
+        format!("{held}; {}", if others.is_empty() { advice.to_owned() } else { others.join("; ") })
     }
 
     fn no_packets(&self) -> String {

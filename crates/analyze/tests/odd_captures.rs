@@ -137,7 +137,7 @@ fn why_there_is_nothing_to_study() {
         ("nothing", pcap(&Form::default(), &[]), &["holds no packets"]),
         ("zeros", [pcap(&Form::default(), &[]), vec![0; 64]].concat(), &["damaged at byte 24", "zeros"]),
         ("TCP", raw(1, frames(|_, bytes| bytes[23] = 6)), &[tcp.as_str(), "no UDP"]),
-        ("ICMP", raw(1, frames(|_, bytes| bytes[23] = 1)), &["holds no UDP", "the stream's own port"]),
+        ("ICMP", raw(1, frames(|_, bytes| bytes[23] = 1)), &["is a UDP datagram", "the stream's own port"]),
         ("PPPoE", raw(1, within([0x88, 0x64])), &["inside PPPoE, which is not read"]),
         ("MPLS", raw(1, within([0x88, 0x47])), &["inside MPLS, which is not read"]),
         ("an unknown link", raw(195, frames(|_, _| ())), &["link type 195;"]),

@@ -220,10 +220,23 @@ mod tests {
             };
             (turn(away), turn(back))
         };
+        // By 5 ms in the second and a half that there are answers, which taken alone looks like a clock that runs away.
+        let filling = |(away, mut back): (Vec<Sample>, Vec<Sample>)| {
+            let from = back[0].at;
+            for of in &mut back {
+                of.difference -= 0.005 * (of.at - from) / 1.5;
+            }
+            (away, back)
+        };
         for (name, (away, back), expected) in [
             ("even", crossed(|at| 0.3 + 50e-6 * at, 0, 1_000), None),
             ("answers for a short while only", crossed(|at| 0.3 + 50e-6 * at, 0, 150), None),
             ("answers at the end only", crossed(|at| 0.3 - 50e-6 * at, 850, 1_000), None),
+            (
+                "answers at the end only, through a queue that fills",
+                filling(crossed(|at| 50e-6 * at, 850, 1_000)),
+                None,
+            ),
             ("set forward", crossed(step(5.0, 0.1), 0, 1_000), Some(SetDuringCapture)),
             ("set forward late", crossed(step(8.0, 0.1), 0, 1_000), Some(SetDuringCapture)),
             ("set back early", crossed(step(2.0, -3.0), 0, 1_000), Some(SetDuringCapture)),
