@@ -13,8 +13,9 @@ use serde::Serialize;
 use crate::distribution::Distribution;
 use crate::study::{Scope, Study, StudyError};
 use crate::traffic::{Direction, Packet, Traffic};
+pub use clock::ClockRefused;
 use clock::{ClockFit, Sample};
-use disruption::Crossing;
+use disruption::{Crossed, Crossing};
 pub use disruption::{Disruption, Stalls};
 
 /// Why two captures cannot be compared.
@@ -33,7 +34,9 @@ pub enum CompareError {
 /// What happened between sender and receiver.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
-    pub clock: Clock,
+    /// `None` where no line joins the clocks: then whatever needs both of them is absent.
+    pub clock: Option<Clock>,
+    pub clock_refused: Option<ClockRefused>,
     pub downlink: Way,
     pub uplink: Way,
     /// The receiver's view of the same conversation.
@@ -65,8 +68,9 @@ pub struct Way {
     pub duplicated: u64,
     /// Packets sent again as they were: the same packet left more than once.
     pub repeated: u64,
-    /// Packets that arrived after one that was sent later (RFC 4737).
-    pub reordered: u64,
+    /// Packets that arrived after one that was sent later (RFC 4737). `None` where a clock that was set may be what
+    /// disordered them.
+    pub reordered: Option<u64>,
     /// Packets that arrived and were not seen to leave: the sender's capture dropped them.
     pub unseen: u64,
     pub delay_ms: Option<Distribution>,
@@ -99,23 +103,74 @@ impl Comparison {
         let downs: Vec<Sample> = down.times.iter().map(|(left, arrived)| sample(*left, *arrived)).collect();
         let ups: Vec<Sample> = up.times.iter().map(|(left, arrived)| sample(*arrived, *left)).collect();
         let fit = ClockFit::new(&downs, &ups).ok_or(CompareError::NothingInCommon)?;
-        let away = |of: &Sample| Crossing { left: of.at, delay: of.difference - fit.offset(of.at) };
-        let back = |of: &Sample| {
-            let delay = fit.offset(of.at) - of.difference;
-            Crossing { left: of.at - delay, delay }
-        };
-        let there = |at: Time| fit.first(here(at));
+        let clock_refused = fit.as_ref().err().copied();
+        let fit = fit.ok();
+        let downs = fit.map(|fit| {
+            let away = |of: &Sample| Crossing { left: of.at, delay: of.difference - fit.offset(of.at) };
+            Crossed {
+                packets: downs.iter().map(away).collect(),
+                lost: down.lost_at.iter().copied().map(here).collect(),
+            }
+        });
+        let ups = fit.map(|fit| {
+            let back = |of: &Sample| {
+                let delay = fit.offset(of.at) - of.difference;
+                Crossing { left: of.at - delay, delay }
+            };
+            let there = |at: &Time| fit.first(here(*at));
+            Crossed { packets: ups.iter().map(back).collect(), lost: up.lost_at.iter().map(there).collect() }
+        });
+        let in_order = clock_refused != Some(ClockRefused::SetDuringCapture);
+        let way = |way: Way| Way { reordered: way.reordered.filter(|_| in_order), ..way };
         Ok(Self {
-            downlink: down.way(&down_here, &down_there, &downs.iter().map(away).collect::<Vec<_>>(), here),
-            uplink: up.way(&up_there, &up_here, &ups.iter().map(back).collect::<Vec<_>>(), there),
-            clock: Clock {
+            downlink: way(down.way(&down_here, &down_there, downs.as_ref())),
+            uplink: way(up.way(&up_there, &up_here, ups.as_ref())),
+            clock: fit.map(|fit| Clock {
                 offset_ms: fit.offset(0.0) * 1e3,
                 drift_ppm: fit.drift * 1e6,
                 both_ways: fit.round_trip.is_some(),
                 uncertain_by_ms: fit.round_trip.map(|trip| trip * 0.5e3),
-            },
+            }),
+            clock_refused,
             receiver: Study::of(at_receiver, &counterpart),
         })
+    }
+}
+
+impl Way {
+    /// Whether the captures share no packet of this direction.
+    pub fn is_empty(&self) -> bool {
+        self.sent == 0
+    }
+}
+
+impl Clock {
+    /// With what bounds it, and how it was found.
+    fn in_words(&self) -> String {
+        let Self { offset_ms, drift_ppm, both_ways, uncertain_by_ms } = self;
+        let how = match uncertain_by_ms {
+            Some(by) if *both_ways => {
+                format!(
+                    "Packets were seen both ways: this and all delays may be wrong by {by:.3} ms, those of the two \
+                     directions the opposite way."
+                )
+            }
+            _ => {
+                "Packets one way only tell this: the smallest delay is in it, and delays are those above it.".to_owned()
+            }
+        };
+        format!("The receiver's clock was {offset_ms:.3} ms ahead and ran {drift_ppm:+.2} ppm fast. {how}")
+    }
+}
+
+impl Comparison {
+    /// How the receiver's clock stands to the sender's, or why nobody can tell.
+    pub fn clock_in_words(&self) -> String {
+        match (&self.clock, self.clock_refused) {
+            (Some(clock), _) => clock.in_words(),
+            (None, Some(why)) => format!("Delays and stalls are not told: {}.", why.in_words()),
+            (None, None) => String::new(),
+        }
     }
 }
 
@@ -167,6 +222,7 @@ impl Index {
 struct Matched {
     /// When each left and arrived, by the time it left.
     times: Vec<(Time, Time)>,
+    /// While both captures saw packets, in order.
     lost_at: Vec<Time>,
     unseen_at: Vec<Time>,
     duplicated: u64,
@@ -193,24 +249,23 @@ impl Matched {
             (here, there) = (&here[left..], &there[arrived..]);
         }
         matched.times.sort_unstable();
+        // What left before the other capture began, or arrived after it ended, was not lost; nor is a direction that
+        // one of them leaves out.
+        let left = matched.times.first().zip(matched.times.last()).map(|(first, last)| first.0..=last.0);
+        let arrivals = matched.times.iter().map(|times| times.1);
+        let arrived = arrivals.clone().min().zip(arrivals.max()).map(|(first, last)| first..=last);
+        matched.lost_at.retain(|at| left.as_ref().is_some_and(|both| both.contains(at)));
+        matched.unseen_at.retain(|at| arrived.as_ref().is_some_and(|both| both.contains(at)));
+        matched.lost_at.sort_unstable();
         matched
     }
 
-    /// `crossings` are those of `times`; `seconds` takes the sender's times to their clock.
-    fn way(&self, sent: &Index, received: &Index, crossings: &[Crossing], seconds: impl Fn(Time) -> f64) -> Way {
+    /// `crossed` are those of `times` and `lost_at`.
+    fn way(&self, sent: &Index, received: &Index, crossed: Option<&Crossed>) -> Way {
         /// Points that a chart shows.
         const MOST: usize = 4_000;
-        // What left before the other capture began, or arrived after it ended, was not lost.
-        let while_both = |times: &[Time], bounds: Option<(Time, Time)>| -> Vec<Time> {
-            let both = |at: &Time| bounds.is_none_or(|(from, to)| (from..=to).contains(at));
-            times.iter().copied().filter(both).collect()
-        };
-        let left = self.times.first().zip(self.times.last()).map(|(first, last)| (first.0, last.0));
-        let arrivals = self.times.iter().map(|times| times.1);
-        let arrived = arrivals.clone().min().zip(arrivals.max());
-        let mut lost: Vec<f64> = while_both(&self.lost_at, left).into_iter().map(seconds).collect();
-        lost.sort_unstable_by(f64::total_cmp);
-        let total = (self.times.len() + lost.len()) as u64;
+        let lost = self.lost_at.len() as u64;
+        let total = self.times.len() as u64 + lost;
         let mut newest = Time::ZERO;
         let mut reordered = 0;
         for (_, arrived) in &self.times {
@@ -218,19 +273,21 @@ impl Matched {
             newest = newest.max(*arrived);
         }
         let gaps = |packets: &[Packet]| Distribution::of_spans(packets.windows(2).map(|pair| pair[1].at - pair[0].at));
+        let lost_in_a_row = disruption::runs(self.times.iter().map(|times| times.0), &self.lost_at);
+        let crossings = crossed.map_or(&[][..], |crossed| &crossed.packets);
         let every = crossings.len().div_ceil(MOST).max(1);
         Way {
             sent: total,
-            lost: lost.len() as u64,
-            loss_ratio: lost.len() as f64 / total.max(1) as f64,
+            lost,
+            loss_ratio: lost as f64 / total.max(1) as f64,
             duplicated: self.duplicated,
             repeated: self.repeated,
-            reordered,
-            unseen: while_both(&self.unseen_at, arrived).len() as u64,
+            reordered: Some(reordered),
+            unseen: self.unseen_at.len() as u64,
             delay_ms: Distribution::of(crossings.iter().map(|packet| packet.delay * 1e3)),
             sent_gap_ms: gaps(&sent.packets),
             received_gap_ms: gaps(&received.packets),
-            disruption: Disruption::new(&sent.packets, &received.packets, crossings, &lost),
+            disruption: Disruption::new(&sent.packets, &received.packets, crossed, lost_in_a_row),
             delays: crossings.iter().step_by(every).map(|packet| (packet.left, packet.delay * 1e3)).collect(),
         }
     }

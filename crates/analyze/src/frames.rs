@@ -173,7 +173,7 @@ pub(crate) fn by_silences(packets: &[Packet]) -> Found {
 impl Frames {
     /// What follows "frames at".
     pub(crate) fn rate_in_words(&self) -> String {
-        self.fps.map_or_else(|| "a rate that so few do not tell".to_owned(), |fps| format!("{fps:.2} fps"))
+        self.fps.map_or_else(|| "a rate that they do not tell".to_owned(), |fps| format!("{fps:.2} fps"))
     }
 }
 
@@ -214,7 +214,8 @@ impl Found {
             both += away * (number as f64 - (count - 1.0) / 2.0);
             square += away * away;
         }
-        (square > 0.0).then(|| both / square)
+        // A clock that was set back makes time run backwards.
+        (square > 0.0).then(|| both / square).filter(|rate| *rate > 0.0)
     }
 
     /// `None` for no frames.

@@ -17,9 +17,11 @@ mod packet;
 mod page;
 mod study;
 mod traffic;
+mod warnings;
+mod words;
 
 pub use batches::{Batches, TOGETHER, Together};
-pub use compare::{Clock, CompareError, Comparison, Disruption, Stalls, Way};
+pub use compare::{Clock, ClockRefused, CompareError, Comparison, Disruption, Stalls, Way};
 pub use distribution::Distribution;
 pub use frames::{FoundBy, Frames};
 pub use kind::Kind;
@@ -28,3 +30,4 @@ pub use study::{
     ConversationSummary, DirectionSummary, Dot, Excerpts, Sequence, StreamRow, Study, StudyError, Video, VideoDot,
 };
 pub use traffic::{CaptureSummary, Limits, Traffic};
+pub use words::words;

@@ -14,6 +14,10 @@ const MOST_TAGS: usize = 4;
 /// IPv6 extension headers of one packet. Guess: hosts send none or one.
 const MOST_EXTENSIONS: usize = 8;
 
+/// IP's numbers of protocols.
+const TCP: u8 = 6;
+const UDP: u8 = 17;
+
 /// An address with its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Endpoint {
@@ -36,16 +40,23 @@ pub(crate) struct Datagram<'a> {
 /// Why a captured packet is no datagram to look at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
-    /// Neither IPv4 nor IPv6 (ARP, spanning tree, ...).
-    NotIp,
+    /// Neither IPv4 nor IPv6 (ARP, spanning tree, ...), or within something that is not read.
+    NotIp(Option<Wrapping>),
     /// TCP, ICMP, ...
-    NotUdp,
-    /// Not the first fragment, which alone has ports.
-    Fragment,
+    NotUdp { tcp: bool },
+    /// Not the first fragment, which alone has ports; its bytes as an Ethernet frame.
+    Fragment { size: u32 },
     /// A header is damaged, or was cut off by the capture.
     CutShort,
     /// A link layer that is not known here.
-    UnknownLink,
+    UnknownLink(u16),
+}
+
+/// What may hold IP and is not read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrapping {
+    Pppoe,
+    Mpls,
 }
 
 pub(crate) fn datagram<'a>(record: &Record<'a>) -> Result<Datagram<'a>, Unusable> {
@@ -54,7 +65,7 @@ pub(crate) fn datagram<'a>(record: &Record<'a>) -> Result<Datagram<'a>, Unusable
     match above.first().ok_or(Unusable::CutShort)? >> 4 {
         4 => ipv4(above, on_wire),
         6 => ipv6(above, on_wire),
-        _ => Err(Unusable::NotIp),
+        _ => Err(Unusable::NotIp(None)),
     }
 }
 
@@ -70,7 +81,7 @@ fn network_layer(link: LinkType, bytes: &[u8]) -> Result<(&[u8], usize), Unusabl
             let kind = short(bytes, 0).ok_or(cut)?;
             return ip_after(bytes, 20, kind);
         }
-        LinkType::Other(_) => return Err(Unusable::UnknownLink),
+        LinkType::Other(number) => return Err(Unusable::UnknownLink(number)),
     };
     Ok((bytes.get(at..).ok_or(cut)?, at))
 }
@@ -83,13 +94,15 @@ fn tagged(bytes: &[u8], mut at: usize) -> Result<(&[u8], usize), Unusable> {
             kind => return ip_after(bytes, at + 2, kind),
         }
     }
-    Err(Unusable::NotIp)
+    Err(Unusable::NotIp(None))
 }
 
 fn ip_after(bytes: &[u8], at: usize, ether_type: u16) -> Result<(&[u8], usize), Unusable> {
     match ether_type {
         0x0800 | 0x86dd => Ok((bytes.get(at..).ok_or(Unusable::CutShort)?, at)),
-        _ => Err(Unusable::NotIp),
+        0x8863 | 0x8864 => Err(Unusable::NotIp(Some(Wrapping::Pppoe))),
+        0x8847 | 0x8848 => Err(Unusable::NotIp(Some(Wrapping::Mpls))),
+        _ => Err(Unusable::NotIp(None)),
     }
 }
 
@@ -99,18 +112,18 @@ fn ipv4(bytes: &[u8], on_wire: u32) -> Result<Datagram<'_>, Unusable> {
     if words < 5 {
         return Err(Unusable::CutShort);
     }
-    if header[9] != 17 {
-        return Err(Unusable::NotUdp);
-    }
-    let fragment = u16::from_be_bytes([header[6], header[7]]);
-    if fragment & 0x1fff != 0 {
-        return Err(Unusable::Fragment);
+    if header[9] != UDP {
+        return Err(Unusable::NotUdp { tcp: header[9] == TCP });
     }
     // Zero where the network card cuts the packet up later: its length is then what was captured.
     let total = match u32::from(u16::from_be_bytes([header[2], header[3]])) {
         0 => on_wire,
         total => total,
     };
+    let fragment = u16::from_be_bytes([header[6], header[7]]);
+    if fragment & 0x1fff != 0 {
+        return Err(Unusable::Fragment { size: total.saturating_add(ETHERNET_HEADER) });
+    }
     let address = |at: usize| {
         let octets: [u8; 4] = header[at..at + 4].try_into().expect("four bytes");
         IpAddr::V4(Ipv4Addr::from(octets))
@@ -132,7 +145,7 @@ fn ipv6(bytes: &[u8], on_wire: u32) -> Result<Datagram<'_>, Unusable> {
     let (mut next, mut at) = (header[6], HEADER);
     for _ in 0..MOST_EXTENSIONS {
         match next {
-            17 => return udp(&Ip { bytes, header: at, total, from: address(8), to: address(24) }),
+            UDP => return udp(&Ip { bytes, header: at, total, from: address(8), to: address(24) }),
             // Hop-by-hop options, routing, destination options.
             0 | 43 | 60 => {
                 let extension = bytes.get(at..at + 2).ok_or(Unusable::CutShort)?;
@@ -142,15 +155,15 @@ fn ipv6(bytes: &[u8], on_wire: u32) -> Result<Datagram<'_>, Unusable> {
             44 => {
                 let extension = bytes.get(at..at + 8).ok_or(Unusable::CutShort)?;
                 if u16::from_be_bytes([extension[2], extension[3]]) & 0xfff8 != 0 {
-                    return Err(Unusable::Fragment);
+                    return Err(Unusable::Fragment { size: total.saturating_add(ETHERNET_HEADER) });
                 }
                 next = extension[0];
                 at += 8;
             }
-            _ => return Err(Unusable::NotUdp),
+            other => return Err(Unusable::NotUdp { tcp: other == TCP }),
         }
     }
-    Err(Unusable::NotUdp)
+    Err(Unusable::NotUdp { tcp: false })
 }
 
 struct Ip<'a> {

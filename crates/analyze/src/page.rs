@@ -8,7 +8,7 @@ use nearlight_report::{Cell, Chart, Column, Document, Row, Section, Table, Tile}
 
 use crate::frames::FoundBy;
 use crate::study::{DirectionSummary, Study, Video};
-use crate::{CaptureSummary, Comparison, Disruption, Distribution, Together, Way};
+use crate::{CaptureSummary, Comparison, Disruption, Distribution, Stalls, Together, Way};
 
 const DOWN: &str = "downlink";
 const UP: &str = "uplink";
@@ -24,8 +24,11 @@ pub fn document(study: &Study, comparison: Option<&Comparison>) -> Document {
         .fact("Capture", capture(&study.capture))
         .colours([DOWN, UP, VIDEO])
         .section(streams(study));
-    if let Some(damage) = damage(&study.capture) {
-        document = document.fact("Damage", damage);
+    for warning in &study.warnings {
+        document = document.fact("Warning", warning.as_str());
+    }
+    for warning in comparison.iter().flat_map(|comparison| &comparison.receiver.warnings) {
+        document = document.fact("Warning of the receiver's capture", warning.as_str());
     }
     if let Some(video) = &study.video {
         document = document.section(packets_and_frames(video)).section(batches(study, video)).section(arrivals(video));
@@ -56,11 +59,6 @@ fn capture(capture: &CaptureSummary) -> String {
         let _ = write!(words, "; {count} {what}");
     }
     words
-}
-
-fn damage(capture: &CaptureSummary) -> Option<String> {
-    let damage = capture.damage.as_ref()?;
-    Some(format!("at byte {}: {}; what came before was read", damage.offset, damage.reason))
 }
 
 fn percent(share: f64) -> String {
@@ -246,16 +244,6 @@ fn arrivals(video: &Video) -> Section {
 }
 
 fn between(comparison: &Comparison) -> Section {
-    let clock = &comparison.clock;
-    let delay = |way: &Way| way.delay_ms.as_ref().map_or(f64::NAN, |delay| delay.p50);
-    let held = if clock.both_ways {
-        format!(
-            "Packets both ways hold the receiver's clock; delays may be wrong by up to {:.3} ms, the other way round in the other direction.",
-            clock.uncertain_by_ms.unwrap_or(0.0)
-        )
-    } else {
-        "There were packets one way only: delays are those above the smallest.".to_owned()
-    };
     let row = |name: &str, way: &Way| {
         let delay = way.delay_ms.as_ref();
         Row::new(
@@ -265,7 +253,7 @@ fn between(comparison: &Comparison) -> Section {
                 Cell::figure(way.loss_ratio * 100.0),
                 Cell::figure(way.duplicated as f64),
                 Cell::figure(way.repeated as f64),
-                Cell::figure(way.reordered as f64),
+                Cell::figure_if(way.reordered.map(|count| count as f64)),
                 Cell::figure(way.unseen as f64),
                 Cell::figure_if(delay.map(|delay| delay.p50)),
                 Cell::figure_if(delay.map(|delay| delay.p99)),
@@ -288,25 +276,37 @@ fn between(comparison: &Comparison) -> Section {
             Column::new("Delay, 99 %", "ms").decimals(3),
             Column::new("Delay, 99.99 %", "ms").decimals(3),
         ],
-        rows: vec![row(DOWN, &comparison.downlink), row(UP, &comparison.uplink)],
+        rows: ways(comparison).map(|(name, way)| row(name, way)).collect(),
     };
-    let stalls = &comparison.downlink.disruption.stalls;
-    Section::new("What did the network do?")
+    let mut section = Section::new("What did the network do?")
         .question("How long did packets take, how many were lost, and how was their timing changed?")
-        .answer(format!(
-            "Half of the packets took {:.2} ms down and {:.2} ms up; {} were lost on the way down, and {} times packets were due and none came for over {:.0} ms. The receiver's clock was {:.3} ms ahead and ran {:+.2} ppm fast. {held}",
-            delay(&comparison.downlink),
-            delay(&comparison.uplink),
-            percent(comparison.downlink.loss_ratio),
-            stalls.count,
-            stalls.over_ms,
-            clock.offset_ms,
-            clock.drift_ppm
-        ))
+        .answer(what_became(comparison))
         .table(table)
-        .table(disruption(comparison))
-        .chart(figures::delays_over_time(comparison))
-        .charts(figures::changed_gaps(comparison))
+        .table(disruption(comparison));
+    if let Some(chart) = figures::delays_over_time(comparison) {
+        section = section.chart(chart);
+    }
+    section.charts(figures::changed_gaps(comparison))
+}
+
+/// Directions that both captures have packets of.
+fn ways(comparison: &Comparison) -> impl Iterator<Item = (&'static str, &Way)> {
+    [(DOWN, &comparison.downlink), (UP, &comparison.uplink)].into_iter().filter(|way| !way.1.is_empty())
+}
+
+/// As far as it is known: a direction may be missing, and without a common clock there are no delays.
+fn what_became(comparison: &Comparison) -> String {
+    let sentence = |(name, way): (&str, &Way)| {
+        let mut words = format!("On the {name} {} of the packets were lost", percent(way.loss_ratio));
+        if let Some(delay) = &way.delay_ms {
+            let _ = write!(words, ", half of the others took up to {:.2} ms", delay.p50);
+        }
+        if let Some(Stalls { count, over_ms, .. }) = &way.disruption.stalls {
+            let _ = write!(words, ", and {count} times packets were due and none came for over {over_ms:.0} ms");
+        }
+        words + ". "
+    };
+    ways(comparison).map(sentence).collect::<String>() + &comparison.clock_in_words()
 }
 
 fn disruption(comparison: &Comparison) -> Table {
@@ -320,9 +320,9 @@ fn disruption(comparison: &Comparison) -> Table {
                 share(received_together),
                 Cell::figure_if(gap_change_ms.as_ref().map(|change| change.p50)),
                 Cell::figure_if(gap_change_ms.as_ref().map(|change| change.p99)),
-                Cell::figure(stalls.count as f64),
-                Cell::figure(stalls.longest_ms),
-                Cell::figure(stalls.time_ratio * 100.0),
+                Cell::figure_if(stalls.as_ref().map(|stalls| stalls.count as f64)),
+                Cell::figure_if(stalls.as_ref().map(|stalls| stalls.longest_ms)),
+                Cell::figure_if(stalls.as_ref().map(|stalls| stalls.time_ratio * 100.0)),
                 Cell::figure_if(lost_in_a_row.as_ref().map(|run| run.mean)),
                 Cell::figure_if(lost_in_a_row.as_ref().map(|run| run.max)),
             ],
@@ -342,7 +342,7 @@ fn disruption(comparison: &Comparison) -> Table {
             Column::new("Lost in a row, mean", "").decimals(2),
             Column::new("Lost in a row, most", "").decimals(0),
         ],
-        rows: vec![row(DOWN, &comparison.downlink), row(UP, &comparison.uplink)],
+        rows: ways(comparison).map(|(name, way)| row(name, way)).collect(),
     }
 }
 

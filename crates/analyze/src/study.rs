@@ -21,25 +21,18 @@ const LISTED: usize = 20;
 /// Why there is nothing to study.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
-    #[error("{}", no_datagrams(*packets))]
-    NoDatagrams { packets: u64 },
+    #[error("{why}")]
+    NoDatagrams { packets: u64, why: String },
     #[error("{sender} sends and receives nothing in this capture; its conversations are:\n{conversations}")]
     NoSuchSender { sender: SocketAddr, conversations: String },
-}
-
-fn no_datagrams(packets: u64) -> String {
-    if packets == 0 {
-        return "it holds no packets; capture on the interface that the stream crosses, while it runs".into();
-    }
-    format!(
-        "no UDP datagrams among the {packets} packets that could be read; capture the stream's own port, on its own interface"
-    )
 }
 
 /// What a capture says about a stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     pub capture: CaptureSummary,
+    /// What to know of the capture before believing the rest.
+    pub warnings: Vec<String>,
     pub duration_s: f64,
     /// `address:port` of the end that sends most, or that was named.
     pub sender: String,
@@ -163,7 +156,6 @@ pub(crate) struct Scope {
 
 impl Scope {
     pub fn new(traffic: &Traffic, sender: Option<SocketAddr>) -> Result<Self, StudyError> {
-        let packets = traffic.capture.packets;
         let Some((conversation, down)) = traffic.main(sender) else {
             return Err(match sender {
                 Some(sender) if !traffic.conversations.is_empty() => {
@@ -174,7 +166,7 @@ impl Scope {
                         conversations: conversations(traffic).into_iter().map(line).collect(),
                     }
                 }
-                _ => StudyError::NoDatagrams { packets },
+                _ => StudyError::NoDatagrams { packets: traffic.capture.packets, why: traffic.capture.no_datagrams() },
             });
         };
         Ok(Self::of(traffic, conversation, down))
@@ -278,6 +270,7 @@ impl Study {
         };
         Self {
             capture: traffic.capture.clone(),
+            warnings: traffic.capture.warnings(),
             duration_s: duration.as_secs_f64(),
             sender,
             receiver,
@@ -355,9 +348,14 @@ fn excerpt(traffic: &Traffic, places: &[u16], first: nearlight_units::Time) -> V
 }
 
 fn video(traffic: &Traffic, scope: &Scope, stream: &(u16, Stream)) -> Option<(Video, Vec<VideoDot>)> {
-    let own = traffic.packets.iter().filter(|packet| packet.stream == stream.0).copied().collect();
     let is_rtp = stream.1.kind == Kind::RtpVideo;
-    let packets = if is_rtp { own } else { frames::pictures(own) };
+    let packets: Vec<Packet> = if is_rtp {
+        traffic.packets.iter().filter(|packet| packet.stream == stream.0).copied().collect()
+    } else {
+        // What has no header of its own may have looked like several streams.
+        let of_the_row = |other: &Stream| other.direction == scope.down && other.kind == stream.1.kind;
+        frames::pictures(scope.packets(traffic, of_the_row))
+    };
     let found = if is_rtp { frames::by_timestamps(&packets) } else { frames::by_silences(&packets) };
     let batching = batches::batching(&packets, &found)?;
     let dots = video_excerpt(&packets, &found, &batching.of_packet);

@@ -3,6 +3,7 @@
 //! Memory: 32 bytes for each packet up to [`Limits::packets`], plus a few hundred for each stream; the file itself passes through a
 //! buffer of 1 MiB. Beyond the limits packets are counted and otherwise left out, and the analysis says so.
 
+mod doubled;
 mod streams;
 
 use std::io::Read;
@@ -13,7 +14,8 @@ use serde::Serialize;
 
 use crate::capture::{CaptureError, Damage, Format, Reader};
 use crate::kind::{Face, Kind, Rtp, Stun, StunClass, face};
-use crate::packet::{Datagram, Endpoint, Unusable, datagram};
+use crate::packet::{Datagram, Endpoint, Unusable, Wrapping, datagram};
+use doubled::doubled;
 use streams::Streams;
 pub(crate) use streams::{Conversation, Direction, Stream, mark_repairs};
 
@@ -39,6 +41,8 @@ pub struct CaptureSummary {
     pub packets: u64,
     /// UDP datagrams among them.
     pub datagrams: u64,
+    /// Of those datagrams, as Ethernet frames.
+    pub bytes: u64,
     /// Since 1970, of the earliest and the latest packet.
     pub first: Time,
     pub last: Time,
@@ -46,14 +50,21 @@ pub struct CaptureSummary {
     pub damage: Option<Damage>,
     /// IP fragments other than the first, which no stream can be told from.
     pub fragments: u64,
+    pub fragment_bytes: u64,
     /// Neither IPv4 nor IPv6.
     pub not_ip: u64,
+    /// Of them, those of session (`0x8864`) and label (`0x8847`) frames, whose IP lies further in and is not read.
+    pub pppoe: u64,
+    pub mpls: u64,
     /// IP that is not UDP.
     pub not_udp: u64,
+    pub tcp: u64,
     /// Headers damaged or cut off by the capture.
     pub cut_short: u64,
     /// In a link layer that is not known here.
     pub unknown_link: u64,
+    /// Which (`LINKTYPE_` values of tcpdump.org), the first few.
+    pub unknown_links: Vec<u16>,
     /// Stored without a time.
     pub untimed: u64,
     /// Left out for a time that cannot be, or an interface that is not described; not among `packets`.
@@ -64,6 +75,10 @@ pub struct CaptureSummary {
     pub oversized: u64,
     /// Earlier than the packet before.
     pub out_of_order: u64,
+    /// The furthest that one of them lies before the packet before.
+    pub step_back_ms: f64,
+    /// The same datagram of the same stream as one a few milliseconds before: the capture may hold every packet twice.
+    pub doubled: u64,
     /// Of conversations or streams beyond those that are followed.
     pub untracked: u64,
     /// Counted in streams, left out of frames, batches and delays for want of room.
@@ -174,6 +189,8 @@ struct Intake {
 
 /// Round trips that are kept. Guess: ten hours of a session that checks each second, both ways.
 const MOST_ROUND_TRIPS: usize = 1 << 16;
+/// Unknown link types that are named. Guess: a file has one.
+const MOST_LINKS: usize = 4;
 /// The most that Ethernet carries of IP.
 const ETHERNET_MTU: u32 = 1_500;
 
@@ -183,19 +200,27 @@ impl Intake {
             format,
             packets: 0,
             datagrams: 0,
+            bytes: 0,
             first: Time::FAR_FUTURE,
             last: Time::ZERO,
             damage: None,
             fragments: 0,
+            fragment_bytes: 0,
             not_ip: 0,
+            pppoe: 0,
+            mpls: 0,
             not_udp: 0,
+            tcp: 0,
             cut_short: 0,
             unknown_link: 0,
+            unknown_links: Vec::new(),
             untimed: 0,
             unplaced: 0,
             dropped: 0,
             oversized: 0,
             out_of_order: 0,
+            step_back_ms: 0.0,
+            doubled: 0,
             untracked: 0,
             beyond_limit: 0,
         };
@@ -207,6 +232,7 @@ impl Intake {
         let capture = &mut self.capture;
         capture.packets += 1;
         capture.out_of_order += u64::from(at < self.latest);
+        capture.step_back_ms = capture.step_back_ms.max(self.latest.saturating_since(at).as_millis_f64());
         self.latest = at;
         capture.first = capture.first.min(at);
         capture.last = capture.last.max(at);
@@ -214,17 +240,33 @@ impl Intake {
 
     fn on_unusable(&mut self, why: Unusable) {
         let capture = &mut self.capture;
-        *match why {
-            Unusable::NotIp => &mut capture.not_ip,
-            Unusable::NotUdp => &mut capture.not_udp,
-            Unusable::Fragment => &mut capture.fragments,
-            Unusable::CutShort => &mut capture.cut_short,
-            Unusable::UnknownLink => &mut capture.unknown_link,
-        } += 1;
+        match why {
+            Unusable::NotIp(inside) => {
+                capture.not_ip += 1;
+                capture.pppoe += u64::from(inside == Some(Wrapping::Pppoe));
+                capture.mpls += u64::from(inside == Some(Wrapping::Mpls));
+            }
+            Unusable::NotUdp { tcp } => {
+                capture.not_udp += 1;
+                capture.tcp += u64::from(tcp);
+            }
+            Unusable::Fragment { size } => {
+                capture.fragments += 1;
+                capture.fragment_bytes += u64::from(size);
+            }
+            Unusable::CutShort => capture.cut_short += 1,
+            Unusable::UnknownLink(number) => {
+                capture.unknown_link += 1;
+                if capture.unknown_links.len() < MOST_LINKS && !capture.unknown_links.contains(&number) {
+                    capture.unknown_links.push(number);
+                }
+            }
+        }
     }
 
     fn on_datagram(&mut self, at: Time, datagram: &Datagram<'_>) {
         self.capture.datagrams += 1;
+        self.capture.bytes += u64::from(datagram.size);
         self.capture.oversized += u64::from(datagram.size > ETHERNET_MTU + 14);
         let face = face(datagram.payload, datagram.length);
         let Some(place) = self.streams.on_datagram(at, datagram, &face) else {
@@ -266,6 +308,7 @@ impl Intake {
         if self.capture.out_of_order > 0 {
             self.packets.sort_by_key(|packet| packet.at);
         }
+        self.capture.doubled = doubled(&self.packets);
         let (conversations, streams) = self.streams.finish();
         Traffic { capture: self.capture, conversations, streams, packets: self.packets, round_trips: self.round_trips }
     }

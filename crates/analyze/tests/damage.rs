@@ -74,7 +74,7 @@ fn an_empty_capture_beside_another_says_so() {
     let (whole, empty) =
         (read(&pcap(&Form::default(), &small())).unwrap(), read(&pcap(&Form::default(), &[])).unwrap());
     let error = Comparison::new(&whole, &empty, None).map(drop).unwrap_err();
-    assert!(matches!(error, nearlight_analyze::CompareError::Receiver(StudyError::NoDatagrams { packets: 0 })));
+    assert!(matches!(error, nearlight_analyze::CompareError::Receiver(StudyError::NoDatagrams { packets: 0, .. })));
 }
 
 #[test]
@@ -84,7 +84,7 @@ fn what_is_no_capture_is_refused_in_words() {
     assert!(refused(&[0xd4, 0xc3, 0xb2, 0xa1, 2, 0]).contains("after 6 bytes"));
     assert!(refused(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0]).contains("compressed"));
     let empty = read(&pcap(&Form::default(), &[])).unwrap();
-    assert!(matches!(Study::new(&empty, None), Err(StudyError::NoDatagrams { packets: 0 })));
+    assert!(matches!(Study::new(&empty, None), Err(StudyError::NoDatagrams { packets: 0, .. })));
 }
 
 #[test]

@@ -3,9 +3,9 @@
 mod support;
 
 use nearlight_analyze::{Kind, Limits, Study, Traffic};
-use support::Datagram;
 use support::file::{Form, Link, pcap, pcapng};
 use support::stream::{AUDIO_SSRC, ROUND_TRIP_MS, Stream, VIDEO_SSRC};
+use support::{Datagram, Dice};
 
 fn study(file: &[u8]) -> Study {
     Study::new(&Traffic::read(file, &Limits::default()).unwrap(), None).unwrap()
@@ -122,6 +122,25 @@ fn quic_is_known_by_its_handshake() {
     let found = study(&pcap(&Form::default(), &made.datagrams));
     let kinds: Vec<(bool, Kind)> = found.streams.iter().map(|row| (row.downlink, row.kind)).collect();
     assert_eq!(kinds, [(true, Kind::QuicShort), (false, Kind::QuicShort), (false, Kind::QuicLong)]);
+}
+
+#[test]
+fn bytes_without_any_shape_are_one_stream() {
+    let mut dice = Dice::new(7);
+    let packet = |frame: i64, place: i64, dice: &mut Dice| {
+        let payload = (0..1_200).map(|_| dice.number() as u8).collect();
+        Datagram { nanos: frame * 16_666_667 + place * 20_000, down: true, payload }
+    };
+    let datagrams: Vec<Datagram> = (0..120)
+        .flat_map(|frame| (0..20).map(move |place| (frame, place)))
+        .map(|(frame, place)| packet(frame, place, &mut dice))
+        .collect();
+    let study = study(&pcap(&Form::default(), &datagrams));
+    let kinds: Vec<Kind> = study.streams.iter().map(|row| row.kind).collect();
+    assert_eq!(kinds, [Kind::Other]);
+    let frames = study.video.expect("video").frames;
+    near(frames.fps.expect("a rate"), 60.0, 1e-3);
+    near(frames.packets.mean, 20.0, 1e-9);
 }
 
 #[test]

@@ -84,10 +84,17 @@ fn main() -> ExitCode {
     match done {
         Ok(code) => code,
         Err(error) => {
-            eprintln!("nearlight: {error:#}");
+            eprintln!("nearlight: {}", in_words(&error));
             ExitCode::FAILURE
         }
     }
+}
+
+/// The error and its causes, those left out that it has told already.
+fn in_words(error: &anyhow::Error) -> String {
+    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |words, cause| {
+        if words.contains(&cause) { words } else { format!("{words}: {cause}") }
+    })
 }
 
 /// Looking for adapters asks for a Wayland display as well, whose library writes an error of its own to a terminal where there is no

@@ -50,7 +50,7 @@ const LOOK: Duration = Duration::from_millis(50);
 
 /// Runs with seeds from 1 on, of which the median counts: in virtual time, and in real time where there are losses.
 const RUNS: u64 = 15;
-const RUNS_WITH_LOSS: u64 = 5;
+const RUNS_WITH_LOSS: u64 = 7;
 
 /// What a flow did once it had started: data rate in Mb/s, median smoothed round trip in milliseconds.
 #[derive(Clone, Copy)]

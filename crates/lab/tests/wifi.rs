@@ -94,7 +94,7 @@ fn competing_flows_are_stations_too() {
     let flow = "[[all.flow]]\nkind = \"tcp\"\nstart = \"1s\"\n";
     let record = first(&format!("{}{flow}", sessions("2", "standard-11ax", "")));
     let got = record.rivals[0].delivered;
-    assert!(got > 100_000, "a transfer gets what three sessions leave of 700 Mb/s, {got} kb/s");
+    assert!(got > 50_000, "a transfer gets more than a session of what two leave of 700 Mb/s, {got} kb/s");
     let cell = &record.wifi[0].record;
     assert!(cell.sessions == 2 && cell.others.delivered > cell.downlink.delivered, "its packets are no session's");
 }

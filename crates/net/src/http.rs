@@ -64,7 +64,9 @@ pub async fn http_get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, N
 
 async fn get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> {
     let target = link.authority();
-    let stream = TcpStream::connect((link.host.as_str(), link.port)).await.map_err(|error| match error.kind() {
+    let found = tokio::net::lookup_host((link.host.as_str(), link.port)).await;
+    let addresses: Vec<_> = found.map_err(|_| NetError::Name { host: link.host.clone() })?.collect();
+    let stream = TcpStream::connect(&addresses[..]).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::ConnectionRefused => NetError::NoAnswer { target: target.clone() },
         _ => NetError::Refused { target: target.clone(), reason: error.to_string() },
     })?;

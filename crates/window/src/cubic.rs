@@ -5,7 +5,7 @@
 //! * Time during which the window does not limit the sender is left out of the cubic's time; section 4.2.1 asks this of idle
 //!   time. There is no decay of an unused window (RFC 7661).
 //! * The window of the Reno-friendly region keeps its slope of 0.529 beyond the window before the loss, where section 4.3 would make it 1:
-//!   Linux 6.18 has no such change, and with it random losses made ours up to a fifth faster than Linux's over short round trips.
+//!   Linux 6.18 has no such change, and with it random losses made ours 7 % faster than Linux's over short round trips.
 //! * A loss found to be spurious is not undone (section 4.9 makes it optional).
 //! * Slow start ends by `HyStart++` (RFC 9406), which [`CubicOptions`] can switch off; Linux has the older `HyStart`.
 

@@ -65,6 +65,10 @@ impl Header {
         let bytes =
             input.peek(RECORD_HEADER).map_err(|shortage| placed(Stop::between(shortage, "a packet's header")))?;
         let [seconds, fraction, captured, length] = [0, 4, 8, 12].map(|at| self.form.number(bytes, at));
+        // Space that a file system gave to the file and that was never written, as after a crash.
+        if [seconds, fraction, captured, length] == [0; 4] {
+            return Err(placed(Stop::damaged("zeros where a packet's header should be")));
+        }
         if captured > LONGEST_PACKET {
             return Err(placed(Stop::damaged(format!(
                 "a packet claims {captured} bytes, where {LONGEST_PACKET} is the limit"

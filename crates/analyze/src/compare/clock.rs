@@ -5,6 +5,8 @@
 //! one under all of its points with the least mean distance to them (S. Moon, P. Skelly, D. Towsley: Estimation and removal of clock skew
 //! from network delay measurements, INFOCOM 1999): the edge of their convex hull below their mean time.
 
+use serde::Serialize;
+
 /// A packet on both clocks, in seconds.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
@@ -19,8 +21,32 @@ pub(super) struct Sample {
 pub(super) struct ClockFit {
     offset: f64,
     pub drift: f64,
-    /// The fastest way there and back, in seconds; only with packets both ways.
+    /// The fastest way there and back, in seconds; only with packets both ways. Never less than the clocks can tell.
     pub round_trip: Option<f64>,
+}
+
+/// Why no line joins two clocks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ClockRefused {
+    /// No offset that changes evenly lets packets arrive after they left.
+    SetDuringCapture,
+    /// Packets arrive before they leave, in both directions and all the time.
+    Swapped,
+}
+
+impl ClockRefused {
+    pub(super) fn in_words(self) -> &'static str {
+        match self {
+            Self::SetDuringCapture => {
+                "the clock of one machine was set during the capture, or runs unevenly; take both captures again \
+                 with the clocks left alone"
+            }
+            Self::Swapped => {
+                "the two captures are swapped, for packets arrive before they leave; name the sender's capture first"
+            }
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -39,22 +65,39 @@ impl Line {
 const FEWEST: usize = 8;
 /// A shorter capture says nothing about drift: a millisecond of queue over it would look like as much. Guess.
 const SHORTEST: f64 = 1.0;
+/// Crystals stay within 100 ppm, and NTP slews by 500 (RFC 5905): what drifts by more was set.
+const MOST_DRIFT: f64 = 1_000e-6;
+/// Most captures count in microseconds, and both times of a packet are cut off there.
+const RESOLUTION: f64 = 2e-6;
 
 impl ClockFit {
     /// `away` left on the first clock and arrived on the second, `back` the other way round. `None` for no samples.
-    pub fn new(away: &[Sample], back: &[Sample]) -> Option<Self> {
+    pub fn new(away: &[Sample], back: &[Sample]) -> Option<Result<Self, ClockRefused>> {
+        let fit = Self::of_lines(away, back)?;
+        let backwards = fit.round_trip.is_some_and(|trip| trip < -RESOLUTION);
+        if !backwards && fit.drift.abs() <= MOST_DRIFT {
+            let round_trip = fit.round_trip.map(|trip| trip.max(RESOLUTION));
+            return Some(Ok(Self { round_trip, ..fit }));
+        }
+        let swapped = backwards && are_swapped(away, back);
+        Some(Err(if swapped { ClockRefused::Swapped } else { ClockRefused::SetDuringCapture }))
+    }
+
+    fn of_lines(away: &[Sample], back: &[Sample]) -> Option<Self> {
         let below = envelope(away);
         let turned: Vec<Sample> = back.iter().map(|of| Sample { difference: -of.difference, ..*of }).collect();
         let above = envelope(&turned).map(|line| Line { base: -line.base, slope: -line.slope });
         let usable = |samples: &[Sample]| samples.len() >= FEWEST;
         match (below, above) {
             (Some(below), Some(above)) if usable(away) && usable(back) => {
-                let middle = mean(away.iter().map(|of| of.at));
-                Some(Self {
-                    offset: f64::midpoint(below.base, above.base),
-                    drift: f64::midpoint(below.slope, above.slope),
-                    round_trip: Some((below.at(middle) - above.at(middle)).max(0.0)),
-                })
+                // Where both have packets, so that neither line is a guess; a longer one tells the drift better.
+                let ([from, to], [since, until]) = (bounds(away), bounds(back));
+                let middle = f64::midpoint(from.max(since), to.min(until));
+                let [here, there] = [to - from, until - since].map(|span| (span * span).max(f64::MIN_POSITIVE));
+                let drift = (below.slope * here + above.slope * there) / (here + there);
+                let round_trip = below.at(middle) - above.at(middle);
+                let offset = f64::midpoint(below.at(middle), above.at(middle)) - drift * middle;
+                Some(Self { offset, drift, round_trip: Some(round_trip) })
             }
             (Some(line), _) | (None, Some(line)) => {
                 Some(Self { offset: line.base, drift: line.slope, round_trip: None })
@@ -72,6 +115,28 @@ impl ClockFit {
     pub fn first(&self, there: f64) -> f64 {
         (there - self.offset) / (1.0 + self.drift)
     }
+}
+
+/// Whether packets of both directions that crossed at about the same time took less than nothing together, more often
+/// than not: a clock that was set makes that so between packets before and behind the setting only.
+fn are_swapped(away: &[Sample], back: &[Sample]) -> bool {
+    let sorted = |samples: &[Sample]| {
+        let mut samples = samples.to_vec();
+        samples.sort_unstable_by(|one, other| one.at.total_cmp(&other.at));
+        samples
+    };
+    let (away, back) = (sorted(away), sorted(back));
+    let negative = away.iter().filter(|there| {
+        let next = back.partition_point(|of| of.at < there.at).min(back.len() - 1);
+        there.difference < back[next].difference
+    });
+    2 * negative.count() > away.len()
+}
+
+/// From when to when.
+fn bounds(samples: &[Sample]) -> [f64; 2] {
+    let at = || samples.iter().map(|of| of.at);
+    [at().fold(f64::INFINITY, f64::min), at().fold(f64::NEG_INFINITY, f64::max)]
 }
 
 /// The line under all samples that is closest to them.
@@ -118,16 +183,77 @@ mod tests {
             .map(|index| (f64::from(index) * 0.1, delay(index)))
             .map(|(at, delay)| Sample { at, difference: line(at) + 0.002 + delay })
             .collect();
-        let found = ClockFit::new(&samples, &[]).unwrap();
+        let found = ClockFit::new(&samples, &[]).unwrap().unwrap();
         assert!((found.drift - 20e-6).abs() < 1e-9 && (found.offset(0.0) - 0.252).abs() < 1e-7, "{found:?}");
         let back: Vec<Sample> = samples
             .iter()
             .map(|of| Sample { difference: line(of.at) - 0.002 - (of.difference - line(of.at) - 0.002), ..*of })
             .collect();
-        let found = ClockFit::new(&samples, &back).unwrap();
+        let found = ClockFit::new(&samples, &back).unwrap().unwrap();
         assert!((found.drift - 20e-6).abs() < 1e-9 && (found.offset(0.0) - 0.25).abs() < 1e-7, "{found:?}");
         assert!((found.round_trip.unwrap() - 0.004).abs() < 1e-7);
         assert!((found.first(50.0 + found.offset(50.0)) - 50.0).abs() < 1e-9);
         assert!(ClockFit::new(&[], &[]).is_none());
+    }
+
+    /// A packet each 10 ms for 10 s, 2 ms each way and now and then more, on a clock that is as far ahead as `clock`
+    /// says.
+    fn crossed(clock: impl Fn(f64) -> f64, back_from: u32, back_to: u32) -> (Vec<Sample>, Vec<Sample>) {
+        let way = |sign: f64, number: u32| {
+            let at = f64::from(number) * 0.01;
+            let delay = 0.002 + 0.001 * f64::from(number * 7 % 5);
+            Sample { at, difference: clock(at) + sign * delay }
+        };
+        (
+            (0..1_000).map(|number| way(1.0, number)).collect(),
+            (back_from..back_to).map(|number| way(-1.0, number)).collect(),
+        )
+    }
+
+    #[test]
+    fn what_is_no_line_is_refused() {
+        use ClockRefused::{SetDuringCapture, Swapped};
+        let step = |from: f64, by: f64| move |at: f64| if at < from { 0.0 } else { by };
+        let turned = |(away, back): (Vec<Sample>, Vec<Sample>)| {
+            let turn = |samples: Vec<Sample>| -> Vec<Sample> {
+                samples.iter().map(|of| Sample { difference: -of.difference, ..*of }).collect()
+            };
+            (turn(away), turn(back))
+        };
+        // By 5 ms in the second and a half that there are answers, which taken alone looks like a clock that runs away.
+        let filling = |(away, mut back): (Vec<Sample>, Vec<Sample>)| {
+            let from = back[0].at;
+            for of in &mut back {
+                of.difference -= 0.005 * (of.at - from) / 1.5;
+            }
+            (away, back)
+        };
+        for (name, (away, back), expected) in [
+            ("even", crossed(|at| 0.3 + 50e-6 * at, 0, 1_000), None),
+            ("answers for a short while only", crossed(|at| 0.3 + 50e-6 * at, 0, 150), None),
+            ("answers at the end only", crossed(|at| 0.3 - 50e-6 * at, 850, 1_000), None),
+            (
+                "answers at the end only, through a queue that fills",
+                filling(crossed(|at| 50e-6 * at, 850, 1_000)),
+                None,
+            ),
+            ("set forward", crossed(step(5.0, 0.1), 0, 1_000), Some(SetDuringCapture)),
+            ("set forward late", crossed(step(8.0, 0.1), 0, 1_000), Some(SetDuringCapture)),
+            ("set back early", crossed(step(2.0, -3.0), 0, 1_000), Some(SetDuringCapture)),
+            ("wanders", crossed(|at| 0.01 * at.sin(), 0, 1_000), Some(SetDuringCapture)),
+            ("runs away", crossed(|at| 0.002 * at, 0, 1_000), Some(SetDuringCapture)),
+            ("runs away, one way", crossed(|at| 0.002 * at, 0, 0), Some(SetDuringCapture)),
+            ("swapped", turned(crossed(|at| 0.3 + 50e-6 * at, 0, 1_000)), Some(Swapped)),
+        ] {
+            let found = ClockFit::new(&away, &back).unwrap();
+            assert_eq!(found.as_ref().err().copied(), expected, "{name}: {found:?}");
+        }
+    }
+
+    /// The same times on both clocks, as of one capture against itself, leave the clocks' own steps.
+    #[test]
+    fn no_delay_at_all_is_known_as_well_as_clocks_tell() {
+        let samples: Vec<Sample> = (0..100).map(|number| Sample { at: f64::from(number), difference: 0.1 }).collect();
+        assert_eq!(ClockFit::new(&samples, &samples).unwrap().unwrap().round_trip, Some(RESOLUTION));
     }
 }

@@ -1,6 +1,6 @@
 //! What a network did to the timing of a stream, beyond delaying and losing single packets.
 
-use nearlight_units::Span;
+use nearlight_units::{Span, Time};
 use serde::Serialize;
 
 use crate::batches::{Together, together};
@@ -14,11 +14,13 @@ const STALL: Span = Span::from_micros(16_667);
 #[derive(Clone, Debug, Serialize)]
 pub struct Disruption {
     /// How much longer or shorter the time between two packets became: RFC 3393's variation of delay, without its sign.
+    /// Needs both clocks.
     pub gap_change_ms: Option<Distribution>,
     /// Packets that left, and that arrived, as one: an aggregate's packets arrive together whenever they left.
     pub sent_together: Option<Together>,
     pub received_together: Option<Together>,
-    pub stalls: Stalls,
+    /// Needs both clocks.
+    pub stalls: Option<Stalls>,
     /// Lengths of losses without an arrival in between.
     pub lost_in_a_row: Option<Distribution>,
 }
@@ -41,6 +43,13 @@ pub(super) struct Crossing {
     pub delay: f64,
 }
 
+/// Packets of one direction by when they left, and when lost ones did, in seconds on one clock.
+#[derive(Debug)]
+pub(super) struct Crossed {
+    pub packets: Vec<Crossing>,
+    pub lost: Vec<f64>,
+}
+
 impl Crossing {
     fn arrived(self) -> f64 {
         self.left + self.delay
@@ -48,15 +57,23 @@ impl Crossing {
 }
 
 impl Disruption {
-    /// `crossings` and `lost`, when lost packets left, are by the time they left.
-    pub(super) fn new(sent: &[Packet], received: &[Packet], crossings: &[Crossing], lost: &[f64]) -> Self {
-        let changes = crossings.windows(2).map(|pair| (pair[1].delay - pair[0].delay).abs() * 1e3);
+    /// `crossed` is by the time packets left.
+    pub(super) fn new(
+        sent: &[Packet],
+        received: &[Packet],
+        crossed: Option<&Crossed>,
+        lost_in_a_row: Vec<f64>,
+    ) -> Self {
+        let changes = |crossed: &Crossed| {
+            let pairs = crossed.packets.windows(2);
+            Distribution::of(pairs.map(|pair| (pair[1].delay - pair[0].delay).abs() * 1e3))
+        };
         Self {
-            gap_change_ms: Distribution::of(changes),
+            gap_change_ms: crossed.and_then(changes),
             sent_together: together(sent),
             received_together: together(received),
-            stalls: stalls(crossings, lost),
-            lost_in_a_row: Distribution::of(runs(crossings, lost)),
+            stalls: crossed.filter(|crossed| crossed.packets.len() > 1).map(|of| stalls(&of.packets, &of.lost)),
+            lost_in_a_row: Distribution::of(lost_in_a_row),
         }
     }
 }
@@ -90,13 +107,12 @@ fn stalls(crossings: &[Crossing], lost: &[f64]) -> Stalls {
     stalls
 }
 
-/// How many packets were lost between one that arrived and the next, where any were.
-fn runs(crossings: &[Crossing], lost: &[f64]) -> Vec<f64> {
+/// How many packets were lost between one that arrived and the next, where any were. Both by when they left.
+pub(super) fn runs(arrived: impl Iterator<Item = Time>, lost: &[Time]) -> Vec<f64> {
     let mut runs = Vec::new();
     let mut lost = lost.iter().peekable();
-    let ends = crossings.iter().map(|packet| packet.left).chain([f64::INFINITY]);
-    for end in ends {
-        let run = std::iter::from_fn(|| lost.next_if(|left| **left < end)).count();
+    for end in arrived.map(Some).chain([None]) {
+        let run = std::iter::from_fn(|| lost.next_if(|left| end.is_none_or(|end| **left < end))).count();
         if run > 0 {
             runs.push(run as f64);
         }
@@ -108,19 +124,17 @@ fn runs(crossings: &[Crossing], lost: &[f64]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    type Crossed = (Vec<Crossing>, Vec<f64>);
-
     /// A packet every 10 ms that takes as long as `delay` says of its number; none is a loss.
     fn crossed(delay: impl Fn(u32) -> Option<f64>) -> Crossed {
-        let (mut crossings, mut lost) = (Vec::new(), Vec::new());
+        let mut crossed = Crossed { packets: Vec::new(), lost: Vec::new() };
         for number in 0..100 {
             let left = f64::from(number) * 0.01;
             match delay(number) {
-                Some(delay) => crossings.push(Crossing { left, delay }),
-                None => lost.push(left),
+                Some(delay) => crossed.packets.push(Crossing { left, delay }),
+                None => crossed.lost.push(left),
             }
         }
-        (crossings, lost)
+        crossed
     }
 
     #[test]
@@ -138,16 +152,16 @@ mod tests {
             (
                 "paused",
                 {
-                    let (mut crossings, lost) = crossed(|_| Some(0.005));
-                    crossings.drain(20..30);
-                    (crossings, lost)
+                    let mut paused = crossed(|_| Some(0.005));
+                    paused.packets.drain(20..30);
+                    paused
                 },
                 0,
                 0.0,
             ),
         ];
-        for (name, (crossings, lost), count, longest_ms) in cases {
-            let found = stalls(&crossings, &lost);
+        for (name, crossed, count, longest_ms) in cases {
+            let found = stalls(&crossed.packets, &crossed.lost);
             assert_eq!(found.count, count, "{name}: {found:?}");
             assert!((found.longest_ms - longest_ms).abs() < 1e-6, "{name}: {found:?}");
             assert!((found.time_ratio - longest_ms / 990.0).abs() < 2e-3, "{name}: {found:?}");
@@ -156,8 +170,10 @@ mod tests {
 
     #[test]
     fn losses_are_counted_in_a_row() {
-        let (crossings, lost) = crossed(|number| (![3, 7, 8, 9, 99].contains(&number)).then_some(0.005));
-        assert_eq!(runs(&crossings, &lost), [1.0, 3.0, 1.0]);
-        assert!(runs(&crossings, &[]).is_empty());
+        let at = |number: &i64| Time::ZERO + Span::from_millis(10 * number);
+        let gone = [3, 7, 8, 9, 99];
+        let arrived = || (0..100).filter(|number| !gone.contains(number)).map(|number| at(&number));
+        assert_eq!(runs(arrived(), &gone.each_ref().map(at)), [1.0, 3.0, 1.0]);
+        assert!(runs(arrived(), &[]).is_empty());
     }
 }

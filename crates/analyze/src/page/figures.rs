@@ -3,7 +3,7 @@
 use nearlight_report::statistics::Ecdf;
 use nearlight_report::{Axis, Bar, Bars, Chart, Ecdfs, Lines, Plot, Series};
 
-use super::{DOWN, UP, VIDEO};
+use super::{DOWN, UP, VIDEO, ways};
 use crate::batches::Batches;
 use crate::study::{Dot, Study};
 use crate::{Comparison, Distribution, Way};
@@ -146,17 +146,19 @@ pub(super) fn instants(batches: &Batches) -> Chart {
     )
 }
 
-pub(super) fn delays_over_time(comparison: &Comparison) -> Chart {
+/// None where there is no common clock.
+pub(super) fn delays_over_time(comparison: &Comparison) -> Option<Chart> {
+    comparison.clock.as_ref()?;
     let series = |name: &str, way: &Way| Series::dots(name, way.delays.clone());
-    let mut series = vec![series(DOWN, &comparison.downlink), series(UP, &comparison.uplink)];
+    let mut series: Vec<Series> = ways(comparison).map(|(name, way)| series(name, way)).collect();
     for one in &mut series {
         one.points.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
-    Chart::new(
+    Some(Chart::new(
         "One-way delay",
         "After the clocks were fitted. A floor that rises or falls would say that they were not.",
         Plot::Lines(Lines { x: Axis::new("Time", "s"), y: Axis::new("Delay", "ms"), series, ..Lines::default() }),
-    )
+    ))
 }
 
 pub(super) fn changed_gaps(comparison: &Comparison) -> Vec<Chart> {
@@ -169,8 +171,5 @@ pub(super) fn changed_gaps(comparison: &Comparison) -> Vec<Chart> {
             curves.into_iter().flatten().collect(),
         )
     };
-    vec![
-        chart("Time between packets, downlink", &comparison.downlink),
-        chart("Time between packets, uplink", &comparison.uplink),
-    ]
+    ways(comparison).map(|(name, way)| chart(&format!("Time between packets, {name}"), way)).collect()
 }

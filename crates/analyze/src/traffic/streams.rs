@@ -303,6 +303,11 @@ impl Conversation {
         plain.chain(self.rtp.iter().flatten().copied()).map(usize::from)
     }
 
+    /// Whether first bytes say nothing, as where all of a datagram is encrypted.
+    fn is_shapeless(&self) -> bool {
+        self.first_bytes.count_ones() >= SHAPELESS
+    }
+
     /// Whether first bytes look drawn at random from those of short headers, the "fixed" bit set or not (RFC 9287 lets hosts clear it).
     /// Protocols of their own begin with few different bytes.
     fn looks_like_quic(&self) -> bool {
@@ -310,6 +315,9 @@ impl Conversation {
         self.beyond_first_bytes * 100 <= packets && (self.first_bytes >> 64).count_ones() >= 16
     }
 }
+
+/// So many different first bytes below 128 belong to no protocol with a shape: DTLS has 44, QUIC 64. Guess.
+const SHAPELESS: u32 = 80;
 
 /// The oldest question makes room for one more.
 fn remember<T>(waiting: &mut VecDeque<T>, question: T) {
@@ -319,14 +327,16 @@ fn remember<T>(waiting: &mut VecDeque<T>, question: T) {
     waiting.push_back(question);
 }
 
-/// A short header has hardly a shape of its own: other packets of the conversation decide.
+/// A short header has hardly a shape of its own, and random bytes have all of them: other packets of the conversation decide.
 fn settle_quic(places: &[usize], conversation: &Conversation, streams: &mut [Stream]) {
     let any = |kinds: &[Kind]| places.iter().any(|place| kinds.contains(&streams[*place].kind));
     let media = any(&[Kind::RtpVideo, Kind::RtpAudio, Kind::Rtp]);
     let quic = !media && (any(&[Kind::QuicLong]) || conversation.looks_like_quic());
+    let shapeless = !media && !quic && conversation.is_shapeless();
     for place in places {
         let kind = &mut streams[*place].kind;
         *kind = match *kind {
+            Kind::Dtls | Kind::Rtcp if shapeless => Kind::Other,
             Kind::Dtls | Kind::Other | Kind::Rtcp if quic => Kind::QuicShort,
             Kind::QuicShort if !quic => Kind::Other,
             kind => kind,

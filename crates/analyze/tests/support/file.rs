@@ -163,7 +163,7 @@ pub fn pcapng(form: &Form, datagrams: &[Datagram]) -> Vec<u8> {
     file
 }
 
-fn block(form: &Form, file: &mut Vec<u8>, kind: u32, body: &[u8]) {
+pub fn block(form: &Form, file: &mut Vec<u8>, kind: u32, body: &[u8]) {
     let padded = body.len().next_multiple_of(4);
     let length = form.number(padded as u32 + 12);
     file.extend(form.number(kind));

@@ -45,7 +45,7 @@ enum Wake {
 pub fn run(options: WindowOptions) -> Result<Summary, ClientError> {
     let event_loop = event_loop()?;
     let mut app = App::new(options, event_loop.create_proxy());
-    event_loop.run_app(&mut app).map_err(|error| ClientError::Window(error.to_string()))?;
+    event_loop.run_app(&mut app).map_err(|error| no_window(&error))?;
     let summary = app.outcome.unwrap_or_else(|| Err(ClientError::Window("the system ended it".into())))?;
     if let Some(file) = app.options.view.record.screenshot {
         let shown = app.pictures.and_then(|pictures| pictures.take_last());
@@ -62,7 +62,14 @@ fn event_loop() -> Result<EventLoop<Wake>, ClientError> {
         winit::platform::x11::EventLoopBuilderExtX11::with_any_thread(&mut builder, true);
         winit::platform::wayland::EventLoopBuilderExtWayland::with_any_thread(&mut builder, true);
     }
-    builder.build().map_err(|error| ClientError::Window(error.to_string()))
+    builder.build().map_err(|error| no_window(&error))
+}
+
+/// The library's words begin with the place in its own source.
+fn no_window(error: &dyn std::fmt::Display) -> ClientError {
+    let words = error.to_string();
+    let bare = words.strip_prefix("os error at ").and_then(|placed| placed.split_once(": "));
+    ClientError::Window(bare.map_or(words.as_str(), |(_, bare)| bare).to_owned())
 }
 
 /// The window's thread.
@@ -99,7 +106,7 @@ impl App {
         let (width, height) = self.options.size;
         let attributes =
             Window::default_attributes().with_title(TITLE).with_inner_size(PhysicalSize::new(width, height));
-        let window = event_loop.create_window(attributes).map_err(|error| ClientError::Window(error.to_string()))?;
+        let window = event_loop.create_window(attributes).map_err(|error| no_window(&error))?;
         let window = Arc::new(window);
         let painter = Painter::new(Arc::clone(&window), event_loop.owned_display_handle())?;
         tracing::info!(adapter = painter.adapter(), "the window is open");
