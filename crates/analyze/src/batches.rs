@@ -114,10 +114,10 @@ impl Gaps {
         let lower_hill = |bin: usize| hill(0..bin).min(hill(bin + 1..Self::BINS));
         let mut below = 0;
         let mut valleys: Vec<Range<usize>> = Vec::new();
-        for bin in 0..Self::BINS {
+        for (bin, level) in smooth.iter().enumerate() {
             below += self.counts[bin];
             let enough = below >= fewest && self.total - below >= fewest;
-            if !enough || hills * smooth[bin] > lower_hill(bin) {
+            if !enough || hills * level > lower_hill(bin) {
                 continue;
             }
             match valleys.last_mut() {
