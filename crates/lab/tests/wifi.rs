@@ -91,10 +91,11 @@ fn a_saturated_station_takes_its_share_from_the_sessions() {
 
 #[test]
 fn competing_flows_are_stations_too() {
-    let flow = "[[all.flow]]\nkind = \"tcp\"\nstart = \"1s\"\n";
+    // Within the few seconds of a run CUBIC is still on its way up.
+    let flow = "[[all.flow]]\nkind = \"tcp\"\nlaw = \"bbr\"\nstart = \"1s\"\n";
     let record = first(&format!("{}{flow}", sessions("2", "standard-11ax", "")));
     let got = record.rivals[0].delivered;
-    assert!(got > 50_000, "a transfer gets more than a session of what two leave of 700 Mb/s, {got} kb/s");
+    assert!(got > 100_000, "a transfer gets what three sessions leave of 700 Mb/s, {got} kb/s");
     let cell = &record.wifi[0].record;
     assert!(cell.sessions == 2 && cell.others.delivered > cell.downlink.delivered, "its packets are no session's");
 }
