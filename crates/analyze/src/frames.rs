@@ -24,7 +24,7 @@ pub enum FoundBy {
 }
 
 impl FoundBy {
-    /// Behind a frame rate.
+    /// What follows "found" or "told apart".
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {

@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 
 use nearlight_report::{Cell, Chart, Column, Document, Row, Section, Table, Tile};
 
-use crate::frames::FoundBy;
 use crate::study::{DirectionSummary, Study, Video};
 use crate::{CaptureSummary, Comparison, Disruption, Distribution, Stalls, Together, Way};
 
@@ -138,19 +137,7 @@ fn tile(name: &str, of: &Distribution, decimals: usize, unit: &str) -> Tile {
 
 fn packets_and_frames(video: &Video) -> Section {
     let frames = &video.frames;
-    let how = match frames.found_by {
-        FoundBy::Timestamps => "Frames are told apart by their RTP times.",
-        FoundBy::Rhythm => {
-            "Nothing in the clear tells frames apart: they are the silences that come round with the frame rate."
-        }
-        FoundBy::Evenness => {
-            "Nothing in the clear tells frames apart: they are the packets between the silences that cut the stream most evenly."
-        }
-        FoundBy::Gaps => {
-            "Nothing in the clear tells frames apart: they are packets without a silence in between, so a frame sent in several batches \
-             would count as several."
-        }
-    };
+    let how = format!("Frames are told apart {}.", frames.found_by.in_words());
     let source = frames.source_fps.map_or(String::new(), |fps| format!("{fps:.3} on the sender's media clock"));
     let tiles = vec![
         Tile::new("Frame rate", frames.fps.map_or_else(|| "-".to_owned(), |fps| format!("{fps:.2}")), "fps")

@@ -349,14 +349,17 @@ fn excerpt(traffic: &Traffic, places: &[u16], first: nearlight_units::Time) -> V
 
 fn video(traffic: &Traffic, scope: &Scope, stream: &(u16, Stream)) -> Option<(Video, Vec<VideoDot>)> {
     let is_rtp = stream.1.kind == Kind::RtpVideo;
-    let packets: Vec<Packet> = if is_rtp {
-        traffic.packets.iter().filter(|packet| packet.stream == stream.0).copied().collect()
+    let (packets, found) = if is_rtp {
+        let packets: Vec<Packet> = traffic.packets.iter().filter(|packet| packet.stream == stream.0).copied().collect();
+        let found = frames::by_timestamps(&packets);
+        (packets, found)
     } else {
         // What has no header of its own may have looked like several streams.
         let of_the_row = |other: &Stream| other.direction == scope.down && other.kind == stream.1.kind;
-        frames::pictures(scope.packets(traffic, of_the_row))
+        let packets = frames::pictures(scope.packets(traffic, of_the_row));
+        let found = frames::by_silences(&packets);
+        (packets, found)
     };
-    let found = if is_rtp { frames::by_timestamps(&packets) } else { frames::by_silences(&packets) };
     let batching = batches::batching(&packets, &found)?;
     let dots = video_excerpt(&packets, &found, &batching.of_packet);
     debug_assert!(scope.streams.iter().any(|own| own.0 == stream.0));

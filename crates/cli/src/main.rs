@@ -92,9 +92,8 @@ fn main() -> ExitCode {
 
 /// The error and its causes, those left out that it has told already.
 fn in_words(error: &anyhow::Error) -> String {
-    error.chain().skip(1).map(ToString::to_string).fold(error.to_string(), |words, cause| {
-        if words.contains(&cause) { words } else { format!("{words}: {cause}") }
-    })
+    let join = |words: String, cause: String| if words.contains(&cause) { words } else { format!("{words}: {cause}") };
+    error.chain().map(ToString::to_string).reduce(join).unwrap_or_default()
 }
 
 /// Looking for adapters asks for a Wayland display as well, whose library writes an error of its own to a terminal where there is no

@@ -250,11 +250,8 @@ impl SummaryBuilder {
 
     /// Nothing is displayed any more: what passed since the last picture was a pause, too.
     pub fn on_end(&mut self, at: Time) {
-        self.longest_pause = self.longest_pause.max(self.since_picture(at));
-    }
-
-    fn since_picture(&self, at: Time) -> Span {
-        self.picture_at.map_or(Span::ZERO, |before| at - before)
+        let pause = self.picture_at.map_or(Span::ZERO, |before| at - before);
+        self.longest_pause = self.longest_pause.max(pause);
     }
 
     /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.

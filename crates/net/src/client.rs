@@ -55,18 +55,23 @@ pub async fn connect(options: &ConnectOptions, clock: Clock) -> Result<Connectio
     opened.unwrap_or_else(|_| Err(NetError::NoAnswer { target: options.target() }))
 }
 
+/// The addresses of a name, or the one that is written.
+pub(crate) async fn resolve(host: &str, port: u16) -> Result<Vec<SocketAddr>, NetError> {
+    let found = tokio::net::lookup_host((host, port)).await;
+    found.map(Iterator::collect).map_err(|_| NetError::Name { host: host.to_owned() })
+}
+
 async fn open_any(options: &ConnectOptions, clock: Clock) -> Result<Connection, NetError> {
-    let unknown = || NetError::Name { host: options.host.clone() };
-    let addresses = tokio::net::lookup_host((options.host.as_str(), options.port)).await.map_err(|_| unknown())?;
+    let addresses = resolve(&options.host, options.port).await?;
     let mut attempts = JoinSet::new();
-    for (remote, turn) in addresses.take(MOST_ADDRESSES).zip(0_u32..) {
+    for (remote, turn) in addresses.into_iter().take(MOST_ADDRESSES).zip(0_u32..) {
         let options = options.clone();
         attempts.spawn(async move {
             tokio::time::sleep(HEAD_START * turn).await;
             open(&options, remote, clock).await
         });
     }
-    let mut failure = unknown();
+    let mut failure = NetError::Name { host: options.host.clone() };
     while let Some(attempt) = attempts.join_next().await {
         match attempt {
             Ok(Ok(connection)) => return Ok(connection),

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::client::resolve;
 use crate::trust::ClientTls;
 use crate::{CertificateHash, Link, NetError, Trust};
 
@@ -64,8 +65,7 @@ pub async fn http_get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, N
 
 async fn get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> {
     let target = link.authority();
-    let found = tokio::net::lookup_host((link.host.as_str(), link.port)).await;
-    let addresses: Vec<_> = found.map_err(|_| NetError::Name { host: link.host.clone() })?.collect();
+    let addresses = resolve(&link.host, link.port).await?;
     let stream = TcpStream::connect(&addresses[..]).await.map_err(|error| match error.kind() {
         std::io::ErrorKind::ConnectionRefused => NetError::NoAnswer { target: target.clone() },
         _ => NetError::Refused { target: target.clone(), reason: error.to_string() },

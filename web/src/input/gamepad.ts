@@ -31,7 +31,7 @@ export class GamepadInput {
   poll(now: number, seconds: number, wish: Wish): void {
     const pad = navigator.getGamepads().find((candidate) => candidate?.connected && candidate.mapping === "standard");
     if (!pad) {
-      this.leave(now);
+      this.#leave(now);
       return;
     }
     const axis = (index: number): number => bent(pad.axes[index] ?? 0);
@@ -45,8 +45,8 @@ export class GamepadInput {
     this.#buttons(pad, Math.min(now, pad.timestamp || now));
   }
 
-  /** Lets go: a pad that is gone, or a window that hears no more of it, tells of no release. */
-  leave(now: number): void {
+  /** Lets go: a pad that is gone tells of no release. */
+  #leave(now: number): void {
     if (this.#pressed.has(GRAB_BUTTON)) this.#out.onAction(now, "release");
     this.#pressed.clear();
   }

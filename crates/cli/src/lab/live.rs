@@ -43,7 +43,7 @@ impl Live {
     }
 
     pub(super) fn run(&self, cell: &Cell, seed: u64) -> Result<RunRecord, RunError> {
-        self.run_once(cell, seed).map_err(|error| RunError::Live(format!("{error:#}")))
+        self.run_once(cell, seed).map_err(|error| RunError::Live(crate::in_words(&error)))
     }
 
     fn run_once(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {

@@ -83,8 +83,8 @@ impl<'a> Session<'a> {
         if sound.is_some() {
             receiver.set_sound();
         }
-        let run_now = run.player.clock.now();
-        let status_at = run_now + STATUS_INTERVAL;
+        let now = run.player.clock.now();
+        let status_at = now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
         Ok(Self {
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
             to_show: None,
             shown: None,
             drain: None,
-            heard_at: run_now,
+            heard_at: now,
             status_at,
             displayed_at_status,
             alarm,

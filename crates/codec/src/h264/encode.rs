@@ -260,8 +260,8 @@ fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
     // The next frame is kept when the receiver has answered for the one before; 0 would mean 30 frames.
     parameters.iLtrMarkPeriod = 1;
     parameters.bEnableDenoise = false;
-    parameters.iLoopFilterAlphaC0Offset = loop_filter_offset(config);
-    parameters.iLoopFilterBetaOffset = loop_filter_offset(config);
+    let filter_offset = loop_filter_offset(config);
+    (parameters.iLoopFilterAlphaC0Offset, parameters.iLoopFilterBetaOffset) = (filter_offset, filter_offset);
     let layer = &mut parameters.sSpatialLayers[0];
     (layer.iVideoWidth, layer.iVideoHeight, layer.fFrameRate) = (width, height, fps);
     (layer.iSpatialBitrate, layer.iMaxSpatialBitrate) = (rate, rate);
