@@ -20,7 +20,8 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libvpx-dev
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
 [ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc tcpdump)
 
-node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge 18 ]; }
+oldest_node=18
+node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge "$oldest_node" ]; }
 node_is_recent && command -v npm >/dev/null || packages+=(nodejs npm)
 
 find_chromium() {
@@ -53,6 +54,9 @@ if [ ${#missing[@]} -gt 0 ]; then
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
+
+hash -r
+node_is_recent || fail "$(command -v node) is Node $(node --version), older than $oldest_node, and comes before the system's own in PATH. Take it out: PATH=/usr/bin:\$PATH"
 
 # --- Rust ---------------------------------------------------------------------------------------------------------------------
 export PATH="$HOME/.cargo/bin:$PATH"

@@ -21,6 +21,8 @@ export const RATE_COLOURS = { target: "#7dd3fc", sent: "#fbd024", received: "#4a
 const GRID = "rgb(255 255 255 / 0.09)";
 const INK = "#8798b0";
 const FONT = "10.5px system-ui, sans-serif";
+/** Pixels that a label's line takes. */
+const LABEL_HEIGHT = 14;
 
 /** A canvas whose backing store follows its size on the page. */
 class Surface {
@@ -86,10 +88,10 @@ export class LatencyGraph {
     for (const [place, { late }] of frames.entries()) if (late) context.fillRect(start + place * column, height - 1.5, Math.max(1, column), 1.5);
   }
 
-  /** The axis ends at a round number above nearly all frames, and shrinks slowly so that it does not flicker. */
+  /** The axis ends at a round number above nearly all frames, also where few have come yet, and shrinks slowly so that it does not flicker. */
   #scale(totals: number[]): void {
     const sorted = totals.toSorted((a, b) => a - b);
-    const high = (sorted[Math.floor(sorted.length * 0.98)] ?? 20) * 1.15;
+    const high = (sorted[Math.floor((sorted.length - 1) * 0.9)] ?? 20) * 1.25;
     const steps = [10, 20, 40, 60, 80, 120, 160, 240, 320, 480, 640, 1000, 2000];
     const wanted = steps.find((step) => step >= high) ?? 2000;
     if (wanted > this.#top || high < this.#top * 0.45) this.#top = wanted;
@@ -149,12 +151,14 @@ function grid(context: CanvasRenderingContext2D, width: number, top: number, y: 
   context.fillStyle = INK;
   context.strokeStyle = GRID;
   context.lineWidth = 1;
+  // Where lines of text would touch, the highest one is enough.
+  const labelled = y(top / 2) - y(top) < LABEL_HEIGHT ? [top] : [top / 2, top];
   for (const value of [0, top / 2, top]) {
     const at = Math.round(y(value)) + 0.5;
     context.beginPath();
     context.moveTo(0, at);
     context.lineTo(width, at);
     context.stroke();
-    if (value > 0) context.fillText(`${Number(value.toFixed(1))} ${unit}`, 2, at - 3);
+    if (labelled.includes(value)) context.fillText(`${Number(value.toFixed(1))} ${unit}`, 2, at - 3);
   }
 }

@@ -97,7 +97,7 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sound: bool,
     /// Most clients at the same time
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value = "8", value_parser = parse::count)]
     max_clients: usize,
     /// Let Unity Render Streaming's web clients in, which know no token: whoever reaches the port sees and touches the world.
     /// In private mode each connection's name is taken by one client
@@ -185,39 +185,47 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let unity = options.unity.clone();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
+        // A link to a file that turns out to be bad would be a promise that is not kept.
+        let opens_a_file = options.source.file().is_some();
         let door = Door::open(options, clock)?;
+        let announcement = announcement(&door)?;
         let (url, port, rtc_port) = (door.local_link().to_string(), door.port(), door.rtc_port());
-        let ready = json.then(|| serde_json::json!({ "url": url, "port": port, "rtc_port": rtc_port }));
-        if !json {
-            announce(&door)?;
-        }
-        if let Some(unity) = &unity {
-            eprintln!("{}", unity_notice(unity));
+        let announce = || {
+            println!("{announcement}");
+            if let Some(unity) = &unity {
+                eprintln!("{}", unity_notice(unity));
+            }
+        };
+        let early = !json && !opens_a_file;
+        if early {
+            announce();
         }
         // Whoever opens the link meanwhile waits; a script's first line says that it need not.
         let server = door.furnish()?;
-        match ready {
-            Some(ready) => println!("{ready}"),
-            None => {
-                println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
-            }
+        if !json && !early {
+            announce();
+        }
+        if json {
+            println!("{}", serde_json::json!({ "url": url, "port": port, "rtc_port": rtc_port }));
+        } else {
+            println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
         }
         server.run(stop_signal()).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-fn announce(door: &Door) -> anyhow::Result<()> {
+/// The links, and the code of one.
+fn announcement(door: &Door) -> anyhow::Result<String> {
     let local = door.local_link().to_string();
-    println!("\n  Open   {local}");
     let others: Vec<String> = door.other_links().iter().map(ToString::to_string).collect();
     // A phone or a headset reads the code, so it names an address that they can reach.
-    let code = others.first().unwrap_or(&local).clone();
-    for link in others.iter().filter(|link| **link != local) {
-        println!("  or, from another machine,   {link}");
-    }
-    println!("\n{}", qr_code(&code)?);
-    Ok(())
+    let code = qr_code(others.first().unwrap_or(&local))?;
+    let mut lines = vec![String::new(), format!("  Open   {local}")];
+    let others = others.iter().filter(|link| **link != local);
+    lines.extend(others.map(|link| format!("  or, from another machine,   {link}")));
+    lines.extend([String::new(), code]);
+    Ok(lines.join("\n"))
 }
 
 /// What the owner has opened, in plain words.

@@ -45,10 +45,10 @@ pub(crate) struct ViewArguments {
     /// Write what happens to this file, one JSON object a line
     #[arg(long)]
     events: Option<PathBuf>,
-    /// Write every frame's stages as a Chrome trace, for Perfetto
+    /// Write every frame's stages, and all else that happens, as a Chrome trace, for Perfetto
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Write every frame's stages as a table
+    /// Write every displayed frame's stages as a table
     #[arg(long)]
     csv: Option<PathBuf>,
     /// Write the last picture as PNG

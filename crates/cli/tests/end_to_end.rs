@@ -144,7 +144,7 @@ fn an_outage_and_a_new_address_do_not_end_the_session() {
 }
 
 #[test]
-fn strangers_are_refused_plainly() {
+fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
     let server = Server::start(&["--max-clients", "1"]);
     let wrong = server.url.replace(TOKEN, "not-the-right-token");
     let output = nearlight().args(["view", &wrong, "--headless", "--seconds", "2"]).output().expect("runs");
@@ -162,8 +162,9 @@ fn strangers_are_refused_plainly() {
     let output = server.view("2", &[]);
     assert_eq!(output.status.code(), Some(2), "a second client where one is allowed");
     assert!(String::from_utf8_lossy(&output.stderr).contains("full"));
-    let _ = first.kill();
+    first.kill().expect("a child");
     let _ = first.wait();
+    server.summary("1", &[]);
 }
 
 #[test]

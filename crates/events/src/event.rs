@@ -36,6 +36,9 @@ pub struct ProtectionCandidate {
 pub enum Event {
     /// A frame reached the display.
     FrameDisplayed { timeline: Timeline },
+    /// A whole frame that the display passed over for a newer one. Its timeline starts with its rendering and ends with the last moment
+    /// that is known of it.
+    FramePassedOver { timeline: Timeline },
     /// An input's first pixels reached the display.
     MotionToPhoton { input: InputSeq, frame: FrameId, span: Span },
     /// A frame will never be displayed.

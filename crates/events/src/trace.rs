@@ -5,7 +5,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 use nearlight_units::{Bitrate, Span, Time};
 use serde_json::{Map, Value, json};
 
-use crate::{Event, Origin, Record, STAGES, Timeline};
+use crate::{Event, Origin, Record, STAGES, Stage, Timeline};
 
 /// Tracks per stage: frames that are in one stage at the same time lie on different ones, for slices of one track must not
 /// overlap. Guess: eight frames in flight are 130 ms of a 60 Hz stream; more share the last track.
@@ -49,7 +49,12 @@ impl<W: Write + Seek> TraceWriter<W> {
     /// Takes one record; it reaches the file with the next [`TraceWriter::flush`].
     pub fn write(&mut self, record: &Record<'_>) {
         match record.event {
-            Event::FrameDisplayed { timeline } => self.write_frame(record, timeline),
+            Event::FrameDisplayed { timeline } => self.write_frame(record, timeline, &STAGES),
+            Event::FramePassedOver { timeline } => {
+                let known =
+                    STAGES.iter().rposition(|stage| timeline.stage(*stage) != Span::ZERO).map_or(0, |last| last + 1);
+                self.write_frame(record, timeline, &STAGES[Stage::Render as usize..known]);
+            }
             Event::RateDecision { target, pacing, .. } => self.write_rates(record.at, *target, *pacing),
             event => self.write_moment(record, event),
         }
@@ -71,8 +76,8 @@ impl<W: Write + Seek> TraceWriter<W> {
         Ok(())
     }
 
-    fn write_frame(&mut self, record: &Record<'_>, timeline: &Timeline) {
-        for stage in STAGES {
+    fn write_frame(&mut self, record: &Record<'_>, timeline: &Timeline, stages: &[Stage]) {
+        for stage in stages.iter().copied() {
             let start = timeline.boundaries[stage as usize];
             let length = timeline.stage(stage);
             let track = self.track(stage as usize, start, start + length.max(Span::ZERO));
@@ -86,6 +91,9 @@ impl<W: Write + Seek> TraceWriter<W> {
             }
             if timeline.late {
                 args.insert("late".into(), true.into());
+            }
+            if matches!(record.event, Event::FramePassedOver { .. }) {
+                args.insert("passed_over".into(), true.into());
             }
             let length = length.max(Span::ZERO).as_nanos() as f64 / 1e3;
             self.push(&json!({
@@ -214,6 +222,26 @@ mod tests {
             let expected = 1_500.0 + 250.0 * index as f64;
             assert_eq!((slice["ts"].as_f64(), slice["dur"].as_f64()), (Some(expected), Some(250.0)));
         }
+    }
+
+    #[test]
+    fn a_frame_that_was_passed_over_has_the_stages_that_it_passed() {
+        let mut file = Cursor::new(Vec::new());
+        let mut timeline = timeline(4, Time::from_micros(1_500), Span::from_micros(250));
+        let begun = timeline.boundaries[Stage::Render as usize];
+        timeline.boundaries[..2].fill(begun);
+        timeline.boundaries[STAGES.len()] = timeline.boundaries[STAGES.len() - 1];
+        TraceWriter::new(&mut file, "client")
+            .expect("memory")
+            .write(&record(Time::ZERO, &Event::FramePassedOver { timeline }));
+        let written = events(file.get_ref());
+        let slices: Vec<&Value> = written.iter().filter(|event| event["ph"] == "X").collect();
+        let names: Vec<&str> = slices.iter().filter_map(|slice| slice["name"].as_str()).collect();
+        assert_eq!(
+            names,
+            STAGES[Stage::Render as usize..Stage::Present as usize].iter().map(|s| s.name()).collect::<Vec<_>>()
+        );
+        assert!(slices.iter().all(|slice| slice["args"]["passed_over"] == true), "{slices:?}");
     }
 
     #[test]

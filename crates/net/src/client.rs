@@ -1,6 +1,7 @@
 //! Opens a session to a server.
 
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +24,10 @@ const HEAD_START: Duration = Duration::from_millis(250);
 
 /// Addresses of one name that are tried.
 const MOST_ADDRESSES: usize = 4;
+
+/// QUIC's error codes for TLS's alerts on certificates, from `bad_certificate` to `unknown_ca` (RFC 9001 section 4.8, RFC 8446
+/// section 6).
+const CERTIFICATE_ALERTS: RangeInclusive<u64> = 0x100 + 42..=0x100 + 48;
 
 /// Whom to open a session to.
 #[derive(Clone, Debug)]
@@ -119,6 +124,11 @@ pub(crate) fn explain(error: ClientError, target: String) -> NetError {
             | ConnectError::ProtoError(proto::ConnectError::WrongStatus(Some(status))),
         ) => NetError::WrongPath { target, status: status.as_u16() },
         ClientError::Connection(quinn::ConnectionError::TimedOut) => NetError::NoAnswer { target },
+        ClientError::Connection(quinn::ConnectionError::TransportError(error))
+            if CERTIFICATE_ALERTS.contains(&u64::from(error.code)) =>
+        {
+            NetError::CertificateNotTrusted { target, reason: error.reason }
+        }
         ClientError::Connection(quinn::ConnectionError::ConnectionClosed(close))
             if close.error_code == TransportErrorCode::CONNECTION_REFUSED =>
         {

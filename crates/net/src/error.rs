@@ -49,6 +49,11 @@ pub enum NetError {
          Either the server was restarted (open its new link) or someone stands between you and it"
     )]
     CertificateMismatch { expected: CertificateHash, presented: CertificateHash },
+    #[error(
+        "the certificate of {target} is not trusted for that name ({reason}): open the link that the server printed, and check that this \
+         machine knows who issued its certificate"
+    )]
+    CertificateNotTrusted { target: String, reason: String },
     #[error("{target} answered {status} where a Nearlight server has its session: check the link")]
     WrongPath { target: String, status: u16 },
     #[error("talking to {target} failed: {reason}")]

@@ -37,33 +37,39 @@ pub struct SessionInfo {
 /// Finds out which certificate to accept from the server of `link`.
 ///
 /// A hash in the link decides. Else the server is asked: over HTTP on the word of the network, over HTTPS on the word of the
-/// platform's roots, and where these do not know the certificate on first use, with a warning in the log.
+/// platform's roots, and where these do not know the certificate on first use, with a warning in the log: the session is then
+/// opened with the very certificate that was shown.
 pub async fn discover_trust(link: &Link) -> Result<Trust, NetError> {
     if let Some(hash) = link.certificate {
         return Ok(Trust::Certificate(hash));
     }
-    let body = match http_get(link, SESSION_INFO_PATH, &Trust::Roots).await {
+    let (body, presented) = match ask(link, SESSION_INFO_PATH, &Trust::Roots).await {
         Err(NetError::Protocol { .. } | NetError::NoRoots(_)) if link.secure => {
             tracing::warn!(
                 server = link.authority(),
                 "no authority vouches for the server; taking its word on first use"
             );
-            http_get(link, SESSION_INFO_PATH, &Trust::FirstUse).await?
+            ask(link, SESSION_INFO_PATH, &Trust::FirstUse).await?
         }
         answer => answer?,
     };
     let info: SessionInfo = serde_json::from_slice(&body)
         .map_err(|_| NetError::Protocol { target: link.authority(), reason: "its session.json is not ours".into() })?;
-    Ok(info.certificate_sha256.map_or(Trust::Roots, Trust::Certificate))
+    Ok(info.certificate_sha256.or(presented).map_or(Trust::Roots, Trust::Certificate))
 }
 
 /// The body of `path` at the server of `link`: over HTTP where the link is not secure, else over HTTPS as `trust` says.
 pub async fn http_get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> {
+    Ok(ask(link, path, trust).await?.0)
+}
+
+/// The body, and the certificate that was shown where no root had to vouch for it.
+async fn ask(link: &Link, path: &str, trust: &Trust) -> Result<(Bytes, Option<CertificateHash>), NetError> {
     let answer = tokio::time::timeout(TIME_LIMIT, get(link, path, trust)).await;
     answer.unwrap_or_else(|_| Err(NetError::NoAnswer { target: link.authority() }))
 }
 
-async fn get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> {
+async fn get(link: &Link, path: &str, trust: &Trust) -> Result<(Bytes, Option<CertificateHash>), NetError> {
     let target = link.authority();
     let addresses = resolve(&link.host, link.port).await?;
     let stream = TcpStream::connect(&addresses[..]).await.map_err(|error| match error.kind() {
@@ -71,7 +77,7 @@ async fn get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> 
         _ => NetError::Refused { target: target.clone(), reason: error.to_string() },
     })?;
     if !link.secure {
-        return exchange(stream, &target, path).await;
+        return Ok((exchange(stream, &target, path).await?, None));
     }
     let tls = ClientTls::new(trust, "http/1.1")?;
     let connector = TlsConnector::from(Arc::new(tls.config.clone()));
@@ -79,7 +85,7 @@ async fn get(link: &Link, path: &str, trust: &Trust) -> Result<Bytes, NetError> 
     let stream = connector.connect(name, stream).await.map_err(|error| {
         tls.mismatch().unwrap_or_else(|| NetError::Protocol { target: target.clone(), reason: error.to_string() })
     })?;
-    exchange(stream, &target, path).await
+    Ok((exchange(stream, &target, path).await?, tls.presented()))
 }
 
 async fn exchange<S>(stream: S, target: &str, path: &str) -> Result<Bytes, NetError>

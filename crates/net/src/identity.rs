@@ -1,7 +1,7 @@
 //! Who the server is: its certificate and key.
 
 use std::collections::BTreeSet;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -12,12 +12,17 @@ use rustls::pki_types::pem::PemObject as _;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
 use crate::NetError;
+use crate::sockets::local_for;
 use crate::trust::{CertificateHash, provider};
 
 /// Certificates that browsers accept by hash live at most 14 days (W3C WebTransport, `serverCertificateHashes`).
 /// 13 days leave room for clocks that differ; the first of them lies in the past for the same reason.
 const VALID_BEFORE: Duration = Duration::from_hours(24);
 const VALID_AFTER: Duration = Duration::from_hours(12 * 24);
+
+/// Addresses of the rest of the world that belong to nobody (RFC 5737, RFC 3849).
+const ELSEWHERE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
 /// A certificate chain with its private key.
 pub struct Identity {
@@ -123,11 +128,23 @@ fn own_names() -> BTreeSet<String> {
     names
 }
 
-/// This machine's addresses that others may reach, in the platform's order.
+/// This machine's addresses that others may reach: first those that it would use itself towards the rest of the world, for what virtual
+/// machines and containers added is seldom reached from elsewhere; then in the platform's order.
 pub(crate) fn own_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let reachable = interfaces.iter().filter(|interface| !interface.is_loopback() && !interface.is_link_local());
-    reachable.map(if_addrs::Interface::ip).collect()
+    let mut addresses: Vec<IpAddr> = reachable.map(if_addrs::Interface::ip).collect();
+    let usual = ELSEWHERE.map(source_towards);
+    addresses.sort_by_key(|address| !usual.contains(&Some(*address)));
+    addresses
+}
+
+/// The address that the routing table gives datagrams to `remote`; connecting a UDP socket sends nothing.
+fn source_towards(remote: IpAddr) -> Option<IpAddr> {
+    let remote = SocketAddr::new(remote, 9);
+    let socket = UdpSocket::bind(local_for(remote)).ok()?;
+    socket.connect(remote).ok()?;
+    socket.local_addr().ok().map(|local| local.ip())
 }
 
 #[expect(clippy::disallowed_methods, reason = "a certificate is dated by the calendar")]
@@ -138,6 +155,15 @@ fn wall_clock() -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_usual_way_out_is_named_first() {
+        assert_eq!(source_towards(Ipv4Addr::LOCALHOST.into()), Some(Ipv4Addr::LOCALHOST.into()));
+        let addresses = own_addresses();
+        let usual = ELSEWHERE.map(source_towards);
+        let others = addresses.iter().skip_while(|address| usual.contains(&Some(**address)));
+        assert!(others.clone().all(|address| !usual.contains(&Some(*address))), "{addresses:?} {usual:?}");
+    }
 
     #[test]
     fn every_self_signed_certificate_is_its_own() {

@@ -126,7 +126,7 @@ impl Listener {
         self.local.port()
     }
 
-    /// The addresses under which other machines may reach this one, in the platform's order; empty without a network.
+    /// The addresses under which other machines may reach this one, the likeliest first; empty without a network.
     #[must_use]
     pub fn reachable_addresses(&self) -> Vec<IpAddr> {
         let bound = self.local.ip();

@@ -73,8 +73,11 @@ impl Server {
 
     /// Answers every page request with whether it came encrypted, and with the session's certificate.
     fn serve_pages(&self) {
+        self.serve_pages_with(SessionInfo { certificate_sha256: Some(self.identity.certificate_sha256()) });
+    }
+
+    fn serve_pages_with(&self, info: SessionInfo) {
         let listener = Arc::clone(&self.listener);
-        let info = SessionInfo { certificate_sha256: Some(self.identity.certificate_sha256()) };
         tokio::spawn(async move {
             while let Some(stream) = listener.accept_page().await {
                 tokio::spawn(serve_page(stream, info));
@@ -434,6 +437,17 @@ async fn trust_is_found_from_the_link_or_the_server() {
         let trust = within(discover_trust(&link)).await.unwrap();
         assert!(matches!(trust, Trust::Certificate(hash) if hash == expected), "{link}: {trust:?}");
     }
+}
+
+#[tokio::test]
+async fn a_certificate_that_nobody_vouches_for_is_taken_on_first_use_or_not_at_all() {
+    let server = Server::start();
+    server.serve_pages_with(SessionInfo { certificate_sha256: None });
+    let shown = within(discover_trust(&server.link(true))).await.unwrap();
+    assert!(matches!(shown, Trust::Certificate(hash) if hash == server.identity.certificate_sha256()), "{shown:?}");
+    let plain = within(discover_trust(&server.link(false))).await.unwrap();
+    let error = within(connect(&server.options(plain), server.clock)).await.err().unwrap();
+    assert!(matches!(error, NetError::CertificateNotTrusted { .. } | NetError::NoRoots(_)), "{error}");
 }
 
 #[tokio::test]

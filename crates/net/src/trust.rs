@@ -80,14 +80,15 @@ pub enum Trust {
     /// One that the platform's root certificates vouch for, issued for the host's name.
     Roots,
     /// Any. Protects against listeners, not against someone who stands in between: only for the first question to a server
-    /// with a self-signed certificate, when nothing better is known.
+    /// whose certificate no root vouches for, when nothing better is known.
     FirstUse,
 }
 
-/// A client's TLS settings and, for pinned certificates, what the server showed instead.
+/// A client's TLS settings and, where no root vouches, what the server showed.
 pub(crate) struct ClientTls {
     pub(crate) config: ClientConfig,
-    presented: Option<(CertificateHash, Arc<OnceLock<CertificateHash>>)>,
+    expected: Option<CertificateHash>,
+    presented: Arc<OnceLock<CertificateHash>>,
 }
 
 impl ClientTls {
@@ -102,27 +103,30 @@ impl ClientTls {
             let presented = Arc::clone(&presented);
             Arc::new(Pinned { expected, presented, provider })
         };
-        let (mut config, presented) = match trust {
-            Trust::Certificate(expected) => {
-                let verifier = accept(Some(*expected));
-                let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
-                (builder.with_no_client_auth(), Some((*expected, presented)))
-            }
-            Trust::FirstUse => {
-                let builder = builder.dangerous().with_custom_certificate_verifier(accept(None));
-                (builder.with_no_client_auth(), None)
-            }
-            Trust::Roots => (builder.with_root_certificates(platform_roots()?).with_no_client_auth(), None),
+        let expected = match trust {
+            Trust::Certificate(expected) => Some(*expected),
+            Trust::FirstUse | Trust::Roots => None,
         };
+        let builder = match trust {
+            Trust::Certificate(_) | Trust::FirstUse => {
+                builder.dangerous().with_custom_certificate_verifier(accept(expected))
+            }
+            Trust::Roots => builder.with_root_certificates(platform_roots()?),
+        };
+        let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![alpn.as_bytes().to_vec()];
-        Ok(Self { config, presented })
+        Ok(Self { config, expected, presented })
+    }
+
+    /// The certificate that the server showed, where no root had to vouch for it.
+    pub(crate) fn presented(&self) -> Option<CertificateHash> {
+        self.presented.get().copied()
     }
 
     /// The mismatch that ended a handshake with these settings, if that was what ended it.
     pub(crate) fn mismatch(&self) -> Option<NetError> {
-        let (expected, presented) = self.presented.as_ref()?;
-        let presented = *presented.get()?;
-        Some(NetError::CertificateMismatch { expected: *expected, presented })
+        let (expected, presented) = self.expected.zip(self.presented())?;
+        (expected != presented).then_some(NetError::CertificateMismatch { expected, presented })
     }
 }
 
@@ -146,7 +150,7 @@ fn platform_roots() -> Result<RootCertStore, NetError> {
 #[derive(Debug)]
 struct Pinned {
     expected: Option<CertificateHash>,
-    /// What was shown instead of the expected one.
+    /// What was shown.
     presented: Arc<OnceLock<CertificateHash>>,
     provider: Arc<CryptoProvider>,
 }
@@ -161,8 +165,8 @@ impl ServerCertVerifier for Pinned {
         _: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let presented = CertificateHash::of(end_entity);
+        let _ = self.presented.set(presented);
         if self.expected.is_some_and(|expected| expected != presented) {
-            let _ = self.presented.set(presented);
             return Err(rustls::CertificateError::ApplicationVerificationFailure.into());
         }
         Ok(ServerCertVerified::assertion())

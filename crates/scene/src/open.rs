@@ -1,6 +1,6 @@
 //! Opens a source by name.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nearlight_units::Time;
 
@@ -16,6 +16,18 @@ pub enum SourceKind {
     },
     Video(PathBuf),
     TestCard,
+}
+
+impl SourceKind {
+    /// The file that it needs.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::World { scene } => scene.as_deref(),
+            Self::Video(file) => Some(file),
+            Self::TestCard => None,
+        }
+    }
 }
 
 /// How to show it.

@@ -73,7 +73,7 @@ impl VideoSource {
                 Err(failed(match (error, words.is_empty()) {
                     (RecvTimeoutError::Timeout, true) => "ffmpeg decodes nothing within ten seconds".into(),
                     (RecvTimeoutError::Disconnected, true) => "ffmpeg finds no picture in it".into(),
-                    (_, false) => format!("ffmpeg says: {words}"),
+                    (_, false) => in_plain_words(&words),
                 }))
             }
         }
@@ -112,6 +112,17 @@ fn last_words(child: &mut Child) -> String {
         let _ = stderr.take(64 * 1024).read_to_string(&mut words);
     }
     words.trim().chars().take(MAX_COMPLAINT).collect()
+}
+
+/// What ffmpeg's complaints about the two commonest mistakes mean; the others as they are.
+fn in_plain_words(words: &str) -> String {
+    if words.contains("matches no streams") {
+        "there is no picture in it, only sound or text: give a file with video".into()
+    } else if words.contains("Invalid data found") {
+        "it is no video file, or a damaged one: ffmpeg cannot read it".into()
+    } else {
+        format!("ffmpeg says: {words}")
+    }
 }
 
 impl Source for VideoSource {

@@ -218,8 +218,16 @@ fn a_video_plays_in_a_loop() {
 #[test]
 fn files_that_are_no_pictures_are_refused_in_words() {
     let scratch = Scratch::new("garbage.mp4", b"this is not a video");
+    // A WAV file of 400 silent samples.
+    let header = [
+        b"RIFF\x44\x03\0\0WAVEfmt \x10\0\0\0\x01\0\x01\0\x40\x1f\0\0\x80\x3e\0\0\x02\0\x10\0".as_slice(),
+        b"data\x20\x03\0\0",
+    ]
+    .concat();
+    let sound = Scratch::new("sound.wav", &[header, vec![0; 800]].concat());
     let cases = [
-        (SourceKind::Video(scratch.0.clone()), "ffmpeg says"),
+        (SourceKind::Video(scratch.0.clone()), "no video file"),
+        (SourceKind::Video(sound.0.clone()), "no picture in it, only sound"),
         (SourceKind::Video("/nonexistent/film.mkv".into()), "No such file"),
         (SourceKind::World { scene: Some(scratch.0.clone()) }, "not binary glTF"),
         (SourceKind::World { scene: Some("/nonexistent/scene.glb".into()) }, "No such file"),

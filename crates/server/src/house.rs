@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_fec::policy::{RedundancyPolicy, new_policy};
@@ -20,12 +21,17 @@ use tokio::sync::{Semaphore, watch};
 use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal};
-use crate::places::{NoPlace, Place, Places};
+use crate::places::{NoPlace, Place, Places, QUIET};
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
 
 /// Strangers that may be about to greet at the same time.
 const MAX_GREETING: usize = 32;
+
+/// How long a client waits for a place that may become free, and how often it is looked at: longer than a silent client keeps it, and
+/// shorter than clients wait for an answer to their greeting.
+const PLACE_PATIENCE: Span = Span::from_secs(4);
+const PLACE_CHECK: Duration = Duration::from_millis(100);
 
 /// The one controller that needs to be told nothing.
 const FIXED: &str = "fixed";
@@ -74,13 +80,26 @@ impl House {
         MAX_GREETING
     }
 
-    /// Checks everything that may keep a client out that is connected already.
-    pub(crate) fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Place), Rejection> {
+    /// Checks everything that may keep a client out that is connected already. Where only the place of one who has fallen silent is
+    /// left, such as the client's own that was killed a moment ago, it waits whether that place becomes free.
+    pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Place), Rejection> {
         self.check_hello(peer, hello)?;
         let codec = self.choose(|kind| hello.codecs.iter().any(|name| name == kind.name()))?;
-        let place = self.take_place(self.clock.now(), Guest { address: peer, trusted: true })?;
-        place.connect();
-        Ok((codec, place))
+        let guest = Guest { address: peer, trusted: true };
+        let came_at = self.clock.now();
+        loop {
+            let now = self.clock.now();
+            match self.places.take(now, guest) {
+                Err(NoPlace::Silent(_)) if now < came_at + PLACE_PATIENCE => tokio::time::sleep(PLACE_CHECK).await,
+                // Who was killed just now is not known to be silent yet.
+                Err(NoPlace::Full) if now <= came_at + QUIET => tokio::time::sleep(PLACE_CHECK).await,
+                taken => {
+                    let place = taken.map_err(|why| self.no_place(why))?;
+                    place.hear(now);
+                    return Ok((codec, place));
+                }
+            }
+        }
     }
 
     /// Whether this greeting opens a session.
@@ -137,14 +156,25 @@ impl House {
     }
 
     pub(crate) fn take_place(&self, now: Time, guest: Guest) -> Result<Place, Rejection> {
-        self.places.take(now, guest).map_err(|why| match why {
+        self.places.take(now, guest).map_err(|why| self.no_place(why))
+    }
+
+    fn no_place(&self, why: NoPlace) -> Rejection {
+        match why {
             NoPlace::Full => {
                 let message =
                     "The server is full. Try again when somebody has left, or start it with a larger --max-clients.";
                 self.refuse(Refusal::Full, RefusalReason::Full, message)
             }
+            NoPlace::Silent(wait) => {
+                let message = format!(
+                    "The server is full, but one of its clients does not answer. Try again in {} s.",
+                    seconds(wait)
+                );
+                Rejection { wait: Some(wait), ..self.refuse(Refusal::Full, RefusalReason::Full, message) }
+            }
             NoPlace::Waits(wait) => self.make_wait(wait, "Clients of this address hold places and have not connected."),
-        })
+        }
     }
 
     /// A session's sender, for datagrams up to what its transport takes.

@@ -11,6 +11,15 @@ use nearlight_urs::signalling::Guest;
 /// A client that has not connected by then keeps its place only as long as nobody else wants it. Guess: on a path that loses a tenth
 /// of all datagrams ICE and DTLS are through in less.
 const GRACE: Span = Span::from_secs(5);
+/// A client of which nothing was heard for so long keeps its place only as long as nobody else wants it: it was probably killed. Whoever
+/// watches is heard many times a second, and an outage of two seconds costs nobody the place.
+const SILENCE: Span = Span::from_secs(3);
+/// Whoever was not heard for so long may be gone: somebody who wants the place is asked to wait for it. A client is heard after every
+/// frame.
+pub(crate) const QUIET: Span = Span::from_millis(250);
+
+/// Why a client goes whose place somebody else has got.
+pub(crate) const PLACE_LOST: &str = "its place was needed, and it had not connected or was not heard any more";
 
 /// The server's places.
 pub(crate) struct Places {
@@ -29,7 +38,16 @@ struct Holder {
     address: IpAddr,
     trusted: bool,
     since: Time,
-    connected: bool,
+    /// When it was heard last, since it connected; none before that.
+    heard: Option<Time>,
+}
+
+impl Holder {
+    /// Who wants this place gets it.
+    fn is_forfeit(&self, now: Time) -> bool {
+        let (from, patience) = self.heard.map_or((self.since, GRACE), |heard| (heard, SILENCE));
+        now.saturating_since(from) >= patience
+    }
 }
 
 /// A client's place; dropping it gives it back.
@@ -42,8 +60,18 @@ pub(crate) struct Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NoPlace {
     Full,
+    /// One of the clients has not been heard for a while; if it stays silent, its place is free in this time.
+    Silent(Span),
     /// Clients of the same address hold places and have not connected; the first of them has to in this time.
     Waits(Span),
+}
+
+impl Held {
+    /// When the first of those that are not heard any more gives way.
+    fn silent_until(&self, now: Time) -> Option<Time> {
+        let heard = self.holders.values().filter_map(|holder| holder.heard);
+        heard.filter(|heard| now.saturating_since(*heard) >= QUIET).map(|heard| heard + SILENCE).min()
+    }
 }
 
 impl Places {
@@ -58,37 +86,41 @@ impl Places {
     /// A place for somebody who is about to connect.
     ///
     /// Where there is none, somebody who has not connected makes room: after [`GRACE`] for anybody, before that, if he showed no token,
-    /// for those who did. Of one address, those without a token hold at most half of the places before they connect.
+    /// for those who did; and so does who has connected and then fallen silent for [`SILENCE`]. Of one address, those without a token
+    /// hold at most half of the places before they connect.
     pub(crate) fn take(self: &Arc<Self>, now: Time, guest: Guest) -> Result<Place, NoPlace> {
         let address = party(guest.address);
         let mut held = self.held();
-        let own = || held.holders.values().filter(|holder| !holder.connected && holder.address == address);
+        let own = || held.holders.values().filter(|holder| holder.heard.is_none() && holder.address == address);
         let strangers = own().filter(|holder| !holder.trusted).count();
         let too_many = !guest.trusted && strangers >= (self.most / 2).max(1);
         if too_many || held.holders.len() >= self.most {
-            let is_late = |holder: &Holder| now.saturating_since(holder.since) >= GRACE;
             let gives_way = |holder: &Holder| {
-                let owes = is_late(holder) || guest.trusted && !holder.trusted;
-                owes && !holder.connected && (!too_many || holder.address == address)
+                let waits = holder.heard.is_none();
+                let owes = holder.is_forfeit(now) || waits && guest.trusted && !holder.trusted;
+                owes && (!too_many || waits && holder.address == address)
             };
             let waits = own().next().map(|holder| holder.since + GRACE - now);
             let last = held.holders.iter().find(|(_, holder)| gives_way(holder)).map(|(number, _)| *number);
-            let Some(last) = last else { return Err(waits.map_or(NoPlace::Full, NoPlace::Waits)) };
+            let Some(last) = last else {
+                let silent = held.silent_until(now).filter(|_| guest.trusted).map(|until| until - now);
+                return Err(waits.map(NoPlace::Waits).or(silent.map(NoPlace::Silent)).unwrap_or(NoPlace::Full));
+            };
             held.holders.remove(&last);
         }
         let number = held.next;
         held.next += 1;
-        held.holders.insert(number, Holder { address, trusted: guest.trusted, since: now, connected: false });
+        held.holders.insert(number, Holder { address, trusted: guest.trusted, since: now, heard: None });
         Ok(Place { places: Arc::clone(self), number })
     }
 }
 
 impl Place {
-    /// The client has connected: from now on the place is its own. False where somebody else has got it.
-    pub(crate) fn connect(&self) -> bool {
+    /// The client was heard: it has connected and is still there. False where somebody else has got its place.
+    pub(crate) fn hear(&self, now: Time) -> bool {
         let mut held = self.places.held();
         let holder = held.holders.get_mut(&self.number);
-        holder.map(|holder| holder.connected = true).is_some()
+        holder.map(|holder| holder.heard = Some(now)).is_some()
     }
 
     /// Somebody else has got it.
@@ -121,11 +153,13 @@ mod tests {
     fn places_are_counted_and_given_back() {
         let places = Places::new(2);
         let held = [1, 2].map(|last| places.take(NOW, guest(last, true)).expect("a place"));
-        assert!(held.iter().all(Place::connect));
         let later = NOW + Span::from_secs(3_600);
-        assert_eq!(places.take(later, guest(1, true)).err(), Some(NoPlace::Full), "who is connected stays");
+        assert!(held.iter().all(|place| place.hear(later)));
+        assert_eq!(places.take(later, guest(1, true)).err(), Some(NoPlace::Full), "who is heard stays");
+        let outage = later + Span::from_secs(2);
+        assert!(places.take(outage, guest(1, true)).is_err(), "an outage costs nobody the place");
         drop(held);
-        assert!(places.take(later, guest(1, true)).is_ok());
+        assert!(places.take(outage, guest(1, true)).is_ok());
         assert_eq!(Places::new(0).take(NOW, guest(1, true)).err(), Some(NoPlace::Full));
     }
 
@@ -134,15 +168,29 @@ mod tests {
         let places = Places::new(4);
         let take = |last, trusted| places.take(NOW, guest(last, trusted));
         let strangers = [1, 1, 2, 2].map(|last| take(last, false).expect("a place"));
-        assert!(strangers[3].connect());
+        assert!(strangers[3].hear(NOW));
         let owner = [9, 9, 9].map(|last| take(last, true).expect("a place"));
         assert_eq!(strangers.each_ref().map(Place::is_lost), [true, true, true, false]);
-        assert!(!strangers[0].connect(), "it is too late");
+        assert!(!strangers[0].hear(NOW), "it is too late");
         assert_eq!(take(8, true).err(), Some(NoPlace::Full));
         assert_eq!(take(9, true).err(), Some(wait(5)), "its own address is why");
         drop(strangers);
-        assert!(owner.iter().all(Place::connect), "what is lost is not given back twice");
+        assert!(owner.iter().all(|place| place.hear(NOW)), "what is lost is not given back twice");
         assert!(take(8, true).is_ok());
+    }
+
+    #[test]
+    fn who_falls_silent_makes_room_for_whoever_wants_it() {
+        let places = Places::new(2);
+        let [killed, watching] = [1, 2].map(|last| places.take(NOW, guest(last, true)).expect("a place"));
+        let later = |seconds| NOW + Span::from_secs(seconds);
+        assert!(killed.hear(NOW) && watching.hear(later(2)));
+        assert_eq!(places.take(later(2), guest(3, true)).err(), Some(NoPlace::Silent(Span::from_secs(1))));
+        assert_eq!(places.take(later(2), guest(3, false)).err(), Some(NoPlace::Full), "strangers need not know");
+        let next = places.take(later(3), guest(3, true)).expect("the killed one's");
+        assert_eq!([&killed, &watching, &next].map(Place::is_lost), [true, false, false]);
+        assert!(!killed.hear(later(4)), "who comes back after that greets anew");
+        assert!(watching.hear(later(4)));
     }
 
     #[test]
@@ -155,9 +203,10 @@ mod tests {
         assert_eq!(take(2, 4).err(), Some(NoPlace::Full));
         let next = take(5, 1).expect("the first one's time is over");
         assert_eq!([held[0].is_lost(), held[1].is_lost()], [true, false]);
-        assert!(held[1].connect() && next.connect() && others.iter().all(Place::connect));
+        let later = NOW + Span::from_secs(5);
+        assert!([&held[1], &next].into_iter().chain(&others).all(|place| place.hear(later)));
         drop(others);
         let household = [6, 6].map(|after| take(after, 1).expect("those who connected do not count"));
-        assert!(household.iter().all(Place::connect));
+        assert!(household.iter().all(|place| place.hear(later)));
     }
 }

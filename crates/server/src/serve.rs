@@ -67,6 +67,8 @@ pub enum ServerError {
     Cell(#[from] ConfigError),
     #[error("a picture of {width}x{height} cannot be coded: {reason}")]
     Size { width: u16, height: u16, reason: String },
+    #[error("{low_name} {low} is above {high_name} {high}: leave one of them out, or exchange them")]
+    Rates { low_name: &'static str, low: Bitrate, high_name: &'static str, high: Bitrate },
     #[error("cannot write {path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error("WebRTC cannot be offered: {0}")]
@@ -105,6 +107,7 @@ impl Door {
     pub fn open(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
         new_policy(&options.fec)?;
+        check_rates(&options)?;
         let clients = options.max_clients;
         let bad_paths = options.impairment.clone().map(|path| BadPaths::new(path, clients)).transpose()?;
         let token = options.token.clone().map_or_else(Token::generate, Ok)?;
@@ -140,7 +143,7 @@ impl Door {
         }
     }
 
-    /// Links for other machines: the certificate's names, or else addresses in the platform's order.
+    /// Links for other machines: the certificate's names, or else addresses, the likeliest first.
     #[must_use]
     pub fn other_links(&self) -> Vec<Link> {
         let addresses = || self.listener.reachable_addresses().iter().map(ToString::to_string).collect();
@@ -343,6 +346,18 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     let reachable = listener.reachable_addresses();
     Exchange::new(socket, &reachable, listener.port(), certificate, clock)
         .map_err(|error| ServerError::WebRtc(error.to_string()))
+}
+
+/// Rates that contradict one another are a slip of whoever wrote them.
+fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
+    let [lowest, start, highest] =
+        [("--min-rate", options.min_rate), ("--rate", options.start_rate), ("--max-rate", options.max_rate)];
+    for ((low_name, low), (high_name, high)) in [(lowest, start), (start, highest), (lowest, highest)] {
+        if let Some((low, high)) = low.zip(high).filter(|(low, high)| low > high) {
+            return Err(ServerError::Rates { low_name, low, high_name, high });
+        }
+    }
+    Ok(())
 }
 
 /// The controller's bounds: as the owner wished, else what the picture can use.

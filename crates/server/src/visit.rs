@@ -13,6 +13,7 @@ use tokio::sync::mpsc;
 
 use crate::house::{House, Rejection, clean};
 use crate::metrics::Refusal;
+use crate::places::{PLACE_LOST, Place};
 use crate::seat::Delivery;
 use crate::stay::{Stay, Taste, status_interval};
 
@@ -49,7 +50,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
             return;
         }
     };
-    let admitted = house.admit(peer, &hello);
+    let admitted = house.admit(peer, &hello).await;
     drop(greeting);
     let (mut sender, receiver) = control;
     let (codec, place) = match admitted {
@@ -68,7 +69,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     tracing::info!(session, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
     house.metrics.on_session(session);
     let taste = Taste { codec, display: hello.display, sound: hello.sound };
-    let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), taste) {
+    let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), place, taste) {
         Ok(mut visit) => {
             visit.sender.set_display_hz(hello.display_hz);
             visit.run((sender, receiver)).await
@@ -78,7 +79,6 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
             error.to_string()
         }
     };
-    drop(place);
     house.metrics.on_session_end(session);
     tracing::info!(session, %peer, ended, "a client left");
     connection.finish(CLOSE_NORMAL, &ended).await;
@@ -95,11 +95,19 @@ async fn greet(connection: &Connection) -> Result<(Hello, Control), NetError> {
 struct Visit {
     stay: Stay,
     connection: Connection,
+    /// Given back at the end.
+    place: Place,
     sender: Sender,
 }
 
 impl Visit {
-    fn open(house: Arc<House>, session: u32, connection: Connection, taste: Taste) -> Result<Self, CodecError> {
+    fn open(
+        house: Arc<House>,
+        session: u32,
+        connection: Connection,
+        place: Place,
+        taste: Taste,
+    ) -> Result<Self, CodecError> {
         let now = house.clock.now();
         // Each session its own losses, the same in every run.
         if let Some([there, back]) = house.bad_path(session, now) {
@@ -114,7 +122,7 @@ impl Visit {
             sender = sender.with_references();
             stay.references = true;
         }
-        Ok(Self { stay, connection, sender })
+        Ok(Self { stay, connection, place, sender })
     }
 
     /// Serves until the client leaves, the server closes or something fails; says which.
@@ -143,7 +151,10 @@ impl Visit {
             let wake = wake.min(clock.now() + Span::from_secs(1));
             tokio::select! {
                 received = self.connection.recv_datagram() => match received {
-                    Ok(received) => self.sender.on_datagram(received.at, &received.datagram),
+                    Ok(received) => {
+                        self.sender.on_datagram(received.at, &received.datagram);
+                        self.place.hear(received.at);
+                    }
                     Err(reason) => return format!("{reason:?}"),
                 },
                 delivery = self.stay.deliveries.recv() => match delivery {
@@ -176,6 +187,9 @@ impl Visit {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     return message;
                 }
+            }
+            if self.place.is_lost() {
+                return PLACE_LOST.into();
             }
             self.drain();
         }

@@ -24,6 +24,8 @@ pub struct Displayed {
     /// Each input whose first pixels these are, oldest first, with its motion-to-photon. Inputs that a newer one overtook count
     /// from their own event.
     pub inputs: Vec<(InputSeq, Span)>,
+    /// The frames that the display passed over for it, oldest first. Their last boundaries are the last moment that is known of them.
+    pub passed_over: Vec<Timeline>,
 }
 
 #[derive(Debug)]
@@ -81,9 +83,9 @@ impl Presentation {
         uplink: &Uplink,
     ) -> Option<Displayed> {
         let index = self.pending.iter().position(|pending| pending.id == id)?;
+        let passed_over: Vec<Pending> = self.pending.drain(..index).collect();
         // What was decoded but passed over is late: a newer frame is on the display.
-        let passed_over = self.pending.drain(..index).filter(|pending| pending.decoded_at.is_some()).count();
-        self.late += passed_over as u64;
+        self.late += passed_over.iter().filter(|pending| pending.decoded_at.is_some()).count() as u64;
         let pending = self.pending.pop_front()?;
         self.displayed += 1;
         let marker = marker.filter(|marker| marker.frame == id);
@@ -92,6 +94,7 @@ impl Presentation {
         let clock = clock?;
         let late = now > clock.to_client(pending.header.deadline);
         self.late += u64::from(late);
+        let passed_over = passed_over.iter().map(|pending| passed_over_timeline(pending, &clock)).collect();
         let input_at = uplink.sampled_at(pending.header.input).filter(|_| pending.header.input > self.timed);
         self.timed = self.timed.max(pending.header.input);
         let timeline = Timeline {
@@ -106,7 +109,7 @@ impl Presentation {
         let inputs = uplink.between(self.shown, shown).map(|(input, at)| (input, now - at)).collect::<Vec<_>>();
         self.shown = shown;
         self.report(now, &timeline, inputs.last().map(|(_, span)| *span));
-        Some(Displayed { timeline, total, inputs })
+        Some(Displayed { timeline, total, inputs, passed_over })
     }
 
     fn report(&mut self, now: Time, timeline: &Timeline, motion_to_photon: Option<Span>) {
@@ -138,6 +141,13 @@ impl Presentation {
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {
         self.first_report_at.map(|at| (at + REPORT_HOLD, Wake::Report))
     }
+}
+
+/// The way of a frame that no display shows. Its input comes to the display with a later one, so it starts with its rendering.
+fn passed_over_timeline(pending: &Pending, clock: &ClockEstimate) -> Timeline {
+    let last = pending.decoded_at.unwrap_or(pending.transfer.completed_at);
+    let boundaries = boundaries(pending, last, clock, None);
+    Timeline { frame: pending.id, input: pending.header.input, boundaries, clock_error: clock.error, late: true }
 }
 
 /// Where each stage begins, on the client's clock. A frame without new input starts with its rendering.

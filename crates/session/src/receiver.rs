@@ -380,6 +380,9 @@ impl Receiver {
             sound.on_displayed(now, made_at);
         }
         if self.config.events {
+            for timeline in displayed.passed_over.clone() {
+                self.emit(now, || Event::FramePassedOver { timeline });
+            }
             let timeline = displayed.timeline.clone();
             self.emit(now, || Event::FrameDisplayed { timeline });
             for (input, span) in &displayed.inputs {

@@ -90,7 +90,7 @@ impl Tally {
         self.builder.on_picture(now);
         self.first_shown_at.get_or_insert(now);
         self.last_shown_at = now;
-        let Some(Displayed { timeline, total, inputs }) = displayed else { return };
+        let Some(Displayed { timeline, total, inputs, .. }) = displayed else { return };
         self.builder.on_displayed(timeline, *total);
         for (_, span) in inputs {
             self.builder.on_motion_to_photon(*span);

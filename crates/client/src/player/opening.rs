@@ -68,7 +68,8 @@ impl From<NetError> for Trouble {
             | NetError::Name { .. }
             | NetError::NoRoots(_)
             | NetError::WrongPath { .. }
-            | NetError::CertificateMismatch { .. } => Self::Lasting(error.into()),
+            | NetError::CertificateMismatch { .. }
+            | NetError::CertificateNotTrusted { .. } => Self::Lasting(error.into()),
             passing => Self::Passing(passing.to_string()),
         }
     }

@@ -40,7 +40,7 @@ impl Tally {
         self.first_displayed_at.get_or_insert(at);
         self.last_displayed_at = self.last_displayed_at.max(at);
         self.displayed += 1;
-        let Some(Displayed { timeline, total, inputs }) = displayed else { return };
+        let Some(Displayed { timeline, total, inputs, .. }) = displayed else { return };
         self.builder.on_displayed(timeline, *total);
         for (_, span) in inputs {
             self.builder.on_motion_to_photon(*span);

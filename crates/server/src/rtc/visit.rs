@@ -11,14 +11,12 @@ use tokio::sync::mpsc;
 
 use super::socket::Line;
 use crate::house::{Rejection, clean};
-use crate::places::Place;
+use crate::places::{PLACE_LOST, Place};
 use crate::seat::Delivery;
 use crate::stay::{Stay, status_interval};
 
 /// A client that has not connected by then never will: a browser gives up sooner.
 pub(crate) const CONNECT_LIMIT: Span = Span::from_secs(20);
-/// Why a client goes that had to make room.
-pub(crate) const PLACE_LOST: &str = "the client had not connected when its place was needed";
 /// WHEP's wish that a session ends.
 #[derive(Debug)]
 pub(crate) struct End;
@@ -91,6 +89,9 @@ impl RtcVisit {
                 incoming = self.line.recv() => match incoming {
                     Some(incoming) => {
                         self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
+                        if self.peer.is_connected() {
+                            self.place.hear(incoming.at);
+                        }
                     }
                     None => return "the server's socket is gone".into(),
                 },
@@ -129,7 +130,7 @@ impl RtcVisit {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => {
-                    if !self.place.connect() {
+                    if !self.place.hear(now) {
                         return Some(PLACE_LOST.into());
                     }
                     if !self.stay.begin() {
@@ -162,13 +163,11 @@ impl RtcVisit {
                 Event::Ended => return Some("the client's connection ended".into()),
             }
         }
-        if !self.peer.is_connected() {
-            if now.saturating_since(self.began) > CONNECT_LIMIT {
-                return Some("the client did not connect".into());
-            }
-            if self.place.is_lost() {
-                return Some(PLACE_LOST.into());
-            }
+        if !self.peer.is_connected() && now.saturating_since(self.began) > CONNECT_LIMIT {
+            return Some("the client did not connect".into());
+        }
+        if self.place.is_lost() {
+            return Some(PLACE_LOST.into());
         }
         self.transmit(now);
         self.stay.drain(now, self.peer.sender_mut());

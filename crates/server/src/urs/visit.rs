@@ -16,8 +16,8 @@ use tokio::sync::mpsc;
 
 use super::desk::{Fact, PeerOrder, Peers};
 use crate::house::House;
-use crate::places::Place;
-use crate::rtc::{CONNECT_LIMIT, Exchange, Line, PLACE_LOST, codec_of, kind_of, peer_config};
+use crate::places::{PLACE_LOST, Place};
+use crate::rtc::{CONNECT_LIMIT, Exchange, Line, codec_of, kind_of, peer_config};
 use crate::seat::Delivery;
 use crate::stay::{Stay, Taste, status_interval};
 
@@ -129,6 +129,9 @@ impl Session {
                 incoming = self.line.recv() => match incoming {
                     Some(incoming) => {
                         self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
+                        if self.connected {
+                            self.place.hear(incoming.at);
+                        }
                     }
                     None => return "the server's socket is gone".into(),
                 },
@@ -207,7 +210,7 @@ impl Session {
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => {
-                    if !self.place.connect() {
+                    if !self.place.hear(now) {
                         return Some(PLACE_LOST.into());
                     }
                     self.connected = true;
@@ -231,13 +234,11 @@ impl Session {
                 Event::Ended => return Some("the client's connection ended".into()),
             }
         }
-        if !self.connected {
-            if now.saturating_since(self.began) > CONNECT_LIMIT {
-                return Some("the client did not connect".into());
-            }
-            if self.place.is_lost() {
-                return Some(PLACE_LOST.into());
-            }
+        if !self.connected && now.saturating_since(self.began) > CONNECT_LIMIT {
+            return Some("the client did not connect".into());
+        }
+        if self.place.is_lost() {
+            return Some(PLACE_LOST.into());
         }
         self.transmit(now);
         if let Some(stay) = &self.stay {
