@@ -31,7 +31,7 @@ try {
   const ways = events.filter(({ event }) => event === "frame_displayed").map(({ timeline }) => timeline.boundaries.map((at) => at / 1e6));
   // The last packet of a frame has left at boundary 6, its picture is there at boundary 9, on the display at boundary 10.
   console.log(`sent to decoded   ${spread(ways.map((boundaries) => boundaries[9] - boundaries[6]))}`);
-  console.log(`longest time between pictures ${pause} ms; frames without a timeline ${frames.displayed - ways.length}`);
+  console.log(`longest time between pictures ${pause} ms; frames without a timeline ${Math.max(0, frames.displayed - ways.length)}`);
   for (const [stage, { p50, p95 }] of Object.entries(stages)) console.log(`${stage.padEnd(12)} ${p50} ms, 95 % ${p95} ms`);
 } finally {
   await browser.close();
