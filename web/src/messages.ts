@@ -5,11 +5,11 @@ import type { ReceivedPicture } from "./carrier.ts";
 export type TransportName = "webtransport" | "webrtc";
 
 export type Hand = "gaze" | "left" | "right";
-export type Action = "grab" | "release" | "push" | "throw" | "reset";
+export type Action = "grab" | "release" | "push" | "throw" | "reset" | "nearer" | "farther";
 
 /** The order is the wire's numbering. */
 export const HANDS: readonly Hand[] = ["gaze", "left", "right"];
-export const ACTIONS: readonly Action[] = ["grab", "release", "push", "throw", "reset"];
+export const ACTIONS: readonly Action[] = ["grab", "release", "push", "throw", "reset", "nearer", "farther"];
 
 /** The order of the stages in a frame's timeline. */
 export const STAGES = [

@@ -34,6 +34,10 @@ pub(crate) struct ServeArguments {
     /// Address to listen on; every address if not given
     #[arg(long)]
     address: Option<IpAddr>,
+    /// An address in front of this machine, such as a router's or a container host's, whose ports of the same numbers lead here: for the
+    /// links and for WebRTC; may be given again
+    #[arg(long = "announce", value_name = "ADDRESS")]
+    announced: Vec<IpAddr>,
     /// Pairing token, 16 characters or more; a new one at each start if not given
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Option<Token>,
@@ -151,6 +155,7 @@ impl ServeArguments {
             address: self.address,
             port: self.port,
             rtc_port: self.rtc_port,
+            announced: self.announced,
             ice_servers: self.ice_servers,
             token: self.token,
             certificate: self.cert.zip(self.key),

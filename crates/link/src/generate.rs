@@ -33,11 +33,13 @@
 //! | 5 %, 50 %, 95 % quantiles | 0.24-0.31, 1.04-1.14, 1.20-1.52 | 0.25, 1.07, 1.39 |
 //!
 //! [`drawn`] resembles no measurement: it changes the rate every so often, as experiments do that shape a link by a random list.
+//! [`log_normal`] has the mean and the deviation that somebody published, and a memory.
 
 use nearlight_units::{Bitrate, Span};
 
 use crate::capacity::Rates;
 use crate::random::{Probability, Random};
+use crate::wander::{Autoregression, kept, logarithm_deviation};
 
 /// Parameters of a 5G-like trace. The defaults were fitted by hand to the table above.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -103,6 +105,10 @@ const SECOND: Span = Span::from_secs(1);
 /// Steps of a Wi-Fi-like trace.
 const FIFTH: Span = Span::from_millis(200);
 
+/// Steps within the memory of a log-normal trace, and its shortest step: what lies below is [`Fine`](crate::Fine)'s.
+const STEPS_OF_MEMORY: i64 = 10;
+const SHORTEST_STEP: Span = Span::from_millis(10);
+
 /// The longest trace: 2^20 steps.
 const MOST_STEPS: i64 = 1 << 20;
 
@@ -110,14 +116,15 @@ const MOST_STEPS: i64 = 1 << 20;
 #[must_use]
 pub fn five_g(parameters: &FiveG, length: Span, seed: u64) -> Rates {
     let mut random = Random::new(seed);
-    let mut slow = Autoregression::new(parameters.slow, &mut random);
-    let mut fast = Autoregression::new(parameters.fast, &mut random);
+    let ((slow_deviation, slow_kept), (fast_deviation, fast_kept)) = (parameters.slow, parameters.fast);
+    let mut slow = Autoregression::new(slow_deviation, &mut random);
+    let mut fast = Autoregression::new(fast_deviation, &mut random);
     let mut outage = false;
     let ends = chance_per_step(SECOND, parameters.outage_length);
     let share = parameters.outages.clamp(0.0, 0.9);
     let begins = Probability::clamped(ends.fraction() * share / (1.0 - share));
     let rates = (0..steps_in(length, SECOND)).map(|_| {
-        let logarithm = slow.next(&mut random) + fast.next(&mut random);
+        let logarithm = slow.next(slow_kept, &mut random) + fast.next(fast_kept, &mut random);
         outage ^= random.happens(if outage { ends } else { begins });
         if outage { 0.0 } else { libm::exp(logarithm) }
     });
@@ -128,14 +135,15 @@ pub fn five_g(parameters: &FiveG, length: Span, seed: u64) -> Rates {
 #[must_use]
 pub fn wifi(parameters: &WiFi, length: Span, seed: u64) -> Rates {
     let mut random = Random::new(seed);
-    let mut noise = Autoregression::new(parameters.noise, &mut random);
+    let (deviation, noise_kept) = parameters.noise;
+    let mut noise = Autoregression::new(deviation, &mut random);
     let begins = chance_per_step(FIFTH, parameters.clear);
     let ends = chance_per_step(FIFTH, parameters.dip);
     let gap = Probability::clamped(parameters.gaps);
     let (least, most) = parameters.left;
     let mut dip = None;
     let rates = (0..steps_in(length, FIFTH)).map(|_| {
-        let plateau = libm::exp(noise.next(&mut random));
+        let plateau = libm::exp(noise.next(noise_kept, &mut random));
         if random.happens(if dip.is_some() { ends } else { begins }) {
             let left = least + (most - least) * random.unit();
             dip = if dip.is_some() { None } else { Some(left) };
@@ -156,6 +164,20 @@ pub fn drawn([lowest, highest]: [Bitrate; 2], every: Span, length: Span, seed: u
     Rates::steps(&steps, Some(every * steps.len() as i64)).unwrap_or_else(|_| Rates::constant(highest))
 }
 
+/// A log-normal rate with this mean and deviation, whose logarithm's correlation falls to 1/e within `memory`, for about `length`.
+///
+/// For links of which a mean and a deviation are known and nothing else.
+#[must_use]
+pub fn log_normal([mean, deviation]: [Bitrate; 2], memory: Span, length: Span, seed: u64) -> Rates {
+    let mut random = Random::new(seed);
+    let step = (memory / STEPS_OF_MEMORY).max(SHORTEST_STEP);
+    let kept = kept(step, memory);
+    let variation = deviation.as_bps() as f64 / mean.as_bps().max(1) as f64;
+    let mut logarithm = Autoregression::new(logarithm_deviation(variation), &mut random);
+    let rates: Vec<f64> = (0..steps_in(length, step)).map(|_| libm::exp(logarithm.next(kept, &mut random))).collect();
+    with_mean(&rates, mean, step)
+}
+
 fn steps_in(length: Span, step: Span) -> i64 {
     (length.as_nanos() / step.as_nanos()).clamp(1, MOST_STEPS)
 }
@@ -163,25 +185,6 @@ fn steps_in(length: Span, step: Span) -> i64 {
 /// The chance of leaving a state within a step, for a stay of this mean length.
 fn chance_per_step(step: Span, mean: Span) -> Probability {
     Probability::clamped(step.as_secs_f64() / mean.as_secs_f64().max(step.as_secs_f64()))
-}
-
-/// A first-order autoregression that starts in its long-run state.
-struct Autoregression {
-    deviation: f64,
-    kept: f64,
-    value: f64,
-}
-
-impl Autoregression {
-    fn new((deviation, kept): (f64, f64), random: &mut Random) -> Self {
-        Self { deviation, kept, value: deviation * random.normal() }
-    }
-
-    fn next(&mut self, random: &mut Random) -> f64 {
-        let fresh = (1.0 - self.kept * self.kept).max(0.0).sqrt() * self.deviation;
-        self.value = self.kept * self.value + fresh * random.normal();
-        self.value
-    }
 }
 
 /// Relative rates scaled to the wanted mean. Where nothing but outages was drawn the capacity is constant.
@@ -296,6 +299,20 @@ mod tests {
         );
         assert_eq!(rates(1), rates(1));
         assert_ne!(rates(1), rates(2));
+    }
+
+    #[test]
+    fn log_normal_rates_have_their_mean_deviation_and_memory() {
+        let published = [Bitrate::from_kbps(8_100), Bitrate::from_kbps(5_100)];
+        let found = average(|seed| log_normal(published, Span::from_secs(2), Span::from_secs(600), seed));
+        assert_in("variation", found.variation, 0.58..=0.66);
+        // Ten steps are the memory; the correlation of the rates is a little below that of their logarithms, 1/e.
+        assert_in("r(10)", found.correlation[10], 0.26..=0.37);
+        assert_in("outages", found.outages, 0.0..=0.0001);
+        let rates = |seed| log_normal(published, Span::from_secs(2), Span::from_secs(60), seed);
+        assert!((rates(3).mean().as_mbps_f64() - 8.1).abs() < 0.001);
+        assert_eq!(rates(3), rates(3));
+        assert_ne!(rates(3), rates(4));
     }
 
     #[test]

@@ -6,9 +6,12 @@ use nearlight_units::{Bitrate, Span, Time};
 
 use crate::hop::{Exit, Hop, Packet};
 use crate::random::Random;
+use crate::wander::{Autoregression, kept, logarithm_deviation};
 
 /// RFC 8868 cuts the normal distribution off at this many deviations on either side.
 const CUT: f64 = 3.0;
+/// A log-normal delay ends here: nothing waits longer in a network, whatever the logarithm says.
+const LONGEST: Span = Span::from_secs(10);
 
 /// The distribution that each packet's extra delay is drawn from.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,6 +21,9 @@ pub enum JitterModel {
     Normal { longest: Span },
     /// Measured: delays by cumulative share (0 to 1), both ascending, straight lines in between.
     Measured(Vec<(f64, Span)>),
+    /// Log-normal with this mean and deviation, wandering: the correlation of its logarithm falls to 1/e within `memory`. For paths
+    /// of which a mean and a deviation were published. What keeps packets in order raises the mean a little.
+    LogNormal { mean: Span, deviation: Span, memory: Span },
 }
 
 /// RFC 8868's NR-BPDV: packet delay variation, random but for what keeps packets in order.
@@ -31,12 +37,14 @@ pub struct Jitter {
     /// Until then the one before is on its way out.
     busy_until: Time,
     travelling: VecDeque<Exit>,
+    /// The logarithm of a wandering delay, and when it was that.
+    wandering: Option<(Time, Autoregression)>,
 }
 
 impl Jitter {
     #[must_use]
     pub fn new(model: JitterModel, random: Random) -> Self {
-        Self { model, line: None, random, busy_until: Time::ZERO, travelling: VecDeque::new() }
+        Self { model, line: None, random, busy_until: Time::ZERO, travelling: VecDeque::new(), wandering: None }
     }
 
     /// Packets that caught up leave at this rate instead of all at once.
@@ -45,7 +53,7 @@ impl Jitter {
         Self { line: (line > Bitrate::ZERO).then_some(line), ..self }
     }
 
-    fn draw(&mut self) -> Span {
+    fn draw(&mut self, now: Time) -> Span {
         match &self.model {
             JitterModel::Normal { longest } => {
                 let deviations = loop {
@@ -57,6 +65,14 @@ impl Jitter {
                 longest.mul_f64((deviations + CUT) / (2.0 * CUT))
             }
             JitterModel::Measured(points) => quantile(points, self.random.unit()),
+            JitterModel::LogNormal { mean, deviation, memory } => {
+                let spread = logarithm_deviation(deviation.as_secs_f64() / mean.as_secs_f64().max(1e-9));
+                let (at, mut logarithm) =
+                    self.wandering.take().unwrap_or_else(|| (now, Autoregression::new(spread, &mut self.random)));
+                let value = logarithm.next(kept(now - at, *memory), &mut self.random);
+                self.wandering = Some((now, logarithm));
+                mean.mul_f64(libm::exp(value - spread * spread / 2.0)).min(LONGEST)
+            }
         }
     }
 }
@@ -75,7 +91,7 @@ fn quantile(points: &[(f64, Span)], share: f64) -> Span {
 
 impl Hop for Jitter {
     fn offer(&mut self, now: Time, packet: Packet) {
-        let at = (now + self.draw().max(Span::ZERO)).max(self.busy_until);
+        let at = (now + self.draw(now).max(Span::ZERO)).max(self.busy_until);
         let sending = self.line.map_or(Span::ZERO, |line| line.time_to_send(packet.size));
         self.busy_until = at + sending;
         self.travelling.push_back(Exit::delivered(at, packet));
@@ -93,7 +109,7 @@ impl Hop for Jitter {
 
     fn least_delay(&self) -> Span {
         match &self.model {
-            JitterModel::Normal { .. } => Span::ZERO,
+            JitterModel::Normal { .. } | JitterModel::LogNormal { .. } => Span::ZERO,
             JitterModel::Measured(points) => points.first().map_or(Span::ZERO, |point| point.1.max(Span::ZERO)),
         }
     }

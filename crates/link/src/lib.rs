@@ -32,6 +32,7 @@ mod queue;
 mod random;
 mod spec;
 mod trace_file;
+mod wander;
 
 pub use bottleneck::{Bottleneck, BottleneckConfig, Service};
 pub use capacity::{BadSteps, Capacity, Fine, Rates, Trace};

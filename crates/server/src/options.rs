@@ -32,6 +32,8 @@ pub struct ServeOptions {
     pub port: u16,
     /// UDP port of WebRTC; none takes the one after `port`, or a free one where that is taken.
     pub rtc_port: Option<u16>,
+    /// Addresses in front of this machine whose ports lead to it, such as a router's.
+    pub announced: Vec<IpAddr>,
     /// Helpers that WebRTC clients are told of.
     pub ice_servers: Vec<IceServer>,
     /// None generates one.

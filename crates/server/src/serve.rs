@@ -146,7 +146,9 @@ impl Door {
     /// Links for other machines: the certificate's names, or else addresses, the likeliest first.
     #[must_use]
     pub fn other_links(&self) -> Vec<Link> {
-        let addresses = || self.listener.reachable_addresses().iter().map(ToString::to_string).collect();
+        let announced = self.options.announced.iter().copied();
+        let addresses =
+            || announced.chain(self.listener.reachable_addresses()).map(|address| address.to_string()).collect();
         let names = self.identity.names();
         let hosts: Vec<String> = if names.is_empty() { addresses() } else { names };
         hosts.into_iter().map(|host| self.link(true, host)).collect()
@@ -344,7 +346,7 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     };
     let certificate = Certificate::generate().map_err(|error| ServerError::WebRtc(error.to_string()))?;
     let reachable = listener.reachable_addresses();
-    Exchange::new(socket, &reachable, listener.port(), certificate, clock)
+    Exchange::new(socket, &options.announced, &reachable, listener.port(), certificate, clock)
         .map_err(|error| ServerError::WebRtc(error.to_string()))
 }
 

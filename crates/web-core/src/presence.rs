@@ -68,7 +68,9 @@ pub fn hand(code: u8) -> Option<Hand> {
 
 /// The action of a number in the page's order.
 pub fn action(code: u8) -> Option<Action> {
-    [Action::Grab, Action::Release, Action::Push, Action::Throw, Action::Reset].get(usize::from(code)).copied()
+    const ACTIONS: [Action; 7] =
+        [Action::Grab, Action::Release, Action::Push, Action::Throw, Action::Reset, Action::Nearer, Action::Farther];
+    ACTIONS.get(usize::from(code)).copied()
 }
 
 #[cfg(test)]

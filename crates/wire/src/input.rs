@@ -32,6 +32,10 @@ pub enum Action {
     Throw,
     /// Put everything back to where it was at the start.
     Reset,
+    /// Draw what the hand holds nearer by a step: a notch of a mouse's wheel.
+    Nearer,
+    /// Move it farther away by as much.
+    Farther,
 }
 
 /// An action that must not be lost: repeated in every sample until a frame acknowledges it.
@@ -92,6 +96,8 @@ impl Action {
             Self::Push => 2,
             Self::Throw => 3,
             Self::Reset => 4,
+            Self::Nearer => 5,
+            Self::Farther => 6,
         }
     }
 
@@ -102,6 +108,8 @@ impl Action {
             2 => Self::Push,
             3 => Self::Throw,
             4 => Self::Reset,
+            5 => Self::Nearer,
+            6 => Self::Farther,
             _ => return Err(WireError::Field("action")),
         })
     }

@@ -18,6 +18,10 @@ const WALK_KEYS: Record<string, keyof Omit<Wish, "run">> = {
   KeyQ: "up",
   KeyC: "up",
 };
+/** Pixels that a notch of the wheel scrolls in browsers, or lines where they count these, and the most notches of one event. */
+const WHEEL_NOTCH = 100;
+const WHEEL_LINES = 3;
+const MOST_NOTCHES = 8;
 const BACKWARD = new Set(["KeyS", "ArrowDown", "KeyA", "ArrowLeft", "KeyQ", "KeyC"]);
 
 export class MouseKeyboard {
@@ -26,6 +30,8 @@ export class MouseKeyboard {
   readonly #held = new Set<string>();
   readonly #listening = new AbortController();
   #grabbing = false;
+  /** Of a notch of the wheel, towards the user, since the last whole one. */
+  #turned = 0;
 
   constructor(stage: HTMLElement, out: InputOut) {
     this.#stage = stage;
@@ -38,6 +44,7 @@ export class MouseKeyboard {
     on("blur", () => this.#letGo(performance.now()));
     on("mouseup", (event) => this.#onMouseUp(event));
     stage.addEventListener("mousedown", (event) => this.#onMouseDown(event), { signal });
+    stage.addEventListener("wheel", (event) => this.#onWheel(event), { signal, passive: false });
     stage.addEventListener("contextmenu", (event) => event.preventDefault(), { signal });
     // Raw updates come as they happen; move events wait for the next animation frame.
     const move = "onpointerrawupdate" in window ? "pointerrawupdate" : "pointermove";
@@ -93,6 +100,7 @@ export class MouseKeyboard {
     }
     if (event.button === 0) {
       this.#grabbing = true;
+      this.#turned = 0;
       this.#out.onAction(event.timeStamp, "grab");
     }
     if (event.button === 1) this.#out.onAction(event.timeStamp, "throw");
@@ -101,6 +109,17 @@ export class MouseKeyboard {
 
   #onMouseUp(event: MouseEvent): void {
     if (event.button === 0) this.#release(event.timeStamp);
+  }
+
+  /** Moves what is held, a step for each notch. */
+  #onWheel(event: WheelEvent): void {
+    event.preventDefault();
+    if (!this.#grabbing) return;
+    const notches = event.deltaMode === WheelEvent.DOM_DELTA_PIXEL ? event.deltaY / WHEEL_NOTCH : event.deltaY / WHEEL_LINES;
+    this.#turned += Math.min(Math.max(notches, -MOST_NOTCHES), MOST_NOTCHES);
+    for (; Math.abs(this.#turned) >= 1; this.#turned -= Math.sign(this.#turned)) {
+      this.#out.onAction(event.timeStamp, this.#turned > 0 ? "nearer" : "farther");
+    }
   }
 
   #onMove(event: PointerEvent): void {

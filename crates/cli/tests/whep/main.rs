@@ -283,6 +283,15 @@ fn two_players_at_once_each_see_every_frame_and_their_own_input() {
 }
 
 #[test]
+fn an_announced_address_is_the_first_candidate_and_the_others_stay() {
+    let server = Server::start(&["--announce", "203.0.113.7"]);
+    let (mut client, answer) = Client::connect(&server);
+    let candidates: Vec<&str> = answer.body.lines().filter(|line| line.starts_with("a=candidate:")).collect();
+    assert!(candidates[0].contains(" 203.0.113.7 ") && candidates.len() > 2, "{candidates:?}");
+    client.run(|client| client.frames.len() >= 3);
+}
+
+#[test]
 fn a_wrong_hello_ends_the_session_and_a_deleted_one_is_gone() {
     let server = Server::start(&[]);
     let (mut client, _) = Client::connect(&server);

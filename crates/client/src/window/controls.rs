@@ -32,6 +32,8 @@ pub struct Controls {
     held: BTreeSet<KeyCode>,
     caught: bool,
     grabbing: bool,
+    /// Notches of the wheel since the last step of what is held.
+    turned: f32,
     stepped_at: Time,
     told_at: Time,
 }
@@ -43,6 +45,7 @@ impl Controls {
             held: BTreeSet::new(),
             caught: false,
             grabbing: false,
+            turned: 0.0,
             stepped_at: now,
             told_at: Time::ZERO,
         }
@@ -74,6 +77,7 @@ impl Controls {
             (_, true) if !self.caught => Answer::Catch(true),
             (MouseButton::Left, true) => {
                 self.grabbing = true;
+                self.turned = 0.0;
                 Answer::Act(Action::Grab)
             }
             (MouseButton::Left, false) => self.let_go(),
@@ -81,6 +85,17 @@ impl Controls {
             (MouseButton::Right, true) => Answer::Act(Action::Push),
             _ => Answer::Nothing,
         }
+    }
+
+    /// The wheel was turned by so many notches away from the user, less than one at a time on touch pads. One step an event is enough.
+    pub fn on_wheel(&mut self, away: f32) -> Answer {
+        self.turned += away;
+        if !self.grabbing || self.turned.abs() < 1.0 {
+            return Answer::Nothing;
+        }
+        let action = if self.turned > 0.0 { Action::Farther } else { Action::Nearer };
+        self.turned = 0.0;
+        Answer::Act(action)
     }
 
     /// The mouse moved by so much to the right and down.
@@ -160,6 +175,17 @@ mod tests {
         controls.on_button(MouseButton::Left, true);
         assert_eq!(controls.on_key(KeyCode::Escape, true), Answer::Catch(false));
         assert_eq!(controls.set_caught(false), Answer::Act(Action::Release));
+    }
+
+    #[test]
+    fn the_wheel_moves_what_is_held_and_nothing_else() {
+        let mut controls = controls();
+        controls.set_caught(true);
+        assert_eq!(controls.on_wheel(2.0), Answer::Nothing);
+        controls.on_button(MouseButton::Left, true);
+        assert_eq!([0.4, 0.4].map(|part| controls.on_wheel(part)), [Answer::Nothing, Answer::Nothing]);
+        assert_eq!(controls.on_wheel(0.4), Answer::Act(Action::Farther));
+        assert_eq!(controls.on_wheel(-1.0), Answer::Act(Action::Nearer));
     }
 
     #[test]

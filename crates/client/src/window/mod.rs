@@ -17,7 +17,7 @@ use nearlight_wire::{Hand, Pose};
 use tokio::sync::{mpsc, watch};
 use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
-use winit::event::{DeviceEvent, DeviceId, ElementState, WindowEvent};
+use winit::event::{DeviceEvent, DeviceId, ElementState, MouseScrollDelta, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy};
 use winit::keyboard::PhysicalKey;
 use winit::window::{CursorGrabMode, Window, WindowId};
@@ -33,6 +33,8 @@ use pictures::Pictures;
 const NOMINAL_HZ: u16 = 60;
 /// Between two steps of a walk; the server hears of each.
 const STEP: Span = Span::from_nanos(1_000_000_000 / 60);
+/// What a touch pad scrolls for a notch of a wheel, as browsers count it.
+const PIXELS_PER_NOTCH: f64 = 100.0;
 const TITLE: &str = "Nearlight";
 
 /// What other threads tell the window.
@@ -212,6 +214,13 @@ impl ApplicationHandler<Wake> for App {
             WindowEvent::MouseInput { button, state, .. } => {
                 let pressed = state == ElementState::Pressed;
                 stage.steer(|controls, _| controls.on_button(button, pressed));
+            }
+            WindowEvent::MouseWheel { delta, .. } => {
+                let away = match delta {
+                    MouseScrollDelta::LineDelta(_, lines) => lines,
+                    MouseScrollDelta::PixelDelta(pixels) => (pixels.y / PIXELS_PER_NOTCH) as f32,
+                };
+                stage.steer(|controls, _| controls.on_wheel(away));
             }
             WindowEvent::Focused(false) => {
                 if let Some(controls) = &mut stage.controls {

@@ -191,6 +191,9 @@ fn capacity(spec: &BottleneckSpec, trace: Option<&TraceFile>, random: &mut Rando
         (&Source::Drawn { lowest, highest, every }, None) => {
             generate::drawn([lowest, highest], every, MODEL_LENGTH, random.seed())
         }
+        (&Source::LogNormal { mean, deviation, memory }, None) => {
+            generate::log_normal([mean, deviation], memory, MODEL_LENGTH, random.seed())
+        }
         (Source::File(_), None) => unreachable!("a loaded path has read its files"),
     };
     Capacity::Rates(rates.scaled(spec.scale), spec.fine)

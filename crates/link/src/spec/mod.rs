@@ -113,6 +113,12 @@ pub enum Source {
         highest: Bitrate,
         every: Span,
     },
+    /// A rate that wanders with this mean and deviation: `log-normal`.
+    LogNormal {
+        mean: Bitrate,
+        deviation: Bitrate,
+        memory: Span,
+    },
 }
 
 /// A generator of traces (see [`generate`](crate::generate)); the path's seed is the trace's too.

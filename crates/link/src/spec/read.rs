@@ -48,7 +48,8 @@ const KEYS: [Key; 19] = [
     key(
         "model",
         Kind::Bottleneck,
-        "5g or wifi, with a mean rate if you like (5g/60mbit), or another rate every so often: drawn/2mbit/10mbit/5s",
+        "5g or wifi, with a mean rate if you like (5g/60mbit), another rate every so often, drawn/2mbit/10mbit/5s, or one that wanders \
+         with a mean, a deviation and a memory: log-normal/8mbit/5mbit/2s",
     ),
     key("queue", Kind::Detail, "a time (100ms), a size (64kb, 64kib), packets (100p) or unlimited"),
     key(
@@ -65,8 +66,8 @@ const KEYS: [Key; 19] = [
     key(
         "jitter",
         Kind::Hop,
-        "the longest extra delay (30ms), with a line rate if you like (30ms/100mbit), or a measured distribution, ascending up to \
-         100%: 0%:0ms/50%:2ms/100%:30ms",
+        "the longest extra delay (30ms), with a line rate if you like (30ms/100mbit), a measured distribution, ascending up to 100%, \
+         0%:0ms/50%:2ms/100%:30ms, or one that wanders with a mean, a deviation and a memory: log-normal/20ms/30ms/200ms",
     ),
     key("loss", Kind::Hop, "a share (1% or 0.01), or a share and its correlation: 1%/25%"),
     key(
@@ -243,6 +244,7 @@ fn source(name: &str, value: &str) -> Option<Source> {
                 "5g" => Model::FiveG,
                 "wifi" => Model::WiFi,
                 "drawn" => return drawn(&parts.collect::<Vec<_>>()),
+                "log-normal" => return log_normal_rate(&parts.collect::<Vec<_>>()),
                 _ => return None,
             };
             let mean = match parts.next() {
@@ -264,6 +266,18 @@ fn drawn(parts: &[&str]) -> Option<Source> {
         highest,
         every,
     })
+}
+
+fn log_normal_rate(parts: &[&str]) -> Option<Source> {
+    let [mean, deviation, memory] = parts else { return None };
+    let (mean, deviation, memory) = (values::rate(mean)?, values::rate(deviation)?, values::span(memory)?);
+    (mean > Bitrate::ZERO && memory > Span::ZERO).then_some(Source::LogNormal { mean, deviation, memory })
+}
+
+fn log_normal_delay(parts: &[&str]) -> Option<JitterModel> {
+    let [mean, deviation, memory] = parts else { return None };
+    let (mean, deviation, memory) = (values::span(mean)?, values::span(deviation)?, values::span(memory)?);
+    (mean > Span::ZERO && memory > Span::ZERO).then_some(JitterModel::LogNormal { mean, deviation, memory })
 }
 
 fn detail(name: &str, value: &str) -> Option<Detail> {
@@ -339,6 +353,10 @@ fn hop(name: &str, value: &str) -> Option<HopSpec> {
 fn jitter(value: &str) -> Option<HopSpec> {
     if value.contains(':') {
         return Some(HopSpec::Jitter { model: JitterModel::Measured(values::quantiles(value)?), line: None });
+    }
+    if let Some(wandering) = value.strip_prefix("log-normal/") {
+        let model = log_normal_delay(&parts(wandering).collect::<Vec<_>>())?;
+        return Some(HopSpec::Jitter { model, line: None });
     }
     let mut parts = parts(value);
     let model = JitterModel::Normal { longest: values::span(parts.next()?)? };

@@ -38,6 +38,9 @@ impl fmt::Display for HopSpec {
                 let point = |(share, delay): &(f64, Span)| format!("{}%:{}", share * 100.0, Written(*delay));
                 write!(formatter, "jitter={}", list(points.iter().map(point)))
             }
+            Self::Jitter { model: JitterModel::LogNormal { mean, deviation, memory }, .. } => {
+                write!(formatter, "jitter=log-normal/{}/{}/{}", Written(*mean), Written(*deviation), Written(*memory))
+            }
             Self::Loss(loss) => loss.fmt(formatter),
             Self::Reorder { chance, by } => write!(formatter, "reorder={chance}/{}", Written(*by)),
             Self::Duplicate(chance) => write!(formatter, "duplicate={chance}"),
@@ -107,6 +110,9 @@ impl fmt::Display for Source {
             }
             Self::Drawn { lowest, highest, every } => {
                 write!(formatter, "model=drawn/{}/{}/{}", Written(*lowest), Written(*highest), Written(*every))
+            }
+            Self::LogNormal { mean, deviation, memory } => {
+                write!(formatter, "model=log-normal/{}/{}/{}", Written(*mean), Written(*deviation), Written(*memory))
             }
         }
     }

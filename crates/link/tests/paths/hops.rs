@@ -27,6 +27,25 @@ fn mean_burst(losses: &[bool]) -> f64 {
 }
 
 #[test]
+fn a_delay_that_wanders_has_its_mean_deviation_and_memory_and_keeps_the_order() {
+    // A fifth of the memory apart, so that hardly any packet has to wait for the one before.
+    let apart = Span::from_millis(200);
+    let sent: Vec<_> = evenly(100_000, 100, apart).collect();
+    let exits = run(&mut path("jitter=log-normal/22.7ms/38.8ms/1s", 1), sent.iter().copied());
+    assert_eq!(ids(&exits), (0..100_000).collect::<Vec<_>>(), "in order");
+    let delays: Vec<f64> = exits.iter().zip(&sent).map(|(exit, (at, _))| (exit.at - *at).as_millis_f64()).collect();
+    let mean = delays.iter().sum::<f64>() / delays.len() as f64;
+    let covariance = |lag: usize| {
+        delays.iter().zip(&delays[lag..]).map(|(a, b)| (a - mean) * (b - mean)).sum::<f64>() / delays.len() as f64
+    };
+    // 20,000 s are some 10,000 memories; the tail is heavy, so the deviation converges slowly.
+    assert_near("mean", mean, 22.7, 2.0);
+    assert_near("deviation", covariance(0).sqrt(), 38.8, 6.0);
+    // exp(sigma^2 / e) - 1 over exp(sigma^2) - 1 with sigma^2 = ln(1 + (38.8 / 22.7)^2).
+    assert_near("correlation after the memory", covariance(5) / covariance(0), 0.225, 0.08);
+}
+
+#[test]
 fn independent_loss_has_its_share_and_no_memory() {
     let lost = losses("loss=5%", 1);
     // Five standard errors: 5 * sqrt(0.05 * 0.95 / 400,000), and for bursts 5 * sqrt(0.05 / (400,000 * 0.05)).

@@ -21,6 +21,8 @@ fn one_line_reads_as_it_is_written_by_hand() {
         ("trace=a/b.mahi,scale=2.5,aqm=pie/20ms", "trace=a/b.mahi,aqm=pie/20ms,scale=2.5"),
         ("model=5g/60mbit,fine=tdd", "model=5g/60mbit,fine=tdd"),
         ("model=drawn/2mbit/10mbit/5s,queue=1000p", "model=drawn/2mbit/10mbit/5s,queue=1000p"),
+        ("model=log-normal/8100kbit/5mbit/2s", "model=log-normal/8100kbit/5mbit/2s"),
+        ("jitter=log-normal/20ms/38800us/200ms", "jitter=log-normal/20ms/38800us/200ms"),
         ("jitter=30ms/100mbit,reorder=1%,duplicate=0.5%", "jitter=30ms/100mbit,reorder=1%/5ms,duplicate=0.5%"),
         ("jitter=0%:0ms/50%:2ms/100%:30ms", "jitter=0%:0s/50%:2ms/100%:30ms"),
         ("gilbert=1%/30%", "gilbert=1%/30%/100%/0%"),

@@ -22,6 +22,12 @@ pub use show::{Instance, Model, Show, Sprite};
 const MAX_THROWN: usize = 16;
 /// Objects farther away than this, in metres, cannot be reached.
 const REACH: f32 = 14.0;
+/// Metres from a hand to what it holds: at the least, at the most when it is grabbed, and at the most after it was moved away.
+const NEAREST: f32 = 0.35;
+const FARTHEST_GRAB: f32 = 3.0;
+const FARTHEST: f32 = 8.0;
+/// What a notch of the wheel makes of that distance.
+const NOTCH: f32 = 1.15;
 /// How much larger than it is an object is for pointing, in metres.
 const AIM_MARGIN: f32 = 0.06;
 /// Metres a second of a throw and a push. Guess: a ball lands about eight metres away.
@@ -173,7 +179,7 @@ impl World {
                         viewer,
                         hand: event.hand,
                         body,
-                        distance: reach.clamp(0.35, 3.0),
+                        distance: reach.clamp(NEAREST, FARTHEST_GRAB),
                         rotation: turn.inverse() * self.bodies[body].rotation,
                     });
                 }
@@ -190,6 +196,15 @@ impl World {
             }
             Action::Throw => self.throw(viewer, origin, direction),
             Action::Reset => self.reset(),
+            Action::Nearer | Action::Farther => {
+                let factor = if event.action == Action::Farther { NOTCH } else { 1.0 / NOTCH };
+                let own = |grip: &&mut Grip| grip.viewer == viewer && grip.hand == event.hand;
+                if let Some(grip) = self.grips.iter_mut().find(own) {
+                    grip.distance = (grip.distance * factor).clamp(NEAREST, FARTHEST);
+                }
+                // What is held moves, which is answer enough.
+                return;
+            }
         }
         self.answer(now, viewer, event.action, (origin, direction), target);
     }

@@ -74,6 +74,18 @@ fn a_held_ball_follows_the_head_and_is_let_go() {
     world.on_input(Time::from_secs(1), OTHER, &looking_at(held), &[event(Hand::Gaze, Action::Grab)]);
     world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Left, Action::Release)]);
     assert_eq!(world.grips.len(), 1);
+    // The wheel of its own hand moves it, within bounds.
+    let distances = [(Hand::Left, Action::Farther), (Hand::Gaze, Action::Farther), (Hand::Gaze, Action::Nearer)].map(
+        |(hand, action)| {
+            world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(hand, action)]);
+            world.grips[0].distance
+        },
+    );
+    assert!(distances[0] < distances[1] && (distances[2] - distances[0]).abs() < 1e-5, "{distances:?}");
+    for action in [Action::Nearer, Action::Farther] {
+        world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Gaze, action); 32]);
+        assert!((NEAREST..=FARTHEST).contains(&world.grips[0].distance), "{action:?}");
+    }
     world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Gaze, Action::Release)]);
     run(&mut world, 1_000, 4_000);
     assert!(world.bodies[RED].position.y < 1.0, "it falls");

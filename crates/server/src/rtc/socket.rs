@@ -76,20 +76,22 @@ pub(crate) struct Exchange {
 }
 
 impl Exchange {
-    /// Needs a tokio runtime. `reachable` are the machine's addresses where the socket is bound to all of them, `tcp_port` is where
-    /// clients open TCP connections.
+    /// Needs a tokio runtime. `announced` are addresses in front of this machine whose ports lead here, `reachable` its own where the
+    /// socket is bound to all of them; `tcp_port` is where clients open TCP connections.
     pub(crate) fn new(
         socket: std::net::UdpSocket,
+        announced: &[IpAddr],
         reachable: &[IpAddr],
         tcp_port: u16,
         certificate: Certificate,
         clock: Clock,
     ) -> io::Result<Self> {
         let local = socket.local_addr()?;
-        let mut addresses = match local.ip() {
-            bound if bound.is_unspecified() => reachable.to_vec(),
-            bound => vec![bound],
-        };
+        let mut addresses = announced.to_vec();
+        match local.ip() {
+            bound if bound.is_unspecified() => addresses.extend(reachable),
+            bound => addresses.push(bound),
+        }
         if local.ip().is_unspecified() {
             // For clients on this machine, which may have no other network.
             addresses.push(Ipv4Addr::LOCALHOST.into());

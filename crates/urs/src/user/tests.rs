@@ -36,8 +36,16 @@ fn floats(values: &[f32]) -> Vec<u8> {
 }
 
 fn mouse(delta: [f32; 2], buttons: u16) -> Vec<u8> {
-    let body = [floats(&[0.0, 0.0, delta[0], delta[1], 0.0, 0.0]), buttons.to_le_bytes().to_vec(), vec![0; 4]].concat();
-    state(*b"MOUS", &body)
+    mouse_and_wheel(delta, 0.0, buttons)
+}
+
+fn wheel(down: f32) -> Vec<u8> {
+    mouse_and_wheel([0.0; 2], down, 0)
+}
+
+fn mouse_and_wheel(delta: [f32; 2], down: f32, buttons: u16) -> Vec<u8> {
+    let moved = floats(&[0.0, 0.0, delta[0], delta[1], 0.0, down]);
+    state(*b"MOUS", &[moved, buttons.to_le_bytes().to_vec(), vec![0; 4]].concat())
 }
 
 fn keys(down: &[u8]) -> Vec<u8> {
@@ -102,6 +110,8 @@ fn buttons_and_keys_act_once_when_they_go_down() {
         ),
         ("right", vec![mouse(still, button::RIGHT), mouse(still, button::RIGHT)], vec![Action::Push]),
         ("middle", vec![mouse(still, button::MIDDLE)], vec![Action::Throw]),
+        ("wheel", vec![wheel(-100.0), wheel(60.0), wheel(60.0)], vec![Action::Farther, Action::Nearer]),
+        ("a wheel gone mad", vec![wheel(f32::NAN), wheel(1e30)], vec![Action::Nearer; 8]),
         ("F", vec![keys(&[key::F]), keys(&[key::F, key::W]), keys(&[])], vec![Action::Throw]),
         ("R twice", vec![keys(&[key::R]), keys(&[]), keys(&[key::R])], vec![Action::Reset, Action::Reset]),
         (
