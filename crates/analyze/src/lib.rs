@@ -27,7 +27,8 @@ pub use frames::{FoundBy, Frames};
 pub use kind::Kind;
 pub use page::document;
 pub use study::{
-    ConversationSummary, DirectionSummary, Dot, Excerpts, Sequence, StreamRow, Study, StudyError, Video, VideoDot,
+    Beside, ConversationSummary, DirectionSummary, Dot, Excerpts, Sequence, StreamRow, Study, StudyError, Video,
+    VideoDot,
 };
 pub use traffic::{CaptureSummary, Limits, Traffic};
 pub use words::words;

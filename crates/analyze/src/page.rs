@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 
 use nearlight_report::{Cell, Chart, Column, Document, Row, Section, Table, Tile};
 
-use crate::study::{DirectionSummary, Study, Video};
+use crate::study::{DirectionSummary, StreamRow, Study, Video};
 use crate::{CaptureSummary, Comparison, Disruption, Distribution, Stalls, Together, Way};
 
 const DOWN: &str = "downlink";
@@ -74,37 +74,25 @@ fn streams(study: &Study) -> Section {
     if let Some(largest) = study.streams.first() {
         let _ = write!(answer, " {} of the downlink is {}.", percent(largest.share), largest.name());
     }
-    let rows = study.streams.iter().map(|row| {
-        let direction = if row.downlink { DOWN } else { UP };
-        let cells = vec![
-            Cell::text(direction),
-            Cell::figure(row.packets as f64),
-            Cell::figure(row.mean_size),
-            Cell::figure_if(row.mean_gap_ms),
-            Cell::figure(row.load_mbps),
-            Cell::figure(row.share * 100.0),
-            row.sequence.as_ref().map_or(Cell::Empty, |of| Cell::figure(of.missing as f64)),
-        ];
-        Row::new(row.name(), cells)
-    });
-    let table = Table {
-        caption: "Streams, as in Table 3. Sizes are those of Ethernet frames without tag and checksum".into(),
-        corner: "Stream".into(),
-        columns: vec![
-            Column::new("Direction", ""),
-            Column::new("Packets", "").decimals(0),
-            Column::new("Mean size", "B").decimals(1),
-            Column::new("Mean time between packets", "ms").decimals(2),
-            Column::new("Load", "Mb/s").decimals(4),
-            Column::new("Share of direction", "%").decimals(2),
-            Column::new("Missing", "").decimals(0),
-        ],
-        rows: rows.collect(),
-    };
+    let own = study.streams.iter().map(|row| stream(row.name(), row));
+    let caption = "Streams, as in Table 3. Sizes are those of Ethernet frames without tag and checksum";
     let mut section = Section::new("Which streams are there?")
         .question("Who sends what, how often, and how much?")
         .answer(answer)
-        .table(table);
+        .table(streams_table(caption, own.collect()));
+    let beside: Vec<Row> = study
+        .beside
+        .iter()
+        .flat_map(|other| {
+            let port = other.port().map_or(String::new(), |port| format!("port {port}: "));
+            other.streams.iter().map(move |row| stream(format!("{port}{}", row.name()), row))
+        })
+        .collect();
+    if !beside.is_empty() {
+        let caption =
+            "Other conversations of the same two machines, by the port at the sender's, shares of each conversation";
+        section = section.table(streams_table(caption, beside));
+    }
     let tiles: Vec<Tile> = study
         .round_trips()
         .into_iter()
@@ -128,6 +116,37 @@ fn streams(study: &Study) -> Section {
         section = section.chart(chart);
     }
     section.charts(figures::patterns(study))
+}
+
+fn stream(name: String, row: &StreamRow) -> Row {
+    let direction = if row.downlink { DOWN } else { UP };
+    let cells = vec![
+        Cell::text(direction),
+        Cell::figure(row.packets as f64),
+        Cell::figure(row.mean_size),
+        Cell::figure_if(row.mean_gap_ms),
+        Cell::figure(row.load_mbps),
+        Cell::figure(row.share * 100.0),
+        row.sequence.as_ref().map_or(Cell::Empty, |of| Cell::figure(of.missing as f64)),
+    ];
+    Row::new(name, cells)
+}
+
+fn streams_table(caption: &str, rows: Vec<Row>) -> Table {
+    Table {
+        caption: caption.into(),
+        corner: "Stream".into(),
+        columns: vec![
+            Column::new("Direction", ""),
+            Column::new("Packets", "").decimals(0),
+            Column::new("Mean size", "B").decimals(1),
+            Column::new("Mean time between packets", "ms").decimals(2),
+            Column::new("Load", "Mb/s").decimals(4),
+            Column::new("Share of direction", "%").decimals(2),
+            Column::new("Missing", "").decimals(0),
+        ],
+        rows,
+    }
 }
 
 fn tile(name: &str, of: &Distribution, decimals: usize, unit: &str) -> Tile {

@@ -1,5 +1,6 @@
 //! The study of one conversation: streams, and what the video among them looks like.
 
+mod beside;
 mod sequence;
 
 use std::net::SocketAddr;
@@ -13,6 +14,7 @@ use crate::frames::{self, Found, Frames};
 use crate::kind::Kind;
 use crate::packet::Endpoint;
 use crate::traffic::{CaptureSummary, Direction, Packet, Stream, ToldBy, Traffic, mark_repairs, may_be_video};
+pub use beside::Beside;
 pub use sequence::Sequence;
 
 /// Conversations that are listed.
@@ -43,6 +45,8 @@ pub struct Study {
     pub uplink: DirectionSummary,
     /// The study's Table 3: downlink first, by load.
     pub streams: Vec<StreamRow>,
+    /// Other conversations of the same two machines, the largest first.
+    pub beside: Vec<Beside>,
     pub video: Option<Video>,
     /// From each STUN request to its answer, both as they passed the capture: next to the sender, its own requests tell the round trip, and
     /// the receiver's only how long it takes to answer.
@@ -278,6 +282,7 @@ impl Study {
             downlink: direction(scope.down),
             uplink: direction(scope.down.other()),
             streams: rows.into_iter().map(|row| row.0).collect(),
+            beside: beside::beside(traffic, scope, duration),
             video: video.map(|video| video.0),
             stun_sender_ms: round_trips(ToldBy::Stun, scope.down),
             stun_receiver_ms: round_trips(ToldBy::Stun, scope.down.other()),

@@ -2,26 +2,16 @@
 
 use std::fmt::Write as _;
 
-use crate::{Comparison, Disruption, Distribution, Stalls, Study, Way};
+use crate::{Comparison, Disruption, Distribution, Stalls, StreamRow, Study, Way};
 
 /// What a terminal shows of a capture, or of two.
 pub fn words(study: &Study, comparison: Option<&Comparison>) -> String {
     let mut text = format!("{} to {}, {:.1} s\n\n", study.sender, study.receiver, study.duration_s);
     let _ = writeln!(text, "{:<50}{:>10}{:>10}{:>10}{:>12}{:>9}", "", "packets", "mean B", "ms apart", "Mb/s", "share");
-    for (down, heading) in [(true, "downlink"), (false, "uplink")] {
-        let _ = writeln!(text, "{heading}");
-        for row in study.streams.iter().filter(|row| row.downlink == down) {
-            let gap = row.mean_gap_ms.map_or_else(|| "-".to_owned(), |gap| format!("{gap:.2}"));
-            let _ = writeln!(
-                text,
-                "  {:<48}{:>10}{:>10.2}{gap:>10}{:>12.4}{:>7.1} %",
-                row.name(),
-                row.packets,
-                row.mean_size,
-                row.load_mbps,
-                row.share * 100.0
-            );
-        }
+    streams(&mut text, &study.streams);
+    for other in &study.beside {
+        let _ = writeln!(text, "\nbeside it {} to {}", other.sender, other.receiver);
+        streams(&mut text, &other.streams);
     }
     let round_trips = study.round_trips();
     if round_trips.iter().any(|(.., trip)| trip.is_some()) {
@@ -58,6 +48,24 @@ pub fn words(study: &Study, comparison: Option<&Comparison>) -> String {
         }
     }
     text
+}
+
+fn streams(text: &mut String, rows: &[StreamRow]) {
+    for (down, heading) in [(true, "downlink"), (false, "uplink")] {
+        let _ = writeln!(text, "{heading}");
+        for row in rows.iter().filter(|row| row.downlink == down) {
+            let gap = row.mean_gap_ms.map_or_else(|| "-".to_owned(), |gap| format!("{gap:.2}"));
+            let _ = writeln!(
+                text,
+                "  {:<48}{:>10}{:>10.2}{gap:>10}{:>12.4}{:>7.1} %",
+                row.name(),
+                row.packets,
+                row.mean_size,
+                row.load_mbps,
+                row.share * 100.0
+            );
+        }
+    }
 }
 
 fn way(text: &mut String, name: &str, way: &Way) {

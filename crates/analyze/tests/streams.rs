@@ -57,6 +57,48 @@ fn table_three_of_a_known_stream() {
     assert_eq!((video.sequence.as_ref().unwrap().missing, audio.sequence.as_ref().unwrap().missing), (0, 0));
 }
 
+/// The packets of a pcap file without options, as Ethernet frames.
+fn change_packets(file: &mut [u8], mut change: impl FnMut(&mut [u8])) {
+    let mut at = 24;
+    while at < file.len() {
+        let kept = u32::from_le_bytes(file[at + 8..at + 12].try_into().unwrap()) as usize;
+        change(&mut file[at + 16..at + 16 + kept]);
+        at += 16 + kept;
+    }
+}
+
+#[test]
+fn other_ports_of_the_same_two_machines_are_told_beside_the_main_one() {
+    let made = Stream { seconds: 4.0, ..Stream::default() }.make();
+    let form = Form::default();
+    let whole = study(&pcap(&form, &made.datagrams));
+    assert!(whole.beside.is_empty());
+    let mut file = pcap(&form, &made.datagrams);
+    let mut elsewhere = 0;
+    change_packets(&mut file, |packet| {
+        let (headers, payload) = packet.split_at_mut(42);
+        if payload.get(8..12) == Some(AUDIO_SSRC.to_be_bytes().as_slice()) {
+            // From and to ports of their own.
+            headers[34..38].copy_from_slice(&[50_002_u16.to_be_bytes(), 40_002_u16.to_be_bytes()].concat());
+        } else if (20..64).contains(&payload[0]) {
+            // To another machine.
+            headers[33] = 9;
+            elsewhere += 1;
+        }
+    });
+    let found = study(&file);
+    let [sound] = found.beside.as_slice() else { panic!("{:?}", found.beside) };
+    assert_eq!((sound.sender.as_str(), sound.receiver.as_str()), ("192.168.0.2:50002", "192.168.0.7:40002"));
+    let [row] = sound.streams.as_slice() else { panic!("{:?}", sound.streams) };
+    let audio = |found: &Study| found.streams.iter().find(|row| row.kind == Kind::RtpAudio).cloned();
+    let before = audio(&whole).unwrap();
+    assert_eq!((row.kind, row.ssrc, row.packets, row.bytes), (before.kind, before.ssrc, before.packets, before.bytes));
+    assert!(elsewhere > 0 && audio(&found).is_none());
+    let text = nearlight_analyze::words(&found, None);
+    assert!(text.contains("beside it 192.168.0.2:50002 to 192.168.0.7:40002"), "{text}");
+    assert!(nearlight_analyze::document(&found, None).to_html().contains("port 50002: SRTP audio"));
+}
+
 /// A sender's report, or a receiver's that answers it after 20 ms.
 fn report(answer: bool, number: u8) -> Vec<u8> {
     let middle = [number, 1, 2, 3];
