@@ -12,6 +12,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Args, Subcommand};
 use nearlight_fec::bench::Row;
+use nearlight_fec::policy::POLICIES;
 use nearlight_fec_peers::Row as PeerRow;
 use nearlight_lab::{Options, Plan, Progress, RUNS_FILE, read_results, report, run_plan, run_plan_with};
 use nearlight_net::Clock;
@@ -257,6 +258,10 @@ fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     writeln!(output, "\nRate controllers:")?;
     for preset in PRESETS {
         writeln!(output, "  {:20} {}", preset.name, preset.summary)?;
+    }
+    writeln!(output, "\nRedundancy policies (P is a number):")?;
+    for policy in POLICIES {
+        writeln!(output, "  {:20} {}", policy.name, policy.summary)?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -75,14 +75,15 @@ pub(crate) struct ServeArguments {
     /// Rate controller
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
-    /// Redundancy against losses: none, planner, nebula, escot-gop or fixed:PERCENT; over WebRTC where the client takes FlexFEC
+    /// Redundancy against losses: planner, planner:PERCENT at most, nebula, planner-as-nebula, escot-gop, webrtc, fixed:PERCENT or none;
+    /// over WebRTC where the client takes FlexFEC
     #[arg(long, default_value = "planner", value_name = "POLICY")]
     fec: String,
     /// Rate to start with (what `--controller fixed` stays at). Like every rate here it is what may be sent at most: pictures that need
     /// fewer bits are sent with fewer, and a machine that draws fewer pictures sends less
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
-    /// Highest rate; if not given what the picture can use: a quarter of a bit for each pixel
+    /// Highest rate, redundancy included; if not given what the picture can use: a quarter of a bit for each pixel
     #[arg(long, value_parser = parse::bitrate)]
     max_rate: Option<Bitrate>,
     /// Lowest rate

@@ -3,6 +3,10 @@
 //! A packet that met a full queue was lost to congestion, which a lower rate cures and redundancy makes worse. So the process is
 //! measured on the other packets alone: those that met a queue far from its ceiling, whether they arrived or not. Leaving out both
 //! fates alike keeps the measure unbiased when losses have nothing to do with the queue.
+//!
+//! # Limits
+//! A queue that stays full for longer than the least delay is remembered ([`EPOCH`] and up to twice that) looks like a longer path without
+//! a queue, and its losses like random ones. Only a sender that never yields keeps one so.
 
 use nearlight_units::{FrameId, Span, Time};
 use serde::Serialize;

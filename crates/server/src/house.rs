@@ -188,7 +188,7 @@ impl House {
         let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
         let controller =
             if reports_arrivals || self.controller == FIXED { chosen() } else { Box::new(Remb::new(self.bounds)) };
-        Sender::new(now, config, controller)
+        Sender::new(now, config, controller).with_maximum(self.bounds.maximum)
     }
 
     /// A session's redundancy policy.

@@ -10,7 +10,7 @@ use nearlight_net::{
     AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token,
     TokenError, bind_udp,
 };
-use nearlight_rate::{Bounds, UnknownController, new_controller};
+use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
@@ -370,7 +370,10 @@ fn bounds(format: Format, options: &ServeOptions) -> Bounds {
     // A start above the default maximum is a wish for that maximum too.
     let maximum = maximum.unwrap_or_else(|| useful.max(start.unwrap_or(Bitrate::ZERO)));
     let usual = Bounds::up_to(maximum);
-    let minimum = options.min_rate.unwrap_or(usual.minimum);
+    // A ladder's lowest rung is below what the others begin at.
+    let own = PRESETS.iter().find(|preset| preset.name == options.controller).map(|preset| preset.bounds.minimum);
+    let usual_minimum = own.map_or(usual.minimum, |own| own.min(usual.minimum));
+    let minimum = options.min_rate.unwrap_or(usual_minimum);
     Bounds { minimum, start: start.unwrap_or(usual.start), ..usual }.in_order()
 }
 

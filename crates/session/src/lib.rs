@@ -25,6 +25,7 @@ mod protection;
 mod receiver;
 mod recent;
 mod sender;
+mod share;
 mod sound;
 mod spares;
 mod uplink;

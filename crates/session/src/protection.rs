@@ -11,8 +11,6 @@ use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 
 /// Planned repairs of a frame are at most so many times the symbols that they cover: beyond that, sending all again is better.
 const MAX_SHARE: usize = 4;
-/// Weight of the newest frame in the share of redundancy. Guess: half a second's memory at 60 frames a second.
-const SHARE_SMOOTHING: f64 = 1.0 / 32.0;
 /// Weight of the newest picture in what the encoder makes of its rate and in how much pictures change. Guess: one second's memory at
 /// 30 frames a second.
 const CONTENT_SMOOTHING: f64 = 1.0 / 32.0;
@@ -125,10 +123,6 @@ pub(crate) struct Protection {
     jitter: Span,
     /// Mean time from the whole frame to its picture.
     decode: Span,
-    /// Redundant bytes since the newest frame, and means for each frame of these and of its own bytes.
-    redundant: Bytes,
-    mean_redundant: f64,
-    mean_media: f64,
 }
 
 impl Protection {
@@ -143,9 +137,6 @@ impl Protection {
             index: 0,
             jitter: Span::ZERO,
             decode: Span::ZERO,
-            redundant: Bytes::ZERO,
-            mean_redundant: 0.0,
-            mean_media: 0.0,
         }
     }
 
@@ -175,22 +166,12 @@ impl Protection {
         self.estimate.summary()
     }
 
-    /// Share of redundancy in all that is sent, 0 to 1.
-    pub(crate) fn share(&self) -> f64 {
-        self.mean_redundant / (self.mean_redundant + self.mean_media).max(1.0)
-    }
-
     pub(crate) fn on_round_trip(&mut self, sample: Span, smoothed: Span) {
         self.jitter += ((sample - smoothed).abs() - self.jitter) / 4;
     }
 
     pub(crate) fn on_decode(&mut self, span: Span) {
         self.decode += (span - self.decode) / 16;
-    }
-
-    /// Repairs or symbols sent again have left.
-    pub(crate) fn on_redundant(&mut self, size: Bytes) {
-        self.redundant += size;
     }
 
     /// What has become of packets.
@@ -222,10 +203,6 @@ impl Protection {
                 None => self.make(frame, older, cover, plan.repairs).unwrap_or_default(),
             }
         }
-        let redundant = self.redundant.get() as f64;
-        self.redundant = Bytes::ZERO;
-        self.mean_redundant += (redundant - self.mean_redundant) * SHARE_SMOOTHING;
-        self.mean_media += (frame.bytes.len() as f64 - self.mean_media) * SHARE_SMOOTHING;
         plan
     }
 

@@ -19,6 +19,7 @@ use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
 use crate::protection::{PathFacts, Protection, protection_event};
 use crate::recent::RecentRate;
+use crate::share::RedundantShare;
 use crate::spares::Spares;
 use crate::window::WindowGate;
 use crate::{Wake, earliest};
@@ -147,6 +148,9 @@ pub struct Sender {
     repairs: Repairs,
     /// None: nothing is added to the frames.
     protection: Option<Box<Protection>>,
+    redundant: RedundantShare,
+    /// What may be sent at most, redundancy included.
+    maximum: Option<Bitrate>,
     probe: Option<ProbeId>,
     decision: Decision,
     events: VecDeque<(Time, Event)>,
@@ -181,8 +185,10 @@ impl Sender {
             packets: PacketHistory::default(),
             inbox: Inbox::default(),
             pongs: VecDeque::new(),
-            repairs: Repairs::new(now),
+            repairs: Repairs::new(now, decision.target),
             protection: None,
+            redundant: RedundantShare::default(),
+            maximum: None,
             probe: None,
             decision,
             events: VecDeque::new(),
@@ -207,6 +213,14 @@ impl Sender {
     #[must_use]
     pub fn with_fec(mut self, policy: Box<dyn RedundancyPolicy>) -> Self {
         self.protection = (policy.reach() > 0).then(|| Box::new(Protection::new(policy)));
+        self
+    }
+
+    /// Frames and what is added to them, symbols sent again included, together take no more than `rate`: the encoder gets what is left.
+    /// Without it a controller that takes redundancy off its target itself is trusted with that, and what is sent again comes on top.
+    #[must_use]
+    pub fn with_maximum(mut self, rate: Bitrate) -> Self {
+        self.maximum = Some(rate);
         self
     }
 
@@ -298,8 +312,11 @@ impl Sender {
         let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
         // Some controllers have taken redundancy off their target themselves.
         let reckoned = self.decision.redundancy.is_some();
-        let share = self.protection.as_ref().filter(|_| !reckoned).map_or(0.0, |protection| protection.share());
-        let rate = self.sound.beside(self.decision.target).mul_f64(payload * (1.0 - share));
+        let share = self.redundant.get();
+        let left = |rate: Bitrate| self.sound.beside(rate).mul_f64(1.0 - share);
+        let target = self.decision.target;
+        let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
+        let rate = self.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
         let acknowledged = self.recovery.within_reach(self.next_frame);
         let recover = reference_wanted && acknowledged.is_some();
@@ -502,9 +519,7 @@ impl Sender {
 
     fn on_redundant(&mut self, size: Bytes) {
         self.statistics.redundant += size;
-        if let Some(protection) = &mut self.protection {
-            protection.on_redundant(size);
-        }
+        self.redundant.on_redundant(size);
     }
 
     fn poll_padding(&mut self, now: Time) -> Option<Departure> {

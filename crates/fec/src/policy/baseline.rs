@@ -6,7 +6,10 @@
 //! Departures: the equations of the published text are lost, so that the redundancy table is a reconstruction. It satisfies all
 //! that the text says: it grows with the loss ratio and with the distance to the end of the group, is the same for all frames when
 //! its weight is neutral, and is at least one packet. With it the mean redundancy at 1 % loss lies around the 9 % of the paper.
-//! ESCOT is that paper's version of it (one block for each group of pictures), not the original, which sits on top of TCP.
+//! ESCOT is that paper's version of it (one block for each group of pictures), not the original, which sits on top of TCP; that the
+//! receiver shows a group only when it is whole is the lab's `recovery = "group"`, the product shows every frame that it has. Both
+//! reckon with losses that have nothing to do with a full queue: the paper's loss ratio counts all, so that on a path that is too
+//! narrow redundancy feeds the losses that it is for.
 
 use super::{Basis, FrameFacts, Plan, RedundancyPolicy};
 
@@ -88,7 +91,7 @@ impl RedundancyPolicy for Nebula {
 
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
         let group = if facts.group == 0 { NEBULA_GROUP } else { facts.group };
-        let repairs = nebula_repairs(facts.sources, facts.losses.total, facts.index, group);
+        let repairs = nebula_repairs(facts.sources, facts.losses.random.loss, facts.index, group);
         Plan::simple(Basis::Distance, repairs, facts.rounds())
     }
 }
@@ -119,10 +122,10 @@ impl RedundancyPolicy for EscotGop {
         let mut repairs = 0;
         let cover = self.frames;
         if ends {
-            repairs = to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.total)).ceil());
+            repairs = to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.random.loss)).ceil());
             *self = Self::default();
         }
-        Plan { cover, holds_group: true, ..Plan::simple(Basis::Group, repairs, facts.rounds()) }
+        Plan { cover, ..Plan::simple(Basis::Group, repairs, facts.rounds()) }
     }
 
     fn reach(&self) -> u8 {

@@ -149,8 +149,6 @@ pub struct Plan {
     pub repairs: u16,
     /// Frames that each of them covers, this one and as many before it as needed: 1 for a block of its own.
     pub cover: u8,
-    /// The receiver shows frames of this group only when the group is whole.
-    pub holds_group: bool,
     /// How often a receiver that lacks symbols can ask and be answered before the deadline.
     pub rounds: u8,
     /// Requests are answered with repairs; after the deadline too, for the sake of the frames that follow.
@@ -184,7 +182,7 @@ impl Plan {
     /// A plan that was not weighed against others.
     fn simple(basis: Basis, repairs: u16, rounds: u8) -> Self {
         let candidates = [Some(Candidate { basis, repairs, cost: f64::from(repairs) }), None, None, None];
-        Self { basis, repairs, cover: 1, holds_group: false, rounds, on_demand: false, expected_loss: None, candidates }
+        Self { basis, repairs, cover: 1, rounds, on_demand: false, expected_loss: None, candidates }
     }
 }
 

@@ -125,7 +125,6 @@ impl RedundancyPolicy for Planner {
             basis: best.basis,
             repairs,
             cover,
-            holds_group: false,
             rounds,
             on_demand: true,
             expected_loss: Some(expected_loss),

@@ -57,7 +57,10 @@ pub fn new_policy(name: &str) -> Result<Box<dyn RedundancyPolicy>, UnknownPolicy
         "webrtc" => Ok(Box::new(WebRtc::default())),
         "none" => Ok(Box::new(NoRedundancy)),
         other => {
-            let percent = |prefix: &str| other.strip_prefix(prefix).and_then(|number| number.parse().ok());
+            let percent = |prefix: &str| {
+                let number = other.strip_prefix(prefix)?;
+                number.strip_suffix('%').unwrap_or(number).parse().ok()
+            };
             match (percent("fixed:"), percent("planner:")) {
                 (Some(percent), _) if percent <= MAX_PERCENT => Ok(Box::new(Fixed { percent })),
                 (_, Some(percent)) if (1..=MAX_PERCENT).contains(&percent) => Ok(Box::new(Budget::percent(percent))),
@@ -77,6 +80,7 @@ mod tests {
             let name = policy.name.replace('P', "15");
             assert_eq!(new_policy(&name).ok().map(|policy| policy.name()), Some(name));
         }
+        assert_eq!(new_policy("fixed:15%").ok().map(|policy| policy.name()), Some("fixed:15".to_owned()));
     }
 
     #[test]

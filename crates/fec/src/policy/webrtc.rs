@@ -4,7 +4,8 @@
 //!
 //! Source: libwebrtc, `VCMNackFecMethod`. Departures: its tables of protection by loss, rate and round trip are replaced by a line of
 //! the round trip and twice the share of lost packets. Guess: at 1 % loss and a round trip of 50 ms that is less than what redundancy
-//! for a group of pictures takes, as in Nebula's Figure 13. Parts of a repair add up over frames instead of being rounded up.
+//! for a group of pictures takes, as in Nebula's Figure 13. Parts of a repair add up over frames instead of being rounded up. Losses
+//! to a full queue do not count.
 
 use nearlight_units::Span;
 
@@ -39,7 +40,7 @@ impl RedundancyPolicy for WebRtc {
     }
 
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
-        let share = webrtc_share(facts.losses.total, facts.round_trip);
+        let share = webrtc_share(facts.losses.random.loss, facts.round_trip);
         self.owed += f64::from(facts.sources) * share / (1.0 - share);
         let repairs = self.owed.floor();
         self.owed -= repairs;

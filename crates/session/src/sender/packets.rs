@@ -106,6 +106,7 @@ impl Sender {
         self.statistics.frames += 1;
         self.statistics.key_frames += u64::from(key);
         self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
+        self.redundant.on_frame(size);
         self.protect(now, &mut kept);
         let repairs = kept.planned.as_ref().map_or(0, Planned::left);
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nearlight_pace::Class;
-use nearlight_units::{Bitrate, Bytes, FrameId, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::{Missing, Nack};
 
 use super::{Departure, Sender, UNKNOWN_ROUND_TRIP};
@@ -11,8 +11,15 @@ use crate::protection::underway;
 
 /// Symbols waiting to be sent again: more than the largest frame that a usual rate makes.
 const MAX_REPAIRS: usize = 2_048;
-/// Repairs may burst by this much beyond the media's own rate: about one large key frame.
-const REPAIR_BURST: Bytes = Bytes::new(512 * 1_024);
+/// Repairs may burst by what the target carries in this time, about one large key frame, within these bounds.
+const REPAIR_BURST: Span = Span::from_millis(250);
+const LEAST_BURST: Bytes = Bytes::new(64 * 1_024);
+const MOST_BURST: Bytes = Bytes::new(512 * 1_024);
+
+fn burst(target: Bitrate) -> Bytes {
+    target.bytes_in(REPAIR_BURST).clamp(LEAST_BURST, MOST_BURST)
+}
+
 /// What leaves because the receiver asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Repair {
@@ -38,8 +45,8 @@ pub(super) struct Repairs {
 }
 
 impl Repairs {
-    pub(super) fn new(now: Time) -> Self {
-        Self { queue: VecDeque::new(), credit: REPAIR_BURST, credit_at: now }
+    pub(super) fn new(now: Time, target: Bitrate) -> Self {
+        Self { queue: VecDeque::new(), credit: burst(target), credit_at: now }
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
@@ -55,7 +62,7 @@ impl Repairs {
     fn earn(&mut self, now: Time, target: Bitrate) {
         let earned = target.bytes_in(now.saturating_since(self.credit_at));
         if earned > Bytes::ZERO {
-            self.credit = (self.credit + earned).min(REPAIR_BURST);
+            self.credit = (self.credit + earned).min(burst(target));
             self.credit_at = now;
         }
     }

@@ -98,6 +98,31 @@ fn every_policy_delivers_what_was_sent() {
 }
 
 #[test]
+fn all_that_is_sent_stays_within_the_highest_rate() {
+    let maximum = Bitrate::from_mbps(20);
+    for policy in ["none", "planner", "nebula", "fixed:50"] {
+        let lossy = Conditions { loss: 0.4, burst: 3.0, ..Conditions::CLEAN };
+        let mut story = Story::new(17).with(lossy).protected(policy);
+        story.sender = story.sender.with_maximum(maximum);
+        let interval = Span::from_millis(33);
+        let run = |story: &mut Story, frames: u32| {
+            let before = story.sent().sent;
+            for _ in 0..frames {
+                // An encoder that does as it is told.
+                story.frame_bytes = story.sender.wish().rate.bytes_in(interval).get() as usize;
+                story.run(interval);
+            }
+            (story.sent().sent.get() - before.get()) as f64
+                / maximum.bytes_in(interval * i64::from(frames)).get() as f64
+        };
+        run(&mut story, 150);
+        let used = run(&mut story, 150);
+        // Key frames, four times as large, are nobody's wish.
+        assert!((0.5..1.15).contains(&used), "{policy}: {used} of the highest rate");
+    }
+}
+
+#[test]
 fn without_redundancy_nothing_on_the_wire_changes() {
     let lossy = Conditions { loss: 0.02, ..Conditions::CLEAN };
     let mut stories = [Story::new(11).with(lossy), Story::new(11).with(lossy).protected("none")];
