@@ -63,6 +63,13 @@ impl LossSummary {
     /// Nothing is lost.
     pub const CLEAN: Self = Self { random: LossProcess::CLEAN, congestion: 0.0, total: 0.0 };
 
+    /// Share of packets that were lost for another reason than a full queue, 0 to 1: as the process has it, or as counted where no queue
+    /// stood in the way of counting, without what is assumed at the beginning.
+    #[must_use]
+    pub fn beside_queues(&self) -> f64 {
+        self.random.loss.max(self.total - self.congestion)
+    }
+
     /// A path that loses packets at random.
     #[must_use]
     pub fn random(process: LossProcess) -> Self {

@@ -91,7 +91,7 @@ impl RedundancyPolicy for Nebula {
 
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
         let group = if facts.group == 0 { NEBULA_GROUP } else { facts.group };
-        let repairs = nebula_repairs(facts.sources, facts.losses.random.loss, facts.index, group);
+        let repairs = nebula_repairs(facts.sources, facts.losses.beside_queues(), facts.index, group);
         Plan::simple(Basis::Distance, repairs, facts.rounds())
     }
 }
@@ -122,7 +122,7 @@ impl RedundancyPolicy for EscotGop {
         let mut repairs = 0;
         let cover = self.frames;
         if ends {
-            repairs = to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.random.loss)).ceil());
+            repairs = to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.beside_queues())).ceil());
             *self = Self::default();
         }
         Plan { cover, ..Plan::simple(Basis::Group, repairs, facts.rounds()) }

@@ -40,7 +40,7 @@ impl RedundancyPolicy for WebRtc {
     }
 
     fn plan(&mut self, facts: &FrameFacts) -> Plan {
-        let share = webrtc_share(facts.losses.random.loss, facts.round_trip);
+        let share = webrtc_share(facts.losses.beside_queues(), facts.round_trip);
         self.owed += f64::from(facts.sources) * share / (1.0 - share);
         let repairs = self.owed.floor();
         self.owed -= repairs;
