@@ -168,6 +168,22 @@ fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
 }
 
 #[test]
+fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
+    // Of a live source there is never much in hand, so this one goes down to the lowest rung once it has looked.
+    let server = Server::start(&["--controller", "buffer-occupancy", "--max-rate", "6500kbit", "--test-card"]);
+    let picture = scratch("ladder.png");
+    let summary = server.summary("6", &["--screenshot", picture.to_str().expect("a plain path")]);
+    let png = std::fs::read(&picture).expect("a picture");
+    let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("a header"));
+    assert_eq!((side(16), side(20)), (256, 144), "from 320x240");
+    // The decoder was opened anew, and everything else went on.
+    assert!(count(&summary, "frames", "displayed") >= 60, "{summary}");
+    assert_eq!((count(&summary, "frames", "lost"), count(&summary, "loss", "key_frames")), (0, 1), "{summary}");
+    assert!(summary["pause_ms_max"].as_f64().expect("a pause") < 2_000.0, "{summary}");
+    let _ = std::fs::remove_file(picture);
+}
+
+#[test]
 fn nobody_there_is_a_timeout() {
     let output = nearlight()
         .args(["view", "http://127.0.0.1:9/#token=nobody-listens-here", "--headless", "--seconds", "1"])

@@ -122,7 +122,8 @@ impl RedundancyPolicy for EscotGop {
         let mut repairs = 0;
         let cover = self.frames;
         if ends {
-            repairs = to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.beside_queues())).ceil());
+            repairs =
+                to_count((f64::from(self.sources) * escot_repairs_per_packet(facts.losses.beside_queues())).ceil());
             *self = Self::default();
         }
         Plan { cover, ..Plan::simple(Basis::Group, repairs, facts.rounds()) }
