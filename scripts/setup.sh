@@ -55,6 +55,11 @@ if [ ${#missing[@]} -gt 0 ]; then
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
 fi
 
+# Not installed here: the package starts a server on the machine.
+if [ "$purpose" = test ] && ! command -v turnserver >/dev/null; then
+  say "without coturn the two tests of connections through a TURN server are skipped (apt install coturn)"
+fi
+
 hash -r
 node_is_recent || fail "$(command -v node) is Node $(node --version), older than $oldest_node, and comes before the system's own in PATH. Take it out: PATH=/usr/bin:\$PATH"
 

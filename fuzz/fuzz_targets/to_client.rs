@@ -9,9 +9,14 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             header.write(&mut written);
             written.extend_from_slice(payload);
         }
+        Ok(ToClient::Repair(header, payload)) => {
+            header.write(&mut written);
+            written.extend_from_slice(payload);
+        }
+        Ok(ToClient::Pong(pong)) => written = pong.to_bytes(),
         Ok(ToClient::Note(note)) => written = note.to_bytes(),
         Ok(ToClient::Sound(sound)) => written = sound.to_bytes(),
-        _ => return,
+        Err(_) => return,
     }
     assert_eq!(written, bytes);
 });

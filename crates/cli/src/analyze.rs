@@ -32,6 +32,7 @@ pub(crate) struct AnalyzeArguments {
 }
 
 pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<ExitCode> {
+    refuse_overwriting(arguments)?;
     let limits = arguments.packets.map_or_else(Limits::default, |packets| Limits { packets });
     let traffic = read(&arguments.capture, limits)?;
     let study = Study::new(&traffic, arguments.sender).with_context(|| arguments.capture.display().to_string())?;
@@ -52,6 +53,19 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<ExitCode> {
         print!("{}", words(&study, comparison.as_ref()));
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The page would take the place of a capture that nobody can take again.
+fn refuse_overwriting(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
+    let Some(page) = arguments.html.as_ref().and_then(|page| page.canonicalize().ok()) else { return Ok(()) };
+    let captures = [Some(&arguments.capture), arguments.receiver.as_ref()];
+    let mut captures = captures.into_iter().flatten().filter_map(|capture| capture.canonicalize().ok());
+    anyhow::ensure!(
+        !captures.any(|capture| capture == page),
+        "--html {} is a capture: give the page another name",
+        page.display()
+    );
+    Ok(())
 }
 
 fn read(path: &Path, limits: Limits) -> anyhow::Result<Traffic> {

@@ -19,7 +19,7 @@ use clap::{Parser, Subcommand};
 
 /// Rendered far away, felt near by.
 #[derive(Debug, Parser)]
-#[command(version, about, long_about = None)]
+#[command(name = "nearlight", version, long_about = None)]
 struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -33,7 +33,7 @@ enum Command {
     View(Box<view::ViewArguments>),
     /// Run a command, or a shell, behind an emulated link
     Link(Box<link::LinkArguments>),
-    /// Run experiments in virtual time, and list plans and rate controllers
+    /// Run experiments in virtual time, and list plans, rate controllers and redundancy policies
     Lab(lab::LabArguments),
     /// Put headsets into an 802.11ax cell in virtual time
     Wifi(Box<wifi::WifiArguments>),

@@ -37,7 +37,7 @@ pub(crate) struct ViewArguments {
     #[arg(long)]
     codec: Option<CodecKind>,
     /// Headless: show pictures at this virtual display's slots; without it as soon as they are decoded
-    #[arg(long, requires = "headless")]
+    #[arg(long, requires = "headless", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     display_hz: Option<u16>,
     /// Never ask for what was lost, but for a key frame at once
     #[arg(long)]

@@ -6,6 +6,14 @@ use nearlight_codec::{Picture, convert};
 
 use crate::ClientError;
 
+/// Makes the file, so that a path that cannot be written is told before the run and not after it.
+pub fn prepare(path: &Path) -> Result<(), ClientError> {
+    match std::fs::File::create(path) {
+        Ok(_) => Ok(()),
+        Err(source) => Err(ClientError::File { what: "the screenshot", path: path.to_owned(), source }),
+    }
+}
+
 /// Writes `picture` as PNG.
 pub fn save(picture: &Picture, path: &Path) -> Result<(), ClientError> {
     let mut rgba = Vec::new();

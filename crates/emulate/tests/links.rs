@@ -36,6 +36,23 @@ fn open(options: &LinkOptions) -> Option<Link> {
     }
 }
 
+/// Other tests pass where no link can be made; this one fails where another program can make what a link needs.
+#[test]
+fn what_the_system_allows_is_made() {
+    let allows = |program: &str, arguments: &[&str]| {
+        let made = Command::new(program).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        made.is_ok_and(|status| status.success())
+    };
+    let interface = ["--net", "ip", "tuntap", "add", "mode", "tun", "name", "probe"];
+    let mapped = [&["--user", "--map-root-user"][..], &interface].concat();
+    for (means, arguments) in [(Means::Root, &interface[..]), (Means::User, &mapped)] {
+        if allows("unshare", arguments) {
+            let link = Link::open(&LinkOptions { wanted: Wanted::Only(means), ..options("", "") });
+            assert!(link.is_ok(), "unshare can, and a link by {means}: {}", link.err().expect("no link"));
+        }
+    }
+}
+
 /// Every kind of interfaces that the system allows.
 fn namespaced(up: &str, down: &str) -> Vec<Link> {
     let wanted = [Means::Root, Means::User].map(Wanted::Only);

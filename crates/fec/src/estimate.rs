@@ -36,7 +36,8 @@ const LONG: Span = Span::from_millis(15);
 /// The base delay and the queue's ceiling are extremes over one to two of these. Guess.
 const EPOCH: Span = Span::from_secs(10);
 
-/// Longer runs are counted as outages, not as losses of the process: no redundancy bridges them.
+/// Longer runs are counted as outages, not as losses of the process: no redundancy bridges them. As many losses as the planner's tables
+/// tell apart.
 const OUTAGE: u32 = 128;
 
 /// A packet's fate, once it is known.

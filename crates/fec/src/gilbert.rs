@@ -66,9 +66,10 @@ impl LossProcess {
     }
 }
 
-/// Most packets in a row that a table reaches; longer frames are planned like ones of this length.
+/// Most packets in a row that a table reaches; longer frames are planned like ones of this length. Guess: 1.2 MB,
+/// 300 Mb/s at 30 frames a second.
 pub(crate) const MAX_PACKETS: usize = 1_024;
-/// Most losses that a table tells apart.
+/// Most losses that a table tells apart. Guess: an eighth of the longest frame.
 pub(crate) const MAX_LOSSES: usize = 128;
 
 /// P(more than j of n consecutive packets are lost), for every n and j, made as far as asked for.

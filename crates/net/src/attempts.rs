@@ -10,7 +10,7 @@ use crate::address::{make_room, party};
 /// How many failures are free and how the wait grows after them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptPolicy {
-    /// Failures without a wait.
+    /// So many failures cost no wait.
     pub free_failures: u32,
     /// The wait after the first failure beyond those; each further failure doubles it.
     pub first_wait: Span,
@@ -87,7 +87,7 @@ impl AttemptLimiter {
     }
 
     fn wait_after(&self, count: u32) -> Span {
-        let Some(doublings) = count.checked_sub(self.policy.free_failures) else { return Span::ZERO };
+        let Some(doublings) = count.checked_sub(self.policy.free_failures + 1) else { return Span::ZERO };
         let factor = 1_i64.checked_shl(doublings).filter(|factor| *factor > 0).unwrap_or(i64::MAX);
         (self.policy.first_wait * factor).min(self.policy.longest_wait)
     }
@@ -111,7 +111,7 @@ mod tests {
             now += wait;
             assert_eq!(limiter.wait(now, HOME), None, "the wait is over");
         }
-        assert_eq!(waits, [0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
         assert_eq!(limiter.wait(now, IpAddr::from([192, 0, 2, 2])), None, "others do not wait");
     }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_and_the_oldest_makes_room() {
-        let policy = AttemptPolicy { addresses: 4, free_failures: 1, ..AttemptPolicy::default() };
+        let policy = AttemptPolicy { addresses: 4, free_failures: 0, ..AttemptPolicy::default() };
         let mut limiter = AttemptLimiter::new(policy);
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
         for n in 0..100 {

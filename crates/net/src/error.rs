@@ -1,6 +1,7 @@
 //! What can go wrong between two machines, in words for the person who has to do something about it.
 
 use std::io;
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use crate::trust::CertificateHash;
@@ -9,13 +10,18 @@ use crate::trust::CertificateHash;
 #[derive(Debug, thiserror::Error)]
 pub enum NetError {
     #[error(
-        "port {port} is already in use on this machine: stop the other program or choose another port with `--port`"
+        "port {port} is already in use on this machine: stop the other program or choose another port with `--port`, for WebRTC with \
+         `--rtc-port`"
     )]
     PortInUse { port: u16 },
     #[error(
         "port {port} may not be opened by this user: choose a port above 1023 with `--port`, or run with the right to"
     )]
     PortForbidden { port: u16 },
+    #[error(
+        "{address} is no address of this machine: give `--address` one that it has, or leave it out for all of them"
+    )]
+    AddressNotHere { address: IpAddr },
     #[error("no port is free for both UDP and TCP: choose one with `--port`")]
     NoFreePort,
     #[error("opening {what} failed: {source}")]
@@ -54,7 +60,7 @@ pub enum NetError {
          machine knows who issued its certificate"
     )]
     CertificateNotTrusted { target: String, reason: String },
-    #[error("{target} answered {status} where a Nearlight server has its session: check the link")]
+    #[error("{target} answered {status} where a Nearlight server has its session: check the link{}", beyond_this_machine(*status))]
     WrongPath { target: String, status: u16 },
     #[error("talking to {target} failed: {reason}")]
     Protocol { target: String, reason: String },
@@ -65,6 +71,11 @@ pub enum NetError {
     ControlEnded,
     #[error("the peer's control message was refused: {0}")]
     Control(#[from] nearlight_wire::WireError),
+}
+
+/// Plain HTTP is for the machine itself: others are sent on to the same port's HTTPS, which pages follow and sessions do not.
+const fn beyond_this_machine(status: u16) -> &'static str {
+    if status == 307 { ", which begins with https:// from another machine" } else { "" }
 }
 
 impl NetError {

@@ -36,7 +36,12 @@ impl Sockets {
                 other => other,
             };
         };
-        Self::open_at(address, port)
+        Self::open_at(address, port).map_err(|error| match error {
+            NetError::Socket { source, .. } if source.kind() == io::ErrorKind::AddrNotAvailable => {
+                NetError::AddressNotHere { address }
+            }
+            other => other,
+        })
     }
 
     fn open_at(address: IpAddr, port: u16) -> Result<Self, NetError> {

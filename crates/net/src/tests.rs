@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -489,8 +489,48 @@ async fn unfinished_handshakes_are_bounded_in_number_and_in_time() {
 #[tokio::test]
 async fn a_busy_server_asks_for_proof_of_address() {
     let server = Server::start_with(Limits { retry_above: 0, ..Limits::default() });
-    let (client, accepted) = server.pair().await;
+    let seen = Relay::to(server.address()).await;
+    let options = ConnectOptions { port: seen.port, ..server.options(server.trust()) };
+    let (client, accepted) = tokio::join!(within(connect(&options, server.clock)), within(server.listener.accept()));
+    let (client, accepted) = (client.unwrap(), accepted.unwrap());
     reaches(&client, &accepted).await;
+    assert!(seen.retries.load(Ordering::Relaxed) > 0, "no Retry packet passed");
+}
+
+/// Passes datagrams on between one client and a server, and counts the server's Retry packets (RFC 9000 section 17.2.5).
+struct Relay {
+    port: u16,
+    retries: Arc<AtomicUsize>,
+}
+
+impl Relay {
+    async fn to(server: SocketAddr) -> Self {
+        let near = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let far = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        far.connect(server).await.unwrap();
+        let (port, retries) = (near.local_addr().unwrap().port(), Arc::new(AtomicUsize::new(0)));
+        let counted = Arc::clone(&retries);
+        tokio::spawn(async move {
+            let (mut up, mut down) = ([0; 2_048], [0; 2_048]);
+            let mut client = None;
+            loop {
+                tokio::select! {
+                    Ok((length, from)) = near.recv_from(&mut up) => {
+                        client = Some(from);
+                        let _ = far.send(&up[..length]).await;
+                    }
+                    Ok(length) = far.recv(&mut down) => {
+                        // Long header, type 3.
+                        counted.fetch_add(usize::from(down[0] & 0xb0 == 0xb0), Ordering::Relaxed);
+                        if let Some(client) = client {
+                            let _ = near.send_to(&down[..length], client).await;
+                        }
+                    }
+                }
+            }
+        });
+        Self { port, retries }
+    }
 }
 
 #[tokio::test]

@@ -22,7 +22,8 @@ use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, Sen
 /// Of a frame interval, what a frame takes on the wire. Guess: half, so that a loss that shows by the frame's end can be repaired before
 /// the next frame leaves.
 const SHARE: f64 = 0.5;
-/// Packets leave at this multiple of the capacity: dispersion shows it, and a capacity that has doubled shows in one frame.
+/// Packets leave at this multiple of the capacity: dispersion shows it, and a capacity that has doubled shows in one frame. Guess: a
+/// frame then has left in a quarter of its interval.
 const PACING: f64 = 2.0;
 /// Gaps between packets that make a sample. Guess: they average out what a single one is off. Smaller frames make one together.
 const LEAST_GAPS: u32 = 4;
@@ -34,8 +35,9 @@ const DROP: f64 = 0.75;
 /// Weight of any other sample. Guess: a mean of some frames.
 const WEIGHT: f64 = 0.25;
 /// Where packets arrive as they were sent the path is faster than they: the estimate grows by at most this with each frame.
+/// Guess: it doubles in four frames.
 const GROWTH: f64 = 1.25;
-/// Arrivals spread this much more than departures are the bottleneck's work.
+/// Arrivals spread this much more than departures are the bottleneck's work. Guess: ten packets' jitter of a packet time.
 const SPREAD: f64 = 1.1;
 /// A queue below this is none. Guess: what interrupts and short bursts of others leave behind.
 const QUEUE: Span = Span::from_millis(3);

@@ -40,7 +40,7 @@ const MADE: [Made; 4] = [
 ];
 
 fn main() -> std::io::Result<()> {
-    let path = std::env::args().nth(1).unwrap_or_else(|| "/tmp/gallery.html".into());
+    let path = std::env::args().nth(1).unwrap_or_else(|| "gallery.html".into());
     let mut dice = Dice(Pcg64Mcg::seed_from_u64(7));
     let document = Document::new(
         "Four rate controllers on a steady 35 Mb/s link",

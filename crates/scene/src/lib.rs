@@ -112,6 +112,8 @@ pub struct Sustained {
     pub height: u16,
     pub fps: u16,
     pub render_median: Span,
+    /// Drawing and coding fit between two frames.
+    pub keeps: bool,
     /// One sentence for people.
     pub reason: String,
 }

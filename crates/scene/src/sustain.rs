@@ -42,7 +42,8 @@ struct Measured {
     median: Span,
 }
 
-/// Draws a few pictures at likely sizes and chooses the best size and rate that leave room for the rest of the pipeline.
+/// Draws a few pictures at likely sizes and chooses the best size and rate that leave room for the rest of the pipeline; of a wish that
+/// leaves no choice it says what it takes.
 pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Time) -> Result<Sustained, SceneError> {
     let started = clock();
     let candidates = candidates(wish);
@@ -73,8 +74,9 @@ pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Tim
         };
         let total = total(cost.fastest, pixels);
         if total <= budget(fps) || last {
-            let reason = reason((width, height, fps), cost.fastest, total, refused);
-            return Ok(Sustained { width, height, fps, render_median: cost.median, reason });
+            let keeps = total <= Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
+            let reason = reason(wish, (width, height, fps), cost.fastest, total, refused);
+            return Ok(Sustained { width, height, fps, render_median: cost.median, keeps, reason });
         }
         refused = Some(format!("{width}x{height} at {fps} would take {total}"));
     }
@@ -140,9 +142,19 @@ fn draw(source: &mut dyn Source, (width, height): (u16, u16), views: u8) -> Resu
     source.render(&request, &mut |_| {})
 }
 
-fn reason((width, height, fps): (u16, u16, u16), render: Span, total: Span, refused: Option<String>) -> String {
+fn reason(
+    wish: &Wish,
+    (width, height, fps): (u16, u16, u16),
+    render: Span,
+    total: Span,
+    refused: Option<String>,
+) -> String {
     let period = Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
-    let verdict = if total <= budget(fps) { "fit into" } else { "exceed, as nothing smaller is on offer," };
+    let verdict = match (total <= budget(fps), wish.size.is_some() && wish.fps.is_some()) {
+        (true, _) => "fit into",
+        (false, true) => "exceed, as was wished,",
+        (false, false) => "exceed, as nothing smaller is on offer,",
+    };
     let refused = refused.map(|refused| format!("; {refused}")).unwrap_or_default();
     format!(
         "{width}x{height} at {fps} frames a second: drawing takes {render}, together with coding about {total}, which {verdict} \

@@ -99,7 +99,7 @@ pub struct Server {
     self_signed: bool,
     closing: watch::Sender<bool>,
     journal: Option<JournalThread>,
-    sustained: Option<Sustained>,
+    sustained: Sustained,
 }
 
 impl Door {
@@ -228,8 +228,7 @@ impl Server {
     #[must_use]
     pub fn format(&self) -> String {
         let Format { size, fps, .. } = self.house.format;
-        let measured = self.sustained.as_ref().map_or(String::new(), |sustained| format!(": {}", sustained.reason));
-        format!("{}x{} at {fps} fps{measured}", size.width, size.height)
+        format!("{}x{} at {fps} fps: {}", size.width, size.height, self.sustained.reason)
     }
 
     /// Serves until `stop` is done, then says goodbye to every client.
@@ -392,20 +391,24 @@ fn choose_format(
     source: &mut dyn Source,
     options: &ServeOptions,
     now: &dyn Fn() -> Time,
-) -> Result<(Format, Option<Sustained>), ServerError> {
+) -> Result<(Format, Sustained), ServerError> {
+    let check = |width, height| {
+        let size = Size { width, height };
+        size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
+        Ok::<Size, ServerError>(size)
+    };
     let size = match options.size {
         PictureSize::Auto => None,
-        PictureSize::Fixed { width, height } => Some((width, height)),
+        PictureSize::Fixed { width, height } => check(width, height).map(|_| Some((width, height)))?,
     };
-    let (width, height, fps, sustained) = match (size, options.fps) {
-        (Some((width, height)), Some(fps)) => (width, height, fps, None),
-        (size, fps) => {
-            let sustained =
-                choose_size(source, &SizeWish { size, fps, views: if options.stereo { 2 } else { 1 } }, now)?;
-            (sustained.width, sustained.height, sustained.fps, Some(sustained))
-        }
-    };
-    let size = Size { width, height };
-    size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
-    Ok((Format { size, fps, stereo: options.stereo }, sustained))
+    let wish = SizeWish { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
+    let sustained = choose_size(source, &wish, now)?;
+    if !sustained.keeps {
+        tracing::warn!(
+            "this machine does not keep {}; choose a smaller --size or --fps, or leave both out: then they are measured",
+            sustained.reason
+        );
+    }
+    let Sustained { width, height, fps, .. } = sustained;
+    Ok((Format { size: check(width, height)?, fps, stereo: options.stereo }, sustained))
 }

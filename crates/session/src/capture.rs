@@ -11,20 +11,21 @@ use nearlight_units::{Span, Time};
 
 /// Frames, and inputs, from which the best moment is sought: a second at 30 frames a second.
 const REMEMBERED: usize = 32;
-/// Fewer frames say too little about how much they differ.
+/// Fewer frames say too little about how much they differ. Guess: half of what is remembered.
 const ENOUGH_FRAMES: usize = 16;
-/// How much earlier than at the last moment a picture should be there, and how much later than an input its capture. Guess: two clocks 1 ms apart after a second, which 59.94 and
-/// 60 Hz are, and reports that are half a second old on average.
+/// How much earlier than at the last moment a picture should be there, and how much later than an input its capture. Guess: two clocks
+/// 1 ms apart after a second, which 59.94 and 60 Hz are, and reports that are half a second old on average.
 const MARGIN: Span = Span::from_micros(500);
 /// Beyond this a display stood still.
 const LONGEST_WAIT: Span = Span::from_secs(1);
 /// So many refreshes or inputs count as one frame, whatever is missing to a whole number: 59.94 Hz is 60.
 const WHOLE: f64 = 0.02;
-/// Of displays and inputs that come faster than this, the wait is not worth the search.
+/// Of displays and inputs that come faster than this, in nanoseconds, the wait is not worth the search. Guess.
 const SHORTEST_INTERVAL: i64 = 1_000_000;
 /// The best moment is sought again after this: a client may report as often as it likes.
 const SOUGHT_EVERY: Span = Span::from_millis(50);
 /// A millisecond's way must shorten the mean wait by at least this share of a millisecond: chance alone promises less.
+/// Guess.
 const WORTH: f64 = 0.25;
 /// Of a frame that waited longer than a whole refresh, what is too long counts by this share. Guess: one stall moves little.
 const LEAD_GAIN: i64 = 4;

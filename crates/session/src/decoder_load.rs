@@ -2,15 +2,16 @@
 
 use nearlight_units::{Span, Time};
 
-/// A frame that takes this many intervals to decode stood in a queue.
+/// A frame that takes this many intervals to decode stood in a queue. Guess: twice the two frames that decoders hold.
 const HIGH_INTERVALS: f64 = 4.0;
 /// Below this even four intervals may be a decoder's own pipeline. Guess: mobile hardware decoders hold a frame for 40 ms.
 const HIGH_LEAST: Span = Span::from_millis(100);
-/// Of eight frames at least one is coded, whatever the reports say.
+/// Of eight frames at least one is coded, whatever the reports say. Guess: still a moving picture at 30 frames a second.
 const LONGEST_STRIDE: u32 = 8;
-/// The queue must have had time to drain, and to be heard of, before the next change.
+/// The queue must have had time to drain, and to be heard of, before the next change. Guess: a few frames and
+/// a report.
 const SETTLE: Span = Span::from_millis(250);
-/// More frames are tried again after this long without a queue.
+/// More frames are tried again after this long without a queue. Guess: longer than what makes a phone's decoder stall.
 const RETRY: Span = Span::from_secs(2);
 
 /// Which frames to leave out before they are coded, from how long the receiver's frames took to decode.

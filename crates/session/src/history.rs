@@ -11,7 +11,7 @@ use crate::protection::{Planned, deadline_after};
 use crate::sender::{Cut, Datagrams, Departure};
 use crate::spares::Spares;
 
-/// Frames that can be repaired: longer than a receiver waits for one at 240 frames a second.
+/// Frames that can be repaired: 0.5 s at 120 frames a second, and at 240 as long as a receiver waits for one over a short path.
 const MAX_FRAMES: usize = 64;
 /// Bytes that are kept for repairs, whatever the frames' size.
 const MAX_BYTES: usize = 16 << 20;

@@ -12,7 +12,7 @@ use crate::{ClockEstimate, Wake};
 
 /// Frames between the assembler and the display: a decoder holds one or two, a stalled page may pile up a second's worth.
 const MAX_PENDING: usize = 128;
-/// Reports wait at most this long, so that several frames share a datagram.
+/// Reports wait at most this long, so that several frames share a datagram. Guess: nobody steers by them within a tenth of a second.
 const REPORT_HOLD: Span = Span::from_millis(100);
 
 /// What became of a displayed frame.

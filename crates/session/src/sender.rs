@@ -42,6 +42,7 @@ const MIN_DATAGRAM: usize = 640;
 /// Before the first feedback. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
+/// Guess: one frame that is leaving, and half of one behind it.
 const MAX_QUEUE_INTERVALS: f64 = 1.5;
 /// Answers to pings that wait: a client that pings faster than the driver drains gets no answer to the rest.
 const MAX_PONGS: usize = 16;

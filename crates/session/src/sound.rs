@@ -42,7 +42,7 @@ const LEAD_BLOCKS: u32 = 3;
 const CUT: f64 = 0.04 * SOUND_RATE as f64;
 /// Where a block is missing, waiting for it helps if sound should be later by this anyway.
 const INSERT: f64 = BLOCK_FRAMES as f64 / 2.0;
-/// Closer than this is left alone: 2 ms, a tenth of what can be noticed.
+/// Closer than this is left alone: 2 ms, a twentieth of what can be noticed.
 const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
 /// How much faster or slower sound is played at most: a sixth of a semitone. Guess: hardly heard without a comparison.
 const MAX_BEND: f64 = 0.01;

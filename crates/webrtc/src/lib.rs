@@ -17,6 +17,7 @@ mod departed;
 mod feedback;
 mod flexfec;
 mod negotiate;
+mod nomination;
 mod offer;
 mod payload;
 mod peer;
@@ -27,6 +28,7 @@ mod routes;
 mod rtcp;
 mod sieve;
 mod stream;
+mod stun;
 
 pub use offer::{Codec, Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};

@@ -1,7 +1,7 @@
 //! What is put into and read out of the library's session descriptions.
 
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rtc::ice::mdns::MulticastDnsMode;
 use rtc::interceptor::{Registry, Slot};
@@ -92,6 +92,8 @@ pub(crate) fn connection(
 ) -> Result<RTCPeerConnection, Error> {
     let settings = SettingEngineBuilder::new()
         .with_lite(true)
+        // It would give up a client that has gone on to another way: `Nominations` tells when a client has gone.
+        .with_ice_timeouts(None, Some(Duration::ZERO), None)
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         .with_answering_dtls_role(RTCDtlsRole::Server)
         .with_sctp_max_message_size(SctpMaxMessageSize::Bounded(MAX_MESSAGE as u32))

@@ -27,6 +27,7 @@ use crate::departed::{Departed, Left};
 use crate::feedback::{Reports, StreamReports};
 use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
+use crate::nomination::{Nominations, Way};
 use crate::payload::Payloads;
 use crate::reception::Reception;
 use crate::rtcp::Outlet;
@@ -138,6 +139,7 @@ struct Video {
 /// A client's connection as a state machine.
 pub struct Peer {
     connection: RTCPeerConnection,
+    nominations: Nominations,
     sender: Sender,
     origin: Instant,
     candidates: Vec<SocketAddr>,
@@ -223,6 +225,7 @@ impl Peer {
         };
         Ok(Self {
             connection,
+            nominations: Nominations::default(),
             sender,
             origin,
             candidates,
@@ -431,15 +434,19 @@ impl Peer {
             Carriage::Udp => (&self.candidates, TransportProtocol::UDP),
             Carriage::Tcp => (&self.tcp_candidates, TransportProtocol::TCP),
         };
-        let transport = TransportContext {
-            local_addr: candidate_for(candidates, to),
-            peer_addr: from.address,
-            transport_protocol,
-            ecn: None,
+        let way = Way { remote: from, local: candidate_for(candidates, to) };
+        let transport =
+            TransportContext { local_addr: way.local, peer_addr: from.address, transport_protocol, ecn: None };
+        let at = self.instant(now);
+        let mut read = |datagram: &[u8]| {
+            // The library logs what it refuses; a stranger's bytes are no error of ours.
+            let _ =
+                self.connection.handle_read(TaggedBytesMut { now: at, transport, message: BytesMut::from(datagram) });
         };
-        let message = TaggedBytesMut { now: self.instant(now), transport, message: BytesMut::from(datagram) };
-        // The library logs what it refuses; a stranger's bytes are no error of ours.
-        let _ = self.connection.handle_read(message);
+        read(datagram);
+        if let Some(again) = self.nominations.on_read(now, way, datagram) {
+            read(&again);
+        }
         self.take_in(now);
     }
 
@@ -450,6 +457,9 @@ impl Peer {
             let _ = self.connection.handle_timeout(at);
             self.take_in(now);
         }
+        if self.nominations.consent_ends().is_some_and(|end| end <= now) {
+            self.end();
+        }
     }
 
     /// When to call [`Peer::on_timeout`] and [`Peer::poll_transmit`] next even if nothing happens.
@@ -459,7 +469,8 @@ impl Peer {
         let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
         let reports = reports.filter(|_| self.is_connected());
         let media = self.sender.poll_timeout().map(|(at, _)| at).filter(|_| self.has_media());
-        [protocols, reports, media].into_iter().flatten().min()
+        let consent = self.nominations.consent_ends().filter(|_| !self.ended);
+        [protocols, reports, media, consent].into_iter().flatten().min()
     }
 
     pub fn poll_event(&mut self) -> Option<Event> {
@@ -471,11 +482,12 @@ impl Peer {
         loop {
             if let Some(message) = self.connection.poll_write() {
                 let TransportContext { local_addr: from, peer_addr, transport_protocol, .. } = message.transport;
-                let to = match transport_protocol {
+                let remote = match transport_protocol {
                     TransportProtocol::TCP => Remote::tcp(peer_addr),
                     _ => Remote::udp(peer_addr),
                 };
-                return Some(Transmit { to, from, datagram: message.message.to_vec() });
+                let way = self.nominations.on_write(now, Way { remote, local: from }, &message.message);
+                return Some(Transmit { to: way.remote, from: way.local, datagram: message.message.to_vec() });
             }
             if !self.is_connected() || !(self.write_media(now) || self.write_report(now)) {
                 return None;

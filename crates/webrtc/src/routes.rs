@@ -3,13 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use crate::stun::{BINDING_REQUEST, Stun, USERNAME};
+
 /// Addresses of one peer at a time: a browser tries each of its networks. Guess: twice as many as a laptop has.
 const MAX_ADDRESSES: usize = 16;
-/// STUN's magic cookie and the types that matter here (RFC 8489 sections 5 and 14.3).
-const COOKIE: [u8; 4] = [0x21, 0x12, 0xA4, 0x42];
-const BINDING_REQUEST: [u8; 2] = [0, 1];
-const USERNAME: [u8; 2] = [0, 6];
-const HEADER: usize = 20;
 
 /// What carries datagrams between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,19 +92,8 @@ impl Routes {
 
 /// The first half of a binding request's user name: who is asked.
 fn requested(datagram: &[u8]) -> Option<&str> {
-    if datagram.len() < HEADER || datagram[..2] != BINDING_REQUEST || datagram[4..8] != COOKIE {
-        return None;
-    }
-    let mut rest = &datagram[HEADER..];
-    while let [kind @ .., _, _] = rest.get(..4)? {
-        let length = usize::from(u16::from_be_bytes([rest[2], rest[3]]));
-        let value = rest[4..].get(..length)?;
-        if *kind == USERNAME {
-            return std::str::from_utf8(value).ok()?.split(':').next();
-        }
-        rest = rest.get(4 + length.next_multiple_of(4)..)?;
-    }
-    None
+    let request = Stun::parse(datagram).filter(|stun| stun.kind == BINDING_REQUEST)?;
+    std::str::from_utf8(request.attribute(USERNAME)?).ok()?.split(':').next()
 }
 
 #[cfg(test)]

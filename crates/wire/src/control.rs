@@ -130,7 +130,7 @@ pub enum ServerMessage {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ClientMessage {
     Hello(Hello),
-    /// The user entered or left the headset.
+    /// The user entered or left the headset, or the display has another rate than was said.
     Display {
         display: DisplayKind,
         display_hz: u16,

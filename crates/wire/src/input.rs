@@ -147,7 +147,11 @@ impl InputSample {
         }
         let mut hands = Vec::with_capacity(2);
         for _ in 0..hand_count {
-            hands.push(HandPose { hand: Hand::read(reader)?, pose: Pose::read(reader)? });
+            let hand = Hand::read(reader)?;
+            if hand == Hand::Gaze || hands.iter().any(|other: &HandPose| other.hand == hand) {
+                return Err(WireError::Field("hands"));
+            }
+            hands.push(HandPose { hand, pose: Pose::read(reader)? });
         }
         let event_count = usize::from(reader.u8()?);
         if event_count > MAX_INPUT_EVENTS {

@@ -214,6 +214,15 @@ fn every_uplink_message_survives_the_wire() {
 }
 
 #[test]
+fn a_hand_is_tracked_once_and_the_gaze_is_none() {
+    for (first, second) in [(Hand::Left, Hand::Left), (Hand::Gaze, Hand::Left), (Hand::Right, Hand::Gaze)] {
+        let hands = [first, second].map(|hand| HandPose { hand, pose: Pose::default() }).to_vec();
+        let bytes = ToServer::Input(InputSample { hands, ..sample_input() }).to_bytes();
+        assert_eq!(ToServer::parse(&bytes), Err(WireError::Field("hands")), "{first:?}, {second:?}");
+    }
+}
+
+#[test]
 fn the_largest_messages_fit_a_datagram() {
     let mut input = sample_input();
     input.hands.push(HandPose { hand: Hand::Right, pose: Pose::default() });

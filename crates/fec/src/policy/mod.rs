@@ -157,7 +157,7 @@ pub struct Plan {
     /// where the policy reckons with it.
     pub expected_loss: Option<f64>,
     /// All candidates that were weighed, the winner included; the rest is empty.
-    pub candidates: [Option<Candidate>; 4],
+    pub candidates: [Option<Candidate>; 3],
 }
 
 impl Plan {
@@ -181,7 +181,7 @@ impl Plan {
 
     /// A plan that was not weighed against others.
     fn simple(basis: Basis, repairs: u16, rounds: u8) -> Self {
-        let candidates = [Some(Candidate { basis, repairs, cost: f64::from(repairs) }), None, None, None];
+        let candidates = [Some(Candidate { basis, repairs, cost: f64::from(repairs) }), None, None];
         Self { basis, repairs, cover: 1, rounds, on_demand: false, expected_loss: None, candidates }
     }
 }

@@ -21,7 +21,8 @@ use crate::gilbert::{Interleaved, LossProcess, Losses, MAX_LOSSES};
 /// Most repairs that are weighed: as many losses as the tables tell apart.
 const MAX_REPAIRS: usize = MAX_LOSSES - 1;
 
-/// Most missing symbols that a table of answers reaches; more are answered in proportion.
+/// Most missing symbols that a table of answers reaches; more are answered in proportion. Guess: beyond
+/// it the share that is lost again hardly varies.
 const MAX_ANSWER: usize = 48;
 
 /// What is missing where a sum could not mend: two of its packets, nearly always.
@@ -43,7 +44,7 @@ const WINDOW_SHARE: f64 = 1.1;
 /// Window repairs come with every frame, or with one in so many: small frames and dear packets want less than one repair each.
 const PERIODS: [u8; 3] = [1, 2, 4];
 
-/// Prices and damages within this factor share a table of answers, and a window.
+/// Prices and damages within this factor share a table of answers, and a window. Guess: the best answer changes by a symbol at most.
 const SAME_PRICE: f64 = 1.2;
 
 /// Windows that are remembered, by the frame's number of symbols: frames of a stream are of few sizes.
@@ -103,7 +104,7 @@ impl RedundancyPolicy for Planner {
         self.set_process(&facts.losses);
         let late = Damage::of(facts, late_answer(facts), self.mean_cost);
         let rounds = facts.rounds();
-        let mut candidates = [None; 4];
+        let mut candidates = [None; 3];
         candidates[0] = Some(self.nothing(facts, &late));
         candidates[1] = Some(self.block(facts, &late));
         let mut period = 1;

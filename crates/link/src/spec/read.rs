@@ -328,7 +328,7 @@ fn policy(value: &str) -> Option<Policy> {
 fn hop(name: &str, value: &str) -> Option<HopSpec> {
     match name {
         "delay" => values::span(value).map(HopSpec::Delay),
-        "wifi" => (!value.is_empty()).then(|| HopSpec::Cell(value.to_owned())),
+        "wifi" => (!value.is_empty()).then(|| HopSpec::Cell(value.replace(',', "/"))),
         "duplicate" => values::probability(value).map(HopSpec::Duplicate),
         "jitter" => jitter(value),
         "loss" => loss(value).map(HopSpec::Loss),
@@ -354,12 +354,13 @@ fn jitter(value: &str) -> Option<HopSpec> {
     if value.contains(':') {
         return Some(HopSpec::Jitter { model: JitterModel::Measured(values::quantiles(value)?), line: None });
     }
-    if let Some(wandering) = value.strip_prefix("log-normal/") {
-        let model = log_normal_delay(&parts(wandering).collect::<Vec<_>>())?;
+    let mut parts = parts(value);
+    let first = parts.next()?;
+    if first == "log-normal" {
+        let model = log_normal_delay(&parts.collect::<Vec<_>>())?;
         return Some(HopSpec::Jitter { model, line: None });
     }
-    let mut parts = parts(value);
-    let model = JitterModel::Normal { longest: values::span(parts.next()?)? };
+    let model = JitterModel::Normal { longest: values::span(first)? };
     let line = match parts.next() {
         Some(line) => Some(values::rate(line)?),
         None => None,

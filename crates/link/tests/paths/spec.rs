@@ -14,6 +14,8 @@ fn one_line_reads_as_it_is_written_by_hand() {
         ("rate=10mbit,delay=10ms,loss=1%,queue=100ms", "rate=10mbit,queue=100ms,delay=10ms,loss=1%"),
         ("queue=64KiB , rate=2.5Mbit", "rate=2500kbit,queue=65536b"),
         ("loss=1%,25%,delay=5ms", "loss=1%/25%,delay=5ms"),
+        ("jitter=log-normal,20ms,30ms,200ms", "jitter=log-normal/20ms/30ms/200ms"),
+        ("wifi=standard-11ax,mcs:7,delay=5ms", "wifi=standard-11ax/mcs:7,delay=5ms"),
         ("rate=35mbit/10mbit@40s/35mbit@60s", "rate=35mbit/10mbit@40s/35mbit@60s"),
         ("rate=35mbit,burst=3kb,queue=50ms,aqm=codel", "rate=35mbit,burst=3kb,queue=50ms,aqm=codel"),
         ("rate=35mbit,bucket=htb,burst=3kb", "rate=35mbit,burst=3kb,bucket=htb"),

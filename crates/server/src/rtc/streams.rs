@@ -130,4 +130,20 @@ mod tests {
         }
         assert!(next_datagram(&mut BytesMut::from(&[0xff, 0xff][..])).is_err());
     }
+
+    proptest::proptest! {
+        #[test]
+        fn any_bytes_end_as_datagrams_a_rest_or_a_refusal(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..3_000)) {
+            let (mut read, mut taken) = (BytesMut::from(&bytes[..]), 0);
+            let refused = loop {
+                match next_datagram(&mut read) {
+                    Ok(Some(datagram)) => taken += LENGTH + datagram.len(),
+                    Ok(None) => break false,
+                    Err(_) => break true,
+                }
+            };
+            proptest::prop_assert_eq!(&read[..], &bytes[taken..], "nothing is left out");
+            proptest::prop_assert!(refused || read.len() < LENGTH + LONGEST, "what waits for its end is bounded");
+        }
+    }
 }

@@ -47,7 +47,7 @@ impl Camera {
         // Where the rotation takes (0, 0, -1).
         let ahead = [-2.0 * (x * z + w * y), -2.0 * (y * z - w * x), 2.0 * (x * x + y * y) - 1.0];
         let yaw = (-ahead[0]).atan2(-ahead[2]);
-        let pitch = ahead[1].clamp(-1.0, 1.0).asin();
+        let pitch = ahead[1].clamp(-1.0, 1.0).asin().clamp(-PITCH_LIMIT, PITCH_LIMIT);
         Self { position: pose.position, yaw, pitch, velocity: [0.0; 3] }
     }
 

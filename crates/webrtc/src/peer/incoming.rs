@@ -59,6 +59,14 @@ impl Peer {
         state == Some(RTCDtlsTransportState::Closed)
     }
 
+    /// The client has gone.
+    pub(super) fn end(&mut self) {
+        if !self.ended {
+            self.ended = true;
+            self.tell(Event::Ended);
+        }
+    }
+
     fn tell(&mut self, event: Event) {
         if self.events.len() < MAX_EVENTS {
             self.events.push_back(event);
@@ -75,10 +83,7 @@ impl Peer {
                     self.connected = true;
                     self.tell(Event::Connected);
                 }
-                RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed if !self.ended => {
-                    self.ended = true;
-                    self.tell(Event::Ended);
-                }
+                RTCPeerConnectionState::Failed | RTCPeerConnectionState::Closed => self.end(),
                 _ => {}
             },
             RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(channel)) => {

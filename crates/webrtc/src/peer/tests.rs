@@ -11,9 +11,11 @@ use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
 use crate::player::{Habits, PlayedFrame, Player, Reporting};
+use crate::stun::{Stun, USE_CANDIDATE};
 
 mod hostile;
 mod redundancy;
+mod roaming;
 
 const INTERVAL: Span = Span::from_micros(33_333);
 
@@ -61,6 +63,10 @@ struct World {
     events: Vec<Event>,
     /// Largest datagram towards the player.
     largest: usize,
+    /// Where the player is.
+    at: SocketAddr,
+    /// How it last said that media are to take a way.
+    nomination: Vec<u8>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the library's times have no other name; only differences matter")]
@@ -140,6 +146,8 @@ impl World {
             heard_at: Vec::new(),
             events: Vec::new(),
             largest: 0,
+            at: player_address(),
+            nomination: Vec::new(),
         }
     }
 
@@ -212,12 +220,15 @@ impl World {
         while let Some(transmit) = self.peer.poll_transmit(self.now) {
             let carriage = self.player.carriage();
             assert_eq!(transmit.from, self.server_address());
-            if transmit.to == (Remote { carriage, address: player_address() }) {
+            if transmit.to == (Remote { carriage, address: self.at }) {
                 self.fly(true, transmit.datagram);
             }
         }
         while let Some(transmit) = self.player.poll_transmit() {
             assert_eq!(transmit.to.address, self.server_address());
+            if Stun::parse(&transmit.datagram).is_some_and(|stun| stun.attribute(USE_CANDIDATE).is_some()) {
+                self.nomination.clone_from(&transmit.datagram);
+            }
             self.fly(false, transmit.datagram);
         }
         while let Some(frame) = self.player.poll_frame() {
@@ -244,7 +255,7 @@ impl World {
                 if to_player {
                     self.player.on_datagram(self.now, self.server_address(), &datagram);
                 } else {
-                    let from = Remote { carriage: self.player.carriage(), address: player_address() };
+                    let from = Remote { carriage: self.player.carriage(), address: self.at };
                     self.peer.on_datagram(self.now, from, self.server_address(), &datagram);
                 }
                 self.drain();

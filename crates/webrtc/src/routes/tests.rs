@@ -1,6 +1,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::stun::COOKIE;
 
 /// A binding request for `name`, behind attributes of odd lengths.
 fn request(name: &str) -> Vec<u8> {
