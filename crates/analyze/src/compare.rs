@@ -29,7 +29,15 @@ pub enum CompareError {
         "no packet of the sender's capture is in the receiver's; take both at the same time, with at least 80 bytes of each packet"
     )]
     NothingInCommon,
+    #[error(
+        "only {shared} of {of} packets are in both captures, which chance explains: give captures of one conversation, taken at the \
+         same time"
+    )]
+    LittleInCommon { shared: usize, of: usize },
 }
+
+/// Less than this share of the shorter capture's packets in common is chance: short messages are alike. Guess.
+const LEAST_IN_COMMON: f64 = 0.01;
 
 /// What happened between sender and receiver.
 #[derive(Clone, Debug, Serialize)]
@@ -96,6 +104,11 @@ impl Comparison {
         let (up_here, up_there) = (pick(at_sender, &scope, false), pick(at_receiver, &counterpart, false));
         let down = Matched::new(&down_here, &down_there);
         let up = Matched::new(&up_there, &up_here);
+        let shared = down.times.len() + up.times.len();
+        let of = (down_here.prints.len() + up_here.prints.len()).min(down_there.prints.len() + up_there.prints.len());
+        if (shared as f64) < LEAST_IN_COMMON * of as f64 {
+            return Err(CompareError::LittleInCommon { shared, of });
+        }
         let origin = at_sender.capture.first;
         let here = |at: Time| (at - origin).as_secs_f64();
         // The receiver's clock against the sender's, whoever sent.

@@ -57,6 +57,21 @@ fn table_three_of_a_known_stream() {
     assert_eq!((video.sequence.as_ref().unwrap().missing, audio.sequence.as_ref().unwrap().missing), (0, 0));
 }
 
+#[test]
+fn a_request_that_was_sent_again_tells_no_round_trip() {
+    let mut made = Stream { seconds: 10.0, ..Stream::default() }.make();
+    let is_stun = |datagram: &&mut Datagram| datagram.payload.get(4..8) == Some(&[0x21, 0x12, 0xa4, 0x42]);
+    let mut checks = made.datagrams.iter_mut().filter(is_stun);
+    let (request, answer) = (checks.next().unwrap(), checks.next().unwrap());
+    answer.nanos += 600_000_000;
+    let again = Datagram { nanos: request.nanos + 500_000_000, payload: request.payload.clone(), ..*request };
+    made.datagrams.push(again);
+    made.datagrams.sort_by_key(|datagram| datagram.nanos);
+    let round_trip = study(&pcap(&Form::default(), &made.datagrams)).stun_sender_ms.unwrap();
+    assert_eq!(round_trip.count, 3, "of four");
+    near(round_trip.mean, ROUND_TRIP_MS, 1e-6);
+}
+
 /// The packets of a pcap file without options, as Ethernet frames.
 fn change_packets(file: &mut [u8], mut change: impl FnMut(&mut [u8])) {
     let mut at = 24;

@@ -139,12 +139,15 @@ fn what_aggregates_and_silences_do_to_the_timing() {
 
 #[test]
 fn captures_of_different_streams_are_refused() {
-    let read = |seed| {
-        let made = Stream { seed, seconds: 1.0, quic: true, ..Stream::default() }.make();
+    let read = |seed, alike: u8| {
+        let mut made = Stream { seed, seconds: 1.0, quic: true, ..Stream::default() }.make();
+        made.datagrams.iter_mut().find(|datagram| datagram.down).unwrap().payload = vec![alike; 500];
         Traffic::read(pcap(&Form::default(), &made.datagrams).as_slice(), &Limits::default()).unwrap()
     };
-    let error = Comparison::new(&read(1), &read(2), None).unwrap_err().to_string();
-    assert!(error.contains("same time"), "{error}");
+    let error = Comparison::new(&read(1, 0x41), &read(2, 0x42), None).unwrap_err().to_string();
+    assert!(error.contains("no packet of the sender's"), "{error}");
+    let error = Comparison::new(&read(1, 0x41), &read(2, 0x41), None).unwrap_err().to_string();
+    assert!(error.contains("only 1 of "), "{error}");
 }
 
 /// A capture on a clock that is `ahead` at a time of the stream's.

@@ -49,13 +49,17 @@ const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,r
     web_transport_quinn=error";
 
 fn main() -> ExitCode {
+    end_with_the_output();
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(words) => {
             // Exit status 2, which clap would end with, says that a server refused.
-            let code = if words.use_stderr() { ExitCode::FAILURE } else { ExitCode::SUCCESS };
-            let _ = words.print();
-            return code;
+            if !words.use_stderr() {
+                let _ = words.print();
+                return ExitCode::SUCCESS;
+            }
+            eprintln!("nearlight: {}", one_line(&words.to_string()));
+            return ExitCode::FAILURE;
         }
     };
     if !matches!(arguments.command, Command::Link(_)) {
@@ -90,6 +94,29 @@ fn main() -> ExitCode {
     }
 }
 
+/// What clap says over several lines, but for where help is.
+fn one_line(words: &str) -> String {
+    let lines =
+        words.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"));
+    let line = lines.collect::<Vec<_>>().join(" ");
+    line.strip_prefix("error: ").unwrap_or(&line).to_owned()
+}
+
+/// Whoever closes or fills standard output is told in a line, as of any other file: `println!` would panic.
+fn end_with_the_output() {
+    let usual = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        let words = panic.payload_as_str().unwrap_or_default();
+        match words.strip_prefix("failed printing to stdout: ") {
+            Some(reason) => {
+                eprintln!("nearlight: standard output takes no more: {reason}");
+                std::process::exit(1);
+            }
+            None => usual(panic),
+        }
+    }));
+}
+
 /// The error and its causes, those left out that it has told already.
 fn in_words(error: &anyhow::Error) -> String {
     let join = |words: String, cause: String| if words.contains(&cause) { words } else { format!("{words}: {cause}") };
@@ -104,5 +131,22 @@ fn quieten_wayland() {
     if std::env::var_os(VARIABLE).is_none() {
         // SAFETY: called first in `main`, while this is the only thread.
         unsafe { std::env::set_var(VARIABLE, "/nonexistent") };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wrong_arguments_are_told_in_one_line() {
+        for line in
+            ["nearlight serve --drop 3", "nearlight view", "nearlight nothing", "nearlight analyze a --packets x"]
+        {
+            let words = Arguments::try_parse_from(line.split(' ')).expect_err(line).to_string();
+            let told = one_line(&words);
+            assert!(words.lines().count() > 1 && !told.contains('\n'), "{told}");
+            assert!(!told.starts_with("error") && !told.contains("try '--help'"), "{told}");
+        }
     }
 }

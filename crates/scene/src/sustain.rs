@@ -152,7 +152,7 @@ fn reason(
     let period = Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
     let verdict = match (total <= budget(fps), wish.size.is_some() && wish.fps.is_some()) {
         (true, _) => "fit into",
-        (false, true) => "exceed, as was wished,",
+        (false, true) => "exceed",
         (false, false) => "exceed, as nothing smaller is on offer,",
     };
     let refused = refused.map(|refused| format!("; {refused}")).unwrap_or_default();

@@ -69,6 +69,10 @@ pub enum ServerError {
     Size { width: u16, height: u16, reason: String },
     #[error("{low_name} {low} is above {high_name} {high}: leave one of them out, or exchange them")]
     Rates { low_name: &'static str, low: Bitrate, high_name: &'static str, high: Bitrate },
+    #[error("--port and --rtc-port are both {0}: WebTransport and WebRTC need a UDP port each")]
+    OnePortForBoth(u16),
+    #[error("--unity-pages {0} is no folder: give the `client` folder of Unity's package, or its `public`")]
+    UnityPages(String),
     #[error("cannot write {path}: {source}")]
     File { path: String, source: std::io::Error },
     #[error("WebRTC cannot be offered: {0}")]
@@ -108,6 +112,13 @@ impl Door {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
         new_policy(&options.fec)?;
         check_rates(&options)?;
+        if let Some(port) = options.rtc_port.filter(|port| *port == options.port && *port != 0) {
+            return Err(ServerError::OnePortForBoth(port));
+        }
+        let pages = options.unity.as_ref().and_then(|unity| unity.pages.as_ref());
+        if let Some(pages) = pages.filter(|pages| !pages.is_dir()) {
+            return Err(ServerError::UnityPages(pages.display().to_string()));
+        }
         let clients = options.max_clients;
         let bad_paths = options.impairment.clone().map(|path| BadPaths::new(path, clients)).transpose()?;
         let token = options.token.clone().map_or_else(Token::generate, Ok)?;

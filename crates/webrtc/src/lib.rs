@@ -17,7 +17,6 @@ mod departed;
 mod feedback;
 mod flexfec;
 mod negotiate;
-mod nomination;
 mod offer;
 mod payload;
 mod peer;
@@ -29,6 +28,7 @@ mod rtcp;
 mod sieve;
 mod stream;
 mod stun;
+mod ways;
 
 pub use offer::{Codec, Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};

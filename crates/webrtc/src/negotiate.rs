@@ -92,7 +92,7 @@ pub(crate) fn connection(
 ) -> Result<RTCPeerConnection, Error> {
     let settings = SettingEngineBuilder::new()
         .with_lite(true)
-        // It would give up a client that has gone on to another way: `Nominations` tells when a client has gone.
+        // It would give up a client that has gone on to another way: `Ways` tells when a client has gone.
         .with_ice_timeouts(None, Some(Duration::ZERO), None)
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         .with_answering_dtls_role(RTCDtlsRole::Server)

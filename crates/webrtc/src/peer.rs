@@ -27,11 +27,11 @@ use crate::departed::{Departed, Left};
 use crate::feedback::{Reports, StreamReports};
 use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
-use crate::nomination::{Nominations, Way};
 use crate::payload::Payloads;
 use crate::reception::Reception;
 use crate::rtcp::Outlet;
 use crate::stream::{Beginnings, Stream};
+use crate::ways::{Way, Ways};
 use crate::{Carriage, Codec, Offer, OfferedCodec, Remote};
 
 mod incoming;
@@ -139,7 +139,7 @@ struct Video {
 /// A client's connection as a state machine.
 pub struct Peer {
     connection: RTCPeerConnection,
-    nominations: Nominations,
+    ways: Ways,
     sender: Sender,
     origin: Instant,
     candidates: Vec<SocketAddr>,
@@ -225,7 +225,7 @@ impl Peer {
         };
         Ok(Self {
             connection,
-            nominations: Nominations::default(),
+            ways: Ways::default(),
             sender,
             origin,
             candidates,
@@ -444,7 +444,7 @@ impl Peer {
                 self.connection.handle_read(TaggedBytesMut { now: at, transport, message: BytesMut::from(datagram) });
         };
         read(datagram);
-        if let Some(again) = self.nominations.on_read(now, way, datagram) {
+        if let Some(again) = self.ways.on_read(now, way, datagram) {
             read(&again);
         }
         self.take_in(now);
@@ -457,7 +457,7 @@ impl Peer {
             let _ = self.connection.handle_timeout(at);
             self.take_in(now);
         }
-        if self.nominations.consent_ends().is_some_and(|end| end <= now) {
+        if self.ways.consent_ends().is_some_and(|end| end <= now) {
             self.end();
         }
     }
@@ -469,7 +469,7 @@ impl Peer {
         let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
         let reports = reports.filter(|_| self.is_connected());
         let media = self.sender.poll_timeout().map(|(at, _)| at).filter(|_| self.has_media());
-        let consent = self.nominations.consent_ends().filter(|_| !self.ended);
+        let consent = self.ways.consent_ends().filter(|_| !self.ended);
         [protocols, reports, media, consent].into_iter().flatten().min()
     }
 
@@ -486,7 +486,7 @@ impl Peer {
                     TransportProtocol::TCP => Remote::tcp(peer_addr),
                     _ => Remote::udp(peer_addr),
                 };
-                let way = self.nominations.on_write(now, Way { remote, local: from }, &message.message);
+                let way = self.ways.on_write(now, Way { remote, local: from }, &message.message);
                 return Some(Transmit { to: way.remote, from: way.local, datagram: message.message.to_vec() });
             }
             if !self.is_connected() || !(self.write_media(now) || self.write_report(now)) {

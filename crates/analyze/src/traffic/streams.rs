@@ -17,6 +17,8 @@ const MOST_STREAMS: usize = 1 << 15;
 const MOST_SSRCS: usize = 32;
 /// STUN requests, and senders' reports, that wait for an answer. Guess: they are seconds apart, answers milliseconds.
 const MOST_WAITING: usize = 64;
+/// A request seen again within this was captured twice; nobody asks again so soon (RFC 8445 section 14.3: 500 ms at first; browsers 50).
+const CAPTURED_TWICE: Span = Span::from_millis(10);
 /// RFC 3550 appendix A.1: so many packets in sequence make a source.
 const MIN_SEQUENTIAL: u32 = 2;
 
@@ -251,9 +253,11 @@ impl Streams {
         let Stream { conversation: place, direction, .. } = self.all[usize::from(stream)];
         let waiting = &mut self.conversations[usize::from(place)].waiting;
         if asks(stun) {
-            // A request that is sent again asks since it was sent first.
-            if waiting.iter().all(|request| request.1 != stun.transaction) {
-                remember(waiting, (direction, stun.transaction, at));
+            match waiting.iter_mut().find(|request| request.1 == stun.transaction) {
+                // An answer to a request that was sent again does not tell to which of the two (Karn and Partridge 1987).
+                Some(request) if at.saturating_since(request.2) > CAPTURED_TWICE => request.2 = Time::FAR_FUTURE,
+                Some(_) => {}
+                None => remember(waiting, (direction, stun.transaction, at)),
             }
             return None;
         }
@@ -263,7 +267,8 @@ impl Streams {
         let asked = direction.other();
         let answered = waiting.iter().position(|request| request.0 == asked && request.1 == stun.transaction)?;
         let (_, _, since) = waiting.remove(answered)?;
-        Some(RoundTrip { conversation: place, by: ToldBy::Stun, asked, span: at.saturating_since(since) })
+        let span = at.saturating_since(since);
+        (since != Time::FAR_FUTURE).then_some(RoundTrip { conversation: place, by: ToldBy::Stun, asked, span })
     }
 
     /// The round trip that a report ends; one report may be answered several times.

@@ -32,14 +32,17 @@ fn media_follow_a_client_to_the_network_that_it_nominates() {
 }
 
 #[test]
-fn an_address_that_was_not_nominated_gets_nothing() {
+fn who_repeats_a_client_s_datagrams_from_elsewhere_gets_nothing() {
     let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 22);
     world.play(10);
     world.run(Span::from_millis(200));
-    // As if somebody sent the client's own datagrams from elsewhere.
-    world.at = "203.0.113.9:50000".parse().expect("an address");
-    let before = world.frames.len();
+    let (elsewhere, nomination) =
+        (Remote::udp("203.0.113.9:50000".parse().expect("an address")), world.nomination.clone());
+    for datagram in [&nomination[..], &[0x80; 40]] {
+        world.peer.on_datagram(world.now, elsewhere, server_address(), datagram);
+    }
+    // The server's check is sent there, and nobody answers it.
     world.play(10);
     world.run(Span::from_secs(1));
-    assert_eq!(world.frames.len(), before);
+    assert_eq!(world.frames.len(), 20);
 }

@@ -1,0 +1,237 @@
+//! Which of a client's ways media take.
+//!
+//! A client takes one of the ways that work, and another one when it finds a better one or the first is gone (RFC 8445 section 8.1.1).
+//! The `rtc` crate stays with the first for good. What it wants to send is therefore sent to where the client's own media and reports came
+//! from last, if that way is proven: the library, which checks the signature, has answered a check that came by it, and the server's own
+//! check has come back.
+//!
+//! The crate also leaves a nomination unanswered as long as its own check of the way is under way, and some clients ask again only half
+//! a second later. Such a nomination is put before it once more when the check has come back.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use nearlight_units::{Span, Time};
+
+use crate::Remote;
+use crate::stun::{BINDING_REQUEST, BINDING_SUCCESS, Stun, USE_CANDIDATE};
+
+/// Ways of one client that are remembered. Guess: twice as many as a laptop has networks.
+const MAX_WAYS: usize = 16;
+/// A longer nomination is not kept: those of browsers have about 130 bytes.
+const MAX_REQUEST: usize = 512;
+/// The first byte of what is no STUN begins here (RFC 7983).
+const FIRST_OF_MEDIA: u8 = 20;
+/// A client that is not heard for so long has gone (RFC 7675 section 5.1).
+pub(crate) const CONSENT: Span = Span::from_secs(30);
+
+/// From where to where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Way {
+    pub(crate) remote: Remote,
+    pub(crate) local: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Known {
+    way: Way,
+    /// The newest check's transaction: the client's, and the server's own.
+    asked: Option<[u8; 12]>,
+    checks: Option<[u8; 12]>,
+    /// A nomination that the library has not answered.
+    nomination: Option<Vec<u8>>,
+    answered: bool,
+    came_back: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Ways {
+    /// By when they were first seen, oldest first.
+    seen: VecDeque<Known>,
+    /// Where media came from last.
+    used: Option<Way>,
+    /// When anything came by a way that the library has answered.
+    heard_at: Option<Time>,
+}
+
+impl Ways {
+    /// The library has read a datagram. Answers with one that it is to read again.
+    pub(crate) fn on_read(&mut self, now: Time, way: Way, datagram: &[u8]) -> Option<Vec<u8>> {
+        let known = self.seen.iter().find(|known| known.way == way);
+        if known.is_some_and(|known| known.answered) {
+            self.heard_at = Some(now);
+        }
+        if is_media(datagram) {
+            self.used = known.filter(|known| known.answered && known.came_back).map(|known| known.way).or(self.used);
+            return None;
+        }
+        let stun = Stun::parse(datagram)?;
+        match stun.kind {
+            BINDING_REQUEST => {
+                let known = self.known(way);
+                known.asked = Some(stun.transaction);
+                let nominates = stun.attribute(USE_CANDIDATE).is_some() && datagram.len() <= MAX_REQUEST;
+                known.nomination = nominates.then(|| datagram.to_vec());
+                None
+            }
+            BINDING_SUCCESS => {
+                let known = self.seen.iter_mut().find(|known| known.way == way)?;
+                if known.checks != Some(stun.transaction) {
+                    return None;
+                }
+                known.came_back = true;
+                known.nomination.clone()
+            }
+            _ => None,
+        }
+    }
+
+    /// The library sends a datagram this way. Answers with the way that it is to take.
+    pub(crate) fn on_write(&mut self, now: Time, way: Way, datagram: &[u8]) -> Way {
+        if is_media(datagram) {
+            return self.used.unwrap_or(way);
+        }
+        let Some(stun) = Stun::parse(datagram) else { return way };
+        match stun.kind {
+            BINDING_REQUEST => self.known(way).checks = Some(stun.transaction),
+            BINDING_SUCCESS => {
+                let known = self.known(way);
+                if known.asked == Some(stun.transaction) {
+                    (known.answered, known.nomination) = (true, None);
+                    self.heard_at = Some(now);
+                }
+            }
+            _ => {}
+        }
+        way
+    }
+
+    fn known(&mut self, way: Way) -> &mut Known {
+        if let Some(place) = self.seen.iter().position(|known| known.way == way) {
+            return &mut self.seen[place];
+        }
+        if self.seen.len() >= MAX_WAYS {
+            let place = self.seen.iter().position(|known| Some(known.way) != self.used).unwrap_or(0);
+            self.seen.remove(place);
+        }
+        let (asked, checks, nomination) = (None, None, None);
+        self.seen.push_back(Known { way, asked, checks, nomination, answered: false, came_back: false });
+        let last = self.seen.len() - 1;
+        &mut self.seen[last]
+    }
+
+    /// When the client's consent to be sent anything ends; none before it has shown a way.
+    pub(crate) fn consent_ends(&self) -> Option<Time> {
+        self.heard_at.map(|at| at + CONSENT)
+    }
+}
+
+/// DTLS, RTP or RTCP.
+fn is_media(datagram: &[u8]) -> bool {
+    datagram.first().is_some_and(|first| *first >= FIRST_OF_MEDIA)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::stun::COOKIE;
+
+    const NOW: Time = Time::from_secs(1);
+    const MEDIA: [u8; 4] = [0x80, 96, 0, 1];
+
+    fn way(port: u16) -> Way {
+        let remote = Remote::udp(([192, 0, 2, 1], port).into());
+        Way { remote, local: ([198, 51, 100, 1], 8_091).into() }
+    }
+
+    fn message(kind: [u8; 2], transaction: u8, nominates: bool) -> Vec<u8> {
+        let attributes: &[u8] = if nominates { &[0x80, 0x22, 0, 1, 9, 0, 0, 0, 0, 0x25, 0, 0] } else { &[] };
+        let length = (attributes.len() as u16).to_be_bytes();
+        [&kind[..], &length, &COOKIE, &[transaction; 12], attributes].concat()
+    }
+
+    /// The client asks and is answered; the server checks, and its check comes back.
+    fn prove(ways: &mut Ways, port: u16, transaction: u8) {
+        assert_eq!(ways.on_read(NOW, way(port), &message(BINDING_REQUEST, transaction, false)), None);
+        ways.on_write(NOW, way(port), &message(BINDING_SUCCESS, transaction, false));
+        check(ways, port, transaction ^ 0x80);
+    }
+
+    fn check(ways: &mut Ways, port: u16, transaction: u8) -> Option<Vec<u8>> {
+        ways.on_write(NOW, way(port), &message(BINDING_REQUEST, transaction, false));
+        ways.on_read(NOW, way(port), &message(BINDING_SUCCESS, transaction, false))
+    }
+
+    #[test]
+    fn media_go_where_the_client_s_media_come_from_by_a_proven_way() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.on_write(NOW, way(1), &MEDIA), way(1), "the library's choice");
+        prove(&mut ways, 1, 1);
+        prove(&mut ways, 2, 2);
+        assert_eq!(ways.on_write(NOW, way(1), &MEDIA), way(1), "nothing came from the second yet");
+        ways.on_read(NOW, way(2), &MEDIA);
+        assert_eq!(ways.on_write(NOW, way(1), &MEDIA), way(2));
+        ways.on_read(NOW, way(3), &MEDIA);
+        assert_eq!(ways.on_write(NOW, way(1), &MEDIA), way(2), "nothing is known of the third");
+        let own = message(BINDING_REQUEST, 9, false);
+        assert_eq!(ways.on_write(NOW, way(1), &own), way(1), "checks are of one way");
+        ways.on_read(NOW, way(1), &MEDIA);
+        assert_eq!(ways.on_write(NOW, way(1), &MEDIA), way(1));
+    }
+
+    #[test]
+    fn half_a_proof_is_none() {
+        let mut ways = Ways::default();
+        prove(&mut ways, 1, 1);
+        // Asked, and answered to another question.
+        ways.on_read(NOW, way(2), &message(BINDING_REQUEST, 2, true));
+        ways.on_write(NOW, way(2), &message(BINDING_SUCCESS, 7, false));
+        check(&mut ways, 2, 20);
+        // Answered, and no check came back: not this one.
+        ways.on_read(NOW, way(3), &message(BINDING_REQUEST, 3, true));
+        ways.on_write(NOW, way(3), &message(BINDING_SUCCESS, 3, false));
+        ways.on_write(NOW, way(3), &message(BINDING_REQUEST, 30, false));
+        ways.on_read(NOW, way(3), &message(BINDING_SUCCESS, 31, false));
+        for port in [2, 3] {
+            ways.on_read(NOW, way(port), &MEDIA);
+            assert_eq!(ways.on_write(NOW, way(1), &MEDIA), way(1), "{port}");
+        }
+    }
+
+    #[test]
+    fn an_unanswered_nomination_is_read_again_when_the_check_comes_back() {
+        let mut ways = Ways::default();
+        let request = message(BINDING_REQUEST, 1, true);
+        ways.on_read(NOW, way(1), &request);
+        assert_eq!(check(&mut ways, 2, 5), None, "of another way");
+        assert_eq!(check(&mut ways, 1, 6), Some(request));
+        ways.on_write(NOW, way(1), &message(BINDING_SUCCESS, 1, false));
+        assert_eq!(check(&mut ways, 1, 7), None, "it was answered");
+    }
+
+    #[test]
+    fn memory_is_bounded_whatever_is_asked_and_the_way_in_use_is_not_forgotten() {
+        let mut ways = Ways::default();
+        prove(&mut ways, 1, 1);
+        ways.on_read(NOW, way(1), &MEDIA);
+        for port in 2..200 {
+            ways.on_read(NOW, way(port), &message(BINDING_REQUEST, port as u8, true));
+            assert!(ways.seen.len() <= MAX_WAYS);
+        }
+        assert!(ways.seen.iter().any(|known| known.way == way(1)));
+        let mut long = message(BINDING_REQUEST, 1, true);
+        long.resize(MAX_REQUEST + 1, 0);
+        ways.on_read(NOW, way(1), &long);
+        assert!(ways.known(way(1)).nomination.is_none());
+    }
+
+    #[test]
+    fn consent_ends_half_a_minute_after_the_last_word() {
+        let mut ways = Ways::default();
+        assert_eq!(ways.consent_ends(), None);
+        prove(&mut ways, 1, 1);
+        ways.on_read(NOW + Span::from_secs(5), way(1), &MEDIA);
+        ways.on_read(NOW + Span::from_secs(9), way(2), &MEDIA);
+        assert_eq!(ways.consent_ends(), Some(NOW + Span::from_secs(35)));
+    }
+}
