@@ -45,9 +45,6 @@ pub async fn watch_until(
     let (handles, ports) = channels();
     let HeadlessOptions { view, display_hz, samples_per_second } = options;
     let file = view.record.screenshot.clone();
-    if let Some(file) = &file {
-        screenshot::prepare(file)?;
-    }
     let last = file.as_ref().map(|_| Arc::new(Mutex::new(None)));
     let slots = display_hz.map(|hz| {
         let (pictures, waiting) = mpsc::unbounded_channel();

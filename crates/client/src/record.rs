@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use nearlight_events::{CsvWriter, Event, Origin, Record, TraceWriter, write_line};
 use nearlight_units::{Span, Time};
 
+use crate::screenshot::SCREENSHOT;
 use crate::wav::WavWriter;
 use crate::{ClientError, RecordOptions};
 
@@ -51,6 +52,8 @@ impl Recorder {
             }
             None => None,
         };
+        // Written after the run; that it cannot be is told before.
+        create(&options.screenshot, SCREENSHOT)?;
         Ok(Self { events, trace, csv, sound, flush_at: Time::ZERO })
     }
 

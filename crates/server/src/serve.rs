@@ -403,14 +403,13 @@ fn choose_format(
     options: &ServeOptions,
     now: &dyn Fn() -> Time,
 ) -> Result<(Format, Sustained), ServerError> {
-    let check = |width, height| {
-        let size = Size { width, height };
-        size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
-        Ok::<Size, ServerError>(size)
-    };
     let size = match options.size {
         PictureSize::Auto => None,
-        PictureSize::Fixed { width, height } => check(width, height).map(|_| Some((width, height)))?,
+        PictureSize::Fixed { width, height } => {
+            let size = Size { width, height };
+            size.check().map_err(|error| ServerError::Size { width, height, reason: error.to_string() })?;
+            Some((width, height))
+        }
     };
     let wish = SizeWish { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
     let sustained = choose_size(source, &wish, now)?;
@@ -421,5 +420,5 @@ fn choose_format(
         );
     }
     let Sustained { width, height, fps, .. } = sustained;
-    Ok((Format { size: check(width, height)?, fps, stereo: options.stereo }, sustained))
+    Ok((Format { size: Size { width, height }, fps, stereo: options.stereo }, sustained))
 }

@@ -23,7 +23,7 @@ const MAX_REQUEST: usize = 512;
 /// The first byte of what is no STUN begins here (RFC 7983).
 const FIRST_OF_MEDIA: u8 = 20;
 /// A client that is not heard for so long has gone (RFC 7675 section 5.1).
-pub(crate) const CONSENT: Span = Span::from_secs(30);
+const CONSENT: Span = Span::from_secs(30);
 
 /// From where to where.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,6 +44,17 @@ struct Known {
     came_back: bool,
 }
 
+impl Known {
+    const fn new(way: Way) -> Self {
+        Self { way, asked: None, checks: None, nomination: None, answered: false, came_back: false }
+    }
+
+    /// Checks in both directions have got through.
+    const fn is_proven(&self) -> bool {
+        self.answered && self.came_back
+    }
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
     /// By when they were first seen, oldest first.
@@ -62,7 +73,7 @@ impl Ways {
             self.heard_at = Some(now);
         }
         if is_media(datagram) {
-            self.used = known.filter(|known| known.answered && known.came_back).map(|known| known.way).or(self.used);
+            self.used = known.filter(|known| known.is_proven()).map(|known| known.way).or(self.used);
             return None;
         }
         let stun = Stun::parse(datagram)?;
@@ -114,8 +125,7 @@ impl Ways {
             let place = self.seen.iter().position(|known| Some(known.way) != self.used).unwrap_or(0);
             self.seen.remove(place);
         }
-        let (asked, checks, nomination) = (None, None, None);
-        self.seen.push_back(Known { way, asked, checks, nomination, answered: false, came_back: false });
+        self.seen.push_back(Known::new(way));
         let last = self.seen.len() - 1;
         &mut self.seen[last]
     }

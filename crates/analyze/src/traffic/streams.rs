@@ -17,8 +17,6 @@ const MOST_STREAMS: usize = 1 << 15;
 const MOST_SSRCS: usize = 32;
 /// STUN requests, and senders' reports, that wait for an answer. Guess: they are seconds apart, answers milliseconds.
 const MOST_WAITING: usize = 64;
-/// A request seen again within this was captured twice; nobody asks again so soon (RFC 8445 section 14.3: 500 ms at first; browsers 50).
-const CAPTURED_TWICE: Span = Span::from_millis(10);
 /// RFC 3550 appendix A.1: so many packets in sequence make a source.
 const MIN_SEQUENTIAL: u32 = 2;
 
@@ -255,7 +253,9 @@ impl Streams {
         if asks(stun) {
             match waiting.iter_mut().find(|request| request.1 == stun.transaction) {
                 // An answer to a request that was sent again does not tell to which of the two (Karn and Partridge 1987).
-                Some(request) if at.saturating_since(request.2) > CAPTURED_TWICE => request.2 = Time::FAR_FUTURE,
+                Some(request) if at.saturating_since(request.2) > super::doubled::WITHIN => {
+                    request.2 = Time::FAR_FUTURE;
+                }
                 Some(_) => {}
                 None => remember(waiting, (direction, stun.transaction, at)),
             }

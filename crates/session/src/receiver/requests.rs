@@ -22,7 +22,8 @@ const INTRA_RETRY: Span = Span::from_millis(20);
 /// A request for a frame that predicts from a decoded one is repeated after a round trip and this: the next frame has to be drawn and
 /// coded first. Guess: a frame at 30 frames a second and 20 ms.
 const REFERENCE_SLACK: Span = Span::from_millis(53);
-/// After so many requests in vain a key frame is asked for. Guess: by chance all of them are lost in one of a hundred thousand cases at 2 % loss.
+/// After so many requests in vain a key frame is asked for. Guess: at 2 % loss chance loses all of them in one of a hundred thousand
+/// cases.
 const REFERENCE_REQUESTS: u32 = 3;
 
 impl Receiver {
