@@ -25,6 +25,9 @@ use self::live::Live;
 use self::table::table;
 use self::tcp::{TcpServeArguments, TcpViewArguments};
 
+/// More than any machine has.
+const MOST_THREADS: usize = 1_024;
+
 #[derive(Debug, Args)]
 pub(crate) struct LabArguments {
     #[command(subcommand)]
@@ -71,7 +74,7 @@ struct RunArguments {
     #[arg(long)]
     out: Option<PathBuf>,
     /// Runs at a time; as many as there are processors if not given
-    #[arg(long)]
+    #[arg(long, value_parser = threads)]
     threads: Option<usize>,
 }
 
@@ -103,6 +106,13 @@ fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(label, value)| !label.is_empty() && !value.is_empty());
     pair.map(|(label, value)| (label.to_owned(), value.to_owned()))
         .ok_or_else(|| format!("`{text}` is no label: write LABEL=VALUE, such as controller=scream-v2"))
+}
+
+fn threads(text: &str) -> Result<usize, String> {
+    let threads = text.parse().ok().filter(|threads| (1..=MOST_THREADS).contains(threads));
+    threads.ok_or_else(|| {
+        format!("write a number of runs at a time from 1 to {MOST_THREADS}, or leave --threads out for one on each processor")
+    })
 }
 
 pub(crate) fn run(arguments: &LabArguments) -> anyhow::Result<ExitCode> {
@@ -275,6 +285,15 @@ mod tests {
         assert_eq!(label("controller=gcc-pion"), Ok(("controller".to_owned(), "gcc-pion".to_owned())));
         for wrong in ["", "controller", "=gcc", "controller="] {
             assert!(label(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_threads_are_refused_with_what_to_write() {
+        assert_eq!(threads("2"), Ok(2));
+        for wrong in ["0", "-1", "many", "9999999"] {
+            let error = threads(wrong).expect_err(wrong);
+            assert!(error.contains("from 1 to") && error.contains("leave --threads out"), "{error}");
         }
     }
 

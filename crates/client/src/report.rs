@@ -25,6 +25,13 @@ pub fn summary_table(summary: &Summary) -> String {
         format!("{counts}{} displayed, {} late, {} lost", frames.displayed, frames.late, frames.lost)
     });
     line("frame rate", format!("{:.2} /s, longest pause {:.0} ms", summary.fps, summary.pause_ms_max));
+    line(
+        "stalls",
+        match (summary.stall_ratio, summary.stalls_per_minute) {
+            (Some(ratio), Some(count)) => format!("{:.2} % of the time, {count:.2} a minute", 100.0 * ratio),
+            _ => "no picture yet".to_owned(),
+        },
+    );
     line("motion to photon", {
         let shares = format!("median {:.1} ms, 95 % {:.1} ms, 99 % {:.1} ms", motion.p50, motion.p95, motion.p99);
         format!("{shares} ({} inputs)", motion.n)
@@ -90,6 +97,8 @@ mod tests {
             "/frames/lost",
             "/fps",
             "/pause_ms_max",
+            "/stall_ratio",
+            "/stalls_per_minute",
             "/motion_to_photon_ms/p50",
             "/motion_to_photon_ms/p95",
             "/motion_to_photon_ms/p99",

@@ -5,6 +5,7 @@
 mod csv;
 mod event;
 mod recovery;
+mod stalls;
 mod summary;
 mod timeline;
 mod trace;
@@ -12,6 +13,7 @@ mod trace;
 pub use csv::CsvWriter;
 pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, write_line};
 pub use recovery::{Recovery, RecoveryCounts, RecoveryKind};
+pub use stalls::{STALL, StallCounts, Stalls};
 pub use summary::{
     Distribution, FrameCounts, LossCounts, Rates, ReportedRates, Samples, SoundCounts, SoundSummary, StageMedian,
     Summary, SummaryBuilder, SummaryRest, SummaryStream,

@@ -5,7 +5,7 @@ use std::ops::AddAssign;
 use nearlight_units::{Bitrate, Span, Time};
 use serde::Serialize;
 
-use crate::{Recovery, RecoveryCounts, STAGES, Timeline};
+use crate::{Recovery, RecoveryCounts, STAGES, Stalls, Timeline};
 
 /// Keeps at most this many samples; a longer run keeps an evenly thinned set, so memory stays flat.
 const MAX_SAMPLES: usize = 16_384;
@@ -213,6 +213,9 @@ pub struct Summary {
     pub fps: f64,
     /// Longest time between two displayed pictures, or between the last one and the end.
     pub pause_ms_max: f64,
+    /// Share of the time since the first picture in which a picture stood for more than [`STALL`](crate::STALL); null before any.
+    pub stall_ratio: Option<f64>,
+    pub stalls_per_minute: Option<f64>,
     pub motion_to_photon_ms: Distribution,
     /// By stage name.
     pub stages_ms: serde_json::Map<String, serde_json::Value>,
@@ -237,21 +240,19 @@ pub struct SummaryBuilder {
     stages: [Samples; STAGES.len()],
     motion_to_photon: Samples,
     stage_sum_error: Span,
-    picture_at: Option<Time>,
-    longest_pause: Span,
+    stalls: Stalls,
+    ended_at: Option<Time>,
 }
 
 impl SummaryBuilder {
     /// A picture is on the display, whatever is known of its way.
     pub fn on_picture(&mut self, at: Time) {
-        self.on_end(at);
-        self.picture_at = Some(at);
+        self.stalls.on_picture(at);
     }
 
     /// Nothing is displayed any more: what passed since the last picture was a pause, too.
     pub fn on_end(&mut self, at: Time) {
-        let pause = self.picture_at.map_or(Span::ZERO, |before| at - before);
-        self.longest_pause = self.longest_pause.max(pause);
+        self.ended_at = Some(at);
     }
 
     /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.
@@ -283,11 +284,14 @@ impl SummaryBuilder {
                 StageMedian { p50: milliseconds(samples.percentile(50)), p95: milliseconds(samples.percentile(95)) };
             (stage.name().to_owned(), serde_json::to_value(shares).expect("two numbers"))
         });
+        let stalls = self.stalls.until(self.ended_at.unwrap_or(Time::ZERO));
         let fps = if watched > Span::ZERO { frames.displayed as f64 / watched.as_secs_f64() } else { 0.0 };
         Summary {
             frames,
             fps: round(fps, 100.0),
-            pause_ms_max: milliseconds(self.longest_pause),
+            pause_ms_max: milliseconds(stalls.longest),
+            stall_ratio: stalls.ratio().map(|ratio| round(ratio, 1e4)),
+            stalls_per_minute: stalls.per_minute().map(|count| round(count, 1e2)),
             motion_to_photon_ms: self.motion_to_photon(),
             stages_ms: stages_ms.collect(),
             stage_sum_error_us_max: self.stage_sum_error.as_micros(),
@@ -368,6 +372,21 @@ mod tests {
         builder.on_end(Time::from_secs(5));
         let summary = builder.build(FrameCounts::default(), Span::from_secs(4), SummaryRest::default());
         assert!((summary.pause_ms_max - 3_000.0).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_summary_tells_how_much_of_the_time_its_picture_stood() {
+        let mut builder = SummaryBuilder::default();
+        let summary = |builder: &SummaryBuilder| {
+            builder.build(FrameCounts::default(), Span::from_secs(10), SummaryRest::default())
+        };
+        assert_eq!(summary(&builder).stall_ratio, None, "no picture yet");
+        for frame in 0..=50 {
+            builder.on_picture(Time::from_millis(1_000 + frame * 100));
+        }
+        assert_eq!((summary(&builder).stall_ratio, summary(&builder).stalls_per_minute), (Some(0.0), Some(0.0)));
+        builder.on_end(Time::from_secs(11));
+        assert_eq!((summary(&builder).stall_ratio, summary(&builder).stalls_per_minute), (Some(0.5), Some(6.0)));
     }
 
     #[test]

@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::histogram::Histogram;
 use crate::plan::{Cell, Content, Encoder, Recovery, Segment, Transport};
 use crate::record::{RunRecord, Sums};
-use crate::world::{Sampled, Tally, bounds, segment_seeds};
+use crate::utility::FrameQuality;
+use crate::world::{Sampled, Tally, bounds, segment_seeds, trace_start};
 
 /// How a run came about that was not made in virtual time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -133,9 +134,11 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
 }
 
 /// A cell's whole path, there and back, with all segments one after the other.
-pub fn paths(cell: &Cell) -> Result<[LoadedPath; 2], LoadError> {
+/// Traces begin where the seed says.
+pub fn paths(cell: &Cell, seed: u64) -> Result<[LoadedPath; 2], LoadError> {
     let joined = |hops: &mut dyn Iterator<Item = &LoadedPath>| {
-        PathSpec { hops: hops.flat_map(|path| path.spec().hops.clone()).collect() }.load()
+        let spec = PathSpec { hops: hops.flat_map(|path| path.spec().hops.clone()).collect() };
+        Ok::<_, LoadError>(spec.load()?.starting_at(trace_start(seed)))
     };
     let there = joined(&mut cell.segments.iter().map(|segment| &segment.forward))?;
     let back = joined(&mut cell.segments.iter().rev().map(|segment| &segment.feedback))?;
@@ -209,14 +212,15 @@ impl Curve {
 pub fn record(live: &LiveRun<'_>) -> RunRecord {
     let setting = &live.cell.setting;
     let (from, to) = (Time::ZERO + setting.warm_up, Time::ZERO + setting.duration);
-    let mut story = Story::new(from, to);
+    let quality = FrameQuality::new(setting.source.bounds, setting.source.fps);
+    let mut story = Story::new(from, to, quality);
     lines(live.server_events, live.origin).for_each(|line| story.on_server(&line));
     lines(live.client_events, live.origin).for_each(|line| story.on_client(&line, setting.client.deadline));
     story.finish();
     let mut record = RunRecord::new(live.cell, live.seed);
     record.live = Some(live.note.clone());
     record.dropped.clone_from(&live.link.dropped);
-    let Story { mut tally, sent, received, packets, targets, repairs, .. } = story;
+    let Story { mut tally, sent, received, packets, targets, repairs, in_time, .. } = story;
     tally.packets_sent = packets.between(from, to).round() as u64;
     tally.bytes_sent = sent.between(from, to).round() as u64;
     tally.bytes_received = received.between(from, to).round() as u64;
@@ -225,8 +229,10 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     tally.packets_lost = (lost_share * tally.packets_sent as f64).round() as u64;
     tally.one_way_delay = live.link.one_way_delay.clone();
     tally.queue_delay = live.link.queue_delay.clone();
-    let both =
-        |(segment, seeds): (&Segment, [u64; 2])| [segment.forward.path(seeds[0]), segment.feedback.path(seeds[1])];
+    let begun = |path: &LoadedPath, path_seed| path.starting_at(trace_start(live.seed)).path(path_seed);
+    let both = |(segment, seeds): (&Segment, [u64; 2])| {
+        [begun(&segment.forward, seeds[0]), begun(&segment.feedback, seeds[1])]
+    };
     let seeds = segment_seeds(&mut Random::new(live.seed), live.cell.segments.len());
     let paths: Vec<_> = live.cell.segments.iter().zip(seeds).map(both).collect();
     let mut at = Time::ZERO + setting.sample;
@@ -246,7 +252,7 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     }
     if let Some(media) = record.media.first_mut() {
         // Events do not tell which bytes were redundant, nor which pictures were whole.
-        media.on_end(&tally, &Sums { repairs, redundant: 0, other: 0, fates: None, healed: None });
+        media.on_end(&tally, &Sums { repairs, redundant: 0, other: 0, fates: None, healed: None, in_time });
     }
     for link in &mut record.links {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;
@@ -262,14 +268,17 @@ struct Story {
     packets: Curve,
     targets: Vec<(Time, Bitrate)>,
     repairs: u64,
-    /// When each frame was handed to the sender.
-    sent_at: BTreeMap<Frame, Time>,
+    quality: FrameQuality,
+    /// When each frame was handed to the sender, and what it is worth.
+    sent_frames: BTreeMap<Frame, (Time, f64)>,
+    /// Frames that were displayed in time, and the sum of their qualities. The live receiver shows nothing that is damaged.
+    in_time: (u64, f64),
     /// Frames that were decoded and have not been displayed.
     waiting: BTreeMap<Frame, Time>,
 }
 
 impl Story {
-    fn new(from: Time, to: Time) -> Self {
+    fn new(from: Time, to: Time, quality: FrameQuality) -> Self {
         Self {
             tally: Tally::new(from, to),
             sent: Curve::default(),
@@ -277,7 +286,9 @@ impl Story {
             packets: Curve::default(),
             targets: Vec::new(),
             repairs: 0,
-            sent_at: BTreeMap::new(),
+            quality,
+            sent_frames: BTreeMap::new(),
+            in_time: (0, 0.0),
             waiting: BTreeMap::new(),
         }
     }
@@ -285,8 +296,9 @@ impl Story {
     fn on_server(&mut self, line: &Line) {
         let at = line.at;
         match (line.event.as_str(), line) {
-            ("frame_sent", Line { frame: Some(frame), key, .. }) => {
-                self.sent_at.insert((line.session, *frame), at);
+            ("frame_sent", Line { frame: Some(frame), key, bytes, .. }) => {
+                let quality = self.quality.on_frame(bytes.unwrap_or(0) as usize, *key);
+                self.sent_frames.insert((line.session, *frame), (at, quality));
                 self.tally.on_capture(at);
                 self.tally.on_frame_sent(at, *key);
             }
@@ -309,18 +321,24 @@ impl Story {
         match (line.event.as_str(), line) {
             ("frame_ready", Line { frame: Some(frame), .. }) => {
                 let key = (line.session, *frame);
-                let Some(sent_at) = self.sent_at.get(&key).copied() else { return };
+                let Some((sent_at, _)) = self.sent_frames.get(&key).copied() else { return };
                 self.tally.on_frame_received(at, sent_at, sent_at);
                 self.waiting.insert(key, at);
             }
             ("frame_displayed", Line { timeline: Some(timeline), .. }) => {
                 let key = (line.session, timeline.frame.0);
                 self.waiting.remove(&key);
-                let Some(sent_at) = self.sent_at.get(&key).copied() else { return };
+                let Some((sent_at, quality)) = self.sent_frames.get(&key).copied() else { return };
                 // All are the server's own, so that their sum owes nothing to the mapping of clocks.
                 let made = [Stage::Render, Stage::Convert, Stage::Encode].map(|stage| timeline.stage(stage));
                 let captured_at = made.into_iter().fold(sent_at, |at, span| at - span);
-                self.tally.on_displayed(at, captured_at, at - captured_at > deadline, None);
+                let latency = at - captured_at;
+                // Captures are counted when they are sent or left out: no event tells of the moment itself for each of them.
+                self.tally.on_displayed(at, sent_at, latency, latency > deadline, None);
+                if latency <= deadline && self.tally.counts_frame(sent_at) {
+                    self.in_time.0 += 1;
+                    self.in_time.1 += quality;
+                }
                 self.tally.on_timeline(captured_at, timeline);
             }
             ("motion_to_photon", Line { span: Some(span), .. }) => self.tally.on_motion_to_photon(at, *span),

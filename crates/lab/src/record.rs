@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use nearlight_events::{RecoveryCounts, STAGES};
+use nearlight_events::{RecoveryCounts, STAGES, StallCounts};
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::CellRecord;
@@ -56,6 +56,21 @@ pub(crate) struct Sums {
     pub(crate) other: u64,
     pub(crate) fates: Option<FateCounts>,
     pub(crate) healed: Option<RecoveryCounts>,
+    /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
+    pub(crate) in_time: (u64, f64),
+}
+
+/// How a session served its user in the measured time: every captured frame counts, sent or not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServiceRecord {
+    /// Frames that were shown undamaged and by their deadline,
+    pub in_time: u64,
+    /// and the sum of their qualities, each from 0 to 1.
+    pub quality: f64,
+    pub stalls: u64,
+    /// How long they took together, and the time in which they could have been.
+    pub stalled: Span,
+    pub watched: Span,
 }
 
 /// A media session.
@@ -85,6 +100,9 @@ pub struct MediaRecord {
     /// Where the session's own receiver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healed: Option<RecoveryCounts>,
+    /// Not known of runs that earlier versions made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub service: Option<ServiceRecord>,
     /// Datagrams without IP and UDP headers.
     pub bytes_sent: u64,
     pub bytes_received: u64,
@@ -120,7 +138,9 @@ impl MediaRecord {
     }
 
     pub(crate) fn on_end(&mut self, tally: &Tally, sums: &Sums) {
-        let Sums { repairs, redundant, other, fates, healed } = *sums;
+        let Sums { repairs, redundant, other, fates, healed, in_time: (in_time, quality) } = *sums;
+        let StallCounts { stalls, stalled, watched, .. } = tally.stalls();
+        let service = (tally.captured > 0).then_some(ServiceRecord { in_time, quality, stalls, stalled, watched });
         *self = Self {
             from: tally.from().as_secs_f64(),
             to: tally.to().as_secs_f64(),
@@ -139,6 +159,7 @@ impl MediaRecord {
             other_bytes: other,
             fates,
             healed,
+            service,
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             frame_network_latency: tally.frame_network_latency.clone(),

@@ -27,6 +27,17 @@ struct Metric {
     better: Better,
     decimals: usize,
     wanted: Wanted,
+    of: Of,
+    /// It counts every captured frame, so that nothing is gained in it by frames that are not there.
+    counts_all: bool,
+}
+
+/// Which of a metric's figures stands in the table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Of {
+    Mean,
+    /// What 95 % do not exceed, of all samples of all runs.
+    P95,
 }
 
 /// Where a metric has a column; wherever it is published it has one.
@@ -47,7 +58,7 @@ const fn metric(
     better: Better,
     decimals: usize,
 ) -> Metric {
-    Metric { name, title, unit, better, decimals, wanted: Wanted::Always }
+    Metric { name, title, unit, better, decimals, wanted: Wanted::Always, of: Of::Mean, counts_all: false }
 }
 
 const fn stage(place: usize) -> Metric {
@@ -58,9 +69,22 @@ impl Metric {
     const fn wanted(self, wanted: Wanted) -> Self {
         Self { wanted, ..self }
     }
+
+    const fn counts_all(self) -> Self {
+        Self { counts_all: true, ..self }
+    }
 }
 
-const METRICS: [Metric; 41] = [
+/// What serves the user comes first.
+const METRICS: [Metric; 46] = [
+    metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
+    metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
+    metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
+    metric("stalls_per_minute", "stalls", "per minute", Better::Lower, 2).counts_all(),
+    Metric {
+        of: Of::P95,
+        ..metric("frame_latency_all_ms", "capture to display, all", "ms at 95 %", Better::Lower, 1).counts_all()
+    },
     metric("target_mbps", "target", "Mb/s", Better::Neither, 1),
     metric("received_mbps", "received", "Mb/s", Better::Higher, 1),
     metric("target_gap_mbps", "target minus received", "Mb/s", Better::Lower, 2),
@@ -111,7 +135,7 @@ pub fn can_show(metric: &str) -> bool {
 }
 
 /// Figures that are compared across controllers by analysis of variance.
-const COMPARED: [&str; 3] = ["received_mbps", "frame_network_latency_ms", "frame_drop_ratio"];
+const COMPARED: [&str; 3] = ["utility", "in_time_ratio", "frame_network_latency_ms"];
 
 /// Points of a distribution function.
 const ECDF_POINTS: usize = 400;
@@ -279,8 +303,9 @@ fn session_charts(section: Section, head: &Head, label: &str, entries: &[Entry<'
             section = section.note(words);
         }
     }
-    section = section.charts(vec![rate_bars(head, entries), latency_scatter(entries)]);
-    section = section.charts(vec![latency_distribution(entries), stages(entries)]);
+    section = section.charts(vec![in_time_bars(entries), rate_bars(head, entries)]);
+    section = section.charts(vec![latency_scatter(entries), latency_distribution(entries)]);
+    section = section.chart(stages(entries));
     let several = entries.iter().any(|entry| entry.runs[0].media.len() + entry.runs[0].rivals.len() > 1);
     for pair in entries.chunks(2) {
         let charts = pair.iter().map(|entry| if several { flows_over_time(entry) } else { rates_over_time(entry) });
@@ -293,22 +318,63 @@ fn mean(entry: &Entry<'_>, name: &str) -> Option<f64> {
     entry.summary.metrics.get(name).map(|figure| figure.mean)
 }
 
-/// Who received most, and who was quickest.
+/// Who serves the user best, and at what.
 fn answer(entries: &[Entry<'_>], label: &str) -> String {
     let best = |name: &str, sign: f64| {
         entries
             .iter()
-            .filter_map(|entry| Some((entry.name.as_str(), mean(entry, name)?)))
+            .filter_map(|entry| Some((entry, mean(entry, name)?)))
             .max_by(|one, other| (sign * one.1).total_cmp(&(sign * other.1)))
     };
-    let most = best("received_mbps", 1.0).map(|(name, rate)| format!("{name} received most, {rate:.1} Mb/s"));
-    let quickest = best("frame_network_latency_ms", -1.0).map(|(name, latency)| {
-        format!("frames of {name} were through the network soonest, in {latency:.1} ms on average")
+    if let Some((entry, utility)) = best("utility", 1.0) {
+        return service(entries, entry, utility);
+    }
+    if entries.iter().any(|entry| !entry.runs[0].media.is_empty()) {
+        return "These results do not tell how many captured frames were shown in time; run the plan again to compare what serves the \
+                user."
+            .to_owned();
+    }
+    let soonest = best("video_frame_delay_ms", -1.0).map(|(entry, delay)| {
+        format!("Frames are there soonest with {label} {}, after {delay:.2} ms on average.", entry.name)
     });
-    let of_model = best("video_frame_delay_ms", -1.0).filter(|_| quickest.is_none());
-    let soonest = of_model
-        .map(|(name, delay)| format!("Frames are there soonest with {label} {name}, after {delay:.2} ms on average"));
-    [most, quickest, soonest].into_iter().flatten().collect::<Vec<_>>().join("; ") + "."
+    soonest.unwrap_or_default()
+}
+
+fn service(entries: &[Entry<'_>], best: &Entry<'_>, utility: f64) -> String {
+    let of = |name| mean(best, name).unwrap_or(f64::NAN);
+    let (in_time, stalled) = (100.0 * of("in_time_ratio"), 100.0 * of("stall_ratio"));
+    let facts = format!(
+        "{in_time:.1} % of all captured frames shown in time, {stalled:.1} % of the time in stalls, {:.1} Mb/s received",
+        of("received_mbps")
+    );
+    if entries.len() < 2 {
+        return format!("{}: utility {utility:.3}, {facts}.", best.name);
+    }
+    let tied = tied_with(best, entries);
+    let words = format!("{} serves the user best, with a utility of {utility:.3}: {facts}.", best.name);
+    match &tied[..] {
+        [] => words,
+        [one] => format!("{words} {one} does not differ from it in utility by Tukey's test at the 5 % level."),
+        [one, other] => {
+            format!("{words} {one} and {other} do not differ from it in utility by Tukey's test at the 5 % level.")
+        }
+        more => format!(
+            "{words} {} of the {} others do not differ from it in utility by Tukey's test at the 5 % level: they share a letter with it.",
+            more.len(),
+            entries.len() - 1
+        ),
+    }
+}
+
+/// Those who share a letter with the best.
+fn tied_with<'a>(best: &Entry<'_>, entries: &'a [Entry<'_>]) -> Vec<&'a str> {
+    let found = groups("utility", entries).and_then(|groups| compare(&groups));
+    let (Some(found), Some(place)) = (found, entries.iter().position(|entry| entry.name == best.name)) else {
+        return Vec::new();
+    };
+    let letters = &found.tukey.letters;
+    let shares = |index: usize| index != place && letters[index].chars().any(|letter| letters[place].contains(letter));
+    entries.iter().enumerate().filter(|(index, _)| shares(*index)).map(|(_, entry)| entry.name.as_str()).collect()
 }
 
 fn published(head: &Head, entry: &Entry<'_>, metric: &str) -> Option<PublishedFigure> {
@@ -331,9 +397,12 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
         .map(|metric| COMPARED.contains(&metric.name).then(|| groups(metric.name, entries)).flatten())
         .map(|groups| groups.and_then(|groups| compare(&groups)).map(|found| found.tukey.letters))
         .collect();
+    // Where sessions could leave frames out, only what counts all of them says who is best.
+    let of_sessions = entries.iter().any(|entry| !entry.runs[0].media.is_empty());
     let mut columns = Vec::new();
     for metric in &shown {
-        columns.push(Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals));
+        let column = Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals);
+        columns.push(if of_sessions && !metric.counts_all { column.unmarked() } else { column });
         if has_theirs(metric) {
             let title = format!("{}, published", metric.title);
             columns.push(Column::new(title, metric.unit).published().decimals(metric.decimals));
@@ -344,6 +413,7 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
         for (metric, letters) in shown.iter().zip(&letters) {
             cells.push(match entry.summary.metrics.get(metric.name) {
                 None => Cell::Empty,
+                Some(figure) if metric.of == Of::P95 => Cell::figure(figure.p95),
                 Some(figure) => {
                     let ci95 = (figure.n > 1).then_some(figure.ci95);
                     match letters.as_ref().and_then(|letters| letters.get(index)) {
@@ -359,13 +429,23 @@ fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
         Row::new(entry.name.clone(), cells)
     };
     Table {
-        caption: "Means over the runs with their 95 % confidence intervals. Rows that share a letter do not differ by Tukey's \
-                  test at the 5 % level."
-            .to_owned(),
+        caption: caption(of_sessions),
         corner: in_words(label).to_owned(),
         columns,
         rows: entries.iter().enumerate().map(row).collect(),
     }
+}
+
+fn caption(of_sessions: bool) -> String {
+    let means = "Means over the runs with their 95 % confidence intervals. Rows that share a letter do not differ by Tukey's test at \
+                 the 5 % level.";
+    if !of_sessions {
+        return means.to_owned();
+    }
+    format!(
+        "{means} Only figures that count every captured frame are marked: in the others a session can look good by the frames that it \
+         leaves out or loses."
+    )
 }
 
 fn their_cell(figure: PublishedFigure) -> Cell {
@@ -391,6 +471,18 @@ fn differences(name: &str, label: &str, entries: &[Entry<'_>]) -> Option<String>
     ))
 }
 
+fn in_time_bars(entries: &[Entry<'_>]) -> Chart {
+    let bar = |entry: &Entry<'_>| {
+        let figure = entry.summary.metrics.get("in_time_ratio")?;
+        let ci95 = (figure.n > 1).then_some(figure.ci95 * 100.0);
+        Some(Bar { name: entry.name.clone(), value: figure.mean * 100.0, ci95, published: None })
+    };
+    let bars = Bars { x: Axis::new("shown in time", "% of captures"), rows: entries.iter().filter_map(bar).collect() };
+    let caption = "Of all captured frames, those that were left out before encoding included, how many were shown undamaged and by \
+                   their deadline; longer is better.";
+    Chart::new("What the user gets", caption, Plot::Bars(bars))
+}
+
 fn rate_bars(head: &Head, entries: &[Entry<'_>]) -> Chart {
     let bar = |entry: &Entry<'_>| {
         let figure = entry.summary.metrics.get("received_mbps");
@@ -405,7 +497,7 @@ fn rate_bars(head: &Head, entries: &[Entry<'_>]) -> Chart {
     let bars = Bars { x: Axis::new("received", "Mb/s"), rows: entries.iter().map(bar).collect() };
     Chart::new(
         "What arrives",
-        "Mean received rate of a session; longer is better. A diamond is a published figure.",
+        "Mean received rate of a session, whether its frames were of use or not. A diamond is a published figure.",
         Plot::Bars(bars),
     )
 }
@@ -424,7 +516,7 @@ fn latency_scatter(entries: &[Entry<'_>]) -> Chart {
         clouds: entries.iter().map(cloud).collect(),
         better: Some(Corner::TopLeft),
     };
-    let caption = "A point is a run; up and to the left is better.";
+    let caption = "A point is a run; up and to the left is better, among those who show most frames in time: lost frames have no latency.";
     Chart::new("Latency against rate", caption, Plot::Scatter(scatter))
 }
 

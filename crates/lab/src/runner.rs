@@ -79,6 +79,14 @@ pub struct Head {
     pub live: bool,
 }
 
+impl Head {
+    /// Whether runs under this head could have been made under the other: words, figures of others and the number of seeds may differ.
+    fn made(&self, other: &Self) -> bool {
+        let made_by = |head: &Self| (head.plan.clone(), head.digest, head.commit.clone(), head.program, head.live);
+        made_by(self) == made_by(other)
+    }
+}
+
 /// A run that is to be made.
 struct Job<'a> {
     cell: &'a Cell,
@@ -278,7 +286,7 @@ fn write_line(file: &mut File, value: &impl Serialize) -> std::io::Result<()> {
 /// What an earlier call has left, if the same program ran the same plan.
 fn read_runs(path: &Path, head: &Head) -> Option<Runs> {
     let (first, runs) = read_results(path)?;
-    (first == *head).then(|| runs.into_iter().map(|run| ((run.labels.clone(), run.seed), run)).collect())
+    first.made(head).then(|| runs.into_iter().map(|run| ((run.labels.clone(), run.seed), run)).collect())
 }
 
 /// The finished runs of a results file, and what made them; none where it is not one. A line that was cut off is left out.

@@ -6,11 +6,13 @@ use serde::Serialize;
 
 use crate::histogram::Histogram;
 use crate::live::LiveNote;
-use crate::record::{FateCounts, MediaRecord, RunRecord, SideRecord};
-use nearlight_events::STAGES;
+use crate::record::{FateCounts, MediaRecord, RunRecord, ServiceRecord, SideRecord};
+use crate::utility::utility;
+use nearlight_events::{STAGES, StallCounts};
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
+use nearlight_units::Span;
 
-/// A metric of a cell.
+/// A metric of a cell. What is infinite, such as the latency of a frame that was never displayed, is null in JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     /// Of the runs' means.
@@ -73,6 +75,8 @@ pub(crate) enum Samples {
     Values(Vec<f64>),
     /// With the size of its unit.
     Counted(Histogram, f64),
+    /// The same, and so many samples that are infinite.
+    CountedOf(Histogram, f64, u64),
 }
 
 /// A metric's runs so far.
@@ -82,6 +86,7 @@ struct Pool {
     values: Vec<f64>,
     counted: Histogram,
     unit: f64,
+    infinite: u64,
 }
 
 impl Pool {
@@ -92,25 +97,47 @@ impl Pool {
                 self.means.push(values.iter().sum::<f64>() / values.len() as f64);
                 self.values.extend(values);
             }
-            Samples::Counted(histogram, unit) => {
+            Samples::Counted(histogram, unit) => self.add(Samples::CountedOf(histogram, unit, 0)),
+            Samples::CountedOf(histogram, unit, infinite) => {
                 self.unit = unit;
-                self.means.extend(histogram.mean().map(|mean| mean * unit));
+                let finite = histogram.mean().map(|mean| mean * unit);
+                self.means.extend(if infinite > 0 { Some(f64::INFINITY) } else { finite });
                 self.counted.merge(&histogram);
+                self.infinite += infinite;
             }
         }
+    }
+
+    /// By nearest rank, infinite samples last; none without samples that are counted.
+    fn counted_quantile(&self, share: f64) -> Option<f64> {
+        let finite = self.counted.count();
+        if self.infinite == 0 {
+            return self.counted.quantile(share).filter(|_| finite > 0).map(|value| value * self.unit);
+        }
+        let rank = ((finite + self.infinite) as f64 * share).ceil().max(1.0);
+        if rank > finite as f64 {
+            return Some(f64::INFINITY);
+        }
+        // In the middle of the rank, where no rounding leads to a neighbour.
+        self.counted.quantile((rank - 0.5) / finite as f64).map(|value| value * self.unit)
     }
 
     fn figure(self) -> Option<Figure> {
         if self.means.is_empty() {
             return None;
         }
-        let values = Ecdf::new(self.values);
+        let counted = |share| self.counted_quantile(share);
+        let values = Ecdf::new(self.values.clone());
         let quantile = |share: f64| {
-            let counted = self.counted.quantile(share).filter(|_| self.counted.count() > 0);
             let of_values = || values.as_ref().map_or(0.0, |values| values.percentile(share * 100.0));
-            counted.map_or_else(of_values, |value| value * self.unit)
+            counted(share).unwrap_or_else(of_values)
         };
-        let (mean, ci95) = (mean(&self.means)?, half_width_95(&self.means).unwrap_or(0.0));
+        let finite = self.means.iter().all(|mean| mean.is_finite());
+        let (mean, ci95) = if finite {
+            (mean(&self.means)?, half_width_95(&self.means).unwrap_or(0.0))
+        } else {
+            (f64::INFINITY, f64::INFINITY)
+        };
         Some(Figure {
             mean: rounded(mean),
             ci95: rounded(ci95),
@@ -216,7 +243,7 @@ pub(crate) type Take<'a> = &'a mut dyn FnMut(&'static str, Samples);
 
 fn metrics(run: &RunRecord, take: Take<'_>) {
     // A metric of several sessions is the mean over them.
-    let mut of_each: BTreeMap<&'static str, (Vec<f64>, Histogram, f64)> = BTreeMap::new();
+    let mut of_each: BTreeMap<&'static str, (Vec<f64>, Histogram, f64, u64)> = BTreeMap::new();
     for media in &run.media {
         of_media(run, media, &mut |name, samples| {
             let entry = of_each.entry(name).or_default();
@@ -226,12 +253,16 @@ fn metrics(run: &RunRecord, take: Take<'_>) {
                     entry.1.merge(&histogram);
                     entry.2 = unit;
                 }
+                Samples::CountedOf(histogram, unit, infinite) => {
+                    entry.1.merge(&histogram);
+                    (entry.2, entry.3) = (unit, entry.3 + infinite);
+                }
             }
         });
     }
-    for (name, (values, histogram, unit)) in of_each {
-        if histogram.count() > 0 {
-            take(name, Samples::Counted(histogram, unit));
+    for (name, (values, histogram, unit, infinite)) in of_each {
+        if histogram.count() + infinite > 0 {
+            take(name, Samples::CountedOf(histogram, unit, infinite));
         } else {
             take(name, Samples::Values(values));
         }
@@ -255,6 +286,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     };
     let (target, received) = (series(&media.target), series(&media.received));
     let gap = target.iter().zip(&received).map(|(target, received)| target - received).collect();
+    of_service(media, take);
     take("target_mbps", Samples::Values(target));
     take("sent_mbps", Samples::Values(series(&media.sent)));
     take("received_mbps", Samples::Values(received));
@@ -298,6 +330,20 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     }
     take("key_frames", Samples::Values(vec![media.key_frames as f64]));
     take("convergence_s", Samples::Values(convergence(run, media).into_iter().collect()));
+}
+
+/// What counts every captured frame, whether it was sent or not.
+fn of_service(media: &MediaRecord, take: Take<'_>) {
+    let Some(ServiceRecord { in_time, quality, stalls, stalled, watched }) = media.service else { return };
+    take("in_time_ratio", Samples::Values(vec![in_time as f64 / media.captured.max(1) as f64]));
+    let counts = StallCounts { stalls, stalled, watched, longest: Span::ZERO };
+    take("stalls_per_minute", Samples::Values(counts.per_minute().into_iter().collect()));
+    if let Some(ratio) = counts.ratio() {
+        take("stall_ratio", Samples::Values(vec![ratio]));
+        take("utility", Samples::Values(vec![utility(quality, media.captured, ratio)]));
+    }
+    let never = media.captured.saturating_sub(media.frame_latency.count());
+    take("frame_latency_all_ms", Samples::CountedOf(media.frame_latency.clone(), MILLISECONDS, never));
 }
 
 /// Media over capacity, where something limits a direction that carries media.
@@ -377,4 +423,30 @@ fn convergence(run: &RunRecord, media: &MediaRecord) -> Option<f64> {
     let near = |rate: &f64| (rate - steady).abs() <= TOLERANCE * steady;
     let at = rates.windows(2).position(|pair| pair.iter().all(near))?;
     Some(at as f64 * step as f64 * sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn frames_that_were_never_displayed_have_an_infinite_latency() {
+        let run = |displayed: u64, captured: u64| {
+            let mut frame_latency = Histogram::default();
+            (1..=displayed).for_each(|latency| frame_latency.add(latency * 1_000));
+            let service = Some(ServiceRecord { watched: Span::from_secs(1), ..ServiceRecord::default() });
+            let media = MediaRecord { captured, frame_latency, service, ..MediaRecord::default() };
+            let mut pools: BTreeMap<&'static str, Pool> = BTreeMap::new();
+            of_service(&media, &mut |name, samples| pools.entry(name).or_default().add(samples));
+            figures(pools)["frame_latency_all_ms"]
+        };
+        let whole = run(50, 50);
+        assert!((whole.mean - 25.5).abs() < 1e-9 && (whole.p95 - 48.0).abs() < 1.0, "{whole:?}");
+        // 94 of 100 were displayed: the median is theirs, and 95 % of all were never that fast.
+        let some = run(94, 100);
+        assert!((some.p50 - 50.0).abs() < 1.0 && some.p95.is_infinite() && some.mean.is_infinite(), "{some:?}");
+        let text = serde_json::to_string(&some).expect("plain figures");
+        assert!(text.starts_with("{\"mean\":null,\"ci95\":null,\"p50\":5") && text.contains("\"p95\":null"), "{text}");
+        assert!(run(95, 100).p95.is_finite() && run(0, 100).p50.is_infinite());
+    }
 }

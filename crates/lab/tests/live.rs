@@ -91,6 +91,10 @@ fn events_of_both_ends_become_the_record_of_a_run() {
         ("one_way_delay_ms", 12.0),
         ("frame_drop_ratio", 0.1),
         ("late_frame_ratio", 0.0),
+        ("in_time_ratio", 0.9),
+        ("stall_ratio", 0.0),
+        // Each frame has 4 Mb/s of at most 100: ln 5 / ln 101.
+        ("utility", 0.9 * 0.348_73),
         ("packet_loss_ratio", 0.01),
         ("key_frames", 0.0),
         // 4.2 MB in eight seconds of 8 Mb/s.
@@ -104,20 +108,26 @@ fn events_of_both_ends_become_the_record_of_a_run() {
     // 350 frames from 2 s to 9 s.
     let media = &record.media[0];
     assert_eq!((media.captured, media.sent_frames, media.received_frames, media.displayed), (350, 350, 315, 315));
+    let latency = figures["frame_latency_all_ms"];
+    assert!((latency.p50 - 40.0).abs() < 0.6 && latency.p95.is_infinite(), "a tenth was never displayed: {latency:?}");
 }
 
 #[test]
 fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
-    let text = PLAN.replace("rate=8mbit", "model=drawn/2mbit/10mbit/1s");
-    let cell = &plan(&text).cells[0];
-    for seed in [1, 2, 77] {
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("live-ramp.csv");
+    let steps: String = (0..30).map(|second| format!("{second},{}\n", second + 2)).collect();
+    std::fs::write(&trace, format!("t_s,mbps\n{steps}")).expect("a file");
+    let capacities = ["model=drawn/2mbit/10mbit/1s".to_owned(), format!("trace={}", trace.display())];
+    for (capacity, seed) in capacities.iter().flat_map(|capacity| [1, 2, 77].map(|seed| (capacity, seed))) {
+        let plan = plan(&PLAN.replace("rate=8mbit", capacity));
+        let cell = &plan.cells[0];
         let link = LiveLink::default();
         let (note, origin) = (LiveNote::default(), Time::ZERO);
         let live = LiveRun { cell, seed, origin, server_events: "", client_events: "", link, note };
         let capacities = |record: &RunRecord| record.links[0].sides[0].capacity.clone();
         let told = capacities(&record(&live));
         assert_eq!(told, capacities(&run(cell, seed).expect("a run")), "seed {seed}");
-        let [there, _] = paths(cell).expect("paths");
+        let [there, _] = paths(cell, seed).expect("paths");
         let path = there.path(path_seeds(seed)[0]);
         let kept: Vec<_> = (1..=10).filter_map(|second| path.capacity(Time::from_secs(second))).collect();
         let kept: Vec<_> = kept.iter().map(|rate| (rate.as_bps() / 1_000) as u32).collect();

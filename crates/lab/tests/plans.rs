@@ -147,19 +147,147 @@ fn what_is_wrong_with_a_plan_is_said_with_its_place_and_the_remedy() {
     let cases: [(String, &str, &str); 12] = [
         ("question = \"?\"\nspeed = 3\n".to_owned(), "line 2", "unknown field `speed`"),
         ("question = \"?\"\n[all]\nduration = \"3 parsecs\"\n".to_owned(), "line 3", "write a time with ns"),
-        (head.to_owned(), "line 1", "[[all.path]]"),
-        ("question = \"?\"\n[all]\nsample = \"1s\"\n".to_owned(), "line 1", "duration = \"120s\""),
+        (head.to_owned(), "line 2", "[[all.path]]"),
+        ("question = \"?\"\n[all]\nsample = \"1s\"\n".to_owned(), "line 2", "duration = \"120s\""),
         (format!("{head}controllers = [\"gcc-9000\"]\n{path}"), "line 4", "use gcc-libwebrtc"),
         (format!("{head}pacing = \"wild\"\n{path}"), "line 4", "spread or compressed"),
         (format!("{head}{path}forward = \"rate=10furlongs\"\n"), "line 6", "10mbit"),
         (format!("{head}{path}forward = \"trace=no/such/trace.csv\"\n"), "line 6", "existing file"),
-        (format!("{head}{path}[[all.flow]]\nkind = \"cbr\"\n"), "line 1", "rate = \"2mbit\""),
+        (format!("{head}{path}[[all.flow]]\nkind = \"cbr\"\n"), "line 6", "rate = \"2mbit\""),
         (format!("{head}{path}[[all.flow]]\nkind = \"tcp\"\nlaw = \"wild\"\n"), "line 8", "cubic"),
         (format!("{head}{path}[[all.media]]\nthrough = [\"q\"]\n"), "line 7", "there are p"),
-        (format!("{head}{path}[all.source]\nkey_ratio = 0.0\n"), "line 1", "from 0.1 to 100"),
+        (format!("{head}{path}[all.source]\nkey_ratio = 0.0\n"), "line 7", "from 0.1 to 100"),
     ];
     for (text, place, remedy) in cases {
         let error = Plan::parse(Path::new("wrong.toml"), &text).expect_err(remedy).to_string();
         assert!(error.contains("wrong.toml") && error.contains(place) && error.contains(remedy), "{text}\n{error}");
     }
+}
+
+#[test]
+fn a_plan_that_says_nothing_or_contradicts_itself_is_refused_in_its_own_line() {
+    let head = "question = \"?\"\n[all]\nduration = \"3s\"\n";
+    let path = "[[all.path]]\nname = \"p\"\n";
+    let source = |lines: &str| format!("{head}{path}[all.source]\n{lines}");
+    let cases: [(String, &str, &str); 22] = [
+        (format!("{head}controllers = []\n{path}"), "line 4", "name at least one"),
+        (
+            format!("{head}controllers = [\n  \"gcc-libwebrtc\",\n  \"gcc-libwebrtc\",\n]\n{path}"),
+            "line 6",
+            "`gcc-libwebrtc` is there already, in line 5",
+        ),
+        (format!("{head}controllers = [\n  \"scream-v2\",\n  \"gcc-9000\",\n]\n{path}"), "line 6", "use gcc-libwebrtc"),
+        (source("minimum = \"9mbit\"\nmaximum = \"3mbit\"\n"), "line 7", "above `maximum` (3 Mb/s); exchange them"),
+        (source("maximum = \"9mbit\"\nstart = \"30mbit\"\n"), "line 8", "write a rate in between"),
+        (source("fps = 0\n"), "line 7", "from 1 to 1000"),
+        (source("key_ratio = 1.0\nlimited_share = 7.0\n"), "line 8", "from 0 to 1"),
+        (format!("{head}{path}{path}"), "line 7", "the path `p` is there already, in line 5"),
+        (
+            format!("{head}{path}[[case]]\nname = \"c\"\n[[case]]\nname = \"c\"\n"),
+            "line 8",
+            "second cell has the labels case c, controller",
+        ),
+        (format!("{head}{path}[[case]]\n[[case]]\n"), "line 7", "second cell has the labels controller"),
+        (
+            format!("{head}{path}[[all.sweep]]\nname = \"s\"\nvalues = []\n"),
+            "line 8",
+            "the sweep `s` has no values; write at least one",
+        ),
+        (format!("{head}{path}[[all.sweep]]\nname = \"s\"\nvalues = [\"1\", \"1\"]\n"), "line 8", "the value `1`"),
+        (
+            format!("{head}{path}[[all.media]]\nname = \"m\"\n[[all.media]]\nname = \"m\"\n"),
+            "line 9",
+            "the session `m` is there already",
+        ),
+        (format!("{head}{path}[[all.media]]\npriority = 0.0\n"), "line 7", "a number above 0"),
+        (
+            format!(
+                "{head}{path}[[all.system]]\ncontroller = \"scream-v2\"\n[[all.system]]\ncontroller = \"scream-v2\"\n"
+            ),
+            "line 8",
+            "told apart by their labels",
+        ),
+        (format!("{head}system = []\n{path}"), "line 4", "[[all.system]]"),
+        (format!("seeds = 0\n{head}{path}"), "line 1", "from 1 to 10000"),
+        (format!("{head}warm_up = \"3s\"\n{path}"), "line 4", "leave something to measure"),
+        (format!("{head}sample = \"1ms\"\n{path}"), "line 4", "from 10ms"),
+        (format!("{head}datagram = 100\n{path}"), "line 4", "from 640"),
+        (format!("{head}{path}[all.client]\ndeadline = \"0ms\"\n"), "line 7", "deadline = \"100ms\""),
+        (format!("{head}{path}[all.client]\nvsync_hz = 0\n"), "line 7", "`vsync_hz` goes from 1"),
+    ];
+    for (text, line, remedy) in cases {
+        let error = Plan::parse(Path::new("wrong.toml"), &text).expect_err(remedy).to_string();
+        assert!(error.contains(&format!("wrong.toml`, {line}:")) && error.contains(remedy), "{text}\n{error}");
+    }
+    // What is not written gives way to what is.
+    for (text, [minimum, start, maximum]) in [
+        ("maximum = \"500kbit\"\n", [500, 500, 500]),
+        ("minimum = \"200mbit\"\n", [200_000, 200_000, 200_000]),
+        ("minimum = \"9mbit\"\nmaximum = \"9mbit\"\n", [9_000, 9_000, 9_000]),
+        ("", [1_000, 8_000, 100_000]),
+    ] {
+        let bounds = plan(&source(text)).cells[0].setting.source.bounds;
+        let found = [bounds.minimum, bounds.start, bounds.maximum].map(|rate| rate.as_bps() / 1_000);
+        assert_eq!(found, [minimum, start, maximum], "{text}");
+    }
+}
+
+#[test]
+fn a_comment_added_to_a_plan_keeps_its_finished_runs() {
+    let folder = Folder::new("comment");
+    let options = Options { seeds: Some(1), folder: Some(folder.0.clone()), ..Options::default() };
+    let made = |text: &str| run_plan(&plan(text), &options, &|| Time::ZERO, &mut |_| {}).expect("runs").simulated;
+    assert_eq!(made(SMALL), Span::from_secs(12));
+    let commented = format!("# Why this plan.\n{}\n# An afterthought.\n", SMALL.replace("seeds = 2", "seeds = 7"));
+    let reworded =
+        commented.replace("Does it run?", "Does it still run?").replace("fps = 60", "fps   = 60 # frames a second");
+    for text in [&commented, &reworded] {
+        assert_eq!(made(text), Span::ZERO, "{text}");
+    }
+    let head = std::fs::read_to_string(folder.0.join(RUNS_FILE)).expect("results");
+    assert!(head.lines().next().is_some_and(|line| line.contains("Does it still run?")), "the words are the newest");
+    assert_eq!(made(&SMALL.replace("fps = 60", "fps = 30")), Span::from_secs(12), "another plan");
+}
+
+/// A trace whose rate tells where it is: one Mb/s more every second, for a minute.
+fn trace(folder: &Folder) -> String {
+    std::fs::create_dir_all(&folder.0).expect("a folder");
+    let steps: String = (0..60).map(|second| format!("{second},{}\n", second + 5)).collect();
+    let file = folder.0.join("ramp.csv");
+    std::fs::write(&file, format!("t_s,mbps\n{steps}")).expect("a file");
+    file.display().to_string()
+}
+
+#[test]
+fn runs_on_a_trace_start_where_their_seed_says_and_wrap_round() {
+    let folder = Folder::new("trace");
+    let file = trace(&folder);
+    let of = |path: &str| {
+        plan(&format!(
+            "question = \"?\"\n[all]\nduration = \"10s\"\nsample = \"500ms\"\ncontrollers = [\"fixed\", \"scream-v2\"]\n[[all.path]]\n\
+             name = \"p\"\nforward = \"{path}\"\nfeedback = \"{path}\"\n"
+        ))
+    };
+    let capacities = |plan: &Plan, cell: usize, seed: u64| {
+        let record = run(&plan.cells[cell], seed).expect("a run");
+        record.links[0].sides.clone().map(|side| side.capacity)
+    };
+    let free = of(&format!("trace={file}"));
+    let mut starts = Vec::new();
+    for seed in 1..=8 {
+        let [there, back] = capacities(&free, 0, seed);
+        assert_eq!(there, back, "traces of one recording stay together");
+        assert_eq!(capacities(&free, 1, seed)[0], there, "all controllers meet the same");
+        // One step up every second, from the last one to the first.
+        let steps: Vec<i64> = there.windows(3).map(|part| i64::from(part[2]) - i64::from(part[0])).collect();
+        assert!(steps.iter().all(|step| [1_000, -59_000].contains(step)), "seed {seed}: {there:?}");
+        starts.push(there[0]);
+    }
+    starts.sort_unstable();
+    starts.dedup();
+    assert!(starts.len() >= 6, "eight seeds begin at {starts:?}");
+    let pinned = of(&format!("trace={file},offset=55s"));
+    let [first, second] = [1, 2].map(|seed| capacities(&pinned, 0, seed)[0].clone());
+    assert_eq!((first[0], first[18]), (60_000, 9_000), "{first:?}");
+    assert_eq!(first, second);
 }

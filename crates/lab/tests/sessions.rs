@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use nearlight_lab::{Plan, RunRecord, run};
+use nearlight_lab::{Head, Plan, RunRecord, report, run, run_means, summarise};
 
 fn run_text(text: &str) -> RunRecord {
     let plan = Plan::parse(Path::new("test.toml"), text).unwrap_or_else(|error| panic!("{error}"));
@@ -101,4 +101,91 @@ fn a_real_codec_in_the_loop_says_how_good_pictures_are() {
     let (psnr, ssim) = (media.psnr.mean().expect("pictures") / 1e3, media.ssim.mean().expect("pictures") / 1e6);
     assert!((25.0..60.0).contains(&psnr) && (0.8..1.0).contains(&ssim), "{psnr} dB, {ssim}");
     assert_eq!((media.psnr.mean(), media.ssim.mean()), (again.media[0].psnr.mean(), again.media[0].ssim.mean()));
+}
+
+/// A link that carries a third of what `fixed` sends, and carries nothing for three of 30 seconds.
+const CROWDED: &str = r#"
+question = "?"
+[all]
+duration = "35s"
+warm_up = "5s"
+controllers = ["fixed", "scream-v2"]
+[all.source]
+fps = 60
+minimum = "1mbit"
+start = "30mbit"
+maximum = "30mbit"
+[[all.path]]
+name = "crowded"
+forward = "rate=10mbit,queue=50ms,delay=5ms"
+feedback = "delay=5ms"
+"#;
+
+#[test]
+fn who_sends_most_and_shows_little_in_time_is_neither_headed_nor_marked() {
+    let plan = Plan::parse(Path::new("crowded.toml"), CROWDED).unwrap_or_else(|error| panic!("{error}"));
+    let runs: Vec<RunRecord> = plan
+        .cells
+        .iter()
+        .flat_map(|cell| [1, 2, 3].map(|seed| run(cell, seed).unwrap_or_else(|error| panic!("{error}"))))
+        .collect();
+    let figure = |controller: &str, name: &str| {
+        let of: Vec<&RunRecord> = runs.iter().filter(|run| run.labels["controller"] == controller).collect();
+        summarise(&of[0].labels, &of).metrics[name]
+    };
+    let (wild, mild) = (|name| figure("fixed", name), |name| figure("scream-v2", name));
+    assert!(wild("received_mbps").mean > mild("received_mbps").mean, "the survivors' figure is the better one");
+    assert!(wild("in_time_ratio").mean < 0.2 && mild("in_time_ratio").mean > 0.8, "{:?}", mild("in_time_ratio"));
+    assert!(wild("utility").mean < 0.2 && mild("utility").mean > 0.4, "{:?}", mild("utility"));
+    assert!(wild("frame_latency_all_ms").p95.is_infinite() && mild("frame_latency_all_ms").p50 < 100.0);
+    let head = Head {
+        plan: plan.name.clone(),
+        question: plan.question.clone(),
+        notes: String::new(),
+        published: Vec::new(),
+        digest: plan.digest,
+        commit: String::new(),
+        program: 0,
+        live: false,
+    };
+    let html = report::document(&head, &runs).to_html();
+    assert!(html.contains("scream-v2 serves the user best"), "the headline");
+    let heads = html.split("<thead>").nth(1).expect("a table");
+    let place = |title: &str| heads.find(title).unwrap_or_else(|| panic!("no {title}"));
+    assert!(place("shown in time") < place("utility") && place("utility") < place("received"), "what serves leads");
+    let row =
+        html.split("<th scope=\"row\">fixed</th>").nth(1).and_then(|row| row.split("</tr>").next()).expect("a row");
+    assert!(!row.contains("<b>"), "nothing of {row} is marked");
+}
+
+#[test]
+fn an_outage_is_a_stall_and_its_captures_are_not_in_time() {
+    let text = |outage: &str| {
+        CROWDED
+            .replace("[\"fixed\", \"scream-v2\"]", "[\"fixed\"]")
+            .replace("\"30mbit\"", "\"5mbit\"")
+            .replace("delay=5ms\"\nfeedback", &format!("delay=5ms{outage}\"\nfeedback"))
+    };
+    let [whole, cut, ended] =
+        ["", ",outage=15s+3s", ",outage=15s+60s"].map(|outage| run_means(&run_text(&text(outage))));
+    assert!(whole["in_time_ratio"] > 0.99 && whole["stalls_per_minute"] == 0.0, "{whole:?}");
+    // Three of 30 seconds, and what it takes to come back.
+    assert!((0.1..0.12).contains(&cut["stall_ratio"]) && (cut["stalls_per_minute"] - 2.0).abs() < 0.01, "{cut:?}");
+    assert!((0.86..0.9).contains(&cut["in_time_ratio"]), "{cut:?}");
+    let lost = whole["utility"] - cut["utility"];
+    assert!((lost - cut["stall_ratio"] * (1.0 + whole["utility"])).abs() < 0.01, "lost frames and the penalty: {lost}");
+    // The picture of the 15th second stands to the end: 20 of 30 seconds.
+    assert!((ended["stall_ratio"] - 2.0 / 3.0).abs() < 0.01, "{ended:?}");
+    assert!((ended["in_time_ratio"] - 10.0 / 29.0).abs() < 0.02 && ended["utility"] < 0.0, "{ended:?}");
+}
+
+#[test]
+fn frames_that_the_sender_leaves_out_are_not_in_time() {
+    // TCP leaves out what waits for too long, and loses nothing of the rest.
+    let means = run_means(&run_text(&CROWDED.replace("controllers = [\"fixed\", \"scream-v2\"]", "").replace(
+        "[[all.path]]",
+        "[[all.system]]\ncontroller = \"tcp-cubic\"\n[all.client]\ndeadline = \"10s\"\n[[all.path]]",
+    )));
+    assert!(means["frame_drop_ratio"] < 0.05 && means["frame_skip_ratio"] > 0.5, "{means:?}");
+    assert!(means["in_time_ratio"] < 0.5, "{means:?}");
 }

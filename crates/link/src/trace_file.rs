@@ -35,6 +35,27 @@ pub enum TraceFile {
     Series(Rates),
 }
 
+impl TraceFile {
+    /// The time after which it repeats.
+    #[must_use]
+    pub fn length(&self) -> Span {
+        match self {
+            Self::Packets(trace) => trace.length(),
+            // Every series that is read has one.
+            Self::Series(rates) => rates.period().unwrap_or(Span::ZERO),
+        }
+    }
+
+    /// The same trace from `offset` on: what comes before that follows at its end.
+    #[must_use]
+    pub fn starting_at(&self, offset: Span) -> Self {
+        match self {
+            Self::Packets(trace) => Self::Packets(trace.starting_at(offset)),
+            Self::Series(rates) => Self::Series(rates.starting_at(offset)),
+        }
+    }
+}
+
 /// A trace file that cannot be used.
 #[derive(Debug, Error)]
 pub enum TraceError {

@@ -17,6 +17,8 @@ pub struct Column {
     pub name: String,
     pub unit: String,
     pub better: Better,
+    /// Even its best value is not marked: what is better in it may be worse on the whole.
+    pub unmarked: bool,
     /// Figures from a publication, to compare ours with: set apart, never marked as best.
     pub published: bool,
     /// Places after the point; otherwise as the largest value asks for.
@@ -31,6 +33,13 @@ impl Column {
     #[must_use]
     pub fn better(mut self, better: Better) -> Self {
         self.better = better;
+        self
+    }
+
+    /// See [`Column::unmarked`].
+    #[must_use]
+    pub fn unmarked(mut self) -> Self {
+        self.unmarked = true;
         self
     }
 
@@ -125,7 +134,7 @@ impl Table {
 
     /// The value that is marked, where a column has a better end and more than one value.
     pub(crate) fn best(&self, column: usize) -> Option<f64> {
-        let of = self.columns.get(column).filter(|of| !of.published)?;
+        let of = self.columns.get(column).filter(|of| !of.published && !of.unmarked)?;
         let (low, high) = self
             .values(column)
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));

@@ -268,3 +268,31 @@ fn a_small_page_as_it_should_be() {
         "the page reads differently:\n{found}\nIf that is meant: NEARLIGHT_UPDATE=1 cargo test -p nearlight-report --test page"
     );
 }
+
+#[test]
+fn tables_of_figures_sort_and_keep_their_first_column_in_sight() {
+    let column = |name: &str| Column::new(name, "");
+    let table = Table {
+        caption: "Two".into(),
+        corner: "Controller".into(),
+        columns: vec![column("In time").better(Better::Higher), column("Rate").better(Better::Higher).unmarked()],
+        rows: vec![
+            Row::new("mild", vec![Cell::figure(0.9), Cell::figure(7.0)]),
+            Row::new("wild", vec![Cell::figure(0.1), Cell::figure(f64::INFINITY)]),
+        ],
+    };
+    let html = Document::new("Sorted", "").section(Section::new("?").table(table)).to_html();
+    check(&html).unwrap();
+    for words in [
+        "<table class=\"sortable\"",
+        "<th scope=\"col\" data-better=\"higher\">In time</th>",
+        "<td data-value=\"0.9\"><b>0.900</b></td><td data-value=\"7\">7</td>",
+        "<td data-value=\"Infinity\">∞</td>",
+        "table.sortable",
+        "setAttribute(\"aria-sort\"",
+        "position: sticky; left: 0",
+    ] {
+        assert!(html.contains(words), "{words}\n{}", body(&html));
+    }
+    assert_eq!(html.matches("<b>").count(), 1, "an unmarked column has no best");
+}

@@ -53,7 +53,7 @@ impl Live {
             law.map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), law))?;
         let mut server = Process::start(command, "the server")?;
         let door = server.first_line()?;
-        let [down, up] = live::paths(cell)?;
+        let [down, up] = live::paths(cell, seed)?;
         let service = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, door.port)));
         // Elsewhere a gateway or a relay would end the connection before the link, and none of the law's segments crossed it.
         let wanted = if law.is_some() { Wanted::Only(Means::Root) } else { Wanted::Any };

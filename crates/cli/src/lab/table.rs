@@ -49,9 +49,14 @@ const fn shown(name: &'static str, title: &'static str, decimals: usize, wanted:
 }
 
 /// JSON has all metrics; columns that no cell has are left out.
-const COLUMNS: [Shown; 29] = {
+const COLUMNS: [Shown; 33] = {
     use Wanted::{Always, OfOthers, OfSystems, Published};
     [
+        // What counts every captured frame comes first.
+        shown("in_time_ratio", "in time", 4, Always),
+        shown("utility", "utility", 3, Always),
+        shown("stall_ratio", "stalled", 4, Always),
+        Shown { of: Of::P95, ..shown("frame_latency_all_ms", "all 95 % ms", 1, Always) },
         shown("target_mbps", "target Mb/s", 1, Always),
         shown("received_mbps", "received Mb/s", 1, Always),
         shown("target_gap_mbps", "gap Mb/s", 2, Published),
@@ -256,16 +261,23 @@ mod tests {
 
     #[test]
     fn plans_show_what_they_are_about() {
-        let metrics = ["target_mbps", "motion_to_photon_ms", "psnr_db", "queue_delay_ms", "stage_encode_ms"];
+        let metrics =
+            ["in_time_ratio", "target_mbps", "motion_to_photon_ms", "psnr_db", "queue_delay_ms", "stage_encode_ms"];
         let plans: BTreeMap<String, Plan> = shipped().into_iter().map(|plan| (plan.name.clone(), plan)).collect();
         for (name, present, absent) in [
             ("nebula-emulated", vec!["to photon ms", "95 % ms", "PSNR dB", "published"], vec!["queue ms", "Stages"]),
             ("nebula-pipeline", vec!["to photon ms", "Stages", "encode"], vec!["queue ms"]),
-            ("rfc8867", vec!["target Mb/s", "queue ms"], vec!["to photon ms", "PSNR dB", "published", "Stages"]),
+            (
+                "rfc8867",
+                vec!["in time", "target Mb/s", "queue ms"],
+                vec!["to photon ms", "PSNR dB", "published", "Stages"],
+            ),
         ] {
             let plan = &plans[name];
             let text = table(plan, &summary(plan, &metrics));
             assert!(present.iter().all(|word| text.contains(word)), "{name}: {text}");
+            let place = |word| text.find(word).unwrap_or(usize::MAX);
+            assert!(place("in time") < place("target Mb/s"), "{name}: what serves the user leads");
             assert!(!absent.iter().any(|word| text.contains(word)), "{name}: {text}");
         }
     }

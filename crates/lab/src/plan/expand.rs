@@ -1,80 +1,67 @@
 //! From a plan's file to its cells.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use nearlight_codec::{CodecKind, Size};
-use nearlight_fec::policy::new_policy;
 use nearlight_flows::{Direction, law::LAWS};
 use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Random, Source as PathSource};
-use nearlight_pace::Mode;
-use nearlight_rate::{Bounds, PRESETS, Preset};
-use nearlight_units::{Bitrate, Bytes, Span};
+use nearlight_rate::{PRESETS, Preset};
+use nearlight_units::{Bytes, Span};
 use nearlight_wifi::load_path;
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
 
 use super::file::{
-    Body, ContentKind, Controllers, DirectionKind, EncoderKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile,
-    SourcePart, SystemPart,
+    Body, Controllers, DirectionKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile, SegmentPart, SystemPart,
 };
+use super::setting::setting;
 use super::sweep::{Outline, Values, fill_in};
-use super::system::{recovery, system};
+use super::system::system;
+use super::text::{Text, or, place as place_of};
 use super::values::Length;
 use super::{
-    Cell, Client, Content, Encoder, Flow, Kind, Media, NO_FEC, Plan, PlanError, Published, Recovery, Route, Segment,
-    Setting, Source, System, Transport,
+    Cell, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
 };
 use crate::digest::Digest;
-use crate::encoder::ModelOptions;
 use crate::world::Links;
 
 /// More cells than this are a slip.
 const MOST_CELLS: usize = 20_000;
 /// A run is at most this long: a day.
-const LONGEST: Span = Span::from_secs(86_400);
-
-/// Where something in the file is, and how to say what is wrong with it.
-struct Text<'a> {
-    file: &'a Path,
-    text: &'a str,
-}
-
-impl Text<'_> {
-    fn error(&self, at: usize, what: impl Into<String>) -> PlanError {
-        let line = self.text[..at.min(self.text.len())].matches('\n').count() + 1;
-        PlanError::Value { file: self.file.to_owned(), line, what: what.into() }
-    }
-}
+pub(super) const LONGEST: Span = Span::from_secs(86_400);
 
 pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
     let parsed: PlanFile = parse(file, text).or_else(|error| {
         // Names of sweeps may stand where only a number can, so that the text is whole only with values in it.
         let outline: Outline = parse(file, text)?;
-        let first = outline.combinations().ok().and_then(|all| Some(all.first()?.first()?.clone()));
+        let first = outline.combinations().first().and_then(|all| Some(all.first()?.clone()));
         first.map_or(Err(error), |values| parse(file, &fill_in(text, &values)))
     })?;
     let place = Text { file, text };
-    let mut digest = Digest::of(text.as_bytes());
-    let mut cells = Vec::new();
-    if !(1..=10_000).contains(&parsed.seeds) {
-        return Err(place.error(0, "`seeds` is the number of runs of each cell; write a number from 1 to 10000"));
+    let seeds = or(parsed.seeds.as_ref(), 3);
+    if !(1..=10_000).contains(&seeds) {
+        let at = place_of(parsed.seeds.as_ref(), 0);
+        return Err(place.error(at, "`seeds` is the number of runs of each cell; write a number from 1 to 10000"));
     }
     let outline: Outline = parse(file, text)?;
-    let combinations = outline
-        .combinations()
-        .map_err(|name| place.error(text.find("values").unwrap_or(0), format!("the sweep `{name}` has no values")))?;
+    outline.check(&place)?;
+    let meaning = Digest::of_plan(&parse(file, text)?);
+    let mut expanded = Expanded { cells: Vec::new(), labels: BTreeSet::new(), digest: meaning };
+    let combinations = outline.combinations();
     for (case, combinations) in combinations.into_iter().enumerate() {
         for values in combinations {
             let filled = fill_in(text, &values);
             let parsed: PlanFile = parse(file, &filled)?;
             let place = Text { file, text: &filled };
+            let at = place_of(parsed.all.as_ref(), 0);
+            let all = parsed.all.map(Spanned::into_inner).unwrap_or_default();
             let (at, body) = match parsed.cases.get(case) {
-                Some(case) => (case.span().start, case.as_ref().clone().or(&parsed.all)),
-                None => (0, parsed.all),
+                Some(case) => (case.span().start, case.as_ref().clone().or(&all)),
+                None => (at, all),
             };
-            expand(&place, at, &body, &values, (&mut cells, &mut digest))?;
+            expanded.add_case(&place, at, &body, &values)?;
         }
     }
     let published = parsed.published.into_iter().map(|part| Published {
@@ -86,10 +73,10 @@ pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
         name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
         question: parsed.question,
         notes: parsed.notes,
-        seeds: parsed.seeds,
-        cells,
+        seeds,
+        cells: expanded.cells,
         published: published.collect(),
-        digest: digest.value(),
+        digest: expanded.digest.value(),
     })
 }
 
@@ -97,64 +84,87 @@ fn parse<T: DeserializeOwned>(file: &Path, text: &str) -> Result<T, PlanError> {
     toml::from_str(text).map_err(|error| PlanError::Syntax { file: file.to_owned(), reason: error.to_string() })
 }
 
-fn expand(
-    place: &Text<'_>,
-    at: usize,
-    body: &Body,
-    values: &Values,
-    (cells, digest): (&mut Vec<Cell>, &mut Digest),
-) -> Result<(), PlanError> {
-    let setting = Arc::new(setting(place, at, body)?);
-    if let Some(written) = &body.wifi.cell {
-        let cell = traffic(place, at, body, written, &setting)?;
-        return push(place, at, cells, Cell { labels: labels(body, values), ..cell });
-    }
-    let systems = systems(place, body, &setting)?;
-    let Some(paths) = body.path.as_ref().filter(|paths| !paths.is_empty()) else {
-        let what =
-            "there is no path; add one with [[all.path]] or [[case.path]], or traffic in a cell with `wifi.cell`";
-        return Err(place.error(at, what));
-    };
-    for path in paths {
-        let segments = segments(place, at, path)?;
-        let media = media(place, at, body, &segments, &setting)?;
-        let flows = flows(place, at, body, &segments, &setting)?;
-        for segment in &segments {
-            note_traces(&segment.forward, digest);
-            note_traces(&segment.feedback, digest);
+/// What a plan has come to so far.
+struct Expanded {
+    cells: Vec<Cell>,
+    /// Of these cells.
+    labels: BTreeSet<Values>,
+    digest: Digest,
+}
+
+impl Expanded {
+    fn add_case(&mut self, place: &Text<'_>, at: usize, body: &Body, values: &Values) -> Result<(), PlanError> {
+        let setting = Arc::new(setting(place, at, body)?);
+        if let Some(written) = &body.wifi.cell {
+            let cell = traffic(place, at, body, written, &setting)?;
+            return self.push(place, at, Cell { labels: labels(body, values), ..cell });
         }
-        for (index, (controller, system, own_labels)) in systems.iter().enumerate() {
-            if let Some(what) = not_over_webrtc(&setting, system) {
-                return Err(
-                    place.error(at, format!("over WebRTC there is no {what}; leave it out, or use `webtransport`"))
-                );
+        let systems = systems(place, body, &setting)?;
+        let Some(paths) = body.path.as_ref().filter(|paths| !paths.is_empty()) else {
+            let what =
+                "there is no path; add one with [[all.path]] or [[case.path]], or traffic in a cell with `wifi.cell`";
+            return Err(place.error(at, what));
+        };
+        place.no_name_twice("the path", paths.iter().map(|path| &path.as_ref().name))?;
+        for path in paths {
+            let (path_at, path) = (path.span().start, path.as_ref());
+            let segments = segments(place, path_at, path)?;
+            let media = media(place, at, body, &segments, &setting)?;
+            let flows = flows(place, at, body, &segments, &setting)?;
+            for segment in &segments {
+                note_traces(&segment.forward, &mut self.digest);
+                note_traces(&segment.feedback, &mut self.digest);
             }
-            let mut labels = labels(body, values);
-            labels.insert("path".to_owned(), path.name.clone());
-            labels.extend(own_labels.iter().cloned());
-            let cell = Cell {
-                labels,
-                setting: Arc::clone(&setting),
-                controller: controller.clone(),
-                system: system.clone(),
-                segments: segments.clone(),
-                media: media.clone(),
-                flows: flows.clone(),
-                traffic: None,
-            };
-            if index == 0 {
-                check_cells(place, at, &cell)?;
+            for (index, named) in systems.iter().enumerate() {
+                let at = named.at.unwrap_or(at);
+                if let Some(what) = not_over_webrtc(&setting, &named.system) {
+                    let what = format!("over WebRTC there is no {what}; leave it out, or use `webtransport`");
+                    return Err(place.error(at, what));
+                }
+                let mut labels = labels(body, values);
+                labels.insert("path".to_owned(), path.name.as_ref().clone());
+                labels.extend(named.labels.iter().cloned());
+                let cell = Cell {
+                    labels,
+                    setting: Arc::clone(&setting),
+                    controller: named.controller.clone(),
+                    system: named.system.clone(),
+                    segments: segments.clone(),
+                    media: media.clone(),
+                    flows: flows.clone(),
+                    traffic: None,
+                };
+                if index == 0 {
+                    check_cells(place, place_of(path.forward.as_ref(), path_at), &cell)?;
+                }
+                self.push(place, at, cell)?;
             }
-            push(place, at, cells, cell)?;
         }
+        Ok(())
     }
-    Ok(())
+
+    fn push(&mut self, place: &Text<'_>, at: usize, cell: Cell) -> Result<(), PlanError> {
+        if !self.labels.insert(cell.labels.clone()) {
+            let labels = cell.labels.iter().map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>();
+            let what = format!(
+                "a second cell has the labels {}, and runs are told apart by their labels alone; give each case a `name` \
+                 of its own, or differ by `labels`",
+                labels.join(", ")
+            );
+            return Err(place.error(at, what));
+        }
+        self.cells.push(cell);
+        if self.cells.len() > MOST_CELLS {
+            return Err(place.error(at, format!("the plan spans more than {MOST_CELLS} cells; sweep less")));
+        }
+        Ok(())
+    }
 }
 
 fn labels(body: &Body, values: &Values) -> Values {
     let mut labels = values.clone();
     labels.extend(body.labels.clone().unwrap_or_default());
-    labels.extend(body.name.clone().map(|name| ("case".to_owned(), name)));
+    labels.extend(body.name.as_ref().map(|name| ("case".to_owned(), name.as_ref().clone())));
     labels
 }
 
@@ -187,14 +197,6 @@ fn traffic(
     })
 }
 
-fn push(place: &Text<'_>, at: usize, cells: &mut Vec<Cell>, cell: Cell) -> Result<(), PlanError> {
-    cells.push(cell);
-    if cells.len() > MOST_CELLS {
-        return Err(place.error(at, format!("the plan spans more than {MOST_CELLS} cells; sweep less")));
-    }
-    Ok(())
-}
-
 /// Wi-Fi cells hold all sessions and flows, and each passes each of them once.
 fn check_cells(place: &Text<'_>, at: usize, cell: &Cell) -> Result<(), PlanError> {
     let routes = cell.media.iter().map(|media| &media.route).chain(cell.flows.iter().map(|flow| &flow.route));
@@ -219,17 +221,33 @@ fn note_traces(path: &LoadedPath, digest: &mut Digest) {
 }
 
 /// A controller, what belongs to it, and its labels.
-type Named = (String, System, Vec<(String, String)>);
+struct Named {
+    controller: String,
+    system: System,
+    labels: Vec<(String, String)>,
+    /// Where it is written.
+    at: Option<usize>,
+}
 
 /// Each system of the case: those that it names, or its controllers as they are.
 fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named>, PlanError> {
     let Some(parts) = &body.system else {
-        let plain = |name: String| (name.clone(), System::plain(setting), vec![("controller".to_owned(), name)]);
+        let plain = |name: String| Named {
+            controller: name.clone(),
+            system: System::plain(setting),
+            labels: vec![("controller".to_owned(), name)],
+            at: None,
+        };
         return Ok(controllers(place, body.controllers.as_ref())?.into_iter().map(plain).collect());
     };
-    let one = |part: &SystemPart| {
-        let (system, labels) = system(part).map_err(|what| place.error(parts.span().start, what))?;
-        Ok((part.controller.clone(), system, labels))
+    if parts.as_ref().is_empty() {
+        let what = "`system` is empty, so that there is nothing to run; add one with [[all.system]], or leave it out for `controllers`";
+        return Err(place.error(parts.span().start, what));
+    }
+    let one = |part: &Spanned<SystemPart>| {
+        let at = part.span().start;
+        let (system, labels) = system(part.as_ref()).map_err(|what| place.error(at, what))?;
+        Ok(Named { controller: part.as_ref().controller.clone(), system, labels, at: Some(at) })
     };
     parts.as_ref().iter().map(one).collect()
 }
@@ -240,16 +258,26 @@ fn controllers(place: &Text<'_>, wanted: Option<&Spanned<Controllers>>) -> Resul
     let Some(wanted) = wanted else { return Ok(all()) };
     match wanted.as_ref() {
         Controllers::All => Ok(all()),
+        Controllers::One(name) => {
+            known_controller(place, wanted.span().start, name)?;
+            Ok(vec![name.clone()])
+        }
+        Controllers::Named(names) if names.is_empty() => {
+            let what = "`controllers` is empty, so that there is nothing to run; name at least one, such as \
+                        [\"gcc-libwebrtc\"], or write \"all\"";
+            Err(place.error(wanted.span().start, what))
+        }
         Controllers::Named(names) => {
+            place.no_name_twice("the controller", names)?;
             for name in names {
-                known_controller(place, wanted.span().start, name)?;
+                known_controller(place, name.span().start, name.as_ref())?;
             }
-            Ok(names.clone())
+            Ok(names.iter().map(|name| name.as_ref().clone()).collect())
         }
     }
 }
 
-fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanError> {
+pub(super) fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanError> {
     Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
 }
 
@@ -277,14 +305,16 @@ fn segments(place: &Text<'_>, at: usize, path: &PathPart) -> Result<Vec<Segment>
     let read = |value: &Option<Spanned<toml::Value>>| read_path(place, value.as_ref());
     if path.segment.is_empty() {
         let (forward, feedback) = (read(&path.forward)?, read(&path.feedback)?);
-        return Ok(vec![Segment { name: path.name.clone(), forward, feedback }]);
+        return Ok(vec![Segment { name: path.name.as_ref().clone(), forward, feedback }]);
     }
     if let Some(value) = path.forward.as_ref().or(path.feedback.as_ref()) {
-        let what = format!("the path `{}` has segments, so `forward` and `feedback` belong to these", path.name);
+        let what =
+            format!("the path `{}` has segments, so `forward` and `feedback` belong to these", path.name.as_ref());
         return Err(place.error(value.span().start, what));
     }
-    let segment = |part: &super::file::SegmentPart| {
-        Ok(Segment { name: part.name.clone(), forward: read(&part.forward)?, feedback: read(&part.feedback)? })
+    place.no_name_twice("the segment", path.segment.iter().map(|segment| &segment.name))?;
+    let segment = |part: &SegmentPart| {
+        Ok(Segment { name: part.name.as_ref().clone(), forward: read(&part.forward)?, feedback: read(&part.feedback)? })
     };
     let segments = path.segment.iter().map(segment).collect::<Result<Vec<_>, PlanError>>()?;
     if segments.len() > 16 {
@@ -337,19 +367,32 @@ fn media(
     segments: &[Segment],
     setting: &Setting,
 ) -> Result<Vec<Media>, PlanError> {
-    let alone = [MediaPart::default()];
-    let parts = body.media.as_deref().unwrap_or(&alone);
-    let parts: Vec<MediaPart> = parts.iter().flat_map(copies).take(65).collect();
+    let at = place_of(body.media.as_ref(), at);
+    let written = body.media.as_ref().map(|parts| parts.as_ref().as_slice());
+    place.no_name_twice(
+        "the session",
+        written.iter().copied().flatten().filter_map(|part| part.as_ref().name.as_ref()),
+    )?;
+    let parts: Vec<(usize, MediaPart)> = match written {
+        None => vec![(at, MediaPart::default())],
+        Some(parts) => parts.iter().flat_map(copies).take(65).collect(),
+    };
     if parts.is_empty() || parts.len() > 64 {
         return Err(place.error(at, "a case has from 1 to 64 media sessions; look at their `count`"));
     }
-    let one = |(index, part): (usize, &MediaPart)| {
+    let one = |(index, (at, part)): (usize, &(usize, MediaPart))| {
+        let at = *at;
         let (start, stop) = during(setting, part.start, part.stop);
         if start >= stop {
             return Err(place.error(at, format!("media session {} ends before it starts", index + 1)));
         }
         if let Some(controller) = &part.controller {
             known_controller(place, controller.span().start, controller.as_ref())?;
+        }
+        let usable = |weight: &f64| *weight > 0.0 && weight.is_finite();
+        if let Some(priority) = part.priority.as_ref().filter(|weight| !usable(weight.as_ref())) {
+            let what = "`priority` is a session's weight beside the others': write a number above 0, such as 2.0";
+            return Err(place.error(priority.span().start, what));
         }
         let parts = RouteParts {
             direction: part.direction,
@@ -358,10 +401,10 @@ fn media(
             access_feedback: &part.access_feedback,
         };
         Ok(Media {
-            name: part.name.clone().unwrap_or_else(|| (index + 1).to_string()),
+            name: part.name.as_ref().map_or_else(|| (index + 1).to_string(), |name| name.as_ref().clone()),
             start,
             stop,
-            priority: part.priority.filter(|weight| *weight > 0.0).unwrap_or(1.0),
+            priority: or(part.priority.as_ref(), 1.0),
             pauses: part.pauses.iter().map(|(from, to)| (from.0, to.0)).collect(),
             controller: part.controller.as_ref().map(|name| name.as_ref().clone()),
             route: route(place, &parts, segments)?,
@@ -371,11 +414,15 @@ fn media(
 }
 
 /// `count` sessions that are alike; their names have numbers where there are several.
-fn copies(part: &MediaPart) -> impl Iterator<Item = MediaPart> {
+fn copies(part: &Spanned<MediaPart>) -> impl Iterator<Item = (usize, MediaPart)> {
+    let (at, part) = (part.span().start, part.as_ref());
     let count = usize::from(part.count.unwrap_or(1));
-    (1..=count).map(move |number| MediaPart {
-        name: part.name.as_ref().map(|name| if count > 1 { format!("{name} {number}") } else { name.clone() }),
-        ..part.clone()
+    let numbered = move |name: &Spanned<String>, number| {
+        let text = if count > 1 { format!("{} {number}", name.as_ref()) } else { name.as_ref().clone() };
+        Spanned::new(name.span(), text)
+    };
+    (1..=count).map(move |number| {
+        (at, MediaPart { name: part.name.as_ref().map(|name| numbered(name, number)), ..part.clone() })
     })
 }
 
@@ -386,11 +433,12 @@ fn flows(
     segments: &[Segment],
     setting: &Setting,
 ) -> Result<Vec<Flow>, PlanError> {
-    let parts = body.flow.as_deref().unwrap_or_default();
+    let parts = body.flow.as_ref().map_or(&[][..], |parts| parts.as_ref());
     if parts.len() > 256 {
-        return Err(place.error(at, "a case has at most 256 competing flows"));
+        return Err(place.error(place_of(body.flow.as_ref(), at), "a case has at most 256 competing flows"));
     }
-    let one = |part: &FlowPart| {
+    let one = |part: &Spanned<FlowPart>| {
+        let (at, part) = (part.span().start, part.as_ref());
         let (start, stop) = during(setting, part.start, part.stop);
         let parts = RouteParts {
             direction: part.direction,
@@ -432,71 +480,6 @@ fn kind(place: &Text<'_>, at: usize, part: &FlowPart) -> Result<Kind, PlanError>
     })
 }
 
-fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Setting, PlanError> {
-    let Some(Length(duration)) = body.duration.filter(|length| length.0 > Span::ZERO && length.0 <= LONGEST) else {
-        return Err(place.error(at, "a case needs a `duration` of up to a day, such as duration = \"120s\""));
-    };
-    let warm_up = body.warm_up.map_or(Span::ZERO, |length| length.0);
-    if warm_up >= duration {
-        return Err(place.error(at, "`warm_up` is as long as the whole `duration`; leave something to measure"));
-    }
-    let pacing = match &body.pacing {
-        None => Mode::Interval(Mode::DEFAULT_INTERVAL),
-        Some(text) => text.as_ref().parse().map_err(|error| place.error(text.span().start, format!("{error}")))?,
-    };
-    let fec = body.fec.as_ref().map_or(NO_FEC, |name| name.as_ref().as_str());
-    if let (Err(error), Some(name)) = (new_policy(fec), &body.fec) {
-        return Err(place.error(name.span().start, error.to_string()));
-    }
-    let source = source(place, at, &body.source)?;
-    let refresh = body.client.vsync_hz.unwrap_or(source.fps);
-    let datagram = body.datagram.unwrap_or(1_200);
-    if !(640..=9_000).contains(&datagram) || !(1..=1_000).contains(&refresh) {
-        return Err(place.error(at, "`datagram` goes from 640 to 9000 bytes, `vsync_hz` from 1 to 1000"));
-    }
-    if let Some(names) = &body.own_rates {
-        for name in names.as_ref() {
-            known_controller(place, names.span().start, name)?;
-        }
-    }
-    let sample = body.sample.map_or(Span::from_millis(200), |length| length.0);
-    if sample < Span::from_millis(10) || sample > duration {
-        return Err(place.error(at, "`sample` goes from 10ms to the whole duration"));
-    }
-    Ok(Setting {
-        about: body.about.clone().unwrap_or_default(),
-        duration,
-        warm_up,
-        sample,
-        pacing,
-        fec: fec.to_owned(),
-        phases: body.phases.unwrap_or_default(),
-        datagram: usize::from(datagram),
-        headers: Bytes::new(u64::from(body.headers.unwrap_or(28))),
-        ecn: body.ecn.as_ref().map_or(Ok(Ecn::NotCapable), |written| ecn(place, written))?,
-        transport: body.transport.unwrap_or_default(),
-        feedback_every: feedback_every(place, at, body)?,
-        client: Client {
-            refresh,
-            decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
-            recovery: body.client.recovery.map_or(Recovery::Repair, recovery),
-            deadline: body.client.deadline.map_or(Span::from_millis(100), |length| length.0),
-        },
-        own_rates: body.own_rates.as_ref().map_or_else(Vec::new, |names| names.as_ref().clone()),
-        source,
-    })
-}
-
-fn feedback_every(place: &Text<'_>, at: usize, body: &Body) -> Result<Option<Span>, PlanError> {
-    let interval = body.feedback_every.map(|length| length.0);
-    match interval.filter(|interval| *interval < Span::from_millis(1) || *interval > Span::from_secs(1)) {
-        None => Ok(interval),
-        Some(_) => {
-            Err(place.error(at, "`feedback_every` goes from 1ms to 1s; leave it out for the transport's own way"))
-        }
-    }
-}
-
 /// What WebRTC has no means for, in a system's words.
 fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
     let reasons = [
@@ -506,70 +489,4 @@ fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
         (setting.ecn != Ecn::NotCapable, Some("marks in place of losses")),
     ];
     reasons.into_iter().find_map(|(applies, what)| applies.then_some(what))?
-}
-
-fn ecn(place: &Text<'_>, written: &Spanned<String>) -> Result<Ecn, PlanError> {
-    match written.as_ref().as_str() {
-        "none" => Ok(Ecn::NotCapable),
-        "ect0" => Ok(Ecn::Ect0),
-        "ect1" => Ok(Ecn::Ect1),
-        other => Err(place.error(written.span().start, format!("`ecn` is none, ect0 or ect1, not `{other}`"))),
-    }
-}
-
-fn source(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<Source, PlanError> {
-    let fps = part.fps.unwrap_or(72);
-    if !(1..=1_000).contains(&fps) {
-        return Err(place.error(at, "`fps` goes from 1 to 1000"));
-    }
-    let rate = |written: Option<super::values::Rate>, usual: Bitrate| written.map_or(usual, |rate| rate.0);
-    let minimum = rate(part.minimum, Bounds::MINIMUM);
-    let maximum = rate(part.maximum, Bitrate::from_mbps(100));
-    let bounds = Bounds { minimum, start: rate(part.start, Bounds::START), maximum }.in_order();
-    let content = match part.content {
-        Some(ContentKind::Game) => Content::Game,
-        _ => Content::Sample,
-    };
-    let encoder = match part.encoder.unwrap_or(EncoderKind::Model) {
-        EncoderKind::Model => Encoder::Model(model(place, at, part)?),
-        EncoderKind::H264 => Encoder::Codec { kind: CodecKind::H264, size: picture_size(place, part)?, content },
-        EncoderKind::Vp8 => Encoder::Codec { kind: CodecKind::Vp8, size: picture_size(place, part)?, content },
-    };
-    let length = |written: Option<Length>, usual: Span| written.map_or(usual, |length| length.0);
-    Ok(Source {
-        fps,
-        bounds,
-        render: length(part.render, Span::from_millis(3)),
-        encode: length(part.encode, Span::from_millis(5)),
-        encoder,
-    })
-}
-
-fn picture_size(place: &Text<'_>, part: &SourcePart) -> Result<Size, PlanError> {
-    let Some(text) = &part.size else { return Ok(Size { width: 640, height: 360 }) };
-    let sides = text.as_ref().split_once('x').and_then(|(width, height)| {
-        Some(Size { width: width.trim().parse().ok()?, height: height.trim().parse().ok()? })
-    });
-    let at = text.span().start;
-    let size = sides.ok_or_else(|| place.error(at, format!("`{}` is no size; write it as 640x360", text.as_ref())))?;
-    size.check().map_err(|error| place.error(at, error.to_string()))?;
-    Ok(size)
-}
-
-fn model(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<ModelOptions, PlanError> {
-    let usual = ModelOptions::default();
-    let options = ModelOptions {
-        key_ratio: part.key_ratio.unwrap_or(usual.key_ratio),
-        deviation: part.deviation.unwrap_or(usual.deviation),
-        correlation: part.correlation.unwrap_or(usual.correlation),
-        reaction: part.reaction_frames.unwrap_or(usual.reaction),
-        scene_every: part.scene_every.map(|length| length.0).or(usual.scene_every),
-        scene_ratio: part.scene_ratio.unwrap_or(usual.scene_ratio),
-        limited_every: part.limited_every.map(|length| length.0).or(usual.limited_every),
-        limited_for: part.limited_for.map_or(usual.limited_for, |length| length.0),
-        limited_share: part.limited_share.unwrap_or(usual.limited_share),
-        ..usual
-    };
-    options.check().map_err(|what| place.error(at, what))?;
-    Ok(options)
 }

@@ -41,44 +41,38 @@ pub(super) struct PlanFile {
     pub(super) question: String,
     #[serde(default)]
     pub(super) notes: String,
-    #[serde(default = "three")]
-    pub(super) seeds: u32,
-    #[serde(default)]
-    pub(super) all: Body,
+    pub(super) seeds: Option<Spanned<u32>>,
+    pub(super) all: Option<Spanned<Body>>,
     #[serde(default, rename = "case")]
     pub(super) cases: Vec<Spanned<Body>>,
     #[serde(default)]
     pub(super) published: Vec<PublishedPart>,
 }
 
-const fn three() -> u32 {
-    3
-}
-
 settings! {
     /// What a case is made of.
     Body {
-        name: String,
+        name: Spanned<String>,
         about: String,
-        duration: Length,
-        warm_up: Length,
-        sample: Length,
+        duration: Spanned<Length>,
+        warm_up: Spanned<Length>,
+        sample: Spanned<Length>,
         controllers: Spanned<Controllers>,
         own_rates: Spanned<Vec<String>>,
         pacing: Spanned<String>,
         fec: Spanned<String>,
         phases: Phases,
         labels: BTreeMap<String, String>,
-        datagram: u16,
+        datagram: Spanned<u16>,
         headers: u16,
         ecn: Spanned<String>,
         transport: Transport,
-        feedback_every: Length,
-        path: Vec<PathPart>,
-        media: Vec<MediaPart>,
-        flow: Vec<FlowPart>,
+        feedback_every: Spanned<Length>,
+        path: Vec<Spanned<PathPart>>,
+        media: Spanned<Vec<Spanned<MediaPart>>>,
+        flow: Spanned<Vec<Spanned<FlowPart>>>,
         sweep: Vec<SweepPart>,
-        system: Spanned<Vec<SystemPart>>,
+        system: Spanned<Vec<Spanned<SystemPart>>>,
     }
     nested { source: SourcePart, client: ClientPart, wifi: TrafficPart, }
 }
@@ -86,24 +80,24 @@ settings! {
 settings! {
     /// Where frames come from.
     SourcePart {
-        fps: u16,
-        minimum: Rate,
-        start: Rate,
-        maximum: Rate,
+        fps: Spanned<u16>,
+        minimum: Spanned<Rate>,
+        start: Spanned<Rate>,
+        maximum: Spanned<Rate>,
         encoder: EncoderKind,
         size: Spanned<String>,
         content: ContentKind,
         render: Length,
         encode: Length,
-        key_ratio: f64,
-        deviation: f64,
-        correlation: f64,
-        reaction_frames: f64,
-        scene_every: Length,
-        scene_ratio: f64,
-        limited_every: Length,
-        limited_for: Length,
-        limited_share: f64,
+        key_ratio: Spanned<f64>,
+        deviation: Spanned<f64>,
+        correlation: Spanned<f64>,
+        reaction_frames: Spanned<f64>,
+        scene_every: Spanned<Length>,
+        scene_ratio: Spanned<f64>,
+        limited_every: Spanned<Length>,
+        limited_for: Spanned<Length>,
+        limited_share: Spanned<f64>,
     }
 }
 
@@ -127,10 +121,10 @@ settings! {
 settings! {
     /// Where they are shown.
     ClientPart {
-        vsync_hz: u16,
+        vsync_hz: Spanned<u16>,
         decode: Length,
         recovery: RecoveryKind,
-        deadline: Length,
+        deadline: Spanned<Length>,
     }
 }
 
@@ -174,7 +168,9 @@ pub(super) struct SystemPart {
 #[derive(Clone, Debug)]
 pub(super) enum Controllers {
     All,
-    Named(Vec<String>),
+    Named(Vec<Spanned<String>>),
+    /// A name that stands alone, without a list.
+    One(String),
 }
 
 impl<'de> Deserialize<'de> for Controllers {
@@ -188,7 +184,7 @@ impl<'de> Deserialize<'de> for Controllers {
             fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<Controllers, E> {
                 match text {
                     "all" => Ok(Controllers::All),
-                    other => Ok(Controllers::Named(vec![other.to_owned()])),
+                    other => Ok(Controllers::One(other.to_owned())),
                 }
             }
             fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut list: A) -> Result<Controllers, A::Error> {
@@ -211,7 +207,7 @@ impl<'de> Deserialize<'de> for Controllers {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PathPart {
-    pub(super) name: String,
+    pub(super) name: Spanned<String>,
     pub(super) forward: Option<Spanned<toml::Value>>,
     pub(super) feedback: Option<Spanned<toml::Value>>,
     #[serde(default)]
@@ -221,7 +217,7 @@ pub(super) struct PathPart {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SegmentPart {
-    pub(super) name: String,
+    pub(super) name: Spanned<String>,
     pub(super) forward: Option<Spanned<toml::Value>>,
     pub(super) feedback: Option<Spanned<toml::Value>>,
 }
@@ -238,13 +234,13 @@ pub(super) enum DirectionKind {
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct MediaPart {
-    pub(super) name: Option<String>,
+    pub(super) name: Option<Spanned<String>>,
     pub(super) count: Option<u16>,
     pub(super) start: Option<Length>,
     pub(super) stop: Option<Length>,
     #[serde(default)]
     pub(super) direction: DirectionKind,
-    pub(super) priority: Option<f64>,
+    pub(super) priority: Option<Spanned<f64>>,
     #[serde(default)]
     pub(super) pauses: Vec<(Length, Length)>,
     pub(super) controller: Option<Spanned<String>>,
@@ -286,8 +282,8 @@ pub(super) struct FlowPart {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct SweepPart {
-    pub(super) name: String,
-    pub(super) values: Vec<String>,
+    pub(super) name: Spanned<String>,
+    pub(super) values: Spanned<Vec<Spanned<String>>>,
 }
 
 /// Figures that somebody published.

@@ -7,8 +7,10 @@ mod expand;
 mod file;
 mod phases;
 mod published;
+mod setting;
 mod sweep;
 mod system;
+mod text;
 mod traffic;
 mod values;
 
@@ -54,7 +56,7 @@ pub struct Plan {
     pub seeds: u32,
     pub cells: Vec<Cell>,
     pub published: Vec<Published>,
-    /// Of the file and of the traces that it names.
+    /// Of what the file means for runs, and of the traces that it names.
     pub digest: u64,
 }
 

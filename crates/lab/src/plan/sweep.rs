@@ -3,8 +3,11 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use toml::Spanned;
 
+use super::PlanError;
 use super::file::SweepPart;
+use super::text::Text;
 
 /// A value of each sweep.
 pub(super) type Values = BTreeMap<String, String>;
@@ -24,32 +27,49 @@ struct Swept {
 }
 
 impl Outline {
-    /// For each case, or for the plan itself where it has none, the combinations of its sweeps' values. An error names the sweep that
-    /// has none.
-    pub(super) fn combinations(&self) -> Result<Vec<Vec<Values>>, String> {
+    /// Refuses sweeps without values, and names and values that are there twice.
+    pub(super) fn check(&self, place: &Text<'_>) -> Result<(), PlanError> {
+        for swept in self.cases.iter().chain([&self.all]) {
+            let sweeps = swept.sweep.as_deref().unwrap_or_default();
+            place.no_name_twice("the sweep", sweeps.iter().map(|sweep| &sweep.name))?;
+            for SweepPart { name, values } in sweeps {
+                if values.as_ref().is_empty() {
+                    let what = format!(
+                        "the sweep `{}` has no values; write at least one, or leave the sweep out",
+                        name.as_ref()
+                    );
+                    return Err(place.error(values.span().start, what));
+                }
+                place.no_name_twice("the value", values.as_ref())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For each case, or for the plan itself where it has none, the combinations of its sweeps' values; none where a sweep has none.
+    pub(super) fn combinations(&self) -> Vec<Vec<Values>> {
         let usual = self.all.sweep.as_deref().unwrap_or_default();
         if self.cases.is_empty() {
-            return Ok(vec![combinations(usual)?]);
+            return vec![combinations(usual)];
         }
         self.cases.iter().map(|case| combinations(case.sweep.as_deref().unwrap_or(usual))).collect()
     }
 }
 
 /// Every combination of one value from each sweep; one empty combination without sweeps.
-fn combinations(sweeps: &[SweepPart]) -> Result<Vec<Values>, String> {
+fn combinations(sweeps: &[SweepPart]) -> Vec<Values> {
     let mut all = vec![Values::new()];
     for sweep in sweeps {
-        if sweep.values.is_empty() {
-            return Err(sweep.name.clone());
-        }
         let with = |values: &Values| {
-            let one =
-                |value: &String| values.clone().into_iter().chain([(sweep.name.clone(), value.clone())]).collect();
-            sweep.values.iter().map(one).collect::<Vec<_>>()
+            let one = |value: &Spanned<String>| {
+                let named = (sweep.name.as_ref().clone(), value.as_ref().clone());
+                values.clone().into_iter().chain([named]).collect()
+            };
+            sweep.values.as_ref().iter().map(one).collect::<Vec<_>>()
         };
         all = all.iter().flat_map(with).collect();
     }
-    Ok(all)
+    all
 }
 
 /// The plan with each `{name}` replaced by the sweep's value. A text that is nothing but such a name becomes a number where the value
@@ -97,12 +117,10 @@ mod tests {
             values = ["0"]
         "#;
         let outline: Outline = toml::from_str(text).expect("an outline");
-        let all = outline.combinations().expect("values");
+        let all = outline.combinations();
         assert_eq!(all.iter().map(Vec::len).collect::<Vec<_>>(), [6, 1]);
         assert_eq!((&all[0][4], &all[1][0]), (&values(&[("a", "2"), ("b", "y")]), &values(&[("c", "0")])));
         let none: Outline = toml::from_str("question = \"?\"\nseeds = 3").expect("an outline");
-        assert_eq!(none.combinations().expect("values"), vec![vec![Values::new()]]);
-        let empty: Outline = toml::from_str("[[all.sweep]]\nname = \"a\"\nvalues = []").expect("an outline");
-        assert_eq!(empty.combinations(), Err("a".to_owned()));
+        assert_eq!(none.combinations(), vec![vec![Values::new()]]);
     }
 }

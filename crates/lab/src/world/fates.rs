@@ -4,6 +4,7 @@ use nearlight_units::{Span, Time};
 use serde::{Deserialize, Serialize};
 
 use super::tally::Tally;
+use crate::utility::FrameQuality;
 
 #[derive(Clone, Copy, Debug)]
 struct Fate {
@@ -11,12 +12,15 @@ struct Fate {
     whole_at: Option<Time>,
     /// On the display, undamaged and in time.
     good: bool,
+    /// What it is worth then.
+    quality: f64,
 }
 
 /// All frames that were sent.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Fates {
     frames: Vec<Fate>,
+    quality: FrameQuality,
 }
 
 /// What became of the frames of the measured time.
@@ -31,9 +35,14 @@ pub struct FateCounts {
 }
 
 impl Fates {
+    pub(crate) const fn new(quality: FrameQuality) -> Self {
+        Self { frames: Vec::new(), quality }
+    }
+
     /// The next frame leaves the encoder.
-    pub(crate) fn on_sent(&mut self, captured_at: Time) {
-        self.frames.push(Fate { captured_at, whole_at: None, good: false });
+    pub(crate) fn on_sent(&mut self, captured_at: Time, bytes: usize, key: bool) {
+        let quality = self.quality.on_frame(bytes, key);
+        self.frames.push(Fate { captured_at, whole_at: None, good: false, quality });
     }
 
     pub(crate) fn on_whole(&mut self, now: Time, frame: usize) {
@@ -46,6 +55,12 @@ impl Fates {
         if let Some(fate) = self.frames.get_mut(frame) {
             fate.good = true;
         }
+    }
+
+    /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
+    pub(crate) fn in_time(&self, tally: &Tally) -> (u64, f64) {
+        let good = self.frames.iter().filter(|fate| fate.good && tally.counts_frame(fate.captured_at));
+        good.fold((0, 0.0), |(count, sum), fate| (count + 1, sum + fate.quality))
     }
 
     pub(crate) fn counts(&self, tally: &Tally, deadline: Span) -> FateCounts {
@@ -69,10 +84,11 @@ mod tests {
     #[test]
     fn runs_of_bad_frames_are_counted_once() {
         let tally = Tally::new(Time::ZERO, Time::from_secs(100));
-        let mut fates = Fates::default();
+        let bounds = nearlight_rate::Bounds::up_to(nearlight_units::Bitrate::from_mbps(30));
+        let mut fates = Fates::new(FrameQuality::new(bounds, 30));
         for (frame, good) in [true, false, false, true, false, true].into_iter().enumerate() {
             let at = Time::from_millis(frame as u64 * 33);
-            fates.on_sent(at);
+            fates.on_sent(at, 125_000, false);
             // The third is whole too late, the fifth never.
             if frame != 4 {
                 fates.on_whole(at + Span::from_millis(if frame == 2 { 101 } else { 100 }), frame);
@@ -82,5 +98,7 @@ mod tests {
             }
         }
         assert_eq!(fates.counts(&tally, Span::from_millis(100)), FateCounts { residual: 2, bad: 3, runs: 2 });
+        // Each is coded at the highest rate.
+        assert_eq!(fates.in_time(&tally), (3, 3.0));
     }
 }

@@ -33,9 +33,17 @@ pub(crate) fn segment_seeds(random: &mut Random, segments: usize) -> Vec<[u64; 2
     (0..segments).map(|_| [random.seed(), random.seed()]).collect()
 }
 
+/// Where the traces of a run begin, as a share of their length: the same for all of a run, so that traces that were recorded together
+/// stay together.
+pub(crate) fn trace_start(seed: u64) -> f64 {
+    // Apart from the run's other draws, which stay what they are.
+    Random::new(seed ^ 0x7472_6163_6573_7461).unit()
+}
+
 struct Builder<'a> {
     network: Network,
     cells: Cells,
+    trace_start: f64,
     random: &'a mut Random,
 }
 
@@ -47,7 +55,8 @@ impl Links {
     /// Makes all of them; routes have the numbers of media sessions, then of competing flows.
     pub(crate) fn new(cell: &Cell, seed: u64, random: &mut Random) -> Result<Self, ConfigError> {
         let stations = cell.media.len() + cell.flows.len();
-        let mut builder = Builder { network: Network::new(), cells: Cells::new(stations, seed), random };
+        let (network, cells) = (Network::new(), Cells::new(stations, seed));
+        let mut builder = Builder { network, cells, trace_start: trace_start(seed), random };
         let mut shared = Vec::new();
         for (segment, seeds) in cell.segments.iter().zip(segment_seeds(builder.random, cell.segments.len())) {
             let forward = builder.lane(&segment.forward, seeds[0], 0, Users::All(session_of))?;
@@ -82,7 +91,7 @@ impl Links {
 impl Builder<'_> {
     fn lane(&mut self, path: &LoadedPath, seed: u64, side: usize, users: Users) -> Result<u16, ConfigError> {
         let way = [Way::Downlink, Way::Uplink][side];
-        let path = self.cells.path(path, seed, users, way)?;
+        let path = self.cells.path(&path.starting_at(self.trace_start), seed, users, way)?;
         Ok(self.network.add_lane(path))
     }
 

@@ -17,6 +17,7 @@ use super::tally::Tally;
 use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Captures, Client, Recovery};
+use crate::utility::FrameQuality;
 
 /// What a session is like.
 pub(crate) struct MediaConfig {
@@ -41,6 +42,7 @@ pub(crate) struct MediaConfig {
     /// Frames from one key frame to the next; 0 without scheduled ones.
     pub(crate) group: u32,
     pub(crate) captures: Captures,
+    pub(crate) quality: FrameQuality,
     /// For the sender's policy: the place in its group of the frame that leaves the encoder.
     pub(crate) index: Shared,
     /// For the sender's controller: frames that the client has and has not shown.
@@ -53,6 +55,11 @@ const GROUP_PATIENCE: Span = Span::from_millis(500);
 const NO_PATIENCE: Span = Span::from_millis(1);
 
 impl MediaConfig {
+    /// Of the measured time.
+    pub(crate) fn tally(&self) -> Tally {
+        Tally::new(self.warm_up.max(self.start), self.stop).with_pauses(&self.pauses)
+    }
+
     /// Even distances from the start, so that no rounding adds up.
     fn tick(count: u64, rate: u16) -> Span {
         Span::from_nanos((count * 1_000_000_000 / u64::from(rate)) as i64)
@@ -172,7 +179,7 @@ impl Media {
         let next_capture = config.start + config.phase;
         let next_refresh = config.start + config.refresh_phase;
         let due = next_capture.min(next_refresh);
-        let tally = Tally::new(config.warm_up.max(config.start), config.stop);
+        let tally = config.tally();
         Self {
             ends,
             encoder,
@@ -185,7 +192,7 @@ impl Media {
             coded: FrameId(0),
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
-            fates: Fates::default(),
+            fates: Fates::new(config.quality),
             since_key: 0,
             skipped_share: 0.0,
             leaving: Vec::new(),
@@ -234,6 +241,10 @@ impl Media {
 
     pub(crate) fn fates(&self) -> FateCounts {
         self.fates.counts(&self.tally, self.config.client.deadline)
+    }
+
+    pub(crate) fn in_time(&self) -> (u64, f64) {
+        self.fates.in_time(&self.tally)
     }
 
     pub(crate) fn is_active(&self, now: Time) -> bool {
@@ -440,7 +451,7 @@ impl Media {
             views: vec![VIEW],
         };
         self.frames.push(Sent { captured, at: now, index, came: None });
-        self.fates.on_sent(captured.at);
+        self.fates.on_sent(captured.at, coded.bits.len(), coded.is_key());
         self.tally.on_frame_sent(captured.at, coded.is_key());
         self.config.index.store(index, Ordering::Relaxed);
         // A receiver that decodes whatever comes takes each frame as if it stood alone.
@@ -523,8 +534,9 @@ impl Media {
         let Some(shown) = self.decoded.take() else { return };
         let marker = Marker { frame: shown.id, input: shown.input };
         let displayed = self.ends.on_displayed(now, shown.id, marker);
-        let late = now - shown.captured_at > self.config.client.deadline;
-        self.tally.on_displayed(now, shown.captured_at, late, shown.quality);
+        let latency = now - shown.captured_at;
+        let late = latency > self.config.client.deadline;
+        self.tally.on_displayed(now, shown.captured_at, latency, late, shown.quality);
         if let Some(displayed) = &displayed {
             self.tally.on_timeline(shown.captured_at, &displayed.timeline);
         }

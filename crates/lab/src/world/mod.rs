@@ -30,7 +30,7 @@ use thiserror::Error;
 
 use self::ends::{Ends, WebRtcConfig};
 use self::links::{EXCHANGES, refresh_phase};
-pub(crate) use self::links::{Links, segment_seeds};
+pub(crate) use self::links::{Links, segment_seeds, trace_start};
 use self::media::{Media, MediaConfig};
 use self::network::Arrival;
 use self::reliable::Reliable;
@@ -39,6 +39,7 @@ use self::wrapped::{Buffered, Placed, Shared};
 use crate::encoder::new_encoder;
 use crate::plan::{self, Cell, Kind, Recovery, Setting, TrafficModel};
 use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, Sums, WifiRecord};
+use crate::utility::FrameQuality;
 
 /// Chromium's distance between reports of arrivals at 5 to 8 Mb/s, as measured in headless Chromium 156.
 const CHROMIUM_FEEDBACK: Span = Span::from_micros(62_500);
@@ -262,12 +263,14 @@ impl<'a> World<'a> {
                 Actor::Media(media) => {
                     let (redundant, other) = media.redundancy(self.now);
                     let (repairs, fates) = (media.repairs(self.now), Some(media.fates()));
-                    let end = Sums { repairs, redundant, other, fates, healed: media.healed(self.now) };
+                    let (healed, in_time) = (media.healed(self.now), media.in_time());
+                    let end = Sums { repairs, redundant, other, fates, healed, in_time };
                     (media.failed, media.tally, end)
                 }
                 Actor::Reliable(media) => {
                     let (repairs, redundant, other) = media.repairs();
-                    let end = Sums { repairs, redundant, other, fates: Some(media.fates()), healed: None };
+                    let (fates, in_time) = (Some(media.fates()), media.in_time());
+                    let end = Sums { repairs, redundant, other, fates, healed: None, in_time };
                     (media.failed, media.tally, end)
                 }
             };
@@ -327,6 +330,8 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         recovery: cell.system.recovery,
         group: cell.system.group,
         captures: cell.system.captures,
+        // Whatever rates a preset keeps, all are judged by those of the plan.
+        quality: FrameQuality::new(setting.source.bounds, setting.source.fps),
         index: Shared::default(),
         buffered: Shared::default(),
     };

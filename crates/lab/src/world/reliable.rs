@@ -95,7 +95,7 @@ impl Reliable {
             Stream::new(StreamConfig { law, ..StreamConfig::default() }).expect("the plan has checked the law");
         let next_capture = config.start + config.phase;
         let next_refresh = config.start + config.refresh_phase;
-        let tally = Tally::new(config.warm_up.max(config.start), config.stop);
+        let tally = config.tally();
         Self {
             rate,
             stream,
@@ -110,7 +110,7 @@ impl Reliable {
             waiting: VecDeque::new(),
             written: VecDeque::new(),
             frames: Vec::new(),
-            fates: Fates::default(),
+            fates: Fates::new(config.quality),
             decoding: VecDeque::new(),
             decoded: None,
             inputs: Vec::new(),
@@ -133,6 +133,10 @@ impl Reliable {
 
     pub(crate) fn fates(&self) -> FateCounts {
         self.fates.counts(&self.tally, self.config.client.deadline)
+    }
+
+    pub(crate) fn in_time(&self) -> (u64, f64) {
+        self.fates.in_time(&self.tally)
     }
 
     /// Segments that were sent again, their bytes, and all other bytes.
@@ -174,7 +178,7 @@ impl Reliable {
         while let Some(encoding) = self.encoding.pop_front_if(|encoding| encoding.ready_at <= now) {
             let Encoding { frame, coded, .. } = encoding;
             self.tally.on_frame_sent(frame.captured_at, coded.is_key());
-            self.fates.on_sent(frame.captured_at);
+            self.fates.on_sent(frame.captured_at, coded.bits.len(), coded.is_key());
             self.waiting.push_back((Frame { sent_at: now, ..frame }, coded));
         }
         while let Some(done) = self.decoding.pop_front_if(|decoding| decoding.done_at <= now) {
@@ -234,8 +238,9 @@ impl Reliable {
         network.send(now, Parcel { to, size: INPUT, id, ecn: Ecn::NotCapable, bytes: Vec::new() });
         let Some(shown) = self.decoded.take() else { return };
         let frame = self.frames[shown.frame];
-        let late = now - frame.captured_at > self.config.client.deadline;
-        self.tally.on_displayed(now, frame.captured_at, late, shown.quality);
+        let latency = now - frame.captured_at;
+        let late = latency > self.config.client.deadline;
+        self.tally.on_displayed(now, frame.captured_at, latency, late, shown.quality);
         if !late {
             self.fates.on_good(shown.frame);
         }

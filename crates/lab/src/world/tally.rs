@@ -1,6 +1,6 @@
 //! What a media session did, measured from outside: the world knows all times exactly.
 
-use nearlight_events::{STAGES, Timeline};
+use nearlight_events::{STAGES, StallCounts, Stalls, Timeline};
 use nearlight_units::{Span, Time};
 
 use super::network::Arrival;
@@ -16,6 +16,10 @@ pub(crate) struct Tally {
     from: Time,
     to: Time,
     frames_to: Time,
+    /// While nothing is captured no picture can stall.
+    pauses: Vec<(Time, Time)>,
+    /// In time without pauses.
+    stalls: Stalls,
     pub(crate) captured: u64,
     pub(crate) skipped: u64,
     pub(crate) sent: u64,
@@ -62,6 +66,8 @@ impl Tally {
             from,
             to,
             frames_to: (to - GRACE).max(from),
+            pauses: Vec::new(),
+            stalls: Stalls::default(),
             captured: 0,
             skipped: 0,
             sent: 0,
@@ -87,6 +93,21 @@ impl Tally {
         }
     }
 
+    pub(crate) fn with_pauses(self, pauses: &[(Time, Time)]) -> Self {
+        Self { pauses: pauses.to_vec(), ..self }
+    }
+
+    /// A moment on a clock that stands still in pauses.
+    fn without_pauses(&self, at: Time) -> Time {
+        let paused = |(from, to): &(Time, Time)| (*to).min(at).saturating_since(*from);
+        at - self.pauses.iter().map(paused).fold(Span::ZERO, |sum, span| sum + span)
+    }
+
+    /// From the first capture of the measured time to its end.
+    pub(crate) fn stalls(&self) -> StallCounts {
+        self.stalls.until(self.without_pauses(self.to))
+    }
+
     pub(crate) fn from(&self) -> Time {
         self.from
     }
@@ -105,6 +126,9 @@ impl Tally {
 
     pub(crate) fn on_capture(&mut self, at: Time) {
         self.captured += u64::from(self.counts_frame(at));
+        if self.counts(at) {
+            self.stalls.on_start(self.without_pauses(at));
+        }
     }
 
     pub(crate) fn on_skipped(&mut self, at: Time) {
@@ -159,13 +183,24 @@ impl Tally {
         self.passed_over += u64::from(self.counts(now));
     }
 
-    pub(crate) fn on_displayed(&mut self, now: Time, captured_at: Time, late: bool, quality: Option<Quality>) {
-        if !self.counts_frame(captured_at) {
+    /// `latency` is from capture to display; frames belong to the time `counted_at`.
+    pub(crate) fn on_displayed(
+        &mut self,
+        now: Time,
+        counted_at: Time,
+        latency: Span,
+        late: bool,
+        quality: Option<Quality>,
+    ) {
+        if self.counts(now) {
+            self.stalls.on_picture(self.without_pauses(now));
+        }
+        if !self.counts_frame(counted_at) {
             return;
         }
         self.displayed += 1;
         self.late += u64::from(late);
-        self.frame_latency.add(micros(now - captured_at));
+        self.frame_latency.add(micros(latency));
         if let Some(Quality { psnr, ssim }) = quality {
             self.psnr.add((psnr * 1e3).round() as u64);
             self.ssim.add((ssim.max(0.0) * 1e6).round() as u64);
@@ -185,5 +220,33 @@ impl Tally {
                 histogram.add(micros(timeline.stage(stage)));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(milliseconds: u64) -> Time {
+        Time::from_millis(milliseconds)
+    }
+
+    #[test]
+    fn stalls_are_measured_from_the_first_capture_to_the_end_without_pauses() {
+        let mut tally = Tally::new(at(1_000), at(11_000)).with_pauses(&[(at(4_000), at(6_000))]);
+        for frame in 0..1_000 {
+            let captured_at = at(frame * 10);
+            if !(4_000..6_000).contains(&(frame * 10)) {
+                tally.on_capture(captured_at);
+            }
+            // Pictures come from 1.5 to 4 s and from 6.1 to 9 s.
+            if (150..400).contains(&frame) || (610..=900).contains(&frame) {
+                tally.on_displayed(captured_at, captured_at, Span::ZERO, false, None);
+            }
+        }
+        let counts = tally.stalls();
+        // The start and the end are stalls; 110 ms around the pause are none.
+        assert_eq!((counts.stalls, counts.stalled), (2, Span::from_millis(500 + 2_000)));
+        assert_eq!(counts.watched, Span::from_millis(8_000));
     }
 }

@@ -93,6 +93,23 @@ impl Rates {
         Self { steps, mean: self.mean.mul_f64(factor), ..self.clone() }
     }
 
+    /// The same rates from `offset` on: what comes before that follows at the period's end. Rates that do not repeat stay as they are.
+    #[must_use]
+    pub fn starting_at(&self, offset: Span) -> Self {
+        let Some(period) = self.period else { return self.clone() };
+        let offset = Span::from_nanos(offset.max(Span::ZERO).as_nanos() % period.as_nanos());
+        let first = self.starts.partition_point(|start| *start <= offset) - 1;
+        // The step that is cut in two begins and, unless it is cut at its start, ends the period.
+        let begins = self.starts.iter().map(|start| (*start - offset).max(Span::ZERO)).skip(first);
+        let wrapped = self.starts.iter().map(|start| *start - offset + period);
+        let cut = usize::from(self.starts[first] < offset);
+        Self {
+            starts: begins.chain(wrapped.take(first + cut)).collect(),
+            steps: self.steps[first..].iter().chain(&self.steps[..first + cut]).copied().collect(),
+            ..self.clone()
+        }
+    }
+
     /// The mean over one period, or over all steps but the endless last one.
     #[must_use]
     pub fn mean(&self) -> Bitrate {
@@ -251,6 +268,24 @@ mod tests {
         }
         let two_periods = work_of(Bytes::new(6_500_000));
         assert_eq!(Meter::new(rates).finish(Time::from_secs(1), two_periods), (Time::from_secs(9), 0));
+    }
+
+    #[test]
+    fn rates_that_start_later_are_the_same_and_wrap_round() {
+        let steps = [(secs(0), mbps(8)), (secs(3), mbps(2)), (secs(4), mbps(5))];
+        let whole = Rates::steps(&steps, Some(secs(7))).unwrap();
+        for offset in 0..150 {
+            let offset = Span::from_millis(offset * 100);
+            let rates = whole.starting_at(offset);
+            for at in 0..200 {
+                let at = Time::from_millis(at * 77);
+                assert_eq!(rates.at(at), whole.at(at + offset), "{offset:?} and {at:?}");
+            }
+            assert_eq!((rates.mean(), rates.period()), (whole.mean(), whole.period()));
+            assert!(rates.starts.windows(2).all(|pair| pair[0] < pair[1]) && rates.starts[0] == Span::ZERO);
+        }
+        let endless = Rates::steps(&steps, None).unwrap();
+        assert_eq!(endless.starting_at(secs(5)), endless);
     }
 
     #[test]

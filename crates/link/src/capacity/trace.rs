@@ -17,8 +17,10 @@ const AVERAGED: u64 = 100;
 /// Delivery opportunities in whole milliseconds, repeated after the last one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Trace {
-    /// Ascending, the last one above 0. Millisecond 0 belongs to the first round only: later ones start on the last one's end.
+    /// Ascending, none after the period. Millisecond 0 belongs to the first round only: later ones start on the last one's end.
     opportunities: Arc<[u32]>,
+    /// In milliseconds, above 0.
+    period: u32,
 }
 
 impl Trace {
@@ -26,12 +28,21 @@ impl Trace {
     #[must_use]
     pub fn new(opportunities: impl Into<Arc<[u32]>>) -> Option<Self> {
         let opportunities = opportunities.into();
-        let lasts = opportunities.last().is_some_and(|last| *last > 0);
-        (lasts && opportunities.is_sorted()).then_some(Self { opportunities })
+        let period = opportunities.last().copied().filter(|last| *last > 0)?;
+        opportunities.is_sorted().then_some(Self { opportunities, period })
+    }
+
+    /// The same trace from `offset` on, in whole milliseconds: what comes before that follows at its end.
+    #[must_use]
+    pub fn starting_at(&self, offset: Span) -> Self {
+        let offset = (offset.max(Span::ZERO).as_nanos() as u64 / 1_000_000 % self.period()) as u32;
+        let (before, after) = self.opportunities.split_at(self.opportunities.partition_point(|at| *at < offset));
+        let (first, last) = (after.iter().map(|at| at - offset), before.iter().map(|at| at + (self.period - offset)));
+        Self { opportunities: first.chain(last).collect(), period: self.period }
     }
 
     fn period(&self) -> u64 {
-        u64::from(self.opportunities[self.opportunities.len() - 1])
+        u64::from(self.period)
     }
 
     /// The time after which it repeats.
@@ -130,6 +141,32 @@ mod tests {
         .collect();
         // The base moves on by the last timestamp, so that the 0 of the second round falls on the 10 of the first.
         assert_eq!(times, [0, 3, 3, 10, 10, 13, 13, 20, 20]);
+    }
+
+    #[test]
+    fn a_trace_that_starts_later_has_the_same_opportunities_and_wraps_round() {
+        let whole = Trace::new([0, 3, 3, 10]).unwrap();
+        let times = |trace: &Trace| {
+            let mut reader = Reader::new(trace.clone(), 1.0);
+            std::iter::repeat_with(move || {
+                let at = reader.next_at();
+                reader.advance();
+                at.as_micros() / 1_000
+            })
+        };
+        for offset in 0..25_u64 {
+            let trace = whole.starting_at(Span::from_millis(offset as i64));
+            let expected: Vec<u64> =
+                times(&whole).filter(|at| *at >= offset % 10).map(|at| at - offset % 10).take(50).collect();
+            assert_eq!(times(&trace).take(50).collect::<Vec<_>>(), expected, "from {offset} ms on");
+            assert_eq!((trace.length(), trace.mean()), (whole.length(), whole.mean()));
+            for now in [0, 1, 2, 3, 9, 10, 11, 57] {
+                let mut skipped = Reader::new(trace.clone(), 1.0);
+                skipped.skip(Time::from_millis(now));
+                let next = expected.iter().find(|at| **at > now).copied();
+                assert_eq!(Some(skipped.next_at()), next.map(Time::from_millis), "{now} ms after {offset} ms");
+            }
+        }
     }
 
     #[test]

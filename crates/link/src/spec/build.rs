@@ -47,6 +47,8 @@ pub struct LoadedPath {
     spec: PathSpec,
     /// Of each hop that has one.
     traces: Vec<Option<TraceFile>>,
+    /// Where traces begin whose offset is not written, as a share of their length.
+    start: f64,
 }
 
 impl PathSpec {
@@ -74,7 +76,7 @@ impl PathSpec {
             _ => Ok(None),
         };
         let traces = self.hops.iter().map(trace).collect::<Result<_, _>>()?;
-        Ok(LoadedPath { spec: self.clone(), traces })
+        Ok(LoadedPath { spec: self.clone(), traces, start: 0.0 })
     }
 
     /// Reads the trace files and builds the path; the same seed builds the same path.
@@ -105,6 +107,14 @@ impl LoadedPath {
         &self.spec
     }
 
+    /// The same path with every trace begun at this share of its length (from 0 up to 1), except where the path itself says `offset`.
+    ///
+    /// The share is the same for all: traces that were recorded together, such as those of both directions, stay together.
+    #[must_use]
+    pub fn starting_at(&self, share: f64) -> Self {
+        Self { start: share, ..self.clone() }
+    }
+
     /// Packets' own path with this seed.
     ///
     /// # Panics
@@ -122,9 +132,17 @@ impl LoadedPath {
         let hops = self.spec.hops.iter().zip(&self.traces).enumerate();
         let stages = hops.map(|(place, (hop, trace))| match hop {
             HopSpec::Cell(settings) => cell(settings),
-            _ => Ok(stage(hop, trace.as_ref(), Random::of_hop(seed, place))),
+            _ => Ok(stage(hop, self.begun(hop, trace.as_ref()).as_ref(), Random::of_hop(seed, place))),
         });
         Ok(Path::new(stages.collect::<Result<Vec<_>, E>>()?))
+    }
+
+    /// A hop's trace from where this path begins it.
+    fn begun(&self, hop: &HopSpec, trace: Option<&TraceFile>) -> Option<TraceFile> {
+        let (HopSpec::Bottleneck(spec), Some(trace)) = (hop, trace) else { return None };
+        // Whole milliseconds, so that a reader can write down where a run began.
+        let share = || Span::from_millis((trace.length().as_millis_f64() * self.start) as i64);
+        Some(trace.starting_at(spec.offset.unwrap_or_else(share)))
     }
 
     /// What is written about the cells that the path leads through, in its order.

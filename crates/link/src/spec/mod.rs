@@ -94,6 +94,8 @@ pub struct BottleneckSpec {
     pub fine: Fine,
     /// What the source's rates are multiplied by, from 0.01 to 1000.
     pub scale: f64,
+    /// Where in its file a trace begins; whoever builds the path decides if None.
+    pub offset: Option<Span>,
 }
 
 /// Where a bottleneck's capacity comes from.
@@ -143,6 +145,10 @@ pub enum SpecError {
     Twice { key: &'static str },
     #[error("`bucket` chooses how tokens are spent, but there are none; add burst=, such as burst=3kb")]
     BucketWithoutBurst,
+    #[error(
+        "`offset` is where in its file a trace begins, but `{capacity}` is no trace; leave `offset` out, or write trace=FILE"
+    )]
+    OffsetWithoutTrace { capacity: String },
     #[error("`burst` does not go with `fine`: slots have their own way of taking packets; leave one of them out")]
     BurstWithSlots,
     #[error(

@@ -38,7 +38,7 @@ const PERIODS: &str =
     "starts and lengths, 5s+2s, several with slashes, 5s+2s/9s+1s, or periodic, shorter than its period: 5s+2s@30s";
 
 /// All keys; the only place where their forms are written down.
-const KEYS: [Key; 19] = [
+const KEYS: [Key; 20] = [
     key(
         "rate",
         Kind::Bottleneck,
@@ -61,6 +61,7 @@ const KEYS: [Key; 19] = [
     key("bucket", Kind::Detail, "tbf or htb"),
     key("fine", Kind::Detail, "smooth, tdd, tdd-up or aggregates"),
     key("scale", Kind::Detail, "a factor from 0.01 to 1000, such as 2.5"),
+    key("offset", Kind::Detail, "a time, such as 12s: where in its file a trace begins"),
     key("police", Kind::Hop, "a rate and a burst: 10mbit/30kb"),
     key("delay", Kind::Hop, "a time with ns, us, ms, s or min, such as 10ms"),
     key(
@@ -148,6 +149,7 @@ enum Detail {
     Borrowing(bool),
     Fine(Fine),
     Scale(f64),
+    Offset(Span),
 }
 
 /// A bottleneck whose details are not all known yet.
@@ -213,6 +215,10 @@ fn assemble(source: Source, details: Vec<(&'static str, Detail)>) -> Result<Bott
             Detail::Borrowing(htb) => borrowing = Some(htb),
             Detail::Fine(fine) => spec.fine = fine,
             Detail::Scale(scale) => spec.scale = scale,
+            Detail::Offset(_) if !matches!(spec.source, Source::File(_)) => {
+                return Err(SpecError::OffsetWithoutTrace { capacity: spec.source.to_string() });
+            }
+            Detail::Offset(offset) => spec.offset = Some(offset),
         }
     }
     spec.service = match (burst, borrowing) {
@@ -230,7 +236,7 @@ impl BottleneckSpec {
     #[must_use]
     pub fn new(source: Source) -> Self {
         let (service, queue) = (Service::Serial, QueueConfig::default());
-        Self { source, service, queue, fine: Fine::Smooth, scale: 1.0 }
+        Self { source, service, queue, fine: Fine::Smooth, scale: 1.0, offset: None }
     }
 }
 
@@ -297,6 +303,7 @@ fn detail(name: &str, value: &str) -> Option<Detail> {
             "aggregates" => Fine::Aggregates,
             _ => return None,
         }),
+        "offset" => Detail::Offset(values::span(value)?),
         _ => Detail::Scale(value.parse().ok().filter(|scale| (0.01..=1_000.0).contains(scale))?),
     })
 }

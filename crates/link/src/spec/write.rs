@@ -85,7 +85,10 @@ impl fmt::Display for BottleneckSpec {
             Fine::Aggregates => formatter.write_str(",fine=aggregates")?,
         }
         // A factor of one is what was not written.
-        if (self.scale - 1.0).abs() > f64::EPSILON { write!(formatter, ",scale={}", self.scale) } else { Ok(()) }
+        if (self.scale - 1.0).abs() > f64::EPSILON {
+            write!(formatter, ",scale={}", self.scale)?;
+        }
+        self.offset.map_or(Ok(()), |offset| write!(formatter, ",offset={}", Written(offset)))
     }
 }
 

@@ -21,6 +21,7 @@ fn one_line_reads_as_it_is_written_by_hand() {
         ("rate=35mbit,bucket=htb,burst=3kb", "rate=35mbit,burst=3kb,bucket=htb"),
         ("rate=1mbit,queue=300ms", "rate=1mbit"),
         ("trace=a/b.mahi,scale=2.5,aqm=pie/20ms", "trace=a/b.mahi,aqm=pie/20ms,scale=2.5"),
+        ("offset=12s,trace=a/b.mahi", "trace=a/b.mahi,offset=12s"),
         ("model=5g/60mbit,fine=tdd", "model=5g/60mbit,fine=tdd"),
         ("model=drawn/2mbit/10mbit/5s,queue=1000p", "model=drawn/2mbit/10mbit/5s,queue=1000p"),
         ("model=log-normal/8100kbit/5mbit/2s", "model=log-normal/8100kbit/5mbit/2s"),
@@ -56,6 +57,8 @@ fn errors_say_what_is_allowed() {
         ("rate=1mbit,burst=3kb,fine=tdd", &["`burst`", "`fine`"]),
         ("rate=1mbit,aqm=red", &["codel", "pie", "l4s-step"]),
         ("rate=1mbit,scale=0", &["0.01 to 1000"]),
+        ("rate=10mbit,offset=3s", &["`offset`", "`rate=10mbit`", "trace=FILE"]),
+        ("trace=a.mahi,offset=3", &["`offset=3`", "12s"]),
         ("outage=5s", &["5s+2s"]),
         ("outage=0s+9s@5s", &["shorter than its period"]),
         ("trace=", &["Mahimahi", "t_s,mbps"]),
@@ -143,6 +146,21 @@ fn traces_come_from_files() {
     }
     let exits = run(&mut path, evenly(3, 2_000, Span::ZERO));
     assert_eq!(exits.last().map(|exit| exit.at), Some(Time::from_millis(3)));
+
+    // A trace begins where the path says, or else where its builder does, and wraps round.
+    let loaded = |text: String| text.parse::<PathSpec>().expect("a path").load().expect("traces");
+    let rate = |path: &mut nearlight_link::Path, at| {
+        path.capacity(Time::from_millis(at)).expect("a rate").as_bps() / 1_000_000
+    };
+    let rates = |loaded: nearlight_link::LoadedPath| {
+        let mut path = loaded.path(1);
+        [0, 600, 1_600].map(|at| rate(&mut path, at))
+    };
+    let (free, pinned) = (loaded(format!("trace={series}")), loaded(format!("trace={series},offset=3500ms")));
+    assert_eq!(rates(free.clone()), [8, 8, 16]);
+    assert_eq!(rates(free.starting_at(0.25)), [8, 16, 8]);
+    assert_eq!(rates(free.starting_at(0.5)), [16, 16, 8]);
+    assert_eq!([rates(pinned.clone()), rates(pinned.starting_at(0.5))], [[16, 8, 16]; 2]);
 
     let error = |spec: String| spec.parse::<PathSpec>().expect("a path").build(1).err().expect("no path").to_string();
     for (spec, words) in [

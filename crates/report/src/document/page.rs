@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::{Block, Document, Section, Tile};
 use crate::chart::{Chart, Mark, Plot, Width};
 use crate::palette::{Palette, outline};
-use crate::table::{Cell, Column, Table};
+use crate::table::{Better, Cell, Column, Table};
 use crate::text::{decimals_for, escape, number};
 
 const STYLE: &str = include_str!("style.css");
@@ -91,7 +91,7 @@ impl Page {
                 Block::Tiles(tiles) => self.tiles(tiles),
                 Block::Table(table) => {
                     self.push("<figure class=\"tabular\">\n");
-                    self.table(table);
+                    self.table(table, true);
                     self.push("</figure>\n");
                 }
                 Block::Chart(chart) => self.chart(chart),
@@ -134,7 +134,7 @@ impl Page {
             self.push(&picture);
         }
         self.push("<details><summary>The figures as a table</summary>\n");
-        self.table(&chart.data());
+        self.table(&chart.data(), false);
         self.push("</details>\n</figure>\n");
     }
 
@@ -198,16 +198,21 @@ impl Page {
         self.push("</ul>\n");
     }
 
-    fn table(&mut self, table: &Table) {
+    /// A sortable one says with each column which end is better, and with each figure its value.
+    fn table(&mut self, table: &Table, sortable: bool) {
         self.element("p", "heading", &table.caption);
         let _ = writeln!(
             self.html,
-            "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{0}\"><table aria-label=\"{0}\">",
-            escape(&table.caption)
+            "<div class=\"scroll\" tabindex=\"0\" role=\"group\" aria-label=\"{0}\"><table{1} aria-label=\"{0}\">",
+            escape(&table.caption),
+            if sortable && table.rows.len() > 1 { " class=\"sortable\"" } else { "" }
         );
         let _ = write!(self.html, "<thead><tr><th scope=\"col\">{}</th>", escape(&table.corner));
         for column in &table.columns {
-            let class = if column.published { " class=\"published\"" } else { "" };
+            let mut class = if column.published { " class=\"published\"" } else { "" }.to_owned();
+            if sortable && column.better == Better::Higher {
+                class.push_str(" data-better=\"higher\"");
+            }
             let unit = if column.unit.is_empty() {
                 String::new()
             } else {
@@ -220,7 +225,8 @@ impl Page {
         for row in &table.rows {
             let _ = write!(self.html, "<tr><th scope=\"row\">{}</th>", escape(&row.name));
             for (index, look) in looks.iter().enumerate() {
-                self.cell(row.cells.get(index).unwrap_or(&Cell::Empty), &table.columns[index], look);
+                let value = sortable.then(|| value_of(row.cells.get(index))).flatten();
+                self.cell(row.cells.get(index).unwrap_or(&Cell::Empty), &table.columns[index], look, value);
             }
             self.push("</tr>\n");
         }
@@ -240,7 +246,7 @@ impl Page {
         self.element("p", "key", &words.join(" "));
     }
 
-    fn cell(&mut self, cell: &Cell, column: &Column, look: &Look) {
+    fn cell(&mut self, cell: &Cell, column: &Column, look: &Look, value: Option<f64>) {
         let mut class = String::new();
         if column.published {
             class.push_str("published ");
@@ -268,7 +274,18 @@ impl Page {
             }
         };
         let class = if class.is_empty() { String::new() } else { format!(" class=\"{}\"", class.trim_end()) };
-        let _ = write!(self.html, "<td{class}>{content}</td>");
+        // JavaScript's own word for it.
+        let value = value.map(|value| if value.is_finite() { value.to_string() } else { "Infinity".to_owned() });
+        let value = value.map_or_else(String::new, |value| format!(" data-value=\"{value}\""));
+        let _ = write!(self.html, "<td{class}{value}>{content}</td>");
+    }
+}
+
+/// What a cell is sorted by; none where it holds no number.
+fn value_of(cell: Option<&Cell>) -> Option<f64> {
+    match cell {
+        Some(Cell::Figure { value, .. }) if !value.is_nan() => Some(*value),
+        _ => None,
     }
 }
 

@@ -17,6 +17,36 @@
   tools.append(theme);
   document.body.append(tools);
 
+  // Heads of columns become buttons that sort the rows, the better end first; what has no value stays last.
+  const words = new Intl.Collator(undefined, { numeric: true });
+  for (const table of document.querySelectorAll("table.sortable")) {
+    const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+    const key = (row, column) => {
+      const { dataset, textContent } = row.cells[column];
+      return dataset.value !== undefined ? Number(dataset.value) : textContent === "\u2013" ? null : textContent;
+    };
+    const compare = (one, other) =>
+      typeof one === "number" && typeof other === "number" ? (one > other) - (one < other) : words.compare(one, other);
+    heads.forEach((head, column) => {
+      const button = document.createElement("button");
+      button.type = "button";
+      button.title = "Sort by this column";
+      button.append(...head.childNodes);
+      head.append(button);
+      button.onclick = () => {
+        const sorted = head.getAttribute("aria-sort");
+        const falling = sorted ? sorted === "ascending" : head.dataset.better === "higher";
+        for (const other of heads) other.removeAttribute("aria-sort");
+        head.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        const keyed = [...body.rows].map(row => [key(row, column), row]);
+        keyed.sort(([one], [other]) => one === null || other === null
+          ? (one === null) - (other === null)
+          : (falling ? -1 : 1) * compare(one, other));
+        body.append(...keyed.map(([, row]) => row));
+      };
+    });
+  }
+
   // "low high start end [log]" on both axes, back and forth.
   const scale = text => {
     const part = text.split(" ");
