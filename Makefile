@@ -2,7 +2,7 @@
 # make test    installs what the tests need and runs every test
 # make bench   measures: codecs, controllers, sessions and the whole path
 # make check   formatting, lints and the page's types
-# make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=10)
+# make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=900)
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
 TARGET := $(or $(CARGO_TARGET_DIR),target)

@@ -1,29 +1,53 @@
 #!/usr/bin/env bash
-# Runs every fuzz target for some seconds (default 60): scripts/fuzz.sh [SECONDS]
+# Runs every fuzz target for some seconds (default 60), or those that are named: scripts/fuzz.sh [SECONDS [TARGET...]]
+# Keeps what reached new code, as small as it can be, for later runs and other machines: scripts/fuzz.sh --keep
 #
-# The targets are built by the pinned toolchain: coverage comes from its own sanitizer pass, which only needs unstable flags to be
-# allowed. A crash leaves its input in fuzz/artifacts and prints the command that replays it.
+# Each target starts from the inputs in fuzz/seeds, which are in the repository and only read, and from what earlier runs have left in
+# fuzz/corpus. The targets are built by the pinned toolchain: coverage comes from its own sanitizer pass, which only needs unstable
+# flags to be allowed. A crash leaves its input in fuzz/artifacts and prints the command that replays it.
 set -euo pipefail
 cd "$(dirname "$0")/../fuzz"
+# Of a kept input and of all that are kept, in bytes.
+longest=512
+most=900000
 seconds=${1:-60}
+shift || true
 export RUSTC_BOOTSTRAP=1
 export RUSTFLAGS="--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares -Cdebug-assertions=on -Coverflow-checks=on -Ccodegen-units=1"
 target=${CARGO_TARGET_DIR:-target}
 host=$(rustc -vV | sed -n 's/^host: //p')
-cargo build --quiet --release --target "$host"
-for source in fuzz_targets/*.rs; do
-  name=$(basename "$source" .rs)
-  mkdir -p "corpus/$name" "artifacts/$name"
-  printf 'fuzz %-12s %s s ... ' "$name" "$seconds"
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+  for source in fuzz_targets/*.rs; do names+=("$(basename "$source" .rs)"); done
+fi
+cargo build --quiet --release --target "$host" "${names[@]/#/--bin=}"
+for name in "${names[@]}"; do
+  mkdir -p "corpus/$name" "seeds/$name" "artifacts/$name"
+  program=$target/$host/release/$name
   log=$(mktemp)
-  if "$target/$host/release/$name" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
-      -artifact_prefix="artifacts/$name/" "corpus/$name" >"$log" 2>&1; then
+  if [ "$seconds" = --keep ]; then
+    fresh=$(mktemp -d)
+    "$program" -merge=1 -max_len=$longest -timeout=10 "$fresh" "seeds/$name" "corpus/$name" >"$log" 2>&1 || { tail -40 "$log"; exit 1; }
+    # Names are the inputs' hashes, so that a merge changes only what differs.
+    rm -rf "seeds/$name" && cp -r "$fresh" "seeds/$name" && chmod 755 "seeds/$name"
+    rm -rf "$fresh" "$log"
+    printf 'seeds %-14s %s inputs\n' "$name" "$(find "seeds/$name" -type f | wc -l)"
+    continue
+  fi
+  printf 'fuzz %-14s %s s ... ' "$name" "$seconds"
+  if "$program" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -max_len=16384 \
+      -artifact_prefix="artifacts/$name/" "corpus/$name" "seeds/$name" >"$log" 2>&1; then
     grep -o 'Done [0-9]* runs' "$log" || echo done
     rm -f "$log"
   else
     echo "FAILED"
     tail -40 "$log"
-    echo "replay: cd fuzz && $target/$host/release/$name artifacts/$name/<the newest file>"
+    echo "replay: cd fuzz && $program artifacts/$name/<the newest file>"
     exit 1
   fi
 done
+if [ "$seconds" = --keep ]; then
+  size=$(find seeds -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum + 0 }')
+  echo "$size bytes in fuzz/seeds"
+  [ "$size" -le $most ] || { echo "That is more than $most bytes: keep shorter inputs."; exit 1; }
+fi

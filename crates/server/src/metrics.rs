@@ -1,7 +1,7 @@
 //! `/metrics` in Prometheus' text format.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nearlight_session::SenderStatistics;
 use nearlight_units::{Bitrate, Span};
@@ -127,9 +127,11 @@ impl Metrics {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn on_session(&self, session: u32) {
+    /// Counts a session as open until what this returns is dropped, however the session ends.
+    pub(crate) fn open_session(self: &Arc<Self>, session: u32) -> OpenSession {
         self.exported.sessions.inc();
         self.live().insert(session, SessionFigures::default());
+        OpenSession { metrics: Arc::clone(self), session }
     }
 
     pub(crate) fn on_figures(&self, session: u32, figures: SessionFigures) {
@@ -137,7 +139,7 @@ impl Metrics {
     }
 
     /// The session's own series disappear: a server that runs for months would collect them without bound.
-    pub(crate) fn on_session_end(&self, session: u32) {
+    fn on_session_end(&self, session: u32) {
         self.live().remove(&session);
         let label = SessionLabel { session };
         for gauges in [&self.exported.target, &self.exported.sent_rate, &self.exported.round_trip] {
@@ -188,6 +190,18 @@ impl Metrics {
     }
 }
 
+/// A session's series.
+pub(crate) struct OpenSession {
+    metrics: Arc<Metrics>,
+    session: u32,
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        self.metrics.on_session_end(self.session);
+    }
+}
+
 impl Exported {
     fn register(mut self) -> Self {
         let registry = &mut self.registry;
@@ -213,8 +227,8 @@ mod tests {
 
     #[test]
     fn figures_appear_and_go_with_their_session() {
-        let metrics = Metrics::new();
-        metrics.on_session(7);
+        let metrics = Arc::new(Metrics::new());
+        let session = metrics.open_session(7);
         let sender = SenderStatistics { frames: 30, ..SenderStatistics::default() };
         metrics.on_figures(7, SessionFigures { sender, target: Bitrate::from_mbps(8) });
         metrics.on_refusal(Refusal::Token);
@@ -238,7 +252,21 @@ mod tests {
         ] {
             assert!(text.contains(line), "`{line}` is missing in\n{text}");
         }
-        metrics.on_session_end(7);
+        drop(session);
         assert!(!metrics.text().contains("session=\"7\""));
+    }
+
+    #[test]
+    fn a_session_whose_task_panics_leaves_no_figures() {
+        let metrics = Arc::new(Metrics::new());
+        let of_task = Arc::clone(&metrics);
+        let task = std::thread::spawn(move || {
+            let _open = of_task.open_session(8);
+            of_task.on_figures(8, SessionFigures::default());
+            panic!("as a library would");
+        });
+        assert!(task.join().is_err());
+        let text = metrics.text();
+        assert!(text.contains("nearlight_sessions_open 0") && !text.contains("session=\"8\""), "{text}");
     }
 }

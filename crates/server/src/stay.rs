@@ -88,6 +88,7 @@ impl Stay {
         self.house.studio.seat(Arc::clone(&self.seat))
     }
 
+    /// Gives the seat up, and writes the last events.
     pub(crate) fn leave(&self, sender: &mut Sender) {
         self.seat.leave();
         self.write_events(sender);
@@ -156,6 +157,13 @@ impl Stay {
             packets_lost: figures.packets_lost,
             key_frames: figures.key_frames,
         }
+    }
+}
+
+/// However the session ends, the studio is not to wait for it.
+impl Drop for Stay {
+    fn drop(&mut self) {
+        self.seat.leave();
     }
 }
 

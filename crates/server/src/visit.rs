@@ -67,7 +67,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     };
     let session = house.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
-    house.metrics.on_session(session);
+    let open = house.metrics.open_session(session);
     let taste = Taste { codec, display: hello.display, sound: hello.sound };
     let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), place, taste) {
         Ok(mut visit) => {
@@ -79,7 +79,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
             error.to_string()
         }
     };
-    house.metrics.on_session_end(session);
+    drop(open);
     tracing::info!(session, %peer, ended, "a client left");
     connection.finish(CLOSE_NORMAL, &ended).await;
 }

@@ -8,12 +8,18 @@
 //! Everything takes time as an argument and does no IO; the protocols below draw their own keys and identifiers at random, so a
 //! session's bytes differ between runs, its decisions do not.
 //!
+//! What a client sends is looked at before the library reads it: STUN requests must be signed, DTLS records and the SCTP packets in them
+//! must keep to their standards' bounds, and RTP has no use. Where the library panics all the same, the session ends, and nothing else.
+//!
 //! The order of calls: hand over facts (`on_*`), then drain [`Peer::poll_event`] and [`Peer::poll_transmit`], and sleep until
 //! [`Peer::poll_timeout`].
 
 #![forbid(unsafe_code)]
 
+mod contained;
+mod crypto;
 mod departed;
+mod dtls;
 mod feedback;
 mod flexfec;
 mod negotiate;
@@ -25,6 +31,7 @@ pub mod player;
 mod reception;
 mod routes;
 mod rtcp;
+pub mod sctp;
 mod sieve;
 mod stream;
 mod stun;
@@ -33,3 +40,6 @@ mod ways;
 pub use offer::{Codec, Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};
 pub use routes::{Carriage, PeerId, Remote, Routes};
+pub use stun::IceCredentials;
+#[cfg(any(test, feature = "player"))]
+pub use stun::signed_request;

@@ -21,6 +21,7 @@ use rtc::rtp_transceiver::rtp_sender::{
 };
 use rtc::shared::error::Error;
 
+use crate::crypto::Watched;
 use crate::peer::{Certificate, MAX_MESSAGE};
 use crate::rtcp::{Outlet, Tap};
 use crate::sieve::Sieve;
@@ -90,7 +91,9 @@ pub(crate) fn connection(
     codecs: &Codecs,
     outlet: Outlet,
 ) -> Result<RTCPeerConnection, Error> {
+    let crypto = Watched::screened().map_err(|error| Error::Other(error.to_string()))?;
     let settings = SettingEngineBuilder::new()
+        .with_crypto_provider(crypto)
         .with_lite(true)
         // It would give up a client that has gone on to another way: `Ways` tells when a client has gone.
         .with_ice_timeouts(None, Some(Duration::ZERO), None)

@@ -1,6 +1,6 @@
 //! One client: a connection of the library's, and the sender that decides what goes over it.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -20,9 +20,12 @@ use rtc::peer_connection::state::RTCPeerConnectionState;
 use rtc::rtp_transceiver::RTCRtpSenderId;
 use rtc::rtp_transceiver::rtp_sender::RtpCodecKind;
 use rtc::sansio::Protocol as _;
+use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+use crate::contained::Contained;
 use crate::departed::{Departed, Left};
+use crate::dtls;
 use crate::feedback::{Reports, StreamReports};
 use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
@@ -30,8 +33,9 @@ use crate::payload::Payloads;
 use crate::reception::Reception;
 use crate::rtcp::Outlet;
 use crate::stream::{Beginnings, Stream};
+use crate::stun::{BINDING_REQUEST, Stun, Verifier};
 use crate::ways::{Way, Ways};
-use crate::{Carriage, Codec, Offer, OfferedCodec, Remote};
+use crate::{Carriage, Codec, IceCredentials, Offer, OfferedCodec, Remote};
 
 mod incoming;
 mod outgoing;
@@ -44,6 +48,9 @@ const MAX_CHANNELS: usize = 8;
 const MAX_OUTSTANDING: usize = 256 * 1_024;
 /// Notes of frames that have not begun to leave: more than the sender queues.
 const MAX_NOTES: usize = 64;
+/// Sources that a client's RTCP may name: the library keeps a state for each, before it checks a packet's signature. A browser has one
+/// or two.
+const MAX_SOURCES: usize = 64;
 /// Datagrams smaller than this are not worth their headers; larger ones than the second do not cross the internet.
 const DATAGRAM: std::ops::RangeInclusive<usize> = 640..=1_200;
 
@@ -87,6 +94,9 @@ pub enum PeerError {
     Description(#[from] rtc::shared::error::Error),
     #[error("the channel is not open, or the client does not take what is sent on it")]
     Channel,
+    /// Who is at fault cannot be said: the library panicked on the client's bytes.
+    #[error("the WebRTC library failed on what the client sent; the session cannot go on")]
+    Failed,
 }
 
 /// A message on a data channel.
@@ -114,6 +124,8 @@ pub enum Event {
     },
     /// The client is gone, or its connection.
     Ended,
+    /// The library failed on what the client sent: the session has ended.
+    Failed,
 }
 
 /// A datagram to send.
@@ -138,7 +150,13 @@ struct Video {
 
 /// A client's connection as a state machine.
 pub struct Peer {
-    connection: RTCPeerConnection,
+    connection: Contained<RTCPeerConnection>,
+    /// Of its own credentials, once a description holds them.
+    credentials: Option<IceCredentials>,
+    verifier: Option<Verifier>,
+    screen: dtls::Screen,
+    /// Of the client's RTCP.
+    reporters: BTreeSet<u32>,
     ways: Ways,
     sender: Sender,
     origin: Instant,
@@ -224,7 +242,11 @@ impl Peer {
             timestamp: random.random(),
         };
         Ok(Self {
-            connection,
+            connection: Contained::new(connection),
+            credentials: None,
+            verifier: None,
+            screen: dtls::Screen::default(),
+            reporters: BTreeSet::new(),
             ways: Ways::default(),
             sender,
             origin,
@@ -253,17 +275,18 @@ impl Peer {
     /// Answers an offer with what the peer was made for.
     pub fn on_offer(&mut self, now: Time, offer: &Offer) -> Result<String, PeerError> {
         let at = self.instant(now);
-        self.connection.set_remote_description(at, RTCSessionDescription::offer(offer.sdp().to_owned())?)?;
         let wanted = [(RtpCodecKind::Video, !offer.video().is_empty()), (RtpCodecKind::Audio, offer.wants_sound())];
-        for (track, (kind, wanted)) in self.tracks.iter_mut().zip(wanted) {
-            if wanted && track.is_none() {
-                *track = Some(negotiate::add_track(&mut self.connection, kind, &self.sources)?);
-            }
-        }
-        let answer = self.connection.create_answer(None)?;
-        let sdp = answer.sdp.clone();
-        self.connection.set_local_description(at, answer)?;
-        self.settle();
+        let sdp = self.negotiate(
+            wanted,
+            |connection| connection.set_remote_description(at, RTCSessionDescription::offer(offer.sdp().to_owned())?),
+            |connection| {
+                let answer = connection.create_answer(None)?;
+                let sdp = answer.sdp.clone();
+                connection.set_local_description(at, answer)?;
+                Ok(sdp)
+            },
+        )?;
+        self.settle()?;
         if offer.reports_per_stream() {
             self.stream_reports = Some(StreamReports::default());
             return Ok(offer.with_consent(&sdp));
@@ -274,31 +297,59 @@ impl Peer {
     /// An offer of pictures, and of sound where `sound`, on a connection that is there already or about to be.
     pub fn offer(&mut self, now: Time, sound: bool) -> Result<String, PeerError> {
         let at = self.instant(now);
-        for (track, (kind, wanted)) in
-            self.tracks.iter_mut().zip([(RtpCodecKind::Video, true), (RtpCodecKind::Audio, sound)])
-        {
-            if wanted && track.is_none() {
-                *track = Some(negotiate::add_track(&mut self.connection, kind, &self.sources)?);
-            }
-        }
-        let offer = self.connection.create_offer(None)?;
-        let sdp = offer.sdp.clone();
-        self.connection.set_local_description(at, offer)?;
-        Ok(sdp)
+        let wanted = [(RtpCodecKind::Video, true), (RtpCodecKind::Audio, sound)];
+        self.negotiate(
+            wanted,
+            |_| Ok(()),
+            |connection| {
+                let offer = connection.create_offer(None)?;
+                let sdp = offer.sdp.clone();
+                connection.set_local_description(at, offer)?;
+                Ok(sdp)
+            },
+        )
     }
 
     /// The client's answer to [`Peer::offer`], in the form of an offer: it is read by the same rules.
     pub fn on_answer(&mut self, now: Time, answer: &Offer) -> Result<(), PeerError> {
         let at = self.instant(now);
-        self.connection.set_remote_description(at, RTCSessionDescription::answer(answer.sdp().to_owned())?)?;
-        self.settle();
-        Ok(())
+        let taken = self.connection.run(|connection| {
+            connection.set_remote_description(at, RTCSessionDescription::answer(answer.sdp().to_owned())?)
+        });
+        taken.ok_or(PeerError::Failed)??;
+        self.settle()
     }
 
-    fn settle(&mut self) {
-        let [video, sound] = self.tracks;
-        let settled = video.and_then(|id| negotiate::settled(&mut self.connection, id, &self.sources));
-        if let Some((Some(codec), config)) = settled
+    /// Reads the client's description, adds the tracks that are wanted and writes the peer's own.
+    fn negotiate(
+        &mut self,
+        wanted: [(RtpCodecKind, bool); 2],
+        read: impl FnOnce(&mut RTCPeerConnection) -> Result<(), Error>,
+        write: impl FnOnce(&mut RTCPeerConnection) -> Result<String, Error>,
+    ) -> Result<String, PeerError> {
+        let (tracks, sources) = (&mut self.tracks, &self.sources);
+        let written = self.connection.run(|connection| {
+            read(connection)?;
+            for (track, (kind, wanted)) in tracks.iter_mut().zip(wanted) {
+                if wanted && track.is_none() {
+                    *track = Some(negotiate::add_track(connection, kind, sources)?);
+                }
+            }
+            write(connection)
+        });
+        let sdp = written.ok_or(PeerError::Failed)??;
+        self.credentials = IceCredentials::in_description(&sdp);
+        self.verifier = self.credentials.as_ref().and_then(Verifier::new);
+        Ok(sdp)
+    }
+
+    fn settle(&mut self) -> Result<(), PeerError> {
+        let (tracks, sources) = (self.tracks, &self.sources);
+        let settled = self
+            .connection
+            .run(|connection| tracks.map(|track| track.and_then(|id| negotiate::settled(connection, id, sources))));
+        let [video, sound] = settled.ok_or(PeerError::Failed)?;
+        if let Some((Some(codec), config)) = video
             && self.video.as_ref().is_none_or(|video| *video.stream.config() != config)
         {
             if config.repair.is_none() {
@@ -308,12 +359,18 @@ impl Peer {
             let (notes, begun) = (VecDeque::new(), VecDeque::new());
             self.video = Some(Video { stream, codec, picture: 0, notes, begun });
         }
-        let settled = sound.and_then(|id| negotiate::settled(&mut self.connection, id, &self.sources));
-        if let Some((None, config)) = settled
+        if let Some((None, config)) = sound
             && self.sound.as_ref().is_none_or(|sound| *sound.config() != config)
         {
             self.sound = Some(Stream::new(config, self.beginnings[1]));
         }
+        Ok(())
+    }
+
+    /// What a client signs its requests with; none before the peer has described itself.
+    #[must_use]
+    pub const fn credentials(&self) -> Option<&IceCredentials> {
+        self.credentials.as_ref()
     }
 
     /// The picture's codec as negotiated.
@@ -360,8 +417,8 @@ impl Peer {
     /// message holds all later ones back, for a second where its repetition is lost as well.
     pub fn open_unreliable(&mut self, label: &str) -> Result<(), PeerError> {
         let options = RTCDataChannelInit { ordered: false, max_retransmits: Some(0), ..RTCDataChannelInit::default() };
-        self.connection.create_data_channel(label, Some(options))?;
-        Ok(())
+        let made = self.connection.run(|connection| connection.create_data_channel(label, Some(options)).map(|_| ()));
+        made.ok_or(PeerError::Failed)?.map_err(PeerError::from)
     }
 
     /// On which channel a note announces each frame; none: nobody wants them.
@@ -417,19 +474,24 @@ impl Peer {
     /// Sends a message on a channel.
     pub fn send(&mut self, now: Time, channel: ChannelId, message: Message) -> Result<(), PeerError> {
         let at = self.instant(now);
-        let mut channel = self.connection.data_channel(channel).ok_or(PeerError::Channel)?;
-        if channel.outstanding_bytes() > MAX_OUTSTANDING {
-            return Err(PeerError::Channel);
-        }
-        let sent = match message {
-            Message::Text(text) => channel.send_text(at, text),
-            Message::Binary(bytes) => channel.send(at, BytesMut::from(&bytes[..])),
-        };
-        sent.map_err(|_| PeerError::Channel)
+        let sent = self.connection.run(|connection| {
+            let mut channel = connection.data_channel(channel)?;
+            if channel.outstanding_bytes() > MAX_OUTSTANDING {
+                return None;
+            }
+            match message {
+                Message::Text(text) => channel.send_text(at, text).ok(),
+                Message::Binary(bytes) => channel.send(at, BytesMut::from(&bytes[..])).ok(),
+            }
+        });
+        sent.ok_or(PeerError::Failed)?.ok_or(PeerError::Channel)
     }
 
-    /// A datagram came from where all peers' come. What does not belong here is dropped.
+    /// A datagram came from where all peers' come. What does not belong here is dropped before it changes anything.
     pub fn on_datagram(&mut self, now: Time, from: Remote, to: SocketAddr, datagram: &[u8]) {
+        if !self.admits(datagram) {
+            return;
+        }
         let (candidates, transport_protocol) = match from.carriage {
             Carriage::Udp => (&self.candidates, TransportProtocol::UDP),
             Carriage::Tcp => (&self.tcp_candidates, TransportProtocol::TCP),
@@ -439,9 +501,9 @@ impl Peer {
             TransportContext { local_addr: way.local, peer_addr: from.address, transport_protocol, ecn: None };
         let at = self.instant(now);
         let mut read = |datagram: &[u8]| {
+            let message = TaggedBytesMut { now: at, transport, message: BytesMut::from(datagram) };
             // The library logs what it refuses; a stranger's bytes are no error of ours.
-            let _ =
-                self.connection.handle_read(TaggedBytesMut { now: at, transport, message: BytesMut::from(datagram) });
+            let _ = self.connection.run(|connection| connection.handle_read(message));
         };
         read(datagram);
         if let Some(again) = self.ways.on_read(now, way, datagram) {
@@ -450,11 +512,32 @@ impl Peer {
         self.take_in(now);
     }
 
+    /// Whether the library may read a datagram (RFC 7983 tells the protocols apart).
+    fn admits(&mut self, datagram: &[u8]) -> bool {
+        match datagram {
+            [0..=3, ..] => Stun::parse(datagram).is_some_and(|stun| {
+                let verifier = self.verifier.as_mut();
+                stun.kind != BINDING_REQUEST || verifier.is_some_and(|verifier| verifier.verify(datagram))
+            }),
+            [20..=63, ..] => self.screen.admits(self.connected, datagram),
+            // RTCP (RFC 5761 section 4). Clients send no media.
+            [128..=191, 192..=223, _, _, source @ ..] => {
+                let Some(source) = source.first_chunk().map(|source| u32::from_be_bytes(*source)) else { return false };
+                self.reporters.contains(&source)
+                    || (self.reporters.len() < MAX_SOURCES && self.reporters.insert(source))
+            }
+            _ => false,
+        }
+    }
+
     /// The time that [`Peer::poll_timeout`] named has come.
     pub fn on_timeout(&mut self, now: Time) {
         let at = self.instant(now);
-        if self.connection.poll_timeout().is_some_and(|due| due <= at) {
-            let _ = self.connection.handle_timeout(at);
+        let due = self.connection.run(RTCPeerConnection::poll_timeout).flatten();
+        if due.is_some_and(|due| due <= at) {
+            let _ = self.connection.run(|connection| connection.handle_timeout(at));
+        }
+        if due.is_some_and(|due| due <= at) || self.connection.is_gone() {
             self.take_in(now);
         }
         if self.ways.consent_ends().is_some_and(|end| end <= now) {
@@ -464,7 +547,7 @@ impl Peer {
 
     /// When to call [`Peer::on_timeout`] and [`Peer::poll_transmit`] next even if nothing happens.
     pub fn poll_timeout(&mut self) -> Option<Time> {
-        let protocols = self.connection.poll_timeout().map(|at| self.time(at));
+        let protocols = self.connection.run(RTCPeerConnection::poll_timeout).flatten().map(|at| self.time(at));
         let reports = [self.video.as_ref().map(|video| &video.stream), self.sound.as_ref()];
         let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
         let reports = reports.filter(|_| self.is_connected());
@@ -480,7 +563,7 @@ impl Peer {
     /// The next datagram to send; call until none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Transmit> {
         loop {
-            if let Some(message) = self.connection.poll_write() {
+            if let Some(message) = self.connection.run(RTCPeerConnection::poll_write).flatten() {
                 let TransportContext { local_addr: from, peer_addr, transport_protocol, .. } = message.transport;
                 let remote = match transport_protocol {
                     TransportProtocol::TCP => Remote::tcp(peer_addr),
@@ -497,7 +580,7 @@ impl Peer {
 
     /// Says goodbye in the protocols' own ways; what that takes comes out of [`Peer::poll_transmit`].
     pub fn close(&mut self) {
-        let _ = self.connection.close();
+        let _ = self.connection.run(RTCPeerConnection::close);
         self.ended = true;
     }
 

@@ -13,9 +13,11 @@ use bytes::BytesMut;
 use nearlight_units::{Span, Time};
 use rtc::data_channel::RTCDataChannelInit;
 use rtc::ice::network_type::NetworkType;
-use rtc::interceptor::{Registry, Rfc8888Builder, Slot, TwccReceiverBuilder};
+use rtc::interceptor::{
+    ReceiverReportBuilder, Registry, Rfc8888Builder, SenderReportBuilder, Slot, TwccReceiverBuilder,
+};
 use rtc::peer_connection::configuration::interceptor_registry::{
-    configure_rtcp_reports, configure_simulcast_extension_headers, configure_twcc_receiver_only,
+    configure_simulcast_extension_headers, configure_twcc_receiver_only,
 };
 use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_FLEX_FEC03, MIME_TYPE_RTX, MediaEngine};
 use rtc::peer_connection::configuration::setting_engine::SettingEngineBuilder;
@@ -40,9 +42,13 @@ use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 use crate::sieve::Sieve;
 use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
 
+mod attack;
 mod mender;
+mod reports;
 
+use attack::Keys;
 use mender::Mender;
+use reports::Ordered;
 
 /// A gap is given up after this, and a key frame asked for.
 const PATIENCE: Span = Span::from_millis(500);
@@ -123,6 +129,7 @@ pub struct Player {
     given_up: u64,
     requests: u64,
     mended: Arc<AtomicU64>,
+    keys: Keys,
     connected: bool,
     ended: bool,
 }
@@ -172,7 +179,8 @@ impl Player {
     ) -> Result<(Self, String), Error> {
         let at = origin + Duration::from_nanos(now.as_nanos());
         let mended = Arc::new(AtomicU64::new(0));
-        let mut connection = connection(at, habits, &mended)?;
+        let keys = Keys::default();
+        let mut connection = connection(at, habits, &mended, &keys)?;
         for kind in kinds {
             connection.add_transceiver_from_kind(*kind, None)?;
         }
@@ -211,6 +219,7 @@ impl Player {
             given_up: 0,
             requests: 0,
             mended,
+            keys,
             connected: false,
             ended: false,
         };
@@ -372,6 +381,19 @@ impl Player {
         self.mended.load(Ordering::Relaxed)
     }
 
+    /// A datagram with any content under the keys of the player's own connection, as a hostile client makes it; none before the
+    /// handshake has ended.
+    #[must_use]
+    pub fn seal(&self, kind: u8, content: &[u8]) -> Option<Vec<u8>> {
+        self.keys.seal(kind, content)
+    }
+
+    /// The same with an SCTP packet of any chunks; none before the player has sent one.
+    #[must_use]
+    pub fn seal_chunks(&self, chunks: &[u8]) -> Option<Vec<u8>> {
+        self.keys.seal_chunks(chunks)
+    }
+
     pub fn close(&mut self) {
         let _ = self.connection.close();
     }
@@ -525,7 +547,7 @@ impl Player {
     }
 }
 
-fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>) -> Result<RTCPeerConnection, Error> {
+fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>, keys: &Keys) -> Result<RTCPeerConnection, Error> {
     let mut engine = MediaEngine::default();
     engine.register_default_codecs()?;
     if habits.mends {
@@ -567,14 +589,18 @@ fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>) -> Result<RT
             registry
         }
     };
-    let registry =
-        configure_rtcp_reports(registry).with(mender::SLOT.into(), Sieve::new(Mender::new(Arc::clone(mended))));
+    let registry = registry
+        .with(Slot::ReceiverReport, Ordered::new(ReceiverReportBuilder::new().build()))
+        .with(Slot::SenderReport, SenderReportBuilder::new().build())
+        .with(mender::SLOT.into(), Sieve::new(Mender::new(Arc::clone(mended))));
     let networks = match habits.carriage {
         Carriage::Udp => vec![NetworkType::Udp4, NetworkType::Udp6],
         Carriage::Tcp => vec![NetworkType::Tcp4, NetworkType::Tcp6],
     };
+    let settings =
+        SettingEngineBuilder::new().with_crypto_provider(keys.provider()?).with_network_types(networks).build();
     RTCPeerConnectionBuilder::new()
-        .with_setting_engine(SettingEngineBuilder::new().with_network_types(networks).build())
+        .with_setting_engine(settings)
         .with_media_engine(engine)
         .with_interceptor_registry(registry)
         .build(at)

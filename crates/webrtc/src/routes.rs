@@ -1,12 +1,17 @@
 //! Which peer a datagram is for, where all of them share one socket.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use crate::stun::{BINDING_REQUEST, Stun, USERNAME};
+use nearlight_units::{Span, Time};
+
+use crate::stun::{BINDING_REQUEST, IceCredentials, Stun, USERNAME, Verifier};
 
 /// Addresses of one peer at a time: a browser tries each of its networks. Guess: twice as many as a laptop has.
 const MAX_ADDRESSES: usize = 16;
+/// An address stays with its peer for this long after the peer's client last signed a request there. A client checks its ways every 5 s
+/// (RFC 7675 section 5.1): it has left out two checks then.
+const HELD: Span = Span::from_secs(15);
 
 /// What carries datagrams between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -39,60 +44,103 @@ impl Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// Peers by the name that their STUN requests carry, and by the addresses such requests came from.
+/// Peers by the name that their STUN requests carry, and by the addresses that signed requests came from.
 #[derive(Debug, Default)]
 pub struct Routes {
     by_name: BTreeMap<String, PeerId>,
-    by_address: BTreeMap<Remote, PeerId>,
-    addresses: BTreeMap<PeerId, VecDeque<Remote>>,
+    by_address: BTreeMap<Remote, Route>,
+    peers: BTreeMap<PeerId, Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    verifier: Verifier,
+    addresses: Vec<Remote>,
+}
+
+/// An address that a peer's client has signed a request at.
+#[derive(Clone, Copy, Debug)]
+struct Route {
+    peer: PeerId,
+    signed_at: Time,
+    /// When anything but STUN came from there last.
+    used_at: Option<Time>,
 }
 
 impl Routes {
-    /// A peer's own ICE name (`ice-ufrag`), from its answer.
-    pub fn add(&mut self, peer: PeerId, name: &str) {
-        self.by_name.insert(name.to_owned(), peer);
-        self.addresses.insert(peer, VecDeque::new());
+    /// A peer and its own ICE credentials. False where nothing that it is sent could be verified; then it gets nothing.
+    pub fn add(&mut self, peer: PeerId, credentials: &IceCredentials) -> bool {
+        let Some(verifier) = Verifier::new(credentials) else { return false };
+        self.by_name.insert(credentials.name.clone(), peer);
+        self.peers.insert(peer, Known { verifier, addresses: Vec::new() });
+        true
     }
 
     pub fn remove(&mut self, peer: PeerId) {
         self.by_name.retain(|_, other| *other != peer);
-        for address in self.addresses.remove(&peer).unwrap_or_default() {
+        for address in self.peers.remove(&peer).map(|known| known.addresses).unwrap_or_default() {
             self.by_address.remove(&address);
         }
     }
 
-    /// The peer that a datagram is for. A request that names a peer makes its address known; the peer itself checks what
-    /// the request is worth before it answers or sends there.
-    pub fn on_datagram(&mut self, from: Remote, datagram: &[u8]) -> Option<PeerId> {
-        if let Some(name) = requested(datagram) {
-            let peer = *self.by_name.get(name)?;
-            self.learn(peer, from);
+    /// The peer that a datagram is for. A request that is signed with a peer's password makes its address known; one that is not is
+    /// for nobody.
+    pub fn on_datagram(&mut self, now: Time, from: Remote, datagram: &[u8]) -> Option<PeerId> {
+        let stun = Stun::parse(datagram);
+        if let Some(request) = stun.filter(|stun| stun.kind == BINDING_REQUEST) {
+            let peer = *self.by_name.get(requested(&request)?)?;
+            if !self.peers.get_mut(&peer)?.verifier.verify(datagram) {
+                return None;
+            }
+            self.learn(now, peer, from);
             return Some(peer);
         }
-        self.by_address.get(&from).copied()
+        let route = self.by_address.get_mut(&from)?;
+        if stun.is_none() {
+            route.used_at = Some(now);
+        }
+        Some(route.peer)
     }
 
-    fn learn(&mut self, peer: PeerId, address: Remote) {
-        let before = self.by_address.insert(address, peer);
-        if before == Some(peer) {
-            return;
+    fn learn(&mut self, now: Time, peer: PeerId, address: Remote) {
+        let before = self.by_address.get_mut(&address);
+        match before {
+            Some(route) if route.peer == peer => {
+                route.signed_at = now;
+                return;
+            }
+            // Nobody takes an address from who is there, with requests that only claim to come from it.
+            Some(route) if now.saturating_since(route.signed_at) < HELD => return,
+            Some(route) => {
+                let other = route.peer;
+                self.forget(other, address);
+            }
+            None => {}
         }
-        if let Some(other) = before.and_then(|other| self.addresses.get_mut(&other)) {
-            other.retain(|known| *known != address);
+        let Some(known) = self.peers.get_mut(&peer) else { return };
+        if known.addresses.len() >= MAX_ADDRESSES {
+            // What came from there was first signed, then used: a signed request that is repeated from elsewhere puts out its like.
+            let age = |address: &Remote| self.by_address.get(address).map(|route| (route.used_at, route.signed_at));
+            if let Some(idlest) = known.addresses.iter().copied().min_by_key(age) {
+                self.forget(peer, idlest);
+            }
         }
-        let known = self.addresses.entry(peer).or_default();
-        known.push_back(address);
-        if known.len() > MAX_ADDRESSES
-            && let Some(oldest) = known.pop_front()
-        {
-            self.by_address.remove(&oldest);
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.addresses.push(address);
+            self.by_address.insert(address, Route { peer, signed_at: now, used_at: None });
+        }
+    }
+
+    fn forget(&mut self, peer: PeerId, address: Remote) {
+        self.by_address.remove(&address);
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.addresses.retain(|other| *other != address);
         }
     }
 }
 
 /// The first half of a binding request's user name: who is asked.
-fn requested(datagram: &[u8]) -> Option<&str> {
-    let request = Stun::parse(datagram).filter(|stun| stun.kind == BINDING_REQUEST)?;
+fn requested<'a>(request: &Stun<'a>) -> Option<&'a str> {
     std::str::from_utf8(request.attribute(USERNAME)?).ok()?.split(':').next()
 }
 

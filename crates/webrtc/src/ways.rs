@@ -57,28 +57,26 @@ impl Known {
 
 #[derive(Debug, Default)]
 pub(crate) struct Ways {
-    /// By when they were first seen, oldest first.
+    /// By when a client last asked there, longest ago first.
     seen: VecDeque<Known>,
     /// Where media came from last.
     used: Option<Way>,
-    /// When anything came by a way that the library has answered.
+    /// When something that bears the client's signature came, once the library has answered a way.
     heard_at: Option<Time>,
 }
 
 impl Ways {
-    /// The library has read a datagram. Answers with one that it is to read again.
+    /// The library has read a datagram, a request only if it is signed. Answers with one that it is to read again.
     pub(crate) fn on_read(&mut self, now: Time, way: Way, datagram: &[u8]) -> Option<Vec<u8>> {
-        let known = self.seen.iter().find(|known| known.way == way);
-        if known.is_some_and(|known| known.answered) {
-            self.heard_at = Some(now);
-        }
         if is_media(datagram) {
-            self.used = known.filter(|known| known.is_proven()).map(|known| known.way).or(self.used);
+            let known = self.seen.iter().find(|known| known.way == way && known.is_proven());
+            self.used = known.map(|known| known.way).or(self.used);
             return None;
         }
         let stun = Stun::parse(datagram)?;
         match stun.kind {
             BINDING_REQUEST => {
+                self.on_heard(now);
                 let known = self.known(way);
                 known.asked = Some(stun.transaction);
                 let nominates = stun.attribute(USE_CANDIDATE).is_some() && datagram.len() <= MAX_REQUEST;
@@ -117,15 +115,23 @@ impl Ways {
         way
     }
 
+    /// Something came that only the client can have sent.
+    pub(crate) fn on_heard(&mut self, now: Time) {
+        if self.heard_at.is_some() {
+            self.heard_at = Some(now);
+        }
+    }
+
     fn known(&mut self, way: Way) -> &mut Known {
-        if let Some(place) = self.seen.iter().position(|known| known.way == way) {
-            return &mut self.seen[place];
+        let place = self.seen.iter().position(|known| known.way == way);
+        let known = place.and_then(|place| self.seen.remove(place));
+        if known.is_none() && self.seen.len() >= MAX_WAYS {
+            // A request that is repeated from elsewhere proves nothing, and puts out its like.
+            let unproven = self.seen.iter().position(|known| !known.is_proven());
+            let idle = || self.seen.iter().position(|known| Some(known.way) != self.used);
+            self.seen.remove(unproven.or_else(idle).unwrap_or(0));
         }
-        if self.seen.len() >= MAX_WAYS {
-            let place = self.seen.iter().position(|known| Some(known.way) != self.used).unwrap_or(0);
-            self.seen.remove(place);
-        }
-        self.seen.push_back(Known::new(way));
+        self.seen.push_back(known.unwrap_or_else(|| Known::new(way)));
         let last = self.seen.len() - 1;
         &mut self.seen[last]
     }
@@ -240,8 +246,11 @@ mod tests {
         let mut ways = Ways::default();
         assert_eq!(ways.consent_ends(), None);
         prove(&mut ways, 1, 1);
-        ways.on_read(NOW + Span::from_secs(5), way(1), &MEDIA);
-        ways.on_read(NOW + Span::from_secs(9), way(2), &MEDIA);
+        ways.on_heard(NOW + Span::from_secs(5));
+        // Anybody can send that from there.
+        ways.on_read(NOW + Span::from_secs(9), way(1), &MEDIA);
         assert_eq!(ways.consent_ends(), Some(NOW + Span::from_secs(35)));
+        ways.on_read(NOW + Span::from_secs(10), way(1), &message(BINDING_REQUEST, 2, false));
+        assert_eq!(ways.consent_ends(), Some(NOW + Span::from_secs(40)));
     }
 }

@@ -12,7 +12,7 @@ use nearlight_webrtc::{Codec, PeerConfig};
 use crate::house::House;
 
 pub(crate) use socket::{Exchange, Line};
-pub(crate) use visit::CONNECT_LIMIT;
+pub(crate) use visit::{CONNECT_LIMIT, LIBRARY_FAILED};
 
 /// What a session's peer is made with; `name` is random.
 pub(crate) fn peer_config(house: &House, exchange: &Exchange, name: &str) -> PeerConfig {

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use nearlight_link::Path;
 use nearlight_net::{Clock, Impairment};
 use nearlight_units::Time;
-use nearlight_webrtc::{Carriage, Certificate, PeerId, Remote, Routes};
+use nearlight_webrtc::{Carriage, Certificate, IceCredentials, PeerId, Remote, Routes};
 use tokio::net::UdpSocket;
 use tokio::sync::mpsc;
 
@@ -139,14 +139,14 @@ impl Exchange {
     pub(super) fn take_in(&self, from: Remote, datagram: &[u8]) -> bool {
         let at = self.clock.now();
         let mut table = self.table();
-        let peer = table.routes.on_datagram(from, datagram);
+        let peer = table.routes.on_datagram(at, from, datagram);
         let Some(entrance) = peer.and_then(|peer| table.peers.get(&peer)) else { return false };
         entrance.offer(at, from, datagram);
         true
     }
 
-    /// A line for a peer whose own ICE name is `name`. With a bad path, what comes and goes crosses it.
-    pub(crate) fn connect(self: &Arc<Self>, name: &str, path: Option<[Path; 2]>) -> Line {
+    /// A line for a peer with these credentials of its own. With a bad path, what comes and goes crosses it.
+    pub(crate) fn connect(self: &Arc<Self>, own: &IceCredentials, path: Option<[Path; 2]>) -> Line {
         let (sender, incoming) = mpsc::channel(WAITING);
         let (there, entrance) = match path {
             None => (None, Entrance::Open(sender)),
@@ -168,7 +168,9 @@ impl Exchange {
         let mut table = self.table();
         let peer = PeerId(table.next);
         table.next = table.next.wrapping_add(1);
-        table.routes.add(peer, name);
+        if !table.routes.add(peer, own) {
+            tracing::error!("the WebRTC library was built without HMAC-SHA1; no WebRTC client can connect");
+        }
         table.peers.insert(peer, entrance);
         drop(table);
         Line { exchange: Arc::clone(self), peer, incoming, there }

@@ -17,6 +17,8 @@ use crate::stay::{Stay, status_interval};
 
 /// A client that has not connected by then never will: a browser gives up sooner.
 pub(crate) const CONNECT_LIMIT: Span = Span::from_secs(20);
+/// How a session ends whose client has found a fault of the WebRTC library's.
+pub(crate) const LIBRARY_FAILED: &str = "the client sent what the WebRTC library failed on";
 /// WHEP's wish that a session ends.
 #[derive(Debug)]
 pub(crate) struct End;
@@ -66,7 +68,7 @@ impl RtcVisit {
     /// Serves until the client leaves, the server closes or something fails.
     pub(crate) async fn run(mut self: Box<Self>) {
         let (house, session) = (Arc::clone(&self.stay.house), self.stay.session);
-        house.metrics.on_session(session);
+        let open = house.metrics.open_session(session);
         let ended = self.serve().await;
         self.stay.leave(self.peer.sender_mut());
         let now = house.clock.now();
@@ -74,7 +76,7 @@ impl RtcVisit {
         self.transmit(now);
         self.peer.close();
         self.transmit(now);
-        house.metrics.on_session_end(session);
+        drop(open);
         tracing::info!(session, ended, "a WebRTC client left");
     }
 
@@ -161,6 +163,7 @@ impl RtcVisit {
                     self.choose_note_channel();
                 }
                 Event::Ended => return Some("the client's connection ended".into()),
+                Event::Failed => return Some(LIBRARY_FAILED.into()),
             }
         }
         if !self.peer.is_connected() && now.saturating_since(self.began) > CONNECT_LIMIT {

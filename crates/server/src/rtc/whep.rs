@@ -97,10 +97,10 @@ impl Whep {
         };
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
-        let name = Offer::name_in(&answer).ok_or_else(|| internal("the answer has no ICE name"))?;
+        let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
         let taste = Taste { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
         let (stay, _) = Stay::open(Arc::clone(house), session, taste, peer.sender()).map_err(internal)?;
-        let line = self.exchange.connect(name, house.bad_path(session, now));
+        let line = self.exchange.connect(&own, house.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
         let (visit, ender) = RtcVisit::new(stay, peer, line, place, client.0);
         let session = Session { ender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };

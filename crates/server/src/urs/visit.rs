@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use super::desk::{Fact, PeerOrder, Peers};
 use crate::house::House;
 use crate::places::{PLACE_LOST, Place};
-use crate::rtc::{CONNECT_LIMIT, Exchange, Line, codec_of, kind_of, peer_config};
+use crate::rtc::{CONNECT_LIMIT, Exchange, LIBRARY_FAILED, Line, codec_of, kind_of, peer_config};
 use crate::seat::Delivery;
 use crate::stay::{Stay, Taste, status_interval};
 
@@ -62,12 +62,12 @@ impl UnityVisit {
                 return;
             }
         };
-        let (house, number) = (Arc::clone(&self.house), session.number);
-        house.metrics.on_session(number);
+        let number = session.number;
+        let open = self.house.metrics.open_session(number);
         self.facts.send(Fact::Answer(self.peer, Ok(answer))).await.ok();
         let ended = session.serve(&mut self).await;
         session.finish();
-        house.metrics.on_session_end(number);
+        drop(open);
         tracing::info!(session = number, ended, "one of Unity's clients left");
         self.facts.send(Fact::Gone(self.peer)).await.ok();
     }
@@ -87,8 +87,8 @@ impl UnityVisit {
         let config = peer_config(house, &self.exchange, &name);
         let mut peer = Peer::offering(now, config, &codecs, true, sender).map_err(|error| words(&error))?;
         let answer = peer.on_offer(now, &offer).map_err(|error| words(&error))?;
-        let line = Offer::name_in(&answer).map(|name| self.exchange.connect(name, house.bad_path(number, now)));
-        let line = line.ok_or("the answer has no ICE name")?;
+        let line = peer.credentials().map(|own| self.exchange.connect(own, house.bad_path(number, now)));
+        let line = line.ok_or("the answer has no ICE credentials")?;
         tracing::info!(session = number, client = %self.from.address, "one of Unity's clients came");
         let picture = (house.format.size.width, house.format.size.height);
         let (house, user) = (Arc::clone(house), User::new(now, START, picture));
@@ -232,6 +232,7 @@ impl Session {
                 }
                 Event::Opened { .. } | Event::Message { .. } | Event::Closed { .. } => {}
                 Event::Ended => return Some("the client's connection ended".into()),
+                Event::Failed => return Some(LIBRARY_FAILED.into()),
             }
         }
         if !self.connected && now.saturating_since(self.began) > CONNECT_LIMIT {

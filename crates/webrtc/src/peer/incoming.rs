@@ -2,6 +2,7 @@
 
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{Feedback, KeyFrameRequest};
+use rtc::peer_connection::RTCPeerConnection;
 use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::rtcp::payload_feedbacks::full_intra_request::FullIntraRequest;
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
@@ -26,13 +27,14 @@ const MAX_EVENTS: usize = 1_024;
 
 impl Peer {
     pub(super) fn take_in(&mut self, now: Time) {
-        while let Some(event) = self.connection.poll_event() {
+        while let Some(event) = self.connection.run(RTCPeerConnection::poll_event).flatten() {
             self.on_event(&event);
         }
-        while let Some(message) = self.connection.poll_read() {
+        while let Some(message) = self.connection.run(RTCPeerConnection::poll_read).flatten() {
             if let RTCMessage::DataChannelMessage(channel, message) = message.message
                 && self.channels.contains_key(&channel)
             {
+                self.ways.on_heard(now);
                 let message = if message.is_string {
                     Message::Text(String::from_utf8_lossy(&message.data).into_owned())
                 } else {
@@ -42,21 +44,26 @@ impl Peer {
             }
         }
         while let Some(packet) = self.outlet.poll() {
+            self.ways.on_heard(now);
             self.on_rtcp(now, packet.as_ref());
         }
-        if !self.ended && self.has_closed() {
+        if !self.ended && self.connection.is_gone() {
             self.ended = true;
-            self.tell(Event::Ended);
+            self.events.push_back(Event::Failed);
+        } else if !self.ended && self.has_closed() {
+            self.end();
         }
     }
 
     /// The client has said goodbye in DTLS' own way, of which the library makes no event.
     fn has_closed(&mut self) -> bool {
         let track = self.tracks.into_iter().flatten().next();
-        let sender = track.and_then(|id| self.connection.rtp_sender(id));
-        let of_track = sender.and_then(|sender| sender.transport().map(|transport| transport.state()));
-        let state = of_track.or_else(|| Some(self.connection.sctp()?.transport().state()));
-        state == Some(RTCDtlsTransportState::Closed)
+        let state = self.connection.run(|connection| {
+            let sender = track.and_then(|id| connection.rtp_sender(id));
+            let of_track = sender.and_then(|sender| sender.transport().map(|transport| transport.state()));
+            of_track.or_else(|| Some(connection.sctp()?.transport().state()))
+        });
+        state == Some(Some(RTCDtlsTransportState::Closed))
     }
 
     /// The client has gone.
@@ -88,8 +95,10 @@ impl Peer {
             },
             RTCPeerConnectionEvent::OnDataChannel(RTCDataChannelEvent::OnOpen(channel)) => {
                 let channel = *channel;
-                let label = self.connection.data_channel(channel).map(|channel| channel.label().to_owned());
-                if let Some(label) = label
+                let label = self
+                    .connection
+                    .run(|connection| connection.data_channel(channel).map(|channel| channel.label().to_owned()));
+                if let Some(label) = label.flatten()
                     && self.channels.len() < MAX_CHANNELS
                 {
                     self.channels.insert(channel, label.clone());

@@ -75,14 +75,15 @@ impl Peer {
         };
         let message = RTCMessage::RtcpPacket(String::new(), vec![Box::new(report)]);
         let now = self.instant(now);
-        self.connection.handle_write(TaggedRTCMessage { now, message }).is_ok()
+        let written = self.connection.run(|connection| connection.handle_write(TaggedRTCMessage { now, message }));
+        written.is_some_and(|written| written.is_ok())
     }
 
     pub(super) fn write(&mut self, now: Time, packet: Packet) {
         let message = RTCMessage::RtpPacket(String::new(), packet);
         let now = self.instant(now);
         // Only a closed connection refuses.
-        let _ = self.connection.handle_write(TaggedRTCMessage { now, message });
+        let _ = self.connection.run(|connection| connection.handle_write(TaggedRTCMessage { now, message }));
     }
 }
 

@@ -96,3 +96,110 @@ fn random_and_changed_datagrams_never_panic_nor_end_a_session() {
     world.run(Span::from_secs(2));
     assert!(world.peer.is_connected() && world.frames.len() > 300, "{} frames", world.frames.len());
 }
+
+fn from_player() -> Remote {
+    Remote::udp(player_address())
+}
+
+/// With open channels.
+fn talking(seed: u64) -> World {
+    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", seed);
+    world.run(Span::from_secs(1));
+    assert!(world.player.is_open("control") && world.player.is_open("session"));
+    world.play(3);
+    world
+}
+
+#[test]
+fn a_chunk_whose_error_cause_claims_more_than_it_holds_ends_no_session() {
+    let mut world = talking(31);
+    for kind in [6, 9] {
+        for cause in [[0, 12, 0xff, 0xff], [0, 12, 0, 5], [0, 12, 0, 3]] {
+            let chunk = [&[kind, 0, 0, 8][..], &cause].concat();
+            let datagram = world.player.seal_chunks(&chunk).expect("the player has keys");
+            world.peer.on_datagram(world.now, from_player(), server_address(), &datagram);
+            world.drain();
+        }
+    }
+    assert!(world.peer.is_connected() && world.events.iter().all(|event| !matches!(event, Event::Closed { .. })));
+    world.play(30);
+    world.run(Span::from_secs(1));
+    assert_eq!(world.frames.len(), 33);
+    // One that is as it should be is taken: what was sealed before it came that far too.
+    let abort = world.player.seal_chunks(&[6, 0, 0, 8, 0, 12, 0, 4]).expect("the player has keys");
+    world.peer.on_datagram(world.now, from_player(), server_address(), &abort);
+    world.drain();
+    assert!(world.events.iter().any(|event| matches!(event, Event::Closed { .. })), "{:?}", world.events);
+    assert!(!world.events.contains(&Event::Failed));
+}
+
+#[test]
+fn a_leap_of_two_thousand_million_sequence_numbers_is_not_walked() {
+    let mut world = talking(32);
+    // A walk takes seconds each; the test would last for minutes.
+    for step in 0..100_u32 {
+        let tsn = step.wrapping_mul(0x7fff_0000).to_be_bytes();
+        let chunk = [&[192, 0, 0, 8][..], &tsn].concat();
+        let datagram = world.player.seal_chunks(&chunk).expect("the player has keys");
+        world.peer.on_datagram(world.now, from_player(), server_address(), &datagram);
+    }
+    world.play(10);
+    world.run(Span::from_secs(1));
+    assert_eq!(world.frames.len(), 13);
+}
+
+#[test]
+fn a_handshake_message_in_thousands_of_parts_is_not_put_together() {
+    let mut world = World::new(Codec::Vp8, CLEAN, "fixed", 33);
+    let deadline = world.now + Span::from_secs(5);
+    // Checks have made the way known, and the handshake has begun.
+    world.run_until(deadline, |world| world.flying.values().any(|datagram| matches!(datagram[..], [22, ..])));
+    for offset in 0..100_000_u32 {
+        let three = |number: u32| number.to_be_bytes()[1..].to_vec();
+        let part = [vec![1], three(100_001), vec![0, 0], three(offset), three(1), vec![7]].concat();
+        let number = u64::from(1_000 + offset).to_be_bytes();
+        let record = [&[22, 254, 253][..], &number, &[0, part.len() as u8], &part].concat();
+        world.peer.on_datagram(world.now, from_player(), server_address(), &record);
+    }
+    // The recursion would have left no stack.
+    world.drain();
+    assert!(!world.events.contains(&Event::Failed));
+}
+
+#[test]
+fn a_request_that_is_not_signed_with_the_peer_s_password_changes_nothing() {
+    let mut world = talking(34);
+    let own = world.peer.credentials().expect("described").clone();
+    let stranger = Remote::udp("203.0.113.9:50000".parse().expect("an address"));
+    let forged =
+        |transaction| crate::signed_request(&IceCredentials { password: "a guess".into(), ..own.clone() }, transaction);
+    for transaction in 0..200 {
+        for from in [stranger, from_player()] {
+            world.peer.on_datagram(world.now, from, server_address(), &forged(transaction));
+            let answers = std::iter::from_fn(|| world.peer.poll_transmit(world.now));
+            assert!(answers.into_iter().all(|answer| answer.to != stranger), "a stranger was answered");
+        }
+    }
+    world.play(10);
+    world.run(Span::from_secs(1));
+    assert_eq!(world.frames.len(), 13);
+    // Nor does it keep a session alive whose client has gone.
+    world.path.loss = 1.0;
+    for _ in 0..60 {
+        world.peer.on_datagram(world.now, from_player(), server_address(), &forged(9));
+        world.peer.on_datagram(world.now, from_player(), server_address(), &[0x80; 40]);
+        world.run(Span::from_secs(1));
+    }
+    assert!(world.events.contains(&Event::Ended), "a minute of a stranger's words");
+}
+
+#[test]
+fn sources_of_reports_are_bounded() {
+    let mut world = talking(35);
+    for source in 0..10_000_u32 {
+        let report = [&[0x80, 201, 0, 1][..], &source.to_be_bytes(), &[0; 20]].concat();
+        world.peer.on_datagram(world.now, from_player(), server_address(), &report);
+    }
+    assert_eq!(world.peer.reporters.len(), MAX_SOURCES);
+    assert!(!world.peer.admits(&[0x80, 96, 0, 1, 0, 0, 0, 1, 0, 0, 0, 1]), "clients send no media");
+}
