@@ -1,22 +1,29 @@
-// The study's traffic in ns-3 3.44: an oracle for `standard-11ax`, independent of this project's cell.
+// The study's traffic for one or several stations in ns-3 3.44: an oracle for `standard-11ax`, independent of this project's cell.
 //
-// docs/wifi.md says how to build and run it, and what it printed. Means over all runs; each run has phases of its own.
+// docs/wifi.md says how to build and run it, and what it printed. Means and 99 % quantiles over all runs and stations; each run has
+// phases of its own. After the values: the standard error of the means, from the spread of the runs. SIGINT and SIGTERM end it after
+// the run under way.
 
 #include <ns3/boolean.h>
 #include <ns3/command-line.h>
 #include <ns3/config.h>
 #include <ns3/constant-position-mobility-model.h>
 #include <ns3/double.h>
+#include <ns3/enum.h>
+#include <ns3/error-model.h>
 #include <ns3/error-rate-model.h>
 #include <ns3/he-configuration.h>
 #include <ns3/mobility-helper.h>
+#include <ns3/multi-model-spectrum-channel.h>
 #include <ns3/net-device-container.h>
 #include <ns3/node-container.h>
 #include <ns3/propagation-delay-model.h>
+#include <ns3/propagation-loss-model.h>
 #include <ns3/qos-txop.h>
 #include <ns3/random-variable-stream.h>
 #include <ns3/rng-seed-manager.h>
 #include <ns3/simulator.h>
+#include <ns3/spectrum-wifi-helper.h>
 #include <ns3/ssid.h>
 #include <ns3/string.h>
 #include <ns3/uinteger.h>
@@ -25,56 +32,133 @@
 #include <ns3/wifi-net-device.h>
 #include <ns3/wifi-phy.h>
 #include <ns3/wifi-psdu.h>
+#include <ns3/wifi-acknowledgment.h>
 #include <ns3/yans-wifi-helper.h>
 
+#include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <map>
+#include <set>
+#include <vector>
 
 using namespace ns3;
 
 namespace
 {
 
-// One packet in ten is lost, whatever its size; control never is. ns-3 asks once for each packet of a transmission.
-class TenthLost : public ErrorRateModel
+// The signal is good enough for everything.
+class NoNoise : public ErrorRateModel
 {
   public:
     static TypeId GetTypeId()
     {
-        static TypeId id = TypeId("nearlight::TenthLost").SetParent<ErrorRateModel>().AddConstructor<TenthLost>();
+        static TypeId id = TypeId("nearlight::NoNoise").SetParent<ErrorRateModel>().AddConstructor<NoNoise>();
         return id;
     }
 
   private:
-    double DoGetChunkSuccessRate(WifiMode mode, const WifiTxVector&, double, uint64_t, uint8_t, WifiPpduField field, uint16_t)
-        const override
+    double DoGetChunkSuccessRate(WifiMode, const WifiTxVector&, double, uint64_t, uint8_t, WifiPpduField, uint16_t) const override
     {
-        const bool data = mode.GetModulationClass() == WIFI_MOD_CLASS_HE && field == WIFI_PPDU_FIELD_DATA;
-        return data ? 0.9 : 1.0;
+        return 1.0;
     }
 };
 
-struct Mean
+// One packet in ten is lost, whatever its size; control frames, which have less inside, never are. ns-3 asks once for each packet of
+// a transmission.
+class TenthLost : public ErrorModel
 {
-    double sum = 0;
-    double count = 0;
+  public:
+    static TypeId GetTypeId()
+    {
+        static TypeId id = TypeId("nearlight::TenthLost").SetParent<ErrorModel>().AddConstructor<TenthLost>();
+        return id;
+    }
 
+  private:
+    bool DoCorrupt(Ptr<Packet> packet) override
+    {
+        return packet->GetSize() > 150 && m_random->GetValue(0, 1) < 0.1;
+    }
+
+    void DoReset() override
+    {
+    }
+
+    Ptr<UniformRandomVariable> m_random = CreateObject<UniformRandomVariable>();
+};
+
+// What was seen in all runs.
+class Values
+{
+  public:
     void Add(double value)
     {
-        sum += value;
-        count += 1;
+        m_all.push_back(value);
+        m_run += value;
+        m_count += 1;
     }
 
-    double Get() const
+    void EndRun()
     {
-        return count > 0 ? sum / count : 0;
+        if (m_count > 0)
+        {
+            m_runs.push_back(m_run / m_count);
+        }
+        m_run = m_count = 0;
     }
+
+    double Mean() const
+    {
+        return MeanOf(m_all);
+    }
+
+    // How far the mean would move if all were run again.
+    double Error() const
+    {
+        const double mean = MeanOf(m_runs);
+        double squares = 0;
+        for (const double run : m_runs)
+        {
+            squares += (run - mean) * (run - mean);
+        }
+        const double count = m_runs.size();
+        return count > 1 ? std::sqrt(squares / (count - 1) / count) : 0;
+    }
+
+    double Quantile(double share)
+    {
+        if (m_all.empty())
+        {
+            return 0;
+        }
+        const auto place = m_all.begin() + std::size_t(share * (m_all.size() - 1));
+        std::nth_element(m_all.begin(), place, m_all.end());
+        return *place;
+    }
+
+  private:
+    static double MeanOf(const std::vector<double>& values)
+    {
+        double sum = 0;
+        for (const double value : values)
+        {
+            sum += value;
+        }
+        return values.empty() ? 0 : sum / values.size();
+    }
+
+    std::vector<double> m_all;
+    std::vector<double> m_runs;
+    double m_run = 0;
+    double m_count = 0;
 };
 
 struct Sent
 {
     Time at;
+    uint32_t station;
     int frame; // -1: a pose
 };
 
@@ -86,17 +170,31 @@ struct Open
 
 struct Options
 {
+    uint32_t stations = 1;
     uint32_t fps = 60;
+    double mbps = 50;
     double interval = 5560; // us between batches
     uint32_t most = 0;      // batches of a frame; 0: as many as begin before the next frame
     uint32_t poses = 0;     // a second
     double seconds = 5;
     uint32_t runs = 20;
+    uint32_t first = 0;
+    uint32_t downlinkOfdma = 0; // stations of a transmission at most; 0: none
+    bool uplinkOfdma = false;
+    bool trace = false;
 };
 
 struct Results
 {
-    Mean downlink, inOrder, uplink, frames, aggregate, airtime;
+    Values downlink, inOrder, uplink, frames, aggregate, airtime, uplinkAirtime, lostRts, overflows;
+
+    void EndRun()
+    {
+        for (auto values : {&downlink, &inOrder, &uplink, &frames, &aggregate, &airtime, &uplinkAirtime, &lostRts, &overflows})
+        {
+            values->EndRun();
+        }
+    }
 };
 
 class Run
@@ -115,39 +213,37 @@ class Run
     {
         Build();
         const Time period = Seconds(1.0 / m_options.fps);
-        // Once each way, so that block acknowledgement is agreed upon.
-        Simulator::Schedule(Seconds(1), &Run::Send, this, 0, 1243, -1);
-        Simulator::Schedule(Seconds(1.1), &Run::Send, this, 1, 175, -1);
-        Simulator::Schedule(m_start + period * m_random->GetValue(0, 1), &Run::SendFrame, this, 0);
-        if (m_options.poses > 0)
+        for (uint32_t station = 0; station < m_options.stations; ++station)
         {
-            const Time pose = Seconds(1.0 / m_options.poses);
-            Simulator::Schedule(m_start + pose * m_random->GetValue(0, 1), &Run::SendPose, this);
+            // Once each way, so that block acknowledgement is agreed upon.
+            const Time turn = MilliSeconds(20 * station);
+            Simulator::Schedule(Seconds(1) + turn, &Run::Send, this, station, true, 1243, -1);
+            Simulator::Schedule(Seconds(1.01) + turn, &Run::Send, this, station, false, 175, -1);
+            Simulator::Schedule(m_start + period * m_random->GetValue(0, 1), &Run::SendFrame, this, station, 0);
+            if (m_options.poses > 0)
+            {
+                const Time pose = Seconds(1.0 / m_options.poses);
+                Simulator::Schedule(m_start + pose * m_random->GetValue(0, 1), &Run::SendPose, this, station);
+            }
         }
-        Simulator::Stop(m_end + MilliSeconds(100));
+        Simulator::Stop(m_end + MilliSeconds(200));
         Simulator::Run();
         Simulator::Destroy();
-        m_results.airtime.Add(m_airtime.GetSeconds() / m_options.seconds * 100);
+        m_results.airtime.Add(m_airtime[0].GetSeconds() / m_options.seconds * 100);
+        m_results.uplinkAirtime.Add(m_airtime[1].GetSeconds() / m_options.seconds * 100);
+        // With several users, triggers ask for CTS as well.
+        m_results.lostRts.Add(IsMultiUser() ? 0 : (m_rts - m_exchanges) / m_options.seconds);
+        m_results.overflows.Add(m_overflows);
+        m_results.EndRun();
     }
 
   private:
     void Build()
     {
-        NodeContainer nodes(2);
+        NodeContainer nodes(1 + m_options.stations);
         MobilityHelper mobility;
         mobility.SetMobilityModel("ns3::ConstantPositionMobilityModel");
         mobility.Install(nodes);
-
-        YansWifiChannelHelper channel;
-        channel.SetPropagationDelay("ns3::ConstantSpeedPropagationDelayModel");
-        channel.AddPropagationLoss("ns3::FixedRssLossModel", "Rss", DoubleValue(-40));
-        YansWifiPhyHelper phy;
-        phy.SetChannel(channel.Create());
-        phy.SetErrorRateModel("nearlight::TenthLost");
-        phy.Set("ChannelSettings", StringValue("{0, 80, BAND_5GHZ, 0}"));
-        phy.Set("Antennas", UintegerValue(2));
-        phy.Set("MaxSupportedTxSpatialStreams", UintegerValue(2));
-        phy.Set("MaxSupportedRxSpatialStreams", UintegerValue(2));
 
         WifiHelper wifi;
         wifi.SetStandard(WIFI_STANDARD_80211ax);
@@ -168,54 +264,99 @@ class Run
                     StringValue("2"),
                     "TxopLimits",
                     StringValue("0us"));
-        const auto install = [&](uint32_t node, const std::string& type) {
-            mac.SetType(type, "Ssid", SsidValue(Ssid("cell")), "BE_MaxAmpduSize", UintegerValue(6500631));
-            return DynamicCast<WifiNetDevice>(wifi.Install(phy, mac, nodes.Get(node)).Get(0));
-        };
-        m_devices[0] = install(0, "ns3::ApWifiMac");
-        m_devices[1] = install(1, "ns3::StaWifiMac");
-        const char* limits[] = {"1000p", "150p"};
-        for (int side = 0; side < 2; ++side)
+        YansWifiPhyHelper yans;
+        SpectrumWifiPhyHelper spectrum;
+        WifiPhyHelper& phy = IsMultiUser() ? static_cast<WifiPhyHelper&>(spectrum) : yans;
+        if (IsMultiUser())
         {
-            auto device = m_devices[side];
+            auto channel = CreateObject<MultiModelSpectrumChannel>();
+            auto loss = CreateObject<FixedRssLossModel>();
+            loss->SetRss(-60);
+            channel->AddPropagationLossModel(loss);
+            channel->SetPropagationDelayModel(CreateObject<ConstantSpeedPropagationDelayModel>());
+            spectrum.SetChannel(channel);
+        }
+        else
+        {
+            YansWifiChannelHelper channel;
+            channel.SetPropagationDelay("ns3::ConstantSpeedPropagationDelayModel");
+            channel.AddPropagationLoss("ns3::FixedRssLossModel", "Rss", DoubleValue(-40));
+            yans.SetChannel(channel.Create());
+        }
+        phy.SetErrorRateModel("nearlight::NoNoise");
+        phy.Set("ChannelSettings", StringValue("{0, 80, BAND_5GHZ, 0}"));
+        phy.Set("Antennas", UintegerValue(2));
+        phy.Set("MaxSupportedTxSpatialStreams", UintegerValue(2));
+        phy.Set("MaxSupportedRxSpatialStreams", UintegerValue(2));
+        const auto install = [&](uint32_t node) {
+            const bool isAccessPoint = node == 0;
+            mac.SetType(isAccessPoint ? "ns3::ApWifiMac" : "ns3::StaWifiMac",
+                        "Ssid",
+                        SsidValue(Ssid("cell")),
+                        "BE_MaxAmpduSize",
+                        UintegerValue(6500631));
+            if (isAccessPoint && IsMultiUser())
+            {
+                mac.SetMultiUserScheduler("ns3::RrMultiUserScheduler",
+                                          "NStations",
+                                          UintegerValue(m_options.downlinkOfdma),
+                                          "EnableUlOfdma",
+                                          BooleanValue(m_options.uplinkOfdma));
+            }
+            auto device = DynamicCast<WifiNetDevice>(wifi.Install(phy, mac, nodes.Get(node)).Get(0));
+            device->GetPhy()->SetPostReceptionErrorModel(CreateObject<TenthLost>());
             device->GetHeConfiguration()->SetGuardInterval(NanoSeconds(800));
             device->GetMac()->SetAttribute("MpduBufferSize", UintegerValue(256));
-            device->GetMac()->GetQosTxop(AC_BE)->GetWifiMacQueue()->SetMaxSize(QueueSize(limits[side]));
-            device->GetPhy()->TraceConnectWithoutContext("MonitorSnifferRx", MakeCallback(side == 0 ? &Run::OnUp : &Run::OnDown, this));
+            auto queue = device->GetMac()->GetQosTxop(AC_BE)->GetWifiMacQueue();
+            queue->SetMaxSize(QueueSize(isAccessPoint ? "1000p" : "150p"));
+            queue->TraceConnectWithoutContext("DropBeforeEnqueue", MakeCallback(&Run::OnOverflow, this));
+            device->GetPhy()->TraceConnectWithoutContext("PhyTxPsduBegin",
+                                                         MakeCallback(&Run::OnTransmission, this).Bind(node));
+            device->GetPhy()->TraceConnectWithoutContext("MonitorSnifferRx", MakeCallback(&Run::OnHeard, this).Bind(node));
+            device->SetReceiveCallback(MakeCallback(&Run::OnReleased, this));
+            m_devices.push_back(device);
+        };
+        for (uint32_t node = 0; node < 1 + m_options.stations; ++node)
+        {
+            install(node);
         }
-        m_devices[0]->GetPhy()->TraceConnectWithoutContext("PhyTxPsduBegin", MakeCallback(&Run::OnTransmission, this));
-        m_devices[1]->SetReceiveCallback(MakeCallback(&Run::OnReleased, this));
     }
 
-    void Send(int side, uint32_t size, int frame)
+    bool IsMultiUser() const
+    {
+        return m_options.downlinkOfdma > 0;
+    }
+
+    void Send(uint32_t station, bool down, uint32_t size, int frame)
     {
         auto packet = Create<Packet>(size);
-        m_sent[packet->GetUid()] = {Simulator::Now(), frame};
-        m_devices[side]->Send(packet, m_devices[1 - side]->GetAddress(), 0x88b5);
+        m_sent[packet->GetUid()] = {Simulator::Now(), station, frame};
+        const uint32_t node = station + 1;
+        m_devices[down ? 0 : node]->Send(packet, m_devices[down ? node : 0]->GetAddress(), 0x88b5);
     }
 
-    void SendFrame(int frame)
+    void SendFrame(uint32_t station, int frame)
     {
         const double period = 1e6 / m_options.fps;
         const auto most = m_options.most > 0 ? m_options.most : uint32_t(std::ceil(period / m_options.interval));
         const uint32_t batches = m_random->GetInteger(1, most);
-        const auto packets = uint32_t(std::ceil(50e6 / 8 / m_options.fps / batches / 1243));
-        m_frames[frame] = {Simulator::Now(), batches * packets};
+        const auto packets = uint32_t(std::ceil(m_options.mbps * 1e6 / 8 / m_options.fps / batches / 1243));
+        m_frames[{station, frame}] = {Simulator::Now(), batches * packets};
         for (uint32_t batch = 0; batch < batches; ++batch)
         {
             for (uint32_t packet = 0; packet < packets; ++packet)
             {
                 const Time offset = NanoSeconds(int64_t(m_options.interval * 1000) * batch + 5000 * packet);
-                Simulator::Schedule(offset, &Run::Send, this, 0, 1243, frame);
+                Simulator::Schedule(offset, &Run::Send, this, station, true, 1243, frame);
             }
         }
-        Simulator::Schedule(Seconds(1.0 / m_options.fps), &Run::SendFrame, this, frame + 1);
+        Simulator::Schedule(Seconds(1.0 / m_options.fps), &Run::SendFrame, this, station, frame + 1);
     }
 
-    void SendPose()
+    void SendPose(uint32_t station)
     {
-        Send(1, 175, -1);
-        Simulator::Schedule(Seconds(1.0 / m_options.poses), &Run::SendPose, this);
+        Send(station, false, 175, -1);
+        Simulator::Schedule(Seconds(1.0 / m_options.poses), &Run::SendPose, this, station);
     }
 
     bool Counts(Time at) const
@@ -223,98 +364,174 @@ class Run
         return at >= m_start && at < m_end;
     }
 
-    void OnDown(Ptr<const Packet> packet, uint16_t, WifiTxVector, MpduInfo, SignalNoiseDbm, uint16_t)
+    void OnOverflow(Ptr<const WifiMpdu>)
+    {
+        m_overflows += 1;
+    }
+
+    // Everybody hears every transmission that is not split by frequency; only its receiver counts.
+    void OnHeard(uint32_t node, Ptr<const Packet> packet, uint16_t, WifiTxVector, MpduInfo, SignalNoiseDbm, uint16_t)
     {
         const auto sent = m_sent.find(packet->GetUid());
-        if (sent == m_sent.end() || sent->second.frame < 0)
+        if (sent == m_sent.end())
         {
             return;
         }
-        const Time now = Simulator::Now();
-        if (Counts(sent->second.at))
+        const double delay = (Simulator::Now() - sent->second.at).GetSeconds() * 1e3;
+        const bool counts = Counts(sent->second.at);
+        if (sent->second.frame < 0)
         {
-            m_results.downlink.Add((now - sent->second.at).GetSeconds() * 1e3);
+            if (node == 0 && counts && m_poses.insert(packet->GetUid()).second)
+            {
+                m_results.uplink.Add(delay);
+            }
+            return;
         }
-        auto& frame = m_frames[sent->second.frame];
+        if (node != sent->second.station + 1)
+        {
+            return;
+        }
+        auto& frame = m_frames[{sent->second.station, sent->second.frame}];
+        if (counts)
+        {
+            m_results.downlink.Add(delay);
+        }
         frame.left -= 1;
         if (frame.left == 0 && Counts(frame.at))
         {
-            m_results.frames.Add((now - frame.at).GetSeconds() * 1e3);
+            m_results.frames.Add((Simulator::Now() - frame.at).GetSeconds() * 1e3);
         }
     }
 
-    void OnUp(Ptr<const Packet> packet, uint16_t, WifiTxVector, MpduInfo, SignalNoiseDbm, uint16_t)
+    bool OnReleased(Ptr<NetDevice> device, Ptr<const Packet> packet, uint16_t, const Address&)
     {
         const auto sent = m_sent.find(packet->GetUid());
-        if (sent != m_sent.end() && Counts(sent->second.at))
-        {
-            m_results.uplink.Add((Simulator::Now() - sent->second.at).GetSeconds() * 1e3);
-        }
-    }
-
-    bool OnReleased(Ptr<NetDevice>, Ptr<const Packet> packet, uint16_t, const Address&)
-    {
-        const auto sent = m_sent.find(packet->GetUid());
-        if (sent != m_sent.end() && Counts(sent->second.at))
+        if (device != m_devices[0] && sent != m_sent.end() && Counts(sent->second.at))
         {
             m_results.inOrder.Add((Simulator::Now() - sent->second.at).GetSeconds() * 1e3);
         }
         return true;
     }
 
-    void OnTransmission(WifiConstPsduMap psdus, WifiTxVector vector, double)
+    void OnTransmission(uint32_t node, WifiConstPsduMap psdus, WifiTxVector vector, double)
     {
-        const auto& psdu = psdus.begin()->second;
-        if (!psdu->GetHeader(0).IsQosData() || !Counts(Simulator::Now()))
+        if (!Counts(Simulator::Now()))
         {
             return;
         }
-        m_results.aggregate.Add(psdu->GetNMpdus());
+        const auto& psdu = psdus.begin()->second;
+        const auto& header = psdu->GetHeader(0);
         const Time data = WifiPhy::CalculateTxDuration(psdus, vector, WIFI_PHY_BAND_5GHZ);
+        if (m_options.trace)
+        {
+            std::printf("%.1f node %u %s to", Simulator::Now().GetNanoSeconds() / 1e3, node, header.GetTypeString());
+            for (const auto& [id, part] : psdus)
+            {
+                std::printf(" %u:%zu (%u bytes)", id, part->GetNMpdus(), part->GetSize());
+            }
+            std::printf(" %.1f us\n", data.GetNanoSeconds() / 1e3);
+        }
+        m_rts += header.IsRts();
+        if (!header.IsQosData() || !header.HasData())
+        {
+            return;
+        }
+        m_exchanges += 1;
+        for (const auto& [id, part] : psdus)
+        {
+            if (node == 0)
+            {
+                // Where several are sent to, a request for acknowledgement goes with the packets.
+                m_results.aggregate.Add(part->GetNMpdus() - IsMultiUser());
+            }
+        }
         const Time around = MicroSeconds(52 + 16 + 44 + 16 + 16 + (psdu->GetNMpdus() == 1 ? 28 : 40));
-        m_airtime += data + around;
+        m_airtime[node > 0] += data + around;
     }
 
     const Options& m_options;
     Results& m_results;
     Ptr<UniformRandomVariable> m_random;
-    Ptr<WifiNetDevice> m_devices[2];
+    std::vector<Ptr<WifiNetDevice>> m_devices; // the access point, then the stations
     std::map<uint64_t, Sent> m_sent;
-    std::map<int, Open> m_frames;
-    Time m_airtime;
+    std::set<uint64_t> m_poses;
+    std::map<std::pair<uint32_t, int>, Open> m_frames;
+    Time m_airtime[2]; // down, up
+    double m_rts = 0;
+    double m_exchanges = 0;
+    double m_overflows = 0;
     const Time m_start = Seconds(2);
     const Time m_end = m_start + Seconds(m_options.seconds);
 };
+
+// Set where somebody does not want to wait for the remaining runs.
+volatile std::sig_atomic_t g_stopped = 0;
+
+void
+OnSignal(int)
+{
+    g_stopped = 1;
+}
+
+void
+Print(const char* name, Values& values)
+{
+    std::printf(", %s %.3f (%.3f) %.3f", name, values.Mean(), values.Error(), values.Quantile(0.99));
+}
 
 } // namespace
 
 int main(int argc, char* argv[])
 {
+    NoNoise::GetTypeId();
     TenthLost::GetTypeId();
     Options options;
     CommandLine command;
+    command.AddValue("stations", "Stations, each with video and poses of its own", options.stations);
     command.AddValue("fps", "Frames a second", options.fps);
+    command.AddValue("mbps", "Video of a station", options.mbps);
     command.AddValue("interval", "Microseconds between batches", options.interval);
     command.AddValue("most", "Batches of a frame at most; 0: as many as begin before the next frame", options.most);
     command.AddValue("poses", "Poses a second", options.poses);
     command.AddValue("seconds", "Length of a run", options.seconds);
     command.AddValue("runs", "Runs, each with phases of its own", options.runs);
+    command.AddValue("first", "Number of the first run", options.first);
+    command.AddValue("downlinkOfdma", "Stations of a transmission at most, by ns-3's round-robin scheduler", options.downlinkOfdma);
+    command.AddValue("uplinkOfdma", "That scheduler also triggers uplink transmissions", options.uplinkOfdma);
+    command.AddValue("trace", "Print every transmission that counts", options.trace);
     command.Parse(argc, argv);
+    // MU-RTS and CTS, then data that also ask for block acknowledgements side by side.
+    Config::SetDefault("ns3::WifiDefaultProtectionManager::EnableMuRts", BooleanValue(true));
+    Config::SetDefault("ns3::WifiDefaultAckManager::DlMuAckSequenceType",
+                       EnumValue(WifiAcknowledgment::DL_MU_AGGREGATE_TF));
     Results results;
-    for (uint32_t run = 0; run < options.runs; ++run)
+    std::signal(SIGINT, OnSignal);
+    std::signal(SIGTERM, OnSignal);
+    uint32_t runs = 0;
+    for (; runs < options.runs && !g_stopped; ++runs)
     {
-        Run(options, results, run).Simulate();
+        Run(options, results, options.first + runs).Simulate();
     }
-    std::printf("fps %u interval %g most %u poses %u: downlink %.3f ms, in order %.3f ms, frame %.3f ms, A-MPDU %.2f, "
-                "airtime %.2f %%, uplink %.3f ms\n",
+    std::printf("runs %u stations %u fps %u mbps %g interval %g most %u poses %u ofdma %u %d: ms, mean (error) 99 %%",
+                runs,
+                options.stations,
                 options.fps,
+                options.mbps,
                 options.interval,
                 options.most,
                 options.poses,
-                results.downlink.Get(),
-                results.inOrder.Get(),
-                results.frames.Get(),
-                results.aggregate.Get(),
-                results.airtime.Get(),
-                results.uplink.Get());
+                options.downlinkOfdma,
+                options.uplinkOfdma);
+    Print("downlink", results.downlink);
+    Print("in order", results.inOrder);
+    Print("frame", results.frames);
+    Print("uplink", results.uplink);
+    std::printf("; A-MPDU %.2f (%.2f), airtime %.2f %% (%.2f), uplink airtime %.2f %%, lost RTS %.2f/s, overflows %.2f a run\n",
+                results.aggregate.Mean(),
+                results.aggregate.Error(),
+                results.airtime.Mean(),
+                results.airtime.Error(),
+                results.uplinkAirtime.Mean(),
+                results.lostRts.Mean(),
+                results.overflows.Mean());
 }

@@ -4,7 +4,7 @@
 
 use nearlight_units::{Span, Time};
 
-use crate::config::{Edca, IdleAccess};
+use crate::config::{AccessRule, Edca};
 use crate::random::Random;
 
 /// The medium, as everybody in the cell hears it.
@@ -20,8 +20,7 @@ pub(crate) struct Contender {
     slot: Span,
     window_least: u16,
     window_most: u16,
-    /// An arrival that finds everything idle waits this long.
-    arrival_wait: Span,
+    rule: AccessRule,
     /// Backoffs are drawn from 0 to this.
     window: u16,
     /// Slots left to count when counting last began.
@@ -29,27 +28,26 @@ pub(crate) struct Contender {
     /// The slots were drawn for what waits now: zero of them means "at the next chance", not "none drawn".
     drawn: bool,
     wants: bool,
+    /// Its transmission failed, and it knows by then.
+    knows_at: Time,
     /// While the medium is idle: when the backoff begins to count, an AIFS after the medium fell idle.
     counts_from: Time,
     grant_at: Time,
 }
 
 impl Contender {
-    pub(crate) fn new(edca: &Edca, aifs: Span, slot: Span, idle_access: IdleAccess) -> Self {
-        let arrival_wait = match idle_access {
-            IdleAccess::AfterAifs => aifs,
-            IdleAccess::AtOnce => Span::ZERO,
-        };
+    pub(crate) fn new(edca: &Edca, aifs: Span, slot: Span, rule: AccessRule) -> Self {
         Self {
             aifs,
             slot,
             window_least: edca.window_least,
             window_most: edca.window_most,
-            arrival_wait,
+            rule,
             window: edca.window_least,
             backoff: 0,
             drawn: false,
             wants: false,
+            knows_at: Time::ZERO,
             counts_from: Time::ZERO + aifs,
             grant_at: Time::FAR_FUTURE,
         }
@@ -82,7 +80,10 @@ impl Contender {
                 let counted = self.counted(now);
                 self.drawn = self.backoff > counted;
                 let ready = self.counts_from + self.slot * i64::from(self.backoff);
-                self.grant_at = ready.max(now + self.arrival_wait);
+                self.grant_at = ready.max(match self.rule {
+                    AccessRule::Komondor => now + self.aifs,
+                    AccessRule::Edca => self.slot_from(now),
+                });
             }
         }
     }
@@ -98,7 +99,7 @@ impl Contender {
     pub(crate) fn on_busy(&mut self, now: Time, random: &mut Random) {
         self.backoff -= self.counted(now);
         self.grant_at = Time::FAR_FUTURE;
-        if self.wants && self.backoff == 0 && !self.drawn {
+        if self.rule == AccessRule::Komondor && self.wants && self.backoff == 0 && !self.drawn {
             self.draw(random);
             self.drawn = true;
         }
@@ -107,7 +108,7 @@ impl Contender {
     /// The medium fell idle.
     #[inline]
     pub(crate) fn on_idle(&mut self, now: Time) {
-        self.counts_from = now + self.aifs;
+        self.counts_from = now.max(self.knows_at) + self.aifs;
         if self.wants {
             self.grant_at = self.counts_from + self.slot * i64::from(self.backoff);
         }
@@ -126,8 +127,9 @@ impl Contender {
         self.drawn = true;
     }
 
-    /// Its exchange is over and nothing got through: the window doubles.
-    pub(crate) fn on_failure(&mut self, random: &mut Random) {
+    /// Nothing of its exchange got through, as it knows from `knows_at` on: the window doubles.
+    pub(crate) fn on_failure(&mut self, knows_at: Time, random: &mut Random) {
+        self.knows_at = knows_at;
         let doubled = u32::from(self.window) * 2 + 1;
         self.window = doubled.min(u32::from(self.window_most)) as u16;
         self.grant_at = Time::FAR_FUTURE;
@@ -144,13 +146,97 @@ impl Contender {
         self.backoff = random.up_to(self.window);
     }
 
-    /// Slots of the backoff that have passed on the idle medium.
+    /// The first slot boundary that is not before `now`.
+    fn slot_from(&self, now: Time) -> Time {
+        let slots =
+            now.saturating_since(self.counts_from).as_nanos().cast_unsigned().div_ceil(self.slot.as_nanos() as u64);
+        self.counts_from + self.slot * slots as i64
+    }
+
+    /// Slots of the backoff that are over when somebody begins to send at `now`.
     #[inline]
     fn counted(&self, now: Time) -> u16 {
-        if self.backoff == 0 || now <= self.counts_from {
+        if self.backoff == 0 || now < self.counts_from {
             return 0;
         }
-        let slots = (now - self.counts_from).as_nanos() / self.slot.as_nanos();
+        let passed = (now - self.counts_from).as_nanos() / self.slot.as_nanos();
+        let slots = match self.rule {
+            AccessRule::Komondor => passed,
+            // The end of the AIFS is a boundary too, and so is the one at which others begin.
+            AccessRule::Edca => passed + 1,
+        };
         slots.min(i64::from(self.backoff)) as u16
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::timing::Timing;
+
+    const BEST_EFFORT: Edca = Edca { aifs_slots: 2, window_least: 31, window_most: 1_023, txop: None };
+
+    /// On a medium that has been idle since `since`, with so many slots to count.
+    fn contender(rule: AccessRule, since: Time, backoff: u16) -> Contender {
+        let timing = Timing::STANDARD;
+        let mut contender = Contender::new(&BEST_EFFORT, BEST_EFFORT.aifs(&timing), timing.slot, rule);
+        contender.backoff = backoff;
+        contender.on_idle(since);
+        contender
+    }
+
+    fn micros(micros: u64) -> Time {
+        Time::from_micros(micros)
+    }
+
+    #[test]
+    fn packets_that_find_the_medium_idle_go_at_the_next_slot_boundary() {
+        let mut random = Random::new(1);
+        // The AIFS ends at 134, boundaries follow every 9 us.
+        for (arrival, backoff, edca, komondor) in
+            [(110, 0, 134, 144), (134, 0, 134, 168), (135, 0, 143, 169), (152, 0, 152, 186), (135, 3, 161, 169)]
+        {
+            for (rule, expected) in [(AccessRule::Edca, edca), (AccessRule::Komondor, komondor)] {
+                let mut contender = contender(rule, micros(100), backoff);
+                contender.on_request(micros(arrival), Medium::Idle, &mut random);
+                assert_eq!(contender.grant_at(), micros(expected), "{rule:?}, {arrival}, {backoff}");
+            }
+        }
+    }
+
+    /// IEEE 802.11-2020, section 10.23.2.4: the end of the AIFS is a boundary, and so is the one at which another begins.
+    #[test]
+    fn a_backoff_counts_the_boundary_at_which_another_begins() {
+        let mut random = Random::new(1);
+        for (begins, edca, komondor) in [(120, 5, 5), (134, 4, 5), (143, 3, 4), (170, 0, 1), (179, 0, 0)] {
+            for (rule, left) in [(AccessRule::Edca, edca), (AccessRule::Komondor, komondor)] {
+                let mut contender = contender(rule, micros(100), 5);
+                contender.on_busy(micros(begins), &mut random);
+                assert_eq!(contender.backoff, left, "{rule:?}, {begins}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_packet_that_arrived_in_time_keeps_its_zero_backoff_when_another_begins() {
+        let mut random = Random::new(1);
+        let mut contender = contender(AccessRule::Edca, micros(100), 0);
+        contender.on_request(micros(110), Medium::Idle, &mut random);
+        contender.on_busy(micros(130), &mut random);
+        contender.on_idle(micros(500));
+        assert_eq!(contender.grant_at(), micros(534));
+    }
+
+    #[test]
+    fn those_that_collided_count_on_only_when_they_know_it() {
+        let mut random = Random::new(1);
+        let mut contender = contender(AccessRule::Edca, micros(100), 0);
+        contender.on_access();
+        contender.on_failure(micros(245), &mut random);
+        contender.set_wants(true);
+        contender.on_idle(micros(200));
+        let counts_from = micros(245) + Span::from_micros(34);
+        assert_eq!(contender.grant_at(), counts_from + Span::from_micros(9) * i64::from(contender.backoff));
+        assert_eq!(contender.window, 63);
     }
 }

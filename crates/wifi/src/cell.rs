@@ -19,6 +19,7 @@ use crate::ofdma::Scheduler;
 use crate::queue::{Mpdu, Queue};
 use crate::radio::Radio;
 use crate::random::Random;
+use crate::service::Turns;
 use crate::tally::{CellTally, Exchange, Tally};
 use crate::timers::Timers;
 
@@ -99,8 +100,12 @@ pub struct Cell {
     pub(crate) access_at: Time,
     pub(crate) random: Random,
     pub(crate) scheduler: Box<dyn Scheduler>,
-    /// By category: the station whose turn it is at the access point.
-    pub(crate) turn: [usize; 4],
+    /// For what stations send.
+    pub(crate) uplink_scheduler: Box<dyn Scheduler>,
+    /// Stations that said they have packets and were not yet asked for them.
+    pub(crate) reported: Option<Vec<usize>>,
+    /// By category: whom the access point has served.
+    pub(crate) turns: [Turns; 4],
     pub(crate) out: VecDeque<CellExit>,
     /// Offered packets that have no exit yet.
     pub(crate) inside: usize,
@@ -128,7 +133,7 @@ impl Cell {
         let nodes = 1 + config.stations.len() + config.neighbours.len();
         let contender = |index: usize| {
             let edca = &config.edca[index % 4];
-            Contender::new(edca, edca.aifs(&config.timing), config.timing.slot, config.idle_access)
+            Contender::new(edca, edca.aifs(&config.timing), config.timing.slot, config.access)
         };
         let contenders = (0..nodes * 4).map(contender).collect();
         let queues = config.stations.iter().flat_map(|_| {
@@ -157,8 +162,10 @@ impl Cell {
             running: Running::default(),
             access_at: Time::FAR_FUTURE,
             random,
+            uplink_scheduler: config.multi_user.order.scheduler(),
             scheduler,
-            turn: [0; 4],
+            reported: None,
+            turns: std::array::from_fn(|_| Turns::new(stations)),
             out: VecDeque::new(),
             inside: 0,
             tallies: vec![Tally::default(); stations * 2],
@@ -385,7 +392,7 @@ impl Cell {
         let (node, category) = (contender / 4, Category::ALL[contender % 4]);
         let stations = self.config.stations.len();
         if node == 0 {
-            return self.timers.trigger_is_due(category) || self.has_downlink(category);
+            return self.timers.trigger_contends(category) || self.has_downlink(category);
         }
         if node > stations {
             return category == Category::BestEffort && self.timers.bursts(node - 1 - stations) > 0;

@@ -117,13 +117,27 @@ impl Edca {
     const STUDY: Self = Self { aifs_slots: 2, window_least: 31, window_most: 1_023, txop: None };
 }
 
-/// When a packet that finds everything idle, and no backoff left to count, is sent.
+/// How contenders count slots, and when they begin to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IdleAccess {
-    /// After an AIFS counted from its arrival, as Komondor does.
-    AfterAifs,
-    /// At once if the medium has been idle for an AIFS, as the standard and ns-3 do.
-    AtOnce,
+pub enum AccessRule {
+    /// As Komondor: an arrival that finds everything idle waits an AIFS; a backoff counts whole idle slots; whoever meets a busy
+    /// medium while it waits draws a backoff; after a collision all wait for the CTS that does not come.
+    Komondor,
+    /// As the standard (IEEE 802.11-2020, section 10.23.2.4) and ns-3: everybody acts at slot boundaries, the first of which ends the
+    /// AIFS; a backoff counts at each of them, that of another's beginning too; after a collision only those who sent wait for
+    /// their CTS.
+    Edca,
+}
+
+/// Which of its stations the access point sends to next, where several have packets of one category.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// The one whose oldest packet has waited longest, as ns-3 does, and any access point with one queue for all.
+    OldestFirst,
+    /// Stations take turns, one access each.
+    InTurn,
+    /// Stations have equal airtime, as Linux gives them: those that had more than their share wait until the others had theirs.
+    AirtimeFair,
 }
 
 /// When a packet counts as delivered.
@@ -146,7 +160,8 @@ pub struct CellConfig {
     pub rts_cts: bool,
     /// By [`Category`].
     pub edca: [Edca; 4],
-    pub idle_access: IdleAccess,
+    pub access: AccessRule,
+    pub service: Service,
     pub delivered_at: DeliveredAt,
     /// The receiver holds packets back until those before them have arrived or were given up.
     pub in_order: bool,
@@ -253,7 +268,8 @@ impl CellConfig {
             width: Width::Mhz80,
             rts_cts: true,
             edca: [voice, video, Edca::STUDY, Edca { window_least: 31, ..background }],
-            idle_access: IdleAccess::AfterAifs,
+            access: AccessRule::Komondor,
+            service: Service::OldestFirst,
             delivered_at: DeliveredAt::Acknowledgement,
             in_order: false,
             window: false,
@@ -269,7 +285,7 @@ impl CellConfig {
             Preset::KomondorVr => komondor,
             Preset::Standard11ax => Self {
                 timing: Timing::STANDARD,
-                idle_access: IdleAccess::AtOnce,
+                access: AccessRule::Edca,
                 delivered_at: DeliveredAt::DataEnd,
                 window: true,
                 stations: vec![StationConfig::default()],

@@ -5,7 +5,7 @@ use nearlight_units::{Span, Time};
 
 use crate::access::Medium;
 use crate::cell::{Cell, Lane};
-use crate::config::{Category, DeliveredAt, Direction, MOST_AGGREGATE};
+use crate::config::{AccessRule, Category, DeliveredAt, Direction, MOST_AGGREGATE};
 use crate::phy::Mode;
 use crate::queue::{Load, Mpdu, Room};
 use crate::random::Chance;
@@ -15,8 +15,8 @@ use crate::tally::{Exchange, Kind};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
     pub end: Time,
-    /// Contenders that began it; several collide.
-    pub senders: Vec<usize>,
+    /// Those that began it; several collide.
+    pub senders: Vec<Sender>,
     /// Lanes with packets on the air.
     pub lanes: Vec<Lane>,
     /// Packets that go back to their queue when it ends.
@@ -25,10 +25,18 @@ pub(crate) struct Running {
     pub given_up: Vec<(Lane, Mpdu)>,
     /// Something got through, or nothing was meant to.
     pub succeeded: bool,
-    /// The category may go on without contending: since when it has the medium.
-    pub continues: Option<Time>,
+    /// The category may go on without contending: since when it has the medium, and for whom.
+    pub continues: Option<(Time, Lane)>,
     /// What held the medium before: the number of this one.
     pub number: u64,
+}
+
+/// Who began to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sender {
+    pub contender: usize,
+    /// When it knows that it was in vain, if that is after the medium fell idle.
+    pub knows_at: Time,
 }
 
 /// When the packets of a transmission start, arrive and are acknowledged.
@@ -66,15 +74,15 @@ impl Cell {
                 contender.on_busy(now, &mut self.random);
             } else if sending_node == Some(node) {
                 // A more urgent category of the same node goes first: to this one it is a collision.
-                contender.on_failure(&mut self.random);
+                contender.on_failure(now, &mut self.random);
             } else {
                 contender.on_access();
-                running.senders.push(index);
+                running.senders.push(Sender { contender: index, knows_at: now });
                 sending_node = Some(node);
             }
         }
         match *running.senders.as_slice() {
-            [sender] => self.begin(now, sender),
+            [sender] => self.begin(now, sender.contender),
             _ => self.collide(now),
         }
     }
@@ -92,13 +100,13 @@ impl Cell {
             return;
         }
         for index in 0..self.running.senders.len() {
-            let sender = self.running.senders[index];
-            let wants = self.has_work(sender);
-            let contender = &mut self.contenders[sender];
+            let Sender { contender, knows_at } = self.running.senders[index];
+            let wants = self.has_work(contender);
+            let contender = &mut self.contenders[contender];
             if self.running.succeeded {
                 contender.on_success(&mut self.random);
             } else {
-                contender.on_failure(&mut self.random);
+                contender.on_failure(knows_at, &mut self.random);
             }
             contender.set_wants(wants);
         }
@@ -131,12 +139,10 @@ impl Cell {
             self.begin_burst(now, node - 1 - self.config.stations.len());
         } else if node > 0 {
             self.begin_single(now, Lane::new(node - 1, Direction::Uplink, category));
-        } else if self.is_triggers_turn(category) {
-            self.begin_triggered(now, category);
-        } else {
+        } else if !(self.is_triggers_turn(category) && self.begin_triggered(now)) {
             self.timers.on_downlink(category);
             if !self.begin_multi_user(now, category) {
-                let lane = self.next_turn(category);
+                let lane = self.next_receiver(category);
                 self.begin_single(now, lane);
             }
         }
@@ -144,24 +150,16 @@ impl Cell {
 
     /// Triggers and packets for stations take turns where both wait.
     fn is_triggers_turn(&self, category: Category) -> bool {
-        self.timers.trigger_is_due(category) && !(self.timers.trigger_had_turn() && self.has_downlink(category))
-    }
-
-    /// The next station that the access point has packets for.
-    fn next_turn(&mut self, category: Category) -> Lane {
-        let stations = self.config.stations.len();
-        let first = self.turn[category.index()];
-        let lanes = (first..first + stations).map(|turn| Lane::new(turn % stations, Direction::Downlink, category));
-        let lane = lanes.clone().find(|lane| self.can_send(*lane));
-        let lane = lane.unwrap_or(Lane::new(first % stations, Direction::Downlink, category));
-        self.turn[category.index()] = (lane.station() + 1) % stations;
-        lane
+        self.timers.trigger_is_due(category)
+            && !(self.timers.trigger_contends(category)
+                && self.timers.trigger_had_turn()
+                && self.has_downlink(category))
     }
 
     /// One sender, one receiver.
     pub(crate) fn begin_single(&mut self, now: Time, lane: Lane) {
         if self.config.edca[lane.category().index()].txop.is_some() {
-            self.running.continues = Some(now);
+            self.running.continues = Some((now, lane));
         }
         let lead = if self.config.rts_cts { self.config.timing.protection() } else { Span::ZERO };
         self.send_single(now, lane, lead);
@@ -169,19 +167,8 @@ impl Cell {
 
     /// Within a transmit opportunity, sends again after a SIFS, without RTS, what still fits.
     fn goes_on(&mut self, now: Time) -> bool {
-        let (true, Some(since), [sender]) =
-            (self.running.succeeded, self.running.continues, self.running.senders.as_slice())
-        else {
+        let (true, Some((since, lane))) = (self.running.succeeded, self.running.continues) else {
             return false;
-        };
-        let (node, category) = (*sender / 4, Category::ALL[*sender % 4]);
-        let lane = if node == 0 {
-            // The station that was sent to last.
-            let stations = self.config.stations.len();
-            let last = (self.turn[category.index()] + stations - 1) % stations;
-            Lane::new(last, Direction::Downlink, category)
-        } else {
-            Lane::new(node - 1, Direction::Uplink, category)
         };
         let timing = self.config.timing;
         let mode = self.radios[lane.station()].usual(lane.direction());
@@ -209,6 +196,9 @@ impl Cell {
         self.give_up(moments.end);
         self.running.end = moments.end;
         self.running.succeeded = delivered > 0;
+        if lane.direction() == Direction::Downlink {
+            self.on_served(lane, moments.end - moments.start);
+        }
         self.account(&part, Kind::Single, moments, delivered, 1);
         self.tally.airtime += moments.end - moments.start;
     }
@@ -217,7 +207,7 @@ impl Cell {
     fn single(&mut self, now: Time, lane: Lane, lead: Span, collides: bool) -> Part {
         let timing = self.config.timing;
         let choice = self.radios[lane.station()].choose(now, lane.direction(), &mut self.random);
-        let since = self.running.continues.unwrap_or(now);
+        let since = self.running.continues.map_or(now, |(since, _)| since);
         let limit = self.txop_left(now, since, lane) - lead - timing.sifs - timing.acknowledgement(2);
         let packets = choice.packets.min(usize::from(self.config.aggregate));
         let room = Room { bits: timing.data_bits(choice.mode, limit), packets, window: self.window() };
@@ -327,14 +317,14 @@ impl Cell {
 
     /// Several began at once: nothing gets through.
     fn collide(&mut self, now: Time) {
-        let senders = std::mem::take(&mut self.running.senders);
+        let mut senders = std::mem::take(&mut self.running.senders);
         self.running.continues = None;
         self.running.end = now;
         self.running.succeeded = false;
         let mut own = false;
         let mut lanes = Vec::new();
-        for &sender in &senders {
-            let (node, category) = (sender / 4, Category::ALL[sender % 4]);
+        for sender in &mut senders {
+            let (node, category) = (sender.contender / 4, Category::ALL[sender.contender % 4]);
             let (end, lane) = if node > self.config.stations.len() {
                 (now + self.config.neighbours[node - 1 - self.config.stations.len()].burst, None)
             } else {
@@ -342,6 +332,9 @@ impl Cell {
                 let (end, lane) = self.lose(now, node, category);
                 (end, Some(lane))
             };
+            if self.config.access == AccessRule::Edca {
+                sender.knows_at = end + self.config.timing.answer_timeout();
+            }
             self.running.end = self.running.end.max(end);
             lanes.push(lane);
         }
@@ -360,21 +353,30 @@ impl Cell {
         }
     }
 
-    /// What a node sent into a collision, and when it knows. With RTS, only the RTS is lost.
+    /// What a node sent into a collision, and until when that holds the medium. With RTS, only the RTS is lost.
     fn lose(&mut self, now: Time, node: usize, category: Category) -> (Time, Lane) {
         let timing = self.config.timing;
         let (lane, triggers) = match node {
-            0 => (self.next_turn(category), self.is_triggers_turn(category)),
+            0 => (self.next_receiver(category), self.is_triggers_turn(category)),
             _ => (Lane::new(node - 1, Direction::Uplink, category), false),
         };
         if self.config.rts_cts || triggers {
-            return (now + timing.rts() + timing.sifs + timing.cts(), lane);
+            let answer = match self.config.access {
+                AccessRule::Komondor => timing.sifs + timing.cts(),
+                AccessRule::Edca => Span::ZERO,
+            };
+            let opening = if node == 0 { self.downlink_opening(category) } else { timing.rts() };
+            return (now + opening + answer, lane);
         }
         let part = self.single(now, lane, Span::ZERO, true);
         let moments = self.moments(now, Span::ZERO, &part);
         self.transmit(&part, moments);
         self.tallies[lane.link()].aggregates[part.load.packets] += 1;
-        (moments.end, lane)
+        let end = match self.config.access {
+            AccessRule::Komondor => moments.end,
+            AccessRule::Edca => moments.data_end,
+        };
+        (end, lane)
     }
 
     pub(crate) fn record_without_packets(&mut self, start: Time, end: Time, kind: Kind, lane: Option<Lane>) {

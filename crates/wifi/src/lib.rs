@@ -18,6 +18,7 @@ mod random;
 mod record;
 mod report;
 mod scenario;
+mod service;
 mod shared;
 mod spec;
 mod tally;
@@ -27,12 +28,12 @@ pub mod traffic;
 
 pub use cell::{Cell, CellExit, Lane};
 pub use config::{
-    Adaptation, Background, Category, CellConfig, Channel, DeliveredAt, Direction, Edca, Fading, IdleAccess,
-    MOST_STATIONS, Neighbour, Preset, Scan, StationConfig,
+    AccessRule, Adaptation, Background, Category, CellConfig, Channel, DeliveredAt, Direction, Edca, Fading,
+    MOST_STATIONS, Neighbour, Preset, Scan, Service, StationConfig,
 };
 pub use distribution::{DelaySummary, Distribution};
 pub use error::ConfigError;
-pub use ofdma::{Candidate, DeadlineFirst, MultiUser, Order, RoundRobin, Scheduler, Triggered};
+pub use ofdma::{Candidate, DeadlineFirst, LeastServed, MultiUser, Occasion, Order, RoundRobin, Scheduler, Triggered};
 pub use phy::{Guard, Mcs, Mode, Tones, Width};
 pub use record::CellRecord;
 pub use report::{Aggregates, DelayCurves, LinkReport, Report, SinglePacket, StationReport};

@@ -14,6 +14,8 @@ use crate::phy::{Mode, Tones};
 pub struct MultiUser {
     /// The access point sends to this many stations at once at most, when several have packets in the category that won.
     pub downlink: Option<u8>,
+    /// A single station is sent to in the format for several, as ns-3's scheduler does.
+    pub always: bool,
     pub uplink: Option<Triggered>,
     pub order: Order,
 }
@@ -21,14 +23,23 @@ pub struct MultiUser {
 /// The access point asks stations for their packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triggered {
-    /// From one attempt to win the medium for a trigger to the next.
-    pub interval: Span,
+    pub when: Occasion,
     /// What is asked for, and the category that the trigger contends in.
     pub category: Category,
     /// The most stations that send at once.
     pub stations: u8,
     /// Stations contend for themselves as well; otherwise packets of that category wait for a trigger.
     pub contend: bool,
+}
+
+/// When stations are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Occasion {
+    /// From one attempt to win the medium for it to the next. What waits and the data are asked for at once.
+    Every(Span),
+    /// As ns-3's scheduler does: after each downlink transmission to several, the access point's next access asks what waits, and the
+    /// one after that for the data, if there are any. It contends for packets of its own only.
+    AfterDownlink,
 }
 
 /// The built-in schedulers.
@@ -39,6 +50,8 @@ pub enum Order {
     RoundRobin,
     /// Those whose oldest packet has to arrive first.
     DeadlineFirst,
+    /// Those that had least airtime for their part of the channel, as ns-3's round-robin scheduler has it.
+    LeastServed,
 }
 
 impl MultiUser {
@@ -49,7 +62,9 @@ impl MultiUser {
         }
         if let Some(triggered) = self.uplink {
             within("the number of stations of a triggered transmission", triggered.stations, 1..=most)?;
-            length("the interval of triggers", triggered.interval, Span::from_micros(100), Span::from_secs(10))?;
+            if let Occasion::Every(interval) = triggered.when {
+                length("the interval of triggers", interval, Span::from_micros(100), Span::from_secs(10))?;
+            }
         }
         let places = self.downlink.max(self.uplink.map(|uplink| uplink.stations)).map_or(1, usize::from);
         let tones = cell.width.split(places.min(cell.stations.len())).unwrap_or(Tones::T26);
@@ -80,6 +95,9 @@ pub trait Scheduler: Send {
     /// Writes the indices of at most `places` candidates, none twice, the most important first: later ones lose their place where
     /// the channel cannot be split finely enough for a packet. `candidates` has at least one and is ordered by station.
     fn pick(&mut self, now: Time, candidates: &[Candidate], places: usize, picked: &mut Vec<usize>);
+
+    /// These stations shared a transmission of so long. `stations` are all of the cell.
+    fn on_served(&mut self, _served: &[usize], _stations: usize, _airtime: Span) {}
 }
 
 /// Stations take turns.
@@ -111,11 +129,39 @@ impl Scheduler for DeadlineFirst {
     }
 }
 
+/// Every station earns its part of each transmission, and who takes part pays for it; the richest first.
+#[derive(Clone, Debug, Default)]
+pub struct LeastServed {
+    /// By station, in nanoseconds of the whole channel.
+    credit: Vec<f64>,
+}
+
+impl Scheduler for LeastServed {
+    fn pick(&mut self, _now: Time, candidates: &[Candidate], places: usize, picked: &mut Vec<usize>) {
+        let credit = |index: &usize| self.credit.get(candidates[*index].station).copied().unwrap_or(0.0);
+        picked.extend(0..candidates.len());
+        picked.sort_by(|one, other| credit(other).total_cmp(&credit(one)));
+        picked.truncate(places);
+    }
+
+    fn on_served(&mut self, served: &[usize], stations: usize, airtime: Span) {
+        let airtime = airtime.as_nanos() as f64;
+        self.credit.resize(stations, 0.0);
+        for credit in &mut self.credit {
+            *credit += airtime / stations as f64;
+        }
+        for station in served {
+            self.credit[*station] -= airtime / served.len() as f64;
+        }
+    }
+}
+
 impl Order {
     pub(crate) fn scheduler(self) -> Box<dyn Scheduler> {
         match self {
             Self::RoundRobin => Box::new(RoundRobin::default()),
             Self::DeadlineFirst => Box::new(DeadlineFirst),
+            Self::LeastServed => Box::new(LeastServed::default()),
         }
     }
 }
@@ -156,5 +202,16 @@ mod tests {
     fn deadlines_decide_and_stations_break_ties() {
         let all = [(0, 5), (1, 4), (2, 3), (5, 4)];
         assert_eq!(stations(&mut DeadlineFirst, &all, 3), [2, 1, 5]);
+    }
+
+    #[test]
+    fn those_that_had_least_of_the_channel_go_first() {
+        let mut scheduler = LeastServed::default();
+        let all = [(0, 5), (1, 4), (2, 3)];
+        assert_eq!(stations(&mut scheduler, &all, 2), [0, 1]);
+        scheduler.on_served(&[0, 1], 3, Span::from_micros(600));
+        assert_eq!(stations(&mut scheduler, &all, 2), [2, 0]);
+        scheduler.on_served(&[2, 0], 3, Span::from_micros(100));
+        assert_eq!(stations(&mut scheduler, &all, 2), [2, 1]);
     }
 }

@@ -37,6 +37,12 @@ impl Width {
         }
     }
 
+    /// How many of `stations` have a place when the channel is split into equal resource units and none of them stays empty.
+    pub fn filled_by(self, stations: usize) -> usize {
+        let counts = Tones::ALL.into_iter().map(|tones| tones.in_channel(self));
+        counts.filter(|count| *count <= stations).max().unwrap_or(1)
+    }
+
     /// The largest resource units of which the channel holds at least `stations` (IEEE 802.11ax-2021, tables 27-7 to 27-9).
     pub fn split(self, stations: usize) -> Option<Tones> {
         Tones::ALL.into_iter().rev().find(|tones| tones.in_channel(self) >= stations.max(1))
@@ -113,7 +119,7 @@ impl Tones {
 }
 
 /// Time between symbols that absorbs echoes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "u16", into = "u16")]
 pub enum Guard {
     Nanos800,
@@ -246,6 +252,15 @@ impl Mode {
         Self { mcs, ..self }
     }
 
+    #[must_use]
+    pub const fn with_guard(self, guard: Guard) -> Self {
+        Self { guard, ..self }
+    }
+
+    pub const fn guard(self) -> Guard {
+        self.guard
+    }
+
     pub const fn mcs(self) -> Mcs {
         self.mcs
     }
@@ -338,6 +353,20 @@ mod tests {
         ];
         for (width, stations, expected) in cases {
             assert_eq!(width.split(stations), expected, "{width:?} for {stations}");
+        }
+    }
+
+    #[test]
+    fn as_many_stations_as_leave_no_unit_empty() {
+        let cases = [
+            (Width::Mhz80, 1, 1),
+            (Width::Mhz80, 3, 2),
+            (Width::Mhz80, 7, 4),
+            (Width::Mhz20, 3, 2),
+            (Width::Mhz20, 10, 9),
+        ];
+        for (width, stations, expected) in cases {
+            assert_eq!(width.filled_by(stations), expected, "{width:?} for {stations}");
         }
     }
 

@@ -118,9 +118,10 @@ impl SinglePacket {
             multi_user: MultiUser::default(),
             ..cell.clone()
         };
+        // Long enough after the start for every interframe space to have passed, and at a slot boundary.
+        let edca = &alone.edca[Category::BestEffort.index()];
+        let start = Time::ZERO + edca.aifs(&alone.timing) + alone.timing.slot * 100;
         let mut cell = Cell::new(alone, 0)?;
-        // Long enough after the start for every interframe space to have passed.
-        let start = Time::from_millis(1);
         cell.offer(start, Lane::new(0, Direction::Downlink, Category::BestEffort), Packet::new(0, FlowId(0), size));
         let mut end = start;
         while let Some(next) = cell.poll_timeout() {

@@ -15,10 +15,11 @@ use std::str::FromStr;
 use nearlight_units::{Bitrate, Bytes, Span};
 
 use crate::config::{
-    Adaptation, Background, Category, CellConfig, Channel, Direction, Fading, Neighbour, Preset, Scan, StationConfig,
+    Adaptation, Background, Category, CellConfig, Channel, Direction, Fading, Neighbour, Preset, Scan, Service,
+    StationConfig,
 };
 use crate::error::ConfigError;
-use crate::ofdma::{Order, Triggered};
+use crate::ofdma::{Occasion, Order, Triggered};
 use crate::phy::{Guard, Mcs, Width};
 
 /// A cell in writing, and which category its reader's packets have.
@@ -54,7 +55,7 @@ const fn word(name: &'static str, form: &'static str, read: fn(&mut Draft, &str)
 }
 
 /// All words but the presets; the only place where their forms are written down.
-const WORDS: [Word; 25] = [
+const WORDS: [Word; 27] = [
     word("cell", "a name: cells of different names are different cells", |draft, value| {
         (!value.is_empty()).then(|| value.clone_into(&mut draft.name))
     }),
@@ -114,13 +115,25 @@ const WORDS: [Word; 25] = [
     word("downlink-ofdma", "the most stations of a transmission, such as 4", |draft, value| {
         number(value).map(|stations| draft.config.multi_user.downlink = Some(stations))
     }),
-    word("trigger", "how often stations are asked for their packets, such as 2ms", |draft, value| {
-        let interval = span(value)?;
-        let usual = Triggered { interval, category: Category::BestEffort, stations: 4, contend: false };
-        draft.config.multi_user.uplink =
-            Some(Triggered { interval, ..draft.config.multi_user.uplink.unwrap_or(usual) });
-        Some(())
-    }),
+    word(
+        "downlink-ofdma-always",
+        "yes or no: a single station is sent to in the format for several; after downlink-ofdma",
+        |draft, value| {
+            let always = yes(value)?;
+            draft.config.multi_user.downlink.map(|_| draft.config.multi_user.always = always)
+        },
+    ),
+    word(
+        "trigger",
+        "how often stations are asked for their packets, such as 2ms, or after-downlink",
+        |draft, value| {
+            let when = if value == "after-downlink" { Occasion::AfterDownlink } else { Occasion::Every(span(value)?) };
+            let usual = Triggered { when, category: Category::BestEffort, stations: 4, contend: false };
+            draft.config.multi_user.uplink =
+                Some(Triggered { when, ..draft.config.multi_user.uplink.unwrap_or(usual) });
+            Some(())
+        },
+    ),
     word("triggered-stations", "the most stations that send at once, such as 4; after trigger", |draft, value| {
         let stations = number(value)?;
         draft.config.multi_user.uplink.as_mut().map(|uplink| uplink.stations = stations)
@@ -133,10 +146,26 @@ const WORDS: [Word; 25] = [
         let contend = yes(value)?;
         draft.config.multi_user.uplink.as_mut().map(|uplink| uplink.contend = contend)
     }),
-    word("order", "round-robin or deadline-first: who shares a transmission", |draft, value| {
-        let all = [("round-robin", Order::RoundRobin), ("deadline-first", Order::DeadlineFirst)];
+    word("order", "round-robin, deadline-first or least-served: who shares a transmission", |draft, value| {
+        let all = [
+            ("round-robin", Order::RoundRobin),
+            ("deadline-first", Order::DeadlineFirst),
+            ("least-served", Order::LeastServed),
+        ];
         named(&all, value).map(|order| draft.config.multi_user.order = order)
     }),
+    word(
+        "serve",
+        "oldest-first, in-turn or airtime-fair: which station the access point sends to next",
+        |draft, value| {
+            let all = [
+                ("oldest-first", Service::OldestFirst),
+                ("in-turn", Service::InTurn),
+                ("airtime-fair", Service::AirtimeFair),
+            ];
+            named(&all, value).map(|service| draft.config.service = service)
+        },
+    ),
     word("in-order", "yes or no: receivers hold packets back until those before them are there", |draft, value| {
         yes(value).map(|in_order| draft.config.in_order = in_order)
     }),
@@ -306,6 +335,7 @@ mod tests {
         assert_eq!((station.guard, station.channel), (Guard::Nanos1600, Channel::Fixed { loss: 0.02 }));
         assert_eq!((config.rts_cts, config.in_order, config.aggregate), (false, true, 64));
         assert_eq!(spec.category(), Category::Video);
+        assert_eq!((config.service, read("serve:in-turn").config(2).service), (Service::OldestFirst, Service::InTurn));
         let scan = Scan { interval: Span::from_secs(30), dwell: Span::from_millis(100), first: Span::from_secs(15) };
         assert_eq!(station.scan, Some(scan));
 
@@ -321,8 +351,12 @@ mod tests {
 
         let config = read("trigger:2ms/triggered-stations:8/triggered-as:voice/triggered-contend:yes/downlink-ofdma:4");
         let multi_user = config.config(1).multi_user;
-        let triggered =
-            Triggered { interval: Span::from_millis(2), category: Category::Voice, stations: 8, contend: true };
+        let triggered = Triggered {
+            when: Occasion::Every(Span::from_millis(2)),
+            category: Category::Voice,
+            stations: 8,
+            contend: true,
+        };
         assert_eq!((multi_user.downlink, multi_user.uplink), (Some(4), Some(triggered)));
     }
 
@@ -342,6 +376,7 @@ mod tests {
             ("background:saturated", "saturated-up"),
             ("snr:30~4", "30~4@100ms"),
             ("aggregate:300", "256"),
+            ("serve:fairly", "airtime-fair"),
             (
                 "downlink-ofdma:8/background:20mbit-down/background:20mbit-down/background:20mbit-down/background:20mbit-down",
                 "MCS 11",

@@ -6,7 +6,7 @@ use nearlight_units::{Span, Time};
 use crate::access::Medium;
 use crate::cell::{Cell, Lane};
 use crate::config::{Background, Category, CellConfig, Direction, MOST_AGGREGATE, Neighbour, Scan};
-use crate::ofdma::Triggered;
+use crate::ofdma::{Occasion, Triggered};
 use crate::random::Random;
 
 /// Exchanges that a neighbour puts off at most; a neighbour that gets no airtime gives the rest up.
@@ -33,7 +33,10 @@ impl Timers {
             scans: Vec::new(),
             sources: Vec::new(),
             neighbours: Vec::new(),
-            trigger: config.multi_user.uplink.map(|uplink| (uplink, Time::ZERO + uplink.interval)),
+            trigger: config.multi_user.uplink.map(|uplink| match uplink.when {
+                Occasion::Every(interval) => (uplink, Time::ZERO + interval),
+                Occasion::AfterDownlink => (uplink, Time::FAR_FUTURE),
+            }),
             due: false,
             had_turn: false,
             next: Time::FAR_FUTURE,
@@ -71,6 +74,17 @@ impl Timers {
     /// A trigger had its turn already, so that what waits for stations goes first.
     pub(crate) fn trigger_had_turn(&self) -> bool {
         self.had_turn
+    }
+
+    /// A trigger that the access point contends for, even with no packets of its own.
+    pub(crate) fn trigger_contends(&self, category: Category) -> bool {
+        self.trigger_is_due(category)
+            && self.trigger.is_some_and(|(trigger, _)| trigger.when != Occasion::AfterDownlink)
+    }
+
+    /// The access point sent to several stations.
+    pub(crate) fn on_shared_downlink(&mut self) {
+        self.due |= self.trigger.is_some_and(|(trigger, _)| trigger.when == Occasion::AfterDownlink);
     }
 
     pub(crate) fn on_triggered(&mut self) {
@@ -138,8 +152,9 @@ impl Cell {
         }
         if let Some((trigger, at)) = &mut self.timers.trigger
             && *at <= now
+            && let Occasion::Every(interval) = trigger.when
         {
-            *at += trigger.interval;
+            *at += interval;
             let contender = trigger.category.index();
             self.timers.due = true;
             if !self.contenders[contender].wants() {

@@ -2,7 +2,7 @@
 
 use nearlight_units::{Bytes, Span};
 
-use crate::phy::Mode;
+use crate::phy::{Guard, Mcs, Mode, Width};
 
 /// Durations and frame sizes that the presets differ in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,15 +48,28 @@ const CTS: Bytes = Bytes::new(14);
 /// Before each packet of an A-MPDU (IEEE 802.11-2020, section 9.7.1).
 const DELIMITER: u64 = 32;
 const LEGACY_SYMBOL: Span = Span::from_micros(4);
-/// Common and user fields of a trigger frame (IEEE 802.11ax-2021, section 9.3.1.22): 28 bytes, and 5 or 6 for each station.
+/// Common and user fields of a trigger frame (IEEE 802.11ax-2021, section 9.3.1.22): 28 bytes, 5 for each station, and one more where
+/// data is asked for.
 const TRIGGER: Bytes = Bytes::new(28);
-const TRIGGER_STATION: u64 = 6;
-/// One station's part of a multi-station block acknowledgement with a bitmap of 256 (section 9.3.1.8.6), and the frame around it.
+const TRIGGER_STATION: u64 = 5;
+const TRIGGER_DATA: u64 = 1;
+/// A multi-station block acknowledgement (section 9.3.1.8.6) without stations; what says to one that its only packet arrived; and a
+/// bitmap of 256.
 const MULTI_ACKNOWLEDGEMENT: Bytes = Bytes::new(22);
-const MULTI_ACKNOWLEDGEMENT_STATION: u64 = 36;
-/// HE-SIG-A of multi-user transmissions and one more symbol of HE-SIG-B for every two stations, beyond the single-user preamble.
-/// Guess: HE-SIG-B at MCS 0, whose symbol carries 26 bits; a pair of stations takes 52 bits with check and tail.
-const MULTI_USER_SYMBOL: Span = Span::from_micros(4);
+const MULTI_ACKNOWLEDGEMENT_SINGLE: u64 = 2;
+const MULTI_ACKNOWLEDGEMENT_BITMAP: u64 = 36;
+/// The longer short training field of transmissions that a trigger asked for (section 27.3.11.9).
+const TRIGGERED_TRAINING: Span = Span::from_micros(4);
+/// HE-SIG-B (section 27.3.11.8): allocation of 20 MHz, check and tail, a pair of stations, one station.
+const SIGNAL_ALLOCATION: u64 = 8;
+const SIGNAL_CHECK: u64 = 10;
+const SIGNAL_PAIR: u64 = 52;
+const SIGNAL_SINGLE: u64 = 31;
+/// Bits of one of its symbols at MCS 0 to 5, the highest that it uses.
+const SIGNAL_SYMBOL: [u64; 6] = [26, 52, 78, 104, 156, 208];
+
+/// The shortest guard interval that a trigger may ask for (table 9-31c).
+const TRIGGERED_GUARD: Guard = Guard::Nanos1600;
 
 impl Timing {
     /// The timing that reproduces the published single exchange of 374 µs: Komondor's, with its tail of 18 bits and everything
@@ -102,14 +115,20 @@ impl Timing {
         self.legacy(size, self.acknowledgement_symbol)
     }
 
-    /// A frame that tells `stations` stations when and where to send.
+    /// A frame that asks `stations` stations for a CTS or for what waits at theirs.
     pub fn trigger(&self, stations: usize) -> Span {
         self.legacy(TRIGGER + Bytes::new(TRIGGER_STATION * stations as u64), self.control_symbol)
     }
 
-    /// One frame that acknowledges packets of `stations` stations.
-    pub fn multi_acknowledgement(&self, stations: usize) -> Span {
-        let parts = Bytes::new(MULTI_ACKNOWLEDGEMENT_STATION * stations as u64);
+    /// A frame that asks `stations` stations for data.
+    pub fn data_trigger(&self, stations: usize) -> Span {
+        self.legacy(TRIGGER + Bytes::new((TRIGGER_STATION + TRIGGER_DATA) * stations as u64), self.control_symbol)
+    }
+
+    /// One frame that acknowledges packets of several stations, so many of each.
+    pub fn multi_acknowledgement(&self, packets: impl Iterator<Item = usize>) -> Span {
+        let part = |packets| if packets == 1 { MULTI_ACKNOWLEDGEMENT_SINGLE } else { MULTI_ACKNOWLEDGEMENT_BITMAP };
+        let parts = Bytes::new(packets.map(part).sum());
         self.legacy(MULTI_ACKNOWLEDGEMENT + parts, self.acknowledgement_symbol)
     }
 
@@ -132,14 +151,38 @@ impl Timing {
         mode.bits_in(symbols.max(0) as u64).saturating_sub(SERVICE + self.tail)
     }
 
+    /// After this long without the beginning of an answer, a sender knows that none will come (IEEE 802.11-2020, section 10.3.2.9).
+    pub fn answer_timeout(&self) -> Span {
+        self.sifs + self.slot + self.legacy_preamble
+    }
+
     /// What precedes the data: RTS, CTS and the gaps after them.
     pub fn protection(&self) -> Span {
         self.rts() + self.sifs + self.cts() + self.sifs
     }
 
-    /// The longer preamble of a transmission to `stations` stations at once.
-    pub fn multi_user_preamble(&self, stations: usize) -> Span {
-        MULTI_USER_SYMBOL * (1 + stations.div_ceil(2)) as i64
+    /// What a transmission to `stations` stations at once has before its data beyond the preamble of one to a single station, if the
+    /// slowest of them is sent to with `mcs`.
+    pub fn multi_user_preamble(&self, width: Width, stations: usize, mcs: Mcs) -> Span {
+        let channels = if width == Width::Mhz20 { 1 } else { 2 };
+        let subchannels = u64::from(width.mhz() / 20).div_ceil(channels);
+        let stations = (stations as u64).div_ceil(channels);
+        // From 80 MHz on, one bit says whether the unit in the middle is used.
+        let middle = u64::from(width >= Width::Mhz80);
+        let users = stations / 2 * SIGNAL_PAIR + stations % 2 * SIGNAL_SINGLE;
+        let bits = SIGNAL_ALLOCATION * subchannels + middle + SIGNAL_CHECK + users;
+        let symbol = SIGNAL_SYMBOL[usize::from(mcs.index()).min(SIGNAL_SYMBOL.len() - 1)];
+        LEGACY_SYMBOL * bits.div_ceil(symbol) as i64
+    }
+
+    /// A transmission that a trigger asked for, of `bits`.
+    pub fn triggered(&self, mode: Mode, bits: u64) -> Span {
+        self.data(mode.with_guard(mode.guard().max(TRIGGERED_GUARD)), bits) + TRIGGERED_TRAINING
+    }
+
+    /// Bits of a control frame inside a transmission.
+    pub fn control_bits(size: Bytes) -> u64 {
+        DELIMITER + size.bits()
     }
 
     fn preamble_of(&self, mode: Mode) -> Span {
@@ -207,6 +250,29 @@ mod tests {
         assert_eq!(data, Span::from_nanos(65_600));
         let exchange = timing.protection() + data + timing.sifs + timing.acknowledgement(1);
         assert_eq!(exchange, Span::from_nanos(237_600));
+    }
+
+    /// Durations that ns-3 3.44 printed for two and four stations on 80 MHz.
+    #[test]
+    fn multi_user_durations_equal_ns3() {
+        let timing = Timing::STANDARD;
+        let micros = |nanos| Span::from_nanos(nanos);
+        assert_eq!([1, 2, 4].map(|stations| timing.trigger(stations)), [68, 76, 88].map(Span::from_micros));
+        assert_eq!(timing.data_trigger(1), Span::from_micros(72));
+        assert_eq!(timing.multi_acknowledgement([1].into_iter()), Span::from_micros(32));
+        let whole = mode(Guard::Nanos800);
+        // Packets of 1,243 bytes, the request for an acknowledgement of 41 bytes, and how long they took on their units.
+        for (stations, packets, duration) in
+            [(1, 1, 69_600), (1, 28, 300_800), (2, 2, 96_800), (2, 42, 817_600), (4, 42, 1_579_200)]
+        {
+            let mode = whole.on(Width::Mhz80.split(stations).expect("a unit"));
+            let bits = timing.packet_bits(Bytes::new(1_243)) * packets + 8 * 41;
+            let preamble = timing.multi_user_preamble(Width::Mhz80, stations, Mcs::HIGHEST);
+            assert_eq!(timing.data(mode, bits) + preamble, micros(duration), "{stations} stations, {packets} packets");
+            // Each answers with a block acknowledgement on its unit.
+            let answer = Timing::control_bits(timing.block_acknowledgement);
+            assert_eq!(timing.triggered(mode, answer), micros(70_400), "{stations} stations");
+        }
     }
 
     #[test]

@@ -104,6 +104,41 @@ fn the_access_point_serves_its_stations_equally() {
     }
 }
 
+/// Three stations of which the last is ten times slower: who gets what depends on whom the access point serves next.
+#[test]
+fn the_order_of_service_decides_what_a_slow_station_costs_the_others() {
+    let share = |serve: &str| {
+        let text = format!("standard-11ax/serve:{serve}{}", "/background:saturated-down".repeat(3));
+        let mut scenario = headsets(&text, 0, 0);
+        scenario.cell.stations[2].mcs = 1.try_into().expect("a scheme");
+        let report = run(&scenario);
+        let of = |station: usize| &report.stations[station].downlink;
+        (of(2).airtime_ratio / of(0).airtime_ratio, of(2).delivered_mbps / of(0).delivered_mbps)
+    };
+    let (airtime, _) = share("airtime-fair");
+    assert_near("airtime where it is shared", airtime, 1.0, 0.03);
+    // One access each: the slow one's are longer, up to the longest transmission.
+    let (airtime, packets) = share("in-turn");
+    assert!(airtime > 2.0 && packets < 0.9, "{airtime} times the airtime, {packets} times the packets");
+    // Queues that are always full hold equal shares of arrivals.
+    let (airtime, _) = share("oldest-first");
+    assert!(airtime > 2.0, "{airtime} times the airtime");
+}
+
+#[test]
+fn the_order_of_service_decides_between_packets_that_wait() {
+    let order = |serve: &str| {
+        let packet = |(station, at)| (Time::from_micros(at), station, Direction::Downlink, Category::BestEffort);
+        // All wait when the next slot begins; what is offered long after them lets it happen.
+        let offers = [(2, 1_000), (1, 1_001), (0, 1_002), (0, 20_000)].into_iter().map(packet);
+        let all = exchanges(config(&format!("standard-11ax/loss:0%/serve:{serve}"), 3), offers);
+        all.iter().filter_map(|exchange| exchange.station).collect::<Vec<_>>()
+    };
+    assert_eq!(order("oldest-first"), [2, 1, 0]);
+    assert_eq!(order("in-turn"), [0, 1, 2]);
+    assert_eq!(order("airtime-fair"), [0, 1, 2]);
+}
+
 /// Heusse et al., INFOCOM 2003: a slow station takes the airtime, and all become slow.
 #[test]
 fn one_slow_station_slows_all_others() {
@@ -225,6 +260,31 @@ fn triggered_uplink_does_not_collide_and_waits_for_its_trigger() {
     // Those that may also contend wait less where there is room.
     let both = run(&headsets(&format!("{text}/triggered-contend:yes"), 8, 0)).headsets.ul_packet_delay_ms;
     assert!(both.mean < delay.mean, "{both:?}");
+}
+
+/// The access point asks only when it sent to several stations, and only those that said that they have packets.
+#[test]
+fn triggers_after_downlink_ask_what_waits_and_then_for_the_data() {
+    let text = "standard-11ax/loss:0%/downlink-ofdma:2/trigger:after-downlink/triggered-contend:no";
+    let offers = |uplink: bool| {
+        let down = |at: u64| move |station| (Time::from_micros(at), station, Direction::Downlink, Category::BestEffort);
+        let up = uplink.then_some((Time::from_micros(1_100), 1, Direction::Uplink, Category::BestEffort));
+        // Each pair is one access of the access point.
+        let pairs = [1_000, 5_000, 9_000, 13_000, 20_000].into_iter().flat_map(move |at| (0..2).map(down(at)));
+        let mut all: Vec<_> = pairs.chain(up).collect();
+        all.sort_by_key(|offer| offer.0);
+        all
+    };
+    let kinds = |uplink| {
+        let all = exchanges(config(text, 2), offers(uplink).into_iter());
+        let mut kinds: Vec<(u64, Kind, usize)> =
+            all.iter().map(|exchange| (exchange.number, exchange.kind, exchange.packets)).collect();
+        kinds.dedup_by_key(|(number, _, _)| *number);
+        kinds.into_iter().map(|(_, kind, packets)| (kind, packets)).collect::<Vec<_>>()
+    };
+    let (shared, asked, data) = ((Kind::MultiUser, 1), (Kind::Triggered, 0), (Kind::Triggered, 1));
+    assert_eq!(kinds(true)[..5], [shared, asked, data, shared, asked]);
+    assert_eq!(kinds(false)[..4], [shared, asked, shared, asked]);
 }
 
 #[test]

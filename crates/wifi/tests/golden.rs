@@ -112,17 +112,12 @@ fn standard_cell_agrees_with_ns3_with_poses() {
 /// An earlier set of ns-3 runs has four phases for each frame rate. What does not hang on phases agrees with it too.
 #[test]
 fn standard_cell_agrees_with_few_phases_where_phases_matter_little() {
-    for (frame_rate, packets, frames, poses) in
-        [(30, 1.075, 16.02, None), (60, 0.954, 7.494, None), (90, 0.918, 4.447, Some(0.351))]
-    {
+    for (frame_rate, packets, frames) in [(30, 1.075, 16.02), (60, 0.954, 7.494), (90, 0.918, 4.447)] {
         for seed in SEEDS {
             let headsets =
                 Case { preset: Preset::Standard11ax, frame_rate, interval: None, poses: 240 }.run(seed, 40).headsets;
             assert_near(&format!("downlink at {frame_rate} fps"), headsets.dl_packet_delay_ms.mean, packets, 0.03);
             assert_near(&format!("frame at {frame_rate} fps"), headsets.video_frame_delay_ms.mean, frames, 0.03);
-            if let Some(poses) = poses {
-                assert_near(&format!("uplink at {frame_rate} fps"), headsets.ul_packet_delay_ms.mean, poses, 0.03);
-            }
         }
     }
 }
