@@ -23,6 +23,7 @@ const WATCH_MS = 250;
 export interface ConnectionOptions {
   /** Where `session.json` and `whep` lie. */
   origin: string;
+  token: string;
   transport: TransportChoice;
   /** The window has peer connections. */
   webrtc: boolean;
@@ -139,11 +140,11 @@ export class Connection {
   }
 
   async #dial(): Promise<Carrier> {
-    const { origin } = this.#options;
+    const { origin, token } = this.#options;
     const patience = this.#candidates.length > 1 && this.#blocked === 0 ? FIRST_DIAL_MS : DIAL_MS;
     const limit = AbortSignal.timeout(patience);
     const name = this.#candidates[0]?.name ?? "webtransport";
-    return name === "webtransport" ? dialWebTransport(origin, limit) : dialWebRtc((port) => this.#out.askForPeer(port), limit);
+    return name === "webtransport" ? dialWebTransport(origin, token, limit) : dialWebRtc((port) => this.#out.askForPeer(port), limit);
   }
 
   /** Turns to the next transport; true where it has not been tried yet. */

@@ -1,6 +1,6 @@
 // A session over WebTransport: QUIC datagrams, and one stream for the control messages.
 
-import { Blocked, type Carrier, type CarrierOut } from "./carrier.ts";
+import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
 
 /** The path of the CONNECT request. */
 const PATH = "/nearlight";
@@ -17,8 +17,12 @@ interface SessionInfo {
   certificate_sha256: string | null;
 }
 
-export async function dialWebTransport(origin: string, limit: AbortSignal): Promise<Carrier> {
-  const answer = await fetch(new URL("session.json", origin), { cache: "no-store", signal: limit });
+export async function dialWebTransport(origin: string, token: string, limit: AbortSignal): Promise<Carrier> {
+  // A server on this machine asks nobody; another one is reached over HTTPS, and has the token as it is for WHEP.
+  const headers: HeadersInit = origin.startsWith("https:") ? { Authorization: `Bearer ${token}` } : {};
+  const answer = await fetch(new URL("session.json", origin), { cache: "no-store", headers, signal: limit });
+  if (answer.status === 401) throw new Refused("token", await answer.text());
+  if (answer.status === 429) throw new Refused("too_many_attempts", await answer.text());
   if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
   const info = (await answer.json()) as SessionInfo;
   // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.

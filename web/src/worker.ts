@@ -111,8 +111,8 @@ class Media {
   }
 
   #connect(): Connection {
-    const { origin, transport, webrtc } = this.#start;
-    return new Connection({ origin, transport, webrtc }, {
+    const { origin, token, transport, webrtc } = this.#start;
+    return new Connection({ origin, token, transport, webrtc }, {
       askForPeer: (port) => scope.postMessage({ type: "peer", port }, [port]),
       onOpen: (carrier, why) => this.#open(carrier, why),
       onControl: (bytes) => this.#player?.onControl(bytes),

@@ -42,6 +42,17 @@ pub(crate) fn picture_size(text: &str) -> Result<PictureSize, String> {
     })
 }
 
+/// `world.example`, or an address.
+pub(crate) fn host(text: &str) -> Result<String, String> {
+    let is_label = |label: &str| {
+        (1..=63).contains(&label.len()) && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+    };
+    if text.parse::<std::net::IpAddr>().is_ok() || text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_ascii_lowercase());
+    }
+    Err(format!("`{text}` is no host: write a name such as world.example, or an address, without scheme and port"))
+}
+
 /// `8`: somebody, not nobody.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     match text.parse() {

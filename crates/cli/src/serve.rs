@@ -38,6 +38,10 @@ pub(crate) struct ServeArguments {
     /// links and for WebRTC; may be given again
     #[arg(long = "announce", value_name = "ADDRESS")]
     announced: Vec<IpAddr>,
+    /// A further name under which clients ask for this server, such as one in your network's name service: requests for other names than
+    /// this machine's and the certificate's are refused; may be given again
+    #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
+    hosts: Vec<String>,
     /// Pairing token, 16 characters or more; a new one at each start if not given
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Option<Token>,
@@ -157,6 +161,7 @@ impl ServeArguments {
             port: self.port,
             rtc_port: self.rtc_port,
             announced: self.announced,
+            hosts: self.hosts,
             ice_servers: self.ice_servers,
             token: self.token,
             certificate: self.cert.zip(self.key),

@@ -1,66 +1,196 @@
-//! Bounds how many unfinished or open things strangers hold, in all and per address.
+//! Bounds how many unfinished or open things strangers hold, in all and per address. Time is an argument.
+//!
+//! A newcomer is never kept out by those who are idle: where a bound is reached, the idlest pass of the address that holds the most is
+//! taken back. Whoever fills a gate from a few addresses therefore pushes out his own.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::net::IpAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use nearlight_units::Time;
+use tokio::sync::oneshot;
 
 use crate::address::party;
 
-/// Hands out at most `total` passes, at most `per_address` of them to one party.
+/// Hands out at most `total` passes, at most `per_address` of them to one party (an IPv6 /64 counts as one).
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub struct Gate {
     total: usize,
     per_address: usize,
+    reserved: usize,
     holders: Mutex<Holders>,
 }
 
 #[derive(Debug, Default)]
 struct Holders {
     total: usize,
-    by_party: BTreeMap<IpAddr, usize>,
+    reserved: usize,
+    next: u64,
+    /// No entry is empty.
+    by_party: BTreeMap<IpAddr, BTreeMap<u64, Holder>>,
 }
 
-/// Returned to the gate when dropped.
 #[derive(Debug)]
-pub(crate) struct Pass {
+struct Holder {
+    active_at: Arc<AtomicU64>,
+    reserved: bool,
+    /// Dropping it tells the pass that it was taken back.
+    _valid: oneshot::Sender<Infallible>,
+}
+
+/// The right to hold one thing, returned to the gate when dropped.
+#[derive(Debug)]
+pub struct Pass {
+    reservation: Reservation,
+    active_at: Arc<AtomicU64>,
+    /// None once it is known to be taken back.
+    valid: Option<oneshot::Receiver<Infallible>>,
+}
+
+/// Reserves its pass for a session; cheap to clone, and of no effect once the pass is gone.
+#[derive(Clone, Debug)]
+pub struct Reservation {
     gate: Arc<Gate>,
     party: IpAddr,
+    number: u64,
 }
 
 impl Gate {
-    pub(crate) fn new(total: usize, per_address: usize) -> Arc<Self> {
-        Arc::new(Self { total, per_address, holders: Mutex::default() })
+    /// Up to `reserved` passes can be kept from being taken back, a quarter of them by one party.
+    #[must_use]
+    pub fn new(total: usize, per_address: usize, reserved: usize) -> Arc<Self> {
+        Arc::new(Self { total, per_address, reserved, holders: Mutex::default() })
+    }
+
+    fn holders(&self) -> MutexGuard<'_, Holders> {
+        self.holders.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How many passes are out.
-    pub(crate) fn held(&self) -> usize {
-        self.holders.lock().unwrap_or_else(PoisonError::into_inner).total
+    #[must_use]
+    pub fn held(&self) -> usize {
+        self.holders().total
     }
 
-    /// A pass for `address`, or none where either bound is reached.
-    pub(crate) fn enter(self: &Arc<Self>, address: IpAddr) -> Option<Pass> {
+    /// A pass for `address`, if need be in place of an idle one; none where all that could make room are reserved.
+    #[must_use]
+    pub fn enter(self: &Arc<Self>, now: Time, address: IpAddr) -> Option<Pass> {
         let party = party(address);
-        let mut holders = self.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        let of_party = holders.by_party.get(&party).copied().unwrap_or(0);
-        if holders.total >= self.total || of_party >= self.per_address {
-            return None;
+        let mut holders = self.holders();
+        let of_party = holders.by_party.get(&party).map_or(0, BTreeMap::len);
+        let victim = if of_party >= self.per_address {
+            Some(holders.idlest_of(party)?)
+        } else if holders.total >= self.total {
+            Some(holders.idlest_for(party)?)
+        } else {
+            None
+        };
+        if let Some((party, number)) = victim {
+            holders.remove(party, number);
         }
+        let number = holders.next;
+        holders.next += 1;
         holders.total += 1;
-        holders.by_party.insert(party, of_party + 1);
-        Some(Pass { gate: Arc::clone(self), party })
+        let active_at = Arc::new(AtomicU64::new(now.as_nanos()));
+        let (sender, valid) = oneshot::channel();
+        let holder = Holder { active_at: Arc::clone(&active_at), reserved: false, _valid: sender };
+        holders.by_party.entry(party).or_default().insert(number, holder);
+        let reservation = Reservation { gate: Arc::clone(self), party, number };
+        Some(Pass { reservation, active_at, valid: Some(valid) })
+    }
+}
+
+impl Holders {
+    /// The party's pass that has been idle for longest, of those that are not reserved.
+    fn idlest_of(&self, party: IpAddr) -> Option<(IpAddr, u64)> {
+        let (number, _) = evictable(self.by_party.get(&party)?).min_by_key(|(_, holder)| holder.active_at())?;
+        Some((party, *number))
+    }
+
+    /// The idlest pass of the party that would hold the most of those that are not reserved if `newcomer` had another one.
+    fn idlest_for(&self, newcomer: IpAddr) -> Option<(IpAddr, u64)> {
+        let candidates = self.by_party.iter().filter_map(|(party, passes)| {
+            let (number, holder) = evictable(passes).min_by_key(|(_, holder)| holder.active_at())?;
+            let holds = evictable(passes).count() + usize::from(*party == newcomer);
+            Some(((holds, Reverse(holder.active_at())), (*party, *number)))
+        });
+        candidates.max().map(|(_, victim)| victim)
+    }
+
+    fn remove(&mut self, party: IpAddr, number: u64) {
+        let Some(passes) = self.by_party.get_mut(&party) else { return };
+        if let Some(holder) = passes.remove(&number) {
+            self.total -= 1;
+            self.reserved -= usize::from(holder.reserved);
+        }
+        if passes.is_empty() {
+            self.by_party.remove(&party);
+        }
+    }
+}
+
+impl Holder {
+    fn active_at(&self) -> u64 {
+        self.active_at.load(Ordering::Relaxed)
+    }
+}
+
+fn evictable(passes: &BTreeMap<u64, Holder>) -> impl Iterator<Item = (&u64, &Holder)> {
+    passes.iter().filter(|(_, holder)| !holder.reserved)
+}
+
+impl Pass {
+    /// Its holder has done something: the pass is the least idle one.
+    pub fn on_activity(&self, now: Time) {
+        self.active_at.store(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    #[must_use]
+    pub fn reservation(&self) -> Reservation {
+        self.reservation.clone()
+    }
+
+    /// Ready once the pass was taken back for a newcomer.
+    pub fn poll_evicted(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let Some(valid) = &mut self.valid else { return Poll::Ready(()) };
+        Pin::new(valid).poll(context).map(|_| self.valid = None)
+    }
+
+    /// Waits until the pass is taken back for a newcomer, perhaps for ever.
+    pub async fn evicted(&mut self) {
+        std::future::poll_fn(|context| self.poll_evicted(context)).await;
     }
 }
 
 impl Drop for Pass {
     fn drop(&mut self) {
-        let mut holders = self.gate.holders.lock().unwrap_or_else(PoisonError::into_inner);
-        holders.total -= 1;
-        if let Some(count) = holders.by_party.get_mut(&self.party) {
-            *count -= 1;
-            if *count == 0 {
-                holders.by_party.remove(&self.party);
-            }
+        let Reservation { gate, party, number } = &self.reservation;
+        gate.holders().remove(*party, *number);
+    }
+}
+
+impl Reservation {
+    /// From now on the pass is not taken back for a newcomer. False where as many as may be are reserved already, or the pass is gone.
+    pub fn claim(&self) -> bool {
+        let mut holders = self.gate.holders();
+        let is_full = holders.reserved >= self.gate.reserved;
+        let Some(passes) = holders.by_party.get_mut(&self.party) else { return false };
+        let of_party = passes.len() - evictable(passes).count();
+        let Some(holder) = passes.get_mut(&self.number) else { return false };
+        if holder.reserved {
+            return true;
         }
+        if is_full || of_party >= self.gate.reserved.div_ceil(4) {
+            return false;
+        }
+        holder.reserved = true;
+        holders.reserved += 1;
+        true
     }
 }
 
@@ -68,20 +198,72 @@ impl Drop for Pass {
 mod tests {
     use super::*;
 
+    fn address(last: u8) -> IpAddr {
+        IpAddr::from([192, 0, 2, last])
+    }
+
+    fn at(second: u64) -> Time {
+        Time::from_secs(second)
+    }
+
+    fn is_evicted(pass: &mut Pass) -> bool {
+        let mut context = Context::from_waker(std::task::Waker::noop());
+        pass.poll_evicted(&mut context).is_ready()
+    }
+
     #[test]
     fn both_bounds_hold_and_passes_come_back() {
-        let gate = Gate::new(3, 2);
-        let (one, other) = (IpAddr::from([192, 0, 2, 1]), IpAddr::from([192, 0, 2, 2]));
-        let first = gate.enter(one);
-        let second = gate.enter(one);
-        assert!(first.is_some() && second.is_some());
-        assert!(gate.enter(one).is_none(), "one address took more than its share");
-        let third = gate.enter(other);
-        assert!(third.is_some());
-        assert!(gate.enter(other).is_none(), "more than all passes went out");
+        let gate = Gate::new(3, 2, 0);
+        let mut first = gate.enter(at(0), address(1)).unwrap();
+        let mut second = gate.enter(at(1), address(1)).unwrap();
+        first.on_activity(at(2));
+        let mut third = gate.enter(at(3), address(1)).unwrap();
+        assert_eq!([&mut first, &mut second, &mut third].map(is_evicted), [false, true, false], "the idlest goes");
+        let others = [2, 3].map(|last| gate.enter(at(4), address(last)).unwrap());
+        assert_eq!([&mut first, &mut third].map(is_evicted), [true, false], "the address with most goes first");
         assert_eq!(gate.held(), 3);
-        drop((first, second, third));
+        drop((first, second));
+        assert_eq!(gate.held(), 3, "what was taken back is not given back again");
+        drop((third, others));
         assert_eq!(gate.held(), 0);
-        assert!(gate.holders.lock().unwrap().by_party.is_empty(), "memory of past addresses was kept");
+        assert!(gate.holders().by_party.is_empty(), "memory of past addresses was kept");
+    }
+
+    #[test]
+    fn a_crowd_from_a_few_addresses_pushes_out_its_own() {
+        let gate = Gate::new(512, 192, 128);
+        let mut owner = gate.enter(at(0), address(1)).unwrap();
+        let mut crowd = Vec::new();
+        for number in 0_u64..1_500 {
+            crowd.push(gate.enter(at(1 + number), address(2 + (number % 3) as u8)).expect("newcomers get in"));
+            assert!(gate.held() <= 512);
+            crowd.retain_mut(|pass| !is_evicted(pass));
+        }
+        assert!(!is_evicted(&mut owner), "the idlest of all, but its address holds the least");
+        let second = gate.enter(at(2_000), address(1));
+        assert!(second.is_some());
+        assert!(!is_evicted(&mut owner));
+    }
+
+    #[test]
+    fn with_an_address_each_the_idlest_makes_room_and_what_is_reserved_stays() {
+        let gate = Gate::new(4, 4, 2);
+        let mut passes: Vec<_> = (1..=4).map(|last| gate.enter(at(u64::from(last)), address(last)).unwrap()).collect();
+        assert!(passes[0].reservation().claim() && passes[1].reservation().claim());
+        assert!(passes[0].reservation().claim(), "again is no second one");
+        assert!(!passes[2].reservation().claim(), "as many as may be are reserved");
+        passes.push(gate.enter(at(5), address(5)).unwrap());
+        assert_eq!(passes.iter_mut().map(is_evicted).collect::<Vec<_>>(), [false, false, true, false, false]);
+        assert!(!passes[2].reservation().claim(), "it is gone");
+        drop(passes.remove(0));
+        assert!(passes[3].reservation().claim(), "a session that has ended leaves its reservation to another");
+        let household = Gate::new(64, 64, 8);
+        let claims: Vec<_> = (0..4).map(|_| household.enter(at(0), address(1)).unwrap()).collect();
+        let claims: Vec<_> = claims.iter().map(|pass| pass.reservation().claim()).collect();
+        assert_eq!(claims, [true, true, false, false], "one address leaves reservations to others");
+        let small = Gate::new(1, 1, 1);
+        let held = small.enter(at(0), address(1)).unwrap();
+        assert!(held.reservation().claim());
+        assert!(small.enter(at(1), address(1)).is_none() && small.enter(at(1), address(2)).is_none());
     }
 }

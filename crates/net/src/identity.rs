@@ -36,7 +36,7 @@ impl Identity {
     /// the further `hosts`, which may be names or addresses.
     pub fn self_signed(hosts: &[String]) -> Result<Self, NetError> {
         let failed = |error: rcgen::Error| NetError::CertificateNotMade(error.to_string());
-        let mut names = own_names();
+        let mut names = machine_names();
         names.extend(hosts.iter().cloned());
         let mut params = CertificateParams::new(Vec::from_iter(names)).map_err(failed)?;
         let now = wall_clock();
@@ -79,9 +79,14 @@ impl Identity {
     /// The names that a certificate of the owner's own vouches for, patterns left out; none for a self-signed one, which is pinned.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
+        self.certificate_names().into_iter().filter(|name| !name.contains('*')).collect()
+    }
+
+    /// The same with the patterns, whose first label is `*`.
+    #[must_use]
+    pub fn certificate_names(&self) -> Vec<String> {
         let certificate = (!self.self_signed).then(|| webpki::EndEntityCert::try_from(&self.chain[0]).ok()).flatten();
-        let names = certificate.iter().flat_map(|certificate| certificate.valid_dns_names());
-        names.filter(|name| !name.contains('*')).map(str::to_owned).collect()
+        certificate.iter().flat_map(|certificate| certificate.valid_dns_names()).map(str::to_owned).collect()
     }
 
     /// Whether clients must pin the certificate because no authority vouches for it. Such a certificate lives 12 days: a
@@ -116,12 +121,15 @@ impl Identity {
 }
 
 /// The names and addresses under which this machine may be asked for.
-fn own_names() -> BTreeSet<String> {
+#[must_use]
+pub fn machine_names() -> BTreeSet<String> {
     let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()]);
     if let Ok(host) = gethostname::gethostname().into_string()
         && !host.is_empty()
         && host.is_ascii()
     {
+        // As machines of one network find each other without a name server (RFC 6762).
+        names.extend((!host.contains('.')).then(|| format!("{host}.local")));
         names.insert(host);
     }
     names.extend(own_addresses().iter().map(ToString::to_string));

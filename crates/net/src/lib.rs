@@ -3,8 +3,9 @@
 //! One port number carries everything: QUIC (WebTransport) on UDP, the page (HTTP and HTTPS) on TCP. Browser and native
 //! client speak the same WebTransport session: datagrams for media, feedback and input, one stream for control messages.
 //!
-//! A stranger may send anything here. Handshakes are bounded in number, in number per address and in time; streams, stream
-//! windows and queues of datagrams are bounded per connection; garbage costs one look at its first bytes.
+//! A stranger may send anything here. Handshakes and connections are bounded in number, in number per address and in time, and who is
+//! idle makes room for newcomers ([`Gate`]); streams, stream windows and queues of datagrams are bounded per connection; garbage costs
+//! one look at its first bytes.
 
 #![forbid(unsafe_code)]
 
@@ -37,8 +38,9 @@ pub use clock::Clock;
 pub use connection::{CloseReason, Connection, Direction, DropReason, Received, Statistics};
 pub use control::{ControlReceiver, ControlSender};
 pub use error::NetError;
+pub use gate::{Gate, Pass, Reservation};
 pub use http::{SESSION_INFO_PATH, SessionInfo, discover_trust, http_get};
-pub use identity::Identity;
+pub use identity::{Identity, machine_names};
 pub use impairment::Impairment;
 pub use link::Link;
 pub use listener::{Limits, ListenOptions, Listener};

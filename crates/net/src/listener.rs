@@ -29,7 +29,8 @@ const WAITING_ATTEMPTS: usize = 256;
 const EARLY_BYTES: u64 = 16 << 10;
 const EARLY_BYTES_IN_ALL: u64 = 1 << 20;
 
-/// What strangers may occupy.
+/// What strangers may occupy. Where a number is reached, the newcomer takes the place of the idlest from the address that holds the
+/// most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Handshakes of sessions that are not finished, in all and from one address (an IPv6 /64 counts as one).
@@ -40,13 +41,18 @@ pub struct Limits {
     pub retry_above: usize,
     /// How long a handshake may take, of a session or of a page.
     pub handshake_time: Span,
-    /// Page connections that are open, in all and from one address.
+    /// Page connections that are open, in all and from one address, and how many of them may be kept for sessions
+    /// ([`crate::Reservation`]).
     pub pages: usize,
     pub pages_per_address: usize,
+    pub reserved_pages: usize,
+    /// How long the peer of a page connection may take nothing of what is written to it.
+    pub write_time: Span,
 }
 
 impl Default for Limits {
-    /// Guess: a class of 30 behind one address opens the link at the same moment, and a browser opens six page connections.
+    /// Guess: a class of 30 behind one address opens the link at the same moment, a browser opens six page connections, and each may have
+    /// its media through one more. A peer behind an outage of some seconds takes what is written to it again within ten.
     fn default() -> Self {
         Self {
             handshakes: 64,
@@ -55,6 +61,8 @@ impl Default for Limits {
             handshake_time: Span::from_secs(5),
             pages: 512,
             pages_per_address: 192,
+            reserved_pages: 128,
+            write_time: Span::from_secs(10),
         }
     }
 }
@@ -90,7 +98,7 @@ impl Listener {
             .map_err(failed)?;
         let limits = &options.limits;
         let time_limit = duration(limits.handshake_time);
-        let handshakes = Gate::new(limits.handshakes, limits.handshakes_per_address);
+        let handshakes = Gate::new(limits.handshakes, limits.handshakes_per_address, 0);
         let (session_sender, sessions) = mpsc::channel(ACCEPTED);
         let sessions_task = SessionAcceptor {
             endpoint: endpoint.clone(),
@@ -105,8 +113,10 @@ impl Listener {
         let pages_task = PageAcceptor {
             listener: tokio::net::TcpListener::from_std(tcp).map_err(failed)?,
             tls: Arc::clone(&tls),
-            gate: Gate::new(limits.pages, limits.pages_per_address),
+            gate: Gate::new(limits.pages, limits.pages_per_address, limits.reserved_pages),
+            clock,
             time_limit,
+            write_limit: duration(limits.write_time),
             accepted: page_sender,
         };
         Ok(Self {
@@ -216,14 +226,21 @@ impl SessionAcceptor {
                 let _ = incoming.retry();
                 continue;
             }
-            let Some(pass) = self.gate.enter(peer.ip()) else {
+            let Some(mut pass) = self.gate.enter(self.clock.now(), peer.ip()) else {
                 tracing::debug!(%peer, "too many handshakes under way; refused");
                 incoming.refuse();
                 continue;
             };
             let (time_limit, clock, accepted) = (self.time_limit, self.clock, self.accepted.clone());
             tokio::spawn(async move {
-                match tokio::time::timeout(time_limit, open(incoming, clock)).await {
+                let opened = tokio::select! {
+                    opened = tokio::time::timeout(time_limit, open(incoming, clock)) => opened,
+                    () = pass.evicted() => {
+                        tracing::debug!(%peer, "a handshake was slow, and its place was needed");
+                        return;
+                    }
+                };
+                match opened {
                     Ok(Ok(Some(connection))) => hand_over(connection, pass, &accepted).await,
                     Ok(Ok(None)) => tracing::debug!(%peer, "session asked for another path; refused"),
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "handshake failed"),

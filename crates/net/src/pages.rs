@@ -4,16 +4,19 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use nearlight_units::Time;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
+use tokio::time::Sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-use crate::gate::{Gate, Pass};
+use crate::Clock;
+use crate::gate::{Gate, Pass, Reservation};
 
 /// The content type of a TLS record with a handshake message (RFC 8446 section 5.1), never the first byte of HTTP.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -26,12 +29,21 @@ const SHORT_DATAGRAM: std::ops::RangeInclusive<u8> = 0..=1;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// A connection to serve the page on, encrypted or not.
+///
+/// Reading and writing fail once its place was given to a newcomer; writing also where the peer takes nothing for as long as
+/// [`crate::Limits::write_time`].
 pub struct PageStream {
     stream: Stream,
+    local: SocketAddr,
     peer: SocketAddr,
     framed: bool,
+    accepted_at: Time,
+    clock: Clock,
     /// Given back when the stream closes.
-    _pass: Pass,
+    pass: Pass,
+    write_limit: Duration,
+    /// Runs while the peer takes nothing.
+    stuck: Option<Pin<Box<Sleep>>>,
 }
 
 enum Stream {
@@ -57,6 +69,48 @@ impl PageStream {
     pub const fn peer(&self) -> SocketAddr {
         self.peer
     }
+
+    /// This machine's address that the peer asked for; IPv4 as such.
+    #[must_use]
+    pub const fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// When the connection was accepted: before its first byte.
+    #[must_use]
+    pub const fn accepted_at(&self) -> Time {
+        self.accepted_at
+    }
+
+    /// The clock of [`PageStream::accepted_at`].
+    #[must_use]
+    pub const fn clock(&self) -> Clock {
+        self.clock
+    }
+
+    /// Keeps the connection's place for a session.
+    #[must_use]
+    pub fn reservation(&self) -> Reservation {
+        self.pass.reservation()
+    }
+
+    fn poll_evicted(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
+        self.pass.poll_evicted(context).map(|()| {
+            io::Error::new(io::ErrorKind::ConnectionAborted, "idle, and its place was needed for another connection")
+        })
+    }
+
+    /// What writing came to, or an error where the peer has taken nothing for too long.
+    fn progress<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.stuck = None;
+            return written;
+        }
+        let limit = self.write_limit;
+        let stuck = self.stuck.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        ready!(stuck.as_mut().poll(context));
+        Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer takes nothing")))
+    }
 }
 
 /// What the accepting task needs.
@@ -64,12 +118,14 @@ pub(crate) struct PageAcceptor {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Arc<Mutex<TlsAcceptor>>,
     pub(crate) gate: Arc<Gate>,
+    pub(crate) clock: Clock,
     pub(crate) time_limit: Duration,
+    pub(crate) write_limit: Duration,
     pub(crate) accepted: mpsc::Sender<PageStream>,
 }
 
 impl PageAcceptor {
-    /// Accepts until nobody takes the streams any more. A connection beyond the bounds is closed at once.
+    /// Accepts until nobody takes the streams any more. Where the bounds are reached, the idlest connection makes room.
     pub(crate) async fn run(self) {
         while !self.accepted.is_closed() {
             let (stream, peer) = match self.listener.accept().await {
@@ -80,17 +136,30 @@ impl PageAcceptor {
                     continue;
                 }
             };
-            let peer = SocketAddr::new(peer.ip().to_canonical(), peer.port());
-            let Some(pass) = self.gate.enter(peer.ip()) else {
-                tracing::debug!(%peer, "too many page connections; closed");
+            let peer = canonical(peer);
+            let accepted_at = self.clock.now();
+            let Some(mut pass) = self.gate.enter(accepted_at, peer.ip()) else {
+                tracing::debug!(%peer, "all page connections are those of sessions; closed");
                 continue;
             };
-            let (accepted, time_limit) = (self.accepted.clone(), self.time_limit);
+            let (accepted, clock) = (self.accepted.clone(), self.clock);
+            let (time_limit, write_limit) = (self.time_limit, self.write_limit);
             let tls = self.tls.lock().unwrap_or_else(PoisonError::into_inner).clone();
             tokio::spawn(async move {
-                match tokio::time::timeout(time_limit, greet(stream, tls)).await {
-                    Ok(Ok((stream, framed))) => {
-                        let _ = accepted.send(PageStream { stream, peer, framed, _pass: pass }).await;
+                let greeted = tokio::select! {
+                    greeted = tokio::time::timeout(time_limit, greet(stream, tls)) => greeted,
+                    () = pass.evicted() => {
+                        tracing::debug!(%peer, "a page connection was idle, and its place was needed");
+                        return;
+                    }
+                };
+                match greeted {
+                    Ok(Ok(Greeted { stream, local, framed })) => {
+                        pass.on_activity(clock.now());
+                        let stuck = None;
+                        let stream =
+                            PageStream { stream, local, peer, framed, accepted_at, clock, pass, write_limit, stuck };
+                        let _ = accepted.send(stream).await;
                     }
                     Ok(Err(error)) => tracing::debug!(%peer, %error, "page connection failed"),
                     Err(_) => tracing::debug!(%peer, "page connection said nothing in time"),
@@ -100,48 +169,87 @@ impl PageAcceptor {
     }
 }
 
-/// The stream, and whether it brings datagrams.
-async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<(Stream, bool)> {
+fn canonical(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+struct Greeted {
+    stream: Stream,
+    local: SocketAddr,
+    /// It brings datagrams.
+    framed: bool,
+}
+
+async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Greeted> {
     stream.set_nodelay(true)?;
+    let local = canonical(stream.local_addr()?);
     let mut first = [0];
     if stream.peek(&mut first).await? == 0 {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
-    if first[0] == TLS_HANDSHAKE {
-        Ok((Stream::Tls(Box::new(tls.accept(stream).await?)), false))
+    let framed = SHORT_DATAGRAM.contains(&first[0]);
+    let stream = if first[0] == TLS_HANDSHAKE {
+        Stream::Tls(Box::new(tls.accept(stream).await?))
     } else {
-        Ok((Stream::Plain(stream), SHORT_DATAGRAM.contains(&first[0])))
-    }
+        Stream::Plain(stream)
+    };
+    Ok(Greeted { stream, local, framed })
 }
 
 impl AsyncRead for PageStream {
     fn poll_read(self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        let own = self.get_mut();
+        if let Poll::Ready(error) = own.poll_evicted(context) {
+            return Poll::Ready(Err(error));
+        }
+        let read = match &mut own.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
             Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+        };
+        if read.is_ready() {
+            own.pass.on_activity(own.clock.now());
         }
+        read
     }
 }
 
 impl AsyncWrite for PageStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.get_mut().stream {
+        let own = self.get_mut();
+        if let Poll::Ready(error) = own.poll_evicted(context) {
+            return Poll::Ready(Err(error));
+        }
+        let written = match &mut own.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
             Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+        };
+        if written.is_ready() {
+            own.pass.on_activity(own.clock.now());
         }
+        own.progress(context, written)
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        let own = self.get_mut();
+        if let Poll::Ready(error) = own.poll_evicted(context) {
+            return Poll::Ready(Err(error));
+        }
+        let flushed = match &mut own.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
             Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
-        }
+        };
+        own.progress(context, flushed)
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.get_mut().stream {
+        let own = self.get_mut();
+        let ended = match &mut own.stream {
             Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
             Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        };
+        own.progress(context, ended)
     }
 }
+
+#[cfg(test)]
+mod tests;

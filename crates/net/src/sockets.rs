@@ -10,8 +10,9 @@ use crate::NetError;
 /// Room for bursts in the kernel: 2 MiB are 160 ms at 100 Mb/s. The kernel may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 2 << 20;
 
-/// Connections that wait for `accept`.
-const TCP_BACKLOG: i32 = 128;
+/// Connections that wait for `accept`: as many as may be open at once come in one burst without a SYN that has to be repeated, which
+/// costs a second.
+const TCP_BACKLOG: i32 = 1_024;
 
 /// Ports tried before we say that none is free for both.
 const PORT_ATTEMPTS: usize = 32;

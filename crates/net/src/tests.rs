@@ -474,17 +474,32 @@ async fn garbage_disturbs_nobody() {
 }
 
 #[tokio::test]
-async fn unfinished_handshakes_are_bounded_in_number_and_in_time() {
+async fn a_silent_handshake_makes_room_for_a_newcomer_and_ends_in_time() {
     let limits = Limits { handshakes: 2, handshake_time: Span::from_millis(1_500), ..Limits::default() };
     let server = Server::start_with(limits);
     let first = within(server.silent()).await.unwrap();
     let second = within(server.silent()).await.unwrap();
     assert_eq!(server.listener.pending_handshakes(), 2);
-    let refused = within(connect(&server.options(server.trust()), server.clock)).await.err().unwrap();
-    assert!(matches!(refused, NetError::Refused { .. }), "{refused}");
+    let (_client, _accepted) = server.pair().await;
+    assert!(server.listener.pending_handshakes() < 2, "the newcomer took a place");
     within(async { tokio::join!(first.1.closed(), second.1.closed()) }).await;
     server.pair().await;
     assert_eq!(server.listener.pending_handshakes(), 0);
+}
+
+#[tokio::test]
+async fn a_crowd_of_silent_handshakes_keeps_nobody_out() {
+    let limits = Limits { handshakes: 8, handshakes_per_address: 4, ..Limits::default() };
+    let server = Server::start_with(Limits { handshake_time: Span::from_secs(60), ..limits });
+    let mut crowd = Vec::new();
+    for _ in 0..12 {
+        crowd.push(within(server.silent()).await.unwrap());
+        assert!(server.listener.pending_handshakes() <= 4, "more than one address' share");
+    }
+    for _ in 0..3 {
+        let (client, accepted) = server.pair().await;
+        reaches(&client, &accepted).await;
+    }
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_fec::policy::{RedundancyPolicy, new_policy};
 use nearlight_link::Path;
-use nearlight_net::{AttemptLimiter, Clock, RateLimiter, RatePolicy, Token};
+use nearlight_net::{AttemptLimiter, Clock, Gate, RateLimiter, RatePolicy, Token};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
@@ -16,7 +16,7 @@ use nearlight_session::{Sender, SenderConfig};
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
 use nearlight_wire::{Hello, PROTOCOL_VERSION, RefusalReason};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
 use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
@@ -25,8 +25,10 @@ use crate::places::{NoPlace, Place, Places, QUIET};
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
 
-/// Strangers that may be about to greet at the same time.
-const MAX_GREETING: usize = 32;
+/// Strangers that may be about to greet at the same time, in all and from one address. Where there are more, who has been silent for
+/// longest goes. Guess: a class of 30 behind one address opens the link at the same moment.
+const MAX_GREETING: usize = 64;
+const MAX_GREETING_PER_ADDRESS: usize = 32;
 
 /// How long a client waits for a place that may become free, and how often it is looked at: longer than a silent client keeps it, and
 /// shorter than clients wait for an answer to their greeting.
@@ -52,7 +54,7 @@ pub(crate) struct House {
     pub(crate) token: Token,
     pub(crate) limiter: Mutex<AttemptLimiter>,
     pub(crate) offers: Offers,
-    pub(crate) greeting: Semaphore,
+    pub(crate) greeting: Arc<Gate>,
     pub(crate) places: Arc<Places>,
     pub(crate) next_session: AtomicU32,
     pub(crate) studio: Studio,
@@ -76,8 +78,8 @@ pub(crate) struct House {
 }
 
 impl House {
-    pub(crate) const fn greeting_places() -> usize {
-        MAX_GREETING
+    pub(crate) fn new_greeting() -> Arc<Gate> {
+        Gate::new(MAX_GREETING, MAX_GREETING_PER_ADDRESS, 0)
     }
 
     /// Checks everything that may keep a client out that is connected already. Where only the place of one who has fallen silent is

@@ -7,7 +7,9 @@
 
 mod bad_paths;
 mod encoding;
+mod hosts;
 mod house;
+mod http;
 mod journal;
 mod metrics;
 mod options;

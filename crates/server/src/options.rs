@@ -34,6 +34,8 @@ pub struct ServeOptions {
     pub rtc_port: Option<u16>,
     /// Addresses in front of this machine whose ports lead to it, such as a router's.
     pub announced: Vec<IpAddr>,
+    /// Further names and addresses under which clients may ask for the server. A self-signed certificate names them too.
+    pub hosts: Vec<String>,
     /// Helpers that WebRTC clients are told of.
     pub ice_servers: Vec<IceServer>,
     /// None generates one.

@@ -1,22 +1,20 @@
 //! The page and what belongs to it over HTTP: `/`, `/session.json`, `/healthz`, `/metrics`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Extension, Request, State};
 use axum::http::{HeaderValue, StatusCode, Uri, header};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use hyper_util::server::conn::auto;
-use hyper_util::service::TowerToHyperService;
-use nearlight_net::{PageStream, SESSION_INFO_PATH, SessionInfo};
+use nearlight_net::{SESSION_INFO_PATH, SessionInfo};
 use rust_embed::RustEmbed;
 
 use crate::metrics::Metrics;
-use crate::rtc::whep::{self, Client, Whep};
-use crate::urs;
+use crate::rtc::whep::{Client, Refused, bearer};
 
 /// The built page, inside the binary.
 #[derive(RustEmbed)]
@@ -28,6 +26,9 @@ const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wa
      style-src 'self'; img-src 'self' data: blob:; connect-src 'self' https:; manifest-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
+/// Why the one at this address is refused with this token, if it is.
+pub(crate) type Refuse = dyn Fn(IpAddr, &str) -> Option<Refused> + Send + Sync;
+
 /// What requests are answered from.
 pub(crate) struct PageState {
     pub(crate) metrics: Arc<Metrics>,
@@ -35,46 +36,37 @@ pub(crate) struct PageState {
     pub(crate) info: std::sync::RwLock<SessionInfo>,
     /// Whether the studio still draws.
     pub(crate) healthy: Box<dyn Fn() -> bool + Send + Sync>,
+    pub(crate) refuse: Box<Refuse>,
 }
 
-pub(crate) fn router(state: Arc<PageState>, whep: Arc<Whep>) -> Router {
+pub(crate) fn router(state: Arc<PageState>) -> Router {
     Router::new()
-        .route("/healthz", get(healthz))
         .route("/metrics", get(metrics))
         .route(SESSION_INFO_PATH, get(session_info))
+        .route_layer(from_fn_with_state(Arc::clone(&state), with_token))
+        .route("/healthz", get(healthz))
         .fallback(get(asset))
         .with_state(state)
-        .merge(whep::router(whep))
 }
 
-/// Serves one connection until its client closes it. With `unity`, other machines may ask Unity's routes over plain HTTP.
-pub(crate) async fn serve(stream: PageStream, router: Router, unity: bool) {
-    let client = Client(stream.peer().ip());
-    let local = client.0.is_loopback();
-    let secure = stream.secure();
-    let service = TowerToHyperService::new(router.layer(axum::middleware::from_fn(
-        move |mut request: axum::extract::Request, next: axum::middleware::Next| async move {
-            request.extensions_mut().insert(client);
-            let plain = unity && urs::is_own(request.uri(), request.headers());
-            if secure || local || plain { next.run(request).await } else { to_https(&request) }
-        },
-    )));
-    let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(std::time::Duration::from_secs(10));
-    // A client that breaks off is no fault of the server's.
-    if let Err(error) = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).await {
-        tracing::debug!(%error, "a page connection broke off");
+/// This machine's own programs are answered, others where they bring the token.
+async fn with_token(
+    State(state): State<Arc<PageState>>,
+    Extension(client): Extension<Client>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if client.0.is_loopback() {
+        return next.run(request).await;
     }
-}
-
-/// Browsers allow WebTransport in a secure context only: over plain HTTP that is this machine alone.
-fn to_https(request: &axum::extract::Request) -> Response {
-    let host = request.headers().get(header::HOST).and_then(|host| host.to_str().ok());
-    let Some(host) = host.filter(|host| host.bytes().all(|byte| byte.is_ascii_graphic())) else {
-        return (StatusCode::BAD_REQUEST, "use https:// to reach Nearlight from another machine\n").into_response();
+    let Some(token) = bearer(request.headers()) else {
+        let words = "from another machine send the pairing token: Authorization: Bearer TOKEN";
+        return Refused::new(StatusCode::UNAUTHORIZED, words).into_response();
     };
-    let target = format!("https://{host}{}", request.uri().path());
-    (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response()
+    match (state.refuse)(client.0, token) {
+        Some(refused) => refused.into_response(),
+        None => next.run(request).await,
+    }
 }
 
 async fn healthz(State(state): State<Arc<PageState>>) -> Response {
@@ -106,8 +98,6 @@ pub(crate) async fn asset(uri: Uri) -> Response {
     let fixed = |text| HeaderValue::from_static(text);
     headers.insert(header::CONTENT_TYPE, fixed(content_type(path)));
     headers.insert(header::CONTENT_SECURITY_POLICY, fixed(CONTENT_SECURITY_POLICY));
-    headers.insert(header::X_CONTENT_TYPE_OPTIONS, fixed("nosniff"));
-    headers.insert(header::REFERRER_POLICY, fixed("no-referrer"));
     // A server of another version may answer at the same address tomorrow.
     headers.insert(header::CACHE_CONTROL, fixed("no-cache"));
     response
@@ -124,5 +114,44 @@ pub(crate) fn content_type(path: &str) -> &'static str {
         Some("json" | "map") => "application/json",
         Some("webmanifest") => "application/manifest+json",
         _ => "application/octet-stream",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tower_service::Service as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn other_machines_bring_the_token_for_figures_and_certificate() {
+        let state = PageState {
+            metrics: Arc::new(Metrics::new()),
+            info: SessionInfo { certificate_sha256: None }.into(),
+            healthy: Box::new(|| true),
+            refuse: Box::new(|_, token| (token != "right").then(|| Refused::new(StatusCode::UNAUTHORIZED, "wrong"))),
+        };
+        let router = router(Arc::new(state));
+        let (near, far) = (IpAddr::from([127, 0, 0, 5]), IpAddr::from([192, 0, 2, 1]));
+        for (client, path, authorization, expected) in [
+            (near, "/metrics", None, 200),
+            (near, SESSION_INFO_PATH, None, 200),
+            (far, "/metrics", None, 401),
+            (far, SESSION_INFO_PATH, None, 401),
+            (far, "/metrics", Some("Bearer wrong"), 401),
+            (far, "/metrics", Some("Bearer right"), 200),
+            (far, SESSION_INFO_PATH, Some("bearer right"), 200),
+            (far, "/healthz", None, 200),
+            (far, "/", None, 200),
+        ] {
+            let mut request = Request::get(path).extension(Client(client));
+            if let Some(authorization) = authorization {
+                request = request.header(header::AUTHORIZATION, authorization);
+            }
+            let request = request.body(Body::empty()).expect("a request");
+            let response = router.clone().call(request).await.expect("axum answers");
+            assert_eq!(response.status().as_u16(), expected, "{client} {path} {authorization:?}");
+            assert_eq!(response.headers().contains_key(header::WWW_AUTHENTICATE), expected == 401);
+        }
     }
 }

@@ -8,23 +8,25 @@ use nearlight_codec::Size;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
     AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token,
-    TokenError, bind_udp,
+    TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, watch};
 
 use crate::bad_paths::BadPaths;
+use crate::hosts::Hosts;
 use crate::house::{House, Offers};
+use crate::http::Site;
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::places::Places;
-use crate::rtc::whep::Whep;
+use crate::rtc::whep::{self, Refused, Whep};
 use crate::rtc::{self, Exchange};
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
@@ -99,8 +101,11 @@ pub struct Server {
     exchange: Arc<Exchange>,
     ice_servers: Vec<IceServer>,
     page: Arc<PageState>,
+    /// For which requests are answered.
+    hosts: Hosts,
     unity: Option<UnityOptions>,
-    self_signed: bool,
+    /// What a self-signed certificate names beside this machine; none where the certificate is the owner's.
+    own_names: Option<Vec<String>>,
     closing: watch::Sender<bool>,
     journal: Option<JournalThread>,
     sustained: Sustained,
@@ -124,7 +129,7 @@ impl Door {
         let token = options.token.clone().map_or_else(Token::generate, Ok)?;
         let identity = match &options.certificate {
             Some((certificate, key)) => Identity::from_files(certificate, key)?,
-            None => Identity::self_signed(&[])?,
+            None => Identity::self_signed(&options.hosts)?,
         };
         let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
         let listener = Listener::bind(&listen, &identity, clock)?;
@@ -197,7 +202,7 @@ impl Door {
             clock,
             token,
             limiter: Mutex::new(AttemptLimiter::new(AttemptPolicy::default())),
-            greeting: Semaphore::new(House::greeting_places()),
+            greeting: House::new_greeting(),
             offers: Offers::new(),
             places: Places::new(options.max_clients),
             next_session: AtomicU32::new(1),
@@ -217,14 +222,31 @@ impl Door {
             journal,
             closing: closing_seen,
         });
-        let healthy = Arc::clone(&house);
+        let (healthy, checking) = (Arc::clone(&house), Arc::clone(&house));
         let page = Arc::new(PageState {
             metrics,
             info: RwLock::new(info(&identity)),
             healthy: Box::new(move || !healthy.studio.has_failed()),
+            refuse: Box::new(move |from, token| checking.check_token(from, token).err().map(Refused::from)),
         });
+        let announced = options.announced.iter().map(ToString::to_string);
+        let named = identity.certificate_names().into_iter().chain(options.hosts.iter().cloned());
+        let hosts = Hosts::new(machine_names().into_iter().chain(announced).chain(named));
+        let own_names = self_signed.then_some(options.hosts);
         let (ice_servers, unity, journal) = (options.ice_servers, options.unity, journal_thread);
-        Ok(Server { listener, house, exchange, ice_servers, page, unity, self_signed, closing, journal, sustained })
+        Ok(Server {
+            listener,
+            house,
+            exchange,
+            ice_servers,
+            page,
+            hosts,
+            unity,
+            own_names,
+            closing,
+            journal,
+            sustained,
+        })
     }
 }
 
@@ -244,10 +266,10 @@ impl Server {
 
     /// Serves until `stop` is done, then says goodbye to every client.
     pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
-        let Self { listener, house, exchange, ice_servers, page, unity, self_signed, closing, journal, .. } = self;
+        let Self { listener, house, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
         let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered, &ice_servers);
-        let router = page::router(Arc::clone(&page), Arc::new(whep));
+        let router = page::router(Arc::clone(&page)).merge(whep::router(Arc::new(whep)));
         let (came, mut unity_visits) = mpsc::channel(WAITING_OFFERS);
         let (router, desk) = match &unity {
             Some(options) => {
@@ -256,6 +278,7 @@ impl Server {
             }
             None => (router, None),
         };
+        let site = Arc::new(Site::new(router, hosts, unity.is_some(), house.clock));
         let exchanging = tokio::spawn({
             let exchange = Arc::clone(&exchange);
             async move { exchange.run().await }
@@ -281,7 +304,7 @@ impl Server {
                     if stream.framed() {
                         pages.spawn(rtc::streams::serve(stream, Arc::clone(&exchange)));
                     } else {
-                        pages.spawn(page::serve(stream, router.clone(), unity.is_some()));
+                        pages.spawn(Arc::clone(&site).serve(stream));
                     }
                 }
                 Some(_) = pages.join_next() => {}
@@ -290,8 +313,8 @@ impl Server {
                         tracing::error!(%error, "a session ended badly");
                     }
                 }
-                _ = renewal.tick() => if self_signed {
-                    renew(&listener, &page)?;
+                _ = renewal.tick() => if let Some(names) = &own_names {
+                    renew(&listener, &page, names)?;
                 },
                 _ = check.tick() => if house.studio.has_failed() {
                     break;
@@ -309,7 +332,7 @@ impl Server {
             desk.abort();
             let _ = desk.await;
         }
-        drop((router, page, offers, unity_visits));
+        drop((site, page, offers, unity_visits));
         finish(house, journal).await
     }
 }
@@ -336,8 +359,8 @@ fn info(identity: &Identity) -> SessionInfo {
     SessionInfo { certificate_sha256: identity.is_self_signed().then(|| identity.certificate_sha256()) }
 }
 
-fn renew(listener: &Listener, page: &PageState) -> Result<(), NetError> {
-    let identity = Identity::self_signed(&[])?;
+fn renew(listener: &Listener, page: &PageState, names: &[String]) -> Result<(), NetError> {
+    let identity = Identity::self_signed(names)?;
     listener.set_identity(&identity)?;
     *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) = info(&identity);
     tracing::info!("the self-signed certificate was renewed");

@@ -30,12 +30,19 @@ type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
 /// Greets, checks the token and serves the client until it leaves.
 pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     let peer = connection.peer().ip();
-    let Ok(greeting) = house.greeting.try_acquire() else {
+    let Some(mut greeting) = house.greeting.enter(house.clock.now(), peer) else {
         house.metrics.on_refusal(Refusal::Full);
         connection.close(CLOSE_REFUSED, "too many clients are about to connect; try again in a moment");
         return;
     };
-    let greeted = tokio::time::timeout(GREETING_LIMIT, greet(&connection)).await;
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(GREETING_LIMIT, greet(&connection)) => greeted,
+        () = greeting.evicted() => {
+            house.metrics.on_refusal(Refusal::Silent);
+            connection.close(CLOSE_REFUSED, "no greeting came before others needed the place; try again");
+            return;
+        }
+    };
     let (hello, control) = match greeted {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use bytes::{Buf as _, BytesMut};
 use nearlight_net::PageStream;
+use nearlight_units::Span;
 use nearlight_webrtc::Remote;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::sync::mpsc;
@@ -20,8 +21,10 @@ const WAITING: usize = 384;
 /// Longer ones are none of WebRTC's.
 const LONGEST: usize = 2_048;
 const LENGTH: usize = 2;
-/// A client checks every few seconds that the way is still there (RFC 7675); a silent one has gone.
-const SILENCE: Duration = Duration::from_secs(30);
+/// From the accepted connection to the end of its first datagram. Guess: two retransmissions of TCP's first packet fit.
+const FIRST: Span = Span::from_secs(5);
+/// A client checks every few seconds that the way is still there (RFC 7675); one that has sent no whole datagram for so long has gone.
+const SILENCE: Span = Span::from_secs(30);
 /// A client that takes nothing for so long has gone.
 const STUCK: Duration = Duration::from_secs(5);
 
@@ -70,19 +73,30 @@ async fn carry(
     from: Remote,
     mut waiting: mpsc::Receiver<Vec<u8>>,
 ) -> io::Result<()> {
+    let clock = stream.clock();
+    let mut reservation = Some(stream.reservation());
     let mut read = BytesMut::with_capacity(2 * LONGEST);
     let mut batch = Vec::new();
+    // Bytes alone do not move it: a client that sends one at a time would stay for ever.
+    let mut deadline = stream.accepted_at() + FIRST;
     loop {
         tokio::select! {
-            count = tokio::time::timeout(SILENCE, stream.read_buf(&mut read)) => {
-                if count?? == 0 {
+            count = stream.read_buf(&mut read) => {
+                if count? == 0 {
                     return Ok(());
                 }
                 while let Some(datagram) = next_datagram(&mut read)? {
                     if !exchange.take_in(from, &datagram) {
                         return Err(io::Error::other("it sent what is for nobody"));
                     }
+                    if let Some(reservation) = reservation.take() {
+                        reservation.claim();
+                    }
+                    deadline = clock.now() + SILENCE;
                 }
+            }
+            () = clock.sleep_until(deadline) => {
+                return Err(io::Error::new(io::ErrorKind::TimedOut, "it has sent no whole datagram for too long"));
             }
             Some(datagram) = waiting.recv() => {
                 batch.clear();
@@ -113,6 +127,9 @@ fn next_datagram(read: &mut BytesMut) -> io::Result<Option<BytesMut>> {
 
 #[cfg(test)]
 mod tests {
+    use nearlight_net::{Clock, Identity, ListenOptions, Listener, bind_udp};
+    use nearlight_webrtc::Certificate;
+
     use super::*;
 
     #[test]
@@ -129,6 +146,34 @@ mod tests {
             assert_eq!(datagrams, [vec![1, 2, 3], vec![], vec![7; 256]]);
         }
         assert!(next_datagram(&mut BytesMut::from(&[0xff, 0xff][..])).is_err());
+    }
+
+    #[tokio::test]
+    async fn bytes_that_never_become_a_datagram_are_not_waited_for() {
+        let clock = Clock::start();
+        let identity = Identity::self_signed(&[]).expect("a certificate");
+        let listener = Listener::bind(&ListenOptions::default(), &identity, clock).expect("a free port");
+        let server = SocketAddr::from(([127, 0, 0, 1], listener.port()));
+        let socket = bind_udp(None, 0).expect("a free port");
+        let certificate = Certificate::generate().expect("a certificate");
+        let exchange = Exchange::new(socket, &[], &[], listener.port(), certificate, clock).expect("a socket");
+        let exchange = Arc::new(exchange);
+        let mut client = tokio::net::TcpStream::connect(server).await.expect("the port is open");
+        client.write_all(&[1, 0]).await.expect("sent");
+        let stream = listener.accept_page().await.expect("a connection");
+        assert!(stream.framed());
+        let served = tokio::spawn(serve(stream, Arc::clone(&exchange)));
+        let trickle = async {
+            while client.write_all(&[0]).await.is_ok() {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            std::future::pending().await
+        };
+        tokio::select! {
+            served = tokio::time::timeout(Duration::from_secs(20), served) => served.expect("ended").expect("a task"),
+            never = trickle => never,
+        }
+        assert!(exchange.streams.all().is_empty());
     }
 
     proptest::proptest! {

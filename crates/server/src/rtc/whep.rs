@@ -17,7 +17,7 @@ use nearlight_units::Span;
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerError};
 use nearlight_wire::{DisplayKind, RefusalReason};
-use tokio::sync::mpsc;
+use tokio::sync::{Semaphore, mpsc};
 
 use super::visit::{End, Ender, RtcVisit};
 use super::{Exchange, kind_of, peer_config};
@@ -27,6 +27,8 @@ use crate::stay::{Stay, Taste};
 
 /// A client that sends its body more slowly than this wastes a place.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
+/// Guess: a household comes back all at once after an outage.
+const MOST_BODIES: usize = 32;
 
 const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
@@ -47,6 +49,8 @@ pub(crate) struct Whep {
     visits: mpsc::Sender<Box<RtcVisit>>,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
+    /// Bodies that are being read, all of clients that have shown the token.
+    bodies: Semaphore,
 }
 
 #[derive(Clone)]
@@ -64,7 +68,8 @@ impl Whep {
         ice_servers: &[IceServer],
     ) -> Self {
         let links = ice_servers.iter().filter_map(|server| HeaderValue::from_str(&server.link()).ok()).collect();
-        Self { house, exchange, sessions: Mutex::default(), visits, links }
+        let bodies = Semaphore::new(MOST_BODIES);
+        Self { house, exchange, sessions: Mutex::default(), visits, links, bodies }
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
@@ -141,6 +146,8 @@ impl Refused {
     /// With `body` in place of the words as they are.
     pub(crate) fn respond(&self, body: impl IntoResponse) -> Response {
         let mut response = (self.status, body).into_response();
+        // For the log.
+        response.extensions_mut().insert(self.clone());
         let headers = response.headers_mut();
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
@@ -263,7 +270,7 @@ async fn body(whep: &Whep, request: HttpRequest, wanted: &str) -> Result<String,
         return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, format!("send Content-Type: {wanted}")));
     }
     let busy = || Refused::new(StatusCode::SERVICE_UNAVAILABLE, "too many clients are about to connect; try again");
-    let _reading = whep.house.greeting.try_acquire().map_err(|_| busy())?;
+    let _reading = whep.bodies.try_acquire().map_err(|_| busy())?;
     read(request.into_body(), MAX_SDP_BYTES).await
 }
 

@@ -3,21 +3,25 @@
 //! Its pages import their scripts from `../../module/`: Unity's server has `client/public` at `/` and `client/src` at `/module`. Here
 //! `/` is our own page's, so both stand under `/unity/`, and the scripts at `/module/` too.
 
-use std::fs::File;
-use std::io::Read as _;
+use std::fs::{File, Metadata};
+use std::io::{self, Read as _, Seek as _, SeekFrom};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{Path as UrlPath, State};
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use futures_util::stream::try_unfold;
 
 use crate::page::content_type;
 
-/// A larger file is no part of a page: Unity's largest picture has some hundred kilobytes.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// What is read at a time. A client that reads slowly makes the server keep this much of a file and no open file.
+const CHUNK: u64 = 16 << 10;
+/// No other site shows these pages within its own.
+const FRAMING: &str = "frame-ancestors 'self'";
 
 /// Where the client's files are.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +43,10 @@ impl Pages {
         Self { public, module }
     }
 
-    fn read(&self, path: &str) -> Found {
+    fn find_file(&self, path: &str) -> Found {
         match path.strip_prefix("module/") {
-            Some(script) => read(&self.module, Path::new(script)),
-            None => read(&self.public, Path::new(path)),
+            Some(script) => find(&self.module, Path::new(script)),
+            None => find(&self.public, Path::new(path)),
         }
     }
 }
@@ -68,59 +72,92 @@ async fn file(pages: Arc<Pages>, mut path: String) -> Response {
     let kind = content_type(&path);
     // The last word suffices, and holds wherever a proxy has put the page.
     let within = format!("{}/", path.rsplit('/').next().unwrap_or_default());
-    let found = tokio::task::spawn_blocking(move || pages.read(&path)).await.unwrap_or(Found::Nothing);
+    let found = tokio::task::spawn_blocking(move || pages.find_file(&path)).await.unwrap_or(Found::Nothing);
     match found {
-        Found::File(bytes) => {
+        Found::File(file) => {
             let headers = [
-                (header::CONTENT_TYPE, kind),
-                (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-                (header::REFERRER_POLICY, "no-referrer"),
-                (header::CACHE_CONTROL, "no-cache"),
+                (header::CONTENT_TYPE, HeaderValue::from_static(kind)),
+                (header::CONTENT_LENGTH, file.length.into()),
+                (header::CACHE_CONTROL, HeaderValue::from_static("no-cache")),
+                (header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(FRAMING)),
             ];
-            (headers, bytes).into_response()
+            (headers, Body::from_stream(try_unfold((file, 0), next_chunk))).into_response()
         }
         Found::Folder => Redirect::permanent(&within).into_response(),
         Found::Nothing => (StatusCode::NOT_FOUND, "there is no such page\n").into_response(),
     }
 }
 
+/// A file as it was when it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Page {
+    path: PathBuf,
+    length: u64,
+    modified: Option<std::time::SystemTime>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Found {
-    File(Vec<u8>),
+    File(Page),
     Folder,
     /// Neither within the folder, links followed.
     Nothing,
 }
 
-fn read(folder: &Path, path: &Path) -> Found {
-    if !path.components().all(|part| matches!(part, Component::Normal(_))) {
+/// Hidden files, such as a version control's, are no part of a page.
+fn find(folder: &Path, path: &Path) -> Found {
+    let is_plain = |part: Component<'_>| match part {
+        Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
+        _ => false,
+    };
+    if !path.components().all(is_plain) {
         return Found::Nothing;
     }
     let (Ok(folder), Ok(path)) = (folder.canonicalize(), folder.join(path).canonicalize()) else {
         return Found::Nothing;
     };
-    if !path.starts_with(&folder) {
+    if !path.strip_prefix(&folder).is_ok_and(|within| within.components().all(is_plain)) {
         return Found::Nothing;
     }
-    if path.is_dir() {
-        return Found::Folder;
+    match path.metadata() {
+        Ok(metadata) if metadata.is_dir() => Found::Folder,
+        // A pipe would be waited for.
+        Ok(metadata) if metadata.is_file() => Found::File(Page::new(path, &metadata)),
+        _ => Found::Nothing,
     }
-    read_file(&path).map_or(Found::Nothing, Found::File)
 }
 
-fn read_file(path: &Path) -> Option<Vec<u8>> {
-    // A pipe would be waited for.
-    if !path.is_file() {
-        return None;
+impl Page {
+    fn new(path: PathBuf, metadata: &Metadata) -> Self {
+        Self { path, length: metadata.len(), modified: metadata.modified().ok() }
     }
-    let mut bytes = Vec::new();
-    File::open(path).ok()?.take(MAX_FILE + 1).read_to_end(&mut bytes).ok()?;
-    (bytes.len() as u64 <= MAX_FILE).then_some(bytes)
+
+    fn read(&self, position: u64) -> io::Result<Bytes> {
+        let mut file = File::open(&self.path)?;
+        if Self::new(self.path.clone(), &file.metadata()?) != *self {
+            return Err(io::Error::other("the file was changed while it was being sent"));
+        }
+        file.seek(SeekFrom::Start(position))?;
+        let mut chunk = Vec::with_capacity(CHUNK as usize);
+        file.take(CHUNK).read_to_end(&mut chunk)?;
+        Ok(chunk.into())
+    }
+}
+
+/// The next chunk, and what follows it.
+async fn next_chunk((page, position): (Page, u64)) -> io::Result<Option<(Bytes, (Page, u64))>> {
+    if position >= page.length {
+        return Ok(None);
+    }
+    let (chunk, page) = tokio::task::spawn_blocking(move || (page.read(position), page)).await?;
+    let chunk = chunk?;
+    let next = position + chunk.len() as u64;
+    Ok(Some((chunk, (page, next))))
 }
 
 #[cfg(test)]
 mod tests {
-    use axum::body::Body;
+    use futures_util::StreamExt as _;
     use tower_service::Service as _;
 
     use super::*;
@@ -128,10 +165,10 @@ mod tests {
     #[test]
     fn only_files_within_the_folder_are_served() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        assert!(matches!(read(&folder, Path::new("urs/pages.rs")), Found::File(_)));
-        assert_eq!(read(&folder, Path::new("urs")), Found::Folder);
+        assert!(matches!(find(&folder, Path::new("urs/pages.rs")), Found::File(_)));
+        assert_eq!(find(&folder, Path::new("urs")), Found::Folder);
         for path in ["urs/../lib.rs", "..", "../Cargo.toml", "/etc/hostname", "none.rs", "urs/\0"] {
-            assert_eq!(read(&folder, Path::new(path)), Found::Nothing, "{path}");
+            assert_eq!(find(&folder, Path::new(path)), Found::Nothing, "{path}");
         }
     }
 
@@ -166,6 +203,46 @@ mod tests {
         }
         let bytes = axum::body::to_bytes(response.into_body(), 1 << 20).await.expect("a body");
         (status, String::from_utf8_lossy(&bytes).trim().to_owned())
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn hidden_files_are_not_served_by_whatever_name() {
+        let files = ["index.html", ".env", ".git/config", "js/.secret.js", "js/main.js"];
+        let root = Folder::new("unity-hidden", &files);
+        std::os::unix::fs::symlink(root.0.join(".env"), root.0.join("plain.txt")).expect("a link");
+        for (path, is_found) in [
+            ("index.html", true),
+            ("js/main.js", true),
+            (".env", false),
+            (".git/config", false),
+            (".git", false),
+            ("js/.secret.js", false),
+            ("plain.txt", false),
+        ] {
+            assert_eq!(matches!(find(&root.0, Path::new(path)), Found::File(_)), is_found, "{path}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_large_file_is_read_as_it_is_sent() {
+        let root = Folder::new("unity-large", &["large.bin"]);
+        let path = root.0.join("large.bin");
+        let length = 64 << 20;
+        File::create(&path).and_then(|file| file.set_len(length)).expect("a sparse file");
+        let request = axum::http::Request::get("/unity/large.bin").body(Body::empty()).expect("a request");
+        let response = router(&root.0).call(request).await.expect("axum answers");
+        assert_eq!(response.status(), StatusCode::OK);
+        assert_eq!(response.headers()[header::CONTENT_LENGTH], length.to_string());
+        let mut body = response.into_body().into_data_stream();
+        let mut received = 0;
+        while received < 1 << 20 {
+            let chunk = body.next().await.expect("more").expect("a chunk");
+            assert!(chunk.len() as u64 <= CHUNK, "{} bytes at once", chunk.len());
+            received += chunk.len();
+        }
+        std::fs::write(&path, "another file").expect("room");
+        assert!(body.next().await.expect("more").is_err(), "halves of two files are no file");
     }
 
     #[tokio::test]

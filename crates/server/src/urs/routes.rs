@@ -1,6 +1,5 @@
 //! `/config`, `/signaling…`, and a WebSocket on the page's own address, as Unity's web server has them.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,23 +11,20 @@ use axum::extract::{Extension, Path, Query, Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method as HttpMethod, StatusCode, Uri, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, get};
-use nearlight_net::Token;
+use nearlight_net::{Reservation, Token};
 use nearlight_urs::signalling::{ClientId, Guest, MAX_TEXT_BYTES, Method, Reply};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
 use super::desk::{Asked, Desk, Fact, MESSAGES};
-use crate::page::asset;
+use crate::page::{Refuse, asset};
 use crate::rtc::whep::{Client, Refused, bearer, read};
 
 /// How long a client's own goodbye is waited for.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 /// A WebSocket's message that is too long is read up to this, so that its client can be told; a longer one ends the socket.
 const LONGEST_MESSAGE: usize = 4 * MAX_TEXT_BYTES;
-
-/// Why the one at this address is refused with this token, if it is.
-type Refuse = dyn Fn(IpAddr, &str) -> Option<Refused> + Send + Sync;
 
 /// What stands behind the address of a request, where it is as it should be.
 type Asking = Result<Query<Asks>, QueryRejection>;
@@ -58,10 +54,19 @@ pub(crate) fn router(access: Arc<Access>) -> Router {
         .with_state(access)
 }
 
-/// Whether a request is for one of Unity's routes.
-pub(crate) fn is_own(uri: &Uri, headers: &HeaderMap) -> bool {
+/// Whether a request is for one of Unity's routes. The page's own address is one of them for a WebSocket alone.
+pub(crate) fn is_own(method: &HttpMethod, uri: &Uri, headers: &HeaderMap) -> bool {
+    if uri.path() == "/" {
+        return is_websocket(method, headers);
+    }
     let first = uri.path().split('/').nth(1).unwrap_or_default();
-    ["config", "signaling", "unity", "module"].contains(&first) || headers.contains_key(header::UPGRADE)
+    ["config", "signaling", "unity", "module"].contains(&first)
+}
+
+/// Whether a request asks for a WebSocket and nothing else (RFC 6455 section 4.2.1).
+fn is_websocket(method: &HttpMethod, headers: &HeaderMap) -> bool {
+    let upgrade = headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
+    *method == HttpMethod::GET && upgrade && headers.contains_key(header::SEC_WEBSOCKET_KEY)
 }
 
 impl Access {
@@ -114,10 +119,12 @@ async fn page_or_websocket(
     asks: Asking,
     headers: HeaderMap,
     uri: Uri,
+    reservation: Option<Extension<Reservation>>,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     let upgrade = match upgrade {
         Ok(upgrade) => upgrade,
+        // Also where this is plain HTTP from another machine, which is let through for a WebSocket only.
         Err(rejection) if headers.contains_key(header::SEC_WEBSOCKET_KEY) => return rejection.into_response(),
         Err(_) => return asset(uri).await,
     };
@@ -133,11 +140,11 @@ async fn page_or_websocket(
     upgrade
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE)
-        .on_upgrade(move |socket| async move { serve(socket, from, &desk).await })
+        .on_upgrade(move |socket| async move { serve(socket, from, &desk, reservation.as_deref()).await })
 }
 
 /// One WebSocket, from its admission to its end. It holds the desk only, so that it keeps no server from shutting down.
-async fn serve(mut socket: WebSocket, from: Guest, desk: &Desk) {
+async fn serve(mut socket: WebSocket, from: Guest, desk: &Desk, reservation: Option<&Reservation>) {
     let (messages, waiting) = mpsc::channel(MESSAGES);
     let (admitted, answer) = oneshot::channel();
     if !desk.bring(Fact::Opened { from, messages, admitted }).await {
@@ -145,10 +152,15 @@ async fn serve(mut socket: WebSocket, from: Guest, desk: &Desk) {
     }
     match answer.await {
         Ok(Ok(client)) => {
+            // Quiet as it is while its session lasts; the desk bounds how many there are.
+            if let Some(reservation) = reservation {
+                reservation.claim();
+            }
             carry(&mut socket, client, waiting, desk).await;
             desk.bring(Fact::Closed(client)).await;
         }
         Ok(Err(full)) => {
+            tracing::warn!(client = %from.address, reason = %full, "one of Unity's clients was refused");
             let text = json!({ "type": "error", "message": full.to_string() }).to_string();
             let _ = socket.send(Message::Text(text.into())).await;
         }

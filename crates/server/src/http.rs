@@ -1,0 +1,289 @@
+//! One TCP connection of the page's port as HTTP/1 or HTTP/2: how long it may take and how much it may hold, for which hosts it is
+//! answered, over plain HTTP or not, and the headers that every answer has.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::extract::Request;
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Response};
+use http_body::{Frame, SizeHint};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use hyper_util::service::TowerToHyperService;
+use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
+use nearlight_units::{Span, Time};
+
+use crate::hosts::{Hosts, asked_host};
+use crate::house::clean;
+use crate::rtc::whep::{Client, Refused};
+use crate::urs;
+
+/// From the accepted connection to the first whole request, TLS included. Guess: a browser's handshake over a path that loses a tenth of
+/// all packets is through in less; it opens connections in advance as well, and these are cheap to open again.
+const FIRST_REQUEST: Span = Span::from_secs(10);
+/// A connection on which nothing is asked and no answer gets on is closed after this. Guess: a page polls more often.
+const IDLE: Span = Span::from_secs(30);
+/// How long a client may take to send the head of a request, and to come back with another one over HTTP/1.
+const HEAD_LIMIT: Duration = Duration::from_secs(10);
+/// An idle HTTP/2 connection is asked whether its client is still there, and closed where it does not say so in time.
+const PING_INTERVAL: Duration = Duration::from_secs(10);
+const PING_LIMIT: Duration = Duration::from_secs(5);
+/// What a closing connection has for its last answers.
+const CLOSING_LIMIT: Duration = Duration::from_secs(1);
+
+/// Requests under way on one HTTP/2 connection. The page has seven files.
+const STREAMS: u32 = 8;
+/// An answer leaves in pieces of this size, of which one or two wait for each request under way.
+const PIECE: usize = 16 << 10;
+/// What a connection may have sent of bodies that nobody has read: the largest offer that is taken.
+const STREAM_WINDOW: u32 = 64 << 10;
+const CONNECTION_WINDOW: u32 = 128 << 10;
+const LARGEST_HEAD: u32 = 16 << 10;
+const HTTP1_BUFFER: usize = 64 << 10;
+
+/// Refusals of one address that are logged at once, and then one in each interval.
+const LOGGED: RatePolicy = RatePolicy { at_once: 16, interval: Span::from_secs(5), addresses: 1_024 };
+
+/// What answers have where their route says nothing else. Nothing here is for other sites to embed.
+const HEADERS: [(HeaderName, &str); 5] = [
+    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+    (header::REFERRER_POLICY, "no-referrer"),
+    (header::CONTENT_SECURITY_POLICY, "default-src 'none'; frame-ancestors 'none'"),
+    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+];
+
+/// How long connections may take.
+#[derive(Clone, Copy, Debug)]
+struct Limits {
+    first_request: Span,
+    idle: Span,
+}
+
+/// What all connections share.
+pub(crate) struct Site {
+    router: Router,
+    hosts: Hosts,
+    /// Other machines may ask Unity's routes over plain HTTP.
+    unity: bool,
+    limits: Limits,
+    clock: Clock,
+    logged: Mutex<Logged>,
+}
+
+/// Refusals that were logged, and how many of each address were not since then.
+struct Logged {
+    limiter: RateLimiter,
+    left_out: BTreeMap<IpAddr, u64>,
+}
+
+/// What one connection's requests know of it.
+#[derive(Clone)]
+struct ConnectionInfo {
+    client: Client,
+    /// The address that it asked for.
+    local: IpAddr,
+    secure: bool,
+}
+
+impl Site {
+    pub(crate) fn new(router: Router, hosts: Hosts, unity: bool, clock: Clock) -> Self {
+        let limits = Limits { first_request: FIRST_REQUEST, idle: IDLE };
+        let logged = Logged { limiter: RateLimiter::new(LOGGED), left_out: BTreeMap::new() };
+        Self { router, hosts, unity, limits, clock, logged: Mutex::new(logged) }
+    }
+
+    /// Serves one connection until its client closes it or takes too long.
+    pub(crate) async fn serve(self: Arc<Self>, stream: PageStream) {
+        let (clock, limits) = (stream.clock(), self.limits);
+        let progress = Arc::new(Progress::new(clock, stream.accepted_at() + limits.first_request));
+        let client = Client(stream.peer().ip());
+        let connection_info = ConnectionInfo { client, local: stream.local().ip(), secure: stream.secure() };
+        let reservation = stream.reservation();
+        let (site, seen) = (Arc::clone(&self), Arc::clone(&progress));
+        let layer = from_fn(move |mut request: Request, next: Next| {
+            let (site, progress, connection_info) = (Arc::clone(&site), Arc::clone(&seen), connection_info.clone());
+            request.extensions_mut().insert(connection_info.client);
+            request.extensions_mut().insert(reservation.clone());
+            async move {
+                progress.extend(site.limits.idle);
+                let response = site.answer(&connection_info, request, next).await;
+                progress.extend(site.limits.idle);
+                response.map(|body| Body::new(Pieces::new(body, progress, site.limits.idle)))
+            }
+        });
+        let service = TowerToHyperService::new(self.router.clone().layer(layer));
+        let builder = builder();
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+        tokio::pin!(connection);
+        let ended = loop {
+            let deadline = progress.deadline();
+            tokio::select! {
+                ended = connection.as_mut() => break ended,
+                () = clock.sleep_until(deadline) => if progress.deadline() <= clock.now() {
+                    tracing::debug!(client = %client.0, "a page connection was idle for too long; closed");
+                    connection.as_mut().graceful_shutdown();
+                    let _ = tokio::time::timeout(CLOSING_LIMIT, connection).await;
+                    return;
+                },
+            }
+        };
+        // A client that breaks off is no fault of the server's.
+        if let Err(error) = ended {
+            tracing::debug!(client = %client.0, %error, "a page connection broke off");
+        }
+    }
+
+    async fn answer(&self, connection_info: &ConnectionInfo, request: Request, next: Next) -> Response {
+        let path = request.uri().path().to_owned();
+        let mut response = match self.admit(connection_info, &request) {
+            Ok(()) => next.run(request).await,
+            Err(response) => response,
+        };
+        if let Some(refused) = response.extensions().get::<Refused>() {
+            self.log(connection_info.client.0, &path, refused);
+        }
+        for (name, value) in HEADERS {
+            response.headers_mut().entry(name).or_insert(HeaderValue::from_static(value));
+        }
+        response
+    }
+
+    /// Whether the request is for this server, by a way that it may take.
+    fn admit(&self, connection_info: &ConnectionInfo, request: &Request) -> Result<(), Response> {
+        let ConnectionInfo { client, local, secure } = connection_info;
+        let host = asked_host(request).map_err(IntoResponse::into_response)?;
+        if !self.hosts.allows(&host, *local, *secure) {
+            let words = "this server does not answer to that name: open a link that it printed, or start it with --host and the name";
+            return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, words).into_response());
+        }
+        let plain = self.unity && urs::is_own(request.method(), request.uri(), request.headers());
+        if *secure || client.0.is_loopback() || plain {
+            return Ok(());
+        }
+        // Browsers allow WebTransport in a secure context only: over plain HTTP that is this machine alone.
+        let target = format!("https://{host}{}", request.uri().path());
+        Err((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response())
+    }
+
+    /// A stranger fills no log.
+    fn log(&self, client: IpAddr, path: &str, refused: &Refused) {
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        let Logged { limiter, left_out } = &mut *logged;
+        if limiter.take(self.clock.now(), client).is_err() {
+            // Of as many addresses as the limiter remembers.
+            if left_out.len() < LOGGED.addresses || left_out.contains_key(&client) {
+                *left_out.entry(client).or_default() += 1;
+            }
+            return;
+        }
+        let left_out = left_out.remove(&client).unwrap_or(0);
+        // What follows may be the name of a session.
+        let route = clean(path.split('/').nth(1).unwrap_or_default());
+        let (status, reason) = (refused.status.as_u16(), clean(&refused.words));
+        tracing::warn!(%client, route, status, reason, left_out, "a request was refused");
+    }
+}
+
+fn builder() -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_LIMIT).max_buf_size(HTTP1_BUFFER);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_LIMIT)
+        .max_concurrent_streams(STREAMS)
+        .max_send_buf_size(PIECE)
+        .initial_stream_window_size(STREAM_WINDOW)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .max_header_list_size(LARGEST_HEAD);
+    builder
+}
+
+/// Until when a connection has to get on.
+struct Progress {
+    clock: Clock,
+    deadline: Mutex<Time>,
+}
+
+impl Progress {
+    const fn new(clock: Clock, deadline: Time) -> Self {
+        Self { clock, deadline: Mutex::new(deadline) }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Time> {
+        self.deadline.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn deadline(&self) -> Time {
+        *self.lock()
+    }
+
+    /// It got on.
+    fn extend(&self, by: Span) {
+        *self.lock() = self.clock.now() + by;
+    }
+}
+
+/// A body in pieces, so that a client that takes it slowly is told from one that takes nothing: the transport asks for the next piece
+/// when most of the last one is gone.
+struct Pieces {
+    body: Body,
+    rest: Bytes,
+    progress: Arc<Progress>,
+    patience: Span,
+}
+
+impl Pieces {
+    const fn new(body: Body, progress: Arc<Progress>, patience: Span) -> Self {
+        Self { body, rest: Bytes::new(), progress, patience }
+    }
+}
+
+impl HttpBody for Pieces {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let own = self.get_mut();
+        if own.rest.is_empty() {
+            let frame = match std::task::ready!(Pin::new(&mut own.body).poll_frame(context)) {
+                Some(Ok(frame)) => frame,
+                ended => return Poll::Ready(ended),
+            };
+            match frame.into_data() {
+                Ok(data) => own.rest = data,
+                Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+            }
+        }
+        own.progress.extend(own.patience);
+        let piece = own.rest.split_to(own.rest.len().min(PIECE));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let (inner, rest) = (self.body.size_hint(), self.rest.len() as u64);
+        let mut hint = SizeHint::new();
+        hint.set_lower(inner.lower() + rest);
+        if let Some(upper) = inner.upper() {
+            hint.set_upper(upper + rest);
+        }
+        hint
+    }
+}
+
+#[cfg(test)]
+mod tests;
