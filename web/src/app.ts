@@ -41,6 +41,7 @@ const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
 
 class App {
   readonly #token: string;
+  readonly #certificate: string | null;
   readonly #shell: Shell;
   readonly #hud = new Hud();
   readonly #worker = new Worker(new URL("worker.js", document.baseURI), { type: "module" });
@@ -61,7 +62,7 @@ class App {
   /** Where the server lets users begin, once it has said so. */
   #start: Pose | null = null;
 
-  constructor(token: string) {
+  constructor({ token, certificate }: Pairing) {
     this.#shell = new Shell({
       onEnter: () => this.#enter(),
       onEnterVr: () => void this.#enterVr(),
@@ -84,6 +85,7 @@ class App {
     this.#worker.onerror = (event) =>
       this.#shell.onState({ state: "failed", message: `Its worker does not start: ${event.message || "a file is missing"}. Reload the page.` });
     this.#token = token;
+    this.#certificate = certificate;
     this.#startWorker();
     this.#offerVr();
     window.addEventListener("pagehide", () => {
@@ -112,6 +114,7 @@ class App {
       transport,
       webrtc: hasWebRtc(),
       token: this.#token,
+      certificate: this.#certificate,
       epoch: performance.timeOrigin,
       displayHz: 60,
       // For those who measure with a camera.
@@ -328,9 +331,19 @@ function transportOf(name: string | null): TransportChoice {
   return name === "webtransport" || name === "webrtc" ? name : "auto";
 }
 
-/** The pairing token of the link: in the fragment, which no browser sends to a server. */
-function tokenOf(address: Location): string | null {
-  return new URLSearchParams(address.hash.slice(1)).get("token");
+/** What the link says in its fragment, which no browser sends to a server. */
+interface Pairing {
+  token: string;
+  certificate: string | null;
+}
+
+/** None where the link has lost its token or half of the certificate's hash on its way here. */
+function pairingOf(address: Location): Pairing | null {
+  const fragment = new URLSearchParams(address.hash.slice(1));
+  const token = fragment.get("token");
+  const certificate = fragment.get("certificate")?.replaceAll(":", "").toLowerCase() ?? null;
+  if (!token || (certificate !== null && !/^[0-9a-f]{64}$/.test(certificate))) return null;
+  return { token, certificate };
 }
 
 /** Runs the page, or says why it cannot. */
@@ -354,15 +367,15 @@ function begin(): void {
   // Another link in the same tab changes only the fragment.
   window.addEventListener("hashchange", () => location.reload());
   const missing = missingFeatures();
-  const token = tokenOf(location);
+  const pairing = pairingOf(location);
   if (missing.length > 0) {
     shell().onUnsupported(missing);
     still("unsupported");
-  } else if (!token) {
+  } else if (!pairing) {
     shell().onUnpaired();
     still("unpaired");
   } else {
-    new App(token);
+    new App(pairing);
   }
 }
 

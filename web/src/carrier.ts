@@ -5,6 +5,8 @@ import type { RefusalReason, TransportName } from "./messages.ts";
 /** One session with the server, as long as it lasts. */
 export interface Carrier {
   readonly name: TransportName;
+  /** None over WebRTC, where the offer was made with the token. */
+  readonly challenge: Challenge | null;
   /** May be lost, and is when the way out is full. */
   sendDatagram(bytes: Uint8Array): void;
   /** Bytes of the control stream, one whole message at a time. */
@@ -12,6 +14,14 @@ export interface Carrier {
   /** Hands over what comes until the session ends; says why it did. */
   run(out: CarrierOut): Promise<string>;
   close(): void;
+}
+
+/** What both ends prove over WebTransport that they know the token with. */
+export interface Challenge {
+  /** The server's, as they stand on its stream. */
+  bytes: Uint8Array;
+  /** The hash of the one certificate that the browser accepts for this session; none where its authorities vouch for it. */
+  certificate: string | null;
 }
 
 export interface CarrierOut {

@@ -24,6 +24,8 @@ export interface ConnectionOptions {
   /** Where `session.json` and `whep` lie. */
   origin: string;
   token: string;
+  /** The certificate that the link names, as long as no session has shown that the server knows the token. */
+  certificate: string | null;
   transport: TransportChoice;
   /** The window has peer connections. */
   webrtc: boolean;
@@ -51,6 +53,7 @@ export class Connection {
   readonly #out: ConnectionOut;
   /** The first is tried next. */
   readonly #candidates: Candidate[];
+  #certificate: string | null;
   #wanted = true;
   #carrier: Carrier | null = null;
   #attempt = 0;
@@ -69,6 +72,7 @@ export class Connection {
   constructor(options: ConnectionOptions, out: ConnectionOut) {
     this.#options = options;
     this.#out = out;
+    this.#certificate = options.certificate;
     this.#candidates = candidates(options);
     void this.#run();
   }
@@ -80,6 +84,11 @@ export class Connection {
     this.#shown = true;
     this.#shownAt = performance.now();
     this.#out.onState({ state: "live" });
+  }
+
+  /** The server has proven that it knows the token. After a restart it shows another certificate than the link names, and proves it for that one. */
+  onProven(): void {
+    this.#certificate = null;
   }
 
   /** Ends the session in favour of a new one. */
@@ -144,7 +153,8 @@ export class Connection {
     const patience = this.#candidates.length > 1 && this.#blocked === 0 ? FIRST_DIAL_MS : DIAL_MS;
     const limit = AbortSignal.timeout(patience);
     const name = this.#candidates[0]?.name ?? "webtransport";
-    return name === "webtransport" ? dialWebTransport(origin, token, limit) : dialWebRtc((port) => this.#out.askForPeer(port), limit);
+    if (name === "webtransport") return dialWebTransport(origin, token, this.#certificate, limit);
+    return dialWebRtc((port) => this.#out.askForPeer(port), limit);
   }
 
   /** Turns to the next transport; true where it has not been tried yet. */

@@ -63,7 +63,8 @@ export interface RateStatus {
   key_frames: number;
 }
 
-export type RefusalReason = "token" | "too_many_attempts" | "full" | "protocol" | "codec" | "internal";
+/** The server's reasons; and the page's own, where the link names another certificate or the server cannot prove that it knows the token. */
+export type RefusalReason = "token" | "too_many_attempts" | "full" | "protocol" | "codec" | "internal" | "certificate" | "impostor";
 
 export type ServerMessage =
   | ({ type: "welcome" } & Welcome)
@@ -173,6 +174,8 @@ export interface StartMessage {
   /** The window has peer connections; workers have none. */
   webrtc: boolean;
   token: string;
+  /** The hash of the server's certificate, where the link names it: 64 hexadecimal digits. */
+  certificate: string | null;
   /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
   epoch: number;
   displayHz: number;

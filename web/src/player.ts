@@ -32,6 +32,10 @@ export interface PlayerOut {
   /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. `frame` names it: over WebRTC by its RTP
    *  timestamp. Without `views` nobody knows what it shows, so only a screen can take it. */
   onPicture(frame: number, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
+  /** The server has proven that it knows the token. */
+  onProven(): void;
+  /** It welcomes us without knowing the token. */
+  onImpostor(): void;
   /** The session cannot go on. */
   onBroken(why: string): void;
 }
@@ -69,7 +73,7 @@ export class Player {
     this.#immersive = immersive;
     // Over WebRTC sound is not among the datagrams.
     if (options.hears && this.#carrier.name === "webtransport") this.#core.want_sound();
-    this.#carrier.sendControl(this.#core.hello(token, navigator.userAgent, immersive, codecs, displayHz));
+    if (this.#pair(token)) this.#carrier.sendControl(this.#core.hello(navigator.userAgent, immersive, codecs, displayHz));
   }
 
   onControl(bytes: Uint8Array): void {
@@ -78,7 +82,12 @@ export class Player {
       const next = (): string | undefined => this.#core.poll_message(this.#now());
       for (let json = next(); json !== undefined; json = next()) {
         const message = JSON.parse(json) as ServerMessage;
-        if (message.type === "welcome") this.#onStream(message.stream);
+        if (message.type === "welcome") {
+          if (this.#core.awaits_proof()) return this.#out.onImpostor();
+          if (this.#carrier.challenge) this.#out.onProven();
+          this.#onStream(message.stream);
+          this.#pump();
+        }
         if (message.type === "stream") this.#onStream(message);
         this.#out.onMessage(message);
       }
@@ -181,6 +190,19 @@ export class Player {
     return micros(this.#clock.now());
   }
 
+  /** Over WebTransport the hello proves the token. */
+  #pair(token: string): boolean {
+    const { challenge } = this.#carrier;
+    if (!challenge) return true;
+    try {
+      this.#core.pair(token, challenge.bytes, crypto.getRandomValues(new Uint8Array(32)), challenge.certificate ?? undefined);
+      return true;
+    } catch (error) {
+      this.#out.onBroken(String(error));
+      return false;
+    }
+  }
+
   #onStream(stream: StreamDescription): void {
     const changed = stream.codec_string !== this.#stream?.codec_string;
     this.#stream = stream;
@@ -218,7 +240,8 @@ export class Player {
 
   /** Hands out all work that the core has: frames to the decoder, datagrams to the link, its next deadline to the timer. */
   #pump(): void {
-    if (this.#closed) return;
+    // Who has not shown that it knows the token is neither shown nor answered.
+    if (this.#closed || this.#core.awaits_proof()) return;
     const now = this.#now();
     for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
       const { id, key, show } = frame;

@@ -45,6 +45,16 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
     advice: "This browser decodes none of the server's codecs. Start the server with --codec vp8 or --codec h264, or use another browser.",
     retry: true,
   },
+  certificate: {
+    title: "This is not the server of this link",
+    advice: "It shows another certificate than the link names. If the server was started again, open the link that it prints now; if not, somebody may stand between you and it.",
+    retry: false,
+  },
+  impostor: {
+    title: "This is not the server of this link",
+    advice: "It does not know the link's token. If another server runs there now, open the link that it prints; if not, somebody may stand between you and it.",
+    retry: false,
+  },
   internal: { title: "The server could not start a session", advice: "Its log says why. Try again once that is mended.", retry: true },
 };
 
@@ -148,7 +158,7 @@ export class Shell {
     this.#say("Not paired");
     this.#notice(
       "This address lacks its token",
-      "Open the whole link that the server printed, including the part after #token=, or scan its QR code.",
+      "Open the whole link that the server printed, including all that follows #token=, or scan its QR code.",
       [],
       false,
     );

@@ -47,6 +47,7 @@ function shut(ports: string[]): Blocked {
 
 class WebRtcCarrier implements Carrier {
   readonly name = "webrtc";
+  readonly challenge = null;
   readonly #port: MessagePort;
 
   constructor(port: MessagePort) {

@@ -1,6 +1,6 @@
 // A session over WebTransport: QUIC datagrams, and one stream for the control messages.
 
-import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import { Blocked, type Carrier, type CarrierOut, type Challenge, Refused } from "./carrier.ts";
 
 /** The path of the CONNECT request. */
 const PATH = "/nearlight";
@@ -11,29 +11,33 @@ const UNSENT_DATAGRAMS = 16;
 /** What the browser could not send by then is out of date: a movement or a report that newer ones have replaced. Guess. */
 const OUTGOING_MAX_AGE_MS = 100;
 
+/** A challenge is a short message; a longer one is not read to its end. */
+const LONGEST_CHALLENGE = 1_024;
+
 /** What the server says of itself at `session.json`. */
 interface SessionInfo {
   /** None where an authority vouches for the certificate. */
   certificate_sha256: string | null;
 }
 
-export async function dialWebTransport(origin: string, token: string, limit: AbortSignal): Promise<Carrier> {
-  // A server on this machine asks nobody; another one is reached over HTTPS, and has the token as it is for WHEP.
+/** `pinned` is the certificate that the link names: another one is not accepted. */
+export async function dialWebTransport(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
+  // A server on this machine asks nobody; another one is reached over HTTPS, where the page itself came from, and has the token as it is for WHEP.
   const headers: HeadersInit = origin.startsWith("https:") ? { Authorization: `Bearer ${token}` } : {};
   const answer = await fetch(new URL("session.json", origin), { cache: "no-store", headers, signal: limit });
   if (answer.status === 401) throw new Refused("token", await answer.text());
   if (answer.status === 429) throw new Refused("too_many_attempts", await answer.text());
   if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
-  const info = (await answer.json()) as SessionInfo;
+  const { certificate_sha256: shown } = (await answer.json()) as SessionInfo;
+  if (pinned && shown && shown !== pinned) throw new Refused("certificate", `The link names ${pinned}, the server shows ${shown}.`);
+  const certificate = pinned ?? shown;
   // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
   const { hostname, port, protocol } = new URL(origin);
   const host = hostname === "localhost" ? "127.0.0.1" : hostname;
   // Page and sessions share one port number; an address leaves out its scheme's own.
   const sessions = port || (protocol === "https:" ? "443" : "80");
   const options: WebTransportOptions = { requireUnreliable: true };
-  if (info.certificate_sha256) {
-    options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(info.certificate_sha256) }];
-  }
+  if (certificate) options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(certificate) }];
   const transport = new WebTransport(`https://${host}:${sessions}${PATH}`, options);
   // Otherwise an unhandled rejection, beside the one that `ready` reports.
   transport.closed.catch(() => undefined);
@@ -43,16 +47,33 @@ export async function dialWebTransport(origin: string, token: string, limit: Abo
   });
   try {
     await transport.ready;
-    const control = await transport.createBidirectionalStream();
+    const [control, bytes] = await Promise.all([transport.createBidirectionalStream(), readChallenge(transport)]);
     opened = true;
-    return new WebTransportCarrier(transport, control);
+    return new WebTransportCarrier(transport, control, { bytes, certificate });
   } catch (error) {
     throw new Blocked(limit.aborted ? "no answer comes back" : explain(error));
   }
 }
 
+/** The one stream that the server opens, as soon as the session is open. */
+async function readChallenge(transport: WebTransport): Promise<Uint8Array> {
+  const streams = transport.incomingUnidirectionalStreams.getReader() as ReadableStreamDefaultReader<ReadableStream<Uint8Array>>;
+  const { value: stream } = await streams.read();
+  streams.releaseLock();
+  if (!stream) throw new Error("the server closed the connection");
+  const reader = stream.getReader();
+  const bytes: number[] = [];
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) return Uint8Array.from(bytes);
+    if (bytes.length + value.length > LONGEST_CHALLENGE) throw new Error("the server's challenge is too long");
+    bytes.push(...value);
+  }
+}
+
 class WebTransportCarrier implements Carrier {
   readonly name = "webtransport";
+  readonly challenge: Challenge;
   readonly #transport: WebTransport;
   readonly #incoming: ReadableStream<Uint8Array>;
   readonly #control: WritableStreamDefaultWriter<Uint8Array>;
@@ -60,8 +81,9 @@ class WebTransportCarrier implements Carrier {
   #unsent = 0;
   #closed = false;
 
-  constructor(transport: WebTransport, control: WebTransportBidirectionalStream) {
+  constructor(transport: WebTransport, control: WebTransportBidirectionalStream, challenge: Challenge) {
     this.#transport = transport;
+    this.challenge = challenge;
     this.#incoming = control.readable as ReadableStream<Uint8Array>;
     this.#control = control.writable.getWriter() as WritableStreamDefaultWriter<Uint8Array>;
     const datagrams = transport.datagrams as WebTransportDatagramDuplexStream & {

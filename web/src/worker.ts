@@ -48,12 +48,12 @@ class Media {
     this.#hears = hearing;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
-    const painter = painterFor(start.canvas, start.painter, !start.showMarker);
+    const { painter, why } = painterFor(start.canvas, start.painter, !start.showMarker);
     this.#screen = new Screen(painter, {
       onShown: (frame, pixels, bottomUp) => this.#onShown(this.#clock.now(), frame, pixels, bottomUp),
       onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
-    scope.postMessage({ type: "painter", name: painter.name });
+    scope.postMessage({ type: "painter", name: painter.name, why });
     this.#connection = this.#connect();
     this.#reporter = setInterval(() => this.#report(), REPORT_MS);
   }
@@ -111,8 +111,8 @@ class Media {
   }
 
   #connect(): Connection {
-    const { origin, token, transport, webrtc } = this.#start;
-    return new Connection({ origin, token, transport, webrtc }, {
+    const { origin, token, certificate, transport, webrtc } = this.#start;
+    return new Connection({ origin, token, certificate, transport, webrtc }, {
       askForPeer: (port) => scope.postMessage({ type: "peer", port }, [port]),
       onOpen: (carrier, why) => this.#open(carrier, why),
       onControl: (bytes) => this.#player?.onControl(bytes),
@@ -149,6 +149,11 @@ class Media {
           else if (views) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
           else picture.close();
         },
+        onProven: () => {
+          this.#start = { ...this.#start, certificate: null };
+          this.#connection.onProven();
+        },
+        onImpostor: () => this.#onRefused("impostor", ""),
         onBroken: (why) => this.#connection.restart(why),
       },
     );

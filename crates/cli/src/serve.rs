@@ -8,7 +8,7 @@ use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
-use nearlight_net::{Clock, Token};
+use nearlight_net::{Clock, Link, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{Door, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
@@ -199,8 +199,9 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         // A link to a file that turns out to be bad would be a promise that is not kept.
         let opens_a_file = options.source.file().is_some();
         let door = Door::open(options, clock)?;
-        let announcement = announcement(&door)?;
-        let (url, port, rtc_port) = (door.local_link().to_string(), door.port(), door.rtc_port());
+        let (local, others) = (door.local_link(), door.other_links());
+        let announcement = announcement(&local, &others)?;
+        let (port, rtc_port) = (door.port(), door.rtc_port());
         let announce = || {
             println!("{announcement}");
             if let Some(unity) = &unity {
@@ -217,19 +218,33 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             announce();
         }
         if json {
-            println!("{}", serde_json::json!({ "url": url, "port": port, "rtc_port": rtc_port }));
+            println!("{}", first_line(&local, port, rtc_port));
         } else {
             println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
         }
-        server.run(stop_signal()).await?;
+        let on_renewal = |hash| {
+            let named = |link: &Link| Link { certificate: link.certificate.and(Some(hash)), ..link.clone() };
+            let (local, others) = (named(&local), others.iter().map(named).collect::<Vec<_>>());
+            if json {
+                println!("{}", first_line(&local, port, rtc_port));
+            } else if let Ok(announcement) = self::announcement(&local, &others) {
+                println!("\nThe server's certificate was renewed. New clients need a new link:\n{announcement}");
+            }
+        };
+        server.run(stop_signal(), on_renewal).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
+/// What a script reads.
+fn first_line(local: &Link, port: u16, rtc_port: u16) -> serde_json::Value {
+    serde_json::json!({ "url": local.to_string(), "port": port, "rtc_port": rtc_port })
+}
+
 /// The links, and the code of one.
-fn announcement(door: &Door) -> anyhow::Result<String> {
-    let local = door.local_link().to_string();
-    let others: Vec<String> = door.other_links().iter().map(ToString::to_string).collect();
+fn announcement(local: &Link, others: &[Link]) -> anyhow::Result<String> {
+    let local = local.to_string();
+    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
     // A phone or a headset reads the code, so it names an address that they can reach.
     let code = qr_code(others.first().unwrap_or(&local))?;
     let mut lines = vec![String::new(), format!("  Open   {local}")];

@@ -21,6 +21,10 @@ use crate::{parse, stand_in};
 pub(crate) struct ViewArguments {
     /// The link that `nearlight serve` printed, token and all; quote it for the shell
     url: String,
+    /// Where the link names no certificate and no authority known to this machine vouches for the server's, take whatever one it shows:
+    /// only the proof of the token then tells the server from somebody in between
+    #[arg(long)]
+    trust_first_use: bool,
     /// Watch without a window, with a user who walks and looks around
     #[arg(long)]
     headless: bool,
@@ -101,6 +105,7 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
 fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
     let link = Link::parse(&arguments.url).context("the link")?;
     let mut view = ViewOptions::new(link);
+    view.trust_first_use = arguments.trust_first_use;
     view.length = arguments.seconds;
     if arguments.stereo {
         view.display = DisplayKind::Headset;

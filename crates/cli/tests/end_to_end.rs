@@ -4,6 +4,8 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -168,6 +170,61 @@ fn strangers_are_refused_plainly_and_the_place_of_a_killed_client_is_free() {
 }
 
 #[test]
+fn a_link_names_the_certificate_and_no_other_is_taken_unless_the_user_says_so() {
+    let (server, other) = (Server::start(&[]), Server::start(&["--token", "a-token-of-another-server"]));
+    let (unnamed, hash) = server.url.split_once("&certificate=").expect("the link names the certificate");
+    assert_eq!(hash.len(), 64, "{hash}");
+    assert!(server.get("/session.json").contains(hash));
+    let view = |url: &str, further: &[&str]| {
+        let output =
+            nearlight().args(["view", url, "--headless", "--seconds", "1"]).args(further).output().expect("runs");
+        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
+    };
+    let (code, words) = view(unnamed, &[]);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("--trust-first-use") || words.contains("ca-certificates"), "{words}");
+    let (code, words) = view(unnamed, &["--trust-first-use"]);
+    assert_eq!(code, Some(0), "{words}");
+    // Whoever answers at the server's address with a certificate and a token of its own.
+    let (port, others) = (server.port.to_string(), other.port.to_string());
+    let (code, words) = view(&server.url.replace(&port, &others), &[]);
+    assert_eq!(code, Some(1), "{words}");
+    assert!(words.contains("not the one that the link names"), "{words}");
+    let (code, words) = view(&unnamed.replace(&port, &others), &["--trust-first-use"]);
+    assert_eq!(code, Some(2), "{words}");
+    assert!(!other.get("/metrics").contains("nearlight_sessions_total 1"));
+}
+
+#[test]
+fn a_flood_of_wrong_tokens_from_the_owner_s_address_does_not_lock_the_owner_out() {
+    let server = Server::start(&[]);
+    let (port, over) = (server.port, AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let guesses = scope.spawn(|| {
+            let mut guesses = 0;
+            while !over.load(Ordering::Relaxed) {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("the page's port is open");
+                let head = "POST /whep HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: 0\r\n";
+                write!(stream, "{head}Authorization: Bearer wrong-token-{guesses:06}\r\n\r\n").expect("sent");
+                let mut answer = String::new();
+                let _ = stream.read_to_string(&mut answer);
+                assert!(answer.contains(" 401 ") || answer.contains(" 429 "), "{answer}");
+                guesses += 1;
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            guesses
+        });
+        while !server.get("/metrics").contains("reason=\"TooManyAttempts\"") {}
+        let entered: Vec<Output> = (0..3).map(|_| server.view("1", &[])).collect();
+        over.store(true, Ordering::Relaxed);
+        assert!(guesses.join().expect("no panic") > 20);
+        for output in entered {
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+    });
+}
+
+#[test]
 fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
     // Of a live source there is never much in hand, so this one goes down to the lowest rung once it has looked.
     let server = Server::start(&["--controller", "buffer-occupancy", "--max-rate", "6500kbit", "--test-card"]);
@@ -186,7 +243,14 @@ fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
 #[test]
 fn nobody_there_is_a_timeout() {
     let output = nearlight()
-        .args(["view", "http://127.0.0.1:9/#token=nobody-listens-here", "--headless", "--seconds", "1"])
+        .args([
+            "view",
+            "http://127.0.0.1:9/#token=nobody-listens-here",
+            "--trust-first-use",
+            "--headless",
+            "--seconds",
+            "1",
+        ])
         .output()
         .expect("runs");
     let words = String::from_utf8_lossy(&output.stderr);

@@ -46,6 +46,11 @@ pub enum ClientError {
         "the link has no token: use the whole link that `nearlight serve` printed, and put it in quotes for the shell's sake"
     )]
     NoToken,
+    #[error(
+        "the server at {target} does not know the token of the link: either another server answers there now (open the link that it \
+         printed) or someone stands between you and it"
+    )]
+    Impostor { target: String },
     #[error("{0}")]
     Net(#[from] NetError),
     #[error("{0}")]

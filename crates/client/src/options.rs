@@ -16,6 +16,9 @@ const FIRST_PICTURE: Span = Span::from_secs(10);
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
     pub link: Link,
+    /// Takes any certificate where the link names none, and leaves it to the token's proof who the server is. Else an authority that
+    /// this machine knows must vouch for it.
+    pub trust_first_use: bool,
     /// Ends so long after the first picture; none watches until it is stopped.
     pub length: Option<Span>,
     /// Gives up where no picture came so long after the start.
@@ -40,6 +43,7 @@ impl ViewOptions {
     pub fn new(link: Link) -> Self {
         Self {
             link,
+            trust_first_use: false,
             length: None,
             first_picture: FIRST_PICTURE,
             display: DisplayKind::Screen,

@@ -1,4 +1,5 @@
-//! Slows down whoever offers wrong tokens. Time is an argument.
+//! Turns away whoever keeps offering wrong tokens. It knows of failures only: who brings the right token is not asked to wait. Time is an
+//! argument.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,12 +8,12 @@ use nearlight_units::{Span, Time};
 
 use crate::address::{make_room, party};
 
-/// How many failures are free and how the wait grows after them.
+/// How many failures are answered as such, and for how long further ones are turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptPolicy {
-    /// So many failures cost no wait.
+    /// After so many failures nothing is turned away yet.
     pub free_failures: u32,
-    /// The wait after the first failure beyond those; each further failure doubles it.
+    /// How long further failures are turned away after the first one beyond those; each that is counted doubles it.
     pub first_wait: Span,
     pub longest_wait: Span,
     /// Failures are forgotten after this long without another.
@@ -22,7 +23,7 @@ pub struct AttemptPolicy {
 }
 
 impl Default for AttemptPolicy {
-    /// Guess: five typing mistakes are free; then at most one attempt a minute, 2^20 attempts in two years.
+    /// Guess: five typing mistakes are free; then at most one attempt a minute is looked into.
     fn default() -> Self {
         Self {
             free_failures: 5,
@@ -53,9 +54,17 @@ impl AttemptLimiter {
         Self { policy, failures: BTreeMap::new() }
     }
 
-    /// How long `address` must wait before its next attempt is looked at; none where it may try now.
-    #[must_use]
-    pub fn wait(&self, now: Time, address: IpAddr) -> Option<Span> {
+    /// A wrong token came from `address`: for how long it is told to wait, where it has failed too often. Failures while it should be
+    /// waiting are not counted, so that the wait does not grow without end.
+    pub fn on_failure(&mut self, now: Time, address: IpAddr) -> Option<Span> {
+        let wait = self.wait(now, address);
+        if wait.is_none() {
+            self.count(now, address);
+        }
+        wait
+    }
+
+    fn wait(&self, now: Time, address: IpAddr) -> Option<Span> {
         let failures = self.failures.get(&party(address))?;
         let since = now.saturating_since(failures.latest);
         if since >= self.policy.memory {
@@ -65,8 +74,7 @@ impl AttemptLimiter {
         (wait > Span::ZERO).then_some(wait)
     }
 
-    /// A wrong token came from `address`. Do not call it for attempts that were turned away while they had to wait.
-    pub fn on_failure(&mut self, now: Time, address: IpAddr) {
+    fn count(&mut self, now: Time, address: IpAddr) {
         let party = party(address);
         if !self.failures.contains_key(&party) {
             let AttemptPolicy { memory, addresses, .. } = self.policy;
@@ -79,11 +87,6 @@ impl AttemptLimiter {
         }
         failures.count = failures.count.saturating_add(1);
         failures.latest = now;
-    }
-
-    /// The right token came from `address`: its failures were mistakes.
-    pub fn on_success(&mut self, address: IpAddr) {
-        self.failures.remove(&party(address));
     }
 
     fn wait_after(&self, count: u32) -> Span {
@@ -100,43 +103,46 @@ mod tests {
     const HOME: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
 
     #[test]
-    fn mistakes_are_free_and_guessing_is_not() {
+    fn mistakes_are_free_and_guessing_is_turned_away() {
         let mut limiter = AttemptLimiter::new(AttemptPolicy::default());
         let mut now = Time::from_secs(1);
         let mut waits = Vec::new();
         for _ in 0..13 {
-            limiter.on_failure(now, HOME);
+            assert_eq!(limiter.on_failure(now, HOME), None, "the wait is over");
             let wait = limiter.wait(now, HOME).unwrap_or(Span::ZERO);
             waits.push(wait.as_nanos() / 1_000_000_000);
+            // What comes before it is over does not make it longer.
+            for _ in 0..if wait > Span::ZERO { 100 } else { 0 } {
+                assert_eq!(limiter.on_failure(now, HOME), Some(wait));
+            }
             now += wait;
-            assert_eq!(limiter.wait(now, HOME), None, "the wait is over");
         }
         assert_eq!(waits, [0, 0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60]);
-        assert_eq!(limiter.wait(now, IpAddr::from([192, 0, 2, 2])), None, "others do not wait");
+        assert_eq!(limiter.on_failure(now, IpAddr::from([192, 0, 2, 2])), None, "others do not wait");
     }
 
     #[test]
-    fn success_and_time_forgive() {
+    fn failures_are_forgotten_in_time() {
         let mut limiter = AttemptLimiter::new(AttemptPolicy::default());
-        let now = Time::from_secs(1);
-        for _ in 0..100 {
-            limiter.on_failure(now, HOME);
-        }
-        assert_eq!(limiter.wait(now, HOME), Some(Span::from_secs(60)));
-        limiter.on_success(HOME);
-        assert_eq!(limiter.wait(now, HOME), None);
-        for _ in 0..100 {
+        let mut now = Time::from_secs(1);
+        while limiter.wait(now, HOME) != Some(Span::from_secs(60)) {
+            now += limiter.wait(now, HOME).unwrap_or(Span::ZERO);
             limiter.on_failure(now, HOME);
         }
         let later = now + Span::from_secs(600);
-        limiter.on_failure(later, HOME);
+        assert_eq!(limiter.on_failure(later, HOME), None);
         assert_eq!(limiter.wait(later, HOME), None, "the count starts anew");
     }
 
     #[test]
-    fn memory_is_bounded_and_the_oldest_makes_room() {
+    fn addresses_of_one_ipv6_network_are_one_and_memory_is_bounded() {
         let policy = AttemptPolicy { addresses: 4, free_failures: 0, ..AttemptPolicy::default() };
         let mut limiter = AttemptLimiter::new(policy);
+        let [one, neighbour, other] =
+            ["2001:db8:1:2::1", "2001:db8:1:2:3:4:5:6", "2001:db8:1:3::1"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!(limiter.on_failure(Time::ZERO, one), None);
+        assert!(limiter.on_failure(Time::ZERO, neighbour).is_some());
+        assert_eq!(limiter.on_failure(Time::ZERO, other), None);
         let address = |n: u8| IpAddr::from([192, 0, 2, n]);
         for n in 0..100 {
             limiter.on_failure(Time::from_millis(u64::from(n)), address(n));
@@ -144,6 +150,6 @@ mod tests {
         }
         let now = Time::from_millis(100);
         assert!(limiter.wait(now, address(99)).is_some());
-        assert!(limiter.wait(now, address(95)).is_none());
+        assert!(limiter.wait(now, address(95)).is_none(), "the one that failed longest ago made room");
     }
 }

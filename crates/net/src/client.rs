@@ -41,7 +41,7 @@ pub struct ConnectOptions {
 }
 
 impl ConnectOptions {
-    /// The server of `link`, within 5 s. See [`crate::discover_trust`] for `trust`.
+    /// The server of `link`, within 5 s.
     #[must_use]
     pub fn new(link: &Link, trust: Trust) -> Self {
         Self { host: link.host.clone(), port: link.port, trust, time_limit: Span::from_secs(5) }

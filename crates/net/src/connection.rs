@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use nearlight_link::Path;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{ClientMessage, ServerMessage};
+use nearlight_wire::{Binding, Bytes32, ClientMessage, EXPORTER_LABEL, ServerMessage};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use web_transport_quinn::{Session, SessionError, WebTransportError};
 
@@ -204,6 +204,23 @@ impl Connection {
         Ok((ControlSender::new(send), ControlReceiver::new(receive)))
     }
 
+    /// What ties a proof of the token to this connection: both ends export the same, and whoever stands in between, with a TLS
+    /// connection to each of them, has two others.
+    #[must_use]
+    pub fn exporter(&self) -> Binding {
+        let mut exported = [0; 32];
+        let session = &self.inner.session;
+        session.export_keying_material(&mut exported, EXPORTER_LABEL, b"").expect("TLS has finished its handshake");
+        Binding::Exporter(Bytes32(exported))
+    }
+
+    /// Sends a browser the nonce that it needs for its proof, on a stream of its own: it arrives together with the answer that opens
+    /// the session. Waits for a client that grants no such stream: bound it in time.
+    pub async fn send_challenge(&self, nonce: Bytes32) -> Result<(), NetError> {
+        let stream = self.inner.session.open_uni().await.map_err(|error| NetError::Closed(self.reason(error)))?;
+        ControlSender::new(stream).send(&ServerMessage::Challenge { nonce }).await
+    }
+
     /// Tells the peer that the session is over, and why. Returns at once; see [`Connection::finish`].
     pub fn close(&self, code: u32, reason: &str) {
         self.inner.close(code, reason);
@@ -225,6 +242,11 @@ impl Connection {
     pub async fn closed(&self) -> CloseReason {
         let error = self.inner.session.closed().await;
         self.reason(error)
+    }
+
+    #[cfg(test)]
+    pub(crate) fn session(&self) -> &Session {
+        &self.inner.session
     }
 
     fn reason(&self, error: SessionError) -> CloseReason {

@@ -36,7 +36,8 @@ pub enum NetError {
     #[error("making a self-signed certificate failed: {0}; give one with `--cert` and `--key`")]
     CertificateNotMade(String),
     #[error(
-        "this machine offers no trusted root certificates ({0}): install `ca-certificates`, or use a link with a pinned one"
+        "this machine offers no trusted root certificates ({0}), and the link does not name the server's certificate: use the whole link \
+         that the server printed, with its `&certificate=`, or install `ca-certificates`"
     )]
     NoRoots(String),
 
@@ -56,8 +57,9 @@ pub enum NetError {
     )]
     CertificateMismatch { expected: CertificateHash, presented: CertificateHash },
     #[error(
-        "the certificate of {target} is not trusted for that name ({reason}): open the link that the server printed, and check that this \
-         machine knows who issued its certificate"
+        "no authority that this machine knows vouches for the certificate of {target} ({reason}), and the link does not name it: use the \
+         whole link that the server printed, with its `&certificate=`; or take whatever certificate comes with `--trust-first-use`, \
+         where nobody can stand between you and the server"
     )]
     CertificateNotTrusted { target: String, reason: String },
     #[error("{target} answered {status} where a Nearlight server has its session: check the link{}", beyond_this_machine(*status))]

@@ -39,7 +39,7 @@ pub use connection::{CloseReason, Connection, Direction, DropReason, Received, S
 pub use control::{ControlReceiver, ControlSender};
 pub use error::NetError;
 pub use gate::{Gate, Pass, Reservation};
-pub use http::{SESSION_INFO_PATH, SessionInfo, discover_trust, http_get};
+pub use http::{SESSION_INFO_PATH, SessionInfo};
 pub use identity::{Identity, machine_names};
 pub use impairment::Impairment;
 pub use link::Link;
@@ -47,7 +47,7 @@ pub use listener::{Limits, ListenOptions, Listener};
 pub use offers::{RateLimiter, RatePolicy};
 pub use pages::PageStream;
 pub use sockets::bind_udp;
-pub use token::{Token, TokenError};
+pub use token::{Token, TokenError, nonce};
 pub use transport::{Unbounded, transport_config};
 pub use trust::{CertificateHash, NotAHash, Trust};
 

@@ -10,7 +10,7 @@ use http_body_util::Full;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use nearlight_link::{FlowId, Hop as _, Packet, PathSpec};
 use nearlight_units::{Bytes as Size, Span, Time};
-use nearlight_wire::{ClientMessage, DisplayKind, RefusalReason, ServerMessage};
+use nearlight_wire::{ClientMessage, DisplayKind, RefusalReason, Role, ServerMessage};
 use tokio::io::AsyncWriteExt as _;
 use tokio::net::{TcpStream, UdpSocket};
 use url::Url;
@@ -18,6 +18,9 @@ use web_transport_quinn::Session;
 
 use crate::trust::ClientTls;
 use crate::*;
+use http::http_get;
+
+mod http;
 
 /// Nothing on loopback takes this long; a test that waits for it has failed.
 const NEVER: Duration = Duration::from_secs(20);
@@ -71,27 +74,22 @@ impl Server {
         connecting.await.map(|connection| (endpoint, connection))
     }
 
-    /// Answers every page request with whether it came encrypted, and with the session's certificate.
+    /// Answers every page request with whether it came encrypted.
     fn serve_pages(&self) {
-        self.serve_pages_with(SessionInfo { certificate_sha256: Some(self.identity.certificate_sha256()) });
-    }
-
-    fn serve_pages_with(&self, info: SessionInfo) {
         let listener = Arc::clone(&self.listener);
         tokio::spawn(async move {
             while let Some(stream) = listener.accept_page().await {
-                tokio::spawn(serve_page(stream, info));
+                tokio::spawn(serve_page(stream));
             }
         });
     }
 }
 
-async fn serve_page(stream: PageStream, info: SessionInfo) {
+async fn serve_page(stream: PageStream) {
     let secure = stream.secure();
     assert_eq!(stream.peer().ip(), IpAddr::from(Ipv4Addr::LOCALHOST));
     let answer = hyper::service::service_fn(move |request: hyper::Request<hyper::body::Incoming>| async move {
         let body = match request.uri().path() {
-            SESSION_INFO_PATH => serde_json::to_string(&info).unwrap(),
             "/large" => "x".repeat(1 << 20),
             _ => format!("secure: {secure}"),
         };
@@ -259,7 +257,7 @@ async fn nobody_there_is_said_plainly() {
     let link = Link { secure: false, host: "127.0.0.1".into(), port, token: None, certificate: None };
     let error = within(http_get(&link, "/", &Trust::Roots)).await.unwrap_err();
     assert!(matches!(error, NetError::NoAnswer { .. }), "{error}");
-    let options = ConnectOptions { time_limit: Span::from_millis(200), ..ConnectOptions::new(&link, Trust::FirstUse) };
+    let options = ConnectOptions { time_limit: Span::from_millis(200), ..ConnectOptions::new(&link, Trust::Any) };
     let error = within(connect(&options, Clock::start())).await.err().unwrap();
     assert!(error.to_string().contains(&format!("127.0.0.1:{port} does not answer")), "{error}");
 }
@@ -415,7 +413,7 @@ async fn http_and_https_share_the_port() {
     let get = async |secure, path, trust| within(http_get(&server.link(secure), path, &trust)).await;
     assert_eq!(get(false, "/", Trust::Roots).await.unwrap(), "secure: false");
     assert_eq!(get(true, "/", server.trust()).await.unwrap(), "secure: true");
-    assert_eq!(get(true, "/", Trust::FirstUse).await.unwrap(), "secure: true");
+    assert_eq!(get(true, "/", Trust::Any).await.unwrap(), "secure: true");
     assert!(matches!(get(true, "/", Trust::Roots).await, Err(NetError::Protocol { .. } | NetError::NoRoots(_))));
     assert!(
         matches!(get(false, "/large", Trust::Roots).await, Err(NetError::Protocol { .. })),
@@ -424,31 +422,38 @@ async fn http_and_https_share_the_port() {
 }
 
 #[tokio::test]
-async fn trust_is_found_from_the_link_or_the_server() {
+async fn a_certificate_that_no_authority_vouches_for_is_refused_unless_it_is_named() {
     let server = Server::start();
-    server.serve_pages();
-    let own = server.identity.certificate_sha256();
-    let named = CertificateHash::of(b"named in the link");
-    let cases = [
-        (server.link(false), own),
-        (server.link(true), own),
-        (Link { certificate: Some(named), ..server.link(true) }, named),
-    ];
-    for (link, expected) in cases {
-        let trust = within(discover_trust(&link)).await.unwrap();
-        assert!(matches!(trust, Trust::Certificate(hash) if hash == expected), "{link}: {trust:?}");
+    let error = within(connect(&server.options(Trust::Roots), server.clock)).await.err().unwrap();
+    assert!(matches!(error, NetError::CertificateNotTrusted { .. } | NetError::NoRoots(_)), "{error}");
+    for advice in ["&certificate=", "the whole link"] {
+        assert!(error.to_string().contains(advice), "{error}");
+    }
+    for trust in [server.trust(), Trust::Any] {
+        within(connect(&server.options(trust), server.clock)).await.unwrap();
     }
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_is_taken_on_first_use_or_not_at_all() {
+async fn a_proof_is_worth_nothing_on_another_connection() {
     let server = Server::start();
-    server.serve_pages_with(SessionInfo { certificate_sha256: None });
-    let shown = within(discover_trust(&server.link(true))).await.unwrap();
-    assert!(matches!(shown, Trust::Certificate(hash) if hash == server.identity.certificate_sha256()), "{shown:?}");
-    let plain = within(discover_trust(&server.link(false))).await.unwrap();
-    let error = within(connect(&server.options(plain), server.clock)).await.err().unwrap();
-    assert!(matches!(error, NetError::CertificateNotTrusted { .. } | NetError::NoRoots(_)), "{error}");
+    let token = Token::generate().unwrap();
+    let (one, other) = (server.pair().await, server.pair().await);
+    let proof = token.prove(&one.0.exporter(), Role::Client);
+    assert!(token.verify(&one.1.exporter(), Role::Client, &proof), "both ends export the same");
+    assert!(!token.verify(&other.1.exporter(), Role::Client, &proof), "what was recorded opens no other connection");
+    assert!(!Token::generate().unwrap().verify(&one.1.exporter(), Role::Client, &proof));
+}
+
+#[tokio::test]
+async fn a_challenge_comes_before_the_client_has_said_anything() {
+    let server = Server::start();
+    let (client, accepted) = server.pair().await;
+    let nonce = nonce().unwrap();
+    within(accepted.send_challenge(nonce)).await.unwrap();
+    let mut challenge = ControlReceiver::<ServerMessage>::new(within(client.session().accept_uni()).await.unwrap());
+    assert_eq!(within(challenge.recv()).await.unwrap(), ServerMessage::Challenge { nonce });
+    assert!(matches!(within(challenge.recv()).await, Err(NetError::ControlEnded)), "it is alone on its stream");
 }
 
 #[tokio::test]

@@ -1,13 +1,14 @@
-//! The pairing token: who knows it may see and touch the world.
+//! The pairing token: who knows it may see and touch the world. Over WebTransport it is proved and never sent; over HTTP it is a bearer's.
 
 use std::fmt;
 use std::str::FromStr;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use nearlight_wire::{Binding, Bytes32, Role};
 use subtle::ConstantTimeEq as _;
 
-/// Bits of a generated token over 8: 128 bits, out of reach of guessing even without the limit on attempts.
+/// Bytes of a generated token: 128 bits, out of reach of guessing at any rate, online or from a proof that somebody has recorded.
 const TOKEN_BYTES: usize = 16;
 
 /// A chosen token shorter than this is refused. Guess: 16 characters of 64 are 96 bits if chosen at random.
@@ -27,7 +28,7 @@ pub enum TokenError {
     Length(usize),
     #[error("a token holds only letters, digits, `-` and `_`, so that it survives in a link: choose another")]
     Characters,
-    #[error("the operating system gave no random bytes, so no token can be made: {0}")]
+    #[error("the operating system gave no random bytes, so no token or nonce can be made: {0}")]
     Randomness(getrandom::Error),
 }
 
@@ -44,6 +45,25 @@ impl Token {
     pub fn matches(&self, offered: &str) -> bool {
         offered.len() <= LONGEST && self.0.as_bytes().ct_eq(offered.as_bytes()).into()
     }
+
+    /// Whether `proof` shows that its sender knows this token; takes as long for a wrong one as for the right one.
+    #[must_use]
+    pub fn verify(&self, binding: &Binding, role: Role, proof: &Bytes32) -> bool {
+        binding.verify(&self.0, role, proof)
+    }
+
+    /// Shows that this end knows the token.
+    #[must_use]
+    pub fn prove(&self, binding: &Binding, role: Role) -> Bytes32 {
+        binding.prove(&self.0, role)
+    }
+}
+
+/// A fresh value that nobody can foresee, for a connection's challenge.
+pub fn nonce() -> Result<Bytes32, TokenError> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes).map_err(TokenError::Randomness)?;
+    Ok(Bytes32(bytes))
 }
 
 impl FromStr for Token {

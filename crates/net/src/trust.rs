@@ -79,12 +79,12 @@ pub enum Trust {
     Certificate(CertificateHash),
     /// One that the platform's root certificates vouch for, issued for the host's name.
     Roots,
-    /// Any. Protects against listeners, not against someone who stands in between: only for the first question to a server
-    /// whose certificate no root vouches for, when nothing better is known.
-    FirstUse,
+    /// Any: keeps out listeners only. Who the server is must be shown otherwise, as by a proof of the token that is bound to
+    /// [`crate::Connection::exporter`].
+    Any,
 }
 
-/// A client's TLS settings and, where no root vouches, what the server showed.
+/// A client's TLS settings and, where one certificate is expected, what the server showed.
 pub(crate) struct ClientTls {
     pub(crate) config: ClientConfig,
     expected: Option<CertificateHash>,
@@ -105,10 +105,10 @@ impl ClientTls {
         };
         let expected = match trust {
             Trust::Certificate(expected) => Some(*expected),
-            Trust::FirstUse | Trust::Roots => None,
+            Trust::Any | Trust::Roots => None,
         };
         let builder = match trust {
-            Trust::Certificate(_) | Trust::FirstUse => {
+            Trust::Certificate(_) | Trust::Any => {
                 builder.dangerous().with_custom_certificate_verifier(accept(expected))
             }
             Trust::Roots => builder.with_root_certificates(platform_roots()?),
@@ -118,14 +118,9 @@ impl ClientTls {
         Ok(Self { config, expected, presented })
     }
 
-    /// The certificate that the server showed, where no root had to vouch for it.
-    pub(crate) fn presented(&self) -> Option<CertificateHash> {
-        self.presented.get().copied()
-    }
-
     /// The mismatch that ended a handshake with these settings, if that was what ended it.
     pub(crate) fn mismatch(&self) -> Option<NetError> {
-        let (expected, presented) = self.expected.zip(self.presented())?;
+        let (expected, presented) = self.expected.zip(self.presented.get().copied())?;
         (expected != presented).then_some(NetError::CertificateMismatch { expected, presented })
     }
 }

@@ -8,19 +8,20 @@ use std::time::Duration;
 use nearlight_codec::{CodecKind, Encoders};
 use nearlight_fec::policy::{RedundancyPolicy, new_policy};
 use nearlight_link::Path;
-use nearlight_net::{AttemptLimiter, Clock, Gate, RateLimiter, RatePolicy, Token};
+use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Sender, SenderConfig};
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
-use nearlight_wire::{Hello, PROTOCOL_VERSION, RefusalReason};
+use nearlight_wire::{Bytes32, Hello, PROTOCOL_VERSION, RefusalReason};
 use tokio::sync::watch;
 
 use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal};
+use crate::pairing::{Channel, Pairing, Wrong};
 use crate::places::{NoPlace, Place, Places, QUIET};
 use crate::sound::Auditorium;
 use crate::studio::{Format, Studio};
@@ -51,8 +52,7 @@ pub(crate) struct Rejection {
 /// What all sessions share.
 pub(crate) struct House {
     pub(crate) clock: Clock,
-    pub(crate) token: Token,
-    pub(crate) limiter: Mutex<AttemptLimiter>,
+    pub(crate) pairing: Pairing,
     pub(crate) offers: Offers,
     pub(crate) greeting: Arc<Gate>,
     pub(crate) places: Arc<Places>,
@@ -82,10 +82,9 @@ impl House {
         Gate::new(MAX_GREETING, MAX_GREETING_PER_ADDRESS, 0)
     }
 
-    /// Checks everything that may keep a client out that is connected already. Where only the place of one who has fallen silent is
+    /// A codec and a place for a client that has shown that it knows the token. Where only the place of one who has fallen silent is
     /// left, such as the client's own that was killed a moment ago, it waits whether that place becomes free.
     pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Place), Rejection> {
-        self.check_hello(peer, hello)?;
         let codec = self.choose(|kind| hello.codecs.iter().any(|name| name == kind.name()))?;
         let guest = Guest { address: peer, trusted: true };
         let came_at = self.clock.now();
@@ -104,9 +103,16 @@ impl House {
         }
     }
 
-    /// Whether this greeting opens a session.
-    pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello) -> Result<(), Rejection> {
-        self.check_token(peer, &hello.token)?;
+    /// The server's own proof for a client whose greeting shows that it knows the token.
+    pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello, channel: &Channel) -> Result<Bytes32, Rejection> {
+        // Who speaks another version proves the token in another way, or sends it as it is.
+        self.check_version(hello)?;
+        let checked = self.pairing.check_proof(self.clock.now(), peer, hello.proof.as_ref(), channel);
+        checked.map_err(|wrong| self.wrong_token(wrong))
+    }
+
+    /// Whether the client speaks the same version of the protocol.
+    pub(crate) fn check_version(&self, hello: &Hello) -> Result<(), Rejection> {
         if hello.protocol != PROTOCOL_VERSION {
             let message = format!(
                 "This client speaks version {} of the protocol, the server version {PROTOCOL_VERSION}. Use the same release on both.",
@@ -128,20 +134,21 @@ impl House {
         Rejection { wait: Some(wait), ..rejection }
     }
 
-    /// Whether the one at this address may try, and has the right token.
+    /// Whether a request over HTTP brings the right token.
     pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<(), Rejection> {
-        let now = self.clock.now();
-        let mut limiter = self.limiter.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(wait) = limiter.wait(now, peer) {
-            return Err(self.make_wait(wait, "Too many wrong tokens came from this address."));
+        self.pairing.check_bearer(self.clock.now(), peer, token).map_err(|wrong| self.wrong_token(wrong))
+    }
+
+    fn wrong_token(&self, wrong: Wrong) -> Rejection {
+        match wrong {
+            Wrong::Token => {
+                let message = "The pairing token is wrong. Open the link that the server printed when it started.";
+                self.refuse(Refusal::Token, RefusalReason::Token, message)
+            }
+            Wrong::TooOften(wait) => {
+                self.make_wait(wait, "The pairing token is wrong, as others from this address were before.")
+            }
         }
-        if !self.token.matches(token) {
-            limiter.on_failure(now, peer);
-            let message = "The pairing token is wrong. Open the link that the server printed when it started.";
-            return Err(self.refuse(Refusal::Token, RefusalReason::Token, message));
-        }
-        limiter.on_success(peer);
-        Ok(())
     }
 
     /// The owner's codec where the client has it, else another.

@@ -14,6 +14,7 @@ mod journal;
 mod metrics;
 mod options;
 mod page;
+mod pairing;
 mod places;
 mod rtc;
 mod seat;

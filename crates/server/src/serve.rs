@@ -1,14 +1,14 @@
 //! Starts everything, and ends it in good order.
 
 use std::sync::atomic::AtomicU32;
-use std::sync::{Arc, Mutex, RwLock};
+use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use nearlight_codec::Size;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
-    AttemptLimiter, AttemptPolicy, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token,
-    TokenError, bind_udp, machine_names,
+    CertificateHash, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token, TokenError,
+    bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
@@ -25,6 +25,7 @@ use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
+use crate::pairing::Pairing;
 use crate::places::Places;
 use crate::rtc::whep::{self, Refused, Whep};
 use crate::rtc::{self, Exchange};
@@ -171,7 +172,8 @@ impl Door {
     }
 
     fn link(&self, secure: bool, host: String) -> Link {
-        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate: None }
+        let certificate = pinned(&self.identity);
+        Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate }
     }
 
     /// Opens the renderer and everything else behind the port, which takes a second or two.
@@ -200,8 +202,7 @@ impl Door {
         let self_signed = identity.is_self_signed();
         let house = Arc::new(House {
             clock,
-            token,
-            limiter: Mutex::new(AttemptLimiter::new(AttemptPolicy::default())),
+            pairing: Pairing::new(token, pinned(&identity)),
             greeting: House::new_greeting(),
             offers: Offers::new(),
             places: Places::new(options.max_clients),
@@ -225,7 +226,7 @@ impl Door {
         let (healthy, checking) = (Arc::clone(&house), Arc::clone(&house));
         let page = Arc::new(PageState {
             metrics,
-            info: RwLock::new(info(&identity)),
+            info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
             healthy: Box::new(move || !healthy.studio.has_failed()),
             refuse: Box::new(move |from, token| checking.check_token(from, token).err().map(Refused::from)),
         });
@@ -264,8 +265,13 @@ impl Server {
         format!("{}x{} at {fps} fps: {}", size.width, size.height, self.sustained.reason)
     }
 
-    /// Serves until `stop` is done, then says goodbye to every client.
-    pub async fn run(self, stop: impl Future<Output = ()>) -> Result<(), ServerError> {
+    /// Serves until `stop` is done, then says goodbye to every client. `on_renewal` hears of each certificate that takes the place of the one
+    /// that the links name.
+    pub async fn run(
+        self,
+        stop: impl Future<Output = ()>,
+        on_renewal: impl Fn(CertificateHash),
+    ) -> Result<(), ServerError> {
         let Self { listener, house, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
         let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered, &ice_servers);
@@ -314,7 +320,7 @@ impl Server {
                     }
                 }
                 _ = renewal.tick() => if let Some(names) = &own_names {
-                    renew(&listener, &page, names)?;
+                    on_renewal(renew(&listener, &page, &house.pairing, names)?);
                 },
                 _ = check.tick() => if house.studio.has_failed() {
                     break;
@@ -355,16 +361,26 @@ async fn finish(house: Arc<House>, journal: Option<JournalThread>) -> Result<(),
     }
 }
 
-fn info(identity: &Identity) -> SessionInfo {
-    SessionInfo { certificate_sha256: identity.is_self_signed().then(|| identity.certificate_sha256()) }
+/// The certificate that clients pin: none where an authority vouches for it, for that one is renewed while links live on.
+fn pinned(identity: &Identity) -> Option<CertificateHash> {
+    identity.is_self_signed().then(|| identity.certificate_sha256())
 }
 
-fn renew(listener: &Listener, page: &PageState, names: &[String]) -> Result<(), NetError> {
+fn renew(
+    listener: &Listener,
+    page: &PageState,
+    pairing: &Pairing,
+    names: &[String],
+) -> Result<CertificateHash, NetError> {
     let identity = Identity::self_signed(names)?;
+    let hash = identity.certificate_sha256();
+    // A proof for it may come as soon as it is shown.
+    pairing.set_certificate(hash);
     listener.set_identity(&identity)?;
-    *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) = info(&identity);
+    *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
+        SessionInfo { certificate_sha256: Some(hash) };
     tracing::info!("the self-signed certificate was renewed");
-    Ok(())
+    Ok(hash)
 }
 
 /// WebRTC's socket, beside the page's port where that is free.

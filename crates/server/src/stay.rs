@@ -140,6 +140,7 @@ impl Stay {
             pacing: self.house.pacing.to_string(),
             max_rate_bps: self.house.bounds.maximum.as_bps(),
             start: START,
+            proof: None,
         }
     }
 

@@ -5,14 +5,15 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nearlight_codec::CodecError;
-use nearlight_net::{Alarm, Connection, ControlReceiver, ControlSender, Direction, NetError};
+use nearlight_net::{Alarm, Connection, ControlReceiver, ControlSender, Direction, NetError, nonce};
 use nearlight_session::Sender;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription};
+use nearlight_wire::{Bytes32, ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription, Welcome};
 use tokio::sync::mpsc;
 
 use crate::house::{House, Rejection, clean};
 use crate::metrics::Refusal;
+use crate::pairing::Channel;
 use crate::places::{PLACE_LOST, Place};
 use crate::seat::Delivery;
 use crate::stay::{Stay, Taste, status_interval};
@@ -27,7 +28,7 @@ const CLOSE_REFUSED: u32 = 1;
 
 type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
 
-/// Greets, checks the token and serves the client until it leaves.
+/// Greets, checks the proof of the token and serves the client until it leaves.
 pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     let peer = connection.peer().ip();
     let Some(mut greeting) = house.greeting.enter(house.clock.now(), peer) else {
@@ -35,8 +36,17 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
         connection.close(CLOSE_REFUSED, "too many clients are about to connect; try again in a moment");
         return;
     };
+    let nonce = match nonce() {
+        Ok(nonce) => nonce,
+        Err(error) => {
+            tracing::error!(%error, "a client could not be served");
+            connection.close(CLOSE_REFUSED, "the server has no random numbers");
+            return;
+        }
+    };
+    let channel = Channel { exporter: connection.exporter(), nonce };
     let greeted = tokio::select! {
-        greeted = tokio::time::timeout(GREETING_LIMIT, greet(&connection)) => greeted,
+        greeted = tokio::time::timeout(GREETING_LIMIT, greet(&connection, nonce)) => greeted,
         () = greeting.evicted() => {
             house.metrics.on_refusal(Refusal::Silent);
             connection.close(CLOSE_REFUSED, "no greeting came before others needed the place; try again");
@@ -57,10 +67,13 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
             return;
         }
     };
-    let admitted = house.admit(peer, &hello).await;
+    let admitted = match house.check_hello(peer, &hello, &channel) {
+        Ok(proof) => house.admit(peer, &hello).await.map(|admitted| (admitted, proof)),
+        Err(rejection) => Err(rejection),
+    };
     drop(greeting);
     let (mut sender, receiver) = control;
-    let (codec, place) = match admitted {
+    let ((codec, place), proof) = match admitted {
         Ok(admitted) => admitted,
         Err(Rejection { reason, message, .. }) => {
             tracing::warn!(%peer, ?reason, "a client was refused");
@@ -79,7 +92,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), place, taste) {
         Ok(mut visit) => {
             visit.sender.set_display_hz(hello.display_hz);
-            visit.run((sender, receiver)).await
+            visit.run((sender, receiver), proof).await
         }
         Err(error) => {
             tracing::error!(session, %error, "no encoder for a client");
@@ -91,11 +104,24 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     connection.finish(CLOSE_NORMAL, &ended).await;
 }
 
-async fn greet(connection: &Connection) -> Result<(Hello, Control), NetError> {
-    let (sender, mut receiver) = connection.accept_control().await?;
-    match receiver.recv().await? {
-        ClientMessage::Hello(hello) => Ok((hello, (sender, receiver))),
-        _ => Err(NetError::ControlEnded),
+/// Challenges the client, and waits for its hello. Who proves the token by the exporter need not take the challenge.
+async fn greet(connection: &Connection, nonce: Bytes32) -> Result<(Hello, Control), NetError> {
+    let challenge = async {
+        if let Err(error) = connection.send_challenge(nonce).await {
+            tracing::debug!(%error, "a client takes no challenge");
+        }
+        std::future::pending().await
+    };
+    let hello = async {
+        let (sender, mut receiver) = connection.accept_control().await?;
+        match receiver.recv().await? {
+            ClientMessage::Hello(hello) => Ok((hello, (sender, receiver))),
+            _ => Err(NetError::ControlEnded),
+        }
+    };
+    tokio::select! {
+        greeted = hello => greeted,
+        never = challenge => never,
     }
 }
 
@@ -133,8 +159,8 @@ impl Visit {
     }
 
     /// Serves until the client leaves, the server closes or something fails; says which.
-    async fn run(mut self, (control, mut wishes): Control) -> String {
-        let ended = self.serve(control, &mut wishes).await;
+    async fn run(mut self, (control, mut wishes): Control, proof: Bytes32) -> String {
+        let ended = self.serve(control, &mut wishes, proof).await;
         self.stay.leave(&mut self.sender);
         ended
     }
@@ -143,11 +169,12 @@ impl Visit {
         &mut self,
         control: ControlSender<ServerMessage>,
         wishes: &mut ControlReceiver<ClientMessage>,
+        proof: Bytes32,
     ) -> String {
         let (messages, queue) = mpsc::channel(CONTROL_QUEUE);
         tokio::spawn(send_control(control, queue));
-        let welcome = ServerMessage::Welcome(self.stay.welcome(&self.sender));
-        if messages.try_send(welcome).is_err() || !self.stay.begin() {
+        let welcome = Welcome { proof: Some(proof), ..self.stay.welcome(&self.sender) };
+        if messages.try_send(ServerMessage::Welcome(welcome)).is_err() || !self.stay.begin() {
             return "the renderer has stopped".into();
         }
         let clock = self.stay.house.clock;

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod journal;
+mod pairing;
 mod presence;
 mod sound;
 mod speaker;
@@ -24,6 +25,7 @@ use wasm_bindgen::prelude::*;
 
 use crate::journal::Journal;
 use crate::tally::Tally;
+use pairing::Pairing;
 use speaker::SpeakerDepth;
 
 /// Bytes of a pixel as WebGL reads it back.
@@ -39,6 +41,8 @@ pub struct Core {
     last_marker: Option<Marker>,
     webrtc: bool,
     wants_sound: bool,
+    /// None over WebRTC, where the offer has shown that the client knows the token.
+    pairing: Option<Pairing>,
     speaker: SpeakerDepth,
 }
 
@@ -56,6 +60,7 @@ impl Core {
             last_marker: None,
             webrtc,
             wants_sound: false,
+            pairing: None,
             speaker: SpeakerDepth::default(),
         }
     }
@@ -65,18 +70,31 @@ impl Core {
         self.wants_sound = true;
     }
 
-    /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
-    pub fn hello(
-        &self,
+    /// Over WebTransport the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the server's own stream,
+    /// `nonce` 32 random ones, `certificate` the hash that the browser pins, in hexadecimal digits; none where it asks its authorities.
+    /// Throws where these are not as they should be.
+    pub fn pair(
+        &mut self,
         token: String,
-        client: String,
-        immersive: bool,
-        codecs: Vec<String>,
-        display_hz: u16,
-    ) -> Vec<u8> {
+        challenge: &[u8],
+        nonce: &[u8],
+        certificate: Option<String>,
+    ) -> Result<(), JsError> {
+        self.pairing = Some(Pairing::new(token, challenge, nonce, certificate.as_deref())?);
+        Ok(())
+    }
+
+    /// The server has yet to show that it knows the token: nothing may be sent to it and none of its pictures shown.
+    pub fn awaits_proof(&self) -> bool {
+        self.pairing.as_ref().is_some_and(|pairing| !pairing.is_proven())
+    }
+
+    /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
+    pub fn hello(&self, client: String, immersive: bool, codecs: Vec<String>, display_hz: u16) -> Vec<u8> {
         let display = display_kind(immersive);
         let sound = self.wants_sound;
-        let hello = Hello { protocol: PROTOCOL_VERSION, token, client, display, codecs, display_hz, sound };
+        let proof = self.pairing.as_ref().map(Pairing::proof);
+        let hello = Hello { protocol: PROTOCOL_VERSION, proof, client, display, codecs, display_hz, sound };
         write_control(&ClientMessage::Hello(hello))
     }
 
@@ -98,6 +116,9 @@ impl Core {
     /// The next message of the server as JSON; throws where the stream cannot be read any further.
     pub fn poll_message(&mut self, now: f64) -> Result<Option<String>, JsError> {
         let Some(message) = self.control.poll::<ServerMessage>()? else { return Ok(None) };
+        if let (ServerMessage::Welcome(welcome), Some(pairing)) = (&message, &mut self.pairing) {
+            pairing.on_welcome(welcome.proof.as_ref());
+        }
         self.tally.on_message(time(now), &message);
         if let ServerMessage::Welcome(welcome) = &message {
             self.journal.session = welcome.session;

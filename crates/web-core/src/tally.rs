@@ -81,7 +81,7 @@ impl Tally {
             ServerMessage::Rate(rate) => {
                 self.rates.on_report(now, Bitrate::from_bps(rate.target_bps), Bitrate::from_bps(rate.sent_bps));
             }
-            ServerMessage::Refused { .. } | ServerMessage::Goodbye { .. } => {}
+            ServerMessage::Challenge { .. } | ServerMessage::Refused { .. } | ServerMessage::Goodbye { .. } => {}
         }
     }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Pose, WireError};
+use crate::{Bytes32, Pose, TokenProof, WireError};
 
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
@@ -19,8 +19,9 @@ pub enum DisplayKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     pub protocol: u8,
-    /// The pairing token of the printed link.
-    pub token: String,
+    /// That the client knows the token of the printed link; none over WebRTC, where who made the offer has shown it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<TokenProof>,
     /// What the client calls itself, for the server's log; at most 200 characters are kept.
     pub client: String,
     pub display: DisplayKind,
@@ -81,6 +82,9 @@ pub struct Welcome {
     pub max_rate_bps: u64,
     /// Where the user begins: the middle between the eyes.
     pub start: Pose,
+    /// That the server knows the token as well, bound as the client's proof was; none over WebRTC.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<Bytes32>,
 }
 
 /// Why a session was refused or ended.
@@ -112,7 +116,12 @@ pub struct RateStatus {
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
+#[expect(clippy::large_enum_variant, reason = "few are made, and none is kept")]
 pub enum ServerMessage {
+    /// Alone on a stream of the server's, as soon as a WebTransport session is open.
+    Challenge {
+        nonce: Bytes32,
+    },
     Welcome(Welcome),
     Refused {
         reason: RefusalReason,

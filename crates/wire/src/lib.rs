@@ -15,6 +15,7 @@ pub mod marker;
 mod nack;
 mod note;
 mod pose;
+mod proof;
 mod repair;
 mod report;
 mod sound;
@@ -32,13 +33,14 @@ pub use input::{Action, Hand, HandPose, InputEvent, InputSample, MAX_INPUT_EVENT
 pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
 pub use note::FrameNote;
 pub use pose::{Fov, Pose, View};
+pub use proof::{Binding, Bytes32, EXPORTER_LABEL, NotBytes32, Role, TokenProof};
 pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
 pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
 pub use sound::{BLOCK, MAX_SOUND_PACKET_BYTES, SOUND_HEADER_BYTES, SOUND_RATE, Sound};
 pub use symbol::{MAX_FRAME_BYTES, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
 /// The version that both ends must speak; it is the high nibble of every datagram's first byte.
-pub const PROTOCOL_VERSION: u8 = 1;
+pub const PROTOCOL_VERSION: u8 = 2;
 
 /// The application protocol's path in the WebTransport CONNECT request.
 pub const WEBTRANSPORT_PATH: &str = "/nearlight";

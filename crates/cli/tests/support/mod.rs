@@ -15,8 +15,10 @@ pub(crate) fn nearlight() -> Command {
 
 /// A server and what it says first. A small picture, so that two busy cores keep up.
 pub(crate) fn serve(further: &[&str]) -> (Child, Value) {
+    let token = if further.contains(&"--token") { &[][..] } else { &["--token", TOKEN] };
     let mut child = nearlight()
-        .args(["serve", "--json", "--port", "0", "--token", TOKEN, "--size", "320x240", "--fps", "20"])
+        .args(["serve", "--json", "--port", "0", "--size", "320x240", "--fps", "20"])
+        .args(token)
         .args(further)
         .stdout(Stdio::piped())
         .spawn()

@@ -10,7 +10,7 @@ use nearlight_units::{InputSeq, Time};
 use nearlight_webrtc::player::{PlayedFrame, Player};
 use nearlight_webrtc::{Codec, Message};
 use nearlight_wire::marker::Marker;
-use nearlight_wire::{Fov, InputSample, Ping, Pose, ToClient, ToServer, View};
+use nearlight_wire::{Fov, InputSample, PROTOCOL_VERSION, Ping, Pose, ToClient, ToServer, View};
 use serde_json::Value;
 
 mod floods;
@@ -165,9 +165,9 @@ impl Client {
     }
 }
 
-fn hello(token: &str) -> Message {
+fn hello(protocol: u8) -> Message {
     let hello = serde_json::json!({
-        "type": "hello", "protocol": 1, "token": token, "client": "test", "display": "screen",
+        "type": "hello", "protocol": protocol, "client": "test", "display": "screen",
         "codecs": ["h264", "vp8"], "display_hz": 60,
     });
     Message::Text(hello.to_string())
@@ -206,7 +206,7 @@ fn a_client_without_udp_is_served_on_the_page_s_port() {
     let mut client = Client::connect_by_tcp(&server);
     client.run(|client| client.frames.len() >= 40);
     assert!(client.decode().iter().map(|marker| marker.frame.0).eq(0..client.frames.len() as u32));
-    client.say("control", hello(TOKEN));
+    client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
     // What is for nobody closes a connection, and the page is still there.
     let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).expect("the page's port is open");
@@ -233,7 +233,7 @@ fn inputs_steer_the_picture_once_the_client_has_said_hello() {
     client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(7) }).to_bytes()));
     client.run(|client| client.frames.len() >= 5);
     assert!(client.messages.is_empty(), "a stranger hears nothing: {:?}", client.messages);
-    client.say("control", hello(TOKEN));
+    client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
     client.say("session", input(9));
     client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(8) }).to_bytes()));
@@ -269,7 +269,7 @@ fn two_players_at_once_each_see_every_frame_and_their_own_input() {
     };
     until("both connect", &|client| client.player.is_open("control") && client.player.is_open("session"), &mut clients);
     for (client, number) in clients.iter_mut().zip([9, 17]) {
-        client.say("control", hello(TOKEN));
+        client.say("control", hello(PROTOCOL_VERSION));
         client.run(|client| client.heard("welcome").is_some());
         client.say("session", input(number));
     }
@@ -295,8 +295,8 @@ fn an_announced_address_is_the_first_candidate_and_the_others_stay() {
 fn a_wrong_hello_ends_the_session_and_a_deleted_one_is_gone() {
     let server = Server::start(&[]);
     let (mut client, _) = Client::connect(&server);
-    client.say("control", hello("another-token-altogether"));
-    client.run(|client| client.heard("refused").is_some_and(|refused| refused["reason"] == "token"));
+    client.say("control", hello(PROTOCOL_VERSION - 1));
+    client.run(|client| client.heard("refused").is_some_and(|refused| refused["reason"] == "protocol"));
     client.run(|client| client.player.has_ended());
 
     let (mut client, answer) = Client::connect(&server);
@@ -352,8 +352,9 @@ fn what_is_malformed_too_much_or_a_stranger_s_is_refused_at_little_cost() {
     assert_eq!(server.ask("GET", "/whep", &[token], "").status, 405);
     let preflight = server.ask("OPTIONS", "/whep", &[("Origin", "https://player.example")], "");
     assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
-    // Five guesses are free, then the address waits; a stranger's offers are not even read.
+    // Five guesses are free, then the address is told to wait; a stranger's offers are not even read.
     let guesses: Vec<u16> = (0..8).map(|_| server.offer("not-the-token-at-all", &offer).status).collect();
     assert_eq!(guesses[..5], [401; 5]);
     assert!(guesses[6..].iter().all(|status| *status == 429), "{guesses:?}");
+    assert_eq!(server.offer(TOKEN, &offer).status, 201, "the right token is never made to wait");
 }

@@ -229,7 +229,7 @@ impl Run {
     /// One connection from its opening to its end.
     async fn attempt(&mut self) -> Result<Ended, ClientError> {
         let options = self.player.options.clone();
-        let opening = open(&options, self.player.display_hz, self.player.clock);
+        let opening = open(&options, self.welcomed, self.player.display_hz, self.player.clock);
         let opened = tokio::select! {
             opened = opening => opened,
             ended = self.idle(Time::FAR_FUTURE) => return ended.map(|_| Ended::Finished),

@@ -1,11 +1,9 @@
-//! Opens a session: trust, connection, greeting.
+//! Opens a session: trust, connection, greeting with the proof of the token.
 
 use std::time::Duration;
 
-use nearlight_net::{
-    Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, NetError, connect, discover_trust,
-};
-use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, ServerMessage, Welcome};
+use nearlight_net::{Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, NetError, Trust, connect};
+use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, Role, ServerMessage, TokenProof, Welcome};
 
 use crate::{ClientError, ViewOptions};
 
@@ -30,15 +28,17 @@ pub enum Trouble {
     Refused { passing: bool, reason: RefusalReason, message: String },
 }
 
-/// Connects and greets. Asks for the server's certificate anew each time, for a restarted server has another.
-pub async fn open(options: &ViewOptions, display_hz: u16, clock: Clock) -> Result<Opened, Trouble> {
+/// Connects and greets. `returning`: this run has had a session before.
+pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock: Clock) -> Result<Opened, Trouble> {
     let link = &options.link;
-    let trust = discover_trust(link).await?;
-    let connection = connect(&ConnectOptions::new(link, trust), clock).await?;
+    let connect_options = ConnectOptions::new(link, trust(options, returning));
+    let connection = connect(&connect_options, clock).await?;
+    let token = link.token.as_deref().unwrap_or_default();
+    let binding = connection.exporter();
     let (mut to_server, mut from_server) = connection.open_control().await?;
     let hello = Hello {
         protocol: PROTOCOL_VERSION,
-        token: link.token.clone().unwrap_or_default(),
+        proof: Some(TokenProof::Exporter { mac: binding.prove(token, Role::Client) }),
         client: concat!("nearlight view ", env!("CARGO_PKG_VERSION")).to_owned(),
         display: options.display,
         codecs: options.codecs.iter().map(|codec| codec.name().to_owned()).collect(),
@@ -48,6 +48,12 @@ pub async fn open(options: &ViewOptions, display_hz: u16, clock: Clock) -> Resul
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;
     match answer.map_err(|_| Trouble::Passing("the server did not answer the greeting".into()))?? {
+        ServerMessage::Welcome(welcome)
+            if !welcome.proof.is_some_and(|proof| binding.verify(token, Role::Server, &proof)) =>
+        {
+            connection.finish(0, "no proof").await;
+            Err(Trouble::Lasting(ClientError::Impostor { target: link.authority() }))
+        }
         ServerMessage::Welcome(welcome) => Ok(Opened { connection, to_server, from_server, welcome }),
         ServerMessage::Refused { reason, message } => {
             connection.finish(0, "refused").await;
@@ -55,9 +61,20 @@ pub async fn open(options: &ViewOptions, display_hz: u16, clock: Clock) -> Resul
             Err(Trouble::Refused { passing, reason, message })
         }
         ServerMessage::Goodbye { message } => Err(Trouble::Passing(message)),
-        ServerMessage::Stream(_) | ServerMessage::Rate(_) => {
+        ServerMessage::Challenge { .. } | ServerMessage::Stream(_) | ServerMessage::Rate(_) => {
             Err(Trouble::Passing("the server answered the greeting with something else".into()))
         }
+    }
+}
+
+/// Which certificate to accept. A server that was restarted shows another one than the link names: who has had a session with it knows it by
+/// the proof of the token, which nobody can pass on from one connection to another.
+fn trust(options: &ViewOptions, returning: bool) -> Trust {
+    match options.link.certificate {
+        Some(_) if returning => Trust::Any,
+        Some(hash) => Trust::Certificate(hash),
+        None if options.trust_first_use => Trust::Any,
+        None => Trust::Roots,
     }
 }
 

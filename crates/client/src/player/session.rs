@@ -244,7 +244,9 @@ impl<'a> Session<'a> {
             ServerMessage::Refused { reason, message } => return Err(ClientError::Refused { reason, message }),
             ServerMessage::Goodbye { .. } if self.drain.is_some() => return Ok(Some(Ended::Finished)),
             ServerMessage::Goodbye { message } => return Ok(Some(Ended::Lost { reason: message, watched: true })),
-            ServerMessage::Welcome(_) => tracing::debug!("the server welcomed twice; ignored"),
+            ServerMessage::Welcome(_) | ServerMessage::Challenge { .. } => {
+                tracing::debug!("the server greeted twice; ignored");
+            }
         }
         Ok(None)
     }

@@ -1,7 +1,7 @@
 //! A server that is just large enough to watch: a moving picture with the marker, real codec, real sender, real transport.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use glam::Vec3;
@@ -18,8 +18,8 @@ use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
 use nearlight_units::{Bitrate, BlockId, Span, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
-    ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, SOUND_RATE, ServerMessage, SoundDescription,
-    StreamDescription, View, Welcome,
+    Bytes32, ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, Role, SOUND_RATE, ServerMessage,
+    SoundDescription, StreamDescription, TokenProof, View, Welcome,
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
@@ -30,6 +30,7 @@ const TOKEN: &str = "a-token-for-tests-only";
 
 /// How the server behaves.
 #[derive(Clone, Copy, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a fault or a gift of its own")]
 pub struct Behaviour {
     pub codec: CodecKind,
     /// Sends frames at all.
@@ -42,6 +43,8 @@ pub struct Behaviour {
     pub resizes_every: Option<u32>,
     /// Has a tone for who wants to hear it.
     pub sound: bool,
+    /// Does not know the token, and pretends that it does.
+    pub impostor: bool,
 }
 
 impl Default for Behaviour {
@@ -53,6 +56,7 @@ impl Default for Behaviour {
             garbage: false,
             resizes_every: None,
             sound: false,
+            impostor: false,
         }
     }
 }
@@ -60,6 +64,8 @@ impl Default for Behaviour {
 pub struct Server {
     pub link: Link,
     sessions: Arc<AtomicU32>,
+    /// What clients have said first.
+    heard: Arc<Mutex<String>>,
 }
 
 impl Server {
@@ -77,35 +83,57 @@ impl Server {
         };
         let sessions = Arc::new(AtomicU32::new(0));
         let count = Arc::clone(&sessions);
+        let heard = Arc::<Mutex<String>>::default();
+        let hearing = Arc::clone(&heard);
         tokio::spawn(async move {
             while let Some(connection) = listener.accept().await {
                 let number = count.fetch_add(1, Ordering::Relaxed);
+                let hearing = Arc::clone(&hearing);
                 tokio::spawn(async move {
                     // The client left, which is no failure.
-                    let _ = visit(connection, number, behaviour, clock).await;
+                    let _ = visit(connection, number, behaviour, clock, &hearing).await;
                 });
             }
         });
-        Self { link, sessions }
+        Self { link, sessions, heard }
     }
 
     pub fn sessions(&self) -> u32 {
         self.sessions.load(Ordering::Relaxed)
     }
+
+    pub fn heard(&self) -> String {
+        self.heard.lock().expect("no panic").clone()
+    }
 }
 
-async fn visit(connection: Connection, number: u32, behaviour: Behaviour, clock: Clock) -> Result<(), NetError> {
+async fn visit(
+    connection: Connection,
+    number: u32,
+    behaviour: Behaviour,
+    clock: Clock,
+    heard: &Mutex<String>,
+) -> Result<(), NetError> {
     let (mut to_client, mut from_client): (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>) =
         connection.accept_control().await?;
-    let ClientMessage::Hello(hello) = from_client.recv().await? else { return Ok(()) };
-    if hello.token != TOKEN {
+    let first = from_client.recv().await?;
+    let said = format!("{first:?}");
+    heard.lock().expect("no panic").push_str(&said);
+    let ClientMessage::Hello(hello) = first else { return Ok(()) };
+    let binding = connection.exporter();
+    let proven = |mac: &Bytes32| binding.verify(TOKEN, Role::Client, mac);
+    let Some(TokenProof::Exporter { mac }) = hello.proof else { return Ok(()) };
+    if !behaviour.impostor && !proven(&mac) {
         let message = "the token is wrong".to_owned();
         to_client.send(&ServerMessage::Refused { reason: RefusalReason::Token, message }).await?;
         connection.closed().await;
         return Ok(());
     }
     let mut studio = Studio::new(&connection, behaviour, clock);
-    to_client.send(&ServerMessage::Welcome(studio.welcome(number, hello.sound))).await?;
+    // What a stranger can make up: nothing, then the client's own proof sent back to it.
+    let made_up = (number > 0).then_some(mac);
+    let proof = if behaviour.impostor { made_up } else { Some(binding.prove(TOKEN, Role::Server)) };
+    to_client.send(&ServerMessage::Welcome(Welcome { proof, ..studio.welcome(number, hello.sound) })).await?;
     to_client.send(&ServerMessage::Rate(rate_status())).await?;
     let mut frames = tokio::time::interval(Duration::from_secs(1) / u32::from(FPS));
     let mut count = 0;
@@ -232,6 +260,7 @@ impl Studio {
             pacing: Mode::Burst.to_string(),
             max_rate_bps: 4_000_000,
             start: Pose::default(),
+            proof: None,
         }
     }
 

@@ -1,6 +1,5 @@
 //! One WebRTC client's session, from its offer to its end.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use nearlight_net::Alarm;
@@ -34,19 +33,17 @@ pub(crate) struct RtcVisit {
     requests: mpsc::Receiver<End>,
     /// Given back at the end.
     place: Place,
-    /// Who made the offer: wrong tokens are counted there.
-    client: IpAddr,
     control: Option<ChannelId>,
     session: Option<ChannelId>,
     /// Ours towards the client; until it is open, the client's own serves both directions.
     notes: Option<ChannelId>,
-    /// The client said hello with the right token.
+    /// The client said hello. That it knows the token its offer has shown.
     greeted: bool,
     began: Time,
 }
 
 impl RtcVisit {
-    pub(crate) fn new(stay: Stay, peer: Peer, line: Line, place: Place, client: IpAddr) -> (Box<Self>, Ender) {
+    pub(crate) fn new(stay: Stay, peer: Peer, line: Line, place: Place) -> (Box<Self>, Ender) {
         let (sender, requests) = mpsc::channel(1);
         let began = stay.house.clock.now();
         let visit = Self {
@@ -55,7 +52,6 @@ impl RtcVisit {
             line,
             requests,
             place,
-            client,
             control: None,
             session: None,
             notes: None,
@@ -225,7 +221,7 @@ impl RtcVisit {
     }
 
     fn greet(&mut self, now: Time, hello: &nearlight_wire::Hello) -> Option<String> {
-        let refused = self.stay.house.check_hello(self.client, hello);
+        let refused = self.stay.house.check_version(hello);
         if let Err(Rejection { reason, message, .. }) = refused {
             self.say_always(now, &ServerMessage::Refused { reason, message: message.clone() });
             return Some(message);

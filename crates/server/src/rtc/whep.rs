@@ -107,7 +107,7 @@ impl Whep {
         let (stay, _) = Stay::open(Arc::clone(house), session, taste, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, house.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
-        let (visit, ender) = RtcVisit::new(stay, peer, line, place, client.0);
+        let (visit, ender) = RtcVisit::new(stay, peer, line, place);
         let session = Session { ender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };
         let mut sessions = self.sessions();
         sessions.retain(|_, known| !known.ender.is_closed());

@@ -1,0 +1,193 @@
+//! Who knows the pairing token: by a proof over WebTransport, by the token itself (`Authorization: Bearer`) over HTTP.
+
+use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError, RwLock};
+
+use nearlight_net::{AttemptLimiter, AttemptPolicy, CertificateHash, Token};
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Binding, Bytes32, Role, TokenProof};
+
+/// Checks what strangers bring, and counts what is wrong.
+pub(crate) struct Pairing {
+    token: Token,
+    failures: Mutex<AttemptLimiter>,
+    /// What browsers pin, the newest first, and the one before it: a session may have been opened just before a renewal. None where an
+    /// authority vouches for the certificate.
+    pinned: Option<RwLock<Vec<CertificateHash>>>,
+}
+
+/// What a proof over this connection may be bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Channel {
+    pub(crate) exporter: Binding,
+    /// The nonce of this connection's challenge.
+    pub(crate) nonce: Bytes32,
+}
+
+/// Why somebody is turned away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Wrong {
+    Token,
+    /// As wrong, and not the first time by far.
+    TooOften(Span),
+}
+
+impl Pairing {
+    /// `pinned`: the certificate that browsers pin.
+    pub(crate) fn new(token: Token, pinned: Option<CertificateHash>) -> Self {
+        let failures = Mutex::new(AttemptLimiter::new(AttemptPolicy::default()));
+        Self { token, failures, pinned: pinned.map(|hash| RwLock::new(vec![hash])) }
+    }
+
+    /// The server shows another certificate from now on.
+    pub(crate) fn set_certificate(&self, hash: CertificateHash) {
+        if let Some(pinned) = &self.pinned {
+            let mut pinned = pinned.write().unwrap_or_else(PoisonError::into_inner);
+            pinned.insert(0, hash);
+            pinned.truncate(2);
+        }
+    }
+
+    /// Whether `offered` is the token.
+    pub(crate) fn check_bearer(&self, now: Time, from: IpAddr, offered: &str) -> Result<(), Wrong> {
+        self.judge(now, from, self.token.matches(offered).then_some(()))
+    }
+
+    /// The server's own proof for a client whose proof is right.
+    pub(crate) fn check_proof(
+        &self,
+        now: Time,
+        from: IpAddr,
+        proof: Option<&TokenProof>,
+        channel: &Channel,
+    ) -> Result<Bytes32, Wrong> {
+        let binding = proof.and_then(|proof| self.proven(proof, channel));
+        self.judge(now, from, binding.map(|binding| self.token.prove(&binding, Role::Server)))
+    }
+
+    /// What `proof` is bound to, if it is right.
+    fn proven(&self, proof: &TokenProof, channel: &Channel) -> Option<Binding> {
+        let server_nonce = channel.nonce;
+        let (bindings, mac) = match *proof {
+            TokenProof::Exporter { mac } => (vec![channel.exporter], mac),
+            TokenProof::Certificate { nonce: client_nonce, mac } => {
+                let bound = |hash: CertificateHash| {
+                    let certificate = Bytes32(*hash.as_bytes());
+                    Binding::Certificate { server_nonce, client_nonce, certificate }
+                };
+                let pinned = self.pinned.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
+                (pinned.iter().copied().map(bound).collect(), mac)
+            }
+            // A browser that was to pin the certificate and did not may talk to anybody.
+            TokenProof::Nonces { .. } if self.pinned.is_some() => return None,
+            TokenProof::Nonces { nonce: client_nonce, mac } => {
+                (vec![Binding::Nonces { server_nonce, client_nonce }], mac)
+            }
+        };
+        bindings.into_iter().find(|binding| self.token.verify(binding, Role::Client, &mac))
+    }
+
+    /// Who is right is let in at once, whatever came from the same address before: neighbours behind it, or a page of a stranger's in
+    /// the owner's own browser, must not lock the owner out. So guesses are looked at as fast as they come, and only the
+    /// wrong ones are turned away. What keeps a token safe is its length alone: a billion guesses a second for a billion years are
+    /// 2^85 of 2^128.
+    fn judge<T>(&self, now: Time, from: IpAddr, right: Option<T>) -> Result<T, Wrong> {
+        right.ok_or_else(|| {
+            let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+            failures.on_failure(now, from).map_or(Wrong::Token, Wrong::TooOften)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWNER: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+    const TOKEN: &str = "a-token-of-the-owner-s";
+
+    fn pairing(pinned: Option<CertificateHash>) -> Pairing {
+        Pairing::new(TOKEN.parse().unwrap(), pinned)
+    }
+
+    fn channel(byte: u8) -> Channel {
+        Channel { exporter: Binding::Exporter(Bytes32([byte; 32])), nonce: Bytes32([byte; 32]) }
+    }
+
+    /// A browser's hello over this channel, for the certificate that it pins.
+    fn browser(channel: &Channel, pinned: Option<CertificateHash>) -> (TokenProof, Binding) {
+        let (server_nonce, nonce) = (channel.nonce, Bytes32([9; 32]));
+        let binding = match pinned {
+            Some(hash) => {
+                let certificate = Bytes32(*hash.as_bytes());
+                Binding::Certificate { server_nonce, client_nonce: nonce, certificate }
+            }
+            None => Binding::Nonces { server_nonce, client_nonce: nonce },
+        };
+        let mac = binding.prove(TOKEN, Role::Client);
+        let proof = match pinned {
+            Some(_) => TokenProof::Certificate { nonce, mac },
+            None => TokenProof::Nonces { nonce, mac },
+        };
+        (proof, binding)
+    }
+
+    #[test]
+    fn a_hundred_wrong_tokens_a_second_never_lock_the_owner_out() {
+        let pairing = pairing(None);
+        let own = channel(1);
+        let mac = own.exporter.prove(TOKEN, Role::Client);
+        let (right, wrong) = (TokenProof::Exporter { mac }, TokenProof::Exporter { mac: Bytes32([0; 32]) });
+        let mut turned_away = 0;
+        for n in 0..1_000 {
+            let now = Time::from_millis(10 * n);
+            let refused = pairing.check_bearer(now, OWNER, "not-the-right-token").unwrap_err();
+            turned_away += u32::from(refused != Wrong::Token);
+            assert!(pairing.check_proof(now, OWNER, Some(&wrong), &own).is_err());
+            assert!(pairing.check_proof(now, OWNER, None, &own).is_err());
+            assert_eq!(pairing.check_bearer(now, OWNER, TOKEN), Ok(()), "after {n} guesses");
+            let welcome = pairing.check_proof(now, OWNER, Some(&right), &own).expect("the owner's own proof");
+            assert!(own.exporter.verify(TOKEN, Role::Server, &welcome));
+        }
+        assert!(turned_away > 980, "{turned_away} of 1,000 guesses were told to wait");
+    }
+
+    #[test]
+    fn what_was_proven_on_one_connection_opens_no_other() {
+        let hash = CertificateHash::of(b"the server's");
+        let pairing = pairing(Some(hash));
+        let (here, elsewhere) = (channel(1), channel(2));
+        let check =
+            |proof: &TokenProof, channel: &Channel| pairing.check_proof(Time::ZERO, OWNER, Some(proof), channel);
+        let native = TokenProof::Exporter { mac: here.exporter.prove(TOKEN, Role::Client) };
+        let (page, binding) = browser(&here, Some(hash));
+        assert!(check(&native, &here).is_ok() && check(&page, &here).is_ok());
+        assert!(binding.verify(TOKEN, Role::Server, &check(&page, &here).unwrap()));
+        assert!(check(&native, &elsewhere).is_err() && check(&page, &elsewhere).is_err());
+        // The server's own proof, sent back to it.
+        let reflected = TokenProof::Exporter { mac: here.exporter.prove(TOKEN, Role::Server) };
+        assert!(check(&reflected, &here).is_err());
+    }
+
+    #[test]
+    fn a_browser_s_proof_names_the_certificate_that_the_server_shows() {
+        let (hash, stranger) = (CertificateHash::of(b"the server's"), CertificateHash::of(b"of who stands between"));
+        let here = channel(1);
+        let check = |pairing: &Pairing, pinned| {
+            pairing.check_proof(Time::ZERO, OWNER, Some(&browser(&here, pinned).0), &here).is_ok()
+        };
+        let own = pairing(Some(hash));
+        assert!(check(&own, Some(hash)));
+        assert!(!check(&own, Some(stranger)), "a browser that accepted another certificate speaks through somebody");
+        assert!(!check(&own, None), "a browser that pinned nothing may do so too");
+        let vouched = pairing(None);
+        assert!(check(&vouched, None));
+        assert!(!check(&vouched, Some(stranger)));
+
+        let (renewed, again) = (CertificateHash::of(b"renewed"), CertificateHash::of(b"and again"));
+        own.set_certificate(renewed);
+        assert!(check(&own, Some(renewed)) && check(&own, Some(hash)), "sessions that open meanwhile");
+        own.set_certificate(again);
+        assert!(check(&own, Some(again)) && !check(&own, Some(hash)));
+    }
+}
