@@ -2,7 +2,7 @@
 # Installs what a bare Debian 12 or Ubuntu 24.04 lacks, and nothing else. Safe to run again: what is there is left alone.
 #
 #   scripts/setup.sh run    what building and serving need
-#   scripts/setup.sh test   that, and what the tests need (a browser, a virtual screen, ffmpeg, aiortc, tcpdump)
+#   scripts/setup.sh test   that, and what the tests need (two browsers, a virtual screen, ffmpeg, aiortc, tcpdump)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 purpose=${1:-run}
@@ -35,8 +35,18 @@ find_chromium() {
   done
   return 1
 }
-if [ "$purpose" = test ] && ! find_chromium >/dev/null && [ "$(. /etc/os-release && echo "$ID")" = debian ]; then
+distribution=$(. /etc/os-release && echo "$ID")
+if [ "$purpose" = test ] && ! find_chromium >/dev/null && [ "$distribution" = debian ]; then
   packages+=(chromium)
+fi
+# Ubuntu's firefox is a stub that wants snap, whose browser sees neither the tests' profile nor their screen.
+firefox=${FIREFOX:-firefox-esr}
+if [ "$purpose" = test ] && ! command -v "$firefox" >/dev/null; then
+  if [ "$distribution" = debian ] && [ -z "${FIREFOX:-}" ]; then
+    packages+=(firefox-esr)
+  else
+    say "without $firefox the page's tests in Firefox are skipped: $distribution has it as a snap only, or not at all (name another with FIREFOX=path)"
+  fi
 fi
 
 missing=()

@@ -19,6 +19,6 @@ cargo test --quiet -p nearlight-units -p nearlight-wire -p nearlight-events -p n
 step "fuzz targets build and run"
 scripts/fuzz.sh 2
 
-step "the page against the built server, in headless Chromium"
+step "the page against the built server, in Chromium and in Firefox"
 # They take a few minutes; what takes half an hour hangs.
 (cd web && NEARLIGHT_BIN="$(realpath "../$target" 2>/dev/null || realpath "$target")/release/nearlight" timeout 1800 npm test)

@@ -1,6 +1,6 @@
 // The page: joins the shell, the worker that plays the stream, the screen's user and the headset.
 
-import { Headset, headsetSupported } from "./headset.ts";
+import { Headset, headsetOffer } from "./headset.ts";
 import { Hud } from "./hud.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
@@ -87,7 +87,8 @@ class App {
     this.#token = token;
     this.#certificate = certificate;
     this.#startWorker();
-    this.#offerVr();
+    void this.#offerVr();
+    navigator.xr?.addEventListener("devicechange", () => void this.#offerVr());
     window.addEventListener("pagehide", () => {
       this.#post({ type: "close" });
       // The worker may not get to say so any more.
@@ -135,7 +136,7 @@ class App {
         this.#shell.onState(message.state);
         break;
       case "painter":
-        this.#hud.onPainter(message.name);
+        this.#hud.onPainter(message.name, message.why);
         break;
       case "carrier":
         this.#hud.onCarrier(message.name, message.why);
@@ -222,6 +223,7 @@ class App {
         onEnd: () => {
           this.#headset = null;
           this.#onImmersive(false, 60);
+          void this.#offerVr();
         },
       });
     } catch (error) {
@@ -241,12 +243,10 @@ class App {
     if (!immersive) this.#walker.sendNow();
   }
 
-  #offerVr(): void {
-    const offer = async (): Promise<void> => {
-      this.#shell.vrOffered = await headsetSupported();
-    };
-    void offer();
-    navigator.xr?.addEventListener("devicechange", () => void offer());
+  async #offerVr(): Promise<void> {
+    const offer = await headsetOffer();
+    // In a session the button leaves it.
+    if (!this.#headset) this.#shell.vrOffer = offer;
   }
 
   /** Browsers stay silent until the user does something. */

@@ -4,6 +4,8 @@ import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
 import { type Action, HANDS, type Hand } from "./messages.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
+import type { VrOffer } from "./shell.ts";
+import { hasWebGl2 } from "./support.ts";
 
 /** Asked for beyond each edge of an eye's view, as a share of its size, for turning while a picture travels.
  *  Guess: 6 % of 100 degrees covers 60 ms at 100 degrees a second. */
@@ -40,8 +42,11 @@ interface Parts {
   reprojection: Reprojection;
 }
 
-export async function headsetSupported(): Promise<boolean> {
-  return (await navigator.xr?.isSessionSupported("immersive-vr").catch(() => false)) ?? false;
+/** What the page can offer: a headset's pictures are turned with WebGL2, which a browser may have switched off. */
+export async function headsetOffer(): Promise<VrOffer> {
+  const connected = (await navigator.xr?.isSessionSupported("immersive-vr").catch(() => false)) ?? false;
+  if (!connected) return "none";
+  return hasWebGl2() ? "ready" : "no-webgl2";
 }
 
 export class Headset {

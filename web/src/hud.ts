@@ -62,7 +62,7 @@ export class Hud {
   #stream: StreamDescription | null = null;
   #carrier: { name: TransportName; why: string } | null = null;
   #tcp = false;
-  #painter = "";
+  #painter = { name: "", why: "" };
   #writtenAt = 0;
 
   constructor() {
@@ -93,8 +93,9 @@ export class Hud {
     this.#motionToPhoton = [];
   }
 
-  onPainter(name: string): void {
-    this.#painter = name;
+  /** What draws the pictures on the page, and why not another. */
+  onPainter(name: string, why: string): void {
+    this.#painter = { name, why };
   }
 
   /** What carries the session, and why not another. */
@@ -184,14 +185,13 @@ export class Hud {
       ["redundancy", share(counts?.redundancy, 1)],
       ["repairs", shown(counts?.repairs)],
       ["residual loss", share(counts?.residualLoss, 2)],
-      ["healed by", counts?.healedBy ? `${counts.healedBy.replaceAll("_", " ")}, ${counts.healedAfter} frames` : "–"],
+      ["healed by", healing(counts)],
       ["by reference", shown(counts?.byReference)],
       ["frames lost", shown(counts?.lost)],
       ["late", shown(counts?.late)],
       ["key frames", shown(counts?.keyFrames)],
       ["round trip", length(counts?.roundTripUs)],
       ["clock error", counts?.clockErrorUs == null ? "–" : `±${length(counts.clockErrorUs)}`],
-      ["displayed", shown(counts?.displayed)],
       ["sound delay", length(counts?.sound?.delayUs)],
       ["sound apart", counts?.sound?.delayUs == null ? "–" : length(counts.sound.apartUs)],
       // Packets, and the length of what was made up in their place.
@@ -205,12 +205,24 @@ export class Hud {
     list("facts", [
       ["Encoder", stream?.encoder ?? "–"],
       ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
-      ["Display", this.#painter],
+      ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
-      ["Transport", carrier ? [`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why].filter(Boolean).join(" · ") : "–"],
+      ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why) : "–"],
       ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }
+}
+
+/** What healed the picture last, and after how many newer frames if there were any. */
+function healing(counts: Statistics | null): string {
+  if (!counts?.healedBy) return "–";
+  const { healedAfter: frames } = counts;
+  const kind = counts.healedBy.replaceAll("_", " ");
+  return frames > 0 ? `${kind}, ${frames} ${frames === 1 ? "frame" : "frames"}` : kind;
+}
+
+function because(name: string, why: string): string {
+  return why ? `${name} · ${why}` : name;
 }
 
 function text(id: string, value: string): void {
@@ -240,6 +252,7 @@ function list(id: string, entries: readonly (readonly [string, string])[]): void
       term.textContent = name;
       if (grouped) {
         const group = document.createElement("div");
+        group.classList.toggle("wide", name === "healed by");
         group.append(term, value);
         target.append(group);
       } else target.append(term, value);

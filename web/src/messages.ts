@@ -204,7 +204,7 @@ export type ToWorker =
 export type FromWorker =
   | { type: "state"; state: ConnectionState }
   /** What draws on the screen's canvas. */
-  | { type: "painter"; name: string }
+  | { type: "painter"; name: string; why: string }
   /** What carries the session, and why not another; `why` is empty where there is nothing to say. */
   | { type: "carrier"; name: TransportName; why: string }
   /** The window is to open a peer connection and to speak as its end of the port. */

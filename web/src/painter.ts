@@ -13,38 +13,35 @@ export interface Canvassed {
 }
 
 export interface Painter {
-  /** For people. */
+  /** For people: what draws. */
   readonly name: string;
   /** Draws the picture over the whole canvas, which takes its size. Answers with the marker's pixels as they stood on the canvas. One
    *  picture at a time. */
   paint(picture: VideoFrame): Promise<Canvassed> | Canvassed;
 }
 
-/** `cover`: paint over the marker once it was read. */
-export function painterFor(canvas: OffscreenCanvas, choice: PainterChoice, cover: boolean): Painter {
-  if (choice === "webgl2" || (choice === "auto" && hasGraphicsCard())) {
-    const gl = canvas.getContext("webgl2", {
-      alpha: false,
-      antialias: false,
-      depth: false,
-      desynchronized: true,
-      powerPreference: "high-performance",
-    });
-    if (gl) return new CardPainter(canvas, gl, cover);
-  }
+/** The painter, and why it is not WebGL2 or was chosen by hand. `cover`: paint over the marker once it was read. */
+export function painterFor(canvas: OffscreenCanvas, choice: PainterChoice, cover: boolean): { painter: Painter; why: string } {
+  const support = webGl2Support();
+  const wanted = choice === "webgl2" ? support !== "none" : choice === "auto" && support === "accelerated";
+  const gl = wanted
+    ? canvas.getContext("webgl2", { alpha: false, antialias: false, depth: false, desynchronized: true, powerPreference: "high-performance" })
+    : null;
+  if (gl) return { painter: new CardPainter(canvas, gl, cover), why: choice === "webgl2" ? "as asked" : "" };
   const context = canvas.getContext("2d", { alpha: false, desynchronized: true });
   if (!context) throw new Error("This browser lets the page draw neither with WebGL2 nor in 2D.");
-  return new ProcessorPainter(canvas, context, cover);
+  const lacking = choice === "auto" && support === "emulated" ? "no graphics card for WebGL2" : "this browser has no WebGL2";
+  return { painter: new ProcessorPainter(canvas, context, cover), why: choice === "2d" ? "as asked" : lacking };
 }
 
 /** Asks a context of its own: a canvas that has given one kind of context gives no other. */
-function hasGraphicsCard(): boolean {
+function webGl2Support(): "accelerated" | "emulated" | "none" {
   const gl = new OffscreenCanvas(1, 1).getContext("webgl2");
-  if (!gl) return false;
+  if (!gl) return "none";
   const info = gl.getExtension("WEBGL_debug_renderer_info");
   const renderer = String(gl.getParameter(info?.UNMASKED_RENDERER_WEBGL ?? gl.RENDERER));
   gl.getExtension("WEBGL_lose_context")?.loseContext();
-  return !/swiftshader|llvmpipe|softpipe|basic render|software/i.test(renderer);
+  return /swiftshader|llvmpipe|softpipe|basic render|software/i.test(renderer) ? "emulated" : "accelerated";
 }
 
 const FRAGMENT = `#version 300 es
@@ -107,7 +104,7 @@ class CardPainter implements Painter {
 }
 
 class ProcessorPainter implements Painter {
-  readonly name = "canvas 2D, on the processor";
+  readonly name = "canvas 2D";
   readonly #canvas: OffscreenCanvas;
   readonly #context: OffscreenCanvasRenderingContext2D;
   readonly #cover: boolean;

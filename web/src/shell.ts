@@ -7,6 +7,9 @@ import type { Missing } from "./support.ts";
 /** States of the page: those of the connection and two that never get that far. */
 export type PageState = ConnectionState["state"] | "unsupported" | "unpaired";
 
+/** Whether a headset is there, and whether this browser can draw for it. */
+export type VrOffer = "none" | "ready" | "no-webgl2";
+
 export interface ShellOut {
   onEnter(): void;
   onEnterVr(): void;
@@ -93,9 +96,13 @@ export class Shell {
     return document.body.dataset.view ?? "landing";
   }
 
-  set vrOffered(offered: boolean) {
-    element("landing-vr").hidden = !offered;
-    element("enter-vr").hidden = !offered;
+  set vrOffer(offer: VrOffer) {
+    for (const button of [element("landing-vr", HTMLButtonElement), element("enter-vr", HTMLButtonElement)]) {
+      button.hidden = offer === "none";
+      button.disabled = offer === "no-webgl2";
+      button.textContent = offer === "no-webgl2" ? "VR needs WebGL2" : "Enter VR";
+      button.title = offer === "no-webgl2" ? "Switch graphics acceleration on in the browser's settings." : "";
+    }
   }
 
   set hudPressed(pressed: boolean) {

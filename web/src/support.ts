@@ -11,7 +11,9 @@ export function hasWebRtc(): boolean {
   return "RTCPeerConnection" in window && pictures;
 }
 
-const BROWSERS = "Chrome, Edge or another Chromium browser from version 114 has it; so do the browsers of Quest and Pico headsets.";
+/** WebCodecs came to Chromium before and to Firefox after WebTransport. */
+const BROWSERS =
+  "Chrome, Edge and other Chromium browsers have it from version 114, Firefox from version 130; so do the browsers of Quest and Pico headsets.";
 
 /** What this browser lacks; empty where the page can run. */
 export function missingFeatures(): Missing[] {
@@ -24,7 +26,6 @@ export function missingFeatures(): Missing[] {
     ["WebTransport or WebRTC", hasTransport(), BROWSERS],
     ["WebCodecs", "VideoFrame" in window, BROWSERS],
     ["WebAssembly", "WebAssembly" in window, "Every browser since 2017 has it; a security setting may have switched it off."],
-    ["WebGL2", hasWebGl2(), "Switch graphics acceleration on in the browser's settings."],
     ["OffscreenCanvas", "transferControlToOffscreen" in HTMLCanvasElement.prototype, BROWSERS],
   ];
   return needs.filter(([, there]) => !there).map(([name, , advice]) => ({ name, advice }));
@@ -34,6 +35,9 @@ function hasTransport(): boolean {
   return ("WebTransport" in window && "VideoDecoder" in window) || hasWebRtc();
 }
 
-function hasWebGl2(): boolean {
-  return document.createElement("canvas").getContext("webgl2") !== null;
+/** Only a headset's pictures need it: on a screen the 2D canvas serves as well. */
+export function hasWebGl2(): boolean {
+  const gl = document.createElement("canvas").getContext("webgl2");
+  gl?.getExtension("WEBGL_lose_context")?.loseContext();
+  return gl !== null;
 }

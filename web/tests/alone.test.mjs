@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { emulateHeadset, openBrowser, openPage, screenshot, servePage, until } from "./helper.mjs";
+import { emulateHeadset, openBrowser, openPage, screenshot, servePage, until, untilSays } from "./helper.mjs";
 
 const fakeWorker = path.join(path.dirname(fileURLToPath(import.meta.url)), "fake-worker.js");
 let browser;
@@ -31,6 +31,28 @@ async function openAlone(options, prepare = async () => undefined) {
 }
 
 const sent = (page, type) => page.evaluate((type) => window.fake.received.filter((message) => message.type === type), type);
+const actions = async (page) => (await sent(page, "act")).map(({ action }) => action);
+
+/** Waits until the page has sent these actions and no others. */
+async function untilActs(page, expected) {
+  const counted = (count) => window.fake.received.filter(({ type }) => type === "act").length >= count;
+  await until(page, counted, `the page sends ${expected}`, { argument: expected.length, knowledge: whatWasSent });
+  assert.deepEqual(await actions(page), expected);
+}
+
+/** Waits until the newest presence that the page has sent is as `probe`, a function in the page, wants it; it gets 20 numbers. */
+async function untilPresent(page, probe, what) {
+  const newest = new Function("wanted", `
+    const { values } = window.fake.received.filter(({ type }) => type === "presence").at(-1) ?? {};
+    return values !== undefined && (${probe})([...values]);`);
+  await until(page, newest, what, { knowledge: whatWasSent });
+}
+
+function whatWasSent() {
+  const { received } = window.fake;
+  const newest = received.filter(({ type }) => type === "presence").at(-1);
+  return JSON.stringify({ actions: received.filter(({ type }) => type === "act"), presence: newest && [...newest.values] });
+}
 
 test("a browser without any transport is told what is missing", async () => {
   const { context, page } = await openPage(browser);
@@ -45,6 +67,26 @@ test("a browser without any transport is told what is missing", async () => {
   assert.match(await notice.innerText(), /Chrome/);
   assert.equal(await page.evaluate(() => window.nearlight.state), "unsupported");
   await screenshot(page, "unsupported");
+  await context.close();
+});
+
+test("a browser without WebGL2 is no reason to refuse the screen, only the headset", async () => {
+  const without = async (page) => {
+    await emulateHeadset(page);
+    await page.addInitScript(() => {
+      const getContext = HTMLCanvasElement.prototype.getContext;
+      HTMLCanvasElement.prototype.getContext = function (kind, ...more) {
+        return kind === "webgl2" ? null : getContext.call(this, kind, ...more);
+      };
+    });
+  };
+  const { context, page, errors } = await openAlone({}, without);
+  await page.evaluate(() => window.fake.play(3));
+  assert.equal(await page.evaluate(() => window.nearlight.state), "live");
+  assert.equal(await page.locator("#notice").isVisible(), false);
+  await untilSays(page, "landing-vr", /VR needs WebGL2/);
+  assert.equal(await page.locator("#landing-vr").isDisabled(), true);
+  assert.deepEqual(errors, []);
   await context.close();
 });
 
@@ -73,7 +115,6 @@ for (const [name, viewport] of [
     const touch = name === "phone" ? { hasTouch: true, isMobile: true, deviceScaleFactor: 2 } : {};
     const { context, page, errors } = await openAlone({ viewport, ...touch });
     await page.evaluate(() => window.fake.play(400));
-    await page.waitForTimeout(600);
     await screenshot(page, `landing-${name}`);
     const narrower = () => document.documentElement.scrollWidth <= window.innerWidth;
     assert.ok(await page.evaluate(narrower), "the landing page is not wider than the window");
@@ -81,11 +122,10 @@ for (const [name, viewport] of [
     // A locked pointer cannot press buttons.
     if (name === "phone") await page.locator("#toggle-hud").tap();
     else await page.keyboard.press("KeyH");
-    await page.waitForTimeout(600);
+    await untilSays(page, "mtp", /^\d+\.\d$/);
+    await untilSays(page, "legend", /encode\s+\d+\.\d ms/);
+    await untilSays(page, "binding", /maximum/);
     await screenshot(page, `panel-${name}`);
-    assert.match(await page.locator("#mtp").innerText(), /^\d+\.\d$/);
-    assert.match(await page.locator("#legend").innerText(), /encode\s+\d+\.\d ms/);
-    assert.match(await page.locator("#binding").innerText(), /maximum/);
     const panel = await page.locator("#hud").boundingBox();
     const bar = await page.locator("#toggle-hud").boundingBox();
     assert.ok(panel.y >= bar.y + bar.height, "the panel lies below the bar");
@@ -95,6 +135,34 @@ for (const [name, viewport] of [
     await context.close();
   });
 }
+
+test("the panel says what healed the picture in words, and nothing that is not known", async () => {
+  const { context, page } = await openAlone();
+  await page.evaluate(() => window.fake.play(4));
+  await page.locator("#toggle-hud").click();
+  for (const [healed, words] of [
+    [{ healedBy: null, healedAfter: 0 }, "–"],
+    [{ healedBy: "late_repair", healedAfter: 3 }, "late repair, 3 frames"],
+    [{ healedBy: "key_frame", healedAfter: 1 }, "key frame, 1 frame"],
+    [{ healedBy: "retransmission", healedAfter: 0 }, "retransmission"],
+    [{ healedBy: "reference", healedAfter: undefined }, "reference"],
+    [{ healedBy: "retransmission", healedAfter: 12 }, "retransmission, 12 frames"],
+  ]) {
+    await page.evaluate((healed) => window.fake.count(healed), healed);
+    // The panel's text follows the counters that come, not faster than can be read.
+    const says = (words) => {
+      window.fake.count({});
+      const lines = [...document.querySelectorAll("#counters div")].map(({ innerText }) => innerText.replace(/\s+/g, " ").toLowerCase());
+      return lines.includes(`healed by ${words}`);
+    };
+    await until(page, says, `healed by ${words}`, { argument: words });
+    assert.doesNotMatch(await page.locator("#hud").innerText(), /undefined|NaN|null/);
+    const fits = ({ scrollHeight, clientHeight, scrollWidth, clientWidth }) => scrollHeight <= clientHeight && scrollWidth <= clientWidth;
+    assert.ok(await page.locator("#hud").evaluate(fits), `the panel shows everything beside ${words}`);
+  }
+  await screenshot(page, "panel-healed");
+  await context.close();
+});
 
 test("mouse and keys move the user and act", async () => {
   const { context, page } = await openAlone();
@@ -107,21 +175,16 @@ test("mouse and keys move the user and act", async () => {
   });
   await page.mouse.move(760, 360, { steps: 6 });
   await page.keyboard.down("KeyW");
-  await page.waitForTimeout(400);
+  await untilPresent(page, (values) => values[2] < 5.8 && values[0] > 0.01, "the user walks forward, and to the right where it has turned");
   await page.keyboard.up("KeyW");
   await page.mouse.down();
   await page.mouse.up();
   await page.keyboard.press("KeyF");
   await page.keyboard.press("KeyR");
-  const presences = (await sent(page, "presence")).map(({ values }) => Object.values(values));
-  const last = presences.at(-1);
-  assert.equal(last.length, 7 + 1 + 11 + 1);
+  await untilActs(page, ["grab", "release", "throw", "reset"]);
   // 120 pixels to the right at pi / 1,500 radians a pixel: the quaternion's y is the sine of half of that, negative.
-  assert.ok(Math.abs(last[4] - Math.sin((-120 * Math.PI) / 3000)) < 0.01, `yaw is ${last[4]}`);
-  assert.ok(last[2] < 5.8, `walked forward, to z ${last[2]}`);
-  assert.ok(last[0] > 0.01, `and to the right, to x ${last[0]}`);
-  const actions = (await sent(page, "act")).map(({ action }) => action);
-  assert.deepEqual(actions, ["grab", "release", "throw", "reset"]);
+  await untilPresent(page, (values) => Math.abs(values[4] - Math.sin((-120 * Math.PI) / 3000)) < 0.01, "the mouse turns the view");
+  assert.ok((await sent(page, "presence")).every(({ values }) => Object.values(values).length === 7 + 1 + 11 + 1));
   await context.close();
 });
 
@@ -146,14 +209,13 @@ test("a gamepad acts, and lets go where it is pulled out", async () => {
       navigator.getGamepads = () => [null];
     };
   });
-  for (const held of [[1], [], [0]]) {
-    await page.evaluate((held) => window.hold(...held), held);
-    await page.waitForTimeout(150);
-  }
+  await page.evaluate(() => window.hold(1));
+  await untilActs(page, ["push"]);
+  await page.evaluate(() => window.hold());
+  await page.evaluate(() => window.hold(0));
+  await untilActs(page, ["push", "grab"]);
   await page.evaluate(() => window.pullOut());
-  await page.waitForTimeout(150);
-  const actions = (await sent(page, "act")).map(({ action }) => action);
-  assert.deepEqual(actions, ["push", "grab", "release"]);
+  await untilActs(page, ["push", "grab", "release"]);
   await context.close();
 });
 
@@ -161,22 +223,21 @@ test("touch looks, taps push and long presses hold", async () => {
   const { context, page } = await openAlone({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
   await page.evaluate(() => window.fake.play(3));
   await page.locator("#enter").tap();
-  await page.waitForTimeout(500);
+  await until(page, () => document.body.dataset.view === "world", "the landing page is left");
   await page.touchscreen.tap(300, 500);
+  await untilActs(page, ["push"]);
   const client = await context.newCDPSession(page);
   const touch = (type, points) => client.send("Input.dispatchTouchEvent", { type, touchPoints: points });
   await touch("touchStart", [{ x: 300, y: 500 }]);
-  await page.waitForTimeout(500);
+  await untilActs(page, ["push", "grab"]);
   await touch("touchEnd", []);
+  await untilActs(page, ["push", "grab", "release"]);
   await touch("touchStart", [{ x: 100, y: 600 }]);
   await touch("touchMove", [{ x: 100, y: 540 }]);
-  await page.waitForTimeout(400);
+  await untilPresent(page, (values) => values[2] < 5.8, "the user walks forward");
   await screenshot(page, "touch-stick");
   await touch("touchEnd", []);
-  const actions = (await sent(page, "act")).map(({ action }) => action);
-  assert.deepEqual(actions, ["push", "grab", "release"]);
-  const last = Object.values((await sent(page, "presence")).at(-1).values);
-  assert.ok(last[2] < 5.8, `walked forward, to z ${last[2]}`);
+  assert.deepEqual(await actions(page), ["push", "grab", "release"]);
   await context.close();
 });
 
@@ -193,8 +254,7 @@ test("hooks answer", async () => {
     window.nearlight.setPose({ position: [1, 2, 3], yaw: 0.5 });
   });
   assert.equal((await sent(page, "act")).at(-1).hand, "left");
-  const last = Object.values((await sent(page, "presence")).at(-1).values);
-  assert.deepEqual(last.slice(0, 3), [1, 2, 3]);
+  await untilPresent(page, ([x, y, z]) => x === 1 && y === 2 && z === 3, "the user stands where the hook puts them");
   assert.equal(await page.evaluate(() => window.nearlight.state), "live");
   await context.close();
 });
@@ -222,8 +282,11 @@ test("late reprojection puts each eye's picture where the world is", async () =>
     assert.deepEqual(backgrounds, ["red", "blue"], "each eye sees its own half");
     await screenshot(page, `reprojection-${yaw}`);
   }
+  const frames = yaws.map((yaw) => 100 + yaw * 100);
+  const reported = (last) => window.fake.received.some(({ type, frame }) => type === "shown" && frame === last);
+  await until(page, reported, "the last picture is reported", { argument: frames.at(-1) });
   const shown = (await sent(page, "shown")).map(({ frame }) => frame);
-  assert.deepEqual([...new Set(shown)], yaws.map((yaw) => 100 + yaw * 100), "every picture was reported once it was drawn");
+  assert.deepEqual([...new Set(shown)], frames, "every picture was reported once it was drawn");
   assert.deepEqual(errors, []);
   await context.close();
 });

@@ -79,13 +79,14 @@ window.fake.play = (frames) => {
       key_frames: 1,
     };
     instance.say({ type: "rate", at: frame * 33, rate });
-    const statistics = {
+    window.fake.count({
       at: frame * 33.3,
       completed: frame,
       decoded: frame,
       displayed: frame,
       late: 3,
       lost: 0,
+      packets: frame * 12,
       packetsLost: 41,
       repaired: 41,
       keyFrames: 1,
@@ -93,13 +94,22 @@ window.fake.play = (frames) => {
       repairs: 412,
       residualLoss: 0,
       healedBy: "repair",
+      healedAfter: 2,
+      byReference: 1,
       receivedBps: rate.sent_bps * 0.99,
       clockErrorUs: 183,
       roundTripUs: 912,
       sound: { packets: frame * 3, lost: 2, repeated: 2, concealed: 1, late: 0, delayUs: 61_000, apartUs: 9_000 },
-    };
-    instance.say({ type: "statistics", statistics, marker: { frame, input: frame } });
+    });
   }
+};
+
+/** Says counters: those of before, but for these. */
+window.fake.count = (counted) => {
+  const { fake } = window;
+  fake.statistics = { ...fake.statistics, ...counted };
+  const frame = fake.statistics.displayed;
+  fake.instance.say({ type: "statistics", statistics: fake.statistics, marker: { frame, input: frame } });
 };
 
 /** Something like a landscape, so that contrast on top of it can be judged. */

@@ -21,7 +21,7 @@ export const binary = process.env.NEARLIGHT_BIN ?? path.join(here, "../../target
 const POLICY =
   "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' https:; base-uri 'none'";
 
-export async function openBrowser() {
+export async function openBrowser(...more) {
   return chromium.launch({
     executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium",
     args: [
@@ -32,6 +32,7 @@ export async function openBrowser() {
       "--disable-component-update",
       "--disable-sync",
       "--no-first-run",
+      ...more,
     ],
   });
 }
@@ -203,27 +204,36 @@ async function answers(port) {
   return open;
 }
 
-/** `probe` as `waitForFunction` can ask it: a promise counts there as true whatever becomes of it. */
-function asked(probe) {
-  return new Function(
-    `const answer = (${probe})(); if (typeof answer?.then === "function") throw new TypeError("a probe must not be a promise"); return answer;`,
-  );
-}
-
 function whatThePageKnows() {
   const { state, lastMarker, statistics, stream } = window.nearlight ?? {};
   return JSON.stringify({ state, lastMarker, statistics, stream, status: document.getElementById("status")?.innerText });
 }
 
-/** Waits until `probe`, evaluated in the page, is true; says what `knowledge` finds in the page when it never was. */
-export async function until(page, probe, what, timeout = 30_000, knowledge = whatThePageKnows) {
-  try {
-    await page.waitForFunction(asked(probe), undefined, { timeout, polling: 50 });
-  } catch (error) {
-    if (/must not be a promise/.test(error.message)) throw error;
-    const seen = await page.evaluate(knowledge).catch(() => "no page");
-    throw new Error(`never happened in ${timeout} ms: ${what}. The page: ${seen}`);
+/** Asks until the answer is `wanted`, which is what it returns, or until the time is over: then it returns the last one. */
+export async function eventually(ask, wanted, timeout = 30_000) {
+  const limit = performance.now() + timeout;
+  for (;;) {
+    const answer = await ask();
+    if (wanted(answer) || performance.now() > limit) return answer;
+    await new Promise((resolve) => setTimeout(resolve, 50));
   }
+}
+
+/** Waits until `probe`, evaluated in the page with `argument`, answers something that counts as true; says what `knowledge` finds in
+ *  the page when it never did. */
+export async function until(page, probe, what, { timeout = 30_000, knowledge = whatThePageKnows, argument } = {}) {
+  let failure = "";
+  // A page that is being loaded has nothing to ask.
+  const ask = () => page.evaluate(probe, argument).catch((error) => void (failure = ` The probe: ${error.message}.`));
+  if (await eventually(ask, Boolean, timeout)) return;
+  const seen = await page.evaluate(knowledge).catch(() => "no page");
+  throw new Error(`never happened in ${timeout} ms: ${what}. The page: ${seen}.${failure}`);
+}
+
+/** Waits until an element's text, as the user reads it, is as wanted. */
+export async function untilSays(page, id, wanted) {
+  const says = ({ id, source }) => new RegExp(source).test(document.getElementById(id).innerText);
+  await until(page, says, `#${id} says ${wanted}`, { argument: { id, source: wanted.source } });
 }
 
 /** The user looks around and walks for so many seconds, as the headless client's does. */
@@ -247,6 +257,34 @@ export const live = () => window.nearlight?.state === "live";
 /** What the page shows of the world, below the marker. */
 export function picture(page) {
   return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
+}
+
+/** Standard deviation of the brightness in a screenshot, 0 to 127; the page computes it. */
+export function contrast(page, png) {
+  return page.evaluate(async (base64) => {
+    const bytes = Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+    const bitmap = await createImageBitmap(new Blob([bytes], { type: "image/png" }));
+    const context = new OffscreenCanvas(bitmap.width, bitmap.height).getContext("2d");
+    context.drawImage(bitmap, 0, 0);
+    const { data } = context.getImageData(0, 0, bitmap.width, bitmap.height);
+    const levels = Array.from({ length: data.length / 4 }, (_, index) => data[index * 4 + 1]);
+    const mean = levels.reduce((sum, level) => sum + level, 0) / levels.length;
+    return Math.sqrt(levels.reduce((sum, level) => sum + (level - mean) ** 2, 0) / levels.length);
+  }, Buffer.from(png).toString("base64"));
+}
+
+/** Waits until the page shows another picture of the world than `before`; `look` takes it. */
+export async function untilPictureChanges(page, before, what, look = picture) {
+  const differs = (later) => Buffer.compare(later, before) !== 0;
+  if (!differs(await eventually(() => look(page), differs))) throw new Error(`the picture stays the same: ${what}`);
+}
+
+/** Waits until both eyes of the headset's canvas see something else than they did `before`. */
+export async function untilEyesTurn(page, before) {
+  const turned = (now) => Math.min(distance(before.left, now.left), distance(before.right, now.right)) > 4;
+  const now = await eventually(() => eyes(page), turned);
+  const moved = ["left", "right"].map((eye) => distance(before[eye], now[eye]));
+  if (!turned(now)) throw new Error(`the eyes' pictures do not follow the head: they differ by ${moved} of 255 on average`);
 }
 
 /** Both halves of the headset's canvas as small grey pictures, and how much they differ. */

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { distance, openBrowser, openPage, screenshot, startServer, until as untilTrue } from "./helper.mjs";
+import { distance, eventually, openBrowser, openPage, screenshot, startServer, until as untilTrue } from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-unity-tests";
 const SMALL = ["--size", "640x360", "--fps", "30"];
@@ -40,15 +40,11 @@ function whatTheClientKnows() {
   return JSON.stringify({ heard, failures, state: peer?.connectionState, signalling: peer?.signalingState, frames });
 }
 
-const until = (page, probe, what) => untilTrue(page, probe, what, 30_000, whatTheClientKnows);
+const until = (page, probe, what) => untilTrue(page, probe, what, { knowledge: whatTheClientKnows });
 
 /** So many packets of sound come within 30 s. */
 async function hears(page, wanted) {
-  let packets = 0;
-  for (let tries = 0; tries < 300 && packets < wanted; tries += 1) {
-    await page.waitForTimeout(100);
-    packets = await page.evaluate(() => window.client.soundPackets());
-  }
+  const packets = await eventually(() => page.evaluate(() => window.client.soundPackets()), (packets) => packets >= wanted);
   assert.ok(packets >= wanted, `sound comes: ${packets} packets of ${wanted}`);
 }
 
@@ -57,29 +53,34 @@ async function play(page) {
   await page.evaluate(() => window.client.ready);
 }
 
-/** How much what the page's client shows changes while `act` happens, in grey levels. */
-async function change(page, act, ms = 800) {
+/** How much what the page's client shows has changed since `act`, in grey levels: once that is `enough`, else at last. */
+async function change(page, act, enough) {
   const earlier = await page.evaluate(() => window.client.picture());
   await page.evaluate(act);
-  await page.waitForTimeout(ms);
-  const later = await page.evaluate(() => window.client.picture());
-  return earlier.reduce((sum, level, index) => sum + Math.abs(level - later[index]), 0) / earlier.length;
+  return eventually(async () => distance(earlier, await page.evaluate(() => window.client.picture())), (now) => now > enough);
+}
+
+/** How much it changes by itself within a second and a half, in grey levels. */
+async function ownChange(page) {
+  const earlier = await page.evaluate(() => window.client.picture());
+  await page.waitForTimeout(1_500);
+  return distance(earlier, await page.evaluate(() => window.client.picture()));
 }
 
 async function followsItsUser(page) {
-  const alone = await change(page, () => undefined);
+  const alone = await ownChange(page);
   const shown = await page.evaluate(() => window.client.shownInput());
-  const turned = await change(page, () => {
+  const turn = () => {
     for (let step = 0; step < 20; step += 1) window.client.mouse({ x: 320, y: 180, dx: 30 });
-  });
+  };
+  const turned = await change(page, turn, Math.max(alone * 2, 6));
   assert.ok(turned > alone * 2 && turned > 6, `a mouse that moves turns the view: ${turned} grey levels, ${alone} without`);
-  await until(page, () => window.client.shownInput() !== null, "the marker is read");
-  assert.ok((await page.evaluate(() => window.client.shownInput())) > (shown ?? 0), "the pixels name the new input");
-  await page.evaluate(() => {
+  await untilTrue(page, (shown) => window.client.shownInput() > shown, "the pixels name the new input", { argument: shown ?? 0, knowledge: whatTheClientKnows });
+  const back = () => {
     for (let step = 0; step < 20; step += 1) window.client.mouse({ dx: -30 });
-  });
-  await page.waitForTimeout(500);
-  const walked = await change(page, () => window.client.keys("KeyW", "ShiftLeft"), 1_200);
+  };
+  await change(page, back, Math.max(alone * 2, 6));
+  const walked = await change(page, () => window.client.keys("KeyW", "ShiftLeft"), Math.max(alone * 1.5, 3));
   await page.evaluate(() => window.client.keys());
   assert.ok(walked > alone * 1.5 && walked > 3, `keys walk: ${walked} grey levels, ${alone} without`);
 }
@@ -109,10 +110,11 @@ test("a client that polls over HTTP plays as well", async () => {
   await context.close();
 });
 
-test("a probe that returns a promise is refused, for it would count as true", async () => {
+test("what never happens is named, with what the page knows", async () => {
   const { context, page } = await openPage(browser);
-  await assert.rejects(until(page, async () => false, "never"), /must not be a promise/);
-  await assert.rejects(until(page, () => Promise.resolve(false), "never"), /must not be a promise/);
+  const [timeout, knowledge] = [100, () => "nothing"];
+  await assert.rejects(untilTrue(page, async () => false, "a promise that is kept", { timeout, knowledge }), /never happened.*a promise.*nothing/);
+  await assert.rejects(untilTrue(page, () => nowhere, "a name that is there", { timeout, knowledge }), /nowhere is not defined/);
   await context.close();
 });
 
@@ -140,13 +142,12 @@ test("an offer that is repeated is answered again and disturbs nothing", async (
     for (let times = 0; times < 20; times += 1) client.signalling.describe("offer", client.connectionId, sdp);
     return { answers, frames: client.frames };
   }, first);
-  await page.waitForTimeout(1_500);
-  const { answers, frames } = await page.evaluate(() => {
-    const { heard, frames } = window.client;
-    return { answers: heard.filter((type) => type === "answer").length, frames };
-  });
-  assert.equal(answers, before.answers + 20);
-  assert.ok(frames > before.frames + 10, `${before.frames} frames, then ${frames}`);
+  const repeated = ({ answers, frames }) => {
+    const heard = window.client.heard.filter((type) => type === "answer").length;
+    return heard >= answers + 20 && window.client.frames > frames + 10;
+  };
+  await untilTrue(page, repeated, "20 answers come, and the picture goes on", { argument: before, knowledge: whatTheClientKnows });
+  assert.equal(await page.evaluate(() => window.client.heard.filter((type) => type === "answer").length), before.answers + 20);
   await context.close();
 });
 

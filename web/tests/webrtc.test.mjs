@@ -2,7 +2,10 @@
 
 import assert from "node:assert/strict";
 import { after, before, test } from "node:test";
-import { SMALL, distance, emulateHeadset, eyes, hasTurn, inbound, keepConnections, live, openBrowser, openPage, picture, screenshot, shown, startServer, startTurn, until } from "./helper.mjs";
+import {
+  SMALL, emulateHeadset, eyes, hasTurn, inbound, keepConnections, live, openBrowser, openPage, picture, screenshot, shown, startServer, startTurn, until,
+  untilEyesTurn, untilPictureChanges, untilSays,
+} from "./helper.mjs";
 
 const TOKEN = "a-token-for-the-page-tests";
 
@@ -36,10 +39,11 @@ test("the same session over WebRTC: pictures, inputs in their pixels, stages, co
   await until(page, () => window.nearlight.lastMarker?.input > 10, "inputs come back in pixels");
   const before = await picture(page);
   await page.evaluate(() => window.nearlight.act("gaze", "throw"));
-  await page.waitForTimeout(400);
-  assert.notDeepEqual(await picture(page), before, "a thrown ball is seen");
+  await untilPictureChanges(page, before, "a thrown ball is seen");
   await page.evaluate(() => window.nearlight.setPose({ position: [3, 1.6, 5], yaw: 0.4 }));
   await until(page, shown(120), "more frames follow");
+  await until(page, () => window.nearlight.statistics.clockErrorUs > 0, "the clocks are kept in step");
+  await until(page, async () => (await window.nearlight.summary()).motion_to_photon_ms.n > 0, "motion-to-photon is known");
   const { statistics, stream, summary } = await page.evaluate(async () => ({
     statistics: window.nearlight.statistics,
     stream: window.nearlight.stream,
@@ -47,10 +51,10 @@ test("the same session over WebRTC: pictures, inputs in their pixels, stages, co
   }));
   assert.deepEqual([stream.width, stream.height, stream.views], [640, 360, 1]);
   assert.ok(statistics.unreadableMarkers <= statistics.displayed / 100, `${statistics.unreadableMarkers} unreadable markers`);
-  assert.ok(statistics.receivedBps > 0 && statistics.clockErrorUs > 0, JSON.stringify(statistics));
+  assert.ok(statistics.receivedBps > 0, JSON.stringify(statistics));
   assert.equal(summary.transport, "webrtc");
   assert.equal(summary.stage_sum_error_us_max, 0);
-  assert.ok(summary.motion_to_photon_ms.n > 0 && summary.motion_to_photon_ms.p50 > 1, JSON.stringify(summary.motion_to_photon_ms));
+  assert.ok(summary.motion_to_photon_ms.p50 > 1, JSON.stringify(summary.motion_to_photon_ms));
   // A browser that stalls loses what its own receiver drops; that a clean path loses nothing is asserted in virtual time.
   assert.ok(summary.frames.lost * 2 <= summary.frames.sent, JSON.stringify(summary.frames));
   assert.ok(summary.rate_mbps.target > 0 && summary.rate_mbps.received > 0, JSON.stringify(summary.rate_mbps));
@@ -58,8 +62,8 @@ test("the same session over WebRTC: pictures, inputs in their pixels, stages, co
   for (const name of ["frame_displayed", "motion_to_photon", "frame_ready", "clock_estimated", "traffic"]) {
     assert.ok(events.some(({ event }) => event === name), `no event ${name}`);
   }
-  assert.match(await page.locator("#facts").innerText(), /WebRTC · as asked/);
-  assert.match(await page.locator("#legend").innerText(), /render\s+\d+\.\d ms/);
+  await untilSays(page, "facts", /WebRTC · as asked/);
+  await untilSays(page, "legend", /render\s+\d+\.\d ms/);
   await screenshot(page, "webrtc-live");
   assert.deepEqual(errors, []);
   await context.close();
@@ -81,7 +85,8 @@ test("the panel changes the transport: a new session at once, from where the use
   for (const transport of ["webtransport", "webrtc", "auto", "webrtc"]) {
     await page.locator("#transport").selectOption(transport);
     const expected = transport === "auto" ? "webtransport" : transport;
-    await page.waitForFunction((name) => window.nearlight.state === "live" && window.nearlight.statistics?.transport === name, expected);
+    const carried = (name) => window.nearlight.state === "live" && window.nearlight.statistics?.transport === name;
+    await until(page, carried, `a session over ${expected}`, { argument: expected });
     await until(page, shown(10), "pictures come");
     assert.equal(new URL(page.url()).searchParams.get("transport"), transport === "auto" ? null : transport);
     assert.equal(await page.locator("#notice").isVisible(), false, `the only place is free again for ${transport}`);
@@ -105,7 +110,7 @@ test("where WebTransport does not get through the same link shows the world over
   assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webrtc");
   await page.locator("#enter").click();
   await page.keyboard.press("KeyH");
-  await until(page, () => /does not get through/.test(document.getElementById("facts").innerText), "the panel says why");
+  await untilSays(page, "facts", /does not get through/);
   await context.close();
 });
 
@@ -125,11 +130,12 @@ function withCandidates(change) {
 test("where no UDP gets through the pictures come over TCP", async () => {
   const { context, page, errors } = await openLive(overWebRtc(server.url), withCandidates((line) => (/ tcp /.test(line) ? [line] : [])));
   await until(page, shown(60), "60 frames are displayed");
+  await until(page, () => window.nearlight.statistics.clockErrorUs > 0, "the clocks are kept in step");
   const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
-  assert.ok(statistics.clockErrorUs > 0 && statistics.lost * 4 <= statistics.displayed, JSON.stringify(statistics));
+  assert.ok(statistics.lost * 4 <= statistics.displayed, JSON.stringify(statistics));
   await page.locator("#enter").click();
   await page.keyboard.press("KeyH");
-  await until(page, () => /WebRTC over TCP/.test(document.getElementById("facts").innerText), "the panel says so");
+  await untilSays(page, "facts", /WebRTC over TCP/);
   assert.deepEqual(errors, []);
   await context.close();
 });
@@ -170,7 +176,7 @@ test("where nothing gets through the page says which ports and what to do", asyn
   // Addresses for documentation, where nobody is (RFC 5737).
   await withCandidates((line) => [line.replace(/ (\S+) (\d+) typ host/, " 192.0.2.1 $2 typ host")])(page);
   await page.goto(overWebRtc(server.url));
-  await until(page, () => window.nearlight?.state === "reconnecting", "the page gives up", 30_000);
+  await until(page, () => window.nearlight?.state === "reconnecting", "the page gives up");
   const notice = await page.locator("#notice").innerText();
   assert.match(notice, /neither UDP port \d+ nor TCP port \d+/);
   assert.match(notice, new RegExp(`TCP port ${server.port}`));
@@ -201,9 +207,9 @@ test("VP8 is played where the server has nothing else", async () => {
 test("losses are repaired and the picture goes on", async () => {
   const own = await startServer({ more: [...SMALL, "--impair", "loss=2%"] });
   const { context, page } = await openLive(overWebRtc(own.url));
-  await until(page, shown(80), "80 frames are displayed", 60_000);
+  await until(page, shown(80), "80 frames are displayed", { timeout: 60_000 });
+  await until(page, () => window.nearlight.statistics.repaired > 0, "losses are repaired");
   const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
-  assert.ok(statistics.repaired > 0, JSON.stringify(statistics));
   assert.ok(statistics.lost * 4 <= statistics.displayed, JSON.stringify(statistics));
   await context.close();
   await own.stop();
@@ -237,13 +243,12 @@ test("repairs come as FlexFEC where the browser takes it, and what they mend is 
     const { context, page } = await openLive(overWebRtc(own.url), hearOffers(said, takes));
     assert.match(said.offer, /^a=rtpmap:\d+ flexfec-03\/90000/m, "this browser takes repairs");
     assert.equal(/^a=ssrc-group:FEC-FR \d+ \d+/m.test(said.answer), takes, said.answer);
-    await until(page, shown(200), "200 frames are displayed", 60_000);
+    await until(page, shown(200), "200 frames are displayed", { timeout: 60_000 });
     const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
     const counted = await inbound(page);
     await page.locator("#enter").click();
     await page.keyboard.press("KeyH");
-    const named = takes ? /fec fixed:20/ : /fec none/;
-    await page.waitForFunction((named) => new RegExp(named).test(document.getElementById("facts").innerText), named.source);
+    await untilSays(page, "facts", takes ? /fec fixed:20/ : /fec none/);
     await context.close();
     return { statistics, counted };
   };
@@ -287,16 +292,13 @@ test("an emulated headset sees two eyes that follow its pose", async () => {
   await page.locator("#landing-vr").click();
   await until(page, () => window.nearlight.stream?.views === 2, "the server sends stereo");
   await until(page, () => document.querySelector("canvas.headset"), "the headset's canvas is there");
-  const marked = await page.evaluate(() => window.nearlight.lastMarker.frame);
-  await page.waitForFunction((frame) => window.nearlight.lastMarker?.frame > frame + 30, marked, { timeout: 30_000 });
+  const marked = await page.evaluate(() => window.nearlight.lastMarker?.frame ?? 0);
+  await until(page, (frame) => window.nearlight.lastMarker?.frame > frame + 30, "stereo frames are displayed", { argument: marked });
   const ahead = await eyes(page);
   assert.ok(ahead.difference > 1, `the eyes differ by ${ahead.difference} of 255 on average`);
   await page.evaluate(() => window.emulated.quaternion.set(0, Math.sin(0.4), 0, Math.cos(0.4)));
-  await page.waitForTimeout(1_500);
-  const turned = await eyes(page);
+  await untilEyesTurn(page, ahead);
   await screenshot(page, "webrtc-headset");
-  assert.ok(distance(ahead.left, turned.left) > 4, "the left eye's picture follows the head");
-  assert.ok(distance(ahead.right, turned.right) > 4, "the right eye's picture follows the head");
   assert.deepEqual(errors, []);
   await context.close();
 });

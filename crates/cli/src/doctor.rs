@@ -26,22 +26,57 @@ pub(crate) struct DoctorArguments {
     port: u16,
 }
 
-/// Counts what is wrong while it is printed.
+/// What was found of one subject.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Good,
+    /// It works, within limits that whoever serves should know.
+    Limited,
+    /// It does not work.
+    Problem,
+}
+
+/// Counts what was found while it is printed.
 #[derive(Default)]
 struct Findings {
+    limits: u32,
     problems: u32,
 }
 
 impl Findings {
-    #[expect(clippy::unused_self, reason = "both kinds of findings are told the same way")]
-    fn good(&self, subject: &str, words: &str) {
-        println!("  ok       {subject:<10} {words}");
+    fn good(&mut self, subject: &str, words: &str) {
+        self.tell(Verdict::Good, subject, words, "");
     }
 
     fn problem(&mut self, subject: &str, words: &str, advice: &str) {
-        self.problems += 1;
-        println!("  PROBLEM  {subject:<10} {words}");
-        println!("           {:<10} -> {advice}", "");
+        self.tell(Verdict::Problem, subject, words, advice);
+    }
+
+    fn tell(&mut self, verdict: Verdict, subject: &str, words: &str, advice: &str) {
+        let mark = match verdict {
+            Verdict::Good => "ok",
+            Verdict::Limited => "limited",
+            Verdict::Problem => "PROBLEM",
+        };
+        self.limits += u32::from(verdict == Verdict::Limited);
+        self.problems += u32::from(verdict == Verdict::Problem);
+        println!("  {mark:<7}  {subject:<10} {words}");
+        if verdict != Verdict::Good {
+            println!("           {:<10} -> {advice}", "");
+        }
+    }
+
+    /// The last line, and the command's exit status.
+    fn summary(&self) -> (String, ExitCode) {
+        let counted = |count: u32, name: &str| match count {
+            1 => format!("One {name}"),
+            _ => format!("{count} {name}s"),
+        };
+        match (self.problems, self.limits) {
+            (0, 0) => ("Everything is in order.".into(), ExitCode::SUCCESS),
+            (0, limits) => (format!("Everything works. {} to know of.", counted(limits, "limit")), ExitCode::SUCCESS),
+            (problems, _) => (format!("{} to look at.", counted(problems, "problem")), ExitCode::FAILURE),
+        }
     }
 }
 
@@ -54,16 +89,9 @@ pub(crate) fn run(arguments: &DoctorArguments) -> anyhow::Result<ExitCode> {
     ffmpeg(&mut findings);
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(network(&mut findings, clock, arguments.port));
-    if findings.problems == 0 {
-        println!("Everything is in order.");
-        Ok(ExitCode::SUCCESS)
-    } else {
-        println!(
-            "{} to look at.",
-            if findings.problems == 1 { "One problem".into() } else { format!("{} problems", findings.problems) }
-        );
-        Ok(ExitCode::FAILURE)
-    }
+    let (words, status) = findings.summary();
+    println!("{words}");
+    Ok(status)
 }
 
 fn adapters(findings: &mut Findings) {
@@ -88,18 +116,32 @@ fn codecs(findings: &mut Findings, clock: Clock) {
                     measured.encode_median.as_millis_f64(),
                     measured.decode_median.as_millis_f64()
                 );
-                if measured.encode_median > SLOW_ENCODER {
-                    findings.problem(
-                        kind.name(),
-                        &words,
-                        "use a smaller --size or a lower --fps, or stop what else runs",
-                    );
-                } else {
-                    findings.good(kind.name(), &words);
-                }
+                let (verdict, advice) = encoder_verdict(measured.encode_median);
+                findings.tell(verdict, kind.name(), &words, advice);
             }
             Err(error) => findings.problem(kind.name(), &error.to_string(), "use the other codec"),
         }
+    }
+}
+
+/// A slow encoder works: `nearlight serve` measures what the machine keeps up with unless it is told a size.
+fn encoder_verdict(encode: Span) -> (Verdict, &'static str) {
+    if encode <= SLOW_ENCODER {
+        return (Verdict::Good, "");
+    }
+    let advice = "this machine is too slow for 30 such pictures a second in this codec; serve chooses a size and a frame rate that it \
+        keeps unless --size and --fps are given, and takes the other codec with --codec";
+    (Verdict::Limited, advice)
+}
+
+/// The datagrams of the self-test that came back over loopback.
+fn echo_verdict(returned: u32) -> (Verdict, &'static str) {
+    match returned {
+        0 => (Verdict::Problem, "let a firewall pass UDP on the port"),
+        few if few < DATAGRAMS * 99 / 100 => {
+            (Verdict::Limited, "the machine is busy, or a firewall limits UDP: pictures will be lost in the same way")
+        }
+        _ => (Verdict::Good, ""),
     }
 }
 
@@ -149,11 +191,8 @@ async fn network(findings: &mut Findings, clock: Clock, port: u16) {
                 echo.returned,
                 echo.round_trip.as_millis_f64()
             );
-            if echo.returned < DATAGRAMS * 99 / 100 {
-                findings.problem("udp", &words, "the machine is overloaded, or a firewall limits UDP");
-            } else {
-                findings.good("udp", &words);
-            }
+            let (verdict, advice) = echo_verdict(echo.returned);
+            findings.tell(verdict, "udp", &words, advice);
         }
         Err(error) => findings.problem("udp", &error.to_string(), "let a firewall pass UDP on the port"),
     }
@@ -207,4 +246,32 @@ async fn collect(client: &Connection, clock: Clock) -> Vec<Span> {
     }
     round_trips.sort_unstable();
     round_trips
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_what_does_not_work_is_a_problem() {
+        for (verdict, expected) in [
+            (encoder_verdict(Span::from_millis(5)).0, Verdict::Good),
+            (encoder_verdict(Span::from_millis(60)).0, Verdict::Limited),
+            (echo_verdict(DATAGRAMS).0, Verdict::Good),
+            (echo_verdict(DATAGRAMS / 2).0, Verdict::Limited),
+            (echo_verdict(0).0, Verdict::Problem),
+        ] {
+            assert_eq!(verdict, expected);
+        }
+    }
+
+    #[test]
+    fn limits_are_told_and_do_not_fail_the_command() {
+        let mut findings = Findings::default();
+        assert_eq!(findings.summary(), ("Everything is in order.".into(), ExitCode::SUCCESS));
+        findings.tell(Verdict::Limited, "vp8", "30 ms to encode", "advice");
+        assert_eq!(findings.summary(), ("Everything works. One limit to know of.".into(), ExitCode::SUCCESS));
+        findings.problem("port", "8090 is in use", "advice");
+        assert_eq!(findings.summary(), ("One problem to look at.".into(), ExitCode::FAILURE));
+    }
 }

@@ -5,7 +5,7 @@ mod live;
 mod table;
 mod tcp;
 
-use std::io::{IsTerminal as _, Write as _};
+use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -187,13 +187,11 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     } else {
         run_plan(&plan, &options, &now, &mut report)?
     };
-    let mut output = std::io::stdout().lock();
     if arguments.json {
-        serde_json::to_writer(&mut output, &outcome.summary).context("cannot write the figures")?;
-        writeln!(output)?;
+        println!("{}", serde_json::to_string(&outcome.summary).context("cannot write the figures")?);
     } else {
-        write!(output, "{}", table(&plan, &outcome.summary))?;
-        writeln!(output, "\nRuns are kept in {}.", folder.display())?;
+        print!("{}", table(&plan, &outcome.summary));
+        println!("\nRuns are kept in {}.", folder.display());
     }
     if arguments.live {
         eprintln!(
@@ -251,8 +249,7 @@ fn write_reports(arguments: &ReportArguments) -> anyhow::Result<ExitCode> {
 }
 
 fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
-    let mut output = std::io::stdout().lock();
-    writeln!(output, "Plans in {}:", arguments.plans.display())?;
+    println!("Plans in {}:", arguments.plans.display());
     let mut files: Vec<PathBuf> = std::fs::read_dir(&arguments.plans)
         .with_context(|| format!("cannot read the folder `{}`; name one with --plans", arguments.plans.display()))?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
@@ -261,17 +258,17 @@ fn list(arguments: &ListArguments) -> anyhow::Result<ExitCode> {
     files.sort();
     for file in files {
         match Plan::read(&file) {
-            Ok(plan) => writeln!(output, "  {:16} {} cells. {}", plan.name, plan.cells.len(), plan.question)?,
-            Err(error) => writeln!(output, "  {error}")?,
+            Ok(plan) => println!("  {:16} {} cells. {}", plan.name, plan.cells.len(), plan.question),
+            Err(error) => println!("  {error}"),
         }
     }
-    writeln!(output, "\nRate controllers:")?;
+    println!("\nRate controllers:");
     for preset in PRESETS {
-        writeln!(output, "  {:20} {}", preset.name, preset.summary)?;
+        println!("  {:20} {}", preset.name, preset.summary);
     }
-    writeln!(output, "\nRedundancy policies (P is a number):")?;
+    println!("\nRedundancy policies (P is a number):");
     for policy in POLICIES {
-        writeln!(output, "  {:20} {}", policy.name, policy.summary)?;
+        println!("  {:20} {}", policy.name, policy.summary);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,9 +3,12 @@
 #![deny(unsafe_code)]
 
 mod analyze;
+mod announcement;
 mod doctor;
 mod lab;
 mod link;
+mod log;
+mod memory;
 mod parse;
 mod serve;
 mod stand_in;
@@ -47,6 +50,10 @@ enum Command {
 /// and WebTransport of a session that ends without the capsule that says so.
 const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,\
     web_transport_quinn=error";
+/// The same of who wants nothing but warnings and errors.
+const QUIET_WORDS: &str = "warn,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,web_transport_quinn=error";
+/// What a shell reports of a program that was ended because nobody read its output: 128 and the number of SIGPIPE.
+const OUTPUT_CLOSED: i32 = 128 + 13;
 
 fn main() -> ExitCode {
     end_with_the_output();
@@ -67,12 +74,12 @@ fn main() -> ExitCode {
     }
     // Results go to standard output, words about the work to standard error.
     let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(USUAL_WORDS));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(arguments.command.usual_words()));
     // A file or a pipe gets no colours.
     let colours = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
     tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(std::io::stderr)
+        .with_writer(|| log::Log)
         .with_ansi(colours)
         .with_target(false)
         .init();
@@ -85,6 +92,7 @@ fn main() -> ExitCode {
         Command::Analyze(analyze) => analyze::run(&analyze),
         Command::Doctor(doctor) => doctor::run(&doctor),
     };
+    log::release();
     match done {
         Ok(code) => code,
         Err(error) => {
@@ -102,12 +110,25 @@ fn one_line(words: &str) -> String {
     line.strip_prefix("error: ").unwrap_or(&line).to_owned()
 }
 
-/// Whoever closes or fills standard output is told in a line, as of any other file: `println!` would panic.
+impl Command {
+    /// What is logged if nobody says otherwise.
+    const fn usual_words(&self) -> &'static str {
+        match self {
+            Self::Serve(serve) if serve.is_quiet() => QUIET_WORDS,
+            _ => USUAL_WORDS,
+        }
+    }
+}
+
+/// `println!` panics where standard output takes no more. Whoever closes a pipe has read enough, as `head` does: the command ends as
+/// other programs do, without a word. A full disk is told in a line.
 fn end_with_the_output() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let words = panic.payload_as_str().unwrap_or_default();
         match words.strip_prefix("failed printing to stdout: ") {
+            // EPIPE, which the panic names only in words.
+            Some(reason) if reason.ends_with("(os error 32)") => std::process::exit(OUTPUT_CLOSED),
             Some(reason) => {
                 eprintln!("nearlight: standard output takes no more: {reason}");
                 std::process::exit(1);

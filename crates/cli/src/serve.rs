@@ -1,22 +1,26 @@
 //! `nearlight serve`.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::{CodecKind, Encoders};
+use nearlight_events::create_private_file;
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
-use nearlight_net::{Clock, Link, Token};
+use nearlight_net::{Clock, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{Door, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
+use tokio::signal::unix::{SignalKind, signal};
 
-use crate::parse;
+use crate::announcement::{Announcement, Style};
+use crate::sandbox::Needs;
 use crate::stand_in::{self, StandIn};
+use crate::{log, memory, parse, sandbox};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
@@ -136,9 +140,15 @@ pub(crate) struct ServeArguments {
     /// For `nearlight lab run --live`: where the machine's clock stood at time zero
     #[arg(long, hide = true)]
     clock_origin: Option<u64>,
-    /// Print one JSON object with url and ports instead of words and a QR code
+    /// Give up capabilities, most of the file system and system calls that are not needed (Linux): on or off
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    sandbox: bool,
+    /// Print one JSON object with links and ports, once clients can connect
     #[arg(long)]
     json: bool,
+    /// Print nothing but the links, a line each, and write only warnings and errors to standard error
+    #[arg(long, short)]
+    quiet: bool,
 }
 
 /// Clap would take a bare `Option` as an argument that may be left out.
@@ -189,69 +199,78 @@ impl ServeArguments {
     }
 }
 
+impl ServeArguments {
+    /// Nothing but the link is wanted; see [`Style`].
+    pub(crate) const fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+}
+
 pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
-    let json = arguments.json;
+    let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
+    let style = Style::new(arguments.json, quiet);
     let clock = stand_in::clock(arguments.clock_origin);
     let options = arguments.options(clock)?;
+    memory::give_back_what_sessions_leave();
     let unity = options.unity.clone();
+    // Threads take over what the one that starts them may do.
+    let sandbox = if sandboxed { sandbox::enter(&needs(&options)?)? } else { "off (--sandbox off)".into() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        // A link to a file that turns out to be bad would be a promise that is not kept.
-        let opens_a_file = options.source.file().is_some();
+        // A link to a file that turns out to be bad would be a promise that is not kept, and an object is for scripts, whose clients
+        // need not wait; others who open the link early do.
+        let early = style != Style::Json && options.source.file().is_none();
+        // People and scripts read the link first; what there is to say about starting up comes after it.
+        if style != Style::Json {
+            log::hold();
+        }
+        tracing::info!("sandbox: {sandbox}");
         let door = Door::open(options, clock)?;
         let (local, others) = (door.local_link(), door.other_links());
-        let announcement = announcement(&local, &others)?;
-        let (port, rtc_port) = (door.port(), door.rtc_port());
+        let announcement = Announcement { local, others, port: door.port(), rtc_port: door.rtc_port() };
         let announce = || {
-            println!("{announcement}");
+            announcement.print(style)?;
+            log::release();
             if let Some(unity) = &unity {
                 eprintln!("{}", unity_notice(unity));
             }
+            anyhow::Ok(())
         };
-        let early = !json && !opens_a_file;
         if early {
-            announce();
+            announce()?;
         }
-        // Whoever opens the link meanwhile waits; a script's first line says that it need not.
         let server = door.furnish()?;
-        if !json && !early {
-            announce();
+        let stop = stop_signal(quiet)?;
+        if !early {
+            announce()?;
         }
-        if json {
-            println!("{}", first_line(&local, port, rtc_port));
-        } else {
-            println!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
+        if !quiet {
+            eprintln!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
         }
         let on_renewal = |hash| {
-            let named = |link: &Link| Link { certificate: link.certificate.and(Some(hash)), ..link.clone() };
-            let (local, others) = (named(&local), others.iter().map(named).collect::<Vec<_>>());
-            if json {
-                println!("{}", first_line(&local, port, rtc_port));
-            } else if let Ok(announcement) = self::announcement(&local, &others) {
-                println!("\nThe server's certificate was renewed. New clients need a new link:\n{announcement}");
+            if style == Style::Terminal {
+                eprintln!("\nThe server's certificate was renewed. New clients need a new link:");
+            }
+            if let Err(error) = announcement.renewed(hash).print(style) {
+                tracing::warn!(%error, "the new link was not printed");
             }
         };
-        server.run(stop_signal(), on_renewal).await?;
+        server.run(stop, on_renewal).await?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// What a script reads.
-fn first_line(local: &Link, port: u16, rtc_port: u16) -> serde_json::Value {
-    serde_json::json!({ "url": local.to_string(), "port": port, "rtc_port": rtc_port })
-}
-
-/// The links, and the code of one.
-fn announcement(local: &Link, others: &[Link]) -> anyhow::Result<String> {
-    let local = local.to_string();
-    let others: Vec<String> = others.iter().map(ToString::to_string).collect();
-    // A phone or a headset reads the code, so it names an address that they can reach.
-    let code = qr_code(others.first().unwrap_or(&local))?;
-    let mut lines = vec![String::new(), format!("  Open   {local}")];
-    let others = others.iter().filter(|link| **link != local);
-    lines.extend(others.map(|link| format!("  or, from another machine,   {link}")));
-    lines.extend([String::new(), code]);
-    Ok(lines.join("\n"))
+/// What the sandbox must leave possible.
+fn needs(options: &ServeOptions) -> anyhow::Result<Needs> {
+    let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
+    let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
+    let reads = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate).collect();
+    if let Some(events) = &options.events {
+        // It is named by its path, which must lead somewhere.
+        create_private_file(events).with_context(|| format!("cannot write {}", events.display()))?;
+    }
+    let ports = [Some(options.port), options.rtc_port].into_iter().flatten().filter(|port| *port != 0);
+    Ok(Needs { reads, writes: options.events.clone().into_iter().collect(), lowest_port: ports.min().unwrap_or(0) })
 }
 
 /// What the owner has opened, in plain words.
@@ -264,17 +283,17 @@ fn unity_notice(unity: &UnityOptions) -> String {
     format!("{who}. Their signalling is taken by plain HTTP from other machines too; the media is encrypted.\n")
 }
 
-fn qr_code(text: &str) -> anyhow::Result<String> {
-    let code = qrcode::QrCode::new(text).context("the link does not fit a QR code")?;
-    Ok(code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build())
-}
-
-async fn stop_signal() {
-    let mut terminate = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::terminate())
-        .expect("a tokio runtime can watch signals");
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        _ = terminate.recv() => {}
-    }
-    eprintln!("nearlight: saying goodbye to every client");
+/// Ends with the first signal that asks for an end. From the call on, not from the first poll, such a signal ends nothing by itself.
+fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => {}
+            _ = terminate.recv() => {}
+        }
+        if !quiet {
+            eprintln!("nearlight: saying goodbye to every client");
+        }
+    })
 }

@@ -51,6 +51,12 @@ impl Canvas {
         Self { width, height, bytes: vec![255; usize::from(width) * usize::from(height) * 4] }
     }
 
+    /// Becomes the same picture, in the memory that it has.
+    pub fn copy_from(&mut self, other: &Self) {
+        (self.width, self.height) = (other.width, other.height);
+        self.bytes.clone_from(&other.bytes);
+    }
+
     pub fn stride(&self) -> usize {
         usize::from(self.width) * 4
     }

@@ -28,7 +28,7 @@ impl TestCard {
         if (self.still.width, self.still.height) != (width, height) {
             self.still = still(width, height);
         }
-        self.scratch.clone_from(&self.still);
+        self.scratch.copy_from(&self.still);
         let card = &mut self.scratch;
         let (across, down) = (usize::from(width), usize::from(height));
         // One crossing in four seconds: at 60 frames a second a few pixels a frame.

@@ -1,0 +1,123 @@
+//! What `nearlight serve` says on standard output: where it can be reached, and nothing else.
+
+use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
+
+use anyhow::Context as _;
+use nearlight_net::Link;
+
+/// How standard output is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Style {
+    /// For people: words, and a code for a phone's camera.
+    Terminal,
+    /// For scripts: a link on each line, this machine's first.
+    Links,
+    /// For scripts: an object, as docs/json.md describes it.
+    Json,
+}
+
+impl Style {
+    pub(crate) fn new(json: bool, quiet: bool) -> Self {
+        match (json, quiet) {
+            (true, _) => Self::Json,
+            (false, false) if io::stdout().is_terminal() => Self::Terminal,
+            (false, _) => Self::Links,
+        }
+    }
+}
+
+/// Where a server can be reached.
+#[derive(Debug, Clone)]
+pub(crate) struct Announcement {
+    /// For a browser on this machine.
+    pub(crate) local: Link,
+    /// For other machines, the likeliest first.
+    pub(crate) others: Vec<Link>,
+    pub(crate) port: u16,
+    pub(crate) rtc_port: u16,
+}
+
+impl Announcement {
+    /// Writes it to standard output. Whoever has read enough of it and closes the pipe does not end the server.
+    pub(crate) fn print(&self, style: Style) -> anyhow::Result<()> {
+        let text = match style {
+            Style::Terminal => self.words()?,
+            Style::Links => self.links().collect::<Vec<_>>().join("\n"),
+            Style::Json => self.json().to_string(),
+        };
+        let mut output = io::stdout().lock();
+        match writeln!(output, "{text}").and_then(|()| output.flush()) {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(error).context("standard output does not take the link")
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn links(&self) -> impl Iterator<Item = String> {
+        let others = self.others.iter().filter(|link| **link != self.local);
+        std::iter::once(&self.local).chain(others).map(ToString::to_string)
+    }
+
+    fn json(&self) -> serde_json::Value {
+        serde_json::json!({
+            "url": self.local.to_string(),
+            "links": self.links().collect::<Vec<_>>(),
+            "port": self.port,
+            "rtc_port": self.rtc_port,
+        })
+    }
+
+    fn words(&self) -> anyhow::Result<String> {
+        // A phone or a headset reads the code, so it names an address that they can reach.
+        let code = qr_code(&self.others.first().unwrap_or(&self.local).to_string())?;
+        let named = self.links().enumerate().map(|(place, link)| match place {
+            0 => format!("  Open   {link}"),
+            _ => format!("  or, from another machine,   {link}"),
+        });
+        let links = named.collect::<Vec<_>>().join("\n");
+        Ok(format!("\n{links}\n\n{code}"))
+    }
+}
+
+fn qr_code(text: &str) -> anyhow::Result<String> {
+    let code = qrcode::QrCode::new(text).context("the link does not fit a QR code")?;
+    Ok(code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn link(secure: bool, host: &str) -> Link {
+        Link { secure, host: host.into(), port: 8090, token: None, certificate: None }
+    }
+
+    fn announcement() -> Announcement {
+        let others = vec![link(true, "192.0.2.1"), link(true, "192.0.2.2")];
+        Announcement { local: link(false, "localhost"), others, port: 8090, rtc_port: 8091 }
+    }
+
+    #[test]
+    fn the_object_has_every_link_and_both_ports() {
+        let object = announcement().json();
+        assert_eq!(object["url"], object["links"][0]);
+        assert_eq!(object["links"].as_array().map(Vec::len), Some(3), "{object}");
+        assert_eq!((&object["port"], &object["rtc_port"]), (&8090.into(), &8091.into()));
+    }
+
+    #[test]
+    fn people_get_words_and_the_code_of_a_link_that_their_phones_reach() {
+        let words = announcement().words().expect("a code");
+        let code = qr_code(&link(true, "192.0.2.1").to_string()).expect("a code");
+        assert!(words.contains("Open   http://localhost") && words.ends_with(&code), "{words}");
+        assert_eq!(words.matches("192.0.2.").count(), 2, "{words}");
+    }
+
+    #[test]
+    fn a_link_is_named_once() {
+        let only = link(true, "example.org");
+        let announcement = Announcement { local: only.clone(), others: vec![only], ..announcement() };
+        assert_eq!(announcement.links().count(), 1);
+    }
+}

@@ -1,0 +1,59 @@
+//! The server's memory while clients come and go.
+
+use std::process::{Child, Stdio};
+
+mod support;
+
+use support::{nearlight, serve};
+
+/// Clients at the same time.
+const CLIENTS: usize = 4;
+
+struct Server(Child);
+
+impl Server {
+    /// What is in memory, in KiB.
+    fn resident(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).expect("a process");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        line.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// All clients come at once, see pictures, and leave.
+fn visit(url: &str) {
+    let mut clients: Vec<Child> = (0..CLIENTS)
+        .map(|_| {
+            let mut view = nearlight();
+            view.args(["view", url, "--headless", "--seconds", "1"]).stdout(Stdio::null());
+            view.spawn().expect("the command starts")
+        })
+        .collect();
+    for client in &mut clients {
+        assert!(client.wait().expect("a child").success(), "a client saw nothing");
+    }
+}
+
+/// With a heap for each encoder's thread, and large buffers among small ones, the allocator would keep twice as much.
+#[test]
+fn sessions_that_have_ended_leave_no_memory_behind() {
+    let (child, first) = serve(&["--test-card"]);
+    let server = Server(child);
+    let url = first["url"].as_str().expect("url");
+    let after = |rounds| {
+        for _ in 0..rounds {
+            visit(url);
+        }
+        server.resident()
+    };
+    let few = after(2);
+    let many = after(10);
+    assert!(many * 100 <= few * 120, "{few} KiB after {} sessions, {many} KiB after {}", 2 * CLIENTS, 12 * CLIENTS);
+}

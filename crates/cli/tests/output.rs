@@ -1,0 +1,201 @@
+//! What the command writes where: links and results on standard output, words about the work on standard error.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream, UdpSocket};
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+#[expect(dead_code, reason = "the servers of other tests print an object")]
+mod support;
+
+use support::{TOKEN, nearlight};
+
+/// Longer than a busy machine takes to start a server.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A server with a small test card at a port of its own, which is killed when the test ends, however it ends.
+struct Server {
+    child: Child,
+    port: u16,
+}
+
+impl Server {
+    /// `command` says where the words go; the usual ones are logged.
+    fn start(port: u16, further: &[&str], command: impl FnOnce(&mut Command)) -> Self {
+        let mut serve = nearlight();
+        serve.env_remove("NEARLIGHT_LOG").args(["serve", "--test-card", "--size", "320x240", "--fps", "20"]);
+        serve.args(["--token", TOKEN, "--port", &port.to_string()]).args(further);
+        command(&mut serve);
+        Self { child: serve.spawn().expect("the command starts"), port }
+    }
+
+    /// Waits until it serves.
+    fn wait(&mut self) {
+        let started = Instant::now();
+        while !self.is_healthy() {
+            assert!(self.child.try_wait().expect("a child").is_none(), "the server ended");
+            assert!(started.elapsed() < PATIENCE, "the server does not start");
+            sleep(Duration::from_millis(50));
+        }
+    }
+
+    fn is_healthy(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let mut answer = String::new();
+        let asked = write!(stream, "GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+        let heard = asked.and_then(|()| stream.read_to_string(&mut answer));
+        heard.is_ok() && answer.contains("200 OK")
+    }
+
+    /// Ends it in good order once it has served, and says what it wrote to its pipes.
+    fn finish(mut self) -> Output {
+        self.wait();
+        let sent = Command::new("kill").arg(self.child.id().to_string()).status();
+        assert!(sent.expect("kill runs").success());
+        let read = |pipe: Option<&mut dyn Read>| {
+            let mut bytes = Vec::new();
+            let _ = pipe.map(|pipe| pipe.read_to_end(&mut bytes).expect("its words"));
+            bytes
+        };
+        let stdout = read(self.child.stdout.as_mut().map(|pipe| pipe as &mut dyn Read));
+        let stderr = read(self.child.stderr.as_mut().map(|pipe| pipe as &mut dyn Read));
+        Output { status: self.child.wait().expect("a child"), stdout, stderr }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn piped(command: &mut Command) {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+}
+
+/// Nobody reads what goes in.
+fn closed_pipe() -> Stdio {
+    let (reader, writer) = std::io::pipe().expect("a pipe");
+    drop(reader);
+    writer.into()
+}
+
+/// A port that nobody listens on, and the UDP socket of the one after it, which is WebRTC's if nothing else is said.
+fn free_port() -> (u16, UdpSocket) {
+    loop {
+        let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let Some(next) = port.checked_add(1) else { continue };
+        if let (Ok(_), Ok(beside)) = (UdpSocket::bind(("0.0.0.0", port)), UdpSocket::bind(("0.0.0.0", next))) {
+            return (port, beside);
+        }
+    }
+}
+
+fn port() -> u16 {
+    free_port().0
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("UTF-8")
+}
+
+/// Each line is a link, this machine's first; no code for a camera.
+fn assert_links(words: &str) {
+    assert!(words.starts_with("http://localhost:"), "{words}");
+    assert!(words.lines().all(|line| line.starts_with("http") && line.contains(TOKEN)), "{words}");
+}
+
+#[test]
+fn a_pipe_gets_the_links_and_nothing_else() {
+    let output = Server::start(port(), &[], piped).finish();
+    assert_links(&text(&output.stdout));
+    let words = text(&output.stderr);
+    assert!(output.status.success() && words.contains("draws with") && words.contains("goodbye"), "{words}");
+}
+
+#[test]
+fn a_quiet_server_writes_its_links_and_no_word_more() {
+    let output = Server::start(port(), &["--quiet"], piped).finish();
+    assert_links(&text(&output.stdout));
+    assert_eq!((output.status.success(), text(&output.stderr).as_str()), (true, ""));
+}
+
+#[test]
+fn json_is_one_object_with_all_links_and_ports() {
+    let port = port();
+    let output = Server::start(port, &["--json"], piped).finish();
+    let words = text(&output.stdout);
+    assert_eq!(words.lines().count(), 1, "{words}");
+    let object: Value = serde_json::from_str(&words).expect("JSON");
+    assert_eq!(object["port"], port, "{object}");
+    assert!(object["rtc_port"].is_u64() && object["url"] == object["links"][0], "{object}");
+    let links: Vec<&str> = object["links"].as_array().expect("links").iter().filter_map(Value::as_str).collect();
+    assert_links(&links.join("\n"));
+}
+
+#[test]
+fn the_link_comes_before_the_log() {
+    let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("first-words.txt");
+    let file = File::create(&path).expect("a file");
+    // The port that WebRTC would take is in use, which is logged before there is a link.
+    let (port, _taken) = free_port();
+    let both = |command: &mut Command| {
+        command.stdout(file.try_clone().expect("a file")).stderr(file);
+    };
+    Server::start(port, &[], both).finish();
+    let words = std::fs::read_to_string(&path).expect("words");
+    assert!(words.starts_with("http://localhost:") && words.contains("WebRTC takes a port"), "{words}");
+}
+
+#[test]
+fn a_failure_to_start_is_told_with_what_was_logged_before() {
+    let output =
+        nearlight().args(["serve", "--test-card", "--port", "0", "--cert", "nowhere", "--key", "nowhere"]).output();
+    let output = output.expect("runs");
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(1), 0));
+    assert!(text(&output.stderr).contains("nowhere"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn whoever_stops_reading_is_not_told_of_an_error() {
+    let plans = concat!(env!("CARGO_MANIFEST_DIR"), "/../../plans");
+    let commands: [&[&str]; 3] =
+        [&["lab", "list", "--plans", plans], &["wifi", "--single-packet", "1000"], &["doctor", "--port", "0"]];
+    for arguments in commands {
+        let child = nearlight().args(arguments).stdout(closed_pipe()).stderr(Stdio::piped()).spawn().expect("runs");
+        let output = child.wait_with_output().expect("a child");
+        // What a shell reports of other programs that SIGPIPE has ended.
+        assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(141), ""), "{arguments:?}");
+    }
+}
+
+#[test]
+fn a_server_goes_on_when_nobody_reads_its_links() {
+    for further in [&[][..], &["--json"], &["--quiet"]] {
+        let closed = |command: &mut Command| {
+            command.stdout(closed_pipe()).stderr(Stdio::piped());
+        };
+        let output = Server::start(port(), further, closed).finish();
+        let words = text(&output.stderr);
+        assert!(output.status.success() && !words.contains("pipe") && !words.contains("standard output"), "{words}");
+    }
+}
+
+#[test]
+fn a_full_disk_is_told_in_a_line() {
+    let full = File::options().write(true).open("/dev/full").expect("a device that is full");
+    let output = nearlight().args(["wifi", "--single-packet", "1000"]).stdout(full).stderr(Stdio::piped()).output();
+    let output = output.expect("runs");
+    let words = text(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && words.contains("standard output") && words.lines().count() == 1,
+        "{words}"
+    );
+}
