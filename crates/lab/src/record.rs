@@ -103,6 +103,15 @@ pub struct MediaRecord {
     /// Not known of runs that earlier versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceRecord>,
+    /// The longest time that a picture stood while media arrived, in microseconds, and how often one stood longer than four round trips
+    /// and 250 ms; none where no datagram carried media.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_standstill: Option<u64>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overlong_standstills: Option<u64>,
+    /// How often the receiver had nothing asked for while the picture stood, which must never be.
+    #[serde(default)]
+    pub stuck: u64,
     /// Datagrams without IP and UDP headers.
     pub bytes_sent: u64,
     pub bytes_received: u64,
@@ -160,6 +169,9 @@ impl MediaRecord {
             fates,
             healed,
             service,
+            longest_standstill: tally.standstill.map(|standstill| standstill.longest().as_micros() as u64),
+            overlong_standstills: tally.standstill.map(|standstill| standstill.overlong()),
+            stuck: tally.stuck,
             bytes_sent: tally.bytes_sent,
             bytes_received: tally.bytes_received,
             frame_network_latency: tally.frame_network_latency.clone(),

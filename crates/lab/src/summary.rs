@@ -328,6 +328,10 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
         }
         take("frames_to_heal", Samples::Values(share(healed.frames_to_heal, healed.healings)));
     }
+    if let Some((longest, overlong)) = media.longest_standstill.zip(media.overlong_standstills) {
+        take("longest_standstill_ms", Samples::Values(vec![longest as f64 / 1e3]));
+        take("overlong_standstills", Samples::Values(vec![overlong as f64]));
+    }
     take("key_frames", Samples::Values(vec![media.key_frames as f64]));
     take("convergence_s", Samples::Values(convergence(run, media).into_iter().collect()));
 }

@@ -184,7 +184,8 @@ fn a_higher_priority_gets_more_where_the_controller_knows_priorities() {
 fn scream_gives_short_round_trips_more_and_long_ones_enough() {
     let run = runs("5.5", "scream-v2").swap_remove(0);
     let rates = received(&run, 200.0, 299.0);
-    assert!(rates.is_sorted_by(|shorter, longer| shorter >= longer), "{rates:?} of {}", replay(&run));
+    // One seed: neighbours differ by some per cent either way.
+    assert!(rates.is_sorted_by(|shorter, longer| 1.05 * shorter >= *longer), "{rates:?} of {}", replay(&run));
     assert!(rates[4] >= 2.0 * MINIMUM, "{rates:?} of {}", replay(&run));
 }
 

@@ -80,8 +80,8 @@ impl RateController for BufferOccupancy {
         self.silence.on_sent(packet.sent_at);
     }
 
-    fn on_feedback(&mut self, _now: Time, _feedback: &Feedback<'_>) {
-        self.silence.on_feedback();
+    fn on_feedback(&mut self, _now: Time, feedback: &Feedback<'_>) {
+        self.silence.on_feedback(feedback);
     }
 
     fn on_frame_sent(&mut self, _now: Time, _frame: &SentFrame) {
@@ -94,6 +94,11 @@ impl RateController for BufferOccupancy {
 
     fn on_playback_buffer(&mut self, _now: Time, frames: u32) {
         self.buffered = frames;
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

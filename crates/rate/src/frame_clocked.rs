@@ -231,8 +231,14 @@ impl RateController for FrameClocked {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.silence.on_feedback();
-        self.trust = 1.0;
+        if feedback.packets.is_empty() {
+            return;
+        }
+        if self.silence.on_feedback(feedback) {
+            // What the path carried before the silence is no estimate any more: the rate grows from where the silence has left it.
+            let capacity = self.capacity.unwrap_or(self.bounds.start.as_bps() as f64 / SHARE);
+            self.capacity = Some(capacity * std::mem::replace(&mut self.trust, 1.0));
+        }
         for report in feedback.packets {
             self.on_report(now, report);
         }
@@ -245,6 +251,11 @@ impl RateController for FrameClocked {
             let since = now.saturating_since(before).clamp(Span::from_millis(2), Span::from_millis(100));
             self.interval += (since - self.interval) / 8;
         }
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

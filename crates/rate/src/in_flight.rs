@@ -6,8 +6,8 @@ use nearlight_units::{Bytes, PacketSeq, Span, Time};
 
 use crate::SentPacket;
 
-/// Packets in memory: 0.4 s at 100 Mb/s. Older ones no longer count.
-const MOST: usize = 4_096;
+/// Packets in memory: 6 s at 100 Mb/s. Older ones no longer count.
+const MOST: usize = 65_536;
 
 /// Counts what is under way. Packets up to the highest that feedback names are not, whether they arrived or not.
 #[derive(Clone, Debug, Default)]
@@ -99,8 +99,8 @@ mod tests {
         (0..10).for_each(|seq| in_flight.on_packet_sent(&packet(seq)));
         assert_eq!((in_flight.on_told(PacketSeq(3)), in_flight.bytes()), (Bytes::new(4_000), Bytes::new(6_000)));
         assert_eq!(in_flight.on_told(PacketSeq(2)), Bytes::ZERO);
-        (10..10_000).for_each(|seq| in_flight.on_packet_sent(&packet(seq)));
-        assert_eq!((in_flight.held(), in_flight.bytes()), (MOST, Bytes::new(4_096_000)));
+        (10..100_000).for_each(|seq| in_flight.on_packet_sent(&packet(seq)));
+        assert_eq!((in_flight.held(), in_flight.bytes()), (MOST, Bytes::new(65_536_000)));
         in_flight.forget();
         assert_eq!((in_flight.held(), in_flight.bytes()), (0, Bytes::ZERO));
     }

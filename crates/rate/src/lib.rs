@@ -56,7 +56,7 @@ pub struct PacketReport {
 /// One feedback message, matched with the sender's records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feedback<'a> {
-    /// In sequence order; a packet is reported as missing at most once and as arrived at most once (a late arrival may follow a
+    /// At least one, in sequence order; a packet is reported as missing at most once and as arrived at most once (a late arrival may follow a
     /// report of loss).
     pub packets: &'a [PacketReport],
     /// Round trip of the newest packet, without the time that the receiver held the report back.
@@ -286,6 +286,10 @@ pub trait RateController: Send {
     fn on_packet_sent(&mut self, packet: &SentPacket);
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>);
+
+    /// A report told of nothing but packets that left so long ago that they are forgotten: the path holds more than seconds' worth. It
+    /// is no feedback that would end a silence, and a reason to send less.
+    fn on_outdated_feedback(&mut self, _now: Time) {}
 
     fn on_frame_sent(&mut self, _now: Time, _frame: &SentFrame) {}
 

@@ -1,11 +1,18 @@
-//! Missing feedback: the rate falls by a fifth after half a second without it, and again every half second.
+//! Missing feedback: the rate falls by a fifth after half a second without it, and again every half second. Reports of nothing but
+//! packets that left too long ago do not end a silence: they make its steps follow at a tenth of a second.
 //!
 //! Controllers whose source says nothing of missing feedback share this; a sender that hears nothing must not go on for ever.
 
 use nearlight_units::{Span, Time};
 
+use crate::Feedback;
+
 /// Feedback that is missing for this long says that the path is blocked. Guess: fifteen feedback intervals at 30 frames a second.
 const PATIENCE: Span = Span::from_millis(500);
+
+/// From one step to the next while reports tell that the path holds more than is remembered. Guess: at 100 Mb/s a path for 10 is
+/// relieved in a second.
+const OUTDATED_STEP: Span = Span::from_millis(100);
 
 /// Times without feedback.
 #[derive(Clone, Copy, Debug, Default)]
@@ -13,6 +20,7 @@ pub struct Silence {
     /// The first packet that has had no feedback since.
     waiting_since: Option<Time>,
     next_step: Option<Time>,
+    stepped_at: Option<Time>,
     blocked: bool,
 }
 
@@ -27,9 +35,15 @@ impl Silence {
         }
     }
 
-    /// Feedback came: answers whether an outage is over.
-    pub fn on_feedback(&mut self) -> bool {
-        std::mem::take(self).blocked
+    /// Feedback came: answers whether an outage is over. A report that tells of no packet says nothing of the path.
+    pub fn on_feedback(&mut self, feedback: &Feedback<'_>) -> bool {
+        !feedback.packets.is_empty() && std::mem::take(self).blocked
+    }
+
+    /// A report came of nothing but packets that are forgotten: the next step is due sooner.
+    pub fn on_outdated(&mut self, now: Time) {
+        let soonest = self.stepped_at.map_or(now, |at| at + OUTDATED_STEP);
+        self.next_step = self.next_step.map(|next| next.min(soonest));
     }
 
     /// Whether a step is due: then the rate falls. The caller must apply [`Silence::FACTOR`].
@@ -37,6 +51,7 @@ impl Silence {
         let due = self.next_step.is_some_and(|next| now >= next);
         if due {
             self.blocked = true;
+            self.stepped_at = Some(now);
             self.next_step = Some(now + PATIENCE);
         }
         due
@@ -75,7 +90,36 @@ mod tests {
         assert_eq!((silence.due(false), silence.on_time(at(599))), (Some(at(600)), false));
         assert!(silence.on_time(at(600)) && silence.is_blocked());
         assert_eq!((silence.due(false), silence.due(true)), (Some(at(1_100)), None));
-        assert!(silence.on_feedback() && !silence.on_feedback());
+        let empty = Feedback { packets: &[], round_trip: None };
+        assert!(!silence.on_feedback(&empty) && silence.is_blocked(), "an empty report ends nothing");
+        let reports = [report()];
+        let feedback = Feedback { packets: &reports, round_trip: None };
+        assert!(silence.on_feedback(&feedback) && !silence.on_feedback(&feedback));
         assert_eq!((silence.due(false), silence.is_blocked()), (None, false));
+    }
+
+    #[test]
+    fn reports_of_what_is_forgotten_hasten_the_steps() {
+        let at = Time::from_millis;
+        let mut silence = Silence::default();
+        silence.on_sent(at(0));
+        let steps = (1..=50).filter(|tenth| {
+            silence.on_outdated(at(tenth * 10));
+            silence.on_time(at(tenth * 10))
+        });
+        assert_eq!(steps.count(), 5, "at once, then every tenth of a second");
+        assert!(silence.is_blocked());
+    }
+
+    fn report() -> crate::PacketReport {
+        let packet = crate::SentPacket {
+            seq: nearlight_units::PacketSeq(0),
+            sent_at: Time::ZERO,
+            size: nearlight_units::Bytes::new(1_000),
+            frame: None,
+            probe: None,
+            app_limited: false,
+        };
+        crate::PacketReport { packet, arrived_at: Some(Time::ZERO), ce: false }
     }
 }

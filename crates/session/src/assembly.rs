@@ -62,17 +62,6 @@ pub(crate) struct Transfer {
     pub(crate) repaired: u32,
 }
 
-/// What a symbol did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Taken {
-    /// A new symbol or repair.
-    New,
-    /// Already there, too old, or contradicting what came before.
-    Useless,
-    /// The frame is so far ahead that everything between is given up.
-    Jump,
-}
-
 /// A frame that has become whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completed {
@@ -143,13 +132,14 @@ impl Assembler {
         self.delivered.clear();
     }
 
-    pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) -> Taken {
+    /// A symbol came. What is there already, is too old or contradicts what came before is of no use.
+    pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         let id = header.frame.0;
         self.heard_at = now;
         if self.is_done(id) {
-            return Taken::Useless;
+            return;
         }
-        let jumped = self.note_newest(now, id);
+        self.note_newest(now, id);
         let shape = Shape {
             key: header.flags.key,
             reference_distance: header.reference_distance,
@@ -157,9 +147,13 @@ impl Assembler {
             frame_bytes: header.frame_bytes,
         };
         let (mut spacing, known_silence) = (self.spacing, self.silence);
-        let Some(assembly) = self.open(now, id, shape) else { return Taken::Useless };
+        let Some(assembly) = self.open(now, id, shape) else {
+            // Without room for it the frame is waited for all the same, and given up in time.
+            self.look_soon(now);
+            return;
+        };
         if assembly.is_refused() || assembly.slots[usize::from(header.index)].have {
-            return Taken::Useless;
+            return;
         }
         assembly.put(symbol_range(header.frame_bytes, header.symbols, header.index), payload);
         if assembly.have_count > 0 && !header.flags.retransmission {
@@ -188,7 +182,6 @@ impl Assembler {
             self.take_recovered(now, &mut coded, header.sent_at);
             self.coded = Some(coded);
         }
-        if jumped && !whole { Taken::Jump } else { Taken::New }
     }
 
     /// A frame that has become whole since the last call.
@@ -253,20 +246,19 @@ impl Assembler {
         self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
     }
 
-    /// Makes placeholders for frames of which nothing has come; true where the gap is too long to be repaired.
-    fn note_newest(&mut self, now: Time, id: u32) -> bool {
+    /// Makes placeholders for frames of which nothing has come. A gap that is too long to be repaired breaks the chain.
+    fn note_newest(&mut self, now: Time, id: u32) {
         let Some(newest) = self.newest else {
             self.newest = Some(id);
             // Frames before the first one seen were never this receiver's.
             self.done_to = id.checked_sub(1);
-            return false;
+            return;
         };
         if id <= newest {
-            return false;
+            return;
         }
         self.newest = Some(id);
-        let jumped = id - newest > MAX_GAP;
-        if jumped {
+        if id - newest > MAX_GAP {
             self.give_up_before(id);
             self.broken = true;
         } else {
@@ -280,7 +272,6 @@ impl Assembler {
         if self.frames.range(..id).next().is_some() {
             self.look_soon(now);
         }
-        jumped
     }
 
     /// Room for one more frame: the oldest incomplete one goes where there is none, unless `id` is older still.
@@ -351,21 +342,42 @@ impl Assembler {
         shape.key || self.is_delivered(id, shape.reference_distance)
     }
 
+    /// Frames on their way with which the decoder could go on.
+    fn starts_on_their_way(&self) -> impl Iterator<Item = (u32, &Assembly)> {
+        let starts = |(id, assembly): &(&u32, &Assembly)| assembly.shape.is_some_and(|shape| self.starts(**id, shape));
+        self.frames.iter().filter(starts).map(|(id, assembly)| (*id, assembly))
+    }
+
     /// The oldest frame that can be decoded now, or could if it were whole.
     fn next_start(&self) -> Option<u32> {
-        let on_its_way = |(id, assembly): (&u32, &Assembly)| {
-            assembly.shape.is_some_and(|shape| self.starts(*id, shape)).then_some(*id)
-        };
-        self.deliverable().into_iter().chain(self.frames.iter().find_map(on_its_way)).min()
+        self.deliverable().into_iter().chain(self.starts_on_their_way().next().map(|(id, _)| id)).min()
     }
 
     /// The decoder waits for symbols that were asked for in vain, and nothing on its way leads around them.
     pub(crate) fn is_stalled(&self) -> bool {
-        let way_around = |(id, assembly): (&u32, &Assembly)| {
-            !assembly.asked_in_vain && assembly.shape.is_some_and(|shape| self.starts(*id, shape))
-        };
         let waits = self.broken || self.frames.values().next().is_some_and(|oldest| oldest.asked_in_vain);
-        waits && !self.has_deliverable() && !self.frames.iter().any(way_around)
+        waits && !self.has_deliverable() && self.starts_on_their_way().all(|(_, assembly)| assembly.asked_in_vain)
+    }
+
+    /// When a frame must be asked for with which the decoder can go on, whatever is missing: at once where nothing that it could go
+    /// on with is on its way, else when `patience` with everything that is has ended. None where nothing is known to be missing.
+    pub(crate) fn restart_due(&self, patience: Span) -> Option<Time> {
+        if self.has_deliverable() {
+            return None;
+        }
+        let next = self.frames.values().next().filter(|_| !self.broken);
+        let waited_for = next.into_iter().chain(self.starts_on_their_way().map(|(_, assembly)| assembly));
+        let mut due = self.broken.then_some(Time::ZERO);
+        for assembly in waited_for {
+            due = due.max(Some(assembly.suspect_since? + patience));
+        }
+        due
+    }
+
+    /// Something newer than what the decoder has had is known of, and none of it can be decoded.
+    pub(crate) fn is_standing(&self) -> bool {
+        let behind = self.broken || !self.frames.is_empty() || !self.whole.is_empty();
+        self.newest.is_some() && behind && !self.has_deliverable()
     }
 
     /// A frame newer than the ones handed out could be handed out as well.
@@ -396,15 +408,16 @@ impl Assembler {
             }
             next_check = next_check.into_iter().chain(assembly.next_check(now, policy)).min();
         }
-        self.check_at = next_check;
+        // Whatever is incomplete is looked at again.
+        let again = (!self.frames.is_empty()).then(|| now + policy.retry);
+        self.check_at = next_check.or(again);
         asked
     }
 
-    /// For receivers that never ask: gives up what is missing as soon as something newer shows it; true where only a key frame helps
-    /// from now on.
-    pub(crate) fn poll_lost(&mut self, now: Time) -> bool {
+    /// For receivers that never ask: gives up what is missing as soon as something newer shows it. Only a key frame helps from then on.
+    pub(crate) fn give_up_lost(&mut self, now: Time) {
         if self.check_at.is_none_or(|at| now < at) {
-            return false;
+            return;
         }
         let shown_at = |assembly: &Assembly| {
             let is_open = |end: usize| assembly.slots[..end].iter().any(|slot| !slot.have);
@@ -424,14 +437,13 @@ impl Assembler {
             }
         }
         self.check_at = next;
-        let Some(id) = lost else { return false };
+        let Some(id) = lost else { return };
         self.give_up_before(id.saturating_add(1));
         self.set_broken();
-        true
     }
 
-    /// Gives up on frames that have been missing for too long; true where the chain is broken from now on.
-    pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) -> bool {
+    /// Gives up on frames that have been missing for too long: the chain is broken from then on.
+    pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) {
         // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
         let heard_at = self.heard_at;
         let overdue = |assembly: &Assembly| {
@@ -439,20 +451,21 @@ impl Assembler {
             assembly.is_refused() || assembly.suspect_since.is_some_and(patience)
         };
         if self.check_at.is_none_or(|at| now < at) {
-            return false;
+            return;
         }
         let Some(id) = self.frames.iter().rev().find_map(|(id, assembly)| overdue(assembly).then_some(*id)) else {
-            return false;
+            return;
         };
         // What is left while the chain is broken starts with a frame that would mend it: that one is given up too.
         let end = self.newest.filter(|_| self.broken).unwrap_or(id);
         self.give_up_before(end.saturating_add(1));
         self.broken = true;
-        true
     }
 
-    /// While the chain is broken all frames before the one that mends it are lost: frees them.
+    /// Notes that the chain is broken where the next frame predicts from one that the decoder will never have. While the chain is
+    /// broken all frames before the one that mends it are lost: frees them.
     pub(crate) fn drop_useless(&mut self) {
+        self.broken |= self.next_is_orphan();
         if !self.broken {
             return;
         }
@@ -462,9 +475,17 @@ impl Assembler {
         }
     }
 
-    /// A frame that mends the chain is on its way or here.
-    pub(crate) fn has_start(&self) -> bool {
-        self.next_start().is_some()
+    fn next_is_orphan(&self) -> bool {
+        let incomplete = self.frames.first_key_value().map(|(id, assembly)| (*id, assembly.shape));
+        let whole = self.whole.first_key_value().map(|(id, waiting)| (*id, Some(waiting.shape)));
+        let next = match (incomplete, whole) {
+            (Some(one), Some(other)) => Some(if one.0 < other.0 { one } else { other }),
+            (one, other) => one.or(other),
+        };
+        let Some((id, Some(shape))) = next else { return false };
+        let reference = id.checked_sub(shape.reference_distance.into());
+        let pending = reference.is_some_and(|reference| self.done_to.is_none_or(|done| reference > done));
+        !pending && !self.starts(id, shape)
     }
 
     /// When [`Assembler::poll_missing`] or [`Assembler::expire`] has something to do.

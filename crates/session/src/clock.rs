@@ -58,6 +58,7 @@ pub(crate) struct ClockSync {
     /// The best exchange of the first seconds: the far end of the drift's baseline.
     anchor: Option<Exchange>,
     smoothed_round_trip: Option<Span>,
+    way_up: Option<Span>,
     next_ping_at: Time,
     answered: usize,
 }
@@ -88,6 +89,7 @@ impl ClockSync {
         let offset = ((server_received_at - client_sent_at) + (server_sent_at - now)) / 2;
         let exchange = Exchange { at: now, offset, round_trip };
         self.answered += 1;
+        self.way_up = Some(server_received_at - client_sent_at);
         // RFC 6298's smoothing for the round trip that repairs are timed by.
         self.smoothed_round_trip =
             Some(self.smoothed_round_trip.map_or(round_trip, |smoothed| smoothed + (round_trip - smoothed) / 8));
@@ -109,6 +111,11 @@ impl ClockSync {
 
     pub(crate) const fn round_trip(&self) -> Option<Span> {
         self.smoothed_round_trip
+    }
+
+    /// How long the newest ping that was answered took to the server, the offset of its clock included.
+    pub(crate) const fn way_up(&self) -> Option<Span> {
+        self.way_up
     }
 
     pub(crate) fn estimate(&self, now: Time) -> Option<ClockEstimate> {

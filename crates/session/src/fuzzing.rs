@@ -1,5 +1,6 @@
 //! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without
-//! bound, nothing is handed out twice, no frame is handed out against a digest that was known, `poll_*` comes to an end.
+//! bound, nothing is handed out twice, no frame is handed out against a digest that was known, `poll_*` comes to an end, and while the
+//! picture stands a request is outstanding or due.
 
 use arbitrary::Arbitrary;
 use nearlight_fec::policy::{POLICIES, new_policy};
@@ -261,6 +262,8 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
                 sent += 1;
                 assert!(sent < 500, "poll_transmit never ends");
             }
+            assert!(!receiver.is_stuck(), "the picture stands, and nothing is asked for");
+            assert!(!receiver.owes_request(*now), "what is due was not asked for");
         }
     }
 }
@@ -365,7 +368,7 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
         let decision = sender.decision();
         assert!((bounds.minimum..=bounds.maximum).contains(&decision.target), "{decision:?}");
         let (frames, bytes, packets, repairs) = sender.held();
-        assert!(frames <= 64 && bytes <= 16 << 20 && packets <= 8_192 && repairs <= 2_048);
+        assert!(frames <= 64 && bytes <= 16 << 20 && packets <= 125_000 && repairs <= 2_048);
         let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.refusal());
     }
 }

@@ -15,8 +15,14 @@ use crate::spares::Spares;
 const MAX_FRAMES: usize = 64;
 /// Bytes that are kept for repairs, whatever the frames' size.
 const MAX_BYTES: usize = 16 << 20;
-/// Packets whose fate may still be reported: 0.8 s at 100 Mb/s.
-const MAX_PACKETS: usize = 8_192;
+/// A packet's fate may be reported for so long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it takes
+/// seconds, and a round trip longer than this is none that a session could work with.
+const KEPT: Span = Span::from_secs(10);
+/// Once it is known it stays for so long, as a late arrival may take a loss back. Guess: longer than packets overtake one another.
+const KEPT_ONCE_KNOWN: Span = Span::from_secs(2);
+/// Packets in memory, however fast they leave: [`KEPT`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept follows from what was
+/// sent and when, not from what the peer says.
+const MAX_PACKETS: usize = 125_000;
 /// A packet is lost when a report that leaves it out covers one sent this many later (RFC 9002 section 6.1.1).
 const REORDER_PACKETS: u32 = 3;
 
@@ -28,7 +34,7 @@ pub(crate) struct KeptFrame {
     reference_distance: u8,
     pub(crate) bytes: Vec<u8>,
     pub(crate) symbols: u16,
-    /// Symbols below this index have left at least once.
+    /// Symbols below this index have left at least once, or never will unless they are asked for.
     pub(crate) sent: u16,
     pub(crate) deadline: Time,
     pub(crate) queued_at: Time,
@@ -230,6 +236,21 @@ impl FrameHistory {
         self.frames.iter_mut().rev().take_while(|frame| frame.next_size().is_some()).last()
     }
 
+    /// What has not left of any frame never will. Returns how much that was. Pieces that another protocol has numbered stay: its
+    /// receiver would ask for the numbers that are missing.
+    pub(crate) fn abandon_unsent(&mut self) -> Bytes {
+        let mut abandoned = Bytes::ZERO;
+        let unsent =
+            self.frames.iter_mut().rev().take_while(|frame| frame.next_size().is_some() && frame.cut.is_none());
+        for frame in unsent {
+            abandoned += frame.unsent();
+            self.bytes -= frame.held();
+            (frame.sent, frame.planned) = (frame.symbols, None);
+            self.bytes += frame.held();
+        }
+        abandoned
+    }
+
     /// The newest frames, newest first.
     pub(crate) fn newest(&mut self, count: usize) -> impl Iterator<Item = &mut KeptFrame> {
         self.frames.iter_mut().rev().take(count)
@@ -273,6 +294,8 @@ pub(crate) struct PacketHistory {
     /// The next packet whose fate [`PacketHistory::poll_settled`] tells.
     settled_to: u32,
     newest_covered: u32,
+    /// The newest packet that was forgotten before anything was heard of it.
+    forgotten: Option<u32>,
 }
 
 /// What one feedback message said that was not known before.
@@ -280,12 +303,21 @@ pub(crate) struct Matched<'a> {
     pub(crate) reports: &'a [PacketReport],
     /// When the newest of them was sent and when it arrived (the latter on the client's clock).
     pub(crate) newest_arrival: Option<(Time, Time)>,
+    /// It tells of packets that left so long ago that they are forgotten, and of no others.
+    pub(crate) outdated: bool,
 }
 
 impl PacketHistory {
     pub(crate) fn on_sent(&mut self, packet: SentPacket) {
         self.packets.push_back((packet, Fate::Unknown));
-        if self.packets.len() > MAX_PACKETS {
+        while let Some((oldest, fate)) = self.packets.front() {
+            let kept = if *fate == Fate::Unknown { KEPT } else { KEPT_ONCE_KNOWN };
+            if packet.sent_at - oldest.sent_at <= kept && self.packets.len() <= MAX_PACKETS {
+                break;
+            }
+            if *fate == Fate::Unknown {
+                self.forgotten = Some(oldest.seq.0);
+            }
             self.packets.pop_front();
         }
     }
@@ -294,7 +326,7 @@ impl PacketHistory {
         self.reports.clear();
         let mut newest_arrival = None;
         let Some(first) = self.packets.front().map(|(packet, _)| packet.seq.0) else {
-            return Matched { reports: &[], newest_arrival };
+            return Matched { reports: &[], newest_arrival, outdated: false };
         };
         let newest_covered = feedback.first.0.saturating_add(feedback.arrivals.len() as u32 - 1);
         let newest_sent = first + (self.packets.len() as u32 - 1);
@@ -323,7 +355,17 @@ impl PacketHistory {
                 newest_arrival = Some((packet.sent_at, at));
             }
         }
-        Matched { reports: &self.reports, newest_arrival }
+        let names_forgotten =
+            |forgotten: u32| feedback.iter().any(|arrival| arrival.at.is_some() && arrival.seq.0 <= forgotten);
+        let outdated = self.reports.is_empty() && self.forgotten.is_some_and(names_forgotten);
+        Matched { reports: &self.reports, newest_arrival, outdated }
+    }
+
+    /// When the oldest packet left that is newer than all that feedback has told of.
+    pub(crate) fn oldest_untold(&self) -> Option<Time> {
+        let first = self.packets.front()?.0.seq.0;
+        let next = (self.newest_covered + 1).saturating_sub(first);
+        self.packets.get(next as usize).map(|(packet, _)| packet.sent_at)
     }
 
     /// The newest packet that was sent and that feedback has told of; the first before any feedback.
@@ -394,6 +436,31 @@ mod tests {
         assert_eq!(fates(history.on_feedback(&feedback(&arrivals))), [(1, true)]);
         assert_eq!(history.lost, 0);
         assert!(fates(history.on_feedback(&feedback(&arrivals))).is_empty());
+    }
+
+    #[test]
+    fn packets_are_remembered_for_seconds_at_any_rate_and_then_outdated() {
+        let mut history = PacketHistory::default();
+        // 100 Mb/s in packets of 1,250 bytes.
+        let send = |history: &mut PacketHistory, from: u32, to: u32| {
+            (from..to).for_each(|seq| {
+                history.on_sent(SentPacket { sent_at: Time::from_micros(u64::from(seq) * 100), ..sent(seq) });
+            });
+        };
+        let report = |seq: u32| Feedback {
+            sent_at: Time::from_secs(20),
+            first: PacketSeq(seq),
+            arrivals: vec![Some(Time::from_secs(19))],
+            marked: Vec::new(),
+        };
+        send(&mut history, 0, 80_000);
+        assert_eq!(history.on_feedback(&report(0)).reports.len(), 1, "8 s later");
+        send(&mut history, 80_000, 110_000);
+        let matched = history.on_feedback(&report(500));
+        assert!(matched.reports.is_empty() && matched.outdated, "11 s later");
+        send(&mut history, 110_000, 300_000);
+        assert!(history.held() <= MAX_PACKETS);
+        assert!(!history.on_feedback(&report(299_999)).outdated);
     }
 
     #[test]

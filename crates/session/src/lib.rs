@@ -60,7 +60,7 @@ pub enum Wake {
     Clock,
     /// Frame reports want to leave.
     Report,
-    /// A key frame request may have to be repeated.
+    /// A key frame is to be asked for, or to be made: late means that the picture stands for longer.
     KeyFrame,
     /// A packet of sound is given up and the decoder gets those behind it: late means that they are missing as well.
     Sound,

@@ -9,7 +9,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Action, FrameHeader, Hand, RepairHeader, SymbolHeader, ToClient, ToServer, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
-use crate::assembly::{Assembler, Completed, Forged, Taken};
+use crate::assembly::{Assembler, Completed, Forged};
 use crate::clock::{ClockEstimate, ClockSync};
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
@@ -114,6 +114,8 @@ pub struct Receiver {
     /// Asks for nothing, and gives a frame up after this.
     silent: Option<Span>,
     key_frame_asked_at: Option<Time>,
+    /// How long packets of media take from the server of late, less the offset of its clock.
+    way_down: Option<Span>,
     action_repeat_at: Option<Time>,
     first_frame: Option<FrameId>,
     counts: FrameCounts,
@@ -152,6 +154,7 @@ impl Receiver {
             reference_asked: None,
             silent: None,
             key_frame_asked_at: None,
+            way_down: None,
             action_repeat_at: None,
             first_frame: None,
             counts: FrameCounts::default(),
@@ -245,18 +248,20 @@ impl Receiver {
 
     fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         self.first_frame.get_or_insert(header.frame);
-        let taken = self.assembler.on_symbol(now, header, payload);
-        self.after(now, taken);
+        self.on_way_down(now - header.sent_at);
+        self.assembler.on_symbol(now, header, payload);
+        self.after_media(now);
     }
 
     fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.recovery.repairs += 1;
         self.first_frame.get_or_insert(header.frame);
-        let taken = self.assembler.on_repair(now, header, payload);
-        self.after(now, taken);
+        self.on_way_down(now - header.sent_at);
+        self.assembler.on_repair(now, header, payload);
+        self.after_media(now);
     }
 
-    fn after(&mut self, now: Time, taken: Taken) {
+    fn after_media(&mut self, now: Time) {
         while let Some(completed) = self.assembler.poll_completed() {
             self.on_completed(now, completed);
         }
@@ -264,9 +269,6 @@ impl Receiver {
             self.corrupt += 1;
             self.counts.completed -= u64::from(completed);
             self.emit(now, || Event::FrameCorrupt { frame });
-        }
-        if taken == Taken::Jump && !self.can_refer() {
-            self.request_key_frame(now, "gap too long to repair");
         }
         self.assembler.drop_useless();
     }
@@ -322,17 +324,14 @@ impl Receiver {
     pub fn poll_frame(&mut self, now: Time) -> Option<ReadyFrame> {
         loop {
             let whole = self.assembler.poll_whole()?;
-            if whole.key {
-                self.key_frame_asked_at = None;
-            }
-            self.reference_asked = None;
+            // The picture moves: what is asked for next is another loss.
+            (self.key_frame_asked_at, self.reference_asked) = (None, None);
             if let Some(by) = whole.healed_by {
                 self.on_healed(now, whole.id, whole.skipped, by);
             }
             let Ok((header, bits)) = FrameHeader::parse(&whole.bytes) else {
                 self.malformed += 1;
                 self.set_broken();
-                self.request_key_frame(now, "frame header does not parse");
                 continue;
             };
             let bits_from = whole.bytes.len() - bits.len();
@@ -363,7 +362,7 @@ impl Receiver {
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
         self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it" });
         self.set_broken();
-        self.request_key_frame(now, "decoder refused a frame");
+        self.request_restart(now);
     }
 
     /// A decoded frame is on the display since `now`, with the marker that was read from the displayed pixels.
@@ -421,11 +420,20 @@ impl Receiver {
             self.arrivals.poll_timeout(),
             self.presentation.poll_timeout(),
             self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
-            self.key_frame_asked_at.map(|at| (at + self.key_frame_retry(), Wake::KeyFrame)),
+            self.restart_due().map(|at| (at, Wake::KeyFrame)),
             self.action_repeat_at.map(|at| (at, Wake::Repair)),
-            self.reference_asked.map(|(at, _)| (at + self.reference_retry(), Wake::Repair)),
             self.sound.as_ref().and_then(|sound| sound.poll_timeout()).map(|at| (at, Wake::Sound)),
         ])
+    }
+
+    /// The picture stands, and nothing is outstanding or due that could move it: neither symbols nor a frame to go on with. That must
+    /// never be after [`Receiver::poll_transmit`] has said that nothing is left; simulations and fuzzers ask. Receivers that never ask
+    /// for anything are not meant.
+    #[must_use]
+    pub fn is_stuck(&self) -> bool {
+        // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost.
+        let stands = self.silent.is_none() && !self.intra_only && self.assembler.is_standing();
+        stands && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
     }
 
     pub fn poll_event(&mut self) -> Option<(Time, Event)> {
@@ -472,23 +480,11 @@ impl Receiver {
     fn run_timers(&mut self, now: Time) {
         let policy = self.repair_policy();
         if self.intra_only {
-            if self.assembler.poll_lost(now) {
-                self.request_key_frame(now, "packets were lost");
-            }
-        } else if self.assembler.expire(now, policy) && !self.can_refer() {
-            self.request_key_frame(now, "repair took too long");
+            self.assembler.give_up_lost(now);
+        } else {
+            self.assembler.expire(now, policy);
         }
         self.assembler.drop_useless();
-        let repeat_key_frame = self.key_frame_asked_at.is_some_and(|at| now - at >= self.key_frame_retry());
-        if repeat_key_frame {
-            self.key_frame_asked_at = None;
-            if self.assembler.is_broken() && !self.assembler.has_start() {
-                self.request_key_frame(now, "request unanswered");
-            } else if self.assembler.is_broken() {
-                // Its symbols are coming in: look again after another while.
-                self.key_frame_asked_at = Some(now);
-            }
-        }
         if self.action_repeat_at.is_some_and(|at| now >= at) {
             let waiting = self.uplink.has_unacknowledged();
             self.action_repeat_at = waiting.then_some(now + ACTION_REPEAT);
@@ -498,8 +494,8 @@ impl Receiver {
         }
         if !self.intra_only {
             self.request_missing(now, policy);
-            self.request_reference(now);
         }
+        self.request_restart(now);
     }
 
     fn note_clock(&mut self, now: Time) {
@@ -533,6 +529,11 @@ impl Receiver {
 
     pub(crate) fn digest(&self, frame: FrameId) -> Option<u32> {
         self.assembler.digest(frame)
+    }
+
+    /// A frame to go on with should have been asked for by now.
+    pub(crate) fn owes_request(&self, now: Time) -> bool {
+        self.restart_due().is_some_and(|due| due <= now)
     }
 
     pub(crate) fn lacks(&self, frame: FrameId) -> bool {

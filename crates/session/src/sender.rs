@@ -27,6 +27,7 @@ mod display;
 mod packets;
 mod recovery;
 mod repair;
+mod restraint;
 mod sound;
 
 pub use display::UNKNOWN_TO_DISPLAY;
@@ -34,6 +35,7 @@ use packets::Elsewhere;
 pub use packets::{Cut, Departure};
 use recovery::Recovery;
 use repair::Repairs;
+use restraint::Restraint;
 use sound::SoundOut;
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
@@ -159,6 +161,7 @@ pub struct Sender {
     recovery: Recovery,
     round_trip: Option<Span>,
     window: WindowGate,
+    restraint: Restraint,
     recent: RecentRate,
     render_to_display: Option<Span>,
     sound: SoundOut,
@@ -197,6 +200,7 @@ impl Sender {
             recovery: Recovery::new(),
             round_trip: None,
             window: WindowGate::new(now),
+            restraint: Restraint::default(),
             recent: RecentRate::default(),
             render_to_display: None,
             sound: SoundOut::default(),
@@ -221,6 +225,13 @@ impl Sender {
     #[must_use]
     pub fn with_maximum(mut self, rate: Bitrate) -> Self {
         self.maximum = Some(rate);
+        self
+    }
+
+    /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
+    #[must_use]
+    pub const fn without_restraint(mut self) -> Self {
+        self.restraint.set_off();
         self
     }
 
@@ -288,12 +299,15 @@ impl Sender {
         self.next_frame
     }
 
-    /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, or in the decoder's.
+    /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, on the path, or in the decoder's queue.
     #[must_use]
     pub fn refusal(&self) -> Option<&'static str> {
         let queued = self.decision.pacing.time_to_send(self.pacer.queued());
         if queued > self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
             return Some("pacer queue");
+        }
+        if self.restraint.until().is_some() {
+            return Some("path blocked");
         }
         self.decoder_load.is_behind().then_some("decoder behind")
     }
@@ -318,6 +332,7 @@ impl Sender {
         let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
         let rate = self.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
+        let rate = if self.recovery.is_receiver_waiting() { rate.mul_f64(self.restraint.share()) } else { rate };
         let acknowledged = self.recovery.within_reach(self.next_frame);
         let recover = reference_wanted && acknowledged.is_some();
         EncoderWish {
@@ -366,6 +381,8 @@ impl Sender {
                 .poll_timeout()
                 .map(|at| (self.window.closed_until(window).map_or(at, |open| at.max(open)), Wake::Pace)),
             self.controller.poll_timeout().map(|(at, _)| (at, Wake::Rate)),
+            self.recovery.key_due().map(|at| (at, Wake::KeyFrame)),
+            self.restraint.until().map(|at| (at, Wake::Pace)),
         ])
     }
 
@@ -425,6 +442,8 @@ impl Sender {
     }
 
     fn run_controller(&mut self, now: Time) {
+        self.want_due_key(now);
+        self.restraint.update(now, self.packets.oldest_untold());
         if self.controller.poll_timeout().is_some_and(|(at, _)| at <= now) {
             self.controller.on_timeout(now);
             self.take_decision(now);
@@ -479,11 +498,18 @@ impl Sender {
         let round_trip = matched.newest_arrival.and_then(round_trip);
         let new_pace = self.headroom.as_mut().is_some_and(|headroom| learn(headroom, matched.reports));
         self.controller.on_sender_queue(now, self.pacer.queued());
-        self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
+        let news = !matched.reports.is_empty();
+        if news {
+            self.restraint.on_feedback(now, matched.reports);
+            self.controller.on_feedback(now, &RateFeedback { packets: matched.reports, round_trip });
+        } else if matched.outdated {
+            self.controller.on_outdated_feedback(now);
+        }
         if let Some(sample) = round_trip {
             // RFC 6298's smoothing.
             let smoothed = self.round_trip.map_or(sample, |smoothed| smoothed + (sample - smoothed) / 8);
             self.round_trip = Some(smoothed);
+            self.restraint.on_round_trip(sample);
             if let Some(protection) = &mut self.protection {
                 protection.on_round_trip(sample, smoothed);
             }
@@ -494,7 +520,9 @@ impl Sender {
         if new_pace {
             self.set_pace(now);
         }
-        self.window.on_feedback(now, self.packets.newest_covered());
+        if news {
+            self.window.on_feedback(now, self.packets.newest_covered());
+        }
         self.take_decision(now);
     }
 

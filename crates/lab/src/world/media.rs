@@ -255,20 +255,22 @@ impl Media {
     pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
         if far {
             self.tally.on_packet_received(now, arrival, arrival.bytes.len() as u64);
-            self.on_piece(now, &arrival.bytes);
+            self.on_piece(now, arrival);
             self.ends.on_client_datagram(now, &arrival.bytes, arrival.marked);
             self.take_frames(now);
             self.drain_receiver(now, network);
         } else {
+            self.tally.on_answer_received(now - arrival.sent_at);
             self.ends.on_server_datagram(now, &arrival.bytes);
             self.drain_sender(now, network);
         }
         self.plan();
     }
 
-    fn on_piece(&mut self, now: Time, bytes: &[u8]) {
-        let frame = self.ends.frame_of(bytes).and_then(|frame| self.frames.get_mut(frame.0 as usize));
+    fn on_piece(&mut self, now: Time, arrival: &Arrival) {
+        let frame = self.ends.frame_of(&arrival.bytes).and_then(|frame| self.frames.get_mut(frame.0 as usize));
         if let Some(frame) = frame {
+            self.tally.on_media_received(now, now - arrival.sent_at);
             frame.came = Some((frame.came.map_or(now, |(first, _)| first), now));
         }
     }
@@ -570,6 +572,7 @@ impl Media {
         while let Some(bytes) = self.ends.poll_client(now) {
             network.send(now, parcel(self.config.flow, false, self.config.headers, bytes));
         }
+        self.tally.on_stuck(self.ends.receiver.is_stuck());
         self.receiver_due = self.ends.client_due().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
 }

@@ -7,6 +7,7 @@ mod media;
 mod network;
 mod reliable;
 mod rival;
+mod standstill;
 mod tally;
 mod wrapped;
 
@@ -265,7 +266,9 @@ impl<'a> World<'a> {
                     let (repairs, fates) = (media.repairs(self.now), Some(media.fates()));
                     let (healed, in_time) = (media.healed(self.now), media.in_time());
                     let end = Sums { repairs, redundant, other, fates, healed, in_time };
-                    (media.failed, media.tally, end)
+                    let mut tally = media.tally;
+                    tally.on_end();
+                    (media.failed, tally, end)
                 }
                 Actor::Reliable(media) => {
                     let (repairs, redundant, other) = media.repairs();
@@ -384,6 +387,10 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
     let policy = if stands_alone { Box::new(Placed { inner, index: Shared::clone(&config.index) }) } else { inner };
     let mut sender = Sender::new(Ends::server_clock(config.start), sender, controller).with_fec(policy);
     sender.set_group(cell.system.group);
+    // What is compared with published systems does as they do.
+    if matches!(cell.system.recovery, Recovery::Intra | Recovery::None | Recovery::Group) {
+        sender = sender.without_restraint();
+    }
     Ok(if cell.system.recovery == Recovery::Reference { sender.with_references() } else { sender })
 }
 

@@ -4,6 +4,7 @@ use nearlight_events::{STAGES, StallCounts, Stalls, Timeline};
 use nearlight_units::{Span, Time};
 
 use super::network::Arrival;
+use super::standstill::Standstill;
 use crate::encoder::Quality;
 use crate::histogram::Histogram;
 
@@ -32,6 +33,10 @@ pub(crate) struct Tally {
     pub(crate) packets_lost: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
+    /// How often the receiver had nothing asked for while the picture stood.
+    pub(crate) stuck: u64,
+    /// None where frames come in order over a reliable transport.
+    pub(crate) standstill: Option<Standstill>,
     /// Since the last sample, whatever the window.
     pub(crate) sampled: Sampled,
     /// In microseconds.
@@ -80,6 +85,8 @@ impl Tally {
             packets_lost: 0,
             bytes_sent: 0,
             bytes_received: 0,
+            stuck: 0,
+            standstill: None,
             sampled: Sampled::default(),
             frame_network_latency: none(),
             frame_assembly: none(),
@@ -160,6 +167,32 @@ impl Tally {
         }
     }
 
+    /// A packet of a picture came to the client after so long.
+    pub(crate) fn on_media_received(&mut self, now: Time, way: Span) {
+        if self.counts(now) {
+            self.standstill.get_or_insert_default().on_media(now, way);
+        }
+    }
+
+    /// A packet came to the server after so long.
+    pub(crate) fn on_answer_received(&mut self, way: Span) {
+        if let Some(standstill) = &mut self.standstill {
+            standstill.on_answer(way);
+        }
+    }
+
+    /// The receiver has said all that it has to say.
+    pub(crate) fn on_stuck(&mut self, stuck: bool) {
+        self.stuck += u64::from(stuck);
+    }
+
+    /// The session has ended.
+    pub(crate) fn on_end(&mut self) {
+        if let Some(standstill) = &mut self.standstill {
+            standstill.on_end();
+        }
+    }
+
     pub(crate) fn on_packet_lost(&mut self, now: Time) {
         self.packets_lost += u64::from(self.counts(now));
     }
@@ -192,6 +225,9 @@ impl Tally {
         late: bool,
         quality: Option<Quality>,
     ) {
+        if let Some(standstill) = self.standstill.as_mut().filter(|_| self.from <= now && now < self.to) {
+            standstill.on_displayed(now);
+        }
         if self.counts(now) {
             self.stalls.on_picture(self.without_pauses(now));
         }

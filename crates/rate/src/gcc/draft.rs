@@ -163,7 +163,7 @@ impl RateController for Draft {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.silence.on_feedback();
+        self.silence.on_feedback(feedback);
         if let Some(round_trip) = feedback.round_trip {
             self.round_trip = round_trip.max(Span::ZERO);
         }
@@ -183,6 +183,11 @@ impl RateController for Draft {
         self.loss.limit_to(self.remote.estimate());
         arrivals.clear();
         self.arrivals = arrivals;
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

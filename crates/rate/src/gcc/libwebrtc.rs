@@ -246,8 +246,8 @@ impl LibWebrtc {
     }
 
     /// Feedback came: an outage is over.
-    fn end_silence(&mut self, now: Time) {
-        if self.silence.on_feedback() {
+    fn end_silence(&mut self, now: Time, feedback: &Feedback<'_>) {
+        if self.silence.on_feedback(feedback) {
             if let Some((from, _)) = self.forgiven {
                 self.forgiven = Some((from, now));
             }
@@ -303,7 +303,7 @@ impl RateController for LibWebrtc {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.end_silence(now);
+        self.end_silence(now, feedback);
         if let Some(round_trip) = feedback.round_trip {
             let sample = round_trip.max(Span::ZERO);
             let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(ROUND_TRIP_WEIGHT));
@@ -329,6 +329,11 @@ impl RateController for LibWebrtc {
         if usage_before == Usage::Under && self.trendline.usage() == Usage::Normal {
             self.probing.on_recovered(now, &situation);
         }
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

@@ -119,7 +119,7 @@ impl RateController for Rfc8698 {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.silence.on_feedback();
+        self.silence.on_feedback(feedback);
         if let Some(round_trip) = feedback.round_trip {
             let sample = round_trip.max(Span::ZERO);
             let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
@@ -141,6 +141,11 @@ impl RateController for Rfc8698 {
 
     fn on_sender_queue(&mut self, _now: Time, queued: Bytes) {
         self.queued = queued;
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

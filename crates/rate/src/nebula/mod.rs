@@ -155,7 +155,7 @@ impl RateController for Nebula {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.silence.on_feedback();
+        self.silence.on_feedback(feedback);
         if let Some(sample) = feedback.round_trip {
             let sample = sample.max(Span::ZERO);
             self.round_trip = Some(sample);
@@ -174,6 +174,11 @@ impl RateController for Nebula {
         if let Some(latency) = outcome.motion_to_photon {
             self.monitor.on_motion_to_photon(latency);
         }
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

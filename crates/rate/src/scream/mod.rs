@@ -334,7 +334,7 @@ impl RateController for ScreamV2 {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        self.silence.on_feedback();
+        self.silence.on_feedback(feedback);
         if let Some(sample) = feedback.round_trip {
             self.on_round_trip(sample);
         }
@@ -357,6 +357,11 @@ impl RateController for ScreamV2 {
         let waits = self.pacing().time_to_send(queued).as_secs_f64() / interval;
         let adjusted = self.adjusted + SENDER_QUEUE_WEIGHT * (waits - SENDER_QUEUE);
         self.adjusted = adjusted.clamp(0.0, MOST_ADJUSTED);
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

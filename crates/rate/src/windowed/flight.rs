@@ -8,8 +8,8 @@ use nearlight_window::DeliveryRate;
 
 use crate::SentPacket;
 
-/// Packets in memory: 0.4 s at 100 Mb/s. Older ones no longer count.
-const MOST: usize = 4_096;
+/// Packets in memory: 6 s at 100 Mb/s. Older ones no longer count.
+const MOST: usize = 65_536;
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
@@ -22,6 +22,9 @@ struct Record {
     app_limited: bool,
     told: bool,
 }
+
+/// What left so long before a packet that has arrived, and was not told of, never will be. Guess: ten intervals of slow feedback.
+const UNTOLD: Span = Span::from_secs(1);
 
 /// What one arrival teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +82,11 @@ impl Flight {
     pub fn on_arrived(&mut self, seq: PacketSeq, back_at: Time) -> Option<Acked> {
         let in_flight_before = Bytes::new(self.under_way);
         let record = self.take(seq)?;
+        while let Some(oldest) = self.records.front().filter(|oldest| record.sent_at - oldest.sent_at > UNTOLD).copied()
+        {
+            self.records.pop_front();
+            self.leave(&oldest);
+        }
         self.delivered += record.size.get();
         self.delivered_at = self.delivered_at.max(back_at);
         if self.app_limited_until > 0 && self.delivered > self.app_limited_until {
@@ -221,7 +229,7 @@ mod tests {
         assert_eq!((flight.bytes(), flight.held()), (Bytes::new(8 * 1_250), 9));
         (1..5).for_each(|seq| assert!(flight.on_arrived(PacketSeq(seq), at).is_some()));
         assert_eq!((flight.held(), flight.delivered()), (4, Bytes::new(5 * 1_250)));
-        (10..10_000).for_each(|seq| flight.on_packet_sent(&packet(seq, 0), false));
+        (10..100_000).for_each(|seq| flight.on_packet_sent(&packet(seq, 0), false));
         assert_eq!((flight.held(), flight.bytes()), (MOST, Bytes::new(MOST as u64 * 1_250)));
         assert_eq!((flight.forget(), flight.bytes()), (Bytes::new(MOST as u64 * 1_250), Bytes::ZERO));
     }

@@ -178,7 +178,7 @@ impl<L: WindowLaw> RateController for Windowed<L> {
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
-        if self.silence.on_feedback() {
+        if self.silence.on_feedback(feedback) {
             self.law.on_recovered(now);
         }
         self.at_minimum = self.wanted() <= self.bounds.minimum;
@@ -204,6 +204,11 @@ impl<L: WindowLaw> RateController for Windowed<L> {
         if paced && self.limit == Limit::Window {
             self.limit = Limit::Delivered;
         }
+    }
+
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.silence.on_outdated(now);
+        self.on_timeout(now);
     }
 
     fn on_timeout(&mut self, now: Time) {

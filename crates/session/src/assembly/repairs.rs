@@ -5,7 +5,7 @@ use nearlight_units::{FrameId, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use super::frame::{Assembly, Shape};
-use super::{Assembler, Taken, Waiting};
+use super::{Assembler, Waiting};
 use crate::coded::Coded;
 
 /// A frame that was whole and did not have the digest that a repair told of.
@@ -27,20 +27,22 @@ const fn shape(covered: &CoveredFrame) -> Shape {
 
 impl Assembler {
     /// A repair came.
-    pub(crate) fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) -> Taken {
+    pub(crate) fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.heard_at = now;
         if self.coded.is_none() {
             self.coded = Some(Box::new(self.first_repair()));
         }
         // A header that lies about one frame is believed about none.
         if !self.agrees(header) {
-            return Taken::Useless;
+            return;
         }
         self.check_waiting(now, header);
         if self.covered(header).all(|(id, _)| self.is_done(id)) {
-            return Taken::Useless;
+            return;
         }
-        let jumped = !self.is_done(header.frame.0) && self.note_newest(now, header.frame.0);
+        if !self.is_done(header.frame.0) {
+            self.note_newest(now, header.frame.0);
+        }
         let mut room = true;
         for (id, covered) in self.covered(header) {
             room &= self.is_done(id) || self.open(now, id, shape(covered)).is_some();
@@ -49,7 +51,6 @@ impl Assembler {
             assembly.note_repair(now);
         }
         self.look_soon(now);
-        let mut taken = Taken::Useless;
         if let Some(mut coded) = self.coded.take_if(|_| room) {
             for (id, covered) in self.covered(header) {
                 if let Some(assembly) = self.frames.get_mut(&id) {
@@ -57,13 +58,10 @@ impl Assembler {
                 }
             }
             // What contradicts the other symbols says nothing: the frame may still come whole without it.
-            if coded.on_repair(header, payload).is_ok() {
-                taken = if jumped { Taken::Jump } else { Taken::New };
-            }
+            let _ = coded.on_repair(header, payload);
             self.take_recovered(now, &mut coded, header.sent_at);
             self.coded = Some(coded);
         }
-        taken
     }
 
     /// A frame that was not the sender's since the last call.

@@ -12,16 +12,23 @@ use crate::assembly::RepairPolicy;
 const REPAIR_SLACK: Span = Span::from_millis(5);
 /// Before the first clock exchange. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
+/// What a packet that was faster takes off the way of those before it, as a part of the difference. Guess: forgotten after a frame of 50
+/// packets.
+const WAY_DECAY: i64 = 16;
+/// Whoever is farther away is asked again all the same. Guess: a queue of seconds is one that nobody should wait for.
+const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 /// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
 /// Guess: about what a key frame of five ordinary frames takes at 30 frames a second.
 const GIVE_UP: Span = Span::from_millis(200);
-/// An unanswered request for a key frame is repeated after this or two round trips. Guess: coding, and the time that a key frame takes.
-const KEY_FRAME_RETRY: Span = Span::from_millis(150);
-/// The same where nothing else mends a loss. Guess: about a frame and a half at 72 frames a second.
+/// A key frame is asked for when a frame has been missing for this or two round trips, and whatever comes first is decoded. Guess: half
+/// of the time that a frame is waited for.
+const KEY_FRAME_PATIENCE: Span = Span::from_millis(100);
+/// An unanswered request for a key frame is repeated after this or a round trip where nothing else mends a loss: the sender makes no more
+/// than it wants to, so that asking again costs a packet. Guess: about a frame and a half at 72 frames a second.
 const INTRA_RETRY: Span = Span::from_millis(20);
-/// A request for a frame that predicts from a decoded one is repeated after a round trip and this: the next frame has to be drawn and
-/// coded first. Guess: a frame at 30 frames a second and 20 ms.
-const REFERENCE_SLACK: Span = Span::from_millis(53);
+/// A request for a frame that the decoder can go on with is repeated after a round trip and this: the next frame has to be drawn and coded
+/// first. Guess: a frame at 30 frames a second and 20 ms.
+const REQUEST_SLACK: Span = Span::from_millis(53);
 /// After so many requests in vain a key frame is asked for. Guess: at 2 % loss chance loses all of them in one of a hundred thousand
 /// cases.
 const REFERENCE_REQUESTS: u32 = 3;
@@ -32,21 +39,42 @@ impl Receiver {
         self.references && self.decoded.is_some()
     }
 
-    pub(super) fn request_reference(&mut self, now: Time) {
-        let asked = self.reference_asked;
-        if asked.is_some_and(|(at, _)| now - at < self.reference_retry()) {
+    /// When a frame must be asked for with which the decoder can go on; none as long as nothing is known to be missing, or repairs
+    /// are waited for. It follows from what is here and what is not, so that no missed occasion ends it: while the picture stands, a
+    /// request is outstanding or due.
+    pub(super) fn restart_due(&self) -> Option<Time> {
+        if self.silent.is_some() || self.assembler.newest().is_none() {
+            return None;
+        }
+        let due = if self.can_refer() {
+            self.assembler.is_stalled().then_some(Time::ZERO)?
+        } else {
+            self.assembler.restart_due(self.key_frame_patience())?
+        };
+        let key_frame = self.key_frame_asked_at.map(|at| at + self.key_frame_retry());
+        let reference = self.reference_asked.map(|(at, _)| at + self.reference_retry());
+        Some(due).max(key_frame).max(reference)
+    }
+
+    pub(super) fn request_restart(&mut self, now: Time) {
+        if self.restart_due().is_none_or(|due| now < due) {
             return;
         }
-        self.reference_asked = None;
+        if self.can_refer() {
+            self.request_reference(now);
+        } else {
+            self.request_key_frame(now);
+        }
+    }
+
+    fn request_reference(&mut self, now: Time) {
         let (Some(decoded), Some(newest)) = (self.decoded, self.assembler.newest()) else { return };
-        if !self.references || self.key_frame_asked_at.is_some() || !self.assembler.is_stalled() {
-            return;
-        }
         // Silence is no refusal: what was not heard was not answered either.
-        let unanswered = asked.map_or(0, |(at, count)| count + u32::from(self.assembler.heard_at() > at));
+        let unanswered =
+            self.reference_asked.map_or(0, |(at, count)| count + u32::from(self.assembler.heard_at() > at));
         if unanswered == REFERENCE_REQUESTS {
             self.set_broken();
-            self.request_key_frame(now, "no frame came that predicts from a decoded one");
+            self.request_key_frame(now);
             return;
         }
         self.reference_asked = Some((now, unanswered));
@@ -62,7 +90,7 @@ impl Receiver {
     }
 
     pub(super) fn reference_retry(&self) -> Span {
-        self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP) + REFERENCE_SLACK
+        self.round_trip() + REQUEST_SLACK
     }
 
     pub(super) fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
@@ -79,28 +107,44 @@ impl Receiver {
         self.transmit.push_back(ToServer::Nack(Nack { missing }));
     }
 
-    pub(super) fn request_key_frame(&mut self, now: Time, reason: &'static str) {
-        let recent = self.key_frame_asked_at.is_some_and(|at| now - at < self.key_frame_retry());
-        if recent || self.silent.is_some() {
-            return;
-        }
+    fn request_key_frame(&mut self, now: Time) {
         let Some(newest) = self.assembler.newest() else { return };
-        self.key_frame_asked_at = Some(now);
+        let reason = match self.key_frame_asked_at.replace(now) {
+            Some(_) => "request unanswered",
+            None if self.assembler.is_broken() => "nothing that could be decoded is on its way",
+            None => "repair takes too long",
+        };
         self.transmit.push_back(ToServer::KeyFrameRequest(KeyFrameRequest { newest }));
         self.emit(now, || Event::KeyFrameRequested { newest, reason });
     }
 
     pub(super) fn repair_policy(&self) -> RepairPolicy {
-        let round_trip = self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP);
+        let round_trip = self.round_trip();
         let give_up = self.silent.unwrap_or(GIVE_UP.max(round_trip * 4));
         RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up }
     }
 
-    pub(super) fn key_frame_retry(&self) -> Span {
-        if self.intra_only {
-            // The sender makes no more than it wants to: asking again costs a packet.
-            return INTRA_RETRY.max(self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP));
-        }
-        KEY_FRAME_RETRY.max(self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP) * 2)
+    fn key_frame_retry(&self) -> Span {
+        if self.intra_only { INTRA_RETRY.max(self.round_trip()) } else { self.round_trip() + REQUEST_SLACK }
+    }
+
+    /// How long repairs are waited for before a key frame is asked for as well. One that came in part is waited for as long as one of
+    /// which nothing has come.
+    fn key_frame_patience(&self) -> Span {
+        let broken = self.assembler.is_broken();
+        if broken { self.key_frame_retry() } else { KEY_FRAME_PATIENCE.max(self.round_trip() * 2) }
+    }
+
+    /// A packet of media took so long, less the offset of the server's clock.
+    pub(super) fn on_way_down(&mut self, way: Span) {
+        self.way_down = Some(self.way_down.map_or(way, |before| way.max(before - (before - way) / WAY_DECAY)));
+    }
+
+    /// Of a request that left now and of its answer: a queue fills and drains faster than pings could tell.
+    fn round_trip(&self) -> Span {
+        let pinged = self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP);
+        // One includes the offset of the clocks, the other lacks it.
+        let newest = self.clock.way_up().zip(self.way_down).map(|(up, down)| up + down);
+        newest.filter(|newest| *newest > Span::ZERO).map_or(pinged, |newest| newest.min(LONGEST_ROUND_TRIP))
     }
 }

@@ -53,6 +53,7 @@ impl Sender {
                 protection.on_decode(frame.decode);
             }
             self.note_display(frame);
+            self.restraint.on_displayed(frame.frame);
             if self.outcomes.len() == MAX_FRAME_REPORTS {
                 self.outcomes.pop_front();
             }

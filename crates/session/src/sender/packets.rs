@@ -6,7 +6,7 @@ use nearlight_rate::ReceiverReport;
 use nearlight_units::{Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, FrameHeader};
 
-use super::{EncodedFrame, Sender};
+use super::{EncodedFrame, Sender, UNKNOWN_ROUND_TRIP};
 use crate::history::KeptFrame;
 use crate::protection::Planned;
 
@@ -97,6 +97,7 @@ impl Sender {
     pub(super) fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) -> u16 {
         debug_assert_eq!(kept.id, self.next_frame, "frames come in order");
         self.decoder_load.on_frame();
+        self.restraint.on_frame(now);
         let (id, reference, key) = (kept.id, kept.reference(), kept.key);
         let size = Bytes::new(kept.bytes.len() as u64);
         kept.render_started_at = header.render_started_at;
@@ -105,6 +106,10 @@ impl Sender {
         self.next_frame = id.next();
         self.statistics.frames += 1;
         self.statistics.key_frames += u64::from(key);
+        if key && self.recovery.is_receiver_waiting() {
+            self.abandon_unsent(now);
+            self.restraint.on_answer(now, id, self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP));
+        }
         self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
         self.redundant.on_frame(size);
         self.protect(now, &mut kept);
@@ -114,6 +119,9 @@ impl Sender {
         if dropped > Bytes::ZERO {
             // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
             self.pacer.on_dropped(now, dropped);
+        }
+        if dropped > Bytes::ZERO && !key {
+            self.abandon_unsent(now);
             self.on_chain_broken(now, "queue overflow");
         }
         let encode = header.encoded_at.saturating_since(header.converted_at);

@@ -1,7 +1,7 @@
 //! How a broken chain of references is mended: by a frame that predicts from one that the receiver has, else by a key frame.
 
 use nearlight_events::Event;
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::{Acknowledgement, KeyFrameRequest};
 
 use super::Sender;
@@ -21,6 +21,10 @@ pub(super) struct Recovery {
     /// Newest frame that does not need the one before it.
     newest_start: Option<FrameId>,
     last_key: Option<(FrameId, Time)>,
+    /// The receiver has asked for a key frame and takes nothing before it.
+    receiver_waits: bool,
+    /// A key frame that was asked for too soon after the one before it is made then.
+    key_due: Option<Time>,
 }
 
 impl Recovery {
@@ -32,7 +36,19 @@ impl Recovery {
             key_wanted: Some("first frame"),
             newest_start: None,
             last_key: None,
+            receiver_waits: false,
+            key_due: None,
         }
+    }
+
+    /// The receiver takes nothing but a key frame.
+    pub(super) const fn is_receiver_waiting(&self) -> bool {
+        self.receiver_waits
+    }
+
+    /// When a key frame is wanted that was asked for too soon.
+    pub(super) const fn key_due(&self) -> Option<Time> {
+        self.key_due
     }
 
     /// A frame was coded; true where it mends the chain without being a key frame.
@@ -40,6 +56,7 @@ impl Recovery {
         let Some(reference) = reference else {
             (self.acknowledged, self.reference_wanted, self.key_wanted) = (None, false, None);
             (self.newest_start, self.last_key) = (Some(frame), Some((frame, now)));
+            (self.receiver_waits, self.key_due) = (false, None);
             return false;
         };
         // A frame that was in work when the wish came is none that answers it.
@@ -90,10 +107,31 @@ impl Sender {
     /// The receiver wants a key frame.
     pub fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
         let answered = self.recovery.last_key.is_some_and(|(id, _)| id > request.newest);
-        let recent = self.recovery.last_key.is_some_and(|(_, at)| now - at < KEY_FRAME_INTERVAL);
         // A receiver cannot have seen frames that were never sent.
-        if !answered && !recent && request.newest < self.next_frame {
+        if answered || request.newest >= self.next_frame {
+            return;
+        }
+        // What still waits to leave is of no use to it, and the key frame would wait behind it.
+        self.recovery.receiver_waits = true;
+        self.restraint.on_request(now);
+        self.abandon_unsent(now);
+        let due = self.recovery.last_key.map_or(now, |(_, at)| at + KEY_FRAME_INTERVAL);
+        self.recovery.key_due = Some(due);
+        self.want_due_key(now);
+    }
+
+    /// The key frame that was asked for too soon after another may be made now.
+    pub(super) fn want_due_key(&mut self, now: Time) {
+        if self.recovery.key_due.take_if(|due| *due <= now).is_some() {
             self.set_key_wanted(now, "receiver asked");
+        }
+    }
+
+    /// Frames that wait to leave are of no use to the receiver any more.
+    pub(super) fn abandon_unsent(&mut self, now: Time) {
+        let abandoned = self.frames.abandon_unsent();
+        if abandoned > Bytes::ZERO {
+            self.pacer.on_dropped(now, abandoned);
         }
     }
 

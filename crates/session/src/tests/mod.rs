@@ -6,5 +6,6 @@ mod path;
 mod pictures;
 mod protection;
 mod recovery;
+mod requests;
 mod stories;
 mod window;

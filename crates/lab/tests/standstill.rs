@@ -1,0 +1,91 @@
+//! While media arrive the picture moves: whatever controller fills whatever queue, losses are repaired or a key frame is asked for.
+
+use std::path::Path;
+
+use nearlight_lab::{Plan, RunRecord, run};
+
+/// 20 s of a session whose client asks for key frames where repairs fail.
+fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
+    let text = format!(
+        r#"
+        question = "?"
+        [all]
+        duration = "20s"
+        controllers = {controllers}
+        pacing = "burst"
+        datagram = 1400
+        [all.source]
+        fps = 72
+        minimum = "5mbit"
+        start = "15mbit"
+        maximum = "100mbit"
+        render = "10ms"
+        encode = "6ms"
+        key_ratio = 1.0
+        [all.client]
+        decode = "8ms"
+        recovery = "repair"
+        [[all.path]]
+        name = "path"
+        forward = "rate=1gbit,{forward},delay=5ms"
+        feedback = "delay=5ms"
+        "#
+    );
+    let plan = Plan::parse(Path::new("test.toml"), &text).unwrap_or_else(|error| panic!("{error}"));
+    let cells = plan.cells.iter().flat_map(|cell| (1..=seeds).map(move |seed| (cell, seed)));
+    cells.map(|(cell, seed)| run(cell, seed).unwrap_or_else(|error| panic!("{error}"))).collect()
+}
+
+fn assert_moving(runs: &[RunRecord]) {
+    for run in runs {
+        let media = &run.media[0];
+        let name = format!("{:?}, seed {}", run.labels, run.seed);
+        assert_eq!(media.stuck, 0, "{name}: nothing was asked for");
+        let longest = media.longest_standstill.expect("datagrams carry media");
+        assert_eq!(media.overlong_standstills, Some(0), "{name}: {} ms", longest / 1_000);
+    }
+}
+
+/// Controllers that go on sending far more than arrives lose key frames of any size.
+const RUNAWAY: [&str; 4] = ["gcc-alvr-fork", "nada-alvr-fork", "nebula", "escot"];
+
+#[test]
+fn no_picture_stands_over_mobile_paths_whatever_the_controller() {
+    let all = runs("\"all\"", "model=5g/30mbit,burst=18kb,queue=100ms", 2);
+    let (runaway, others): (Vec<RunRecord>, Vec<RunRecord>) =
+        all.into_iter().partition(|run| RUNAWAY.contains(&run.labels["controller"].as_str()));
+    assert!(others.len() == 26, "{} runs", others.len());
+    assert_moving(&others);
+    for run in runaway {
+        let media = &run.media[0];
+        let longest = media.longest_standstill.expect("datagrams carry media");
+        assert!(media.stuck == 0 && longest < 4_000_000, "{:?}: {} ms", run.labels, longest / 1_000);
+    }
+}
+
+/// A queue of 100 ms at 40 Mb/s holds seconds of what is left in the dips.
+#[test]
+fn no_picture_stands_where_the_rate_falls_to_a_tenth() {
+    let controllers = r#"["gcc-libwebrtc", "scream-v2", "cubic", "bbr", "frame-clocked", "nada-rfc8698"]"#;
+    assert_moving(&runs(controllers, "rate=40mbit/4mbit@5s/25mbit@8s/6mbit@12s/40mbit@15s,burst=18kb,queue=500kb", 1));
+}
+
+#[test]
+fn no_picture_stands_after_outages() {
+    let controllers = r#"["gcc-libwebrtc", "scream-v2", "cubic", "bbr", "frame-clocked", "nada-rfc8698"]"#;
+    assert_moving(&runs(controllers, "rate=30mbit,queue=100ms,outage=4s+500ms/8s+2s/14s+3s", 1));
+}
+
+/// After an outage reports tell of packets that left seconds ago: they still lower the rate.
+#[test]
+fn a_sender_remembers_what_it_sent_before_a_long_queue() {
+    for run in
+        runs(r#"["frame-clocked", "gcc-libwebrtc"]"#, "rate=200mbit/200kbit@6s/10mbit@8s,burst=18kb,queue=2mb", 1)
+    {
+        let media = &run.media[0];
+        // Samples are half a second; two seconds after the path is back the rate is one that it carries.
+        let late = media.target.iter().skip(media.target.len() * 12 / 20);
+        let mean = late.clone().map(|target| f64::from(*target)).sum::<f64>() / late.count() as f64 / 1e3;
+        assert!(mean < 12.0, "{:?}: {mean} Mb/s where 10 are left", run.labels);
+    }
+}

@@ -1,0 +1,112 @@
+//! Whether a frame would only wait in the path: what left long ago and was not told of is in a queue or lost, and more of it would keep
+//! the queue full, so that whatever mends the picture comes late as well. And a key frame that did not get through is followed by one of
+//! half the size, with nothing behind it, and one that heavy losses would damage is halved at once: whatever the controller believes, one
+//! of them fits into the queue.
+
+use nearlight_rate::PacketReport;
+use nearlight_units::{FrameId, Span, Time};
+
+/// Beyond the shortest round trip, for so long a packet may be on its way until frames are left out. As for silence and for windows: half
+/// a second without feedback says that the path is blocked.
+const PATIENCE: Span = Span::from_millis(500);
+/// Where nothing is heard either, a frame leaves all the same after this, to find out whether the path is back. Guess: two frames at 30
+/// frames a second.
+const PROBE_INTERVAL: Span = Span::from_millis(66);
+/// What each sample of the round trip adds to the shortest one, as a part of the difference: the path may have become longer.
+const SHORTEST_GROWTH: i64 = 1_024;
+
+/// A key frame that is asked for so soon after one that answered a request: that one did not get through. Guess: ten round trips of a usual
+/// path.
+const AGAIN: Span = Span::from_secs(1);
+/// The same where so large a share of packets is lost that no key frame comes through whole. Guess: of ten packets one.
+const HEAVY_LOSS: f64 = 0.1;
+/// What one packet takes part in that share. Guess: that of some frames.
+const LOSS_WEIGHT: f64 = 1.0 / 64.0;
+/// How often a key frame is halved. Guess: a sixteenth is still a picture.
+const MOST_HALVINGS: i32 = 4;
+/// What follows such a key frame waits for a round trip and this, until the receiver may have asked again. Guess: a frame at 30 frames a
+/// second and 20 ms.
+const HOLD: Span = Span::from_millis(53);
+
+#[derive(Debug, Default)]
+pub(super) struct Restraint {
+    /// None before the first feedback: a receiver that tells of no arrivals is not waited for.
+    shortest: Option<Span>,
+    frame_at: Time,
+    heard_at: Time,
+    /// Frames are left out until then.
+    until: Option<Time>,
+    /// When the newest key frame left that answered a request, unless it is known that it did not get through.
+    answered: Option<(FrameId, Time)>,
+    /// How many such key frames in a row did not get through.
+    failures: i32,
+    /// The share of packets that were lost of late.
+    loss: f64,
+    held_until: Option<Time>,
+    off: bool,
+}
+
+impl Restraint {
+    /// Frames leave, whatever becomes of them.
+    pub(super) const fn set_off(&mut self) {
+        self.off = true;
+    }
+
+    pub(super) fn on_round_trip(&mut self, sample: Span) {
+        let longer = |shortest: Span| shortest + (sample - shortest) / SHORTEST_GROWTH;
+        self.shortest = Some(self.shortest.map_or(sample, |shortest| sample.min(longer(shortest))));
+    }
+
+    /// Feedback told of something new: the path is not interrupted.
+    pub(super) fn on_feedback(&mut self, now: Time, reports: &[PacketReport]) {
+        self.heard_at = now;
+        for report in reports {
+            self.loss += (f64::from(u8::from(report.arrived_at.is_none())) - self.loss) * LOSS_WEIGHT;
+        }
+    }
+
+    pub(super) const fn on_frame(&mut self, now: Time) {
+        self.frame_at = now;
+    }
+
+    /// The receiver asks for a key frame, and none that was sent since is on its way.
+    pub(super) fn on_request(&mut self, now: Time) {
+        if let Some((_, at)) = self.answered.take().filter(|_| !self.off) {
+            self.failures = if now - at < AGAIN { (self.failures + 1).min(MOST_HALVINGS) } else { 0 };
+        }
+        if self.loss > HEAVY_LOSS && !self.off {
+            self.failures = self.failures.max(1);
+        }
+    }
+
+    /// A key frame leaves that the receiver has asked for.
+    pub(super) fn on_answer(&mut self, now: Time, frame: FrameId, round_trip: Span) {
+        self.answered = Some((frame, now));
+        self.held_until = (self.failures > 0).then(|| now + round_trip + HOLD);
+    }
+
+    /// The receiver shows this frame.
+    pub(super) fn on_displayed(&mut self, frame: FrameId) {
+        if self.answered.take_if(|(answer, _)| frame >= *answer).is_some() {
+            (self.failures, self.held_until) = (0, None);
+        }
+    }
+
+    /// What a key frame may take of a usual one's size.
+    pub(super) fn share(&self) -> f64 {
+        0.5_f64.powi(self.failures)
+    }
+
+    /// The oldest packet that was not told of left at `oldest`.
+    pub(super) fn update(&mut self, now: Time, oldest: Option<Time>) {
+        let too_long = |(shortest, oldest): (Span, Time)| now - oldest > shortest + PATIENCE;
+        let blocked = !self.off && self.shortest.zip(oldest).is_some_and(too_long);
+        let blocked = blocked.then(|| (self.frame_at + PROBE_INTERVAL).max(self.heard_at + PATIENCE));
+        self.until = blocked.max(self.held_until).filter(|until| now < *until);
+    }
+
+    /// Frames are left out until then; none where they may leave.
+    pub(super) const fn until(&self) -> Option<Time> {
+        self.until
+    }
+}

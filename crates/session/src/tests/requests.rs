@@ -1,0 +1,185 @@
+//! Requests never cease: while packets arrive and the picture stands, something that can move it is asked for.
+
+use nearlight_units::{FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{KeyFrameRequest, SymbolFlags, SymbolHeader, ToServer};
+use proptest::prelude::*;
+
+use super::path::{Conditions, Story, frame_header};
+use crate::{Receiver, ReceiverConfig};
+
+/// A receiver that gets single symbols of frames that each predict from the one before.
+struct Listener {
+    receiver: Receiver,
+    now: Time,
+    seq: u32,
+}
+
+impl Listener {
+    fn new() -> Self {
+        Self { receiver: Receiver::new(ReceiverConfig { events: false }), now: Time::from_secs(1), seq: 0 }
+    }
+
+    /// Symbol 0 of a frame that has so many; none of the others comes.
+    fn gets(&mut self, frame: u32, distance: u8, symbols: u16) {
+        let mut bytes = Vec::new();
+        frame_header(self.now).write(&mut bytes);
+        let per_symbol = bytes.len();
+        bytes.resize(per_symbol * usize::from(symbols), 0);
+        let header = SymbolHeader {
+            flags: SymbolFlags { key: distance == 0, retransmission: false, probe: false },
+            reference_distance: distance,
+            seq: PacketSeq(self.seq),
+            sent_at: self.now,
+            frame: FrameId(frame),
+            index: 0,
+            symbols,
+            frame_bytes: bytes.len() as u32,
+            deadline_after_send_us: 0,
+        };
+        self.seq += 1;
+        let mut datagram = Vec::new();
+        header.write(&mut datagram);
+        datagram.extend_from_slice(&bytes[..per_symbol]);
+        self.receiver.on_datagram(self.now, &datagram);
+        while let Some(frame) = self.receiver.poll_frame(self.now) {
+            self.receiver.on_decoded(self.now, frame.id);
+        }
+    }
+
+    /// The newest frame that requests for a key frame name, all others left out.
+    fn asks(&mut self) -> Vec<u32> {
+        let mut asked = Vec::new();
+        while let Some(datagram) = self.receiver.poll_transmit(self.now) {
+            if let Ok(ToServer::KeyFrameRequest(KeyFrameRequest { newest })) = ToServer::parse(&datagram) {
+                asked.push(newest.0);
+            }
+        }
+        assert!(!self.receiver.is_stuck());
+        asked
+    }
+}
+
+#[test]
+fn a_one_packet_frame_behind_a_long_gap_asks_for_a_key_frame() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    assert!(listener.asks().is_empty());
+    listener.gets(40, 1, 1);
+    assert_eq!(listener.asks(), [40]);
+}
+
+#[test]
+fn frames_that_fill_the_memory_behind_a_missing_one_ask_for_a_key_frame() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    // A millisecond apart: all that may wait is there long before patience ends.
+    let mut asked = Vec::new();
+    for frame in 2..90 {
+        listener.now += Span::from_millis(1);
+        listener.gets(frame, 1, 1);
+        asked.extend(listener.asks());
+    }
+    assert_eq!(asked.len(), 1, "{asked:?}");
+}
+
+#[test]
+fn a_stream_whose_first_frame_never_came_asks_for_a_key_frame() {
+    let mut listener = Listener::new();
+    listener.gets(3, 1, 1);
+    assert_eq!(listener.asks(), [3]);
+}
+
+#[test]
+fn a_frame_that_predicts_from_one_given_up_asks_for_a_key_frame() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    listener.gets(40, 0, 1);
+    assert!(listener.asks().is_empty());
+    listener.gets(41, 7, 1);
+    assert_eq!(listener.asks(), [41]);
+}
+
+#[test]
+fn a_lost_request_is_repeated_as_long_as_nothing_answers() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    let mut asked = Vec::new();
+    for frame in 40..140 {
+        listener.now += Span::from_millis(14);
+        listener.gets(frame, 1, 1);
+        asked.extend(listener.asks());
+    }
+    // 1.4 s, a round trip that is not known and 53 ms apart.
+    assert!((8..=10).contains(&asked.len()), "{asked:?}");
+    // What answers in part is waited for, and no longer than its repair may take.
+    listener.gets(140, 0, 2);
+    assert!(listener.asks().is_empty());
+    let before = listener.now;
+    let again = std::iter::from_fn(|| {
+        listener.now += Span::from_millis(1);
+        Some(listener.asks()).filter(|_| listener.now - before < Span::from_secs(1))
+    });
+    let waited = again.take_while(Vec::is_empty).count();
+    assert!((150..=320).contains(&waited), "{waited} ms");
+}
+
+/// How long a picture stands at most while packets come.
+fn bound(delay: Span) -> Span {
+    delay * 8 + Span::from_millis(250)
+}
+
+/// The longest time without a new picture, the time of outages left out.
+fn longest_standstill(story: &Story, outages: &[(Time, Time)]) -> Span {
+    let shown = story.displayed.iter().map(|displayed| displayed.timeline.displayed_at());
+    let times: Vec<Time> = shown.collect();
+    let without = |from: Time, to: Time| {
+        let out = |(begins, ends): &(Time, Time)| ((*ends).min(to) - (*begins).max(from)).max(Span::ZERO);
+        (to - from) - outages.iter().map(out).fold(Span::ZERO, |sum, span| sum + span)
+    };
+    times.windows(2).map(|pair| without(pair[0], pair[1])).max().expect("pictures")
+}
+
+#[test]
+fn after_outages_of_any_length_small_frames_come_back_as_soon_as_large_ones() {
+    for bytes in [300, 3_000, 30_000] {
+        for millis in [100, 300, 700, 1_500, 3_000] {
+            let mut story = Story::new(31);
+            story.frame_bytes = bytes;
+            story.run(Span::from_secs(1));
+            let resumed = story.outage(Span::from_millis(millis));
+            assert!(resumed <= Span::from_millis(150), "{bytes} bytes, {millis} ms: resumed after {resumed}");
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    #[test]
+    fn no_picture_stands_while_packets_come(
+        seed in any::<u64>(),
+        delay in 1_i64..60,
+        // Bursts of a few packets: in longer ones nothing comes for so long.
+        loss in 0.0_f64..0.05,
+        burst in 1.0_f64..3.0,
+        bytes in prop::sample::select(vec![2_000_usize, 5_000, 20_000]),
+        outage in 20_i64..2_000,
+    ) {
+        let delay = Span::from_millis(delay);
+        let mut story = Story::new(seed).with(Conditions { delay, loss, burst, ..Conditions::CLEAN });
+        story.frame_bytes = bytes;
+        let mut outages = Vec::new();
+        for _ in 0..4 {
+            story.run(Span::from_secs(2));
+            story.conditions.outage = true;
+            let begins = story.now;
+            story.run(Span::from_millis(outage));
+            story.conditions.outage = false;
+            // What left before the path came back is lost, and so nothing comes for a while longer.
+            outages.push((begins, story.now + delay));
+        }
+        story.run(Span::from_secs(2));
+        let longest = longest_standstill(&story, &outages);
+        prop_assert!(longest <= bound(delay), "{longest} {:?}", story.received());
+    }
+}
