@@ -449,8 +449,8 @@ mod tests {
         // 94 of 100 were displayed: the median is theirs, and 95 % of all were never that fast.
         let some = run(94, 100);
         assert!((some.p50 - 50.0).abs() < 1.0 && some.p95.is_infinite() && some.mean.is_infinite(), "{some:?}");
-        let text = serde_json::to_string(&some).expect("plain figures");
-        assert!(text.starts_with("{\"mean\":null,\"ci95\":null,\"p50\":5") && text.contains("\"p95\":null"), "{text}");
+        let json = serde_json::to_value(some).expect("plain figures");
+        assert!(json["mean"].is_null() && json["p95"].is_null() && json["p50"].as_f64() == Some(some.p50), "{json}");
         assert!(run(95, 100).p95.is_finite() && run(0, 100).p50.is_infinite());
     }
 }

@@ -115,6 +115,8 @@ fps = 60
 minimum = "1mbit"
 start = "30mbit"
 maximum = "30mbit"
+[all.client]
+recovery = "intra"
 [[all.path]]
 name = "crowded"
 forward = "rate=10mbit,queue=50ms,delay=5ms"
@@ -183,8 +185,8 @@ fn an_outage_is_a_stall_and_its_captures_are_not_in_time() {
 fn frames_that_the_sender_leaves_out_are_not_in_time() {
     // TCP leaves out what waits for too long, and loses nothing of the rest.
     let means = run_means(&run_text(&CROWDED.replace("controllers = [\"fixed\", \"scream-v2\"]", "").replace(
-        "[[all.path]]",
-        "[[all.system]]\ncontroller = \"tcp-cubic\"\n[all.client]\ndeadline = \"10s\"\n[[all.path]]",
+        "recovery = \"intra\"\n[[all.path]]",
+        "deadline = \"10s\"\n[[all.system]]\ncontroller = \"tcp-cubic\"\n[[all.path]]",
     )));
     assert!(means["frame_drop_ratio"] < 0.05 && means["frame_skip_ratio"] > 0.5, "{means:?}");
     assert!(means["in_time_ratio"] < 0.5, "{means:?}");

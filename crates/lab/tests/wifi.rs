@@ -63,7 +63,10 @@ fn headsets_of_one_plan_share_a_cell_both_ways() {
     // Three times the video, and feedback and input of three on the way back.
     assert!((2.7..3.3).contains(&(all.delivered_mbps() / one.delivered_mbps())), "{}", all.delivered_mbps());
     assert!(all.uplink.delivered > one.uplink.delivered * 2 && all.airtime_ratio() > one.airtime_ratio() * 1.5);
-    assert!(all.dl_packet_delay.mean() > one.dl_packet_delay.mean());
+    // Staggered batches hardly meet; aligned ones wait for one another.
+    let aligned = cell(&first(&sessions("3", "standard-11ax", "").replace("staggered", "aligned")));
+    let delays = [&one, &all, &aligned].map(|record| record.dl_packet_delay.mean().as_secs_f64());
+    assert!((delays[1] / delays[0] - 1.0).abs() < 0.2 && delays[2] > delays[0] * 1.5, "{delays:?}");
     for media in &three.media {
         assert!(media.received_frames + 2 >= media.sent_frames, "{} of {}", media.received_frames, media.sent_frames);
         let mean = media.frame_network_latency.mean().expect("frames") / 1e3;

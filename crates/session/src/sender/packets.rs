@@ -79,6 +79,9 @@ impl Sender {
     pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
         let EncodedFrame { id, reference, header, bits, distortion } = frame;
         self.on_distortion(distortion);
+        if id == FrameId(0) {
+            self.restraint.set_silent_on_display();
+        }
         self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header)
     }
 

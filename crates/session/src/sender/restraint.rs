@@ -43,6 +43,8 @@ pub(super) struct Restraint {
     /// The share of packets that were lost of late.
     loss: f64,
     held_until: Option<Time>,
+    /// The receiver may never tell which frames it shows, so that an answer that got through is not known.
+    is_silent_on_display: bool,
     off: bool,
 }
 
@@ -79,14 +81,23 @@ impl Restraint {
         }
     }
 
+    /// The receiver may never tell which frames it shows, as players of WHEP.
+    pub(super) const fn set_silent_on_display(&mut self) {
+        self.is_silent_on_display = true;
+    }
+
     /// A key frame leaves that the receiver has asked for.
     pub(super) fn on_answer(&mut self, now: Time, frame: FrameId, round_trip: Span) {
+        if self.is_silent_on_display {
+            return;
+        }
         self.answered = Some((frame, now));
         self.held_until = (self.failures > 0).then(|| now + round_trip + HOLD);
     }
 
     /// The receiver shows this frame.
     pub(super) fn on_displayed(&mut self, frame: FrameId) {
+        self.is_silent_on_display = false;
         if self.answered.take_if(|(answer, _)| frame >= *answer).is_some() {
             (self.failures, self.held_until) = (0, None);
         }

@@ -25,6 +25,10 @@ const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// Events that wait to be looked at; a client that makes more between two looks is cut off.
 const MAX_EVENTS: usize = 1_024;
 
+/// A key frame that began to leave less than this ago may still be on its way to the decoder: it has several times the packets of others.
+/// Guess. A browser repeats a request that was in vain.
+const KEY_FRAME_TIME: Span = Span::from_millis(100);
+
 impl Peer {
     pub(super) fn take_in(&mut self, now: Time) {
         while let Some(event) = self.connection.run(RTCPeerConnection::poll_event).flatten() {
@@ -175,11 +179,12 @@ impl Peer {
         }
     }
 
-    /// The request names no frame: it speaks of what had begun to leave a round trip ago. A key frame since then answers it.
+    /// The request names no frame: it speaks of what had left a round trip ago. A key frame since then answers it.
     fn on_picture_lost(&mut self, now: Time) {
         let Some(video) = &self.video else { return };
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
-        let known = video.begun.iter().rev().find(|(_, at)| now.saturating_since(*at) >= round_trip);
+        let known =
+            video.begun.iter().rev().find(|(_, at)| now.saturating_since(*at) >= round_trip.max(KEY_FRAME_TIME));
         let newest = known.map_or(FrameId(0), |(frame, _)| *frame);
         self.sender.on_key_frame_request(now, KeyFrameRequest { newest });
     }

@@ -231,7 +231,8 @@ fn what_feedback_says_is_lost_is_sent_again_unasked() {
     let statistics = world.peer.sender().statistics(world.now);
     assert!(statistics.packets_lost > 50 && statistics.repairs > 50, "{statistics:?}");
     // Reports get lost as well, and what they would have told is then only known to the player.
-    assert!(world.player.given_up() <= 10 && world.frames.len() >= 290, "{} gaps", world.player.given_up());
+    let (gaps, frames) = (world.player.given_up(), world.frames.len());
+    assert!(gaps <= 10 && frames >= 290, "{gaps} gaps, {frames} frames, {statistics:?}");
 }
 
 #[test]
