@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
-use nearlight_net::Link;
+use nearlight_net::{CertificateHash, Link};
 
 /// How standard output is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +52,12 @@ impl Announcement {
             }
             _ => Ok(()),
         }
+    }
+
+    /// The same with the certificate that has taken the place of the one that the links name.
+    pub(crate) fn renewed(&self, certificate: CertificateHash) -> Self {
+        let named = |link: &Link| Link { certificate: link.certificate.and(Some(certificate)), ..link.clone() };
+        Self { local: named(&self.local), others: self.others.iter().map(named).collect(), ..self.clone() }
     }
 
     fn links(&self) -> impl Iterator<Item = String> {

@@ -10,6 +10,7 @@ mod link;
 mod log;
 mod memory;
 mod parse;
+mod sandbox;
 mod serve;
 mod stand_in;
 mod view;

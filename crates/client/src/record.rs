@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 
-use nearlight_events::{CsvWriter, Event, Origin, Record, TraceWriter, write_line};
+use nearlight_events::{CsvWriter, Event, Origin, Record, TraceWriter, create_private_file, write_line};
 use nearlight_units::{Span, Time};
 
 use crate::screenshot::SCREENSHOT;
@@ -27,7 +27,7 @@ impl Recorder {
     pub fn new(options: &RecordOptions) -> Result<Self, ClientError> {
         let create = |path: &Option<PathBuf>, what| -> Result<Option<(PathBuf, File)>, ClientError> {
             let Some(path) = path else { return Ok(None) };
-            let file = File::create(path).map_err(|source| failed(what, path, source))?;
+            let file = create_private_file(path).map_err(|source| failed(what, path, source))?;
             Ok(Some((path.clone(), file)))
         };
         let events = create(&options.events, EVENTS)?.map(|(path, file)| (path, BufWriter::new(file)));

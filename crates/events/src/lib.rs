@@ -4,6 +4,7 @@
 
 mod csv;
 mod event;
+mod file;
 mod recovery;
 mod stalls;
 mod summary;
@@ -12,6 +13,7 @@ mod trace;
 
 pub use csv::CsvWriter;
 pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, write_line};
+pub use file::create_private_file;
 pub use recovery::{Recovery, RecoveryCounts, RecoveryKind};
 pub use stalls::{STALL, StallCounts, Stalls};
 pub use summary::{

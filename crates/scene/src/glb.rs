@@ -3,6 +3,7 @@
 //! Positions, normals, texture coordinates, base colours and node transforms are taken; animation, skins and morph targets are
 //! not. A file of six metres and more is a place to stand in, a smaller one an exhibit in front of the viewer.
 
+use std::io::Cursor;
 use std::path::Path;
 
 use glam::{Mat4, Vec2, Vec3};
@@ -24,6 +25,10 @@ const MAX_NODES: usize = 100_000;
 const MAX_DEPTH: usize = 64;
 /// Textures are halved until no side is longer, in pixels.
 const MAX_TEXTURE_SIDE: u32 = 1024;
+/// All textures together, after scaling: 128 of the largest, 512 MiB. Guess: several times what scenes of this kind hold.
+const MAX_TEXTURE_PIXELS: usize = 128 << 20;
+/// A decoded picture before it is scaled, in bytes: 8192x8192 with three channels. A file of half a megabyte can hold more.
+const MAX_PICTURE_BYTES: u64 = 200 << 20;
 /// Metres: what is at least this large is a place, the rest is an exhibit.
 const PLACE_FROM: f32 = 6.0;
 /// Metres that the longest side of a place and of an exhibit get.
@@ -238,43 +243,40 @@ fn flat_normals(positions: &[Vec3], indices: &[u32]) -> Vec<Vec3> {
 /// A white pixel for plain surfaces, then every picture of the file.
 fn pictures(document: &gltf::Document, blob: &[u8]) -> Result<Vec<Image>, String> {
     let mut pictures = vec![Image { width: 1, height: 1, rgba: vec![255; 4] }];
-    let buffers = [gltf::buffer::Data(blob.to_vec())];
+    let mut room = MAX_TEXTURE_PIXELS;
     for picture in document.images() {
         let number = picture.index();
-        if matches!(picture.source(), gltf::image::Source::Uri { .. }) {
+        let gltf::image::Source::View { view, .. } = picture.source() else {
             return Err("it refers to a picture in another file; only self-contained .glb files are read".into());
-        }
-        let data = gltf::image::Data::from_source(picture.source(), None, &buffers)
+        };
+        let image = decode(&blob[view.offset()..view.offset() + view.length()])
             .map_err(|error| format!("its picture {number} cannot be decoded: {error}"))?;
-        let mut image = rgba(&data).ok_or_else(|| format!("its picture {number} has an unusual pixel format"))?;
-        while image.width.max(image.height) > MAX_TEXTURE_SIDE {
-            image = image.halved();
-        }
+        room = room
+            .checked_sub(image.rgba.len() / 4)
+            .ok_or_else(|| format!("its pictures have more than {MAX_TEXTURE_PIXELS} pixels even after scaling"))?;
         pictures.push(image);
     }
     Ok(pictures)
 }
 
-fn rgba(data: &gltf::image::Data) -> Option<Image> {
-    use gltf::image::Format;
-    let (channels, bytes) = match data.format {
-        Format::R8 => (1, 1),
-        Format::R8G8 => (2, 1),
-        Format::R8G8B8 => (3, 1),
-        Format::R8G8B8A8 => (4, 1),
-        Format::R16 => (1, 2),
-        Format::R16G16 => (2, 2),
-        Format::R16G16B16 => (3, 2),
-        Format::R16G16B16A16 => (4, 2),
-        _ => return None,
-    };
-    let pixels = data.pixels.chunks_exact(channels * bytes).flat_map(|pixel| {
-        // Of two bytes, in the machine's order, the upper one counts.
-        let channel = |index: usize| pixel[index.min(channels - 1) * bytes + usize::from(bytes == 2)];
-        if channels < 3 { [channel(0), channel(0), channel(0), 255] } else { [channel(0), channel(1), channel(2), 255] }
-    });
-    let image = Image { width: data.width, height: data.height, rgba: pixels.collect() };
-    (image.rgba.len() == image.width as usize * image.height as usize * 4 && image.width > 0).then_some(image)
+/// A PNG or JPEG file, scaled down to a texture, opaque.
+fn decode(bytes: &[u8]) -> image::ImageResult<Image> {
+    let mut reader = image::ImageReader::new(Cursor::new(bytes)).with_guessed_format()?;
+    let mut limits = image::Limits::no_limits();
+    limits.max_alloc = Some(MAX_PICTURE_BYTES);
+    reader.limits(limits);
+    let mut picture = reader.decode()?;
+    let (mut width, mut height) = (picture.width(), picture.height());
+    while width.max(height) > MAX_TEXTURE_SIDE {
+        (width, height) = ((width / 2).max(1), (height / 2).max(1));
+    }
+    if width != picture.width() {
+        // Scaled as it was decoded: a copy of the whole picture as RGBA would need up to four times its memory.
+        picture = picture.thumbnail_exact(width, height);
+    }
+    let mut rgba = picture.into_rgba8().into_raw();
+    rgba.iter_mut().skip(3).step_by(4).for_each(|alpha| *alpha = 255);
+    Ok(Image { width, height, rgba })
 }
 
 /// Scales and moves everything to where the viewer stands.
@@ -315,7 +317,7 @@ pub(crate) mod tests {
         for index in [0u16, 1, 2, 0, 2, 3] {
             blob.extend(index.to_le_bytes());
         }
-        let mut json = format!(
+        let json = format!(
             r#"{{"asset":{{"version":"2.0"}},"scene":0,"scenes":[{{"nodes":[0]}}],"nodes":[{{"mesh":0}}],
             "meshes":[{{"primitives":[{{"attributes":{{"POSITION":0}},"indices":1,"material":0}}]}}],
             "materials":[{{"pbrMetallicRoughness":{{"baseColorFactor":[1.0,0.1,0.1,1.0]}}}}],
@@ -326,7 +328,13 @@ pub(crate) mod tests {
             {{"bufferView":1,"componentType":5123,"count":6,"type":"SCALAR"}}]}}"#
         )
         .into_bytes();
+        container(json, &blob)
+    }
+
+    fn container(mut json: Vec<u8>, blob: &[u8]) -> Vec<u8> {
         json.resize(json.len().next_multiple_of(4), b' ');
+        let mut blob = blob.to_vec();
+        blob.resize(blob.len().next_multiple_of(4), 0);
         let mut bytes = b"glTF".to_vec();
         bytes.extend(2u32.to_le_bytes());
         bytes.extend((12 + 8 + json.len() as u32 + 8 + blob.len() as u32).to_le_bytes());
@@ -384,6 +392,83 @@ pub(crate) mod tests {
         }
         let missing = load(Path::new("/nonexistent/scene.glb")).map(|_| ()).expect_err("no such file").to_string();
         assert!(missing.contains("cannot load /nonexistent/scene.glb"), "{missing}");
+    }
+
+    /// The square with a picture on it.
+    fn pictured(picture: &[u8]) -> Vec<u8> {
+        let plain = square(1.0);
+        let word = |at: usize| u32::from_le_bytes(plain[at..at + 4].try_into().unwrap()) as usize;
+        let json_length = word(12);
+        let json = std::str::from_utf8(&plain[20..20 + json_length]).unwrap();
+        let mut blob = plain[20 + json_length + 8..].to_vec();
+        let at = blob.len();
+        blob.extend(picture);
+        let view = format!(
+            "{{\"buffer\":0,\"byteOffset\":48,\"byteLength\":12}},{{\"buffer\":0,\"byteOffset\":{at},\"byteLength\":{}}}]",
+            picture.len()
+        );
+        let json = json
+            .replace("\"byteLength\":60", &format!("\"byteLength\":{}", blob.len()))
+            .replace("{\"buffer\":0,\"byteOffset\":48,\"byteLength\":12}]", &view)
+            .replace("\"accessors\":", "\"images\":[{\"bufferView\":2,\"mimeType\":\"image/png\"}],\"accessors\":");
+        container(json.into_bytes(), &blob)
+    }
+
+    fn png(width: u32, height: u32, colour: image::ColorType) -> Vec<u8> {
+        let mut file = Vec::new();
+        let pixels = vec![200; width as usize * height as usize * usize::from(colour.bytes_per_pixel())];
+        image::write_buffer_with_format(
+            &mut Cursor::new(&mut file),
+            &pixels,
+            width,
+            height,
+            colour,
+            image::ImageFormat::Png,
+        )
+        .unwrap();
+        file
+    }
+
+    #[test]
+    fn pictures_become_opaque_textures_of_at_most_1024_pixels() {
+        let cases = [
+            (png(3, 2, image::ColorType::L8), (3, 2)),
+            (png(64, 64, image::ColorType::Rgba8), (64, 64)),
+            (png(16, 16, image::ColorType::Rgb16), (16, 16)),
+            (png(3000, 10, image::ColorType::Rgb8), (750, 2)),
+        ];
+        for (file, size) in cases {
+            let place = parse(&pictured(&file)).unwrap();
+            let texture = &place.pictures[1];
+            assert_eq!((texture.width, texture.height), size);
+            assert_eq!(texture.rgba.len(), (size.0 * size.1 * 4) as usize);
+            assert!(texture.rgba.chunks_exact(4).all(|pixel| pixel[3] == 255));
+        }
+    }
+
+    /// 16384x16384 pixels of one colour are 0.3 MB as PNG and would be a gigabyte as RGBA.
+    #[test]
+    fn a_small_file_cannot_claim_a_gigabyte_of_pixels() {
+        let mut file = png(1, 1, image::ColorType::L8);
+        let header = file.windows(4).position(|window| window == b"IHDR").unwrap();
+        let mut body = b"IHDR".to_vec();
+        body.extend(16_384u32.to_be_bytes());
+        body.extend(16_384u32.to_be_bytes());
+        body.extend(&file[header + 12..header + 17]);
+        let check = crc(&body);
+        file[header..header + 17].copy_from_slice(&body);
+        file[header + 17..header + 21].copy_from_slice(&check.to_be_bytes());
+        let error = parse(&pictured(&file)).map(|_| ()).expect_err("too large");
+        assert!(error.contains("picture 0 cannot be decoded"), "{error}");
+        assert!(error.to_lowercase().contains("limit") || error.to_lowercase().contains("memory"), "{error}");
+    }
+
+    /// The check value of a PNG chunk (PNG specification, annex D).
+    fn crc(bytes: &[u8]) -> u32 {
+        let remainder = bytes.iter().fold(u32::MAX, |remainder, byte| {
+            (0..8).fold(remainder ^ u32::from(*byte), |value, _| (value >> 1) ^ (0xEDB8_8320 * (value & 1)))
+        });
+        !remainder
     }
 
     proptest! {

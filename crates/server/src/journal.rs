@@ -1,13 +1,12 @@
 //! `--events`: what happened, written by one thread so that no session waits for a disk.
 
-use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use nearlight_events::{Event, Origin, Record, write_line};
+use nearlight_events::{Event, Origin, Record, create_private_file, write_line};
 use nearlight_units::Time;
 
 /// Entries that wait for the disk; a disk that is slower than the events loses some, and the log says how many.
@@ -28,7 +27,7 @@ pub(crate) struct JournalThread(JoinHandle<std::io::Result<()>>);
 
 impl Journal {
     pub(crate) fn create(path: &Path) -> std::io::Result<(Self, JournalThread)> {
-        let mut file = BufWriter::new(File::create(path)?);
+        let mut file = BufWriter::new(create_private_file(path)?);
         let (entries, waiting) = sync_channel::<Entry>(WAITING);
         let thread = thread::Builder::new().name("journal".into()).spawn(move || {
             loop {
