@@ -23,10 +23,17 @@ after(async () => {
   await server?.stop();
 });
 
+/** A page of the server's origin that holds nothing. */
+async function openBlank(port) {
+  // An answer that is no page forbids scripts to connect; the pages of Unity's own client come with a policy that lets them.
+  const opened = await openPage(browser, { bypassCSP: true });
+  await opened.page.goto(`http://127.0.0.1:${port}/config`);
+  return opened;
+}
+
 /** A page of the server's origin that holds the client and nothing else. */
 async function openClient(options = {}, { port } = server) {
-  const opened = await openPage(browser);
-  await opened.page.goto(`http://127.0.0.1:${port}/config`);
+  const opened = await openBlank(port);
   await opened.page.evaluate(CLIENT);
   await opened.page.evaluate(async (settings) => {
     window.client = new window.unity.Client(settings);
@@ -152,8 +159,7 @@ test("an offer that is repeated is answered again and disturbs nothing", async (
 });
 
 test("malformed and oversized messages are answered with an error, then the socket is closed", async () => {
-  const { context, page } = await openPage(browser);
-  await page.goto(`http://127.0.0.1:${server.port}/config`);
+  const { context, page } = await openBlank(server.port);
   const heard = await page.evaluate(async () => {
     const socket = new WebSocket(`ws://${location.host}`);
     const messages = [];
@@ -192,8 +198,7 @@ test("without the option nobody is let in, and with a token required only who ha
   const { context, page } = await openClient({ query: `?token=${TOKEN}` }, strict);
   await play(page);
   await context.close();
-  const none = await openPage(browser);
-  await none.page.goto(`http://127.0.0.1:${strict.port}/config`);
+  const none = await openBlank(strict.port);
   const refused = await none.page.evaluate(() => new Promise((resolve) => {
     const socket = new WebSocket(`ws://${location.host}`);
     socket.onopen = () => resolve("open");

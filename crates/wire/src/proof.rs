@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn thirty_two_bytes_are_read_back_and_nothing_else_is() {
-        let bytes = Bytes32(std::array::from_fn(|index| index as u8 * 9));
+        let bytes = Bytes32(std::array::from_fn(|index| (index as u8).wrapping_mul(9)));
         let text = bytes.to_string();
         assert_eq!((text.parse(), text.to_uppercase().parse()), (Ok(bytes), Ok(bytes)));
         for wrong in
