@@ -4,6 +4,10 @@
 //! frame; the target is that capacity's share which leaves the wire free before the next frame comes. Where the first packet of
 //! a frame still meets a queue, the target falls until the queue is gone. Losses change nothing.
 //!
+//! A token bucket lets short bursts through at line rate, so that frames of its size say nothing of the rate behind it. There a queue
+//! builds up although the gaps promise more, and what arrives meanwhile is the capacity: the target stays below it, and tries more
+//! after some seconds.
+//!
 //! A rate below the capacity is the price of latency: a frame's last packet arrives after [`SHARE`] of an interval instead of a whole one.
 //!
 //! Source: our own, after ideas of Pudica (NSDI 2024: frames as probes of utilisation) and Nebula (WWW 2022: dispersion of frames).
@@ -15,6 +19,7 @@
 
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
+use crate::backlog::Backlog;
 use crate::base_delay::BaseDelay;
 use crate::silence::Silence;
 use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket, Wake};
@@ -45,6 +50,11 @@ const QUEUE: Span = Span::from_millis(3);
 const LEAST: f64 = 0.1;
 /// Base delays are remembered for one to two of these. Guess.
 const STRETCH: Span = Span::from_secs(10);
+/// Of what arrived while a queue built up, this may be sent without a queue building up again. Guess.
+const CARRIED: f64 = 0.9;
+/// After this, twice that may be sent. The exponent grows with the cube of the time, as CUBIC's window does: slowly near the rate that was
+/// too much, quickly where the path has changed. Guess: within a second a queue builds up at most once.
+const DOUBLING: Span = Span::from_millis(1_500);
 /// The frame interval before two frames have been seen. Guess: 60 frames a second.
 const INTERVAL: Span = Span::from_micros(16_667);
 
@@ -118,6 +128,9 @@ pub struct FrameClocked {
     capacity: Option<f64>,
     /// That the newest frame's first packet met.
     queue: Span,
+    backlog: Backlog,
+    /// In bit/s, what arrived while a queue built up the last time, and when that was.
+    overload: Option<(f64, Time)>,
     interval: Span,
     framed_at: Option<Time>,
     limit: Limit,
@@ -137,6 +150,8 @@ impl FrameClocked {
             unsampled: 0,
             capacity: None,
             queue: Span::ZERO,
+            backlog: Backlog::default(),
+            overload: None,
             interval: INTERVAL,
             framed_at: None,
             limit: Limit::Throughput,
@@ -149,6 +164,9 @@ impl FrameClocked {
         let Some(frame) = report.packet.frame else { return };
         let size = report.packet.size;
         let is_newer = self.train.is_none_or(|train| train.frame < frame);
+        if report.arrived_at.is_some() && !is_newer {
+            self.backlog.on_arrival(size);
+        }
         let current = self.train.as_mut().filter(|train| train.frame == frame);
         match (current, report.arrived_at) {
             (Some(train), None) => train.lost += size,
@@ -163,6 +181,11 @@ impl FrameClocked {
                 self.end_train();
                 let sent_at = report.packet.sent_at;
                 self.queue = self.base.on_delay(now, arrived_at - sent_at);
+                // A queue of an interval holds a whole frame: what varies less is jitter, or others' frames.
+                if let Some(rate) = self.backlog.on_frame(arrived_at, self.queue, QUEUE, self.interval) {
+                    self.overload = Some((rate, now));
+                }
+                self.backlog.on_arrival(size);
                 let (sent, arrived) = ((sent_at, sent_at), (arrived_at, arrived_at));
                 let (bytes, lost) = (Bytes::ZERO, Bytes::ZERO);
                 self.train = Some(Train { frame, sent, arrived, gaps: 0, bytes, lost });
@@ -219,6 +242,13 @@ impl FrameClocked {
     fn share(&self) -> Bitrate {
         self.capacity.map_or(self.bounds.start, |capacity| Bitrate::from_bps((capacity * SHARE) as u64))
     }
+
+    /// What the path carries without a queue that builds up; more is tried as time goes by.
+    fn carried(&self) -> Option<Bitrate> {
+        let (rate, at) = self.overload?;
+        let age = self.framed_at?.saturating_since(at).as_secs_f64() / DOUBLING.as_secs_f64();
+        Some(Bitrate::from_bps((rate * CARRIED * age.powi(3).min(30.0).exp2()) as u64))
+    }
 }
 
 impl RateController for FrameClocked {
@@ -253,9 +283,8 @@ impl RateController for FrameClocked {
         }
     }
 
-    fn on_outdated_feedback(&mut self, now: Time) {
-        self.silence.on_outdated(now);
-        self.on_timeout(now);
+    fn silence(&mut self) -> Option<&mut Silence> {
+        Some(&mut self.silence)
     }
 
     fn on_timeout(&mut self, now: Time) {
@@ -275,8 +304,9 @@ impl RateController for FrameClocked {
     }
 
     fn decision(&self) -> Decision {
-        let wanted = self.share().mul_f64(self.room() * self.trust);
-        let decision = Decision::of(&self.bounds, &[(self.limit, wanted), (Limit::Delivered, self.share())], 1.0);
+        let share = self.carried().map_or(self.share(), |carried| carried.min(self.share()));
+        let wanted = share.mul_f64(self.room() * self.trust);
+        let decision = Decision::of(&self.bounds, &[(self.limit, wanted), (Limit::Delivered, share)], 1.0);
         let unclamped = self.capacity.unwrap_or(self.bounds.start.as_bps() as f64 / SHARE);
         let pacing = Bitrate::from_bps((unclamped * PACING) as u64).max(decision.target.mul_f64(PACING));
         Decision { pacing, ..decision }
@@ -297,6 +327,8 @@ mod tests {
         Bounds { minimum: Bitrate::from_kbps(200), start: Bitrate::from_mbps(2), maximum: Bitrate::from_mbps(50) };
     const PACKET: Bytes = Bytes::new(1_250);
     const FRAME: Span = Span::from_millis(33);
+    /// A packet's time on a wire of 1 Gb/s.
+    const LINE: Span = Span::from_micros(10);
 
     /// Frames of the controller's own size over a wire with a queue; feedback comes with the next frame.
     struct Wire {
@@ -308,12 +340,23 @@ mod tests {
         frame: u32,
         /// Each so many packets one is lost behind the bottleneck.
         loses: u32,
+        /// What a token bucket lets through at line rate.
+        burst: Bytes,
     }
 
     impl Wire {
         fn new(capacity: Bitrate) -> Self {
             let (free_at, now) = (Time::ZERO, Time::from_secs(1));
-            Self { controller: FrameClocked::new(BOUNDS), capacity, free_at, now, seq: 0, frame: 0, loses: 0 }
+            Self {
+                controller: FrameClocked::new(BOUNDS),
+                capacity,
+                free_at,
+                now,
+                seq: 0,
+                frame: 0,
+                loses: 0,
+                burst: Bytes::ZERO,
+            }
         }
 
         fn run(&mut self, frames: u32) -> Decision {
@@ -325,6 +368,7 @@ mod tests {
                 for index in 0..count {
                     let sent_at = self.now + decision.pacing.time_to_send(Bytes::new(PACKET.get() * index));
                     self.free_at = self.free_at.max(sent_at) + self.capacity.time_to_send(PACKET);
+                    let leaves_at = (self.free_at - self.capacity.time_to_send(self.burst)).max(sent_at + LINE);
                     self.seq += 1;
                     let lost = self.loses > 0 && self.seq.is_multiple_of(self.loses);
                     let packet = SentPacket {
@@ -337,7 +381,7 @@ mod tests {
                     };
                     reports.push(PacketReport {
                         packet,
-                        arrived_at: (!lost).then_some(self.free_at + Span::from_secs(90)),
+                        arrived_at: (!lost).then_some(leaves_at + Span::from_secs(90)),
                         ce: false,
                     });
                 }
@@ -401,6 +445,24 @@ mod tests {
         assert!(decision.target < before.mul_f64(0.2) && decision.binding == Limit::Delay, "{decision:?}");
         let after = wire.run(20).target;
         assert!(after > before.mul_f64(0.9), "{after} after {before}");
+    }
+
+    #[test]
+    fn a_token_bucket_is_not_overloaded_although_frames_come_through_at_line_rate() {
+        for mbps in [2, 4, 8] {
+            let mut wire = Wire::new(Bitrate::from_mbps(mbps));
+            wire.burst = Bytes::new(18_000);
+            wire.run(60);
+            let (mut sum, mut waits) = (0.0, Vec::new());
+            for _ in 0..300 {
+                sum += wire.run(1).target.as_mbps_f64();
+                waits.push(wire.free_at - wire.capacity.time_to_send(wire.burst) - wire.now);
+            }
+            waits.sort_unstable();
+            let mean = sum / 300.0;
+            assert!((0.5..1.0).contains(&(mean / mbps as f64)), "{mbps} Mb/s: {mean}");
+            assert!(waits[285] < FRAME, "{mbps} Mb/s: frames wait for {}", waits[285]);
+        }
     }
 
     #[test]

@@ -4,10 +4,7 @@ use std::collections::VecDeque;
 
 use nearlight_units::{Bytes, PacketSeq, Span, Time};
 
-use crate::SentPacket;
-
-/// Packets in memory: 6 s at 100 Mb/s. Older ones no longer count.
-const MOST: usize = 65_536;
+use crate::{MAX_PACKETS, SentPacket};
 
 /// Counts what is under way. Packets up to the highest that feedback names are not, whether they arrived or not.
 #[derive(Clone, Debug, Default)]
@@ -18,7 +15,7 @@ pub struct InFlight {
 
 impl InFlight {
     pub fn on_packet_sent(&mut self, packet: &SentPacket) {
-        if self.packets.len() == MOST
+        if self.packets.len() == MAX_PACKETS
             && let Some((_, size)) = self.packets.pop_front()
         {
             self.sum = self.sum.saturating_sub(size);
@@ -100,7 +97,7 @@ mod tests {
         assert_eq!((in_flight.on_told(PacketSeq(3)), in_flight.bytes()), (Bytes::new(4_000), Bytes::new(6_000)));
         assert_eq!(in_flight.on_told(PacketSeq(2)), Bytes::ZERO);
         (10..100_000).for_each(|seq| in_flight.on_packet_sent(&packet(seq)));
-        assert_eq!((in_flight.held(), in_flight.bytes()), (MOST, Bytes::new(65_536_000)));
+        assert_eq!((in_flight.held(), in_flight.bytes()), (MAX_PACKETS, Bytes::new(65_536_000)));
         in_flight.forget();
         assert_eq!((in_flight.held(), in_flight.bytes()), (0, Bytes::ZERO));
     }

@@ -7,6 +7,7 @@
 
 pub mod alvr;
 mod arriving;
+mod backlog;
 mod base_delay;
 pub mod buffer_occupancy;
 pub mod fixed;
@@ -27,6 +28,8 @@ pub use registry::{PRESETS, Preset, UnknownController, new_controller};
 
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use serde::Serialize;
+
+use crate::silence::Silence;
 
 /// A media datagram that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -202,6 +205,9 @@ pub struct Decision {
     pub limits: Vec<(Limit, Bitrate)>,
 }
 
+/// Packets that a controller remembers: 6 s at 100 Mb/s. Older ones no longer count.
+const MAX_PACKETS: usize = 65_536;
+
 /// What a sender without a pacer sends at: its network card's rate. Guess: Gigabit Ethernet.
 const UNPACED: Bitrate = Bitrate::from_mbps(1_000);
 
@@ -289,7 +295,17 @@ pub trait RateController: Send {
 
     /// A report told of nothing but packets that left so long ago that they are forgotten: the path holds more than seconds' worth. It
     /// is no feedback that would end a silence, and a reason to send less.
-    fn on_outdated_feedback(&mut self, _now: Time) {}
+    fn on_outdated_feedback(&mut self, now: Time) {
+        if let Some(silence) = self.silence() {
+            silence.on_outdated(now);
+            self.on_timeout(now);
+        }
+    }
+
+    /// What the controller knows of missing feedback, where it reacts to it.
+    fn silence(&mut self) -> Option<&mut Silence> {
+        None
+    }
 
     fn on_frame_sent(&mut self, _now: Time, _frame: &SentFrame) {}
 

@@ -30,6 +30,10 @@ impl RateController for Buffered {
         self.inner.on_feedback(now, feedback);
     }
 
+    fn on_outdated_feedback(&mut self, now: Time) {
+        self.inner.on_outdated_feedback(now);
+    }
+
     fn on_frame_sent(&mut self, now: Time, frame: &SentFrame) {
         self.inner.on_frame_sent(now, frame);
     }

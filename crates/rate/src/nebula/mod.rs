@@ -176,9 +176,8 @@ impl RateController for Nebula {
         }
     }
 
-    fn on_outdated_feedback(&mut self, now: Time) {
-        self.silence.on_outdated(now);
-        self.on_timeout(now);
+    fn silence(&mut self) -> Option<&mut Silence> {
+        Some(&mut self.silence)
     }
 
     fn on_timeout(&mut self, now: Time) {

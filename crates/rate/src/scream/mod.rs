@@ -359,9 +359,8 @@ impl RateController for ScreamV2 {
         self.adjusted = adjusted.clamp(0.0, MOST_ADJUSTED);
     }
 
-    fn on_outdated_feedback(&mut self, now: Time) {
-        self.silence.on_outdated(now);
-        self.on_timeout(now);
+    fn silence(&mut self) -> Option<&mut Silence> {
+        Some(&mut self.silence)
     }
 
     fn on_timeout(&mut self, now: Time) {

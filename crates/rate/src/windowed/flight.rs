@@ -6,10 +6,7 @@ use std::collections::VecDeque;
 use nearlight_units::{Bytes, PacketSeq, Span, Time};
 use nearlight_window::DeliveryRate;
 
-use crate::SentPacket;
-
-/// Packets in memory: 6 s at 100 Mb/s. Older ones no longer count.
-const MOST: usize = 65_536;
+use crate::{MAX_PACKETS, SentPacket};
 
 #[derive(Clone, Copy, Debug)]
 struct Record {
@@ -52,7 +49,7 @@ pub struct Flight {
 impl Flight {
     /// A packet left; `app_limited` says that it was the last that there was, with room for more.
     pub fn on_packet_sent(&mut self, packet: &SentPacket, app_limited: bool) {
-        if self.records.len() == MOST
+        if self.records.len() == MAX_PACKETS
             && let Some(oldest) = self.records.pop_front()
         {
             self.leave(&oldest);
@@ -230,7 +227,7 @@ mod tests {
         (1..5).for_each(|seq| assert!(flight.on_arrived(PacketSeq(seq), at).is_some()));
         assert_eq!((flight.held(), flight.delivered()), (4, Bytes::new(5 * 1_250)));
         (10..100_000).for_each(|seq| flight.on_packet_sent(&packet(seq, 0), false));
-        assert_eq!((flight.held(), flight.bytes()), (MOST, Bytes::new(MOST as u64 * 1_250)));
-        assert_eq!((flight.forget(), flight.bytes()), (Bytes::new(MOST as u64 * 1_250), Bytes::ZERO));
+        assert_eq!((flight.held(), flight.bytes()), (MAX_PACKETS, Bytes::new(MAX_PACKETS as u64 * 1_250)));
+        assert_eq!((flight.forget(), flight.bytes()), (Bytes::new(MAX_PACKETS as u64 * 1_250), Bytes::ZERO));
     }
 }
