@@ -21,6 +21,7 @@ if [ ${#names[@]} -eq 0 ]; then
   for source in fuzz_targets/*.rs; do names+=("$(basename "$source" .rs)"); done
 fi
 cargo build --quiet --release --target "$host" "${names[@]/#/--bin=}"
+failed=()
 for name in "${names[@]}"; do
   mkdir -p "corpus/$name" "seeds/$name" "artifacts/$name"
   program=$target/$host/release/$name
@@ -43,9 +44,10 @@ for name in "${names[@]}"; do
     echo "FAILED"
     tail -40 "$log"
     echo "replay: cd fuzz && $program artifacts/$name/<the newest file>"
-    exit 1
+    failed+=("$name")
   fi
 done
+[ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}"; exit 1; }
 if [ "$seconds" = --keep ]; then
   size=$(find seeds -type f -printf '%s\n' | awk '{ sum += $1 } END { print sum + 0 }')
   echo "$size bytes in fuzz/seeds"

@@ -59,6 +59,7 @@ pub(crate) fn enter(_: &Needs) -> anyhow::Result<String> {
 }
 
 #[cfg(target_os = "linux")]
+#[expect(clippy::iter_over_hash_type, reason = "capabilities are dropped in any order")]
 fn drop_capabilities(lowest_port: u16) -> anyhow::Result<&'static str> {
     use caps::{CapSet, Capability, CapsHashSet};
 

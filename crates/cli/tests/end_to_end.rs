@@ -196,6 +196,7 @@ fn a_link_names_the_certificate_and_no_other_is_taken_unless_the_user_says_so() 
 }
 
 #[test]
+#[expect(clippy::disallowed_methods, reason = "keeps to about a hundred guesses a second")]
 fn a_flood_of_wrong_tokens_from_the_owner_s_address_does_not_lock_the_owner_out() {
     let server = Server::start(&[]);
     let (port, over) = (server.port, AtomicBool::new(false));

@@ -439,7 +439,7 @@ mod tests {
             let mut frame_latency = Histogram::default();
             (1..=displayed).for_each(|latency| frame_latency.add(latency * 1_000));
             let service = Some(ServiceRecord { watched: Span::from_secs(1), ..ServiceRecord::default() });
-            let media = MediaRecord { captured, frame_latency, service, ..MediaRecord::default() };
+            let media = MediaRecord { captured, service, frame_latency, ..MediaRecord::default() };
             let mut pools: BTreeMap<&'static str, Pool> = BTreeMap::new();
             of_service(&media, &mut |name, samples| pools.entry(name).or_default().add(samples));
             figures(pools)["frame_latency_all_ms"]

@@ -115,7 +115,7 @@ fn events_of_both_ends_become_the_record_of_a_run() {
 #[test]
 fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("live-ramp.csv");
-    let steps: String = (0..30).map(|second| format!("{second},{}\n", second + 2)).collect();
+    let steps = (0..30).map(|second| format!("{second},{}\n", second + 2)).collect::<Vec<_>>().concat();
     std::fs::write(&trace, format!("t_s,mbps\n{steps}")).expect("a file");
     let capacities = ["model=drawn/2mbit/10mbit/1s".to_owned(), format!("trace={}", trace.display())];
     for (capacity, seed) in capacities.iter().flat_map(|capacity| [1, 2, 77].map(|seed| (capacity, seed))) {

@@ -252,7 +252,7 @@ fn a_comment_added_to_a_plan_keeps_its_finished_runs() {
 /// A trace whose rate tells where it is: one Mb/s more every second, for a minute.
 fn trace(folder: &Folder) -> String {
     std::fs::create_dir_all(&folder.0).expect("a folder");
-    let steps: String = (0..60).map(|second| format!("{second},{}\n", second + 5)).collect();
+    let steps = (0..60).map(|second| format!("{second},{}\n", second + 5)).collect::<Vec<_>>().concat();
     let file = folder.0.join("ramp.csv");
     std::fs::write(&file, format!("t_s,mbps\n{steps}")).expect("a file");
     file.display().to_string()

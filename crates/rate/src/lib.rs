@@ -23,6 +23,7 @@ pub mod scream;
 mod silence;
 pub mod windowed;
 
+pub use arriving::ArrivingRate;
 pub use in_flight::InFlight;
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
 

@@ -144,9 +144,9 @@ impl Site {
 
     async fn answer(&self, connection_info: &ConnectionInfo, request: Request, next: Next) -> Response {
         let path = request.uri().path().to_owned();
-        let mut response = match self.admit(connection_info, &request) {
-            Ok(()) => next.run(request).await,
-            Err(response) => response,
+        let mut response = match self.refusal(connection_info, &request) {
+            Some(refusal) => refusal,
+            None => next.run(request).await,
         };
         if let Some(refused) = response.extensions().get::<Refused>() {
             self.log(connection_info.client.0, &path, refused);
@@ -157,21 +157,24 @@ impl Site {
         response
     }
 
-    /// Whether the request is for this server, by a way that it may take.
-    fn admit(&self, connection_info: &ConnectionInfo, request: &Request) -> Result<(), Response> {
+    /// The answer to a request that is not for this server, or comes by a way that it may not take; none for others.
+    fn refusal(&self, connection_info: &ConnectionInfo, request: &Request) -> Option<Response> {
         let ConnectionInfo { client, local, secure } = connection_info;
-        let host = asked_host(request).map_err(IntoResponse::into_response)?;
+        let host = match asked_host(request) {
+            Ok(host) => host,
+            Err(refused) => return Some(refused.into_response()),
+        };
         if !self.hosts.allows(&host, *local, *secure) {
             let words = "this server does not answer to that name: open a link that it printed, or start it with --host and the name";
-            return Err(Refused::new(StatusCode::MISDIRECTED_REQUEST, words).into_response());
+            return Some(Refused::new(StatusCode::MISDIRECTED_REQUEST, words).into_response());
         }
         let plain = self.unity && urs::is_own(request.method(), request.uri(), request.headers());
         if *secure || client.0.is_loopback() || plain {
-            return Ok(());
+            return None;
         }
         // Browsers allow WebTransport in a secure context only: over plain HTTP that is this machine alone.
         let target = format!("https://{host}{}", request.uri().path());
-        Err((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response())
+        Some((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response())
     }
 
     /// A stranger fills no log.

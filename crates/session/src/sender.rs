@@ -332,7 +332,11 @@ impl Sender {
         let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
         let rate = self.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
-        let rate = if self.recovery.is_receiver_waiting() { rate.mul_f64(self.restraint.share()) } else { rate };
+        let rate = if self.recovery.is_receiver_waiting() {
+            self.restraint.key_frame_rate(rate, self.config.frame_interval)
+        } else {
+            rate
+        };
         let acknowledged = self.recovery.within_reach(self.next_frame);
         let recover = reference_wanted && acknowledged.is_some();
         EncoderWish {

@@ -73,6 +73,7 @@ impl Core {
     /// Over WebTransport the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the server's own stream,
     /// `nonce` 32 random ones, `certificate` the hash that the browser pins, in hexadecimal digits; none where it asks its authorities.
     /// Throws where these are not as they should be.
+    #[expect(clippy::needless_pass_by_value, reason = "JavaScript hands no borrowed string over that may be absent")]
     pub fn pair(
         &mut self,
         token: String,

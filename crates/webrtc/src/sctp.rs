@@ -33,8 +33,13 @@ mod chunk {
     pub(super) const FORWARD_TSN: u8 = 192;
 }
 
-/// Outgoing SSN Reset Request (RFC 6525 section 4.1).
-const OUTGOING_RESET: u16 = 13;
+/// Parameter types (RFC 6525, RFC 4895, RFC 3758).
+mod parameter {
+    pub(super) const OUTGOING_RESET: u16 = 13;
+    pub(super) const RECONFIG_RESPONSE: u16 = 16;
+    pub(super) const REQUESTED_HMAC: u16 = 0x8004;
+    pub(super) const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
+}
 
 /// Looks at the packets of one association, in one direction.
 #[derive(Clone, Debug, Default)]
@@ -83,13 +88,13 @@ impl Screen {
                     (self.initial, self.newest) = (Some(first), first.wrapping_sub(1));
                 }
                 (self.initial == Some(first)).then_some(())?;
-                parameters(value.get(16..)?)
+                parameters(value.get(16..)?, usize::MAX)
             }
             chunk::SACK => {
                 let blocks = usize::from(number(value, 8)?) + usize::from(number(value, 10)?);
                 (length == 12 + 4 * blocks).then_some(())
             }
-            chunk::HEARTBEAT | chunk::HEARTBEAT_ACK => parameters(value).filter(|()| !value.is_empty()),
+            chunk::HEARTBEAT | chunk::HEARTBEAT_ACK => parameters(value, 1).filter(|()| !value.is_empty()),
             chunk::ABORT | chunk::ERROR => causes(value),
             chunk::SHUTDOWN => (length == 4).then_some(()),
             chunk::SHUTDOWN_ACK | chunk::COOKIE_ACK | chunk::SHUTDOWN_COMPLETE => (length == 0).then_some(()),
@@ -99,7 +104,7 @@ impl Screen {
                 self.advance(long(value, 0)?)
             }
             chunk::RECONFIG => {
-                parameters(value)?;
+                parameters(value, 2)?;
                 self.read_resets(value)
             }
             // The library knows no others, and leaves out packets with one.
@@ -124,7 +129,7 @@ impl Screen {
         let mut rest = value;
         while let Some(length) = number(rest, 2) {
             let length = usize::from(length);
-            if number(rest, 0) == Some(OUTGOING_RESET) {
+            if number(rest, 0) == Some(parameter::OUTGOING_RESET) {
                 let ahead = long(rest, 12)?.wrapping_sub(self.newest);
                 if (1..1 << 31).contains(&ahead) {
                     (ahead <= MAX_AHEAD && self.early_resets < MAX_EARLY_RESETS).then_some(())?;
@@ -138,10 +143,24 @@ impl Screen {
 }
 
 /// Parameters fill a chunk, each padded (section 3.2.1).
-fn parameters(mut rest: &[u8]) -> Option<()> {
+///
+/// The library finds the next chunk by what it has read of this one, not by this one's length. It reads the first parameter of a heartbeat
+/// and two of a request to change streams (RFC 6525 section 3.1 allows no more), and of some only what it has a use for. Whatever followed
+/// would be read as a chunk that was not looked at.
+fn parameters(mut rest: &[u8], most: usize) -> Option<()> {
+    let mut count = 0;
     while !rest.is_empty() {
         let length = usize::from(number(rest, 2)?);
         (4..=rest.len()).contains(&length).then_some(())?;
+        let is_read_whole = match number(rest, 0)? {
+            // 20 where the optional fields are there, which answer a request that is never sent.
+            parameter::RECONFIG_RESPONSE => length == 12,
+            parameter::REQUESTED_HMAC => length.is_multiple_of(2),
+            parameter::FORWARD_TSN_SUPPORTED => length == 4,
+            _ => true,
+        };
+        count += 1;
+        (is_read_whole && count <= most).then_some(())?;
         rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     Some(())

@@ -109,7 +109,7 @@ async fn a_peer_that_takes_nothing_is_given_up() {
     let mut stream = within(listener.accept_page()).await.unwrap();
     let error = within(async {
         loop {
-            if let Err(error) = stream.write_all(&[0; 1 << 16]).await {
+            if let Err(error) = stream.write_all(&vec![0; 1 << 16]).await {
                 return error;
             }
         }

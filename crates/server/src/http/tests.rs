@@ -192,10 +192,10 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
             request = request.header(*name, *value);
         }
         let request = request.body(Body::empty()).expect("a request");
-        assert!(site.admit(&connection_info(true), &request).is_ok(), "{path} over TLS");
-        match site.admit(&connection_info(false), &request) {
-            Ok(()) => assert!(is_let_in, "{path} {headers:?}"),
-            Err(response) => {
+        assert!(site.refusal(&connection_info(true), &request).is_none(), "{path} over TLS");
+        match site.refusal(&connection_info(false), &request) {
+            None => assert!(is_let_in, "{path} {headers:?}"),
+            Some(response) => {
                 assert!(!is_let_in, "{path} {headers:?}");
                 assert_eq!(response.status(), StatusCode::TEMPORARY_REDIRECT);
                 assert_eq!(response.headers()[header::LOCATION], format!("https://192.0.2.7:8090{path}"));
@@ -203,7 +203,7 @@ fn plain_http_from_another_machine_reaches_unity_s_routes_alone() {
         }
     }
     let foreign = Request::get("/").header("host", "attacker.example").body(Body::empty()).expect("a request");
-    let refused = site.admit(&connection_info(false), &foreign).expect_err("another site's name");
+    let refused = site.refusal(&connection_info(false), &foreign).expect("another site's name");
     assert_eq!(refused.status(), StatusCode::MISDIRECTED_REQUEST);
     assert!(!refused.headers().contains_key(header::LOCATION), "nobody is sent to a name that a stranger chose");
 }

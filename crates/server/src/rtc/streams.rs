@@ -167,7 +167,7 @@ mod tests {
             while client.write_all(&[0]).await.is_ok() {
                 tokio::time::sleep(Duration::from_millis(100)).await;
             }
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             served = tokio::time::timeout(Duration::from_secs(20), served) => served.expect("ended").expect("a task"),

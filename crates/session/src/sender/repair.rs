@@ -88,6 +88,10 @@ impl Sender {
     }
 
     fn on_missing(&mut self, now: Time, id: FrameId, runs: &[Missing]) {
+        if self.restraint.is_hopeless(id) {
+            self.statistics.repairs_refused += runs.len() as u64;
+            return;
+        }
         let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
         let path = self.path_facts();
         let under_way = underway(now, round_trip, &self.frames, id);
@@ -117,6 +121,9 @@ impl Sender {
         self.repairs.earn(now, self.decision.target);
         while let Some(repair) = self.repairs.queue.pop_front() {
             let (Repair::Symbol(id, _) | Repair::Coded(id)) = repair;
+            if self.restraint.is_hopeless(id) {
+                continue;
+            }
             let Some(frame) = self.frames.get_mut(id) else { continue };
             let datagram = match (repair, &mut self.protection) {
                 (Repair::Symbol(_, index), _) => {

@@ -1,10 +1,10 @@
 //! Whether a frame would only wait in the path: what left long ago and was not told of is in a queue or lost, and more of it would keep
 //! the queue full, so that whatever mends the picture comes late as well. And a key frame that did not get through is followed by one of
-//! half the size, with nothing behind it, and one that heavy losses would damage is halved at once: whatever the controller believes, one
-//! of them fits into the queue.
+//! half the size, with nothing behind it, and one that heavy losses would damage is halved at once and takes no longer than a part of a
+//! queue at the rate at which packets arrive: whatever the controller believes, one of them gets through.
 
-use nearlight_rate::PacketReport;
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_rate::{ArrivingRate, PacketReport};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
 
 /// Beyond the shortest round trip, for so long a packet may be on its way until frames are left out. As for silence and for windows: half
 /// a second without feedback says that the path is blocked.
@@ -12,6 +12,9 @@ const PATIENCE: Span = Span::from_millis(500);
 /// Where nothing is heard either, a frame leaves all the same after this, to find out whether the path is back. Guess: two frames at 30
 /// frames a second.
 const PROBE_INTERVAL: Span = Span::from_millis(66);
+/// A queue that drains is heard of all the time. So long after the last feedback it is empty, and the feedback that told of its end was
+/// lost. Guess: two probes.
+const DRAINED: Span = Span::from_millis(132);
 /// What each sample of the round trip adds to the shortest one, as a part of the difference: the path may have become longer.
 const SHORTEST_GROWTH: i64 = 1_024;
 
@@ -24,14 +27,25 @@ const HEAVY_LOSS: f64 = 0.1;
 const LOSS_WEIGHT: f64 = 1.0 / 64.0;
 /// How often a key frame is halved. Guess: a sixteenth is still a picture.
 const MOST_HALVINGS: i32 = 4;
-/// What follows such a key frame waits for a round trip and this, until the receiver may have asked again. Guess: a frame at 30 frames a
-/// second and 20 ms.
+/// So long such a key frame may take at the rate at which packets arrive. Guess: half of a full queue has drained when it leaves, a round
+/// trip after the loss, and queues hold 100 ms.
+const KEY_FRAME_TIME: Span = Span::from_millis(50);
+/// That rate's window. Guess: two round trips of a path with a full queue.
+const ARRIVING_WINDOW: Span = Span::from_millis(200);
+/// What follows such a key frame waits until it is displayed, or for a round trip and this, until the receiver may have asked again. Guess:
+/// a frame at 30 frames a second and 20 ms.
 const HOLD: Span = Span::from_millis(53);
+/// And on an overloaded path for two round trips more, in which its missing symbols are asked for: other frames would fill the queue
+/// before them.
+const REPAIR_ROUND_TRIPS: i64 = 2;
+/// Packets wait in a queue where the newest round trip is longer than the shortest one by this. Guess: half of a short queue.
+const QUEUED: Span = Span::from_millis(10);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Restraint {
     /// None before the first feedback: a receiver that tells of no arrivals is not waited for.
     shortest: Option<Span>,
+    newest: Span,
     frame_at: Time,
     heard_at: Time,
     /// Frames are left out until then.
@@ -42,10 +56,30 @@ pub(super) struct Restraint {
     failures: i32,
     /// The share of packets that were lost of late.
     loss: f64,
+    arriving: ArrivingRate,
     held_until: Option<Time>,
     /// The receiver may never tell which frames it shows, so that an answer that got through is not known.
     is_silent_on_display: bool,
     off: bool,
+}
+
+impl Default for Restraint {
+    fn default() -> Self {
+        Self {
+            shortest: None,
+            newest: Span::ZERO,
+            frame_at: Time::ZERO,
+            heard_at: Time::ZERO,
+            until: None,
+            answered: None,
+            failures: 0,
+            loss: 0.0,
+            arriving: ArrivingRate::new(ARRIVING_WINDOW),
+            held_until: None,
+            is_silent_on_display: false,
+            off: false,
+        }
+    }
 }
 
 impl Restraint {
@@ -57,6 +91,7 @@ impl Restraint {
     pub(super) fn on_round_trip(&mut self, sample: Span) {
         let longer = |shortest: Span| shortest + (sample - shortest) / SHORTEST_GROWTH;
         self.shortest = Some(self.shortest.map_or(sample, |shortest| sample.min(longer(shortest))));
+        self.newest = sample;
     }
 
     /// Feedback told of something new: the path is not interrupted.
@@ -64,6 +99,9 @@ impl Restraint {
         self.heard_at = now;
         for report in reports {
             self.loss += (f64::from(u8::from(report.arrived_at.is_none())) - self.loss) * LOSS_WEIGHT;
+            if let Some(arrived_at) = report.arrived_at {
+                self.arriving.on_packet(arrived_at, report.packet.size);
+            }
         }
     }
 
@@ -73,6 +111,8 @@ impl Restraint {
 
     /// The receiver asks for a key frame, and none that was sent since is on its way.
     pub(super) fn on_request(&mut self, now: Time) {
+        // What was held back for the key frame before would only hold back the next one.
+        self.held_until = None;
         if let Some((_, at)) = self.answered.take().filter(|_| !self.off) {
             self.failures = if now - at < AGAIN { (self.failures + 1).min(MOST_HALVINGS) } else { 0 };
         }
@@ -92,7 +132,8 @@ impl Restraint {
             return;
         }
         self.answered = Some((frame, now));
-        self.held_until = (self.failures > 0).then(|| now + round_trip + HOLD);
+        let repairs = if self.is_overloaded() { REPAIR_ROUND_TRIPS } else { 0 };
+        self.held_until = (self.failures > 0).then(|| now + round_trip * (1 + repairs) + HOLD);
     }
 
     /// The receiver shows this frame.
@@ -103,16 +144,32 @@ impl Restraint {
         }
     }
 
-    /// What a key frame may take of a usual one's size.
-    pub(super) fn share(&self) -> f64 {
-        0.5_f64.powi(self.failures)
+    /// What a key frame that the receiver waits for may take, where `rate` is the encoder's: frames are an `interval` apart.
+    pub(super) fn key_frame_rate(&self, rate: Bitrate, interval: Span) -> Bitrate {
+        if self.failures == 0 {
+            return rate;
+        }
+        let half = rate.mul_f64(0.5);
+        let carried = |arriving: Bitrate| arriving.mul_f64(KEY_FRAME_TIME.as_secs_f64() / interval.as_secs_f64());
+        let first = self.arriving.rate().map_or(half, |arriving| carried(arriving).min(half));
+        first.mul_f64(0.5_f64.powi(self.failures - 1))
+    }
+
+    /// The path carries less than is sent: packets wait in a queue, or it is so short that they are lost instead.
+    fn is_overloaded(&self) -> bool {
+        self.loss > HEAVY_LOSS || self.shortest.is_some_and(|shortest| self.newest > shortest + QUEUED)
+    }
+
+    /// Symbols of this frame would fill the queue before a key frame that has not got through so far: they are not sent again.
+    pub(super) fn is_hopeless(&self, frame: FrameId) -> bool {
+        self.failures > 0 && self.is_overloaded() && self.answered.is_none_or(|(answer, _)| frame < answer)
     }
 
     /// The oldest packet that was not told of left at `oldest`.
     pub(super) fn update(&mut self, now: Time, oldest: Option<Time>) {
         let too_long = |(shortest, oldest): (Span, Time)| now - oldest > shortest + PATIENCE;
         let blocked = !self.off && self.shortest.zip(oldest).is_some_and(too_long);
-        let blocked = blocked.then(|| (self.frame_at + PROBE_INTERVAL).max(self.heard_at + PATIENCE));
+        let blocked = blocked.then(|| (self.frame_at + PROBE_INTERVAL).max(self.heard_at + DRAINED));
         self.until = blocked.max(self.held_until).filter(|until| now < *until);
     }
 

@@ -7,5 +7,6 @@ mod pictures;
 mod protection;
 mod recovery;
 mod requests;
+mod restraint;
 mod stories;
 mod window;

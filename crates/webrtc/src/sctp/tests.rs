@@ -71,6 +71,29 @@ fn an_error_cause_that_claims_more_than_its_chunk_is_discarded() {
     }
 }
 
+/// An error cause that claims 256 bytes, as it would be read if the chunk around it were not read to its end.
+#[test]
+fn parameters_that_the_library_does_not_read_are_discarded() {
+    let hidden = [chunk::ERROR, 0, 0, 8, 0, 1, 1, 0];
+    let hide = |kind: u16, value: &[u8]| {
+        let length = (4 + value.len() + hidden.len()) as u16;
+        [&kind.to_be_bytes(), &length.to_be_bytes(), value, &hidden].concat()
+    };
+    let parameter =
+        |kind: u16, value: &[u8]| [&kind.to_be_bytes()[..], &(4 + value.len() as u16).to_be_bytes(), value].concat();
+    let behind = |first: Vec<u8>| [first, parameter(1, &hidden)].concat();
+    let response = parameter(parameter::RECONFIG_RESPONSE, &longs(&[1, 0]));
+    for (kind, value) in [
+        (chunk::HEARTBEAT, behind(parameter(1, &[1, 2, 3, 4]))),
+        (chunk::HEARTBEAT_ACK, behind(parameter(1, &[]))),
+        (chunk::RECONFIG, behind([response.clone(), response].concat())),
+        (chunk::RECONFIG, hide(parameter::RECONFIG_RESPONSE, &longs(&[1, 0]))),
+        (chunk::INIT, [init(FIRST).1, hide(parameter::FORWARD_TSN_SUPPORTED, &[])].concat()),
+    ] {
+        assert!(!Screen::default().admits(&packet(&[init(FIRST), (kind, value.clone())])), "{kind}: {value:?}");
+    }
+}
+
 #[test]
 fn a_leap_of_sequence_numbers_is_discarded() {
     for far in [MAX_AHEAD + 1, 0x7fff_0000] {

@@ -1,0 +1,194 @@
+//! Key frames that do not get through: each is smaller than the one before, and nothing stands in its way.
+
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, new_controller};
+use nearlight_units::{Bitrate, FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{Feedback, FrameReport, KeyFrameRequest, Missing, Nack, Report, ToClient, ToServer};
+
+use super::path::frame_header;
+use crate::{Distortion, EncodedFrame, Sender, SenderConfig};
+
+const INTERVAL: Span = Span::from_millis(20);
+const RATE: Bitrate = Bitrate::from_mbps(20);
+const ROUND_TRIP: Span = Span::from_millis(10);
+
+/// A server whose client answers as it is told to.
+struct Server {
+    now: Time,
+    sender: Sender,
+    sent: u32,
+}
+
+impl Server {
+    /// A key frame was asked for and left a moment ago.
+    fn answered() -> Self {
+        let now = Time::from_secs(1);
+        let config = SenderConfig { max_datagram: 1_200, pacing: Mode::Burst, frame_interval: INTERVAL, events: false };
+        let bounds = Bounds { minimum: RATE, start: RATE, maximum: RATE };
+        let sender = Sender::new(now, config, new_controller("fixed", bounds).expect("a preset"));
+        let mut server = Self { now, sender, sent: 0 };
+        server.frame();
+        server.now += Span::from_secs(1);
+        server.ask();
+        server.frame();
+        server
+    }
+
+    /// Encodes and sends the next frame; the frames whose symbols leave.
+    fn frame(&mut self) -> Vec<u32> {
+        let id = self.sender.next_frame();
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let header = frame_header(self.now);
+        let bits = vec![7; 5_000].into();
+        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
+        self.leaving()
+    }
+
+    fn leaving(&mut self) -> Vec<u32> {
+        let mut frames = Vec::new();
+        while let Some(datagram) = self.sender.poll_transmit(self.now) {
+            if let Ok(ToClient::Symbol(header, _)) = ToClient::parse(&datagram) {
+                self.sent = header.seq.0 + 1;
+                frames.push(header.frame.0);
+            }
+        }
+        frames
+    }
+
+    /// The client has lost its picture.
+    fn ask(&mut self) {
+        let newest = FrameId(self.sender.next_frame().0 - 1);
+        self.sender.on_key_frame_request(self.now, KeyFrameRequest { newest });
+        self.leaving();
+    }
+
+    fn nack(&mut self, frame: u32) -> Vec<u32> {
+        let missing = vec![Missing { frame: FrameId(frame), first: 0, count: 2 }];
+        self.sender.on_nack(self.now, &Nack { missing });
+        self.leaving()
+    }
+
+    /// All that has left arrived, so far apart.
+    fn arrive(&mut self, apart: Span) {
+        let count = self.sent.min(100);
+        let first = Time::from_secs(70) + (self.now - Time::ZERO);
+        let arrivals: Vec<_> = (0..i64::from(count)).map(|place| Some(first + apart * place)).collect();
+        let sent_at = first + apart * i64::from(count);
+        let first = PacketSeq(self.sent - count);
+        let feedback = Feedback { sent_at, first, arrivals, marked: vec![] };
+        self.sender.on_datagram(self.now, &ToServer::Feedback(feedback).to_bytes());
+    }
+
+    /// A frame leaves, and feedback tells of it after this.
+    fn hear(&mut self, round_trip: Span) {
+        self.frame();
+        self.now += round_trip;
+        self.arrive(Span::ZERO);
+    }
+
+    fn is_held(&self) -> bool {
+        self.sender.refusal() == Some("path blocked")
+    }
+
+    fn display(&mut self, frame: u32) {
+        let frame = FrameReport {
+            frame: FrameId(frame),
+            network: ROUND_TRIP / 2,
+            reassemble: Span::ZERO,
+            decode: Span::ZERO,
+            present: Span::ZERO,
+            motion_to_photon: None,
+            late: false,
+        };
+        let datagram = ToServer::Report(Report { frames: vec![frame] }).to_bytes();
+        self.sender.on_datagram(self.now, &datagram);
+    }
+}
+
+#[test]
+fn frames_wait_until_a_key_frame_that_failed_before_is_displayed() {
+    let mut server = Server::answered();
+    server.hear(ROUND_TRIP);
+    assert!(!server.is_held(), "the first is trusted");
+    let usual = server.sender.wish().rate;
+    for halvings in 1..=3 {
+        server.now += Span::from_millis(110);
+        server.ask();
+        let most = usual.mul_f64(0.501_f64.powi(halvings));
+        assert!(server.sender.wish().key && server.sender.wish().rate <= most, "{:?}", server.sender.wish());
+        assert!(!server.is_held(), "the key frame itself");
+        server.frame();
+        server.now += ROUND_TRIP + Span::from_millis(50);
+        server.leaving();
+        assert!(server.is_held(), "its repairs are under way");
+    }
+    server.display(server.sender.next_frame().0 - 1);
+    server.leaving();
+    assert!(!server.is_held());
+    assert_eq!(server.sender.wish().rate, usual);
+}
+
+#[test]
+fn what_is_held_goes_on_where_nothing_is_heard_of_the_key_frame() {
+    let mut server = Server::answered();
+    server.hear(ROUND_TRIP);
+    server.now += Span::from_millis(110);
+    server.ask();
+    server.frame();
+    server.leaving();
+    assert!(server.is_held());
+    server.now += ROUND_TRIP + Span::from_millis(54);
+    server.leaving();
+    assert!(!server.is_held());
+}
+
+/// Where packets wait in a queue, repairs of the key frame are waited for.
+#[test]
+fn what_is_held_waits_longer_where_packets_queue() {
+    let mut server = Server::answered();
+    server.hear(ROUND_TRIP);
+    server.hear(ROUND_TRIP * 8);
+    server.now += Span::from_millis(110);
+    server.ask();
+    server.frame();
+    server.now += ROUND_TRIP * 2 + Span::from_millis(54);
+    server.leaving();
+    assert!(server.is_held());
+}
+
+#[test]
+fn frames_before_a_key_frame_that_failed_are_not_repaired() {
+    let mut server = Server::answered();
+    server.hear(ROUND_TRIP);
+    server.hear(ROUND_TRIP * 8);
+    let old = server.sender.next_frame().0;
+    server.frame();
+    server.now += Span::from_millis(110);
+    assert_eq!(server.nack(old), [old, old]);
+    server.ask();
+    server.now += ROUND_TRIP;
+    assert!(server.nack(old).is_empty(), "its place is the key frame's");
+    let key = server.sender.next_frame().0;
+    server.frame();
+    server.now += Span::from_millis(110);
+    assert!(server.nack(old).is_empty());
+    assert_eq!(server.nack(key), [key, key]);
+    assert_eq!(server.sender.statistics(server.now).repairs_refused, 2);
+}
+
+/// Half of a key frame at 20 Mb/s would take 100 ms of a path that carries 2 Mb/s.
+#[test]
+fn a_key_frame_that_failed_is_as_large_as_what_arrives_in_50_ms() {
+    let mut server = Server::answered();
+    for _ in 0..20 {
+        server.now += INTERVAL;
+        server.frame();
+    }
+    // Of 1,200 bytes at most.
+    server.arrive(Span::from_micros(4_800));
+    server.now += Span::from_millis(10);
+    server.ask();
+    let most = Bitrate::from_mbps(2).mul_f64(50.0 / 20.0);
+    let rate = server.sender.wish().rate;
+    assert!(rate > most.mul_f64(0.8) && rate <= most, "{rate:?} where {most:?} arrive");
+}
