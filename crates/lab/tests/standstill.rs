@@ -4,8 +4,12 @@ use std::path::Path;
 
 use nearlight_lab::{Plan, RunRecord, run};
 
-/// 20 s of a session whose client asks for key frames where repairs fail.
 fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
+    runs_over("webtransport", controllers, forward, seeds)
+}
+
+/// 20 s of a session whose client asks for key frames where repairs fail.
+fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     let text = format!(
         r#"
         question = "?"
@@ -13,6 +17,7 @@ fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
         duration = "20s"
         controllers = {controllers}
         pacing = "burst"
+        transport = "{transport}"
         datagram = 1400
         [all.source]
         fps = 72
@@ -58,6 +63,16 @@ fn no_picture_stands_over_mobile_paths_whatever_the_controller() {
 fn no_picture_stands_where_the_rate_falls_to_a_tenth() {
     let controllers = r#"["gcc-libwebrtc", "scream-v2", "cubic", "bbr", "frame-clocked", "nada-rfc8698"]"#;
     assert_moving(&runs(controllers, "rate=40mbit/4mbit@5s/25mbit@8s/6mbit@12s/40mbit@15s,burst=18kb,queue=500kb", 1));
+}
+
+/// A WebRTC client goes on at a whole key frame, whatever is missing before it. Its own patience with a gap is half a second.
+#[test]
+fn no_picture_stands_over_webrtc_where_the_rate_falls() {
+    let controllers = r#"["gcc-libwebrtc", "scream-v2", "webrtc-like", "nada-rfc8698"]"#;
+    for run in runs_over("webrtc", controllers, "rate=20mbit/6mbit@5s,queue=100ms", 1) {
+        let longest = run.media[0].longest_standstill.expect("datagrams carry media");
+        assert!(longest <= 1_000_000, "{:?}: {} ms", run.labels, longest / 1_000);
+    }
 }
 
 #[test]

@@ -29,9 +29,7 @@ use rtc::peer_connection::transport::{RTCDtlsTransportState, RTCIceCandidateInit
 use rtc::peer_connection::{RTCPeerConnection, RTCPeerConnectionBuilder};
 use rtc::rtcp::payload_feedbacks::picture_loss_indication::PictureLossIndication;
 use rtc::rtcp::transport_feedbacks::transport_layer_nack::{TransportLayerNack, nack_pairs_from_sequence_numbers};
-use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
 use rtc::rtp::packet::Packet;
-use rtc::rtp::packetizer::Depacketizer;
 use rtc::rtp_transceiver::rtp_sender::{
     RTCPFeedback, RTCRtpCodec, RTCRtpCodecParameters, RTCRtpHeaderExtensionCapability, RtpCodecKind,
 };
@@ -42,22 +40,15 @@ use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 use crate::sieve::Sieve;
 use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
 
+mod assembly;
 mod attack;
 mod mender;
 mod reports;
 
+use assembly::Assembly;
 use attack::Keys;
 use mender::Mender;
 use reports::Ordered;
-
-/// A gap is given up after this, and a key frame asked for.
-const PATIENCE: Span = Span::from_millis(500);
-/// What is missing is asked for at once, and again after this: libwebrtc's round trip as long as it knows none (`NackRequester`).
-const NACK_RETRY: Span = Span::from_millis(100);
-/// And so often in all.
-const NACK_TRIES: u32 = 10;
-/// More than this is an outage, which a key frame ends.
-const MAX_MISSING: usize = 1_000;
 
 /// How a player tells which packets arrived when, and how often.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,24 +101,13 @@ pub struct Player {
     origin: Instant,
     local: SocketAddr,
     habits: Habits,
-    codec: Codec,
     /// Of the picture: found in the answer.
     payload_type: u8,
-    packets: BTreeMap<u64, Packet>,
-    /// The next number that a frame begins with, unwrapped.
-    next: Option<u64>,
-    newest: Option<u64>,
-    /// Numbers that did not come: when to ask for them next, and how often they were asked for.
-    missing: BTreeMap<u64, (Time, u32)>,
     ssrc: u32,
-    waits_since: Option<Time>,
-    playout_delay: Option<u8>,
+    assembly: Assembly,
     sound: Vec<(u32, Vec<u8>)>,
-    frames: VecDeque<PlayedFrame>,
     messages: VecDeque<(String, Message)>,
     open: BTreeMap<String, ChannelId>,
-    given_up: u64,
-    requests: u64,
     mended: Arc<AtomicU64>,
     keys: Keys,
     connected: bool,
@@ -203,21 +183,12 @@ impl Player {
             origin,
             local,
             habits,
-            codec: Codec::H264,
             payload_type: 0,
-            packets: BTreeMap::new(),
-            next: None,
-            newest: None,
-            missing: BTreeMap::new(),
             ssrc: 0,
-            waits_since: None,
-            playout_delay: None,
+            assembly: Assembly::default(),
             sound: Vec::new(),
-            frames: VecDeque::new(),
             messages: VecDeque::new(),
             open: BTreeMap::new(),
-            given_up: 0,
-            requests: 0,
             mended,
             keys,
             connected: false,
@@ -250,10 +221,10 @@ impl Player {
         let map = video.lines().find_map(|line| line.strip_prefix("a=rtpmap:")).unwrap_or_default();
         let (payload_type, name) = map.split_once(' ').unwrap_or_default();
         self.payload_type = payload_type.parse().unwrap_or_default();
-        self.codec = if name.to_ascii_uppercase().starts_with("VP8") { Codec::Vp8 } else { Codec::H264 };
+        self.assembly.codec = if name.to_ascii_uppercase().starts_with("VP8") { Codec::Vp8 } else { Codec::H264 };
         let delay = |line: &&str| line.starts_with("a=extmap:") && line.ends_with("playout-delay");
         let delay = video.lines().find(delay).and_then(|line| line["a=extmap:".len()..].split([' ', '/']).next());
-        self.playout_delay = delay.and_then(|id| id.parse().ok());
+        self.assembly.playout_delay = delay.and_then(|id| id.parse().ok());
     }
 
     pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
@@ -277,8 +248,8 @@ impl Player {
             let _ = self.connection.handle_timeout(at);
         }
         self.take_in(now);
-        if self.waits_since.is_some_and(|since| now.saturating_since(since) > PATIENCE) {
-            self.give_up(now);
+        if self.assembly.give_up(now) {
+            self.request_key_frame(now);
         }
     }
 
@@ -287,9 +258,7 @@ impl Player {
             .connection
             .poll_timeout()
             .map(|at| Time::from_nanos(at.saturating_duration_since(self.origin).as_nanos() as u64));
-        let patience = self.waits_since.map(|since| since + PATIENCE + Span::from_millis(1));
-        let requests = self.missing.values().map(|(at, _)| *at).min();
-        [protocols, patience, requests].into_iter().flatten().min()
+        protocols.into_iter().chain(self.assembly.poll_timeout()).min()
     }
 
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
@@ -301,7 +270,13 @@ impl Player {
 
     /// The next whole frame, in order.
     pub fn poll_frame(&mut self) -> Option<PlayedFrame> {
-        self.frames.pop_front()
+        self.assembly.poll_frame()
+    }
+
+    /// The frame with this timestamp is a key frame: once it is whole the player goes on with it, whatever is missing before it, as
+    /// browsers do. They read it from the picture itself.
+    pub fn expect_key_frame(&mut self, rtp_timestamp: u32) {
+        self.assembly.expect_key_frame(rtp_timestamp);
     }
 
     /// The next message, with its channel's label.
@@ -350,7 +325,7 @@ impl Player {
 
     #[must_use]
     pub const fn codec(&self) -> Codec {
-        self.codec
+        self.assembly.codec
     }
 
     #[must_use]
@@ -366,13 +341,13 @@ impl Player {
     /// Gaps that were never filled.
     #[must_use]
     pub const fn given_up(&self) -> u64 {
-        self.given_up
+        self.assembly.given_up()
     }
 
     /// Packets that it asked for, each as often as it did.
     #[must_use]
     pub const fn requests(&self) -> u64 {
-        self.requests
+        self.assembly.requests()
     }
 
     /// Packets that it made from repairs.
@@ -432,7 +407,7 @@ impl Player {
         }
         let state = self.connection.sctp().map(|sctp| sctp.transport().state());
         self.ended |= state == Some(RTCDtlsTransportState::Closed);
-        self.assemble(now);
+        self.assembly.assemble(now);
         self.ask(now);
     }
 
@@ -441,105 +416,21 @@ impl Player {
             self.sound.push((packet.header.timestamp, packet.payload.to_vec()));
             return;
         }
-        let near = self.next.unwrap_or(0x1_0000 + u64::from(packet.header.sequence_number));
-        let ahead = packet.header.sequence_number.wrapping_sub(near as u16);
-        // In the lower half it is ahead of what is expected, in the upper half behind it.
-        let number = if ahead < 0x8000 { near + u64::from(ahead) } else { near - u64::from(ahead.wrapping_neg()) };
-        self.next.get_or_insert(number);
         self.ssrc = packet.header.ssrc;
-        self.missing.remove(&number);
-        let newest = self.newest.map_or(number, |newest| newest.max(number));
-        self.missing.extend((self.newest.unwrap_or(number) + 1..newest).map(|number| (number, (now, 0))));
-        self.newest = Some(newest);
-        if self.next.is_some_and(|next| number >= next) {
-            self.packets.insert(number, packet);
-        }
+        self.assembly.on_packet(now, packet);
     }
 
     /// Asks for what is missing. The library's own requests go on after a retransmission has come: it does not look into them.
     fn ask(&mut self, now: Time) {
-        let next = self.next.unwrap_or(0);
-        self.missing.retain(|number, (_, tries)| *number >= next && *tries < NACK_TRIES);
-        if !self.habits.asks {
-            self.missing.clear();
-        }
-        while self.missing.len() > MAX_MISSING {
-            self.missing.pop_first();
-        }
-        let due = self.missing.iter_mut().filter(|(_, (at, _))| *at <= now);
-        let numbers: Vec<u16> = due
-            .map(|(number, (at, tries))| {
-                (*at, *tries) = (now + NACK_RETRY, *tries + 1);
-                *number as u16
-            })
-            .collect();
+        let numbers = self.assembly.poll_missing(now, self.habits.asks);
         if numbers.is_empty() {
             return;
         }
-        self.requests += numbers.len() as u64;
         let nacks = nack_pairs_from_sequence_numbers(&numbers);
         let nack = TransportLayerNack { sender_ssrc: 1, media_ssrc: self.ssrc, nacks };
         let message = RTCMessage::RtcpPacket(String::new(), vec![Box::new(nack)]);
         let now = self.instant(now);
         let _ = self.connection.handle_write(TaggedRTCMessage { now, message });
-    }
-
-    /// Takes whole frames out, in order.
-    fn assemble(&mut self, now: Time) {
-        while let Some(next) = self.next {
-            let run: Vec<&Packet> = (next..).map_while(|number| self.packets.get(&number)).collect();
-            let Some(last) = run.iter().position(|packet| packet.header.marker) else {
-                let waits = self.packets.keys().next_back().is_some_and(|newest| *newest >= next + run.len() as u64);
-                self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
-                return;
-            };
-            self.waits_since = None;
-            let frame = self.frame(&run[..=last], now);
-            self.frames.push_back(frame);
-            let next = next + last as u64 + 1;
-            self.packets.retain(|number, _| *number >= next);
-            self.next = Some(next);
-        }
-    }
-
-    fn frame(&self, packets: &[&Packet], arrived_at: Time) -> PlayedFrame {
-        let mut bits = Vec::new();
-        let (mut h264, mut vp8) = (H264Packet::default(), Vp8Packet::default());
-        for packet in packets {
-            let payload = match self.codec {
-                Codec::H264 => h264.depacketize(&packet.payload),
-                Codec::Vp8 => vp8.depacketize(&packet.payload),
-            };
-            bits.extend_from_slice(&payload.unwrap_or_default());
-        }
-        let undelayed = |packet: &&Packet| {
-            let extension = self.playout_delay.and_then(|id| packet.header.get_extension(id));
-            extension.is_some_and(|bytes| bytes[..] == [0, 0, 0])
-        };
-        PlayedFrame {
-            rtp_timestamp: packets[0].header.timestamp,
-            bits,
-            packets: packets.len(),
-            arrived_at,
-            undelayed: packets.iter().all(undelayed),
-        }
-    }
-
-    /// Goes on behind the gap, at the next frame.
-    fn give_up(&mut self, now: Time) {
-        self.given_up += 1;
-        self.waits_since = None;
-        let end = self
-            .packets
-            .iter()
-            .skip_while(|(number, _)| Some(**number) == self.next)
-            .find(|(_, packet)| packet.header.marker);
-        let next = end.map(|(number, _)| *number + 1);
-        if let Some(next) = next {
-            self.request_key_frame(now);
-            self.packets.retain(|number, _| *number >= next);
-            self.next = Some(next);
-        }
     }
 
     fn instant(&self, time: Time) -> Instant {

@@ -186,6 +186,9 @@ impl Ends {
             Near::WebRtc(webrtc) => {
                 let timestamp = webrtc.peer.timestamp_at(frame.header.render_started_at).unwrap_or_default();
                 let named = Named { timestamp, id: frame.id, key: frame.reference.is_none(), arrived_at: None };
+                if named.key {
+                    webrtc.player.expect_key_frame(timestamp);
+                }
                 webrtc.named.push_back(named);
                 if webrtc.named.len() > MAX_NAMED {
                     webrtc.named.pop_front();

@@ -1,0 +1,207 @@
+//! Frames from RTP packets: in order, asked for where packets are missing, given up where those do not come.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use nearlight_units::{Span, Time};
+use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
+use rtc::rtp::packet::Packet;
+use rtc::rtp::packetizer::Depacketizer;
+
+use super::PlayedFrame;
+use crate::Codec;
+
+/// A gap is given up after this, and a key frame asked for.
+const PATIENCE: Span = Span::from_millis(500);
+/// What is missing is asked for at once, and again after this: libwebrtc's round trip as long as it knows none (`NackRequester`).
+const NACK_RETRY: Span = Span::from_millis(100);
+/// And so often in all.
+const NACK_TRIES: u32 = 10;
+/// More than this is an outage, which a key frame ends.
+const MAX_MISSING: usize = 1_000;
+/// More key frames are never on their way at once.
+const MAX_KEY_FRAMES: usize = 64;
+
+pub(super) struct Assembly {
+    pub(super) codec: Codec,
+    /// The header extension by which pictures are told not to wait.
+    pub(super) playout_delay: Option<u8>,
+    packets: BTreeMap<u64, Packet>,
+    /// The next number that a frame begins with, unwrapped.
+    next: Option<u64>,
+    newest: Option<u64>,
+    /// Numbers that did not come: when to ask for them next, and how often they were asked for.
+    missing: BTreeMap<u64, (Time, u32)>,
+    waits_since: Option<Time>,
+    /// RTP timestamps of key frames.
+    key_frames: VecDeque<u32>,
+    frames: VecDeque<PlayedFrame>,
+    given_up: u64,
+    requests: u64,
+}
+
+impl Default for Assembly {
+    fn default() -> Self {
+        Self {
+            codec: Codec::H264,
+            playout_delay: None,
+            packets: BTreeMap::new(),
+            next: None,
+            newest: None,
+            missing: BTreeMap::new(),
+            waits_since: None,
+            key_frames: VecDeque::new(),
+            frames: VecDeque::new(),
+            given_up: 0,
+            requests: 0,
+        }
+    }
+}
+
+impl Assembly {
+    pub(super) fn on_packet(&mut self, now: Time, packet: Packet) {
+        let near = self.next.unwrap_or(0x1_0000 + u64::from(packet.header.sequence_number));
+        let ahead = packet.header.sequence_number.wrapping_sub(near as u16);
+        // In the lower half it is ahead of what is expected, in the upper half behind it.
+        let number = if ahead < 0x8000 { near + u64::from(ahead) } else { near - u64::from(ahead.wrapping_neg()) };
+        self.next.get_or_insert(number);
+        self.missing.remove(&number);
+        let newest = self.newest.map_or(number, |newest| newest.max(number));
+        self.missing.extend((self.newest.unwrap_or(number) + 1..newest).map(|number| (number, (now, 0))));
+        self.newest = Some(newest);
+        if self.next.is_some_and(|next| number >= next) {
+            self.packets.insert(number, packet);
+        }
+    }
+
+    pub(super) fn expect_key_frame(&mut self, rtp_timestamp: u32) {
+        if self.key_frames.len() == MAX_KEY_FRAMES {
+            self.key_frames.pop_front();
+        }
+        self.key_frames.push_back(rtp_timestamp);
+    }
+
+    /// Sequence numbers to ask for now.
+    pub(super) fn poll_missing(&mut self, now: Time, asks: bool) -> Vec<u16> {
+        let next = self.next.unwrap_or(0);
+        self.missing.retain(|number, (_, tries)| *number >= next && *tries < NACK_TRIES);
+        if !asks {
+            self.missing.clear();
+        }
+        while self.missing.len() > MAX_MISSING {
+            self.missing.pop_first();
+        }
+        let due = self.missing.iter_mut().filter(|(_, (at, _))| *at <= now);
+        let numbers: Vec<u16> = due
+            .map(|(number, (at, tries))| {
+                (*at, *tries) = (now + NACK_RETRY, *tries + 1);
+                *number as u16
+            })
+            .collect();
+        self.requests += numbers.len() as u64;
+        numbers
+    }
+
+    /// Takes whole frames out, in order.
+    pub(super) fn assemble(&mut self, now: Time) {
+        while let Some(next) = self.next {
+            let run: Vec<&Packet> = (next..).map_while(|number| self.packets.get(&number)).collect();
+            let Some(last) = run.iter().position(|packet| packet.header.marker) else {
+                let waits = self.packets.keys().next_back().is_some_and(|newest| *newest >= next + run.len() as u64);
+                self.waits_since = if waits { self.waits_since.or(Some(now)) } else { None };
+                if waits && self.skip_to_key_frame() {
+                    continue;
+                }
+                return;
+            };
+            self.waits_since = None;
+            let frame = self.frame(&run[..=last], now);
+            self.frames.push_back(frame);
+            self.go_on_at(next + last as u64 + 1);
+        }
+    }
+
+    fn frame(&self, packets: &[&Packet], arrived_at: Time) -> PlayedFrame {
+        let mut bits = Vec::new();
+        let (mut h264, mut vp8) = (H264Packet::default(), Vp8Packet::default());
+        for packet in packets {
+            let payload = match self.codec {
+                Codec::H264 => h264.depacketize(&packet.payload),
+                Codec::Vp8 => vp8.depacketize(&packet.payload),
+            };
+            bits.extend_from_slice(&payload.unwrap_or_default());
+        }
+        let undelayed = |packet: &&Packet| {
+            let extension = self.playout_delay.and_then(|id| packet.header.get_extension(id));
+            extension.is_some_and(|bytes| bytes[..] == [0, 0, 0])
+        };
+        PlayedFrame {
+            rtp_timestamp: packets[0].header.timestamp,
+            bits,
+            packets: packets.len(),
+            arrived_at,
+            undelayed: packets.iter().all(undelayed),
+        }
+    }
+
+    /// A whole key frame behind a gap needs nothing of what is missing.
+    fn skip_to_key_frame(&mut self) -> bool {
+        let begins = |packet: &Packet| match self.codec {
+            Codec::H264 => H264Packet::default().is_partition_head(&packet.payload),
+            Codec::Vp8 => Vp8Packet::default().is_partition_head(&packet.payload),
+        };
+        let is_whole = |first: u64, timestamp: u32| {
+            let packets = (first..).map_while(|number| self.packets.get(&number));
+            let mut packets = packets.take_while(|packet| packet.header.timestamp == timestamp);
+            packets.any(|packet| packet.header.marker)
+        };
+        let mut before = None;
+        let found = self.packets.iter().find(|(number, packet)| {
+            let timestamp = packet.header.timestamp;
+            let is_first = before.replace(timestamp) != Some(timestamp);
+            is_first && self.key_frames.contains(&timestamp) && begins(packet) && is_whole(**number, timestamp)
+        });
+        let Some(first) = found.map(|(number, _)| *number) else { return false };
+        self.given_up += 1;
+        self.waits_since = None;
+        self.go_on_at(first);
+        true
+    }
+
+    /// Whether a gap has lasted for too long. If so it goes on behind it, at the next frame, which lacks what it was predicted from.
+    pub(super) fn give_up(&mut self, now: Time) -> bool {
+        if self.waits_since.is_none_or(|since| now.saturating_since(since) <= PATIENCE) {
+            return false;
+        }
+        self.given_up += 1;
+        self.waits_since = None;
+        let mut behind = self.packets.iter().skip_while(|(number, _)| Some(**number) == self.next);
+        let end = behind.find(|(_, packet)| packet.header.marker).map(|(number, _)| *number);
+        if let Some(end) = end {
+            self.go_on_at(end + 1);
+        }
+        end.is_some()
+    }
+
+    fn go_on_at(&mut self, next: u64) {
+        self.packets.retain(|number, _| *number >= next);
+        self.next = Some(next);
+    }
+
+    pub(super) fn poll_timeout(&self) -> Option<Time> {
+        let patience = self.waits_since.map(|since| since + PATIENCE + Span::from_millis(1));
+        let requests = self.missing.values().map(|(at, _)| *at).min();
+        patience.into_iter().chain(requests).min()
+    }
+
+    pub(super) fn poll_frame(&mut self) -> Option<PlayedFrame> {
+        self.frames.pop_front()
+    }
+
+    pub(super) const fn given_up(&self) -> u64 {
+        self.given_up
+    }
+
+    pub(super) const fn requests(&self) -> u64 {
+        self.requests
+    }
+}
