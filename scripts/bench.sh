@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Measures: what the parts cost, then the whole path with its published plan (docs/results.md): 1280x720 at 30 frames a second,
+# Measures: what the parts cost, then the whole path with its published plan (docs/results/live.md): 1280x720 at 30 frames a second,
 # server and headless client on this machine, clean and with 2 % loss, then headless Chromium.
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -9,7 +9,7 @@ use opusic_c as opus;
 
 use crate::{BLOCK_FRAMES, SoundBlock};
 
-/// Of 0 to 10. Guess: the middle; what it costs is in docs/results.md, Sound.
+/// Of 0 to 10. Guess: the middle; what it costs is in docs/results/live.md.
 const COMPLEXITY: u8 = 5;
 
 /// The library and its version.
