@@ -12,7 +12,7 @@ use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
 use nearlight_net::{Clock, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
-use nearlight_server::{Door, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
+use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
 use tokio::signal::unix::{SignalKind, signal};
@@ -225,9 +225,9 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             log::hold();
         }
         tracing::info!("sandbox: {sandbox}");
-        let door = Door::open(options, clock)?;
-        let (local, others) = (door.local_link(), door.other_links());
-        let announcement = Announcement { local, others, port: door.port(), rtc_port: door.rtc_port() };
+        let server = BoundServer::open(options, clock)?;
+        let (local, others) = (server.local_link(), server.other_links());
+        let announcement = Announcement { local, others, port: server.port(), rtc_port: server.rtc_port() };
         let announce = || {
             announcement.print(style)?;
             log::release();
@@ -239,7 +239,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
         if early {
             announce()?;
         }
-        let server = door.furnish()?;
+        let server = server.start()?;
         let stop = stop_signal(quiet)?;
         if !early {
             announce()?;

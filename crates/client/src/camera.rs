@@ -19,7 +19,7 @@ const LONGEST_STEP: Span = Span::from_millis(100);
 
 /// How strongly the user wants to move: right, up and forward, each from -1 to 1.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Wish {
+pub struct Motion {
     pub right: f32,
     pub up: f32,
     pub forward: f32,
@@ -50,14 +50,14 @@ impl Camera {
     }
 
     /// Walks for `span`. True where the pose changed.
-    pub fn walk(&mut self, wish: Wish, span: Span) -> bool {
+    pub fn walk(&mut self, motion: Motion, span: Span) -> bool {
         let seconds = span.min(LONGEST_STEP).as_secs_f64() as f32;
-        let speed = if wish.run { RUN } else { WALK } / wish.right.hypot(wish.forward).max(1.0);
+        let speed = if motion.run { RUN } else { WALK } / motion.right.hypot(motion.forward).max(1.0);
         let (sin, cos) = self.yaw.sin_cos();
         let wanted = [
-            (wish.right * cos - wish.forward * sin) * speed,
-            wish.up * speed,
-            (-wish.right * sin - wish.forward * cos) * speed,
+            (motion.right * cos - motion.forward * sin) * speed,
+            motion.up * speed,
+            (-motion.right * sin - motion.forward * cos) * speed,
         ];
         let share = 1.0 - (-seconds / EASE).exp();
         let before = self.position;
@@ -109,12 +109,12 @@ pub fn beside(pose: &Pose, offset: [f32; 3]) -> [f32; 3] {
 mod tests {
     use super::*;
 
-    fn walked(yaw: f32, wish: Wish) -> [f32; 3] {
+    fn walked(yaw: f32, motion: Motion) -> [f32; 3] {
         let mut camera = Camera::at(&Pose::default());
         camera.turn(yaw, 0.3);
         let start = camera.position;
         for _ in 0..100 {
-            camera.walk(wish, Span::from_millis(10));
+            camera.walk(motion, Span::from_millis(10));
         }
         std::array::from_fn(|axis| camera.position[axis] - start[axis])
     }
@@ -122,8 +122,8 @@ mod tests {
     #[test]
     fn forward_is_where_one_looks() {
         let quarter = std::f32::consts::FRAC_PI_2;
-        let forward = Wish { forward: 1.0, ..Wish::default() };
-        let right = Wish { right: 1.0, ..Wish::default() };
+        let forward = Motion { forward: 1.0, ..Motion::default() };
+        let right = Motion { right: 1.0, ..Motion::default() };
         // Yaw turns left: after a quarter turn, forward is -x.
         let cases = [
             (0.0, forward, [0.0, 0.0, -1.0]),
@@ -131,25 +131,25 @@ mod tests {
             (0.0, right, [1.0, 0.0, 0.0]),
             (quarter, right, [0.0, 0.0, -1.0]),
         ];
-        for (yaw, wish, direction) in cases {
-            let way = walked(yaw, wish);
+        for (yaw, motion, direction) in cases {
+            let way = walked(yaw, motion);
             let along: f32 = way.iter().zip(direction).map(|(way, direction)| way * direction).sum();
             // A second at walking speed, less the soft start.
-            assert!((1.5..1.8).contains(&along), "{yaw} {wish:?}: {way:?}");
+            assert!((1.5..1.8).contains(&along), "{yaw} {motion:?}: {way:?}");
         }
     }
 
     #[test]
     fn diagonals_are_not_faster_and_the_world_ends() {
-        let way = walked(0.0, Wish { right: 1.0, forward: 1.0, ..Wish::default() });
+        let way = walked(0.0, Motion { right: 1.0, forward: 1.0, ..Motion::default() });
         assert!(way[0].hypot(way[2]) < 1.8);
         let mut camera = Camera::at(&Pose::default());
         for _ in 0..1_000 {
-            camera.walk(Wish { forward: -1.0, up: -1.0, run: true, right: 0.0 }, Span::from_millis(100));
+            camera.walk(Motion { forward: -1.0, up: -1.0, run: true, right: 0.0 }, Span::from_millis(100));
         }
         let [_, height, depth] = camera.position;
         assert_eq!((height.to_bits(), depth.to_bits()), (LOWEST.to_bits(), REACH.to_bits()));
-        assert!(!camera.walk(Wish { forward: -1.0, ..Wish::default() }, Span::from_millis(10)));
+        assert!(!camera.walk(Motion { forward: -1.0, ..Motion::default() }, Span::from_millis(10)));
     }
 
     #[test]

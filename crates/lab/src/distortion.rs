@@ -91,7 +91,7 @@ impl Setting {
 /// Mean squared errors at one rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// What the encoder made of its wish, in bit/s.
+    /// What the encoder made of its target, in bit/s.
     pub rate: f64,
     /// Of frames, those that lost a packet.
     pub frame_loss: f64,

@@ -52,7 +52,7 @@ fn statistics(frames: &[Frame]) -> Statistics {
     }
 }
 
-/// Each stream's frames, with what the model makes of the same wishes.
+/// Each stream's frames, with what the model makes of the same targets.
 fn streams() -> Vec<(String, Vec<Frame>, Vec<Frame>)> {
     let mut streams: Vec<(String, Vec<Frame>, Vec<Frame>, Model)> = Vec::new();
     for line in MEASURED.lines().skip(1) {

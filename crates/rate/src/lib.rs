@@ -101,7 +101,7 @@ pub struct FrameOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 pub struct ProbeId(pub u32);
 
-/// A wish to send `size` at `rate` and see how it arrives; the sender pads where frames do not suffice.
+/// A request to send `size` at `rate` and see how it arrives; the sender pads where frames do not suffice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
     pub id: ProbeId,

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use nearlight_scene::{Backend, Presence, RenderRequest, Source, Viewer, Wish, WorldSource, choose_size};
+use nearlight_scene::{Backend, PictureRequest, Presence, RenderRequest, Source, Viewer, WorldSource, choose_size};
 use nearlight_units::{FrameId, InputSeq, Time};
 use nearlight_wire::{Fov, Pose, View, marker::Marker};
 
@@ -20,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let clock = || Time::from_nanos(started.elapsed().as_nanos() as u64);
     let mut source = WorldSource::plaza(Backend::default().or_environment()?, &clock)?;
     println!("{} after {:?}", source.describe(), started.elapsed());
-    let wish = Wish { size: None, fps: None, views: if stereo { 2 } else { 1 } };
-    let sustained = choose_size(&mut source, &wish, &clock)?;
+    let wanted = PictureRequest { size: None, fps: None, views: if stereo { 2 } else { 1 } };
+    let sustained = choose_size(&mut source, &wanted, &clock)?;
     println!("{} (all after {:?})", sustained.reason, started.elapsed());
 
     let aspect = f32::from(width) / f32::from(height);

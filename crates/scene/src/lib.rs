@@ -20,7 +20,7 @@ pub use card::TestCard;
 pub use open::{OpenOptions, SourceKind, open};
 pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
 pub use rendered::{START, WorldSource};
-pub use sustain::{Wish, choose_size};
+pub use sustain::{PictureRequest, choose_size};
 pub use video::VideoSource;
 
 use nearlight_sound::Cues;

@@ -7,7 +7,7 @@ use crate::{RenderRequest, START, SceneError, Source, Sustained, Viewer};
 
 /// What the user fixed; the rest is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wish {
+pub struct PictureRequest {
     pub size: Option<(u16, u16)>,
     pub fps: Option<u16>,
     /// 1 for a screen, 2 for a headset.
@@ -42,13 +42,17 @@ struct Measured {
     median: Span,
 }
 
-/// Draws a few pictures at likely sizes and chooses the best size and rate that leave room for the rest of the pipeline; of a wish that
+/// Draws a few pictures at likely sizes and chooses the best size and rate that leave room for the rest of the pipeline; of a request that
 /// leaves no choice it says what it takes.
-pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Time) -> Result<Sustained, SceneError> {
+pub fn choose_size(
+    source: &mut dyn Source,
+    wanted: &PictureRequest,
+    clock: &dyn Fn() -> Time,
+) -> Result<Sustained, SceneError> {
     let started = clock();
-    let candidates = candidates(wish);
+    let candidates = candidates(wanted);
     // Software renderers compile their shaders when they first draw, which says nothing about later pictures.
-    draw(source, WARM_UP, wish.views)?;
+    draw(source, WARM_UP, wanted.views)?;
     let mut known: Vec<Measured> = Vec::new();
     let mut refused: Option<String> = None;
     for (index, (width, height, fps)) in candidates.iter().copied().enumerate() {
@@ -56,8 +60,8 @@ pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Tim
         let last = index + 1 == candidates.len();
         let guess = estimate(&known, pixels);
         // The first candidate of a ladder is measured only where its smaller neighbour says that it is worth it.
-        if known.is_empty() && !last && wish.size.is_none() && pixels > 1e6 {
-            known.push(measure(source, (1280, 720), wish.views, clock)?);
+        if known.is_empty() && !last && wanted.size.is_none() && pixels > 1e6 {
+            known.push(measure(source, (1280, 720), wanted.views, clock)?);
         }
         let guess = guess.or_else(|| estimate(&known, pixels));
         let hopeless = guess.is_some_and(|guess| total(guess.fastest, pixels) > budget(fps).mul_f64(1.3));
@@ -67,7 +71,7 @@ pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Tim
             (Some(exact), _) => *exact,
             (None, Some(guess)) if hopeless || late => guess,
             _ => {
-                let cost = measure(source, (width, height), wish.views, clock)?;
+                let cost = measure(source, (width, height), wanted.views, clock)?;
                 known.push(cost);
                 cost
             }
@@ -75,7 +79,7 @@ pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Tim
         let total = total(cost.fastest, pixels);
         if total <= budget(fps) || last {
             let keeps = total <= Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
-            let reason = reason(wish, (width, height, fps), cost.fastest, total, refused);
+            let reason = reason(wanted, (width, height, fps), cost.fastest, total, refused);
             return Ok(Sustained { width, height, fps, render_median: cost.median, keeps, reason });
         }
         refused = Some(format!("{width}x{height} at {fps} would take {total}"));
@@ -83,8 +87,8 @@ pub fn choose_size(source: &mut dyn Source, wish: &Wish, clock: &dyn Fn() -> Tim
     Err(SceneError::Adapter("there is no candidate size".into()))
 }
 
-fn candidates(wish: &Wish) -> Vec<(u16, u16, u16)> {
-    match (wish.size, wish.fps) {
+fn candidates(wanted: &PictureRequest) -> Vec<(u16, u16, u16)> {
+    match (wanted.size, wanted.fps) {
         (Some((width, height)), Some(fps)) => vec![(width, height, fps)],
         (Some((width, height)), None) => RATES.map(|fps| (width, height, fps)).to_vec(),
         (None, Some(fps)) => {
@@ -143,14 +147,14 @@ fn draw(source: &mut dyn Source, (width, height): (u16, u16), views: u8) -> Resu
 }
 
 fn reason(
-    wish: &Wish,
+    wanted: &PictureRequest,
     (width, height, fps): (u16, u16, u16),
     render: Span,
     total: Span,
     refused: Option<String>,
 ) -> String {
     let period = Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
-    let verdict = match (total <= budget(fps), wish.size.is_some() && wish.fps.is_some()) {
+    let verdict = match (total <= budget(fps), wanted.size.is_some() && wanted.fps.is_some()) {
         (true, _) => "fit into",
         (false, true) => "exceed",
         (false, false) => "exceed, as nothing smaller is on offer,",
@@ -197,28 +201,28 @@ mod tests {
     }
 
     /// The choice and how long measuring took.
-    fn chosen(nanos_per_pixel: f64, wish: Wish) -> (Sustained, Span) {
+    fn chosen(nanos_per_pixel: f64, wanted: PictureRequest) -> (Sustained, Span) {
         let nanos = AtomicU64::new(0);
         let now = || Time::from_nanos(nanos.load(Ordering::Relaxed));
-        let sustained = choose_size(&mut Slow { nanos: &nanos, nanos_per_pixel }, &wish, &now).expect("candidates");
+        let sustained = choose_size(&mut Slow { nanos: &nanos, nanos_per_pixel }, &wanted, &now).expect("candidates");
         (sustained, now() - Time::ZERO)
     }
 
     #[test]
     fn the_best_size_that_fits_is_chosen() {
-        let free = Wish { size: None, fps: None, views: 1 };
+        let free = PictureRequest { size: None, fps: None, views: 1 };
         let cases = [
-            // Nanoseconds per pixel, wish, result.
+            // Nanoseconds per pixel, request, result.
             (0.5, free, (1280, 720, 60)),
             (12.0, free, (1280, 720, 30)),
             (25.0, free, (960, 540, 30)),
             (900.0, free, (640, 360, 30)),
-            (12.0, Wish { fps: Some(60), ..free }, (960, 540, 60)),
-            (12.0, Wish { size: Some((1920, 1080)), ..free }, (1920, 1080, 20)),
-            (900.0, Wish { size: Some((1920, 1080)), fps: Some(72), ..free }, (1920, 1080, 72)),
+            (12.0, PictureRequest { fps: Some(60), ..free }, (960, 540, 60)),
+            (12.0, PictureRequest { size: Some((1920, 1080)), ..free }, (1920, 1080, 20)),
+            (900.0, PictureRequest { size: Some((1920, 1080)), fps: Some(72), ..free }, (1920, 1080, 72)),
         ];
-        for (nanos_per_pixel, wish, expected) in cases {
-            let (sustained, took) = chosen(nanos_per_pixel, wish);
+        for (nanos_per_pixel, wanted, expected) in cases {
+            let (sustained, took) = chosen(nanos_per_pixel, wanted);
             assert_eq!((sustained.width, sustained.height, sustained.fps), expected, "{}", sustained.reason);
             assert!(took < Span::from_millis(2_200), "measuring took {took}");
         }
@@ -226,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_reason_names_what_was_refused() {
-        let (sustained, _) = chosen(12.0, Wish { size: None, fps: None, views: 1 });
+        let (sustained, _) = chosen(12.0, PictureRequest { size: None, fps: None, views: 1 });
         assert!(sustained.reason.contains("1280x720 at 60 would take"), "{}", sustained.reason);
     }
 }

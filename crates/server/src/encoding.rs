@@ -9,11 +9,11 @@ use std::thread;
 use nearlight_codec::quality::Change;
 use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
-use nearlight_session::{AnsweredWishes, Distortion, EncodedFrame, EncoderWish};
+use nearlight_session::{AnsweredWishes, Distortion, EncodedFrame, EncoderTarget};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{FrameHeader, View, marker};
 
-use crate::seat::{Delivery, Seat};
+use crate::mailbox::{Delivery, EncoderMailbox};
 
 /// One picture in work and one on its way.
 const PICTURES: usize = 2;
@@ -44,7 +44,7 @@ pub(crate) struct EncoderLane {
 impl EncoderLane {
     /// Starts the thread. It ends when the lane is dropped or the session is gone.
     pub(crate) fn start(
-        seat: Arc<Seat>,
+        mailbox: Arc<EncoderMailbox>,
         config: EncoderConfig,
         clock: Clock,
         encoders: Encoders,
@@ -55,12 +55,12 @@ impl EncoderLane {
         for _ in 0..PICTURES {
             let _ = give_back.try_send(Picture::new(config.size));
         }
-        thread::Builder::new().name(format!("encode-{}", seat.viewer.0)).spawn(move || {
-            let opened = encoders.open(seat.codec, config);
-            let coded = opened.and_then(|encoder| encode_all(&seat, encoder, config, (clock, &work, &give_back)));
+        thread::Builder::new().name(format!("encode-{}", mailbox.viewer.0)).spawn(move || {
+            let opened = encoders.open(mailbox.codec, config);
+            let coded = opened.and_then(|encoder| encode_all(&mailbox, encoder, config, (clock, &work, &give_back)));
             if let Err(error) = coded {
-                tracing::error!(viewer = seat.viewer.0, %error, "the encoder failed");
-                seat.deliver(Delivery::Failed(error.to_string()));
+                tracing::error!(viewer = mailbox.viewer.0, %error, "the encoder failed");
+                mailbox.deliver(Delivery::Failed(error.to_string()));
             }
         })?;
         Ok(Self { jobs, free, next: None })
@@ -83,7 +83,7 @@ impl EncoderLane {
 }
 
 fn encode_all(
-    seat: &Seat,
+    mailbox: &EncoderMailbox,
     mut encoder: Box<dyn Encoder>,
     config: EncoderConfig,
     (clock, work, give_back): (Clock, &Receiver<Job>, &SyncSender<Picture>),
@@ -94,20 +94,20 @@ fn encode_all(
     // The marker changes with every frame, and nobody misses it.
     let mut change = Change::below(marker::HEIGHT);
     for job in work {
-        let wish = seat.wish();
+        let target = mailbox.target();
         if job.picture.size != size {
             size = job.picture.size;
             encoder.set_size(size)?;
-            if !seat.deliver(Delivery::Size(size, job.views.len() as u8)) {
+            if !mailbox.deliver(Delivery::Size(size, job.views.len() as u8)) {
                 return Ok(());
             }
         }
-        let EncoderWish { rate: wanted, acknowledged, key, recover, .. } = answered.open(wish.encoder);
+        let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = answered.open(target.encoder);
         if wanted != rate {
             rate = wanted;
             // A rate that the library does not take is no reason to end a session that runs well at the one before.
             if let Err(error) = encoder.set_rate(rate) {
-                tracing::warn!(viewer = seat.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
+                tracing::warn!(viewer = mailbox.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
         if let Some(frame) = acknowledged {
@@ -137,7 +137,7 @@ fn encode_all(
         let _ = give_back.try_send(job.picture);
         let frame =
             EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits.into(), distortion };
-        if !seat.deliver(Delivery::Frame(frame)) {
+        if !mailbox.deliver(Delivery::Frame(frame)) {
             return Ok(());
         }
     }
@@ -160,14 +160,14 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::seat::Wish;
+    use crate::mailbox::StreamTarget;
 
     const CONFIG: EncoderConfig =
         EncoderConfig { size: Size { width: 256, height: 144 }, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 };
 
-    fn wish(rate: Bitrate, key: bool) -> Wish {
-        Wish {
-            encoder: EncoderWish { rate, key, recover: false, acknowledged: None, next: FrameId(0) },
+    fn target(rate: Bitrate, key: bool) -> StreamTarget {
+        StreamTarget {
+            encoder: EncoderTarget { rate, key, recover: false, acknowledged: None, next: FrameId(0) },
             refusal: None,
             display: DisplayKind::Screen,
             step: Step { rung: 0, scale: 1.0, frame_rate: 1.0 },
@@ -197,8 +197,8 @@ mod tests {
     #[test]
     fn a_session_that_stalls_costs_no_frame_its_number_and_gets_one_key_frame() {
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish(CONFIG.rate, true), deliveries));
-        let mut lane = EncoderLane::start(seat, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
+        let mailbox = Arc::new(EncoderMailbox::new(Viewer(1), CodecKind::Vp8, target(CONFIG.rate, true), deliveries));
+        let mut lane = EncoderLane::start(mailbox, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
         let mut next = FrameId(0);
         // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
         for _ in 0..PICTURES + 2 {
@@ -252,12 +252,12 @@ mod tests {
     #[test]
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let seat = Arc::new(Seat::new(Viewer(1), CodecKind::Vp8, wish(CONFIG.rate, false), deliveries));
+        let mailbox = Arc::new(EncoderMailbox::new(Viewer(1), CodecKind::Vp8, target(CONFIG.rate, false), deliveries));
         let encoders = Encoders::new(|_, config: EncoderConfig| Ok(Box::new(Scribe(config.rate))));
-        let mut lane = EncoderLane::start(Arc::clone(&seat), CONFIG, Clock::start(), encoders).expect("a thread");
+        let mut lane = EncoderLane::start(Arc::clone(&mailbox), CONFIG, Clock::start(), encoders).expect("a thread");
         for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {
             let rate = Bitrate::from_kbps(kbps);
-            seat.set_wish(wish(rate, false));
+            mailbox.set_target(target(rate, false));
             let picture = lane.free.recv().expect("the encoder runs");
             assert!(lane.encode(job(picture, FrameId(id))));
             let Some(Delivery::Frame(frame)) = delivered.blocking_recv() else { panic!("no frame at {rate}") };

@@ -22,8 +22,8 @@ use nearlight_net::{Clock, PageStream, RateLimiter, RatePolicy};
 use nearlight_units::{Span, Time};
 
 use crate::hosts::{Hosts, asked_host};
-use crate::house::clean;
 use crate::rtc::whep::{Client, Refused};
+use crate::state::clean;
 use crate::urs;
 
 /// From the accepted connection to the first whole request, TLS included. Guess: a browser's handshake over a path that loses a tenth of

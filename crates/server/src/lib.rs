@@ -5,27 +5,27 @@
 
 #![forbid(unsafe_code)]
 
+mod admission;
 mod bad_paths;
 mod encoding;
 mod hosts;
-mod house;
 mod http;
 mod journal;
+mod mailbox;
 mod metrics;
 mod options;
+mod overload;
 mod page;
 mod pairing;
-mod places;
 mod rtc;
-mod seat;
 mod serve;
+mod session;
+mod session_common;
 mod sound;
-mod stay;
-mod strain;
+mod state;
 mod studio;
 mod urs;
-mod visit;
 
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};
-pub use serve::{Door, Server, ServerError};
+pub use serve::{BoundServer, Server, ServerError};

@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_browser_s_proof_names_the_certificate_that_the_server_shows() {
-        let (hash, stranger) = (CertificateHash::of(b"the server's"), CertificateHash::of(b"of who stands between"));
+        let (hash, stranger) = (CertificateHash::of(b"the server's"), CertificateHash::of(b"of who viewers between"));
         let here = channel(1);
         let check = |pairing: &Pairing, pinned| {
             pairing.check_proof(Time::ZERO, OWNER, Some(&browser(&here, pinned).0), &here).is_ok()

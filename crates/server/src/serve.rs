@@ -11,28 +11,28 @@ use nearlight_net::{
     bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
-use nearlight_scene::{OpenOptions, SceneError, Source, Sustained, Wish as SizeWish, choose_size, open};
+use nearlight_scene::{OpenOptions, PictureRequest as SizeWish, SceneError, Source, Sustained, choose_size, open};
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
 use tokio::sync::{mpsc, watch};
 
+use crate::admission::Admission;
 use crate::bad_paths::BadPaths;
 use crate::hosts::Hosts;
-use crate::house::{House, Offers};
 use crate::http::Site;
 use crate::journal::{Journal, JournalThread};
 use crate::metrics::Metrics;
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::pairing::Pairing;
-use crate::places::Places;
 use crate::rtc::whep::{self, Refused, Whep};
 use crate::rtc::{self, Exchange};
-use crate::sound::Auditorium;
+use crate::session;
+use crate::sound::Mixer;
+use crate::state::{Offers, ServerState};
 use crate::studio::{Format, Studio};
 use crate::urs;
-use crate::visit;
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
@@ -84,8 +84,8 @@ pub enum ServerError {
     Thread(std::io::Error),
 }
 
-/// An open port: its links are known, and who comes early waits until there is something to see.
-pub struct Door {
+/// A server with open ports: its links are known, and clients that connect early wait until the studio has started.
+pub struct BoundServer {
     options: ServeOptions,
     clock: Clock,
     token: Token,
@@ -98,7 +98,7 @@ pub struct Door {
 /// A server that is ready for its first client.
 pub struct Server {
     listener: Listener,
-    house: Arc<House>,
+    state: Arc<ServerState>,
     exchange: Arc<Exchange>,
     ice_servers: Vec<IceServer>,
     page: Arc<PageState>,
@@ -112,7 +112,7 @@ pub struct Server {
     sustained: Sustained,
 }
 
-impl Door {
+impl BoundServer {
     /// Opens the port. Call it inside a tokio runtime.
     pub fn open(options: ServeOptions, clock: Clock) -> Result<Self, ServerError> {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
@@ -177,7 +177,7 @@ impl Door {
     }
 
     /// Opens the renderer and everything else behind the port, which takes a second or two.
-    pub fn furnish(self) -> Result<Server, ServerError> {
+    pub fn start(self) -> Result<Server, ServerError> {
         let Self { options, clock, token, identity, listener, exchange, bad_paths } = self;
         let now = move || clock.now();
         let mut source = open_source(&options, &now)?;
@@ -193,19 +193,19 @@ impl Door {
         };
         let adapter = source.describe();
         let heard = options.sound && source.poll_cues().is_some();
-        let sound = heard.then(|| Auditorium::start(clock)).transpose().map_err(ServerError::Thread)?;
+        let sound = heard.then(|| Mixer::start(clock)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
         let studio = Studio::start(source, format, clock, encoders, sound.clone(), options.fitted_captures)
             .map_err(ServerError::Thread)?;
         let metrics = Arc::new(Metrics::new());
         let (closing, closing_seen) = watch::channel(false);
         let self_signed = identity.is_self_signed();
-        let house = Arc::new(House {
+        let state = Arc::new(ServerState {
             clock,
             pairing: Pairing::new(token, pinned(&identity)),
-            greeting: House::new_greeting(),
+            greeting: ServerState::new_greeting(),
             offers: Offers::new(),
-            places: Places::new(options.max_clients),
+            admission: Admission::new(options.max_clients),
             next_session: AtomicU32::new(1),
             studio,
             sound,
@@ -223,7 +223,7 @@ impl Door {
             journal,
             closing: closing_seen,
         });
-        let (healthy, checking) = (Arc::clone(&house), Arc::clone(&house));
+        let (healthy, checking) = (Arc::clone(&state), Arc::clone(&state));
         let page = Arc::new(PageState {
             metrics,
             info: RwLock::new(SessionInfo { certificate_sha256: pinned(&identity) }),
@@ -237,7 +237,7 @@ impl Door {
         let (ice_servers, unity, journal) = (options.ice_servers, options.unity, journal_thread);
         Ok(Server {
             listener,
-            house,
+            state,
             exchange,
             ice_servers,
             page,
@@ -255,13 +255,13 @@ impl Server {
     /// What draws the pictures.
     #[must_use]
     pub fn adapter(&self) -> &str {
-        &self.house.adapter
+        &self.state.adapter
     }
 
     /// One line on size and frame rate, and why where they were measured.
     #[must_use]
     pub fn format(&self) -> String {
-        let Format { size, fps, .. } = self.house.format;
+        let Format { size, fps, .. } = self.state.format;
         format!("{}x{} at {fps} fps: {}", size.width, size.height, self.sustained.reason)
     }
 
@@ -272,19 +272,19 @@ impl Server {
         stop: impl Future<Output = ()>,
         on_renewal: impl Fn(CertificateHash),
     ) -> Result<(), ServerError> {
-        let Self { listener, house, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
+        let Self { listener, state, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
-        let whep = Whep::new(Arc::clone(&house), Arc::clone(&exchange), offered, &ice_servers);
+        let whep = Whep::new(Arc::clone(&state), Arc::clone(&exchange), offered, &ice_servers);
         let router = page::router(Arc::clone(&page)).merge(whep::router(Arc::new(whep)));
-        let (came, mut unity_visits) = mpsc::channel(WAITING_OFFERS);
-        let (router, desk) = match &unity {
+        let (came, mut unity_sessions) = mpsc::channel(WAITING_OFFERS);
+        let (router, signalling) = match &unity {
             Some(options) => {
-                let (own, work) = urs::open(options, &house, &exchange, came);
+                let (own, work) = urs::open(options, &state, &exchange, came);
                 (router.merge(own), Some(tokio::spawn(work)))
             }
             None => (router, None),
         };
-        let site = Arc::new(Site::new(router, hosts, unity.is_some(), house.clock));
+        let site = Arc::new(Site::new(router, hosts, unity.is_some(), state.clock));
         let exchanging = tokio::spawn({
             let exchange = Arc::clone(&exchange);
             async move { exchange.run().await }
@@ -292,19 +292,19 @@ impl Server {
         let mut renewal = tokio::time::interval(CERTIFICATE_RENEWAL);
         renewal.tick().await;
         let mut check = tokio::time::interval(STUDIO_CHECK);
-        let (mut visits, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
+        let (mut session_tasks, mut pages) = (tokio::task::JoinSet::new(), tokio::task::JoinSet::new());
         tokio::pin!(stop);
         loop {
             tokio::select! {
                 () = &mut stop => break,
                 Some(connection) = listener.accept() => {
-                    visits.spawn(visit::receive(Arc::clone(&house), connection));
+                    session_tasks.spawn(session::receive(Arc::clone(&state), connection));
                 }
-                Some(visit) = offers.recv() => {
-                    visits.spawn(visit.run());
+                Some(task) = offers.recv() => {
+                    session_tasks.spawn(task.run());
                 }
-                Some(visit) = unity_visits.recv() => {
-                    visits.spawn(visit.run());
+                Some(task) = unity_sessions.recv() => {
+                    session_tasks.spawn(task.run());
                 }
                 Some(stream) = listener.accept_page() => {
                     if stream.framed() {
@@ -314,39 +314,39 @@ impl Server {
                     }
                 }
                 Some(_) = pages.join_next() => {}
-                Some(ended) = visits.join_next() => {
+                Some(ended) = session_tasks.join_next() => {
                     if let Err(error) = ended {
                         tracing::error!(%error, "a session ended badly");
                     }
                 }
                 _ = renewal.tick() => if let Some(names) = &own_names {
-                    on_renewal(renew(&listener, &page, &house.pairing, names)?);
+                    on_renewal(renew(&listener, &page, &state.pairing, names)?);
                 },
-                _ = check.tick() => if house.studio.has_failed() {
+                _ = check.tick() => if state.studio.has_failed() {
                     break;
                 },
             }
         }
         let _ = closing.send(true);
-        let goodbyes = async { while visits.join_next().await.is_some() {} };
+        let goodbyes = async { while session_tasks.join_next().await.is_some() {} };
         let _ = tokio::time::timeout(GOODBYE_LIMIT, goodbyes).await;
-        visits.shutdown().await;
+        session_tasks.shutdown().await;
         pages.shutdown().await;
         listener.shutdown("the server is shutting down").await;
         exchanging.abort();
-        if let Some(desk) = desk {
-            desk.abort();
-            let _ = desk.await;
+        if let Some(signalling) = signalling {
+            signalling.abort();
+            let _ = signalling.await;
         }
-        drop((site, page, offers, unity_visits));
-        finish(house, journal).await
+        drop((site, page, offers, unity_sessions));
+        finish(state, journal).await
     }
 }
 
-/// Waits for the studio's and the journal's threads, once nobody else holds the house.
-async fn finish(house: Arc<House>, journal: Option<JournalThread>) -> Result<(), ServerError> {
-    let house = Arc::into_inner(house).expect("sessions and pages have ended");
-    let House { studio, journal: entries, .. } = house;
+/// Waits for the studio's and the journal's threads, once nobody else holds the server's state.
+async fn finish(state: Arc<ServerState>, journal: Option<JournalThread>) -> Result<(), ServerError> {
+    let state = Arc::into_inner(state).expect("sessions and pages have ended");
+    let ServerState { studio, journal: entries, .. } = state;
     drop(entries);
     let ended = tokio::task::spawn_blocking(move || {
         let ended = studio.finish();
@@ -411,12 +411,12 @@ fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// The controller's bounds: as the owner wished, else what the picture can use.
+/// The controller's bounds: as the owner asked for, else what the picture can use.
 fn bounds(format: Format, options: &ServeOptions) -> Bounds {
     let (start, maximum) = (options.start_rate, options.max_rate);
     let pixels = f64::from(format.size.width) * f64::from(format.size.height) * f64::from(format.fps);
     let useful = Bitrate::from_bps((pixels * BITS_PER_PIXEL) as u64).min(MAX_RATE).max(Bounds::START);
-    // A start above the default maximum is a wish for that maximum too.
+    // A start above the default maximum asks for that maximum too.
     let maximum = maximum.unwrap_or_else(|| useful.max(start.unwrap_or(Bitrate::ZERO)));
     let usual = Bounds::up_to(maximum);
     // A ladder's lowest rung is below what the others begin at.
@@ -436,7 +436,7 @@ fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Box<dyn
     open(&options.source, &OpenOptions { backend: options.backend, size, fps, clock: now })
 }
 
-/// Size and frame rate as the owner wished, the rest as the machine sustains it.
+/// Size and frame rate as the owner asked for, the rest as the machine sustains it.
 fn choose_format(
     source: &mut dyn Source,
     options: &ServeOptions,
@@ -450,8 +450,8 @@ fn choose_format(
             Some((width, height))
         }
     };
-    let wish = SizeWish { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
-    let sustained = choose_size(source, &wish, now)?;
+    let wanted = SizeWish { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
+    let sustained = choose_size(source, &wanted, now)?;
     if !sustained.keeps {
         tracing::warn!(
             "this machine does not keep {}; choose a smaller --size or --fps, or leave both out: then they are measured",

@@ -14,7 +14,7 @@ use nearlight_sound::{Cues, Ears, OpusError, Room, SoundEncoder};
 use nearlight_units::{BlockId, Span, Time};
 use nearlight_wire::BLOCK;
 
-use crate::seat::Seat;
+use crate::mailbox::EncoderMailbox;
 
 /// Held up by more than this, the thread leaves blocks out rather than make old ones. Guess: a receiver covers five anyway.
 const MAX_BEHIND: Span = Span::from_millis(50);
@@ -22,16 +22,16 @@ const MAX_BEHIND: Span = Span::from_millis(50);
 /// What the thread hears of.
 enum News {
     Cues(Cues),
-    Seat(Arc<Seat>),
+    EncoderMailbox(Arc<EncoderMailbox>),
 }
 
 /// The thread's handle; the thread ends when all of them are gone.
 #[derive(Clone)]
-pub(crate) struct Auditorium {
+pub(crate) struct Mixer {
     news: Sender<News>,
 }
 
-impl Auditorium {
+impl Mixer {
     pub(crate) fn start(clock: Clock) -> std::io::Result<Self> {
         let (news, arrivals) = channel();
         let stage = Stage { clock, room: Room::default(), listeners: Vec::new() };
@@ -46,28 +46,28 @@ impl Auditorium {
     }
 
     /// Somebody listens from now on.
-    pub(crate) fn seat(&self, seat: Arc<Seat>) {
-        let _ = self.news.send(News::Seat(seat));
+    pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) {
+        let _ = self.news.send(News::EncoderMailbox(mailbox));
     }
 }
 
 struct Listener {
-    seat: Arc<Seat>,
+    mailbox: Arc<EncoderMailbox>,
     ears: Ears,
     encoder: SoundEncoder,
 }
 
 impl Listener {
-    fn new(seat: Arc<Seat>) -> Result<Self, OpusError> {
-        let encoder = SoundEncoder::new(seat.wish().sound)?;
-        Ok(Self { seat, ears: Ears::default(), encoder })
+    fn new(mailbox: Arc<EncoderMailbox>) -> Result<Self, OpusError> {
+        let encoder = SoundEncoder::new(mailbox.target().sound)?;
+        Ok(Self { mailbox, ears: Ears::default(), encoder })
     }
 
     /// Codes the room's newest block as this listener hears it.
     fn hear(&mut self, room: &Room, block: BlockId, begin: Time) -> Result<(), OpusError> {
-        self.encoder.set_rate(self.seat.wish().sound)?;
-        let bytes = self.encoder.encode(&self.ears.hear(room, &self.seat.head()))?;
-        self.seat.deliver_sound(SoundPacket { block, made_at: begin - self.encoder.look_ahead(), bytes });
+        self.encoder.set_rate(self.mailbox.target().sound)?;
+        let bytes = self.encoder.encode(&self.ears.hear(room, &self.mailbox.head()))?;
+        self.mailbox.deliver_sound(SoundPacket { block, made_at: begin - self.encoder.look_ahead(), bytes });
         Ok(())
     }
 }
@@ -111,7 +111,7 @@ impl Stage {
             // What was struck while nobody listened is not heard later.
             News::Cues(_) if self.listeners.is_empty() => {}
             News::Cues(cues) => self.room.on_cues(&cues),
-            News::Seat(seat) => match Listener::new(seat) {
+            News::EncoderMailbox(mailbox) => match Listener::new(mailbox) {
                 Ok(listener) => self.listeners.push(listener),
                 Err(error) => tracing::error!(%error, "a client stays without sound"),
             },
@@ -122,12 +122,12 @@ impl Stage {
         self.room.advance();
         let room = &self.room;
         self.listeners.retain_mut(|listener| {
-            if listener.seat.has_left() {
+            if listener.mailbox.has_left() {
                 return false;
             }
             let heard = listener.hear(room, block, begin);
             if let Err(error) = &heard {
-                tracing::error!(viewer = listener.seat.viewer.0, %error, "a client's sound ends");
+                tracing::error!(viewer = listener.mailbox.viewer.0, %error, "a client's sound ends");
             }
             heard.is_ok()
         });

@@ -15,9 +15,9 @@ use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, Pose, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, display_budget};
-use crate::seat::{Delivery, Seat};
-use crate::sound::Auditorium;
-use crate::strain::{Moment, Strain};
+use crate::mailbox::{Delivery, EncoderMailbox};
+use crate::overload::{Moment, OverloadMonitor};
+use crate::sound::Mixer;
 
 /// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
@@ -64,9 +64,9 @@ impl Format {
     }
 }
 
-/// The studio's handle: seats go in, the thread ends when it is dropped.
+/// The studio's handle: viewers are added here; the thread ends when it is dropped.
 pub(crate) struct Studio {
-    seats: Sender<Arc<Seat>>,
+    mailboxes: Sender<Arc<EncoderMailbox>>,
     thread: Option<JoinHandle<Result<(), SceneError>>>,
 }
 
@@ -76,24 +76,24 @@ impl Studio {
         format: Format,
         clock: Clock,
         encoders: Encoders,
-        sound: Option<Auditorium>,
+        sound: Option<Mixer>,
         fitted_captures: bool,
     ) -> std::io::Result<Self> {
-        let (seats, arrivals) = channel();
-        let set = Set { source, format, clock, encoders, sound, fitted_captures, stands: Vec::new() };
+        let (mailboxes, arrivals) = channel();
+        let set = Set { source, format, clock, encoders, sound, fitted_captures, viewers: Vec::new() };
         let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
-        Ok(Self { seats, thread: Some(thread) })
+        Ok(Self { mailboxes, thread: Some(thread) })
     }
 
     /// False when the studio has failed.
-    pub(crate) fn seat(&self, seat: Arc<Seat>) -> bool {
-        self.seats.send(seat).is_ok()
+    pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) -> bool {
+        self.mailboxes.send(mailbox).is_ok()
     }
 
     /// Ends the thread and says how it ended.
     pub(crate) fn finish(mut self) -> Result<(), SceneError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        drop(self.seats);
+        drop(self.mailboxes);
         thread.join().unwrap_or_else(|_| Err(SceneError::Adapter("the studio thread panicked; see the log".into())))
     }
 
@@ -103,9 +103,9 @@ impl Studio {
     }
 }
 
-/// A seat as the studio sees it.
-struct Stand {
-    seat: Arc<Seat>,
+/// One viewer as the studio sees it.
+struct ViewerState {
+    mailbox: Arc<EncoderMailbox>,
     lane: EncoderLane,
     predictor: Predictor,
     views: Vec<View>,
@@ -123,29 +123,29 @@ struct Set {
     clock: Clock,
     encoders: Encoders,
     /// None: nobody is to hear anything.
-    sound: Option<Auditorium>,
+    sound: Option<Mixer>,
     /// A single viewer's display and inputs move the captures.
     fitted_captures: bool,
-    stands: Vec<Stand>,
+    viewers: Vec<ViewerState>,
 }
 
 impl Set {
-    fn run(mut self, arrivals: &Receiver<Arc<Seat>>) -> Result<(), SceneError> {
+    fn run(mut self, arrivals: &Receiver<Arc<EncoderMailbox>>) -> Result<(), SceneError> {
         let interval = self.format.frame_interval();
         let mut due = self.clock.now();
-        let mut strain = Strain::new(self.format.fps);
+        let mut overload = OverloadMonitor::new(self.format.fps);
         loop {
-            if self.stands.is_empty() {
+            if self.viewers.is_empty() {
                 // Nobody watches: the studio costs nothing until somebody comes.
-                strain.on_idle();
-                let Ok(seat) = arrivals.recv() else { return Ok(()) };
-                self.take_in(seat);
+                overload.on_idle();
+                let Ok(mailbox) = arrivals.recv() else { return Ok(()) };
+                self.take_in(mailbox);
                 due = self.clock.now();
             }
             let wait = due.saturating_since(self.clock.now());
             match arrivals.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
-                Ok(seat) => {
-                    self.take_in(seat);
+                Ok(mailbox) => {
+                    self.take_in(mailbox);
                     continue;
                 }
                 Err(RecvTimeoutError::Timeout) => {}
@@ -153,11 +153,11 @@ impl Set {
             }
             let moment = self.draw_all().inspect_err(|error| {
                 tracing::error!(%error, "the studio stopped");
-                for stand in &self.stands {
-                    stand.seat.deliver(Delivery::Failed(error.to_string()));
+                for viewer in &self.viewers {
+                    viewer.mailbox.deliver(Delivery::Failed(error.to_string()));
                 }
             })?;
-            if let Some(made) = strain.on_moment(self.clock.now(), moment) {
+            if let Some(made) = overload.on_moment(self.clock.now(), moment) {
                 let Format { size: Size { width, height }, fps, .. } = self.format;
                 tracing::warn!(
                     "this machine makes {made:.1} of the {fps} pictures a second that {width}x{height} at {fps} fps takes; choose a smaller \
@@ -176,26 +176,26 @@ impl Set {
             return now;
         }
         // Several viewers' displays change at different moments: only one can be followed without holding up another.
-        match self.stands.as_slice() {
+        match self.viewers.as_slice() {
             [only] if self.fitted_captures => {
-                due + capture_step(due, only.seat.wish().best_capture, self.format.frame_interval())
+                due + capture_step(due, only.mailbox.target().best_capture, self.format.frame_interval())
             }
             _ => due,
         }
     }
 
-    fn take_in(&mut self, seat: Arc<Seat>) {
-        let wish = seat.wish();
-        let size = self.format.size_for(wish.display, wish.step.scale);
+    fn take_in(&mut self, mailbox: Arc<EncoderMailbox>) {
+        let target = mailbox.target();
+        let size = self.format.size_for(target.display, target.step.scale);
         let config = EncoderConfig {
             size,
             fps: self.format.fps,
-            rate: wish.encoder.rate,
+            rate: target.encoder.rate,
             threads: EncoderConfig::usual_threads(),
         };
-        match EncoderLane::start(Arc::clone(&seat), config, self.clock, self.encoders.clone()) {
-            Ok(lane) => self.stands.push(Stand {
-                seat,
+        match EncoderLane::start(Arc::clone(&mailbox), config, self.clock, self.encoders.clone()) {
+            Ok(lane) => self.viewers.push(ViewerState {
+                mailbox,
                 lane,
                 predictor: Predictor::default(),
                 views: Vec::new(),
@@ -206,69 +206,69 @@ impl Set {
                 ended: false,
             }),
             Err(error) => {
-                seat.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+                mailbox.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
             }
         }
     }
 
     fn draw_all(&mut self) -> Result<Moment, SceneError> {
         let now = self.clock.now();
-        for stand in &mut self.stands {
-            if stand.seat.has_left() {
-                stand.ended = true;
-                self.source.on_viewer_left(stand.seat.viewer);
+        for viewer in &mut self.viewers {
+            if viewer.mailbox.has_left() {
+                viewer.ended = true;
+                self.source.on_viewer_left(viewer.mailbox.viewer);
                 continue;
             }
-            if let Some(input) = stand.seat.take_input() {
+            if let Some(input) = viewer.mailbox.take_input() {
                 let presence = Presence { head: input.sample.head, hands: input.sample.hands };
-                self.source.on_input(now, stand.seat.viewer, &presence, &input.actions);
+                self.source.on_input(now, viewer.mailbox.viewer, &presence, &input.actions);
                 // The server's own clock: the client's differs by an unknown offset, and only differences matter here.
-                stand.predictor.on_sample(input.received_at, &input.sample.views);
-                stand.views = input.sample.views;
-                stand.input = input.sample.seq;
-                stand.input_received_at = Some(input.received_at);
+                viewer.predictor.on_sample(input.received_at, &input.sample.views);
+                viewer.views = input.sample.views;
+                viewer.input = input.sample.seq;
+                viewer.input_received_at = Some(input.received_at);
             }
         }
-        self.stands.retain(|stand| !stand.ended);
+        self.viewers.retain(|viewer| !viewer.ended);
         self.source.advance(now);
         if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
             sound.on_cues(cues);
         }
         let mut moment = Moment::LeftOut;
-        for stand in &mut self.stands {
-            moment = moment.max(draw(self.source.as_mut(), self.format, self.clock, stand)?);
+        for viewer in &mut self.viewers {
+            moment = moment.max(draw(self.source.as_mut(), self.format, self.clock, viewer)?);
         }
         Ok(moment)
     }
 }
 
 /// Draws one client's picture and hands it to the encoder, unless either could not take it.
-fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand) -> Result<Moment, SceneError> {
-    let wish = stand.seat.wish();
-    if let Some(reason) = wish.refusal {
-        stand.seat.on_skipped(reason);
+fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut ViewerState) -> Result<Moment, SceneError> {
+    let target = viewer.mailbox.target();
+    if let Some(reason) = target.refusal {
+        viewer.mailbox.on_skipped(reason);
         return Ok(Moment::LeftOut);
     }
     // A capture rate below the studio's leaves out every so many frames; nothing is late because of it.
-    stand.due += wish.step.frame_rate;
-    if stand.due < 1.0 - f64::EPSILON {
+    viewer.due += target.step.frame_rate;
+    if viewer.due < 1.0 - f64::EPSILON {
         return Ok(Moment::LeftOut);
     }
-    stand.due = (stand.due - 1.0).clamp(0.0, 1.0);
-    let Some(mut picture) = stand.lane.poll_picture() else {
-        stand.seat.on_skipped("encoder behind");
+    viewer.due = (viewer.due - 1.0).clamp(0.0, 1.0);
+    let Some(mut picture) = viewer.lane.poll_picture() else {
+        viewer.mailbox.on_skipped("encoder behind");
         return Ok(Moment::Behind);
     };
-    let size = format.size_for(wish.display, wish.step.scale);
+    let size = format.size_for(target.display, target.step.scale);
     let render_started_at = clock.now();
-    let display_at = render_started_at + wish.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
-    let views = views_at(stand, (wish.display, format.views_for(wish.display)), size, display_at);
+    let display_at = render_started_at + target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
+    let views = views_at(viewer, (target.display, format.views_for(target.display)), size, display_at);
     let request = RenderRequest {
-        viewer: stand.seat.viewer,
+        viewer: viewer.mailbox.viewer,
         views: &views,
         width: size.width,
         height: size.height,
-        marker: Marker { frame: stand.next_frame, input: stand.input },
+        marker: Marker { frame: viewer.next_frame, input: viewer.input },
     };
     let mut rendered_at = render_started_at;
     let mut converted = Ok(());
@@ -277,14 +277,14 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
         converted = convert::to_picture(for_codec(pixels), &mut picture);
     })?;
     if let Err(error) = converted {
-        stand.lane.put_back(picture);
+        viewer.lane.put_back(picture);
         return Err(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
     }
     let job = Job {
         picture,
-        id: stand.next_frame,
-        input: stand.input,
-        input_received_at: stand.input_received_at.unwrap_or(render_started_at),
+        id: viewer.next_frame,
+        input: viewer.input,
+        input_received_at: viewer.input_received_at.unwrap_or(render_started_at),
         render_started_at,
         rendered_at,
         converted_at: clock.now(),
@@ -292,8 +292,8 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
         deadline: render_started_at + display_budget(format.frame_interval()),
         views,
     };
-    stand.next_frame = stand.next_frame.next();
-    stand.ended = !stand.lane.encode(job);
+    viewer.next_frame = viewer.next_frame.next();
+    viewer.ended = !viewer.lane.encode(job);
     Ok(Moment::Taken)
 }
 
@@ -301,16 +301,16 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, stand: &mut Stand
 ///
 /// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a
 /// screen has no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
-fn views_at(stand: &Stand, (display, wanted): (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
+fn views_at(viewer: &ViewerState, (display, wanted): (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
     let wanted = usize::from(wanted);
-    if stand.views.len() == wanted {
-        return if display == DisplayKind::Headset { stand.predictor.predict(at) } else { stand.views.clone() };
+    if viewer.views.len() == wanted {
+        return if display == DisplayKind::Headset { viewer.predictor.predict(at) } else { viewer.views.clone() };
     }
     // The display changed and its first sample is not here yet, or there has been no sample at all; a screen in stereo never sends two.
-    let pose = stand.views.first().map_or(START, |view| view.pose);
+    let pose = viewer.views.first().map_or(START, |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
     let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
-    match (display, stand.views.first()) {
+    match (display, viewer.views.first()) {
         (DisplayKind::Screen, known) if wanted == 2 => eyes(*known.unwrap_or(&view), size).to_vec(),
         _ => vec![view; wanted],
     }

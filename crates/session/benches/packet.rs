@@ -50,7 +50,7 @@ impl Pair {
         }
         let input = self.sender.poll_input().map_or(InputSeq(0), |input| input.sample.seq);
         let id = self.sender.next_frame();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
         let header = self.header(input);
         self.sender.on_frame(
             self.now,

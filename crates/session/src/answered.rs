@@ -1,10 +1,10 @@
-//! Which of the session's wishes an encoder has met already: it runs ahead of the session, which goes on wishing until it sees the frame.
+//! Which of the session's targets an encoder has met already: it runs ahead of the session, which repeats its request until it sees the frame.
 
 use nearlight_units::FrameId;
 
-use crate::EncoderWish;
+use crate::EncoderTarget;
 
-/// The frames that answered wishes last.
+/// The frames that answered requests last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnsweredWishes {
     key: Option<FrameId>,
@@ -12,11 +12,15 @@ pub struct AnsweredWishes {
 }
 
 impl AnsweredWishes {
-    /// What of `wish` is still to be met.
+    /// What of `target` is still to be met.
     #[must_use]
-    pub fn open(&self, wish: EncoderWish) -> EncoderWish {
-        let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < wish.next);
-        EncoderWish { key: wish.key && is_open(self.key), recover: wish.recover && is_open(self.recovery), ..wish }
+    pub fn open(&self, target: EncoderTarget) -> EncoderTarget {
+        let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < target.next);
+        EncoderTarget {
+            key: target.key && is_open(self.key),
+            recover: target.recover && is_open(self.recovery),
+            ..target
+        }
     }
 
     /// A frame was coded: a key frame, one that is predicted from an acknowledged one, or neither.
@@ -50,9 +54,9 @@ mod tests {
             (7, (true, false, 6), (true, false)),
         ];
         for (frame, (key, recover, next), wanted) in cases {
-            let wish =
-                EncoderWish { rate: Bitrate::from_mbps(1), key, recover, acknowledged: None, next: FrameId(next) };
-            let open = answered.open(wish);
+            let target =
+                EncoderTarget { rate: Bitrate::from_mbps(1), key, recover, acknowledged: None, next: FrameId(next) };
+            let open = answered.open(target);
             assert_eq!((open.key, open.recover), wanted, "frame {frame}");
             answered.on_coded(FrameId(frame), open.key, open.recover);
         }

@@ -194,8 +194,11 @@ fn run(mut receiver: Receiver, operations: &[ReceiverOperation]) {
             receiver.on_sound_decoded(packet.block, &[0.5; SAMPLES]);
         }
         while receiver.poll_event().is_some() {}
-        let (waiting, decoded, tape) = receiver.held_sound();
-        assert!(waiting <= 64 && decoded <= 64 && tape <= 5_000, "{waiting}, {decoded}, {tape} of sound are held");
+        let (waiting, decoded, playout) = receiver.held_sound();
+        assert!(
+            waiting <= 64 && decoded <= 64 && playout <= 5_000,
+            "{waiting}, {decoded}, {playout} of sound are held"
+        );
         let (frames, bytes) = receiver.held();
         assert!(frames <= 96 && bytes <= 16 << 20, "{frames} frames of {bytes} bytes are held");
         let _ = (receiver.poll_timeout(), receiver.statistics(now), receiver.clock(now));
@@ -379,10 +382,11 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
             *now += Span::from_micros(100 * i64::from(*hundreds_of_micros));
         }
         SenderOperation::Frame { bytes } => {
-            let (id, wish) = (sender.next_frame(), sender.wish());
+            let (id, target) = (sender.next_frame(), sender.encoder_target());
             let before = id.0.checked_sub(1).map(FrameId);
             let near = |reference: &FrameId| id.0 - reference.0 <= 255;
-            let reference = if wish.recover { wish.acknowledged.filter(near) } else { before }.filter(|_| !wish.key);
+            let reference =
+                if target.recover { target.acknowledged.filter(near) } else { before }.filter(|_| !target.key);
             let bits = vec![1; usize::from(*bytes)];
             sender.on_frame(
                 *now,

@@ -40,7 +40,7 @@ pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
 pub use sender::{
-    Cut, Departure, Distortion, EncodedFrame, EncoderWish, Sender, SenderConfig, SenderStatistics, UNKNOWN_TO_DISPLAY,
+    Cut, Departure, Distortion, EncodedFrame, EncoderTarget, Sender, SenderConfig, SenderStatistics, UNKNOWN_TO_DISPLAY,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::Presence;

@@ -29,7 +29,7 @@ const ACTION_REPEAT: Span = Span::from_millis(33);
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
-/// Wishes of the receiving application.
+/// Configuration by the receiving application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverConfig {
     /// Emit events for `poll_event`; without it they are not even made.

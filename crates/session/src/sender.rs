@@ -91,15 +91,15 @@ impl Distortion {
 
 /// How the next frame should be coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EncoderWish {
+pub struct EncoderTarget {
     pub rate: Bitrate,
     /// A key frame.
     pub key: bool,
-    /// Predicted from a frame that the receiver has acknowledged. The wish stays until such a frame comes.
+    /// Predicted from a frame that the receiver has acknowledged. It stays until such a frame comes.
     pub recover: bool,
     /// Newest frame that the receiver is known to have decoded, with all that it was predicted from.
     pub acknowledged: Option<FrameId>,
-    /// The first frame that the sender had not been given when it wished: that one or a later one answers the wish.
+    /// The first frame that the sender had not been given yet: that one or a later one meets this target.
     pub next: FrameId,
 }
 
@@ -319,9 +319,9 @@ impl Sender {
         self.emit(now, || Event::FrameSkipped { reason });
     }
 
-    /// How to encode the next frame. The key frame wish stays until a key frame comes.
+    /// How to encode the next frame. A key frame is asked for until one comes.
     #[must_use]
-    pub fn wish(&self) -> EncoderWish {
+    pub fn encoder_target(&self) -> EncoderTarget {
         // The target counts datagrams, the encoder only their payload.
         let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
         // Some controllers have taken redundancy off their target themselves.
@@ -339,7 +339,7 @@ impl Sender {
         };
         let acknowledged = self.recovery.within_reach(self.next_frame);
         let recover = reference_wanted && acknowledged.is_some();
-        EncoderWish {
+        EncoderTarget {
             rate,
             key: key_wanted.is_some() || (reference_wanted && !recover),
             recover,

@@ -5,11 +5,11 @@
 //! what is heard in place of a block that is missing. It neither decodes nor knows an output device: the driver asks for samples and
 //! says when they will be heard.
 
+mod delay_quantile;
 mod played;
-mod tape;
+mod playout_buffer;
 #[cfg(test)]
 mod tests;
-mod transit;
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use nearlight_units::{BlockId, Span, Time};
 use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
 
 use crate::ClockEstimate;
+use delay_quantile::DelayQuantile;
 pub(crate) use played::PlayedSound;
 pub use played::RtpSound;
-use tape::{BLOCK_FRAMES, Tape};
-use transit::Transit;
+use playout_buffer::{BLOCK_FRAMES, PlayoutBuffer};
 
 /// A block's samples: left, right, left, and so on.
 pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
@@ -87,10 +87,10 @@ pub(crate) struct SoundPlayer {
     anchor: Option<(u32, Time)>,
     /// After a block's moment its picture is expected on the display.
     due_after: Span,
-    transit: Transit,
+    delay: DelayQuantile,
     /// The next block for the decoder.
     next_packet: u32,
-    tape: Option<Tape>,
+    playout: Option<PlayoutBuffer>,
     /// What is to be heard waits until it is late enough.
     waits: bool,
     /// From asking for samples until they are heard.
@@ -116,7 +116,7 @@ impl SoundPlayer {
             self.anchor = Some((block, sound.made_at));
         }
         if let Some(clock) = clock {
-            self.transit.on_arrival(now - clock.to_client(sound.made_at));
+            self.delay.on_arrival(now - clock.to_client(sound.made_at));
         }
         self.keep(block, sound.packet);
         if let Some(before) = block.checked_sub(1).filter(|_| !sound.before.is_empty()) {
@@ -147,7 +147,7 @@ impl SoundPlayer {
 
     /// Keeps a packet for the decoder; false where it is there already or of no use any more.
     fn keep(&mut self, block: u32, packet: &[u8]) -> bool {
-        let past = self.tape.is_some() && block < self.next_packet;
+        let past = self.playout.is_some() && block < self.next_packet;
         if past || self.waiting.contains_key(&block) {
             return false;
         }
@@ -179,16 +179,16 @@ impl SoundPlayer {
 
     /// The next packet's block will be asked for soon after this: those behind it must not wait any longer.
     fn give_up_at(&self) -> Option<Time> {
-        let tape = self.tape.as_ref()?;
+        let playout = self.playout.as_ref()?;
         let (asked_at, length) = self.asked?;
-        let ahead = f64::from(self.next_packet) * BLOCK_FRAMES as f64 - tape.position();
+        let ahead = f64::from(self.next_packet) * BLOCK_FRAMES as f64 - playout.position();
         let requests = ((ahead / frames(length).max(1.0)).floor() + 1.0).clamp(0.0, MAX_WAITING as f64);
         Some(asked_at + length.mul_f64(requests) - DECODE - self.slowness)
     }
 
     pub(crate) fn on_decoded(&mut self, block: BlockId, samples: &SoundBlock) {
-        let Some(tape) = &self.tape else { return };
-        if block.0 < tape.next {
+        let Some(playout) = &self.playout else { return };
+        if block.0 < playout.next {
             self.counts.late += 1;
             self.slowness = (self.slowness + DECODE_STEP).min(MAX_SLOWNESS);
             return;
@@ -209,45 +209,45 @@ impl SoundPlayer {
         self.asked = Some((now, length));
         self.latency = (heard_at - now).max(self.latency - length.mul_f64(FORGET_LATENCY)).max(Span::ZERO);
         self.slowness = (self.slowness - length.mul_f64(FORGET_SLOWNESS)).max(Span::ZERO);
-        let least = self.transit.usual().min(MAX_DELAY) + self.latency + length + DECODE + self.slowness;
+        let least = self.delay.usual().min(MAX_DELAY) + self.latency + length + DECODE + self.slowness;
         let delay = self.due_after.max(least);
         let wanted = f64::from(anchor) * BLOCK_FRAMES as f64 + frames(heard_at - delay - clock.to_client(made_at));
-        let tape = self.tape.get_or_insert_with(|| {
-            let tape = Tape::new(wanted, LEAD_BLOCKS);
-            self.next_packet = tape.next;
-            tape
+        let playout = self.playout.get_or_insert_with(|| {
+            let playout = PlayoutBuffer::new(wanted, LEAD_BLOCKS);
+            self.next_packet = playout.next;
+            playout
         });
-        self.waiting.retain(|block, _| *block >= tape.next);
-        let since_anchor = span(tape.position() - f64::from(anchor) * BLOCK_FRAMES as f64);
+        self.waiting.retain(|block, _| *block >= playout.next);
+        let since_anchor = span(playout.position() - f64::from(anchor) * BLOCK_FRAMES as f64);
         self.heard = Some((heard_at, heard_at - clock.to_client(made_at) - since_anchor));
-        let off = tape.position() - wanted;
+        let off = playout.position() - wanted;
         if off < -CUT {
-            tape.cut_to((wanted / BLOCK_FRAMES as f64).max(0.0) as u32);
-            self.next_packet = self.next_packet.max(tape.next);
+            playout.cut_to((wanted / BLOCK_FRAMES as f64).max(0.0) as u32);
+            self.next_packet = self.next_packet.max(playout.next);
         }
         self.waits |= off > CUT;
         let bend = if off.abs() > CLOSE && off.abs() <= CUT { (-off * BEND).clamp(-MAX_BEND, MAX_BEND) } else { 0.0 };
         for (index, frame) in out.as_chunks_mut::<2>().0.iter_mut().enumerate() {
-            while self.tape.as_ref().is_some_and(Tape::is_short) {
+            while self.playout.as_ref().is_some_and(PlayoutBuffer::is_short) {
                 self.extend(wanted + index as f64);
             }
-            let Some(tape) = &mut self.tape else { return };
-            *frame = tape.next_frame(1.0 + bend);
+            let Some(playout) = &mut self.playout else { return };
+            *frame = playout.next_frame(1.0 + bend);
         }
     }
 
     /// Appends the next block, or something in its place.
     fn extend(&mut self, wanted: f64) {
-        let Some(tape) = &mut self.tape else { return };
-        let off = tape.position() - wanted;
+        let Some(playout) = &mut self.playout else { return };
+        let off = playout.position() - wanted;
         self.waits &= off > INSERT;
-        self.decoded.retain(|block, _| *block >= tape.next);
-        let block = if self.waits { None } else { self.decoded.remove(&tape.next) };
+        self.decoded.retain(|block, _| *block >= playout.next);
+        let block = if self.waits { None } else { self.decoded.remove(&playout.next) };
         if let Some(block) = block {
-            tape.append(&block);
+            playout.append(&block);
         } else {
             self.counts.concealed += 1;
-            tape.conceal(off > INSERT);
+            playout.conceal(off > INSERT);
         }
     }
 
@@ -267,7 +267,7 @@ impl SoundPlayer {
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize, usize) {
-        (self.waiting.len(), self.decoded.len(), self.tape.as_ref().map_or(0, Tape::held))
+        (self.waiting.len(), self.decoded.len(), self.playout.as_ref().map_or(0, PlayoutBuffer::held))
     }
 }
 

@@ -16,11 +16,12 @@
 
 #![forbid(unsafe_code)]
 
+mod candidate_pairs;
 mod contained;
 mod crypto;
-mod departed;
 mod dtls;
 mod feedback;
+mod filter;
 mod flexfec;
 mod negotiate;
 mod offer;
@@ -32,10 +33,9 @@ mod reception;
 mod routes;
 mod rtcp;
 pub mod sctp;
-mod sieve;
+mod sent_packets;
 mod stream;
 mod stun;
-mod ways;
 
 pub use offer::{Codec, Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};

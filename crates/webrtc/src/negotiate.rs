@@ -22,9 +22,9 @@ use rtc::rtp_transceiver::rtp_sender::{
 use rtc::shared::error::Error;
 
 use crate::crypto::Watched;
+use crate::filter::FilterSlot;
 use crate::peer::{Certificate, MAX_MESSAGE};
-use crate::rtcp::{Outlet, Tap};
-use crate::sieve::Sieve;
+use crate::rtcp::{RtcpQueue, RtcpTap};
 use crate::stream::StreamConfig;
 use crate::{Codec, OfferedCodec};
 
@@ -89,7 +89,7 @@ pub(crate) fn connection(
     now: Instant,
     certificate: &Certificate,
     codecs: &Codecs,
-    outlet: Outlet,
+    rtcp_queue: RtcpQueue,
 ) -> Result<RTCPeerConnection, Error> {
     let crypto = Watched::screened().map_err(|error| Error::Other(error.to_string()))?;
     let settings = SettingEngineBuilder::new()
@@ -107,7 +107,7 @@ pub(crate) fn connection(
         .with_configuration(configuration)
         .with_setting_engine(settings)
         .with_media_engine(engine(codecs)?)
-        .with_interceptor_registry(Registry::new().with(Slot::CongestionControl, Sieve::new(Tap(outlet))))
+        .with_interceptor_registry(Registry::new().with(Slot::CongestionControl, FilterSlot::new(RtcpTap(rtcp_queue))))
         .build(now)
 }
 

@@ -23,18 +23,18 @@ use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+use crate::candidate_pairs::{CandidatePair, CandidatePairs};
 use crate::contained::Contained;
-use crate::departed::{Departed, Left};
 use crate::dtls;
 use crate::feedback::{Reports, StreamReports};
 use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
 use crate::payload::Payloads;
 use crate::reception::Reception;
-use crate::rtcp::Outlet;
+use crate::rtcp::RtcpQueue;
+use crate::sent_packets::{Content, SentPackets};
 use crate::stream::{Beginnings, Stream};
 use crate::stun::{BINDING_REQUEST, Stun, Verifier};
-use crate::ways::{Way, Ways};
 use crate::{Carriage, Codec, IceCredentials, Offer, OfferedCodec, Remote};
 
 mod incoming;
@@ -157,13 +157,13 @@ pub struct Peer {
     screen: dtls::Screen,
     /// Of the client's RTCP.
     reporters: BTreeSet<u32>,
-    ways: Ways,
+    candidate_pairs: CandidatePairs,
     sender: Sender,
     origin: Instant,
     candidates: Vec<SocketAddr>,
     tcp_candidates: Vec<SocketAddr>,
     datagram: usize,
-    outlet: Outlet,
+    rtcp_queue: RtcpQueue,
     sources: Sources,
     beginnings: [Beginnings; 2],
     tracks: [Option<RTCRtpSenderId>; 2],
@@ -172,7 +172,7 @@ pub struct Peer {
     reports: Reports,
     /// Where the client reports each stream by its own numbers.
     stream_reports: Option<StreamReports>,
-    departed: Departed,
+    sent_packets: SentPackets,
     round_trip: Option<Span>,
     reception: Reception,
     channels: BTreeMap<ChannelId, String>,
@@ -224,9 +224,9 @@ impl Peer {
     fn new(now: Time, config: PeerConfig, codecs: &Codecs, sender: Sender) -> Result<Self, PeerError> {
         let PeerConfig { origin, candidates, tcp_candidates, certificate, seed, datagram } = config;
         let mut random = Pcg64Mcg::seed_from_u64(seed);
-        let outlet = Outlet::default();
+        let rtcp_queue = RtcpQueue::default();
         let at = origin + Duration::from_nanos(now.as_nanos());
-        let mut connection = negotiate::connection(at, &certificate, codecs, outlet.clone())?;
+        let mut connection = negotiate::connection(at, &certificate, codecs, rtcp_queue.clone())?;
         negotiate::add_candidates(&mut connection, &candidates, &tcp_candidates)?;
         let sources = Sources {
             video: random.random(),
@@ -247,13 +247,13 @@ impl Peer {
             verifier: None,
             screen: dtls::Screen::default(),
             reporters: BTreeSet::new(),
-            ways: Ways::default(),
+            candidate_pairs: CandidatePairs::default(),
             sender,
             origin,
             candidates,
             tcp_candidates,
             datagram: datagram.clamp(*DATAGRAM.start(), *DATAGRAM.end()),
-            outlet,
+            rtcp_queue,
             sources,
             beginnings: [begin(), begin()],
             tracks: [None; 2],
@@ -261,7 +261,7 @@ impl Peer {
             sound: None,
             reports: Reports::default(),
             stream_reports: None,
-            departed: Departed::default(),
+            sent_packets: SentPackets::default(),
             round_trip: None,
             reception: Reception::default(),
             channels: BTreeMap::new(),
@@ -461,7 +461,7 @@ impl Peer {
         let counts = stream.config().transport_wide.is_some() || self.stream_reports.is_some();
         let seq = if counts { self.sender.on_beside(now, size) } else { nearlight_units::PacketSeq(0) };
         if counts {
-            self.departed.on_sent(now, seq, Left::Other);
+            self.sent_packets.on_sent(now, seq, Content::Other);
         }
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
         if let Some(reports) = &mut self.stream_reports {
@@ -496,7 +496,7 @@ impl Peer {
             Carriage::Udp => (&self.candidates, TransportProtocol::UDP),
             Carriage::Tcp => (&self.tcp_candidates, TransportProtocol::TCP),
         };
-        let way = Way { remote: from, local: candidate_for(candidates, to) };
+        let way = CandidatePair { remote: from, local: candidate_for(candidates, to) };
         let transport =
             TransportContext { local_addr: way.local, peer_addr: from.address, transport_protocol, ecn: None };
         let at = self.instant(now);
@@ -506,7 +506,7 @@ impl Peer {
             let _ = self.connection.run(|connection| connection.handle_read(message));
         };
         read(datagram);
-        if let Some(again) = self.ways.on_read(now, way, datagram) {
+        if let Some(again) = self.candidate_pairs.on_read(now, way, datagram) {
             read(&again);
         }
         self.take_in(now);
@@ -540,7 +540,7 @@ impl Peer {
         if due.is_some_and(|due| due <= at) || self.connection.is_gone() {
             self.take_in(now);
         }
-        if self.ways.consent_ends().is_some_and(|end| end <= now) {
+        if self.candidate_pairs.consent_ends().is_some_and(|end| end <= now) {
             self.end();
         }
     }
@@ -552,7 +552,7 @@ impl Peer {
         let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
         let reports = reports.filter(|_| self.is_connected());
         let media = self.sender.poll_timeout().map(|(at, _)| at).filter(|_| self.has_media());
-        let consent = self.ways.consent_ends().filter(|_| !self.ended);
+        let consent = self.candidate_pairs.consent_ends().filter(|_| !self.ended);
         [protocols, reports, media, consent].into_iter().flatten().min()
     }
 
@@ -569,7 +569,7 @@ impl Peer {
                     TransportProtocol::TCP => Remote::tcp(peer_addr),
                     _ => Remote::udp(peer_addr),
                 };
-                let way = self.ways.on_write(now, Way { remote, local: from }, &message.message);
+                let way = self.candidate_pairs.on_write(now, CandidatePair { remote, local: from }, &message.message);
                 return Some(Transmit { to: way.remote, from: way.local, datagram: message.message.to_vec() });
             }
             if !self.is_connected() || !(self.write_media(now) || self.write_report(now)) {

@@ -37,17 +37,17 @@ use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
-use crate::sieve::Sieve;
+use crate::filter::FilterSlot;
 use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
 
 mod assembly;
 mod attack;
-mod mender;
+mod fec_recovery;
 mod reports;
 
 use assembly::Assembly;
 use attack::Keys;
-use mender::Mender;
+use fec_recovery::FecRecovery;
 use reports::Ordered;
 
 /// How a player tells which packets arrived when, and how often.
@@ -80,7 +80,7 @@ pub struct PlayedFrame {
 
 /// What players differ in.
 #[derive(Clone, Copy, Debug)]
-pub struct Habits {
+pub struct PlayerConfig {
     pub reporting: Reporting,
     /// For what it misses.
     pub asks: bool,
@@ -89,7 +89,7 @@ pub struct Habits {
     pub carriage: Carriage,
 }
 
-impl Default for Habits {
+impl Default for PlayerConfig {
     fn default() -> Self {
         Self { reporting: Reporting::USUAL, asks: true, mends: false, carriage: Carriage::Udp }
     }
@@ -100,7 +100,7 @@ pub struct Player {
     connection: RTCPeerConnection,
     origin: Instant,
     local: SocketAddr,
-    habits: Habits,
+    config: PlayerConfig,
     /// Of the picture: found in the answer.
     payload_type: u8,
     ssrc: u32,
@@ -119,35 +119,40 @@ impl Player {
     pub fn new(now: Time, origin: Instant, local: SocketAddr, sound: bool) -> Result<(Self, String), Error> {
         let kinds: &[RtpCodecKind] =
             if sound { &[RtpCodecKind::Video, RtpCodecKind::Audio] } else { &[RtpCodecKind::Video] };
-        Self::open(now, origin, local, kinds, Habits::default())
+        Self::open(now, origin, local, kinds, PlayerConfig::default())
     }
 
-    /// A player of picture and sound with habits of its own.
-    pub fn with_habits(habits: Habits, now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        Self::open(now, origin, local, &[RtpCodecKind::Video, RtpCodecKind::Audio], habits)
+    /// A player of picture and sound with a configuration of its own.
+    pub fn with_config(
+        config: PlayerConfig,
+        now: Time,
+        origin: Instant,
+        local: SocketAddr,
+    ) -> Result<(Self, String), Error> {
+        Self::open(now, origin, local, &[RtpCodecKind::Video, RtpCodecKind::Audio], config)
     }
 
     /// A player that never asks for what it misses.
     pub fn mute(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        let habits = Habits { asks: false, ..Habits::default() };
-        Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
+        let config = PlayerConfig { asks: false, ..PlayerConfig::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
     /// A player that takes repairs, and asks for what it misses like any other.
     pub fn mending(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        let habits = Habits { mends: true, ..Habits::default() };
-        Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
+        let config = PlayerConfig { mends: true, ..PlayerConfig::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
     /// A player that opens a TCP connection, because its network lets no UDP through. Who drives it cuts the stream.
     pub fn without_udp(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        let habits = Habits { carriage: Carriage::Tcp, ..Habits::default() };
-        Self::open(now, origin, local, &[RtpCodecKind::Video], habits)
+        let config = PlayerConfig { carriage: Carriage::Tcp, ..PlayerConfig::default() };
+        Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
     /// A player that offers its channels only, as Unity's clients do.
     pub fn without_media(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        Self::open(now, origin, local, &[], Habits::default())
+        Self::open(now, origin, local, &[], PlayerConfig::default())
     }
 
     fn open(
@@ -155,12 +160,12 @@ impl Player {
         origin: Instant,
         local: SocketAddr,
         kinds: &[RtpCodecKind],
-        habits: Habits,
+        config: PlayerConfig,
     ) -> Result<(Self, String), Error> {
         let at = origin + Duration::from_nanos(now.as_nanos());
         let mended = Arc::new(AtomicU64::new(0));
         let keys = Keys::default();
-        let mut connection = connection(at, habits, &mended, &keys)?;
+        let mut connection = connection(at, config, &mended, &keys)?;
         for kind in kinds {
             connection.add_transceiver_from_kind(*kind, None)?;
         }
@@ -169,7 +174,7 @@ impl Player {
             RTCDataChannelInit { ordered: false, max_retransmits: Some(0), ..RTCDataChannelInit::default() };
         connection.create_data_channel("session", Some(unreliable))?;
         let ip = local.ip();
-        let candidate = match habits.carriage {
+        let candidate = match config.carriage {
             Carriage::Udp => format!("candidate:1 1 udp 2130706431 {ip} {} typ host", local.port()),
             // Port 9 stands for one that is not known yet (RFC 6544 section 4.5).
             Carriage::Tcp => format!("candidate:1 1 tcp 1518280447 {ip} 9 typ host tcptype active"),
@@ -182,7 +187,7 @@ impl Player {
             connection,
             origin,
             local,
-            habits,
+            config,
             payload_type: 0,
             ssrc: 0,
             assembly: Assembly::default(),
@@ -231,7 +236,7 @@ impl Player {
         let transport = TransportContext {
             local_addr: self.local,
             peer_addr: from,
-            transport_protocol: match self.habits.carriage {
+            transport_protocol: match self.config.carriage {
                 Carriage::Udp => TransportProtocol::UDP,
                 Carriage::Tcp => TransportProtocol::TCP,
             },
@@ -264,7 +269,7 @@ impl Player {
     pub fn poll_transmit(&mut self) -> Option<Transmit> {
         let message = self.connection.poll_write()?;
         let TransportContext { peer_addr: address, local_addr: from, .. } = message.transport;
-        let to = Remote { carriage: self.habits.carriage, address };
+        let to = Remote { carriage: self.config.carriage, address };
         Some(Transmit { to, from, datagram: message.message.to_vec() })
     }
 
@@ -320,7 +325,7 @@ impl Player {
 
     #[must_use]
     pub const fn carriage(&self) -> Carriage {
-        self.habits.carriage
+        self.config.carriage
     }
 
     #[must_use]
@@ -422,7 +427,7 @@ impl Player {
 
     /// Asks for what is missing. The library's own requests go on after a retransmission has come: it does not look into them.
     fn ask(&mut self, now: Time) {
-        let numbers = self.assembly.poll_missing(now, self.habits.asks);
+        let numbers = self.assembly.poll_missing(now, self.config.asks);
         if numbers.is_empty() {
             return;
         }
@@ -438,10 +443,15 @@ impl Player {
     }
 }
 
-fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>, keys: &Keys) -> Result<RTCPeerConnection, Error> {
+fn connection(
+    at: Instant,
+    config: PlayerConfig,
+    mended: &Arc<AtomicU64>,
+    keys: &Keys,
+) -> Result<RTCPeerConnection, Error> {
     let mut engine = MediaEngine::default();
     engine.register_default_codecs()?;
-    if habits.mends {
+    if config.mends {
         let rtp_codec = RTCRtpCodec {
             mime_type: MIME_TYPE_FLEX_FEC03.into(),
             clock_rate: 90_000,
@@ -457,7 +467,7 @@ fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>, keys: &Keys)
     configure_simulcast_extension_headers(&mut engine)?;
     let registry = Registry::new();
     let every = |interval: Span| Duration::from_nanos(u64::try_from(interval.as_nanos()).unwrap_or(0));
-    let registry = match habits.reporting {
+    let registry = match config.reporting {
         Reporting::TransportWide(interval) => {
             // For what it writes into the description; its own reporter has a fixed interval.
             configure_twcc_receiver_only(Registry::new(), &mut engine)?;
@@ -483,8 +493,8 @@ fn connection(at: Instant, habits: Habits, mended: &Arc<AtomicU64>, keys: &Keys)
     let registry = registry
         .with(Slot::ReceiverReport, Ordered::new(ReceiverReportBuilder::new().build()))
         .with(Slot::SenderReport, SenderReportBuilder::new().build())
-        .with(mender::SLOT.into(), Sieve::new(Mender::new(Arc::clone(mended))));
-    let networks = match habits.carriage {
+        .with(fec_recovery::SLOT.into(), FilterSlot::new(FecRecovery::new(Arc::clone(mended))));
+    let networks = match config.carriage {
         Carriage::Udp => vec![NetworkType::Udp4, NetworkType::Udp6],
         Carriage::Tcp => vec![NetworkType::Tcp4, NetworkType::Tcp6],
     };

@@ -8,18 +8,18 @@ use std::sync::{Arc, Mutex, PoisonError};
 use rtc::interceptor::{Packet, TaggedPacket};
 use rtc::shared::error::Error;
 
-use crate::sieve::Sift;
+use crate::filter::Filter;
 
 /// Compound packets that wait to be looked at; a client that sends more between two looks loses them.
 const MAX_WAITING: usize = 64;
 
 type Waiting = VecDeque<Box<dyn rtc::rtcp::Packet>>;
 
-/// Where the packets come out.
+/// Packets that the tap has taken out.
 #[derive(Clone, Default)]
-pub(crate) struct Outlet(Arc<Mutex<Waiting>>);
+pub(crate) struct RtcpQueue(Arc<Mutex<Waiting>>);
 
-impl Outlet {
+impl RtcpQueue {
     pub(crate) fn poll(&self) -> Option<Box<dyn rtc::rtcp::Packet>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
     }
@@ -32,9 +32,9 @@ impl Outlet {
 }
 
 /// Passes RTP and takes RTCP out.
-pub(crate) struct Tap(pub(crate) Outlet);
+pub(crate) struct RtcpTap(pub(crate) RtcpQueue);
 
-impl Sift for Tap {
+impl Filter for RtcpTap {
     fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error> {
         match message.message.packet {
             Packet::Rtcp(packets) => self.0.put(packets),

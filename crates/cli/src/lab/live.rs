@@ -241,7 +241,7 @@ fn kbps(rate: Bitrate) -> String {
 
 /// What a server's first line tells.
 #[derive(Debug, Deserialize)]
-struct Door {
+struct ServerLink {
     port: u16,
     /// None where frames come over TCP.
     url: Option<String>,
@@ -307,7 +307,7 @@ impl Process {
     }
 
     /// What a server prints when clients can connect.
-    fn first_line(&mut self) -> anyhow::Result<Door> {
+    fn first_line(&mut self) -> anyhow::Result<ServerLink> {
         let mut line = String::new();
         let output = self.child.stdout.as_mut().context("its output is not read")?;
         BufReader::new(output.take(4_096)).read_line(&mut line)?;

@@ -7,7 +7,7 @@ use nearlight_wire::{Action, Pose};
 use winit::event::MouseButton;
 use winit::keyboard::KeyCode;
 
-use crate::camera::{Camera, Wish};
+use crate::camera::{Camera, Motion};
 
 /// Radians per unit that a mouse reports. Guess: a usual mouse turns a full circle on a forearm's length of table.
 const MOUSE_RADIANS: f32 = 0.0022;
@@ -123,7 +123,7 @@ impl Controls {
     pub fn on_step(&mut self, now: Time) -> Answer {
         let span = now - self.stepped_at;
         self.stepped_at = now;
-        self.camera.walk(self.wish(), span);
+        self.camera.walk(self.motion(), span);
         self.tell(now)
     }
 
@@ -136,22 +136,22 @@ impl Controls {
         if std::mem::take(&mut self.grabbing) { Answer::Act(Action::Release) } else { Answer::Nothing }
     }
 
-    fn wish(&self) -> Wish {
-        let mut wish = Wish::default();
+    fn motion(&self) -> Motion {
+        let mut motion = Motion::default();
         for key in &self.held {
             match key {
-                KeyCode::KeyW | KeyCode::ArrowUp => wish.forward += 1.0,
-                KeyCode::KeyS | KeyCode::ArrowDown => wish.forward -= 1.0,
-                KeyCode::KeyD | KeyCode::ArrowRight => wish.right += 1.0,
-                KeyCode::KeyA | KeyCode::ArrowLeft => wish.right -= 1.0,
-                KeyCode::KeyE | KeyCode::Space => wish.up += 1.0,
-                KeyCode::KeyQ | KeyCode::KeyC => wish.up -= 1.0,
-                KeyCode::ShiftLeft | KeyCode::ShiftRight => wish.run = true,
+                KeyCode::KeyW | KeyCode::ArrowUp => motion.forward += 1.0,
+                KeyCode::KeyS | KeyCode::ArrowDown => motion.forward -= 1.0,
+                KeyCode::KeyD | KeyCode::ArrowRight => motion.right += 1.0,
+                KeyCode::KeyA | KeyCode::ArrowLeft => motion.right -= 1.0,
+                KeyCode::KeyE | KeyCode::Space => motion.up += 1.0,
+                KeyCode::KeyQ | KeyCode::KeyC => motion.up -= 1.0,
+                KeyCode::ShiftLeft | KeyCode::ShiftRight => motion.run = true,
                 _ => {}
             }
         }
         let unit = |value: f32| value.clamp(-1.0, 1.0);
-        Wish { right: unit(wish.right), up: unit(wish.up), forward: unit(wish.forward), run: wish.run }
+        Motion { right: unit(motion.right), up: unit(motion.up), forward: unit(motion.forward), run: motion.run }
     }
 }
 
@@ -201,7 +201,7 @@ mod tests {
         }
         assert!(controls.pose().position[2] < -1.0);
         controls.on_unfocused();
-        assert_eq!(controls.wish(), Wish::default());
+        assert_eq!(controls.motion(), Motion::default());
     }
 
     #[test]

@@ -289,12 +289,12 @@ impl Studio {
         let mut picture = moving_picture(self.size, id.0);
         draw_marker(&mut picture, Marker { frame: id, input });
         let rendered_at = self.clock.now();
-        let wish = self.sender.wish();
-        self.encoder.set_rate(wish.rate).expect("any rate");
-        if let Some(frame) = wish.acknowledged {
+        let target = self.sender.encoder_target();
+        self.encoder.set_rate(target.rate).expect("any rate");
+        if let Some(frame) = target.acknowledged {
             self.encoder.on_decoded(frame);
         }
-        let reference = match (wish.key, wish.recover) {
+        let reference = match (target.key, target.recover) {
             (true, _) => Reference::Nothing,
             (false, true) => Reference::Acknowledged,
             (false, false) => Reference::Newest,

@@ -153,7 +153,7 @@ impl LibraryEncoder {
 
     pub fn force_key(&mut self) -> Result<(), CodecError> {
         let force = call!(self, ForceIntraFrame)?;
-        // SAFETY: the encoder is initialised; the call only notes the wish.
+        // SAFETY: the encoder is initialised; the call only notes the request.
         check("ForceIntraFrame", unsafe { force(self.encoder, true) })
     }
 

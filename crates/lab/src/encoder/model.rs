@@ -1,7 +1,7 @@
 //! Frame sizes as a random process.
 //!
 //! A frame's size is its share of the rate in force, less what frames before it took too much, times a log-normal variation that
-//! lasts for some frames. The rate in force follows the wish with a lag. Key frames and new scenes are larger; where the content
+//! lasts for some frames. The rate in force follows the target with a lag. Key frames and new scenes are larger; where the content
 //! needs less than the rate, frames stay small.
 
 use std::borrow::Cow;
@@ -132,9 +132,9 @@ impl Model {
         let options = self.options;
         let since = capture.at.saturating_since(self.last_at.unwrap_or(capture.at));
         self.last_at = Some(capture.at);
-        let wish = capture.rate.as_bps() as f64;
+        let target = capture.rate.as_bps() as f64;
         let step = if options.reaction > 0.0 { 1.0 - libm::exp(-1.0 / options.reaction) } else { 1.0 };
-        self.in_force += (wish - self.in_force) * step;
+        self.in_force += (target - self.in_force) * step;
         let share = (self.in_force / 8.0 / self.fps).max(1.0);
         let fresh = (1.0 - options.correlation * options.correlation).sqrt() * options.deviation;
         self.variation = options.correlation * self.variation + fresh * self.random.normal();

@@ -11,7 +11,7 @@ use std::time::Instant;
 use nearlight_events::RecoveryCounts;
 use nearlight_session::{Displayed, EncodedFrame, PictureFacts, ReadyFrame, Receiver, Sender};
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_webrtc::player::{Habits, PlayedFrame, Player, Reporting};
+use nearlight_webrtc::player::{PlayedFrame, Player, PlayerConfig, Reporting};
 use nearlight_webrtc::{Certificate, ChannelId, Codec, Event, Message, Offer, Peer, PeerConfig, Remote};
 use nearlight_wire::ToClient;
 use nearlight_wire::marker::Marker;
@@ -126,9 +126,9 @@ impl Ends {
         let origin = origin();
         let (server, client) = (Self::server_clock(config.start) - CONNECTING, player_clock(config.start) - CONNECTING);
         let reporting = Reporting::TransportWide(config.feedback_every);
-        let habits = Habits { reporting, mends: config.mends, ..Habits::default() };
+        let player_config = PlayerConfig { reporting, mends: config.mends, ..PlayerConfig::default() };
         let (mut player, offer) =
-            Player::with_habits(habits, client, origin, address(CLIENT)).map_err(|error| refused(&error))?;
+            Player::with_config(player_config, client, origin, address(CLIENT)).map_err(|error| refused(&error))?;
         let offer = Offer::parse(&offer).map_err(|error| refused(&error))?;
         let codec = offer.video().iter().find(|offered| offered.codec == config.codec);
         let certificate = Certificate::generate().map_err(|error| refused(&error))?;

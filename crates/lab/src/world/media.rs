@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use nearlight_codec::{CodecError, Reference};
 use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
-use nearlight_session::{AnsweredWishes, EncodedFrame, EncoderWish, Presence, Receiver, capture_step};
+use nearlight_session::{AnsweredWishes, EncodedFrame, EncoderTarget, Presence, Receiver, capture_step};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -355,11 +355,11 @@ impl Media {
             self.tally.on_skipped(now);
             return;
         }
-        let wish = self.answered.open(self.ends.sender().wish());
-        let reference = self.reference(&wish);
-        let acknowledged = wish.acknowledged.filter(|_| self.config.recovery == Recovery::Reference);
+        let target = self.answered.open(self.ends.sender().encoder_target());
+        let reference = self.reference(&target);
+        let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::Reference);
         let scale = step.map_or(1.0, |step| step.scale);
-        match self.encoder.encode(&Capture { number, at: now, rate: wish.rate, reference, acknowledged, scale }) {
+        match self.encoder.encode(&Capture { number, at: now, rate: target.rate, reference, acknowledged, scale }) {
             Ok(coded) => {
                 self.on_answered(reference, &coded);
                 let (input, input_received_at) = self.newest_input;
@@ -394,13 +394,13 @@ impl Media {
     }
 
     /// What the next frame is predicted from.
-    fn reference(&self, wish: &EncoderWish) -> Reference {
+    fn reference(&self, target: &EncoderTarget) -> Reference {
         let first = self.since_key == 0;
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
         match self.config.recovery {
             _ if first || scheduled => Reference::Nothing,
-            Recovery::Repair | Recovery::Reference | Recovery::Intra if wish.key => Reference::Nothing,
-            Recovery::Reference if wish.recover => Reference::Acknowledged,
+            Recovery::Repair | Recovery::Reference | Recovery::Intra if target.key => Reference::Nothing,
+            Recovery::Reference if target.recover => Reference::Acknowledged,
             _ => Reference::Newest,
         }
     }

@@ -1,28 +1,28 @@
 //! WebRTC clients: one UDP socket and one TCP port for all of them, WHEP beside the page, and a session for each.
 
+mod session;
 mod socket;
 pub(crate) mod streams;
-mod visit;
 pub(crate) mod whep;
 
 use nearlight_codec::CodecKind;
 use nearlight_units::Time;
 use nearlight_webrtc::{Codec, PeerConfig};
 
-use crate::house::House;
+use crate::state::ServerState;
 
+pub(crate) use session::{CONNECT_LIMIT, LIBRARY_FAILED};
 pub(crate) use socket::{Exchange, Line};
-pub(crate) use visit::{CONNECT_LIMIT, LIBRARY_FAILED};
 
 /// What a session's peer is made with; `name` is random.
-pub(crate) fn peer_config(house: &House, exchange: &Exchange, name: &str) -> PeerConfig {
+pub(crate) fn peer_config(state: &ServerState, exchange: &Exchange, name: &str) -> PeerConfig {
     PeerConfig {
-        origin: house.clock.instant(Time::ZERO).into_std(),
+        origin: state.clock.instant(Time::ZERO).into_std(),
         candidates: exchange.candidates.clone(),
         tcp_candidates: exchange.tcp_candidates.clone(),
         certificate: exchange.certificate.clone(),
         seed: name.bytes().fold(0, |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte))),
-        datagram: house.datagram,
+        datagram: state.datagram,
     }
 }
 

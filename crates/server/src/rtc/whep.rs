@@ -19,13 +19,13 @@ use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerErr
 use nearlight_wire::{DisplayKind, RefusalReason};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::visit::{End, Ender, RtcVisit};
+use super::session::{End, Ender, RtcSessionTask};
 use super::{Exchange, kind_of, peer_config};
-use crate::house::{House, Rejection, seconds};
 use crate::options::IceServer;
-use crate::stay::{Stay, Taste};
+use crate::session_common::{ClientPreferences, SessionCommon};
+use crate::state::{Rejection, ServerState, seconds};
 
-/// A client that sends its body more slowly than this wastes a place.
+/// A client that sends its body more slowly than this is cut off.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
 /// Guess: a household comes back all at once after an outage.
 const MOST_BODIES: usize = 32;
@@ -41,12 +41,12 @@ pub(crate) struct Client(pub(crate) IpAddr);
 
 /// What signalling needs.
 pub(crate) struct Whep {
-    house: Arc<House>,
+    state: Arc<ServerState>,
     exchange: Arc<Exchange>,
     /// By the name in their address.
     sessions: Mutex<BTreeMap<String, Session>>,
     /// Where accepted clients go.
-    visits: mpsc::Sender<Box<RtcVisit>>,
+    session_tasks: mpsc::Sender<Box<RtcSessionTask>>,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
     /// Bodies that are being read, all of clients that have shown the token.
@@ -62,14 +62,14 @@ struct Session {
 
 impl Whep {
     pub(crate) fn new(
-        house: Arc<House>,
+        state: Arc<ServerState>,
         exchange: Arc<Exchange>,
-        visits: mpsc::Sender<Box<RtcVisit>>,
+        session_tasks: mpsc::Sender<Box<RtcSessionTask>>,
         ice_servers: &[IceServer],
     ) -> Self {
         let links = ice_servers.iter().filter_map(|server| HeaderValue::from_str(&server.link()).ok()).collect();
         let bodies = Semaphore::new(MOST_BODIES);
-        Self { house, exchange, sessions: Mutex::default(), visits, links, bodies }
+        Self { state, exchange, sessions: Mutex::default(), session_tasks, links, bodies }
     }
 
     fn sessions(&self) -> MutexGuard<'_, BTreeMap<String, Session>> {
@@ -82,19 +82,19 @@ impl Whep {
             // No guess, so no failure of the limiter's.
             return Err(Refused::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN"));
         };
-        self.house.check_token(client.0, token).map_err(Refused::from)
+        self.state.check_token(client.0, token).map_err(Refused::from)
     }
 
-    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, Box<RtcVisit>), Refused> {
-        let house = &self.house;
-        let codec = house.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
-        let now = house.clock.now();
-        let place = house.take_place(now, Guest { address: client.0, trusted: true })?;
+    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, Box<RtcSessionTask>), Refused> {
+        let state = &self.state;
+        let codec = state.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
+        let now = state.clock.now();
+        let permit = state.try_admit(now, Guest { address: client.0, trusted: true })?;
         let id = Token::generate().map_err(internal)?.to_string();
-        let session = house.next_session.fetch_add(1, Ordering::Relaxed);
-        let config = peer_config(house, &self.exchange, &id);
+        let session = state.next_session.fetch_add(1, Ordering::Relaxed);
+        let config = peer_config(state, &self.exchange, &id);
         let sender =
-            house.new_sender(now, Peer::LARGEST_DATAGRAM, offer.reports_arrivals()).with_fec(house.new_policy());
+            state.new_sender(now, Peer::LARGEST_DATAGRAM, offer.reports_arrivals()).with_fec(state.new_policy());
         let offered = offer.video().iter().find(|offered| kind_of(offered.codec) == codec);
         let malformed = |error: PeerError| {
             tracing::debug!(?error, "an offer was refused");
@@ -103,16 +103,17 @@ impl Whep {
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
-        let taste = Taste { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
-        let (stay, _) = Stay::open(Arc::clone(house), session, taste, peer.sender()).map_err(internal)?;
-        let line = self.exchange.connect(&own, house.bad_path(session, now));
+        let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
+        let (common, _) =
+            SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
+        let line = self.exchange.connect(&own, state.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
-        let (visit, ender) = RtcVisit::new(stay, peer, line, place);
+        let (task, ender) = RtcSessionTask::new(common, peer, line, permit);
         let session = Session { ender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };
         let mut sessions = self.sessions();
         sessions.retain(|_, known| !known.ender.is_closed());
         sessions.insert(id.clone(), session);
-        Ok((id, answer, visit))
+        Ok((id, answer, task))
     }
 }
 
@@ -196,12 +197,12 @@ async fn offer(
     request: HttpRequest,
 ) -> Result<Response, Refused> {
     whep.authorize(client, request.headers())?;
-    let house = &whep.house;
-    house.count_offer(house.clock.now(), Guest { address: client.0, trusted: true })?;
+    let state = &whep.state;
+    state.count_offer(state.clock.now(), Guest { address: client.0, trusted: true })?;
     let text = body(&whep, request, SDP).await?;
     let offer = Offer::parse(&text)?;
-    let (id, answer, visit) = whep.accept(client, &offer)?;
-    if whep.visits.send(visit).await.is_err() {
+    let (id, answer, task) = whep.accept(client, &offer)?;
+    if whep.session_tasks.send(task).await.is_err() {
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }
     let location = format!("/whep/{id}");

@@ -1,9 +1,9 @@
-//! Unity Render Streaming's web clients: their routes beside the page, the desk where they sign in, and their sessions.
+//! Unity Render Streaming's web clients: their routes beside the page, their signalling, and their sessions.
 
-mod desk;
 mod pages;
 mod routes;
-mod visit;
+mod session;
+mod signalling;
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use nearlight_urs::signalling::{Brought, Gate, Refused as Unread};
 use nearlight_webrtc::{Offer, is_candidate};
 use tokio::sync::mpsc;
 
-use crate::house::House;
 use crate::options::UnityOptions;
 use crate::rtc::Exchange;
 use crate::rtc::whep::Refused;
-use desk::Desk;
+use crate::state::ServerState;
 use routes::Access;
-use visit::Media;
+use session::Media;
+use signalling::SignallingTask;
 
 pub(crate) use routes::is_own;
-pub(crate) use visit::UnityVisit;
+pub(crate) use session::UnitySessionTask;
 
-/// The routes, and the desk's work: run it as long as the server runs. Sessions go to `visits`, to be run with the others.
+/// The routes, and the signalling task: run it as long as the server runs. Sessions go to `session_tasks`, to be run with the others.
 pub(crate) fn open(
     options: &UnityOptions,
-    house: &Arc<House>,
+    state: &Arc<ServerState>,
     exchange: &Arc<Exchange>,
-    visits: mpsc::Sender<UnityVisit>,
+    session_tasks: mpsc::Sender<UnitySessionTask>,
 ) -> (Router, impl Future<Output = ()> + Send + use<>) {
-    let media = Media { house: Arc::clone(house), exchange: Arc::clone(exchange), visits };
-    let (desk, work) = Desk::open(options.mode, house.clock, gate(Arc::clone(house)), media);
-    let checking = Arc::clone(house);
+    let media = Media { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
+    let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);
+    let checking = Arc::clone(state);
     let refuse = Box::new(move |from, token: &str| checking.check_token(from, token).err().map(Refused::from));
-    let access = Access { desk, refuse, token_needed: options.token_needed };
+    let access = Access { signalling, refuse, token_needed: options.token_needed };
     let router = routes::router(Arc::new(access));
     let router = match &options.pages {
         Some(folder) => router.merge(pages::router(folder)),
@@ -44,11 +44,11 @@ pub(crate) fn open(
 }
 
 /// Offers are counted as WHEP's are, and whatever is brought must be what it says it is.
-fn gate(house: Arc<House>) -> Gate {
+fn gate(state: Arc<ServerState>) -> Gate {
     let bad = |words: String| Unread::Bad(words);
     Box::new(move |now, guest, brought| match brought {
         Brought::Offer(text) => {
-            house.count_offer(now, guest).map_err(|rejection| {
+            state.count_offer(now, guest).map_err(|rejection| {
                 let wait = rejection.wait.unwrap_or_default();
                 Unread::TooMany(rejection.message, wait)
             })?;

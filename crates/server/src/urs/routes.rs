@@ -17,7 +17,7 @@ use serde::Deserialize;
 use serde_json::json;
 use tokio::sync::{mpsc, oneshot};
 
-use super::desk::{Asked, Desk, Fact, MESSAGES};
+use super::signalling::{Asked, Fact, MESSAGES, SignallingTask};
 use crate::page::{Refuse, asset};
 use crate::rtc::whep::{Client, Refused, bearer, read};
 
@@ -26,12 +26,12 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 /// A WebSocket's message that is too long is read up to this, so that its client can be told; a longer one ends the socket.
 const LONGEST_MESSAGE: usize = 4 * MAX_TEXT_BYTES;
 
-/// What stands behind the address of a request, where it is as it should be.
+/// The name that follows the route in a request's path, where it is as it should be.
 type Asking = Result<Query<Asks>, QueryRejection>;
 
 /// What the routes know.
 pub(crate) struct Access {
-    pub(crate) desk: Desk,
+    pub(crate) signalling: SignallingTask,
     pub(crate) refuse: Box<Refuse>,
     /// Clients bring the token; else who has none is let in too.
     pub(crate) token_needed: bool,
@@ -109,7 +109,7 @@ fn unreadable(query: &QueryRejection) -> Response {
 }
 
 async fn config(State(access): State<Arc<Access>>) -> Response {
-    let config = json!({ "useWebSocket": true, "startupMode": access.desk.mode().name(), "logging": "none" });
+    let config = json!({ "useWebSocket": true, "startupMode": access.signalling.mode().name(), "logging": "none" });
     ([(header::CACHE_CONTROL, "no-store")], axum::Json(config)).into_response()
 }
 
@@ -136,28 +136,28 @@ async fn page_or_websocket(
         Ok(guest) => guest,
         Err(refused) => return problem(&refused),
     };
-    let desk = access.desk.clone();
+    let signalling = access.signalling.clone();
     upgrade
         .max_message_size(LONGEST_MESSAGE)
         .max_frame_size(LONGEST_MESSAGE)
-        .on_upgrade(move |socket| async move { serve(socket, from, &desk, reservation.as_deref()).await })
+        .on_upgrade(move |socket| async move { serve(socket, from, &signalling, reservation.as_deref()).await })
 }
 
-/// One WebSocket, from its admission to its end. It holds the desk only, so that it keeps no server from shutting down.
-async fn serve(mut socket: WebSocket, from: Guest, desk: &Desk, reservation: Option<&Reservation>) {
+/// One WebSocket, from its admission to its end. It holds the signalling task's handle only, so that it keeps no server from shutting down.
+async fn serve(mut socket: WebSocket, from: Guest, signalling: &SignallingTask, reservation: Option<&Reservation>) {
     let (messages, waiting) = mpsc::channel(MESSAGES);
     let (admitted, answer) = oneshot::channel();
-    if !desk.bring(Fact::Opened { from, messages, admitted }).await {
+    if !signalling.bring(Fact::Opened { from, messages, admitted }).await {
         return;
     }
     match answer.await {
         Ok(Ok(client)) => {
-            // Quiet as it is while its session lasts; the desk bounds how many there are.
+            // Quiet as it is while its session lasts; the signalling task bounds how many there are.
             if let Some(reservation) = reservation {
                 reservation.claim();
             }
-            carry(&mut socket, client, waiting, desk).await;
-            desk.bring(Fact::Closed(client)).await;
+            carry(&mut socket, client, waiting, signalling).await;
+            signalling.bring(Fact::Closed(client)).await;
         }
         Ok(Err(full)) => {
             tracing::warn!(client = %from.address, reason = %full, "one of Unity's clients was refused");
@@ -175,7 +175,12 @@ async fn serve(mut socket: WebSocket, from: Guest, desk: &Desk, reservation: Opt
 }
 
 /// Until either side closes.
-async fn carry(socket: &mut WebSocket, client: ClientId, mut waiting: mpsc::Receiver<String>, desk: &Desk) {
+async fn carry(
+    socket: &mut WebSocket,
+    client: ClientId,
+    mut waiting: mpsc::Receiver<String>,
+    signalling: &SignallingTask,
+) {
     loop {
         tokio::select! {
             message = waiting.recv() => {
@@ -193,7 +198,7 @@ async fn carry(socket: &mut WebSocket, client: ClientId, mut waiting: mpsc::Rece
                     Some(Ok(Message::Ping(_) | Message::Pong(_))) => continue,
                     Some(Ok(Message::Close(_)) | Err(_)) | None => return,
                 };
-                if !desk.bring(fact).await {
+                if !signalling.bring(fact).await {
                     return;
                 }
             }
@@ -250,7 +255,7 @@ async fn ask(
         new_session: new_session.to_string(),
         reply,
     };
-    let reply = if access.desk.bring(Fact::Asked(Box::new(asked))).await { answer.await.ok() } else { None };
+    let reply = if access.signalling.bring(Fact::Asked(Box::new(asked))).await { answer.await.ok() } else { None };
     let refused = match reply {
         Some(Reply::Json(value)) => {
             return ([(header::CACHE_CONTROL, "no-store")], axum::Json(value)).into_response();

@@ -59,7 +59,7 @@ impl Recovery {
             (self.receiver_waits, self.key_due) = (false, None);
             return false;
         };
-        // A frame that was in work when the wish came is none that answers it.
+        // A frame that was in work when the request came does not answer it.
         let start = reference.next() != frame || self.acknowledged == Some(reference);
         if start {
             self.newest_start = Some(frame);

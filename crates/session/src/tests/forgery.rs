@@ -52,7 +52,7 @@ impl Path {
         self.now += Span::from_millis(16);
         let id = self.sender.next_frame();
         let bits = bits(id).into();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
         let header = frame_header(self.now);
         self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
         self.left()
@@ -156,7 +156,7 @@ fn a_frame_that_is_forged_once_more_is_given_up_for_a_key_frame() {
     let (none, _) = path.ask(Span::from_millis(1));
     path.arrive(&none);
     path.arrive(&repairs);
-    assert!(none.is_empty() && path.sender.wish().key);
+    assert!(none.is_empty() && path.sender.encoder_target().key);
     let (symbols, _) = path.frame();
     path.arrive(&symbols);
     assert_eq!((path.delivered(), path.corrupt()), (vec![2], 2));

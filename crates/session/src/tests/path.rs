@@ -11,7 +11,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::{
-    Displayed, Distortion, EncodedFrame, EncoderWish, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender,
+    Displayed, Distortion, EncodedFrame, EncoderTarget, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender,
     SenderConfig, SenderStatistics,
 };
 
@@ -208,7 +208,7 @@ impl Story {
         }
         let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
         let id = self.sender.next_frame();
-        let EncoderWish { key, recover, acknowledged, .. } = self.sender.wish();
+        let EncoderTarget { key, recover, acknowledged, .. } = self.sender.encoder_target();
         let before = id.0.checked_sub(1).map(FrameId);
         let reference = if recover { acknowledged } else { before }.filter(|_| !key);
         self.references.push(reference);

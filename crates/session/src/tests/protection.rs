@@ -109,7 +109,7 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
             let before = story.sent().sent;
             for _ in 0..frames {
                 // An encoder that does as it is told.
-                story.frame_bytes = story.sender.wish().rate.bytes_in(interval).get() as usize;
+                story.frame_bytes = story.sender.encoder_target().rate.bytes_in(interval).get() as usize;
                 story.run(interval);
             }
             (story.sent().sent.get() - before.get()) as f64
@@ -117,7 +117,7 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
         };
         run(&mut story, 150);
         let used = run(&mut story, 150);
-        // Key frames, four times as large, are nobody's wish.
+        // Key frames, four times as large, are not asked for.
         assert!((0.5..1.15).contains(&used), "{policy}: {used} of the highest rate");
     }
 }
@@ -185,7 +185,7 @@ impl OneWay {
         self.now += Span::from_millis(16);
         let id = self.sender.next_frame();
         let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect::<Vec<u8>>().into();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
         let frame =
             EncodedFrame { id, reference, header: frame_header(self.now), bits, distortion: Distortion::UNKNOWN };
         self.sender.on_frame(self.now, frame);

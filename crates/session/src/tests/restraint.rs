@@ -37,7 +37,7 @@ impl Server {
     /// Encodes and sends the next frame; the frames whose symbols leave.
     fn frame(&mut self) -> Vec<u32> {
         let id = self.sender.next_frame();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.wish().key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
         let header = frame_header(self.now);
         let bits = vec![7; 5_000].into();
         self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
@@ -110,12 +110,16 @@ fn frames_wait_until_a_key_frame_that_failed_before_is_displayed() {
     let mut server = Server::answered();
     server.hear(ROUND_TRIP);
     assert!(!server.is_held(), "the first is trusted");
-    let usual = server.sender.wish().rate;
+    let usual = server.sender.encoder_target().rate;
     for halvings in 1..=3 {
         server.now += Span::from_millis(110);
         server.ask();
         let most = usual.mul_f64(0.501_f64.powi(halvings));
-        assert!(server.sender.wish().key && server.sender.wish().rate <= most, "{:?}", server.sender.wish());
+        assert!(
+            server.sender.encoder_target().key && server.sender.encoder_target().rate <= most,
+            "{:?}",
+            server.sender.encoder_target()
+        );
         assert!(!server.is_held(), "the key frame itself");
         server.frame();
         server.now += ROUND_TRIP + Span::from_millis(50);
@@ -125,7 +129,7 @@ fn frames_wait_until_a_key_frame_that_failed_before_is_displayed() {
     server.display(server.sender.next_frame().0 - 1);
     server.leaving();
     assert!(!server.is_held());
-    assert_eq!(server.sender.wish().rate, usual);
+    assert_eq!(server.sender.encoder_target().rate, usual);
 }
 
 #[test]
@@ -189,6 +193,6 @@ fn a_key_frame_that_failed_is_as_large_as_what_arrives_in_50_ms() {
     server.now += Span::from_millis(10);
     server.ask();
     let most = Bitrate::from_mbps(2).mul_f64(50.0 / 20.0);
-    let rate = server.sender.wish().rate;
+    let rate = server.sender.encoder_target().rate;
     assert!(rate > most.mul_f64(0.8) && rate <= most, "{rate:?} where {most:?} arrive");
 }

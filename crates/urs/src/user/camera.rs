@@ -5,7 +5,7 @@ use nearlight_wire::Pose;
 /// Metres a second; a calm walk and a run.
 const WALK: f32 = 1.8;
 const RUN: f32 = 3.6;
-/// Speed follows the wish with this time constant in seconds, so that steps start and end softly.
+/// Speed follows what is asked for with this time constant in seconds, so that steps start and end softly.
 const EASE: f32 = 0.08;
 /// Slower than this in metres a second is standing.
 const STANDING: f32 = 0.001;
@@ -18,14 +18,14 @@ const PITCH_LIMIT: f32 = 1.5;
 
 /// How strongly the user wants to move, each from -1 to 1; devices add up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Wish {
+pub(super) struct Motion {
     pub(super) right: f32,
     pub(super) up: f32,
     pub(super) forward: f32,
     pub(super) run: bool,
 }
 
-impl Wish {
+impl Motion {
     pub(super) fn is_still(self) -> bool {
         [self.right, self.up, self.forward].iter().all(|axis| axis.abs() <= f32::EPSILON)
     }
@@ -58,10 +58,10 @@ impl Camera {
     }
 
     /// True where the pose changed.
-    pub(super) fn walk(&mut self, wish: Wish, seconds: f32) -> bool {
-        let length = wish.right.hypot(wish.forward).max(1.0);
-        let speed = if wish.run { RUN } else { WALK };
-        let (right, forward, up) = (wish.right / length, wish.forward / length, wish.up.clamp(-1.0, 1.0));
+    pub(super) fn walk(&mut self, motion: Motion, seconds: f32) -> bool {
+        let length = motion.right.hypot(motion.forward).max(1.0);
+        let speed = if motion.run { RUN } else { WALK };
+        let (right, forward, up) = (motion.right / length, motion.forward / length, motion.up.clamp(-1.0, 1.0));
         let (sine, cosine) = self.yaw.sin_cos();
         let wanted = [right * cosine - forward * sine, up, -right * sine - forward * cosine];
         let share = 1.0 - (-seconds / EASE).exp();
@@ -80,7 +80,7 @@ impl Camera {
         moved
     }
 
-    /// Whether it would move on without any wish.
+    /// Whether it would move on with nothing asked for.
     pub(super) fn moves(&self) -> bool {
         self.velocity.iter().any(|velocity| velocity.abs() >= STANDING)
     }
@@ -108,22 +108,22 @@ mod tests {
     #[test]
     fn walking_goes_where_the_user_looks_at_the_speed_that_is_said() {
         // Looking to the left of -z is looking along -x.
-        for (yaw, wish, expected) in [
-            (0.0, Wish { forward: 1.0, ..Wish::default() }, [0.0, 0.0, -WALK]),
-            (std::f32::consts::FRAC_PI_2, Wish { forward: 1.0, ..Wish::default() }, [-WALK, 0.0, 0.0]),
-            (0.0, Wish { right: 1.0, run: true, ..Wish::default() }, [RUN, 0.0, 0.0]),
-            (std::f32::consts::FRAC_PI_2, Wish { right: 1.0, ..Wish::default() }, [0.0, 0.0, -WALK]),
-            (1.0, Wish { up: 1.0, ..Wish::default() }, [0.0, WALK, 0.0]),
+        for (yaw, motion, expected) in [
+            (0.0, Motion { forward: 1.0, ..Motion::default() }, [0.0, 0.0, -WALK]),
+            (std::f32::consts::FRAC_PI_2, Motion { forward: 1.0, ..Motion::default() }, [-WALK, 0.0, 0.0]),
+            (0.0, Motion { right: 1.0, run: true, ..Motion::default() }, [RUN, 0.0, 0.0]),
+            (std::f32::consts::FRAC_PI_2, Motion { right: 1.0, ..Motion::default() }, [0.0, 0.0, -WALK]),
+            (1.0, Motion { up: 1.0, ..Motion::default() }, [0.0, WALK, 0.0]),
         ] {
             let mut camera = Camera::at(Pose { position: [0.0, 1.6, 0.0], ..Pose::default() });
             camera.turn(yaw, 0.0);
             for _ in 0..100 {
-                camera.walk(wish, 0.01);
+                camera.walk(motion, 0.01);
             }
             let close = camera.velocity.iter().zip(expected).all(|(found, expected)| (found - expected).abs() < 0.01);
-            assert!(close, "{yaw} {wish:?}: {camera:?}");
+            assert!(close, "{yaw} {motion:?}: {camera:?}");
             for _ in 0..200 {
-                camera.walk(Wish::default(), 0.01);
+                camera.walk(Motion::default(), 0.01);
             }
             assert!(!camera.moves(), "it comes to rest");
         }

@@ -3,7 +3,7 @@
 use nearlight_wire::Action;
 
 use super::Acts;
-use super::camera::{Camera, Wish};
+use super::camera::{Camera, Motion};
 use crate::input::{GamepadState, pad};
 
 /// Sticks rest somewhere in here.
@@ -40,12 +40,12 @@ impl Gamepad {
         self.on_state(&GamepadState::default(), acts);
     }
 
-    pub(super) fn add_to(&self, wish: &mut Wish) {
+    pub(super) fn add_to(&self, motion: &mut Motion) {
         let [right, forward] = self.state.left_stick.map(bent);
-        wish.right += right;
-        wish.forward += forward;
-        wish.up += self.state.right_trigger.clamp(0.0, 1.0) - self.state.left_trigger.clamp(0.0, 1.0);
-        wish.run |= self.state.buttons & pad::LEFT_STICK != 0;
+        motion.right += right;
+        motion.forward += forward;
+        motion.up += self.state.right_trigger.clamp(0.0, 1.0) - self.state.left_trigger.clamp(0.0, 1.0);
+        motion.run |= self.state.buttons & pad::LEFT_STICK != 0;
     }
 
     /// A stick that is held keeps turning.

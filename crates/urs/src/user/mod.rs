@@ -13,7 +13,7 @@ use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{Action, Fov, Hand, InputEvent, InputSample, MAX_INPUT_EVENTS, Pose, View};
 
 use crate::input::{Event, InputError, KeyboardState, Message, Packet, State, What, key};
-use camera::{Camera, Wish};
+use camera::{Camera, Motion};
 use gamepad::Gamepad;
 use mouse::Mouse;
 use touch::Touch;
@@ -176,24 +176,24 @@ impl User {
         if self.unsent.is_some() {
             return Some(self.stepped_to);
         }
-        let moves = self.camera.moves() || !self.wish().is_still() || self.gamepad.turns();
+        let moves = self.camera.moves() || !self.motion().is_still() || self.gamepad.turns();
         let step = moves.then(|| self.stepped_to + STEP);
         step.into_iter().chain(self.touch.poll_timeout()).min()
     }
 
-    fn wish(&self) -> Wish {
-        let mut wish = Wish::default();
+    fn motion(&self) -> Motion {
+        let mut motion = Motion::default();
         for (key, [right, up, forward]) in WALK_KEYS {
             if self.keys.is_down(key) {
-                wish.right += right;
-                wish.up += up;
-                wish.forward += forward;
+                motion.right += right;
+                motion.up += up;
+                motion.forward += forward;
             }
         }
-        wish.run = self.keys.is_down(key::LEFT_SHIFT) || self.keys.is_down(key::RIGHT_SHIFT);
-        self.touch.add_to(&mut wish);
-        self.gamepad.add_to(&mut wish);
-        wish
+        motion.run = self.keys.is_down(key::LEFT_SHIFT) || self.keys.is_down(key::RIGHT_SHIFT);
+        self.touch.add_to(&mut motion);
+        self.gamepad.add_to(&mut motion);
+        motion
     }
 
     /// Everything that goes on without a message.
@@ -203,7 +203,7 @@ impl User {
         if step > Span::ZERO {
             let seconds = step.as_secs_f64() as f32;
             let turned = self.gamepad.turn(&mut self.camera, seconds);
-            let walked = self.camera.walk(self.wish(), seconds);
+            let walked = self.camera.walk(self.motion(), seconds);
             if turned || walked {
                 self.unsent = Some(now);
             }

@@ -7,7 +7,7 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::Action;
 
 use super::Acts;
-use super::camera::{Camera, Wish};
+use super::camera::{Camera, Motion};
 use crate::input::{TouchPhase, TouchState};
 
 /// Travel of the stick from rest to full speed, as a share of the picture's width: a thumb's width on a phone held upright or not.
@@ -125,10 +125,10 @@ impl Touch {
         self.touched_at.is_some_and(|at| now.saturating_since(at) < MOUSE_ECHO)
     }
 
-    pub(super) fn add_to(&self, wish: &mut Wish) {
+    pub(super) fn add_to(&self, motion: &mut Motion) {
         for finger in self.fingers.values().filter(|finger| finger.role == Role::Stick) {
-            wish.right += ((finger.place[0] - finger.start[0]) / STICK_REACH).clamp(-1.0, 1.0);
-            wish.forward += ((finger.place[1] - finger.start[1]) / STICK_REACH).clamp(-1.0, 1.0);
+            motion.right += ((finger.place[0] - finger.start[0]) / STICK_REACH).clamp(-1.0, 1.0);
+            motion.forward += ((finger.place[1] - finger.start[1]) / STICK_REACH).clamp(-1.0, 1.0);
         }
     }
 

@@ -38,7 +38,7 @@ impl Peer {
             if let RTCMessage::DataChannelMessage(channel, message) = message.message
                 && self.channels.contains_key(&channel)
             {
-                self.ways.on_heard(now);
+                self.candidate_pairs.on_heard(now);
                 let message = if message.is_string {
                     Message::Text(String::from_utf8_lossy(&message.data).into_owned())
                 } else {
@@ -47,8 +47,8 @@ impl Peer {
                 self.tell(Event::Message { channel, message });
             }
         }
-        while let Some(packet) = self.outlet.poll() {
-            self.ways.on_heard(now);
+        while let Some(packet) = self.rtcp_queue.poll() {
+            self.candidate_pairs.on_heard(now);
             self.on_rtcp(now, packet.as_ref());
         }
         if !self.ended && self.connection.is_gone() {
@@ -136,7 +136,7 @@ impl Peer {
             let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
             let groups = |frame| video.stream.groups(frame);
             let asked = video.stream.missing(numbers);
-            let missing = self.departed.on_request(now, &asked, round_trip, groups);
+            let missing = self.sent_packets.on_request(now, &asked, round_trip, groups);
             if !missing.missing.is_empty() {
                 self.sender.on_nack(now, &missing);
             }
@@ -161,7 +161,7 @@ impl Peer {
     fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
         self.sender.on_arrivals(now, feedback);
         let groups = |frame| self.video.as_ref()?.stream.groups(frame);
-        let missing = self.departed.on_feedback(feedback, groups);
+        let missing = self.sent_packets.on_feedback(feedback, groups);
         if !missing.missing.is_empty() {
             self.sender.on_nack(now, &missing);
         }

@@ -8,7 +8,7 @@ use rtc::rtp::packet::Packet;
 use rtc::sansio::Protocol as _;
 
 use super::{MAX_NOTES, Message, Peer};
-use crate::departed::Left;
+use crate::sent_packets::Content;
 
 impl Peer {
     /// Hands what the sender lets go to the protocols; false where nothing is due.
@@ -19,7 +19,7 @@ impl Peer {
         let Some(video) = &mut self.video else { return false };
         let Some(departure) = self.sender.poll_departure(now) else { return false };
         let Departure { seq, piece, repair, retransmission: again, bytes } = departure;
-        self.departed.on_sent(now, seq, left(piece, repair, again));
+        self.sent_packets.on_sent(now, seq, left(piece, repair, again));
         let packet = match (piece, repair) {
             (Some((frame, index)), _) => video.stream.packet(frame, index, seq, bytes).map(|packet| {
                 if again {
@@ -87,10 +87,10 @@ impl Peer {
     }
 }
 
-fn left(piece: Option<(FrameId, u16)>, repair: Option<(FrameId, u16)>, again: bool) -> Left {
+fn left(piece: Option<(FrameId, u16)>, repair: Option<(FrameId, u16)>, again: bool) -> Content {
     match (piece, repair) {
-        (Some(piece), _) => Left::Piece { piece, again },
-        (None, Some((frame, number))) => Left::Repair(frame, number),
-        (None, None) => Left::Other,
+        (Some(piece), _) => Content::Piece { piece, again },
+        (None, Some((frame, number))) => Content::Repair(frame, number),
+        (None, None) => Content::Other,
     }
 }

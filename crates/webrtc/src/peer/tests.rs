@@ -10,7 +10,7 @@ use nearlight_units::{Bitrate, InputSeq};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
-use crate::player::{Habits, PlayedFrame, Player, Reporting};
+use crate::player::{PlayedFrame, Player, PlayerConfig, Reporting};
 use crate::stun::{Stun, USE_CANDIDATE};
 
 mod hostile;

@@ -1,4 +1,4 @@
-//! Requests against the routes, the desk and a peer that says what it was asked.
+//! Requests against the routes, the signalling task and a peer that says what it was asked.
 
 use axum::body::Body;
 use nearlight_net::Clock;
@@ -7,7 +7,7 @@ use nearlight_urs::signalling::{Brought, Mode, PeerId, Refused as Unread};
 use serde_json::Value;
 use tower_service::Service as _;
 
-use super::super::desk::{PeerOrder, Peers};
+use super::super::signalling::{PeerOrder, Peers};
 use super::*;
 
 const CHANNEL: &str = "v=0\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n";
@@ -42,11 +42,11 @@ impl Site {
             Brought::Candidate("zzz") => Err(Unread::Bad("no candidate".into())),
             _ => Ok(()),
         });
-        let (desk, work) = Desk::open(Mode::Public, Clock::start(), gate, Echo);
+        let (signalling, work) = SignallingTask::open(Mode::Public, Clock::start(), gate, Echo);
         tokio::spawn(work);
         let refuse =
             Box::new(|_, token: &str| (token != "right").then(|| Refused::new(StatusCode::UNAUTHORIZED, "wrong")));
-        let router = router(Arc::new(Access { desk, refuse, token_needed }));
+        let router = router(Arc::new(Access { signalling, refuse, token_needed }));
         Self { router: router.layer(Extension(Client([192, 0, 2, 1].into()))) }
     }
 

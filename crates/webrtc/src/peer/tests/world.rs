@@ -151,8 +151,8 @@ impl World {
     /// With a client that reports each stream by its own numbers (RFC 8888).
     pub(super) fn reporting_per_stream(path: Path, controller: &str, seed: u64) -> Self {
         let (now, origin) = (Time::from_secs(1), origin());
-        let habits = Habits { reporting: Reporting::PerStream(Span::from_millis(50)), ..Habits::default() };
-        let player = Player::with_habits(habits, now, origin, player_address()).expect("an offer");
+        let config = PlayerConfig { reporting: Reporting::PerStream(Span::from_millis(50)), ..PlayerConfig::default() };
+        let player = Player::with_config(config, now, origin, player_address()).expect("an offer");
         assert!(player.1.contains(" ack ccfb") && !player.1.contains("transport-cc"), "{}", player.1);
         let (mut world, answer) = Self::negotiated(Codec::Vp8, path, controller, (now, origin), (player, seed));
         assert_eq!(answer.matches("a=rtcp-fb:* ack ccfb\r\n").count(), 2, "of picture and sound: {answer}");
@@ -163,8 +163,8 @@ impl World {
     /// With a client that tells of no packet's arrival.
     pub(super) fn reporting_as_a_whole(path: Path, seed: u64) -> Self {
         let (now, origin) = (Time::from_secs(1), origin());
-        let habits = Habits { reporting: Reporting::AsAWhole, ..Habits::default() };
-        let player = Player::with_habits(habits, now, origin, player_address()).expect("an offer");
+        let config = PlayerConfig { reporting: Reporting::AsAWhole, ..PlayerConfig::default() };
+        let player = Player::with_config(config, now, origin, player_address()).expect("an offer");
         assert!(!Offer::parse(&player.1).expect("an offer").reports_arrivals());
         let (mut world, answer) = Self::negotiated(Codec::Vp8, path, "gcc-remb", (now, origin), (player, seed));
         assert!(answer.contains(" goog-remb\r\n") && answer.contains("abs-send-time"), "{answer}");
@@ -255,10 +255,10 @@ impl World {
         self.run_until(self.now + span, |_| false);
     }
 
-    /// A frame as an encoder would make it now: as large as the sender wishes, a key frame where it wishes one.
+    /// A frame as an encoder would make it now: as large as the sender's target, a key frame where it asks for one.
     pub(super) fn encode(&mut self) {
-        let wish = self.peer.sender().wish();
-        let size = (wish.rate.bytes_in(INTERVAL).get() as usize * if wish.key { 3 } else { 1 }).max(50);
+        let target = self.peer.sender().encoder_target();
+        let size = (target.rate.bytes_in(INTERVAL).get() as usize * if target.key { 3 } else { 1 }).max(50);
         let id = self.next_frame;
         self.next_frame = id.next();
         // No byte is 0, so no start code is in it.
@@ -271,13 +271,13 @@ impl World {
             Codec::Vp8 => body,
             Codec::H264 => {
                 let (slice, rest) = body.split_at(size / 2);
-                let kind = if wish.key { 0x65 } else { 0x61 };
+                let kind = if target.key { 0x65 } else { 0x61 };
                 let slices = [&[0, 0, 0, 1, kind][..], slice, &[0, 0, 0, 1, kind], rest].concat();
                 let parameters = [0, 0, 0, 1, 0x67, 1, 2, 3, 0, 0, 0, 1, 0x68, 4, 5];
-                if wish.key { [&parameters[..], &slices].concat() } else { slices }
+                if target.key { [&parameters[..], &slices].concat() } else { slices }
             }
         };
-        let reference = if wish.key { None } else { id.0.checked_sub(1).map(FrameId) };
+        let reference = if target.key { None } else { id.0.checked_sub(1).map(FrameId) };
         let now = self.now;
         let header = FrameHeader {
             width: 1_280,

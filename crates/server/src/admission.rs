@@ -1,4 +1,4 @@
-//! Places for clients, and who has to give one up while he has not connected.
+//! How many clients there may be, and which of them has to go while it has not connected.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -18,11 +18,11 @@ const SILENCE: Span = Span::from_secs(3);
 /// frame.
 pub(crate) const QUIET: Span = Span::from_millis(250);
 
-/// Why a client goes whose place somebody else has got.
-pub(crate) const PLACE_LOST: &str = "its place was needed, and it had not connected or was not heard any more";
+/// Why a client has to go whose permit was given to another.
+pub(crate) const PERMIT_LOST: &str = "its place was needed, and it had not connected or was not heard any more";
 
-/// The server's places.
-pub(crate) struct Places {
+/// Permits for as many clients as the server takes.
+pub(crate) struct Admission {
     most: usize,
     held: Mutex<Held>,
 }
@@ -43,22 +43,22 @@ struct Holder {
 }
 
 impl Holder {
-    /// Who wants this place gets it.
+    /// Whoever asks next gets this permit.
     fn is_forfeit(&self, now: Time) -> bool {
         let (from, patience) = self.heard.map_or((self.since, GRACE), |heard| (heard, SILENCE));
         now.saturating_since(from) >= patience
     }
 }
 
-/// A client's place; dropping it gives it back.
-pub(crate) struct Place {
-    places: Arc<Places>,
+/// A client's permit; dropping it gives it back.
+pub(crate) struct Permit {
+    admission: Arc<Admission>,
     number: u64,
 }
 
-/// Why there is no place.
+/// Why there is no permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NoPlace {
+pub(crate) enum NotAdmitted {
     Full,
     /// One of the clients has not been heard for a while; if it stays silent, its place is free in this time.
     Silent(Span),
@@ -74,7 +74,7 @@ impl Held {
     }
 }
 
-impl Places {
+impl Admission {
     pub(crate) fn new(most: usize) -> Arc<Self> {
         Arc::new(Self { most, held: Mutex::default() })
     }
@@ -83,12 +83,12 @@ impl Places {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A place for somebody who is about to connect.
+    /// A permit for somebody who is about to connect.
     ///
     /// Where there is none, somebody who has not connected makes room: after [`GRACE`] for anybody, before that, if he showed no token,
     /// for those who did; and so does who has connected and then fallen silent for [`SILENCE`]. Of one address, those without a token
     /// hold at most half of the places before they connect.
-    pub(crate) fn take(self: &Arc<Self>, now: Time, guest: Guest) -> Result<Place, NoPlace> {
+    pub(crate) fn take(self: &Arc<Self>, now: Time, guest: Guest) -> Result<Permit, NotAdmitted> {
         let address = party(guest.address);
         let mut held = self.held();
         let own = || held.holders.values().filter(|holder| holder.heard.is_none() && holder.address == address);
@@ -104,34 +104,37 @@ impl Places {
             let last = held.holders.iter().find(|(_, holder)| gives_way(holder)).map(|(number, _)| *number);
             let Some(last) = last else {
                 let silent = held.silent_until(now).filter(|_| guest.trusted).map(|until| until - now);
-                return Err(waits.map(NoPlace::Waits).or(silent.map(NoPlace::Silent)).unwrap_or(NoPlace::Full));
+                return Err(waits
+                    .map(NotAdmitted::Waits)
+                    .or(silent.map(NotAdmitted::Silent))
+                    .unwrap_or(NotAdmitted::Full));
             };
             held.holders.remove(&last);
         }
         let number = held.next;
         held.next += 1;
         held.holders.insert(number, Holder { address, trusted: guest.trusted, since: now, heard: None });
-        Ok(Place { places: Arc::clone(self), number })
+        Ok(Permit { admission: Arc::clone(self), number })
     }
 }
 
-impl Place {
+impl Permit {
     /// The client was heard: it has connected and is still there. False where somebody else has got its place.
     pub(crate) fn hear(&self, now: Time) -> bool {
-        let mut held = self.places.held();
+        let mut held = self.admission.held();
         let holder = held.holders.get_mut(&self.number);
         holder.map(|holder| holder.heard = Some(now)).is_some()
     }
 
     /// Somebody else has got it.
     pub(crate) fn is_lost(&self) -> bool {
-        !self.places.held().holders.contains_key(&self.number)
+        !self.admission.held().holders.contains_key(&self.number)
     }
 }
 
-impl Drop for Place {
+impl Drop for Permit {
     fn drop(&mut self) {
-        self.places.held().holders.remove(&self.number);
+        self.admission.held().holders.remove(&self.number);
     }
 }
 
@@ -145,68 +148,68 @@ mod tests {
         Guest { address: IpAddr::from([192, 0, 2, last]), trusted }
     }
 
-    fn wait(seconds: i64) -> NoPlace {
-        NoPlace::Waits(Span::from_secs(seconds))
+    fn wait(seconds: i64) -> NotAdmitted {
+        NotAdmitted::Waits(Span::from_secs(seconds))
     }
 
     #[test]
     fn places_are_counted_and_given_back() {
-        let places = Places::new(2);
-        let held = [1, 2].map(|last| places.take(NOW, guest(last, true)).expect("a place"));
+        let admission = Admission::new(2);
+        let held = [1, 2].map(|last| admission.take(NOW, guest(last, true)).expect("a place"));
         let later = NOW + Span::from_secs(3_600);
-        assert!(held.iter().all(|place| place.hear(later)));
-        assert_eq!(places.take(later, guest(1, true)).err(), Some(NoPlace::Full), "who is heard stays");
+        assert!(held.iter().all(|permit| permit.hear(later)));
+        assert_eq!(admission.take(later, guest(1, true)).err(), Some(NotAdmitted::Full), "who is heard stays");
         let outage = later + Span::from_secs(2);
-        assert!(places.take(outage, guest(1, true)).is_err(), "an outage costs nobody the place");
+        assert!(admission.take(outage, guest(1, true)).is_err(), "an outage costs nobody the place");
         drop(held);
-        assert!(places.take(outage, guest(1, true)).is_ok());
-        assert_eq!(Places::new(0).take(NOW, guest(1, true)).err(), Some(NoPlace::Full));
+        assert!(admission.take(outage, guest(1, true)).is_ok());
+        assert_eq!(Admission::new(0).take(NOW, guest(1, true)).err(), Some(NotAdmitted::Full));
     }
 
     #[test]
     fn strangers_that_never_connect_keep_nobody_with_the_token_out() {
-        let places = Places::new(4);
-        let take = |last, trusted| places.take(NOW, guest(last, trusted));
+        let admission = Admission::new(4);
+        let take = |last, trusted| admission.take(NOW, guest(last, trusted));
         let strangers = [1, 1, 2, 2].map(|last| take(last, false).expect("a place"));
         assert!(strangers[3].hear(NOW));
         let owner = [9, 9, 9].map(|last| take(last, true).expect("a place"));
-        assert_eq!(strangers.each_ref().map(Place::is_lost), [true, true, true, false]);
+        assert_eq!(strangers.each_ref().map(Permit::is_lost), [true, true, true, false]);
         assert!(!strangers[0].hear(NOW), "it is too late");
-        assert_eq!(take(8, true).err(), Some(NoPlace::Full));
+        assert_eq!(take(8, true).err(), Some(NotAdmitted::Full));
         assert_eq!(take(9, true).err(), Some(wait(5)), "its own address is why");
         drop(strangers);
-        assert!(owner.iter().all(|place| place.hear(NOW)), "what is lost is not given back twice");
+        assert!(owner.iter().all(|permit| permit.hear(NOW)), "what is lost is not given back twice");
         assert!(take(8, true).is_ok());
     }
 
     #[test]
     fn who_falls_silent_makes_room_for_whoever_wants_it() {
-        let places = Places::new(2);
-        let [killed, watching] = [1, 2].map(|last| places.take(NOW, guest(last, true)).expect("a place"));
+        let admission = Admission::new(2);
+        let [killed, watching] = [1, 2].map(|last| admission.take(NOW, guest(last, true)).expect("a place"));
         let later = |seconds| NOW + Span::from_secs(seconds);
         assert!(killed.hear(NOW) && watching.hear(later(2)));
-        assert_eq!(places.take(later(2), guest(3, true)).err(), Some(NoPlace::Silent(Span::from_secs(1))));
-        assert_eq!(places.take(later(2), guest(3, false)).err(), Some(NoPlace::Full), "strangers need not know");
-        let next = places.take(later(3), guest(3, true)).expect("the killed one's");
-        assert_eq!([&killed, &watching, &next].map(Place::is_lost), [true, false, false]);
+        assert_eq!(admission.take(later(2), guest(3, true)).err(), Some(NotAdmitted::Silent(Span::from_secs(1))));
+        assert_eq!(admission.take(later(2), guest(3, false)).err(), Some(NotAdmitted::Full), "strangers need not know");
+        let next = admission.take(later(3), guest(3, true)).expect("the killed one's");
+        assert_eq!([&killed, &watching, &next].map(Permit::is_lost), [true, false, false]);
         assert!(!killed.hear(later(4)), "who comes back after that greets anew");
         assert!(watching.hear(later(4)));
     }
 
     #[test]
     fn one_address_without_a_token_waits_in_half_of_the_places() {
-        let places = Places::new(4);
-        let take = |after: i64, last| places.take(NOW + Span::from_secs(after), guest(last, false));
+        let admission = Admission::new(4);
+        let take = |after: i64, last| admission.take(NOW + Span::from_secs(after), guest(last, false));
         let held = [0, 1].map(|after| take(after, 1).expect("a place"));
         assert_eq!(take(2, 1).err(), Some(wait(3)));
         let others = [2, 3].map(|last| take(2, last).expect("a place"));
-        assert_eq!(take(2, 4).err(), Some(NoPlace::Full));
+        assert_eq!(take(2, 4).err(), Some(NotAdmitted::Full));
         let next = take(5, 1).expect("the first one's time is over");
         assert_eq!([held[0].is_lost(), held[1].is_lost()], [true, false]);
         let later = NOW + Span::from_secs(5);
-        assert!([&held[1], &next].into_iter().chain(&others).all(|place| place.hear(later)));
+        assert!([&held[1], &next].into_iter().chain(&others).all(|permit| permit.hear(later)));
         drop(others);
         let household = [6, 6].map(|after| take(after, 1).expect("those who connected do not count"));
-        assert!(household.iter().all(|place| place.hear(later)));
+        assert!(household.iter().all(|permit| permit.hear(later)));
     }
 }

@@ -9,30 +9,30 @@ use nearlight_wire::{ClientMessage, ServerMessage, ToServer};
 use tokio::sync::mpsc;
 
 use super::socket::Line;
-use crate::house::{Rejection, clean};
-use crate::places::{PLACE_LOST, Place};
-use crate::seat::Delivery;
-use crate::stay::{Stay, status_interval};
+use crate::admission::{PERMIT_LOST, Permit};
+use crate::mailbox::Delivery;
+use crate::session_common::{SessionCommon, status_interval};
+use crate::state::{Rejection, clean};
 
 /// A client that has not connected by then never will: a browser gives up sooner.
 pub(crate) const CONNECT_LIMIT: Span = Span::from_secs(20);
 /// How a session ends whose client has found a fault of the WebRTC library's.
 pub(crate) const LIBRARY_FAILED: &str = "the client sent what the WebRTC library failed on";
-/// WHEP's wish that a session ends.
+/// A request over WHEP that a session ends.
 #[derive(Debug)]
 pub(crate) struct End;
 
-/// Where such a wish goes in.
+/// Where such a request is made.
 pub(crate) type Ender = mpsc::Sender<End>;
 
 /// A session that waits for its client to connect.
-pub(crate) struct RtcVisit {
-    stay: Stay,
+pub(crate) struct RtcSessionTask {
+    common: SessionCommon,
     peer: Peer,
     line: Line,
     requests: mpsc::Receiver<End>,
     /// Given back at the end.
-    place: Place,
+    permit: Permit,
     control: Option<ChannelId>,
     session: Option<ChannelId>,
     /// Ours towards the client; until it is open, the client's own serves both directions.
@@ -42,32 +42,32 @@ pub(crate) struct RtcVisit {
     began: Time,
 }
 
-impl RtcVisit {
-    pub(crate) fn new(stay: Stay, peer: Peer, line: Line, place: Place) -> (Box<Self>, Ender) {
+impl RtcSessionTask {
+    pub(crate) fn new(common: SessionCommon, peer: Peer, line: Line, permit: Permit) -> (Box<Self>, Ender) {
         let (sender, requests) = mpsc::channel(1);
-        let began = stay.house.clock.now();
-        let visit = Self {
-            stay,
+        let began = common.state.clock.now();
+        let task = Self {
+            common,
             peer,
             line,
             requests,
-            place,
+            permit,
             control: None,
             session: None,
             notes: None,
             greeted: false,
             began,
         };
-        (Box::new(visit), sender)
+        (Box::new(task), sender)
     }
 
     /// Serves until the client leaves, the server closes or something fails.
     pub(crate) async fn run(mut self: Box<Self>) {
-        let (house, session) = (Arc::clone(&self.stay.house), self.stay.session);
-        let open = house.metrics.open_session(session);
+        let (state, session) = (Arc::clone(&self.common.state), self.common.session);
+        let open = state.metrics.open_session(session);
         let ended = self.serve().await;
-        self.stay.leave(self.peer.sender_mut());
-        let now = house.clock.now();
+        self.common.leave(self.peer.sender_mut());
+        let now = state.clock.now();
         self.say(now, &ServerMessage::Goodbye { message: ended.clone() });
         self.transmit(now);
         self.peer.close();
@@ -77,8 +77,8 @@ impl RtcVisit {
     }
 
     async fn serve(&mut self) -> String {
-        let clock = self.stay.house.clock;
-        let mut closing = self.stay.house.closing.clone();
+        let clock = self.common.state.clock;
+        let mut closing = self.common.state.closing.clone();
         let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
         loop {
             let now = clock.now();
@@ -88,27 +88,27 @@ impl RtcVisit {
                     Some(incoming) => {
                         self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
                         if self.peer.is_connected() {
-                            self.place.hear(incoming.at);
+                            self.permit.hear(incoming.at);
                         }
                     }
                     None => return "the server's socket is gone".into(),
                 },
-                delivery = self.stay.deliveries.recv() => match delivery {
+                delivery = self.common.deliveries.recv() => match delivery {
                     Some(Delivery::Frame(frame)) => self.peer.on_frame(clock.now(), frame),
                     Some(Delivery::Size(size, views)) => {
-                        let stream = ServerMessage::Stream(self.stay.resized(size, views));
+                        let stream = ServerMessage::Stream(self.common.resized(size, views));
                         self.say(clock.now(), &stream);
                     }
                     Some(Delivery::Failed(reason)) => return reason,
                     None => return "the renderer has stopped".into(),
                 },
-                Some(sound) = self.stay.sounds.recv() => self.peer.on_sound(clock.now(), sound.made_at, sound.bytes),
+                Some(sound) = self.common.sounds.recv() => self.peer.on_sound(clock.now(), sound.made_at, sound.bytes),
                 request = self.requests.recv() => match request {
                     Some(End) => return "the client ended the session".into(),
                     None => return "the session was forgotten".into(),
                 },
                 _ = status.tick(), if self.peer.is_connected() => {
-                    let status = self.stay.status(clock.now(), self.peer.sender());
+                    let status = self.common.status(clock.now(), self.peer.sender());
                     self.say(clock.now(), &ServerMessage::Rate(status));
                 }
                 () = alarm.at(wake) => self.peer.on_timeout(clock.now()),
@@ -124,14 +124,14 @@ impl RtcVisit {
 
     /// Everything that the peer has to hand out after new facts; says why where the session is over.
     fn drain(&mut self) -> Option<String> {
-        let now = self.stay.house.clock.now();
+        let now = self.common.state.clock.now();
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => {
-                    if !self.place.hear(now) {
-                        return Some(PLACE_LOST.into());
+                    if !self.permit.hear(now) {
+                        return Some(PERMIT_LOST.into());
                     }
-                    if !self.stay.begin() {
+                    if !self.common.begin() {
                         return Some("the renderer has stopped".into());
                     }
                 }
@@ -165,11 +165,11 @@ impl RtcVisit {
         if !self.peer.is_connected() && now.saturating_since(self.began) > CONNECT_LIMIT {
             return Some("the client did not connect".into());
         }
-        if self.place.is_lost() {
-            return Some(PLACE_LOST.into());
+        if self.permit.is_lost() {
+            return Some(PERMIT_LOST.into());
         }
         self.transmit(now);
-        self.stay.drain(now, self.peer.sender_mut());
+        self.common.drain(now, self.peer.sender_mut());
         None
     }
 
@@ -211,7 +211,7 @@ impl RtcVisit {
             Ok(ClientMessage::Hello(hello)) if !self.greeted => self.greet(now, &hello),
             Ok(ClientMessage::Hello(_)) => Some("the client greeted twice".into()),
             Ok(ClientMessage::Display { display, display_hz }) => {
-                self.stay.display = display;
+                self.common.display = display;
                 self.peer.sender_mut().set_display_hz(display_hz);
                 None
             }
@@ -221,20 +221,20 @@ impl RtcVisit {
     }
 
     fn greet(&mut self, now: Time, hello: &nearlight_wire::Hello) -> Option<String> {
-        let refused = self.stay.house.check_version(hello);
+        let refused = self.common.state.check_version(hello);
         if let Err(Rejection { reason, message, .. }) = refused {
             self.say_always(now, &ServerMessage::Refused { reason, message: message.clone() });
             return Some(message);
         }
         self.greeted = true;
-        self.stay.display = hello.display;
+        self.common.display = hello.display;
         self.peer.sender_mut().set_display_hz(hello.display_hz);
         if let Err(error) = self.peer.open_unreliable("notes") {
-            tracing::warn!(session = self.stay.session, %error, "notes go over the client's channel, where losses hold them up");
+            tracing::warn!(session = self.common.session, %error, "notes go over the client's channel, where losses hold them up");
         }
         self.choose_note_channel();
-        tracing::info!(session = self.stay.session, client = clean(&hello.client), "a WebRTC client said hello");
-        let welcome = ServerMessage::Welcome(self.stay.welcome(self.peer.sender()));
+        tracing::info!(session = self.common.session, client = clean(&hello.client), "a WebRTC client said hello");
+        let welcome = ServerMessage::Welcome(self.common.welcome(self.peer.sender()));
         self.say(now, &welcome);
         None
     }

@@ -29,7 +29,7 @@ type Piece = (FrameId, u16);
 
 /// What leaves under a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Left {
+pub(crate) enum Content {
     Piece {
         piece: Piece,
         /// It has left before.
@@ -40,7 +40,7 @@ pub(crate) enum Left {
     Other,
 }
 
-impl Left {
+impl Content {
     fn piece(self) -> Option<Piece> {
         match self {
             Self::Piece { piece, .. } => Some(piece),
@@ -73,7 +73,7 @@ enum Fate {
 
 #[derive(Clone, Copy, Debug)]
 struct Known {
-    left: Left,
+    left: Content,
     sent_at: Time,
     fate: Fate,
 }
@@ -89,7 +89,7 @@ enum Verdict {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Departed {
+pub(crate) struct SentPackets {
     /// Number of the first of `known`.
     first: u32,
     known: VecDeque<Known>,
@@ -101,9 +101,9 @@ pub(crate) struct Departed {
     awaited: BTreeSet<Piece>,
 }
 
-impl Departed {
+impl SentPackets {
     /// Something left under this number: one more than the one before.
-    pub(crate) fn on_sent(&mut self, now: Time, seq: PacketSeq, left: Left) {
+    pub(crate) fn on_sent(&mut self, now: Time, seq: PacketSeq, left: Content) {
         if self.known.is_empty() || seq.0 != self.first + self.known.len() as u32 {
             self.known.clear();
             self.numbers.clear();
@@ -203,7 +203,7 @@ impl Departed {
     }
 
     fn first_fate(&self, piece: Piece) -> Option<Fate> {
-        let left = Left::Piece { piece, again: false };
+        let left = Content::Piece { piece, again: false };
         self.departures(Subject::Piece(piece)).find(|known| known.left == left).map(|known| known.fate)
     }
 

@@ -49,7 +49,7 @@ impl Gap {
 }
 
 #[derive(Debug)]
-pub(super) struct Tape {
+pub(super) struct PlayoutBuffer {
     frames: VecDeque<Frame>,
     /// Where it is read, in frames from the front.
     read: f64,
@@ -60,7 +60,7 @@ pub(super) struct Tape {
     seam: Vec<Frame>,
 }
 
-impl Tape {
+impl PlayoutBuffer {
     /// Silence until `lead` blocks after the one at `position`, which counts frames from block 0.
     pub(super) fn new(position: f64, lead: u32) -> Self {
         let block = (position / BLOCK_FRAMES as f64).clamp(0.0, f64::from(u32::MAX - lead)) as u32;

@@ -1,4 +1,4 @@
-//! The media side of one of Unity's clients: a WebRTC peer that the desk leads, and a user whom the data channel "input" moves.
+//! The media side of one of Unity's clients: a WebRTC peer that the signalling task directs, and a user whom the data channel "input" moves.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,34 +14,34 @@ use nearlight_webrtc::{ChannelId, Event, Message, Offer, Peer, PeerError};
 use nearlight_wire::DisplayKind;
 use tokio::sync::mpsc;
 
-use super::desk::{Fact, PeerOrder, Peers};
-use crate::house::House;
-use crate::places::{PLACE_LOST, Place};
+use super::signalling::{Fact, PeerOrder, Peers};
+use crate::admission::{PERMIT_LOST, Permit};
+use crate::mailbox::Delivery;
 use crate::rtc::{CONNECT_LIMIT, Exchange, LIBRARY_FAILED, Line, codec_of, kind_of, peer_config};
-use crate::seat::Delivery;
-use crate::stay::{Stay, Taste, status_interval};
+use crate::session_common::{ClientPreferences, SessionCommon, status_interval};
+use crate::state::ServerState;
 
 /// The channel that the web client opens.
 const INPUT: &str = "input";
 
-/// Makes visits, which run where the server's other sessions do.
+/// Makes session tasks, which run where the server's other sessions do.
 pub(crate) struct Media {
-    pub(crate) house: Arc<House>,
+    pub(crate) state: Arc<ServerState>,
     pub(crate) exchange: Arc<Exchange>,
-    pub(crate) visits: mpsc::Sender<UnityVisit>,
+    pub(crate) session_tasks: mpsc::Sender<UnitySessionTask>,
 }
 
 impl Peers for Media {
     fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
-        let (house, exchange) = (Arc::clone(&self.house), Arc::clone(&self.exchange));
-        // A server that starts no more sessions drops it, and the desk hears that nobody follows its orders.
-        let _ = self.visits.try_send(UnityVisit { house, exchange, peer, from, orders, facts });
+        let (state, exchange) = (Arc::clone(&self.state), Arc::clone(&self.exchange));
+        // A server that starts no more sessions drops it, and the signalling task hears that nobody follows its orders.
+        let _ = self.session_tasks.try_send(UnitySessionTask { state, exchange, peer, from, orders, facts });
     }
 }
 
 /// A client that has made its first offer.
-pub(crate) struct UnityVisit {
-    house: Arc<House>,
+pub(crate) struct UnitySessionTask {
+    state: Arc<ServerState>,
     exchange: Arc<Exchange>,
     peer: PeerId,
     from: Guest,
@@ -49,8 +49,8 @@ pub(crate) struct UnityVisit {
     facts: mpsc::Sender<Fact>,
 }
 
-impl UnityVisit {
-    /// Serves until the desk or the client ends it, the server closes or something fails.
+impl UnitySessionTask {
+    /// Serves until the signalling task or the client ends it, the server closes or something fails.
     pub(crate) async fn run(mut self) {
         let Some(PeerOrder::Answer(offer)) = self.orders.recv().await else { return };
         let begun = self.begin(&offer);
@@ -63,7 +63,7 @@ impl UnityVisit {
             }
         };
         let number = session.number;
-        let open = self.house.metrics.open_session(number);
+        let open = self.state.metrics.open_session(number);
         self.facts.send(Fact::Answer(self.peer, Ok(answer))).await.ok();
         let ended = session.serve(&mut self).await;
         session.finish();
@@ -74,55 +74,65 @@ impl UnityVisit {
 
     fn begin(&self, offer: &str) -> Result<(Session, String), String> {
         let offer = Offer::parse(offer).map_err(|error| error.to_string())?;
-        let house = &self.house;
-        let now = house.clock.now();
-        let place = house.take_place(now, self.from).map_err(|rejection| rejection.message)?;
-        let number = house.next_session.fetch_add(1, Ordering::Relaxed);
+        let state = &self.state;
+        let now = state.clock.now();
+        let permit = state.try_admit(now, self.from).map_err(|rejection| rejection.message)?;
+        let number = state.next_session.fetch_add(1, Ordering::Relaxed);
         let name = Token::generate().map_err(|error| error.to_string())?.to_string();
-        let sender = house.new_sender(now, Peer::LARGEST_DATAGRAM, true).with_fec(house.new_policy());
+        let sender = state.new_sender(now, Peer::LARGEST_DATAGRAM, true).with_fec(state.new_policy());
         // The owner's codec first; the browser chooses among them when it answers.
-        let mut kinds = vec![house.codec];
-        kinds.extend(CodecKind::ALL.into_iter().filter(|kind| *kind != house.codec));
+        let mut kinds = vec![state.codec];
+        kinds.extend(CodecKind::ALL.into_iter().filter(|kind| *kind != state.codec));
         let codecs: Vec<_> = kinds.into_iter().map(codec_of).collect();
-        let config = peer_config(house, &self.exchange, &name);
+        let config = peer_config(state, &self.exchange, &name);
         let mut peer = Peer::offering(now, config, &codecs, true, sender).map_err(|error| words(&error))?;
         let answer = peer.on_offer(now, &offer).map_err(|error| words(&error))?;
-        let line = peer.credentials().map(|own| self.exchange.connect(own, house.bad_path(number, now)));
+        let line = peer.credentials().map(|own| self.exchange.connect(own, state.bad_path(number, now)));
         let line = line.ok_or("the answer has no ICE credentials")?;
         tracing::info!(session = number, client = %self.from.address, "one of Unity's clients came");
-        let picture = (house.format.size.width, house.format.size.height);
-        let (house, user) = (Arc::clone(house), User::new(now, START, picture));
-        let mut session =
-            Session { house, number, place, peer, line, user, stay: None, input: None, connected: false, began: now };
+        let picture = (state.format.size.width, state.format.size.height);
+        let (state, user) = (Arc::clone(state), User::new(now, START, picture));
+        let mut session = Session {
+            state,
+            number,
+            permit,
+            peer,
+            line,
+            user,
+            common: None,
+            input: None,
+            connected: false,
+            began: now,
+        };
         session.settle()?;
         Ok((session, answer))
     }
 }
 
 struct Session {
-    house: Arc<House>,
+    state: Arc<ServerState>,
     number: u32,
     /// Given back at the end.
-    place: Place,
+    permit: Permit,
     peer: Peer,
     line: Line,
     user: User,
     /// As soon as the codec is agreed on.
-    stay: Option<Stay>,
+    common: Option<SessionCommon>,
     input: Option<ChannelId>,
     connected: bool,
     began: Time,
 }
 
 impl Session {
-    async fn serve(&mut self, visit: &mut UnityVisit) -> String {
-        let clock = self.house.clock;
-        let mut closing = self.house.closing.clone();
+    async fn serve(&mut self, task: &mut UnitySessionTask) -> String {
+        let clock = self.state.clock;
+        let mut closing = self.state.closing.clone();
         let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
         loop {
             let now = clock.now();
-            // Without a seat there is nobody to tell where the user is.
-            let user = self.stay.as_ref().and_then(|_| self.user.poll_timeout());
+            // Without a mailbox there is nobody to tell where the user is.
+            let user = self.common.as_ref().and_then(|_| self.user.poll_timeout());
             let due = self.peer.poll_timeout().into_iter().chain(user).min();
             let wake = due.unwrap_or(Time::FAR_FUTURE).min(now + Span::from_secs(1));
             tokio::select! {
@@ -130,12 +140,12 @@ impl Session {
                     Some(incoming) => {
                         self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
                         if self.connected {
-                            self.place.hear(incoming.at);
+                            self.permit.hear(incoming.at);
                         }
                     }
                     None => return "the server's socket is gone".into(),
                 },
-                made = next_made(&mut self.stay) => match made {
+                made = next_made(&mut self.common) => match made {
                     Made::Picture(Some(Delivery::Frame(frame))) => self.peer.on_frame(clock.now(), frame),
                     Made::Picture(Some(Delivery::Size(size, _))) => {
                         self.user.set_picture(clock.now(), (size.width, size.height));
@@ -144,15 +154,15 @@ impl Session {
                     Made::Picture(None) => return "the renderer has stopped".into(),
                     Made::Sound(sound) => self.peer.on_sound(clock.now(), sound.made_at, sound.bytes),
                 },
-                order = visit.orders.recv() => match order {
-                    Some(order) => if let Err(reason) = self.follow(order, visit).await {
+                order = task.orders.recv() => match order {
+                    Some(order) => if let Err(reason) = self.follow(order, task).await {
                         return reason;
                     },
                     None => return "the client's signalling ended".into(),
                 },
-                _ = status.tick() => if let Some(stay) = &self.stay {
+                _ = status.tick() => if let Some(common) = &self.common {
                     // For the server's own figures: the web client takes none.
-                    stay.status(clock.now(), self.peer.sender());
+                    common.status(clock.now(), self.peer.sender());
                 },
                 () = alarm.at(wake) => self.peer.on_timeout(clock.now()),
                 () = async { drop(closing.wait_for(|closing| *closing).await) } => {
@@ -165,56 +175,57 @@ impl Session {
         }
     }
 
-    async fn follow(&mut self, order: PeerOrder, visit: &UnityVisit) -> Result<(), String> {
-        let now = self.house.clock.now();
+    async fn follow(&mut self, order: PeerOrder, task: &UnitySessionTask) -> Result<(), String> {
+        let now = self.state.clock.now();
         let fact = match order {
             PeerOrder::Answer(offer) => {
                 let offer = Offer::parse(&offer).map_err(|error| error.to_string());
                 Fact::Answer(
-                    visit.peer,
+                    task.peer,
                     offer.and_then(|offer| self.peer.on_offer(now, &offer).map_err(|error| words(&error))),
                 )
             }
-            PeerOrder::Offer => Fact::Offer(visit.peer, self.peer.offer(now, true).map_err(|error| words(&error))),
+            PeerOrder::Offer => Fact::Offer(task.peer, self.peer.offer(now, true).map_err(|error| words(&error))),
             PeerOrder::Accept(answer) => {
                 let answer = Offer::parse_answer(&answer).map_err(|error| error.to_string())?;
                 self.peer.on_answer(now, &answer).map_err(|error| words(&error))?;
                 return self.settle();
             }
         };
-        visit.facts.send(fact).await.ok();
+        task.facts.send(fact).await.ok();
         self.settle()
     }
 
-    /// Once a codec is agreed on, the client has a seat; once it is connected too, pictures come.
+    /// Once a codec is agreed on, there is an encoder's mailbox; once the client is connected too, pictures come.
     fn settle(&mut self) -> Result<(), String> {
-        if self.stay.is_some() {
+        if self.common.is_some() {
             return Ok(());
         }
         let Some(codec) = self.peer.codec() else { return Ok(()) };
-        let house = Arc::clone(&self.house);
-        let taste = Taste { codec: kind_of(codec), display: DisplayKind::Screen, sound: self.peer.takes_sound() };
-        let opened = Stay::open(house, self.number, taste, self.peer.sender());
-        let (stay, _) = opened.map_err(|error| error.to_string())?;
+        let state = Arc::clone(&self.state);
+        let preferences =
+            ClientPreferences { codec: kind_of(codec), display: DisplayKind::Screen, sound: self.peer.takes_sound() };
+        let opened = SessionCommon::open(state, self.number, preferences, self.peer.sender());
+        let (common, _) = opened.map_err(|error| error.to_string())?;
         tracing::info!(session = self.number, codec = kind_of(codec).name(), "a codec is agreed on");
-        if self.connected && !stay.begin() {
+        if self.connected && !common.begin() {
             return Err("the renderer has stopped".into());
         }
-        self.stay = Some(stay);
+        self.common = Some(common);
         Ok(())
     }
 
     /// Everything that peer and user have to hand out after new facts; says why where the session is over.
     fn drain(&mut self) -> Option<String> {
-        let now = self.house.clock.now();
+        let now = self.state.clock.now();
         while let Some(event) = self.peer.poll_event() {
             match event {
                 Event::Connected => {
-                    if !self.place.hear(now) {
-                        return Some(PLACE_LOST.into());
+                    if !self.permit.hear(now) {
+                        return Some(PERMIT_LOST.into());
                     }
                     self.connected = true;
-                    if self.stay.as_ref().is_some_and(|stay| !stay.begin()) {
+                    if self.common.as_ref().is_some_and(|common| !common.begin()) {
                         return Some("the renderer has stopped".into());
                     }
                 }
@@ -238,16 +249,16 @@ impl Session {
         if !self.connected && now.saturating_since(self.began) > CONNECT_LIMIT {
             return Some("the client did not connect".into());
         }
-        if self.place.is_lost() {
-            return Some(PLACE_LOST.into());
+        if self.permit.is_lost() {
+            return Some(PERMIT_LOST.into());
         }
         self.transmit(now);
-        if let Some(stay) = &self.stay {
+        if let Some(common) = &self.common {
             if let Some(sample) = self.user.poll_sample(now) {
                 let actions = sample.events.clone();
-                stay.on_input(ReceivedInput { sample, received_at: now, actions });
+                common.on_input(ReceivedInput { sample, received_at: now, actions });
             }
-            stay.drain(now, self.peer.sender_mut());
+            common.drain(now, self.peer.sender_mut());
         }
         None
     }
@@ -259,11 +270,11 @@ impl Session {
     }
 
     fn finish(&mut self) {
-        if let Some(stay) = &self.stay {
-            stay.leave(self.peer.sender_mut());
+        if let Some(common) = &self.common {
+            common.leave(self.peer.sender_mut());
         }
         self.peer.close();
-        self.transmit(self.house.clock.now());
+        self.transmit(self.state.clock.now());
     }
 }
 
@@ -279,11 +290,11 @@ enum Made {
     Sound(SoundPacket),
 }
 
-/// Waits for ever without a seat.
-async fn next_made(stay: &mut Option<Stay>) -> Made {
-    let Some(stay) = stay else { return std::future::pending().await };
+/// Waits for ever without a mailbox.
+async fn next_made(common: &mut Option<SessionCommon>) -> Made {
+    let Some(common) = common else { return std::future::pending().await };
     tokio::select! {
-        delivery = stay.deliveries.recv() => Made::Picture(delivery),
-        Some(sound) = stay.sounds.recv() => Made::Sound(sound),
+        delivery = common.deliveries.recv() => Made::Picture(delivery),
+        Some(sound) = common.sounds.recv() => Made::Sound(sound),
     }
 }

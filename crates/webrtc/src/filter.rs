@@ -8,26 +8,26 @@ use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
 /// What is done with what comes in.
-pub(crate) trait Sift: Send + Sync {
+pub(crate) trait Filter: Send + Sync {
     /// Takes a message, and puts what the next one in the chain is to see behind `onward`.
     fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error>;
 
     fn on_remote_stream(&mut self, _stream: &StreamInfo) {}
 }
 
-pub(crate) struct Sieve<S> {
-    sift: S,
+pub(crate) struct FilterSlot<S> {
+    filter: S,
     inward: VecDeque<TaggedPacket>,
     outward: VecDeque<TaggedPacket>,
 }
 
-impl<S> Sieve<S> {
-    pub(crate) const fn new(sift: S) -> Self {
-        Self { sift, inward: VecDeque::new(), outward: VecDeque::new() }
+impl<S> FilterSlot<S> {
+    pub(crate) const fn new(filter: S) -> Self {
+        Self { filter, inward: VecDeque::new(), outward: VecDeque::new() }
     }
 }
 
-impl<S: Sift> Protocol<TaggedPacket, TaggedPacket, ()> for Sieve<S> {
+impl<S: Filter> Protocol<TaggedPacket, TaggedPacket, ()> for FilterSlot<S> {
     type Rout = TaggedPacket;
     type Wout = TaggedPacket;
     type Eout = ();
@@ -35,7 +35,7 @@ impl<S: Sift> Protocol<TaggedPacket, TaggedPacket, ()> for Sieve<S> {
     type Time = Instant;
 
     fn handle_read(&mut self, message: TaggedPacket) -> Result<(), Error> {
-        self.sift.on_read(message, &mut self.inward)
+        self.filter.on_read(message, &mut self.inward)
     }
 
     fn poll_read(&mut self) -> Option<TaggedPacket> {
@@ -60,12 +60,12 @@ impl<S: Sift> Protocol<TaggedPacket, TaggedPacket, ()> for Sieve<S> {
     }
 }
 
-impl<S: Sift> Interceptor for Sieve<S> {
+impl<S: Filter> Interceptor for FilterSlot<S> {
     fn bind_local_stream(&mut self, _stream: &StreamInfo) {}
     fn unbind_local_stream(&mut self, _stream: &StreamInfo) {}
 
     fn bind_remote_stream(&mut self, stream: &StreamInfo) {
-        self.sift.on_remote_stream(stream);
+        self.filter.on_remote_stream(stream);
     }
 
     fn unbind_remote_stream(&mut self, _stream: &StreamInfo) {}

@@ -1,4 +1,4 @@
-//! The desk: one task that owns the signalling and passes its orders on to sockets and peers.
+//! One task that owns the signalling's state machine and passes its orders on to sockets and peers.
 
 use std::collections::BTreeMap;
 
@@ -7,14 +7,14 @@ use nearlight_units::Time;
 use nearlight_urs::signalling::{ClientId, Full, Gate, Guest, Mode, Order, PeerId, Reply, Request, Signalling};
 use tokio::sync::{mpsc, oneshot};
 
-/// Facts that wait for the desk; who brings one more waits himself.
+/// Facts that wait for the task; who brings one more waits himself.
 const FACTS: usize = 64;
 /// Messages that wait for a client's socket; a client that does not take so many is cut off.
 pub(super) const MESSAGES: usize = 32;
 /// Orders that wait for a peer, which follows them at once.
 const PEER_ORDERS: usize = 16;
 
-/// What happens at the desk.
+/// What the task is told.
 pub(crate) enum Fact {
     /// A WebSocket was opened; its messages go to `messages` until that is closed.
     Opened {
@@ -66,13 +66,13 @@ pub(crate) trait Peers: Send + 'static {
 
 /// Where facts are brought; cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Desk {
+pub(crate) struct SignallingTask {
     facts: mpsc::Sender<Fact>,
     mode: Mode,
 }
 
-impl Desk {
-    /// A desk, and its work: a future that never ends by itself. Peers end when it is dropped.
+impl SignallingTask {
+    /// Its handle, and the task: a future that never ends by itself. Peers end when it is dropped.
     pub(crate) fn open(
         mode: Mode,
         clock: Clock,
@@ -90,7 +90,7 @@ impl Desk {
         self.mode
     }
 
-    /// False when the desk is closed.
+    /// False when the task has ended.
     pub(crate) async fn bring(&self, fact: Fact) -> bool {
         self.facts.send(fact).await.is_ok()
     }

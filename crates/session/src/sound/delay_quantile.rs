@@ -12,13 +12,13 @@ const SLOWEST: usize = 3;
 const RENEWAL: u32 = 5;
 
 #[derive(Debug, Default)]
-pub(super) struct Transit {
+pub(super) struct DelayQuantile {
     spans: VecDeque<Span>,
     usual: Span,
     until_renewal: u32,
 }
 
-impl Transit {
+impl DelayQuantile {
     /// A block arrived so long after its moment.
     pub(super) fn on_arrival(&mut self, span: Span) {
         self.spans.push_back(span);

@@ -21,7 +21,7 @@ pub(crate) enum Moment {
 
 /// Counts pictures while somebody watches.
 #[derive(Debug)]
-pub(crate) struct Strain {
+pub(crate) struct OverloadMonitor {
     wanted: f64,
     began: Option<Time>,
     made: u32,
@@ -30,7 +30,7 @@ pub(crate) struct Strain {
     told: bool,
 }
 
-impl Strain {
+impl OverloadMonitor {
     /// For so many pictures a second.
     pub(crate) fn new(wanted: u16) -> Self {
         Self { wanted: f64::from(wanted), began: None, made: 0, left_out: 0, poor_windows: 0, told: false }
@@ -73,14 +73,20 @@ mod tests {
     use super::*;
 
     /// What is told in so many seconds of `rate` moments each, every so-and-so-many'th of which is `other`.
-    fn told(strain: &mut Strain, now: &mut Time, seconds: i64, rate: i64, (every, other): (i64, Moment)) -> Vec<f64> {
+    fn told(
+        overload: &mut OverloadMonitor,
+        now: &mut Time,
+        seconds: i64,
+        rate: i64,
+        (every, other): (i64, Moment),
+    ) -> Vec<f64> {
         let end = *now + Span::from_secs(seconds);
         let mut count = 0;
         let mut told = Vec::new();
         while *now < end {
             *now += Span::from_secs(1) / rate;
             count += 1;
-            told.extend(strain.on_moment(*now, if count % every == 0 { other } else { Moment::Taken }));
+            told.extend(overload.on_moment(*now, if count % every == 0 { other } else { Moment::Taken }));
         }
         told
     }
@@ -89,28 +95,28 @@ mod tests {
 
     #[test]
     fn too_few_pictures_are_told_once() {
-        let (mut strain, mut now) = (Strain::new(90), Time::ZERO);
-        let told = told(&mut strain, &mut now, 60, 5, ALL);
+        let (mut overload, mut now) = (OverloadMonitor::new(90), Time::ZERO);
+        let told = told(&mut overload, &mut now, 60, 5, ALL);
         assert_eq!(told.len(), 1, "{told:?}");
         assert!((told[0] - 5.0).abs() < 0.01, "{told:?}");
     }
 
     #[test]
     fn an_encoder_that_is_behind_is_noticed_and_a_path_is_not() {
-        let (mut strain, mut now) = (Strain::new(30), Time::ZERO);
-        assert!(told(&mut strain, &mut now, 60, 30, (20, Moment::Behind)).is_empty());
-        assert!(told(&mut strain, &mut now, 60, 30, (3, Moment::LeftOut)).is_empty());
-        let told = told(&mut strain, &mut now, 60, 30, (3, Moment::Behind));
+        let (mut overload, mut now) = (OverloadMonitor::new(30), Time::ZERO);
+        assert!(told(&mut overload, &mut now, 60, 30, (20, Moment::Behind)).is_empty());
+        assert!(told(&mut overload, &mut now, 60, 30, (3, Moment::LeftOut)).is_empty());
+        let told = told(&mut overload, &mut now, 60, 30, (3, Moment::Behind));
         assert!(told.len() == 1 && (told[0] - 20.0).abs() < 1.0, "{told:?}");
     }
 
     #[test]
     fn a_slow_beginning_and_pauses_are_not() {
-        let (mut strain, mut now) = (Strain::new(30), Time::ZERO);
+        let (mut overload, mut now) = (OverloadMonitor::new(30), Time::ZERO);
         for _ in 0..5 {
-            assert!(told(&mut strain, &mut now, 4, 10, ALL).is_empty());
-            assert!(told(&mut strain, &mut now, 20, 30, ALL).is_empty());
-            strain.on_idle();
+            assert!(told(&mut overload, &mut now, 4, 10, ALL).is_empty());
+            assert!(told(&mut overload, &mut now, 20, 30, ALL).is_empty());
+            overload.on_idle();
             now += Span::from_secs(100);
         }
     }

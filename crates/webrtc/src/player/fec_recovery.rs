@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use rtc::interceptor::{FlexFec03Decoder, Packet, StreamInfo, TaggedPacket};
 use rtc::shared::error::Error;
 
-use crate::sieve::Sift;
+use crate::filter::Filter;
 
 /// Where it stands: behind all that reports, before what waits.
 pub(super) const SLOT: usize = 12_500;
@@ -24,19 +24,19 @@ struct Protected {
     decoder: FlexFec03Decoder,
 }
 
-pub(super) struct Mender {
+pub(super) struct FecRecovery {
     stream: Option<Protected>,
     mended: Arc<AtomicU64>,
 }
 
-impl Mender {
+impl FecRecovery {
     /// Counts in `mended` what it made.
     pub(super) const fn new(mended: Arc<AtomicU64>) -> Self {
         Self { stream: None, mended }
     }
 }
 
-impl Sift for Mender {
+impl Filter for FecRecovery {
     fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error> {
         let (now, transport) = (message.now, message.transport);
         let mut made = Vec::new();

@@ -1,4 +1,4 @@
-//! What every session does whatever carries it: a seat in the studio, figures for metrics and journal, words for the client.
+//! What every session does whatever carries it: a mailbox that it shares with the studio, figures for metrics and journal, messages to the client.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,15 +6,15 @@ use std::time::Duration;
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{EncoderWish, ReceivedInput, Sender, SoundPacket};
+use nearlight_session::{EncoderTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{DisplayKind, RateStatus, SoundDescription, StreamDescription, Welcome};
 use tokio::sync::mpsc;
 use tokio::time::{Interval, MissedTickBehavior};
 
-use crate::house::House;
+use crate::mailbox::{Delivery, EncoderMailbox, StreamTarget};
 use crate::metrics::SessionFigures;
-use crate::seat::{Delivery, Seat, Wish};
+use crate::state::ServerState;
 
 /// Frames between encoder and session: more would only be latency.
 const DELIVERIES: usize = 4;
@@ -34,16 +34,16 @@ pub(crate) fn status_interval() -> Interval {
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Taste {
+pub(crate) struct ClientPreferences {
     pub(crate) codec: CodecKind,
     pub(crate) display: DisplayKind,
     /// It wants to hear the world.
     pub(crate) sound: bool,
 }
 
-/// A session's part in the house.
-pub(crate) struct Stay {
-    pub(crate) house: Arc<House>,
+/// The part of a session that does not depend on its transport.
+pub(crate) struct SessionCommon {
+    pub(crate) state: Arc<ServerState>,
     pub(crate) session: u32,
     pub(crate) deliveries: mpsc::Receiver<Delivery>,
     /// Closed where the client hears nothing.
@@ -56,67 +56,67 @@ pub(crate) struct Stay {
     pub(crate) display: DisplayKind,
     /// The client is to acknowledge frames.
     pub(crate) references: bool,
-    seat: Arc<Seat>,
+    mailbox: Arc<EncoderMailbox>,
     stream: StreamDescription,
 }
 
-impl Stay {
-    /// A seat for what the client takes, not taken yet, and whether its encoder keeps references.
+impl SessionCommon {
+    /// A mailbox for a client with these preferences, which the studio does not know yet, and whether its encoder keeps references.
     pub(crate) fn open(
-        house: Arc<House>,
+        state: Arc<ServerState>,
         session: u32,
-        taste: Taste,
+        preferences: ClientPreferences,
         sender: &Sender,
     ) -> Result<(Self, bool), CodecError> {
-        let Taste { codec, display, sound } = taste;
-        let (stream, keeps_references) = describe(&house, codec, wish(sender, display))?;
+        let ClientPreferences { codec, display, sound } = preferences;
+        let (stream, keeps_references) = describe(&state, codec, stream_target(sender, display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
-        let hears = sound && house.sound.is_some();
-        let seat = Seat::new(Viewer(session), codec, wish(sender, display), delivery_sender);
-        let seat = Arc::new(if hears { seat.with_sounds(sound_sender) } else { seat });
+        let hears = sound && state.sound.is_some();
+        let mailbox = EncoderMailbox::new(Viewer(session), codec, stream_target(sender, display), delivery_sender);
+        let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
         let (references, sound) = (false, None);
-        let stay = Self { house, session, deliveries, sounds, hears, sound, display, references, seat, stream };
-        Ok((stay, keeps_references))
+        let common = Self { state, session, deliveries, sounds, hears, sound, display, references, mailbox, stream };
+        Ok((common, keeps_references))
     }
 
-    /// Takes the seat: pictures and sound come from now on. False when the studio has failed.
+    /// Hands the mailbox to the studio: pictures and sound come from now on. False when the studio has failed.
     pub(crate) fn begin(&self) -> bool {
-        if let Some(sound) = self.house.sound.as_ref().filter(|_| self.hears) {
-            sound.seat(Arc::clone(&self.seat));
+        if let Some(sound) = self.state.sound.as_ref().filter(|_| self.hears) {
+            sound.add_viewer(Arc::clone(&self.mailbox));
         }
-        self.house.studio.seat(Arc::clone(&self.seat))
+        self.state.studio.add_viewer(Arc::clone(&self.mailbox))
     }
 
-    /// Gives the seat up, and writes the last events.
+    /// Closes the mailbox, and writes the last events.
     pub(crate) fn leave(&self, sender: &mut Sender) {
-        self.seat.leave();
+        self.mailbox.leave();
         self.write_events(sender);
     }
 
     /// An input that came by another way than the sender's.
     pub(crate) fn on_input(&self, input: ReceivedInput) {
-        self.seat.on_input(input);
+        self.mailbox.on_input(input);
     }
 
-    /// Takes what the sender has beside datagrams after new facts, and tells the studio what it wishes.
+    /// Takes what the sender has beside datagrams after new facts, and tells the studio its target.
     pub(crate) fn drain(&self, now: Time, sender: &mut Sender) {
         if let Some(input) = sender.poll_input() {
-            self.seat.on_input(input);
+            self.mailbox.on_input(input);
         }
         while let Some(report) = sender.poll_outcome() {
-            self.house.metrics.on_outcome(&report);
+            self.state.metrics.on_outcome(&report);
         }
-        for reason in self.seat.take_skipped() {
+        for reason in self.mailbox.take_skipped() {
             sender.on_skipped(now, reason);
         }
-        self.seat.set_wish(wish(sender, self.display));
+        self.mailbox.set_target(stream_target(sender, self.display));
         self.write_events(sender);
     }
 
     fn write_events(&self, sender: &mut Sender) {
         while let Some((at, event)) = sender.poll_event() {
-            if let Some(journal) = &self.house.journal {
+            if let Some(journal) = &self.state.journal {
                 journal.write(at, self.session, event);
             }
         }
@@ -137,8 +137,8 @@ impl Stay {
             fec: sender.fec_name(),
             references: self.references,
             sound: self.sound.clone(),
-            pacing: self.house.pacing.to_string(),
-            max_rate_bps: self.house.bounds.maximum.as_bps(),
+            pacing: self.state.pacing.to_string(),
+            max_rate_bps: self.state.bounds.maximum.as_bps(),
             start: START,
             proof: None,
         }
@@ -147,7 +147,7 @@ impl Stay {
     /// The rates now, for metrics and for the client.
     pub(crate) fn status(&self, now: Time, sender: &Sender) -> RateStatus {
         let (decision, figures) = (sender.decision(), sender.statistics(now));
-        self.house.metrics.on_figures(self.session, SessionFigures { sender: figures, target: decision.target });
+        self.state.metrics.on_figures(self.session, SessionFigures { sender: figures, target: decision.target });
         RateStatus {
             target_bps: decision.target.as_bps(),
             pacing_bps: decision.pacing.as_bps(),
@@ -162,15 +162,15 @@ impl Stay {
 }
 
 /// However the session ends, the studio is not to wait for it.
-impl Drop for Stay {
+impl Drop for SessionCommon {
     fn drop(&mut self) {
-        self.seat.leave();
+        self.mailbox.leave();
     }
 }
 
-fn wish(sender: &Sender, display: DisplayKind) -> Wish {
-    Wish {
-        encoder: sender.wish(),
+fn stream_target(sender: &Sender, display: DisplayKind) -> StreamTarget {
+    StreamTarget {
+        encoder: sender.encoder_target(),
         refusal: sender.refusal(),
         display,
         step: sender.decision().step.unwrap_or(WHOLE),
@@ -181,21 +181,25 @@ fn wish(sender: &Sender, display: DisplayKind) -> Wish {
 }
 
 /// The stream as it starts, and whether its encoder keeps references. The encoder that says its name here is not the one that will run: that one lives on its thread.
-fn describe(house: &House, codec: CodecKind, wish: Wish) -> Result<(StreamDescription, bool), CodecError> {
-    let Wish { display, step, encoder: EncoderWish { rate, .. }, .. } = wish;
-    let size = house.format.size_for(display, step.scale);
-    let encoder = house
+fn describe(
+    state: &ServerState,
+    codec: CodecKind,
+    target: StreamTarget,
+) -> Result<(StreamDescription, bool), CodecError> {
+    let StreamTarget { display, step, encoder: EncoderTarget { rate, .. }, .. } = target;
+    let size = state.format.size_for(display, step.scale);
+    let encoder = state
         .encoders
-        .open(codec, EncoderConfig { size, fps: house.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
+        .open(codec, EncoderConfig { size, fps: state.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
     let stream = StreamDescription {
         codec: codec.name().into(),
         codec_string: encoder.codec_string(),
         width: size.width,
         height: size.height,
-        fps: house.format.fps,
+        fps: state.format.fps,
         encoder: encoder.name(),
-        adapter: house.adapter.clone(),
-        views: house.format.views_for(display),
+        adapter: state.adapter.clone(),
+        views: state.format.views_for(display),
     };
     Ok((stream, encoder.keeps_references()))
 }

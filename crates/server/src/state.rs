@@ -18,12 +18,12 @@ use nearlight_urs::signalling::Guest;
 use nearlight_wire::{Bytes32, Hello, PROTOCOL_VERSION, RefusalReason};
 use tokio::sync::watch;
 
+use crate::admission::{Admission, NotAdmitted, Permit, QUIET};
 use crate::bad_paths::BadPaths;
 use crate::journal::Journal;
 use crate::metrics::{Metrics, Refusal};
 use crate::pairing::{Channel, Pairing, Wrong};
-use crate::places::{NoPlace, Place, Places, QUIET};
-use crate::sound::Auditorium;
+use crate::sound::Mixer;
 use crate::studio::{Format, Studio};
 
 /// Strangers that may be about to greet at the same time, in all and from one address. Where there are more, who has been silent for
@@ -33,8 +33,8 @@ const MAX_GREETING_PER_ADDRESS: usize = 32;
 
 /// How long a client waits for a place that may become free, and how often it is looked at: longer than a silent client keeps it, and
 /// shorter than clients wait for an answer to their greeting.
-const PLACE_PATIENCE: Span = Span::from_secs(4);
-const PLACE_CHECK: Duration = Duration::from_millis(100);
+const ADMISSION_PATIENCE: Span = Span::from_secs(4);
+const ADMISSION_CHECK: Duration = Duration::from_millis(100);
 
 /// The one controller that needs to be told nothing.
 const FIXED: &str = "fixed";
@@ -50,16 +50,16 @@ pub(crate) struct Rejection {
 }
 
 /// What all sessions share.
-pub(crate) struct House {
+pub(crate) struct ServerState {
     pub(crate) clock: Clock,
     pub(crate) pairing: Pairing,
     pub(crate) offers: Offers,
     pub(crate) greeting: Arc<Gate>,
-    pub(crate) places: Arc<Places>,
+    pub(crate) admission: Arc<Admission>,
     pub(crate) next_session: AtomicU32,
     pub(crate) studio: Studio,
     /// None: there is nothing to hear.
-    pub(crate) sound: Option<Auditorium>,
+    pub(crate) sound: Option<Mixer>,
     pub(crate) adapter: String,
     pub(crate) format: Format,
     pub(crate) codec: CodecKind,
@@ -77,27 +77,29 @@ pub(crate) struct House {
     pub(crate) closing: watch::Receiver<bool>,
 }
 
-impl House {
+impl ServerState {
     pub(crate) fn new_greeting() -> Arc<Gate> {
         Gate::new(MAX_GREETING, MAX_GREETING_PER_ADDRESS, 0)
     }
 
     /// A codec and a place for a client that has shown that it knows the token. Where only the place of one who has fallen silent is
     /// left, such as the client's own that was killed a moment ago, it waits whether that place becomes free.
-    pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Place), Rejection> {
+    pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Permit), Rejection> {
         let codec = self.choose(|kind| hello.codecs.iter().any(|name| name == kind.name()))?;
         let guest = Guest { address: peer, trusted: true };
         let came_at = self.clock.now();
         loop {
             let now = self.clock.now();
-            match self.places.take(now, guest) {
-                Err(NoPlace::Silent(_)) if now < came_at + PLACE_PATIENCE => tokio::time::sleep(PLACE_CHECK).await,
+            match self.admission.take(now, guest) {
+                Err(NotAdmitted::Silent(_)) if now < came_at + ADMISSION_PATIENCE => {
+                    tokio::time::sleep(ADMISSION_CHECK).await;
+                }
                 // Who was killed just now is not known to be silent yet.
-                Err(NoPlace::Full) if now <= came_at + QUIET => tokio::time::sleep(PLACE_CHECK).await,
+                Err(NotAdmitted::Full) if now <= came_at + QUIET => tokio::time::sleep(ADMISSION_CHECK).await,
                 taken => {
-                    let place = taken.map_err(|why| self.no_place(why))?;
-                    place.hear(now);
-                    return Ok((codec, place));
+                    let permit = taken.map_err(|why| self.not_admitted(why))?;
+                    permit.hear(now);
+                    return Ok((codec, permit));
                 }
             }
         }
@@ -164,25 +166,27 @@ impl House {
         self.offers.take(now, guest).map_err(|wait| self.make_wait(wait, "Too many offers came from this address."))
     }
 
-    pub(crate) fn take_place(&self, now: Time, guest: Guest) -> Result<Place, Rejection> {
-        self.places.take(now, guest).map_err(|why| self.no_place(why))
+    pub(crate) fn try_admit(&self, now: Time, guest: Guest) -> Result<Permit, Rejection> {
+        self.admission.take(now, guest).map_err(|why| self.not_admitted(why))
     }
 
-    fn no_place(&self, why: NoPlace) -> Rejection {
+    fn not_admitted(&self, why: NotAdmitted) -> Rejection {
         match why {
-            NoPlace::Full => {
+            NotAdmitted::Full => {
                 let message =
                     "The server is full. Try again when somebody has left, or start it with a larger --max-clients.";
                 self.refuse(Refusal::Full, RefusalReason::Full, message)
             }
-            NoPlace::Silent(wait) => {
+            NotAdmitted::Silent(wait) => {
                 let message = format!(
                     "The server is full, but one of its clients does not answer. Try again in {} s.",
                     seconds(wait)
                 );
                 Rejection { wait: Some(wait), ..self.refuse(Refusal::Full, RefusalReason::Full, message) }
             }
-            NoPlace::Waits(wait) => self.make_wait(wait, "Clients of this address hold places and have not connected."),
+            NotAdmitted::Waits(wait) => {
+                self.make_wait(wait, "Clients of this address hold places and have not connected.")
+            }
         }
     }
 

@@ -1,4 +1,4 @@
-//! What a client's session and the studio share: the newest input one way, wishes for the encoder and frames the other way.
+//! What a client's session and the studio share: the newest input and the encoder's target one way, frames the other way.
 //!
 //! Each side takes a lock for a few assignments only, so neither waits for the other's work.
 
@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nearlight_codec::{CodecKind, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{EncodedFrame, EncoderWish, ReceivedInput, SoundPacket};
+use nearlight_session::{EncodedFrame, EncoderTarget, ReceivedInput, SoundPacket};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{DisplayKind, InputEvent, Pose};
 use tokio::sync::mpsc;
@@ -18,12 +18,12 @@ const MAX_ACTIONS: usize = 128;
 
 /// What the session asks of the studio.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Wish {
-    pub(crate) encoder: EncoderWish,
+pub(crate) struct StreamTarget {
+    pub(crate) encoder: EncoderTarget,
     /// Why a new frame should be left out.
     pub(crate) refusal: Option<&'static str>,
     pub(crate) display: DisplayKind,
-    /// Where the picture stands on the controller's ladder.
+    /// The rung of the controller's ladder.
     pub(crate) step: Step,
     pub(crate) render_to_display: Option<Span>,
     /// A moment at which a capture would be best for the client; others are whole frame intervals away.
@@ -44,16 +44,16 @@ pub(crate) enum Delivery {
 
 #[derive(Debug)]
 struct Shared {
-    wish: Wish,
+    target: StreamTarget,
     input: Option<ReceivedInput>,
     actions: Vec<InputEvent>,
     skipped: Vec<&'static str>,
     head: Pose,
 }
 
-/// One client's place in the studio.
+/// What one client's session and the studio share.
 #[derive(Debug)]
-pub(crate) struct Seat {
+pub(crate) struct EncoderMailbox {
     pub(crate) viewer: Viewer,
     pub(crate) codec: CodecKind,
     shared: Mutex<Shared>,
@@ -63,9 +63,14 @@ pub(crate) struct Seat {
     sounds: Option<mpsc::Sender<SoundPacket>>,
 }
 
-impl Seat {
-    pub(crate) fn new(viewer: Viewer, codec: CodecKind, wish: Wish, deliveries: mpsc::Sender<Delivery>) -> Self {
-        let shared = Shared { wish, input: None, actions: Vec::new(), skipped: Vec::new(), head: START };
+impl EncoderMailbox {
+    pub(crate) fn new(
+        viewer: Viewer,
+        codec: CodecKind,
+        target: StreamTarget,
+        deliveries: mpsc::Sender<Delivery>,
+    ) -> Self {
+        let shared = Shared { target, input: None, actions: Vec::new(), skipped: Vec::new(), head: START };
         Self { viewer, codec, shared: Mutex::new(shared), left: AtomicBool::new(false), deliveries, sounds: None }
     }
 
@@ -79,12 +84,12 @@ impl Seat {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn set_wish(&self, wish: Wish) {
-        self.shared().wish = wish;
+    pub(crate) fn set_target(&self, target: StreamTarget) {
+        self.shared().target = target;
     }
 
-    pub(crate) fn wish(&self) -> Wish {
-        self.shared().wish
+    pub(crate) fn target(&self) -> StreamTarget {
+        self.shared().target
     }
 
     /// The newest input replaces an older one that no frame has used; actions add up.

@@ -11,14 +11,14 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{Bytes32, ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription, Welcome};
 use tokio::sync::mpsc;
 
-use crate::house::{House, Rejection, clean};
+use crate::admission::{PERMIT_LOST, Permit};
+use crate::mailbox::Delivery;
 use crate::metrics::Refusal;
 use crate::pairing::Channel;
-use crate::places::{PLACE_LOST, Place};
-use crate::seat::Delivery;
-use crate::stay::{Stay, Taste, status_interval};
+use crate::session_common::{ClientPreferences, SessionCommon, status_interval};
+use crate::state::{Rejection, ServerState, clean};
 
-/// A client that has not greeted by then is a stranger who wastes a place.
+/// A client that has not greeted by then is cut off.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// A client that does not read its control stream for this many messages is cut off.
 const CONTROL_QUEUE: usize = 64;
@@ -29,10 +29,10 @@ const CLOSE_REFUSED: u32 = 1;
 type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
 
 /// Greets, checks the proof of the token and serves the client until it leaves.
-pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
+pub(crate) async fn receive(state: Arc<ServerState>, connection: Connection) {
     let peer = connection.peer().ip();
-    let Some(mut greeting) = house.greeting.enter(house.clock.now(), peer) else {
-        house.metrics.on_refusal(Refusal::Full);
+    let Some(mut greeting) = state.greeting.enter(state.clock.now(), peer) else {
+        state.metrics.on_refusal(Refusal::Full);
         connection.close(CLOSE_REFUSED, "too many clients are about to connect; try again in a moment");
         return;
     };
@@ -48,7 +48,7 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
     let greeted = tokio::select! {
         greeted = tokio::time::timeout(GREETING_LIMIT, greet(&connection, nonce)) => greeted,
         () = greeting.evicted() => {
-            house.metrics.on_refusal(Refusal::Silent);
+            state.metrics.on_refusal(Refusal::Silent);
             connection.close(CLOSE_REFUSED, "no greeting came before others needed the place; try again");
             return;
         }
@@ -57,23 +57,23 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
         Ok(Ok(greeted)) => greeted,
         Ok(Err(error)) => {
             tracing::info!(%peer, %error, "a client did not greet");
-            house.metrics.on_refusal(Refusal::Silent);
+            state.metrics.on_refusal(Refusal::Silent);
             connection.close(CLOSE_REFUSED, "expected a greeting");
             return;
         }
         Err(_) => {
-            house.metrics.on_refusal(Refusal::Silent);
+            state.metrics.on_refusal(Refusal::Silent);
             connection.close(CLOSE_REFUSED, "no greeting came in time");
             return;
         }
     };
-    let admitted = match house.check_hello(peer, &hello, &channel) {
-        Ok(proof) => house.admit(peer, &hello).await.map(|admitted| (admitted, proof)),
+    let admitted = match state.check_hello(peer, &hello, &channel) {
+        Ok(proof) => state.admit(peer, &hello).await.map(|admitted| (admitted, proof)),
         Err(rejection) => Err(rejection),
     };
     drop(greeting);
     let (mut sender, receiver) = control;
-    let ((codec, place), proof) = match admitted {
+    let ((codec, permit), proof) = match admitted {
         Ok(admitted) => admitted,
         Err(Rejection { reason, message, .. }) => {
             tracing::warn!(%peer, ?reason, "a client was refused");
@@ -85,14 +85,14 @@ pub(crate) async fn receive(house: Arc<House>, connection: Connection) {
             return;
         }
     };
-    let session = house.next_session.fetch_add(1, Ordering::Relaxed);
+    let session = state.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
-    let open = house.metrics.open_session(session);
-    let taste = Taste { codec, display: hello.display, sound: hello.sound };
-    let ended = match Visit::open(Arc::clone(&house), session, connection.clone(), place, taste) {
-        Ok(mut visit) => {
-            visit.sender.set_display_hz(hello.display_hz);
-            visit.run((sender, receiver), proof).await
+    let open = state.metrics.open_session(session);
+    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound };
+    let ended = match SessionTask::open(Arc::clone(&state), session, connection.clone(), permit, preferences) {
+        Ok(mut task) => {
+            task.sender.set_display_hz(hello.display_hz);
+            task.run((sender, receiver), proof).await
         }
         Err(error) => {
             tracing::error!(session, %error, "no encoder for a client");
@@ -125,60 +125,60 @@ async fn greet(connection: &Connection, nonce: Bytes32) -> Result<(Hello, Contro
     }
 }
 
-struct Visit {
-    stay: Stay,
+struct SessionTask {
+    common: SessionCommon,
     connection: Connection,
     /// Given back at the end.
-    place: Place,
+    permit: Permit,
     sender: Sender,
 }
 
-impl Visit {
+impl SessionTask {
     fn open(
-        house: Arc<House>,
+        state: Arc<ServerState>,
         session: u32,
         connection: Connection,
-        place: Place,
-        taste: Taste,
+        permit: Permit,
+        preferences: ClientPreferences,
     ) -> Result<Self, CodecError> {
-        let now = house.clock.now();
+        let now = state.clock.now();
         // Each session its own losses, the same in every run.
-        if let Some([there, back]) = house.bad_path(session, now) {
+        if let Some([there, back]) = state.bad_path(session, now) {
             connection.set_impairment_since(Direction::Send, there, now);
             connection.set_impairment_since(Direction::Receive, back, now);
         }
-        let mut sender = house.new_sender(now, connection.max_datagram_size(), true).with_fec(house.new_policy());
-        let (mut stay, keeps_references) = Stay::open(house, session, taste, &sender)?;
+        let mut sender = state.new_sender(now, connection.max_datagram_size(), true).with_fec(state.new_policy());
+        let (mut common, keeps_references) = SessionCommon::open(state, session, preferences, &sender)?;
         let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
-        stay.sound = stay.hears.then(description);
+        common.sound = common.hears.then(description);
         if keeps_references {
             sender = sender.with_references();
-            stay.references = true;
+            common.references = true;
         }
-        Ok(Self { stay, connection, place, sender })
+        Ok(Self { common, connection, permit, sender })
     }
 
     /// Serves until the client leaves, the server closes or something fails; says which.
-    async fn run(mut self, (control, mut wishes): Control, proof: Bytes32) -> String {
-        let ended = self.serve(control, &mut wishes, proof).await;
-        self.stay.leave(&mut self.sender);
+    async fn run(mut self, (control, mut requests): Control, proof: Bytes32) -> String {
+        let ended = self.serve(control, &mut requests, proof).await;
+        self.common.leave(&mut self.sender);
         ended
     }
 
     async fn serve(
         &mut self,
         control: ControlSender<ServerMessage>,
-        wishes: &mut ControlReceiver<ClientMessage>,
+        requests: &mut ControlReceiver<ClientMessage>,
         proof: Bytes32,
     ) -> String {
         let (messages, queue) = mpsc::channel(CONTROL_QUEUE);
         tokio::spawn(send_control(control, queue));
-        let welcome = Welcome { proof: Some(proof), ..self.stay.welcome(&self.sender) };
-        if messages.try_send(ServerMessage::Welcome(welcome)).is_err() || !self.stay.begin() {
+        let welcome = Welcome { proof: Some(proof), ..self.common.welcome(&self.sender) };
+        if messages.try_send(ServerMessage::Welcome(welcome)).is_err() || !self.common.begin() {
             return "the renderer has stopped".into();
         }
-        let clock = self.stay.house.clock;
-        let mut closing = self.stay.house.closing.clone();
+        let clock = self.common.state.clock;
+        let mut closing = self.common.state.closing.clone();
         let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
         loop {
             let wake = self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
@@ -187,20 +187,20 @@ impl Visit {
                 received = self.connection.recv_datagram() => match received {
                     Ok(received) => {
                         self.sender.on_datagram(received.at, &received.datagram);
-                        self.place.hear(received.at);
+                        self.permit.hear(received.at);
                     }
                     Err(reason) => return format!("{reason:?}"),
                 },
-                delivery = self.stay.deliveries.recv() => match delivery {
+                delivery = self.common.deliveries.recv() => match delivery {
                     Some(delivery) => if let Err(ended) = self.on_delivery(delivery, &messages) {
                         return ended;
                     },
                     None => return "the renderer has stopped".into(),
                 },
-                Some(packet) = self.stay.sounds.recv() => self.sender.on_sound(clock.now(), packet),
-                message = wishes.recv() => match message {
+                Some(packet) = self.common.sounds.recv() => self.sender.on_sound(clock.now(), packet),
+                message = requests.recv() => match message {
                     Ok(ClientMessage::Display { display, display_hz }) => {
-                        self.stay.display = display;
+                        self.common.display = display;
                         self.sender.set_display_hz(display_hz);
                     }
                     Ok(ClientMessage::Goodbye) => return "the client said goodbye".into(),
@@ -208,7 +208,7 @@ impl Visit {
                     Err(error) => return error.to_string(),
                 },
                 _ = status.tick() => {
-                    let status = ServerMessage::Rate(self.stay.status(clock.now(), &self.sender));
+                    let status = ServerMessage::Rate(self.common.status(clock.now(), &self.sender));
                     if messages.try_send(status).is_err() {
                         return "the client does not read its control stream".into();
                     }
@@ -222,8 +222,8 @@ impl Visit {
                     return message;
                 }
             }
-            if self.place.is_lost() {
-                return PLACE_LOST.into();
+            if self.permit.is_lost() {
+                return PERMIT_LOST.into();
             }
             self.drain();
         }
@@ -231,22 +231,22 @@ impl Visit {
 
     /// Everything that the sender has to hand out after new facts.
     fn drain(&mut self) {
-        let now = self.stay.house.clock.now();
+        let now = self.common.state.clock.now();
         while let Some(datagram) = self.sender.poll_transmit(now) {
             // A full queue is counted by the connection; the receiver will ask again for what it misses.
             let _ = self.connection.send_datagram(datagram.into());
         }
-        self.stay.drain(now, &mut self.sender);
+        self.common.drain(now, &mut self.sender);
     }
 
     fn on_delivery(&mut self, delivery: Delivery, messages: &mpsc::Sender<ServerMessage>) -> Result<(), String> {
         match delivery {
             Delivery::Frame(frame) => {
-                self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.stay.house.datagram));
-                self.sender.on_frame(self.stay.house.clock.now(), frame);
+                self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.common.state.datagram));
+                self.sender.on_frame(self.common.state.clock.now(), frame);
             }
             Delivery::Size(size, views) => {
-                let stream = ServerMessage::Stream(self.stay.resized(size, views));
+                let stream = ServerMessage::Stream(self.common.resized(size, views));
                 if messages.try_send(stream).is_err() {
                     return Err("the client does not read its control stream".into());
                 }
