@@ -33,7 +33,7 @@ fn squares(one: &[u8], other: &[u8]) -> u64 {
     sum.into()
 }
 
-/// How much each picture of a stream differs from the one before, by every so-manieth row.
+/// How much each picture of a stream differs from the one before, sampled at regular rows.
 ///
 /// That is what it costs to show the one before in its place.
 #[derive(Clone, Debug)]

@@ -136,7 +136,7 @@ impl Losses {
     }
 }
 
-/// P(a frame is not whole) where each repair is the sum of every so-manieth packet, and mends one loss among those.
+/// P(a frame is not whole) where, with n repairs, each is the exclusive or of every n-th packet, and recovers one loss among those.
 ///
 /// Packets of one repair leave as far apart as there are repairs, so that they meet the process [`LossProcess::spaced`]. Two bursts that
 /// hit the same repair hit neighbours as well, `burst²/(2 burst - 1)` repairs at a time on average (two runs of geometric length at a

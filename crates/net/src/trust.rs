@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::{Arc, OnceLock};
 
+use nearlight_wire::Bytes32;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
@@ -15,7 +16,7 @@ use crate::NetError;
 /// SHA-256 of a certificate's DER bytes, as `serverCertificateHashes` of browsers takes it. Written as 64 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-pub struct CertificateHash([u8; 32]);
+pub struct CertificateHash(Bytes32);
 
 /// The text is no hash; whoever wrote it is at fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -27,18 +28,18 @@ impl CertificateHash {
     #[must_use]
     pub fn of(certificate: &[u8]) -> Self {
         let digest = ring::digest::digest(&ring::digest::SHA256, certificate);
-        Self(digest.as_ref().try_into().expect("SHA-256 has 32 bytes"))
+        Self(Bytes32(digest.as_ref().try_into().expect("SHA-256 has 32 bytes")))
     }
 
     #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 32] {
-        &self.0
+    pub const fn bytes(self) -> Bytes32 {
+        self.0
     }
 }
 
 impl fmt::Display for CertificateHash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(formatter, "{byte:02x}"))
+        self.0.fmt(formatter)
     }
 }
 
@@ -46,15 +47,8 @@ impl FromStr for CertificateHash {
     type Err = NotAHash;
 
     fn from_str(text: &str) -> Result<Self, NotAHash> {
-        let refused = || NotAHash(text.chars().take(100).collect());
-        let digits = text.chars().filter(|character| *character != ':').map(|character| character.to_digit(16));
-        let digits = digits.take(65).collect::<Option<Vec<u32>>>().ok_or_else(refused)?;
-        let bytes: Vec<u8> =
-            digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | *digit as u8)).collect();
-        if digits.len() != 64 {
-            return Err(refused());
-        }
-        bytes.try_into().map(Self).map_err(|_| refused())
+        let digits: String = text.chars().filter(|character| *character != ':').take(65).collect();
+        digits.parse().map(Self).map_err(|_| NotAHash(text.chars().take(100).collect()))
     }
 }
 

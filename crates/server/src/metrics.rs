@@ -98,7 +98,7 @@ impl Metrics {
             counters("packets", "Media datagrams sent", |sender| sender.packets),
             counters("packets_lost", "Media datagrams reported missing", |sender| sender.packets_lost),
             counters("repairs", "Symbols sent again", |sender| sender.repairs),
-            counters("coded_repairs", "Repairs that viewer in for any symbol", |sender| sender.coded_repairs),
+            counters("coded_repairs", "Repairs that stand in for any symbol", |sender| sender.coded_repairs),
             counters("redundant_bytes", "Bytes of repairs of both kinds", |sender| sender.redundant.get()),
             counters("malformed_datagrams", "Datagrams that no parser accepts", |sender| sender.malformed),
             counters("sent_bytes", "Bytes of media datagrams sent", |sender| sender.sent.get()),

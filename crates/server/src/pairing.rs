@@ -72,7 +72,7 @@ impl Pairing {
             TokenProof::Exporter { mac } => (vec![channel.exporter], mac),
             TokenProof::Certificate { nonce: client_nonce, mac } => {
                 let bound = |hash: CertificateHash| {
-                    let certificate = Bytes32(*hash.as_bytes());
+                    let certificate = hash.bytes();
                     Binding::Certificate { server_nonce, client_nonce, certificate }
                 };
                 let pinned = self.pinned.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
@@ -119,7 +119,7 @@ mod tests {
         let (server_nonce, nonce) = (channel.nonce, Bytes32([9; 32]));
         let binding = match pinned {
             Some(hash) => {
-                let certificate = Bytes32(*hash.as_bytes());
+                let certificate = hash.bytes();
                 Binding::Certificate { server_nonce, client_nonce: nonce, certificate }
             }
             None => Binding::Nonces { server_nonce, client_nonce: nonce },
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_browser_s_proof_names_the_certificate_that_the_server_shows() {
-        let (hash, stranger) = (CertificateHash::of(b"the server's"), CertificateHash::of(b"of who viewers between"));
+        let (hash, stranger) = (CertificateHash::of(b"the server's"), CertificateHash::of(b"of who stands between"));
         let here = channel(1);
         let check = |pairing: &Pairing, pinned| {
             pairing.check_proof(Time::ZERO, OWNER, Some(&browser(&here, pinned).0), &here).is_ok()

@@ -353,7 +353,7 @@ impl Assembler {
         self.deliverable().into_iter().chain(self.starts_on_their_way().next().map(|(id, _)| id)).min()
     }
 
-    /// The decoder waits for symbols that were asked for in vain, and nothing on its way leads around them.
+    /// The decoder waits for symbols that were requested in vain, and no frame on its way can be decoded without them.
     pub(crate) fn is_stalled(&self) -> bool {
         let waits = self.broken || self.frames.values().next().is_some_and(|oldest| oldest.asked_in_vain);
         waits && !self.has_deliverable() && self.starts_on_their_way().all(|(_, assembly)| assembly.asked_in_vain)

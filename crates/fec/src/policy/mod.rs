@@ -88,7 +88,7 @@ pub struct FrameFacts {
     /// The encoder's, and what it trades it for.
     pub rate: Bitrate,
     pub distortion: RateDistortion,
-    /// Each repair is the sum of every so-manieth symbol of the frame and stands in for one of them; else for any one of all.
+    /// With n repairs, each is the exclusive or of every n-th symbol of the frame and recovers one of them; else it recovers any one of all.
     pub interleaved: bool,
     /// Frames that one repair may cover, this one included: as far back as the sender keeps them, at least 1.
     pub window: u8,

@@ -1,4 +1,4 @@
-//! Where another protocol carries the frames: that protocol cuts them and dresses the pieces; when which piece leaves is decided
+//! Where another protocol carries the frames: that protocol cuts them into packets and adds its headers; when which piece leaves is decided
 //! here as for any other frame, by the same pacer, controller and loss policy.
 
 use nearlight_pace::Class;
