@@ -304,7 +304,8 @@ impl RateController for FrameClocked {
     }
 
     fn decision(&self) -> Decision {
-        let share = self.carried().map_or(self.share(), |carried| carried.min(self.share()));
+        let share = self.share();
+        let share = self.carried().map_or(share, |carried| carried.min(share));
         let wanted = share.mul_f64(self.room() * self.trust);
         let decision = Decision::of(&self.bounds, &[(self.limit, wanted), (Limit::Delivered, share)], 1.0);
         let unclamped = self.capacity.unwrap_or(self.bounds.start.as_bps() as f64 / SHARE);

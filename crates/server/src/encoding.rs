@@ -9,7 +9,7 @@ use std::thread;
 use nearlight_codec::quality::Change;
 use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
-use nearlight_session::{AnsweredWishes, Distortion, EncodedFrame, EncoderTarget};
+use nearlight_session::{AnsweredTargets, Distortion, EncodedFrame, EncoderTarget};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{FrameHeader, View, marker};
 
@@ -90,7 +90,7 @@ fn encode_all(
 ) -> Result<(), CodecError> {
     let mut size: Size = config.size;
     let mut rate = config.rate;
-    let mut answered = AnsweredWishes::default();
+    let mut answered = AnsweredTargets::default();
     // The marker changes with every frame, and nobody misses it.
     let mut change = Change::below(marker::HEIGHT);
     for job in work {

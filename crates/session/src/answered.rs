@@ -6,12 +6,12 @@ use crate::EncoderTarget;
 
 /// The frames that answered requests last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct AnsweredWishes {
+pub struct AnsweredTargets {
     key: Option<FrameId>,
     recovery: Option<FrameId>,
 }
 
-impl AnsweredWishes {
+impl AnsweredTargets {
     /// What of `target` is still to be met.
     #[must_use]
     pub fn open(&self, target: EncoderTarget) -> EncoderTarget {
@@ -42,7 +42,7 @@ mod tests {
 
     #[test]
     fn a_wish_is_answered_once_and_a_new_one_again() {
-        let mut answered = AnsweredWishes::default();
+        let mut answered = AnsweredTargets::default();
         let cases = [
             (0, (true, false, 0), (true, false)),
             (1, (true, false, 0), (false, false)),

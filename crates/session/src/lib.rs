@@ -33,7 +33,7 @@ mod window;
 
 use nearlight_units::Time;
 
-pub use answered::AnsweredWishes;
+pub use answered::AnsweredTargets;
 pub use capture::capture_step;
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use nearlight_codec::{CodecError, Reference};
 use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
-use nearlight_session::{AnsweredWishes, EncodedFrame, EncoderTarget, Presence, Receiver, capture_step};
+use nearlight_session::{AnsweredTargets, EncodedFrame, EncoderTarget, Presence, Receiver, capture_step};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -129,7 +129,7 @@ pub(crate) struct Media {
     capture_shift: Span,
     next_capture: Time,
     encoding: VecDeque<Encoding>,
-    answered: AnsweredWishes,
+    answered: AnsweredTargets,
     /// Frames that were coded.
     coded: FrameId,
     newest_input: (InputSeq, Time),
@@ -188,7 +188,7 @@ impl Media {
             capture_shift: Span::ZERO,
             next_capture,
             encoding: VecDeque::new(),
-            answered: AnsweredWishes::default(),
+            answered: AnsweredTargets::default(),
             coded: FrameId(0),
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),

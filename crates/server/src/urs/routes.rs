@@ -26,7 +26,7 @@ const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 /// A WebSocket's message that is too long is read up to this, so that its client can be told; a longer one ends the socket.
 const LONGEST_MESSAGE: usize = 4 * MAX_TEXT_BYTES;
 
-/// The name that follows the route in a request's path, where it is as it should be.
+/// The query of a request's address, where it can be parsed.
 type Asking = Result<Query<Asks>, QueryRejection>;
 
 /// What the routes know.
