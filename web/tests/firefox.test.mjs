@@ -20,6 +20,10 @@ const lacking =
 const tools = ["Xvfb", "import"].filter((tool) => runs(tool, ["-help"]).error);
 const xvfb = tools.length > 0 && `${tools.join(" and ")} not installed (apt-get install xvfb imagemagick)`;
 
+/** A page's screenshot waits for the canvas of a worker that may wait for the page: then neither goes on before this time is over, and
+ *  the screenshot leaves the canvas out. Firefox waits 10 s. */
+const extraPrefsFirefox = { "gfx.offscreencanvas.snapshot-timeout-ms": 200 };
+
 /** A virtual screen, and its name for `DISPLAY`. */
 async function startScreen() {
   const child = spawn("Xvfb", ["-displayfd", "3", "-screen", "0", "1400x1000x24", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
@@ -53,18 +57,19 @@ async function open(browser, link) {
   return { page, errors };
 }
 
-/** A part of the world as the user sees it, away from the panel: of a window as the screen shows it, because a page's screenshot leaves a
- *  worker's canvas out now and then. */
+/** A part of the world as the user sees it, away from the panel: of a window as the screen shows it, else as the page's screenshot has
+ *  it. The world has more contrast than the dark page behind it, which is all that a screenshot shows that left out the canvas. */
 async function look(page, screen) {
-  if (!screen) return page.screenshot({ clip: { x: 300, y: 200, width: 320, height: 240 } });
-  const words = ["-display", screen.name, "-window", "root", "-crop", "320x240+300+330", "png:-"];
-  return (await promisify(execFile)("import", words, { encoding: "buffer" })).stdout;
-}
-
-/** Waits until the world is on the screen: it has more contrast than a dark page. */
-async function untilShows(page, screen) {
-  const seen = await eventually(async () => contrast(page, await look(page, screen)), (found) => found > 15);
+  const words = ["-display", screen?.name, "-window", "root", "-crop", "320x240+300+330", "png:-"];
+  const ofScreen = async () => (await promisify(execFile)("import", words, { encoding: "buffer" })).stdout;
+  const ofPage = () => page.screenshot({ clip: { x: 300, y: 200, width: 320, height: 240 } });
+  const taken = async () => {
+    const png = await (screen ? ofScreen() : ofPage());
+    return { png, seen: await contrast(page, png) };
+  };
+  const { png, seen } = await eventually(taken, ({ seen }) => seen > 15);
   assert.ok(seen > 15, `the world is on the screen: a contrast of ${seen}`);
+  return png;
 }
 
 const modes = [
@@ -84,7 +89,7 @@ for (const { name, painter, skip } of modes) {
       const env = headless ? process.env : { ...process.env, DISPLAY: screen.name };
       const executablePath = firefox.includes("/") ? firefox : runs("which", [firefox]).stdout.trim();
       [browser, server] = await Promise.all([
-        puppeteer.launch({ browser: "firefox", executablePath, headless, env }),
+        puppeteer.launch({ browser: "firefox", executablePath, headless, env, extraPrefsFirefox }),
         startServer({ token: "a-token-for-the-page-tests", more: SMALL }),
       ]);
     });
@@ -100,7 +105,6 @@ for (const { name, painter, skip } of modes) {
       await until(page, shown(30), "30 frames are displayed");
       await page.click("#enter");
       await until(page, () => document.body.dataset.view === "world", "the landing page is left");
-      await untilShows(page, screen);
       const seen = () => look(page, screen);
       await untilPictureChanges(page, await seen(), "the world moves", seen);
       assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webtransport");
@@ -126,7 +130,7 @@ for (const { name, painter, skip } of modes) {
       }
       assert.match(await page.evaluate(() => document.getElementById("facts").innerText), /WebCodecs/);
       assert.doesNotMatch(await page.evaluate(() => document.getElementById("hud").innerText), /undefined|NaN|null/);
-      await untilShows(page, screen);
+      await look(page, screen);
       await screenshot(page, `firefox-${headless ? "headless" : "screen"}`);
       assert.deepEqual(errors, []);
       await page.close();
@@ -136,7 +140,7 @@ for (const { name, painter, skip } of modes) {
       const { page, errors } = await open(browser, server.url.replace("#", "?transport=webrtc#"));
       await until(page, shown(30), "30 frames are displayed");
       await page.click("#enter");
-      await untilShows(page, screen);
+      await look(page, screen);
       assert.equal(await page.evaluate(() => window.nearlight.statistics.transport), "webrtc");
       assert.deepEqual(errors, []);
       await page.close();
