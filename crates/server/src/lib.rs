@@ -7,7 +7,9 @@
 
 mod admission;
 mod bad_paths;
+mod carrier;
 mod encoding;
+mod greeting;
 mod hosts;
 mod http;
 mod journal;
@@ -25,6 +27,7 @@ mod sound;
 mod state;
 mod studio;
 mod urs;
+mod webtransport;
 
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};

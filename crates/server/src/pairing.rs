@@ -19,7 +19,8 @@ pub(crate) struct Pairing {
 /// What a proof over this connection may be bound to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Channel {
-    pub(crate) exporter: Binding,
+    /// None over a WebSocket, whose TLS connection the session does not see.
+    pub(crate) exporter: Option<Binding>,
     /// The nonce of this connection's challenge.
     pub(crate) nonce: Bytes32,
 }
@@ -69,7 +70,7 @@ impl Pairing {
     fn proven(&self, proof: &TokenProof, channel: &Channel) -> Option<Binding> {
         let server_nonce = channel.nonce;
         let (bindings, mac) = match *proof {
-            TokenProof::Exporter { mac } => (vec![channel.exporter], mac),
+            TokenProof::Exporter { mac } => (channel.exporter.into_iter().collect(), mac),
             TokenProof::Certificate { nonce: client_nonce, mac } => {
                 let bound = |hash: CertificateHash| {
                     let certificate = hash.bytes();
@@ -110,8 +111,12 @@ mod tests {
         Pairing::new(TOKEN.parse().unwrap(), pinned)
     }
 
+    fn exporter(byte: u8) -> Binding {
+        Binding::Exporter(Bytes32([byte; 32]))
+    }
+
     fn channel(byte: u8) -> Channel {
-        Channel { exporter: Binding::Exporter(Bytes32([byte; 32])), nonce: Bytes32([byte; 32]) }
+        Channel { exporter: Some(exporter(byte)), nonce: Bytes32([byte; 32]) }
     }
 
     /// A browser's hello over this channel, for the certificate that it pins.
@@ -136,7 +141,7 @@ mod tests {
     fn a_hundred_wrong_tokens_a_second_never_lock_the_owner_out() {
         let pairing = pairing(None);
         let own = channel(1);
-        let mac = own.exporter.prove(TOKEN, Role::Client);
+        let mac = exporter(1).prove(TOKEN, Role::Client);
         let (right, wrong) = (TokenProof::Exporter { mac }, TokenProof::Exporter { mac: Bytes32([0; 32]) });
         let mut turned_away = 0;
         for n in 0..1_000 {
@@ -147,7 +152,7 @@ mod tests {
             assert!(pairing.check_proof(now, OWNER, None, &own).is_err());
             assert_eq!(pairing.check_bearer(now, OWNER, TOKEN), Ok(()), "after {n} guesses");
             let welcome = pairing.check_proof(now, OWNER, Some(&right), &own).expect("the owner's own proof");
-            assert!(own.exporter.verify(TOKEN, Role::Server, &welcome));
+            assert!(exporter(1).verify(TOKEN, Role::Server, &welcome));
         }
         assert!(turned_away > 980, "{turned_away} of 1,000 guesses were told to wait");
     }
@@ -159,13 +164,13 @@ mod tests {
         let (here, elsewhere) = (channel(1), channel(2));
         let check =
             |proof: &TokenProof, channel: &Channel| pairing.check_proof(Time::ZERO, OWNER, Some(proof), channel);
-        let native = TokenProof::Exporter { mac: here.exporter.prove(TOKEN, Role::Client) };
+        let native = TokenProof::Exporter { mac: exporter(1).prove(TOKEN, Role::Client) };
         let (page, binding) = browser(&here, Some(hash));
         assert!(check(&native, &here).is_ok() && check(&page, &here).is_ok());
         assert!(binding.verify(TOKEN, Role::Server, &check(&page, &here).unwrap()));
         assert!(check(&native, &elsewhere).is_err() && check(&page, &elsewhere).is_err());
         // The server's own proof, sent back to it.
-        let reflected = TokenProof::Exporter { mac: here.exporter.prove(TOKEN, Role::Server) };
+        let reflected = TokenProof::Exporter { mac: exporter(1).prove(TOKEN, Role::Server) };
         assert!(check(&reflected, &here).is_err());
     }
 

@@ -28,11 +28,10 @@ use crate::page::{self, PageState};
 use crate::pairing::Pairing;
 use crate::rtc::whep::{self, Refused, Whep};
 use crate::rtc::{self, Exchange};
-use crate::session;
 use crate::sound::Mixer;
 use crate::state::{Offers, ServerState};
 use crate::studio::{Format, Studio};
-use crate::urs;
+use crate::{urs, webtransport};
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
@@ -298,7 +297,7 @@ impl Server {
             tokio::select! {
                 () = &mut stop => break,
                 Some(connection) = listener.accept() => {
-                    session_tasks.spawn(session::receive(Arc::clone(&state), connection));
+                    session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
                 }
                 Some(task) = offers.recv() => {
                     session_tasks.spawn(task.run());

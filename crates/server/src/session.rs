@@ -1,267 +1,247 @@
-//! One client's session, from its greeting to its end.
+//! One client's session, over any carrier: the only loop between a client and the studio.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use nearlight_codec::CodecError;
-use nearlight_net::{Alarm, Connection, ControlReceiver, ControlSender, Direction, NetError, nonce};
-use nearlight_session::Sender;
+use nearlight_net::{Alarm, Clock};
+use nearlight_session::SoundPacket;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Bytes32, ClientMessage, Hello, SOUND_RATE, ServerMessage, SoundDescription, Welcome};
-use tokio::sync::mpsc;
+use nearlight_wire::{Bytes32, ClientMessage, Hello, ServerMessage, Welcome};
+use tokio::sync::watch;
+use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::admission::{PERMIT_LOST, Permit};
+use crate::carrier::{Carrier, CarrierEvent};
 use crate::mailbox::Delivery;
-use crate::metrics::Refusal;
-use crate::pairing::Channel;
-use crate::session_common::{ClientPreferences, SessionCommon, status_interval};
+use crate::session_common::{ClientPreferences, SessionCommon};
 use crate::state::{Rejection, ServerState, clean};
 
-/// A client that has not greeted by then is cut off.
-const GREETING_LIMIT: Duration = Duration::from_secs(5);
-/// A client that does not read its control stream for this many messages is cut off.
-const CONTROL_QUEUE: usize = 64;
-/// Codes of the transport's close, next to the words in the reason.
-const CLOSE_NORMAL: u32 = 0;
-const CLOSE_REFUSED: u32 = 1;
+/// A client that has not connected by then never will: a browser gives up sooner.
+const CONNECT_LIMIT: Span = Span::from_secs(20);
+/// The client's rate display is renewed this often.
+const STATUS_INTERVAL: Duration = Duration::from_millis(200);
+/// However long no timer is due, the loop looks this often whether its permit was given to another client.
+const LONGEST_WAIT: Span = Span::from_secs(1);
+const RENDERER_STOPPED: &str = "the renderer has stopped";
 
-type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
-
-/// Greets, checks the proof of the token and serves the client until it leaves.
-pub(crate) async fn receive(state: Arc<ServerState>, connection: Connection) {
-    let peer = connection.peer().ip();
-    let Some(mut greeting) = state.greeting.enter(state.clock.now(), peer) else {
-        state.metrics.on_refusal(Refusal::Full);
-        connection.close(CLOSE_REFUSED, "too many clients are about to connect; try again in a moment");
-        return;
-    };
-    let nonce = match nonce() {
-        Ok(nonce) => nonce,
-        Err(error) => {
-            tracing::error!(%error, "a client could not be served");
-            connection.close(CLOSE_REFUSED, "the server has no random numbers");
-            return;
-        }
-    };
-    let channel = Channel { exporter: connection.exporter(), nonce };
-    let greeted = tokio::select! {
-        greeted = tokio::time::timeout(GREETING_LIMIT, greet(&connection, nonce)) => greeted,
-        () = greeting.evicted() => {
-            state.metrics.on_refusal(Refusal::Silent);
-            connection.close(CLOSE_REFUSED, "no greeting came before others needed the place; try again");
-            return;
-        }
-    };
-    let (hello, control) = match greeted {
-        Ok(Ok(greeted)) => greeted,
-        Ok(Err(error)) => {
-            tracing::info!(%peer, %error, "a client did not greet");
-            state.metrics.on_refusal(Refusal::Silent);
-            connection.close(CLOSE_REFUSED, "expected a greeting");
-            return;
-        }
-        Err(_) => {
-            state.metrics.on_refusal(Refusal::Silent);
-            connection.close(CLOSE_REFUSED, "no greeting came in time");
-            return;
-        }
-    };
-    let admitted = match state.check_hello(peer, &hello, &channel) {
-        Ok(proof) => state.admit(peer, &hello).await.map(|admitted| (admitted, proof)),
-        Err(rejection) => Err(rejection),
-    };
-    drop(greeting);
-    let (mut sender, receiver) = control;
-    let ((codec, permit), proof) = match admitted {
-        Ok(admitted) => admitted,
-        Err(Rejection { reason, message, .. }) => {
-            tracing::warn!(%peer, ?reason, "a client was refused");
-            let refusal = ServerMessage::Refused { reason, message: message.clone() };
-            // The words go ahead of the close; a client that does not read them hears the close all the same.
-            let _ = tokio::time::timeout(Duration::from_secs(1), sender.send(&refusal)).await;
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            connection.finish(CLOSE_REFUSED, &message).await;
-            return;
-        }
-    };
-    let session = state.next_session.fetch_add(1, Ordering::Relaxed);
-    tracing::info!(session, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
-    let open = state.metrics.open_session(session);
-    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound };
-    let ended = match SessionTask::open(Arc::clone(&state), session, connection.clone(), permit, preferences) {
-        Ok(mut task) => {
-            task.sender.set_display_hz(hello.display_hz);
-            task.run((sender, receiver), proof).await
-        }
-        Err(error) => {
-            tracing::error!(session, %error, "no encoder for a client");
-            error.to_string()
-        }
-    };
-    drop(open);
-    tracing::info!(session, %peer, ended, "a client left");
-    connection.finish(CLOSE_NORMAL, &ended).await;
-}
-
-/// Challenges the client, and waits for its hello. Who proves the token by the exporter need not take the challenge.
-async fn greet(connection: &Connection, nonce: Bytes32) -> Result<(Hello, Control), NetError> {
-    let challenge = async {
-        if let Err(error) = connection.send_challenge(nonce).await {
-            tracing::debug!(%error, "a client takes no challenge");
-        }
-        std::future::pending().await
-    };
-    let hello = async {
-        let (sender, mut receiver) = connection.accept_control().await?;
-        match receiver.recv().await? {
-            ClientMessage::Hello(hello) => Ok((hello, (sender, receiver))),
-            _ => Err(NetError::ControlEnded),
-        }
-    };
-    tokio::select! {
-        greeted = hello => greeted,
-        never = challenge => never,
-    }
-}
-
-struct SessionTask {
-    common: SessionCommon,
-    connection: Connection,
+/// Serves one client until it leaves, the server closes or something fails.
+pub(crate) struct SessionTask<C> {
+    state: Arc<ServerState>,
+    number: u32,
     /// Given back at the end.
     permit: Permit,
-    sender: Sender,
+    carrier: C,
+    /// None until a codec is known.
+    common: Option<SessionCommon>,
+    /// The server's proof that it knows the token, for its welcome.
+    proof: Option<Bytes32>,
+    greeted: bool,
+    connected: bool,
+    began: Time,
 }
 
-impl SessionTask {
-    fn open(
+struct Timers {
+    status: Interval,
+    alarm: Alarm,
+    closing: watch::Receiver<bool>,
+}
+
+impl Timers {
+    fn new(clock: Clock, closing: watch::Receiver<bool>) -> Self {
+        let mut status = tokio::time::interval(STATUS_INTERVAL);
+        status.set_missed_tick_behavior(MissedTickBehavior::Skip);
+        Self { status, alarm: Alarm::new(clock), closing }
+    }
+}
+
+impl<C: Carrier> SessionTask<C> {
+    /// Without `common` the carrier's [`CarrierEvent::Negotiated`] names the codec.
+    pub(crate) fn new(
         state: Arc<ServerState>,
-        session: u32,
-        connection: Connection,
+        number: u32,
         permit: Permit,
-        preferences: ClientPreferences,
-    ) -> Result<Self, CodecError> {
-        let now = state.clock.now();
-        // Each session its own losses, the same in every run.
-        if let Some([there, back]) = state.bad_path(session, now) {
-            connection.set_impairment_since(Direction::Send, there, now);
-            connection.set_impairment_since(Direction::Receive, back, now);
-        }
-        let mut sender = state.new_sender(now, connection.max_datagram_size(), true).with_fec(state.new_policy());
-        let (mut common, keeps_references) = SessionCommon::open(state, session, preferences, &sender)?;
-        let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
-        common.sound = common.hears.then(description);
-        if keeps_references {
-            sender = sender.with_references();
-            common.references = true;
-        }
-        Ok(Self { common, connection, permit, sender })
+        carrier: C,
+        common: Option<SessionCommon>,
+    ) -> Self {
+        let began = state.clock.now();
+        Self { state, number, permit, carrier, common, proof: None, greeted: false, connected: false, began }
     }
 
-    /// Serves until the client leaves, the server closes or something fails; says which.
-    async fn run(mut self, (control, mut requests): Control, proof: Bytes32) -> String {
-        let ended = self.serve(control, &mut requests, proof).await;
-        self.common.leave(&mut self.sender);
-        ended
+    /// The welcome shows that the server knows the token.
+    pub(crate) fn with_proof(self, proof: Bytes32) -> Self {
+        Self { proof: Some(proof), ..self }
     }
 
-    async fn serve(
-        &mut self,
-        control: ControlSender<ServerMessage>,
-        requests: &mut ControlReceiver<ClientMessage>,
-        proof: Bytes32,
-    ) -> String {
-        let (messages, queue) = mpsc::channel(CONTROL_QUEUE);
-        tokio::spawn(send_control(control, queue));
-        let welcome = Welcome { proof: Some(proof), ..self.common.welcome(&self.sender) };
-        if messages.try_send(ServerMessage::Welcome(welcome)).is_err() || !self.common.begin() {
-            return "the renderer has stopped".into();
+    pub(crate) async fn run(mut self: Box<Self>) {
+        let (state, number) = (Arc::clone(&self.state), self.number);
+        let open = state.metrics.open_session(number);
+        let ended = self.serve().await;
+        let Self { mut carrier, common, permit, .. } = *self;
+        if let Some(common) = common {
+            common.leave(carrier.sender_mut());
         }
-        let clock = self.common.state.clock;
-        let mut closing = self.common.state.closing.clone();
-        let (mut status, mut alarm) = (status_interval(), Alarm::new(clock));
+        drop((open, permit));
+        carrier.close(state.clock.now(), &ended).await;
+        tracing::info!(session = number, ended, "a client left");
+    }
+
+    /// Says how the session ended.
+    async fn serve(&mut self) -> String {
+        let mut timers = Timers::new(self.state.clock, self.state.closing.clone());
         loop {
-            let wake = self.sender.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
-            let wake = wake.min(clock.now() + Span::from_secs(1));
-            tokio::select! {
-                received = self.connection.recv_datagram() => match received {
-                    Ok(received) => {
-                        self.sender.on_datagram(received.at, &received.datagram);
-                        self.permit.hear(received.at);
-                    }
-                    Err(reason) => return format!("{reason:?}"),
-                },
-                delivery = self.common.deliveries.recv() => match delivery {
-                    Some(delivery) => if let Err(ended) = self.on_delivery(delivery, &messages) {
-                        return ended;
-                    },
-                    None => return "the renderer has stopped".into(),
-                },
-                Some(packet) = self.common.sounds.recv() => self.sender.on_sound(clock.now(), packet),
-                message = requests.recv() => match message {
-                    Ok(ClientMessage::Display { display, display_hz }) => {
-                        self.common.display = display;
-                        self.sender.set_display_hz(display_hz);
-                    }
-                    Ok(ClientMessage::Goodbye) => return "the client said goodbye".into(),
-                    Ok(ClientMessage::Hello(_)) => return "the client greeted twice".into(),
-                    Err(error) => return error.to_string(),
-                },
-                _ = status.tick() => {
-                    let status = ServerMessage::Rate(self.common.status(clock.now(), &self.sender));
-                    if messages.try_send(status).is_err() {
-                        return "the client does not read its control stream".into();
-                    }
-                }
-                () = alarm.at(wake) => {}
-                () = async { drop(closing.wait_for(|closing| *closing).await) } => {
-                    let message = "the server is shutting down".to_owned();
-                    let _ = messages.try_send(ServerMessage::Goodbye { message: message.clone() });
-                    drop(messages);
-                    tokio::time::sleep(Duration::from_millis(50)).await;
-                    return message;
-                }
+            if let Err(ended) = self.drain() {
+                return ended;
             }
-            if self.permit.is_lost() {
-                return PERMIT_LOST.into();
+            if let Err(ended) = self.wait(&mut timers).await {
+                return ended;
             }
-            self.drain();
         }
     }
 
-    /// Everything that the sender has to hand out after new facts.
-    fn drain(&mut self) {
-        let now = self.common.state.clock.now();
-        while let Some(datagram) = self.sender.poll_transmit(now) {
-            // A full queue is counted by the connection; the receiver will ask again for what it misses.
-            let _ = self.connection.send_datagram(datagram.into());
-        }
-        self.common.drain(now, &mut self.sender);
-    }
-
-    fn on_delivery(&mut self, delivery: Delivery, messages: &mpsc::Sender<ServerMessage>) -> Result<(), String> {
-        match delivery {
-            Delivery::Frame(frame) => {
-                self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.common.state.datagram));
-                self.sender.on_frame(self.common.state.clock.now(), frame);
+    /// Waits for one fact and hands it on.
+    async fn wait(&mut self, timers: &mut Timers) -> Result<(), String> {
+        let clock = self.state.clock;
+        let latest = clock.now() + LONGEST_WAIT;
+        let (due, wake) = self.carrier.poll_timeout().map_or((latest, None), |(at, wake)| (at, Some(wake)));
+        let Timers { status, alarm, closing } = timers;
+        tokio::select! {
+            heard = self.carrier.recv() => if let Some(at) = heard? && self.connected {
+                self.permit.hear(at);
+            },
+            made = next_made(&mut self.common) => self.on_made(clock.now(), made)?,
+            _ = status.tick(), if self.connected => self.report(clock.now())?,
+            () = alarm.at(due.min(latest)) => {
+                tracing::trace!(session = self.number, ?wake, "a timer");
+                self.carrier.on_timeout(clock.now());
             }
-            Delivery::Size(size, views) => {
-                let stream = ServerMessage::Stream(self.common.resized(size, views));
-                if messages.try_send(stream).is_err() {
-                    return Err("the client does not read its control stream".into());
-                }
-            }
-            Delivery::Failed(reason) => return Err(reason),
+            _ = closing.wait_for(|closing| *closing) => return Err("the server is shutting down".into()),
         }
         Ok(())
     }
-}
 
-/// Sends in a task of its own: half a message must not stay on the stream because something else happened.
-async fn send_control(mut control: ControlSender<ServerMessage>, mut queue: mpsc::Receiver<ServerMessage>) {
-    while let Some(message) = queue.recv().await {
-        if control.send(&message).await.is_err() {
-            return;
+    /// Everything that follows from new facts.
+    fn drain(&mut self) -> Result<(), String> {
+        let now = self.state.clock.now();
+        while let Some(event) = self.carrier.poll_event(now) {
+            self.on_event(now, event)?;
+        }
+        if !self.connected && now.saturating_since(self.began) > CONNECT_LIMIT {
+            return Err("the client did not connect".into());
+        }
+        if self.permit.is_lost() {
+            return Err(PERMIT_LOST.into());
+        }
+        self.carrier.transmit(now);
+        if let Some(common) = &self.common {
+            common.drain(now, self.carrier.sender_mut());
+        }
+        Ok(())
+    }
+
+    fn on_event(&mut self, now: Time, event: CarrierEvent) -> Result<(), String> {
+        match event {
+            CarrierEvent::Negotiated(preferences) => self.open(preferences),
+            CarrierEvent::Connected => {
+                if !self.permit.hear(now) {
+                    return Err(PERMIT_LOST.into());
+                }
+                self.connected = true;
+                self.begin()
+            }
+            CarrierEvent::Message(message) => self.on_message(now, message),
+            CarrierEvent::Input(input) => {
+                if let Some(common) = &self.common {
+                    common.on_input(input);
+                }
+                Ok(())
+            }
+            CarrierEvent::Closed(reason) => Err(reason),
         }
     }
+
+    fn open(&mut self, preferences: ClientPreferences) -> Result<(), String> {
+        if self.common.is_some() {
+            return Ok(());
+        }
+        tracing::info!(session = self.number, codec = preferences.codec.name(), "a codec is agreed on");
+        let opened = SessionCommon::open(Arc::clone(&self.state), self.number, preferences, self.carrier.sender());
+        let (common, _) = opened.map_err(|error| error.to_string())?;
+        self.common = Some(common);
+        if self.connected { self.begin() } else { Ok(()) }
+    }
+
+    /// Pictures and sound come from now on, once there is an encoder for them.
+    fn begin(&self) -> Result<(), String> {
+        let begun = self.common.as_ref().is_none_or(SessionCommon::begin);
+        begun.then_some(()).ok_or_else(|| RENDERER_STOPPED.into())
+    }
+
+    fn on_message(&mut self, now: Time, message: ClientMessage) -> Result<(), String> {
+        match message {
+            ClientMessage::Hello(_) if self.greeted => Err("the client greeted twice".into()),
+            ClientMessage::Hello(hello) => self.greet(now, &hello),
+            ClientMessage::Display { display, display_hz } => {
+                if let Some(common) = &mut self.common {
+                    common.display = display;
+                }
+                self.carrier.sender_mut().set_display_hz(display_hz);
+                Ok(())
+            }
+            ClientMessage::Goodbye => Err("the client said goodbye".into()),
+        }
+    }
+
+    fn greet(&mut self, now: Time, hello: &Hello) -> Result<(), String> {
+        if let Err(Rejection { reason, message, .. }) = self.state.check_version(hello) {
+            self.carrier.send(now, ServerMessage::Refused { reason, message: message.clone() })?;
+            return Err(message);
+        }
+        self.greeted = true;
+        tracing::debug!(session = self.number, client = clean(&hello.client), "a client said hello");
+        self.carrier.sender_mut().set_display_hz(hello.display_hz);
+        let Some(common) = &mut self.common else { return Ok(()) };
+        common.display = hello.display;
+        let welcome = Welcome { proof: self.proof, ..common.welcome(self.carrier.sender()) };
+        self.carrier.send(now, ServerMessage::Welcome(welcome))
+    }
+
+    fn on_made(&mut self, now: Time, made: Made) -> Result<(), String> {
+        match made {
+            Made::Picture(Some(Delivery::Frame(frame))) => self.carrier.on_frame(now, frame),
+            Made::Picture(Some(Delivery::Size(size, views))) => {
+                let stream = self.common.as_mut().map(|common| common.resized(size, views));
+                return stream.map_or(Ok(()), |stream| self.carrier.send(now, ServerMessage::Stream(stream)));
+            }
+            Made::Picture(Some(Delivery::Failed(reason))) => return Err(reason),
+            Made::Picture(None) => return Err(RENDERER_STOPPED.into()),
+            Made::Sound(packet) => self.carrier.on_sound(now, packet),
+        }
+        Ok(())
+    }
+
+    /// Renews the figures of metrics, and tells the client of rates.
+    fn report(&mut self, now: Time) -> Result<(), String> {
+        let Some(common) = &self.common else { return Ok(()) };
+        let status = common.status(now, self.carrier.sender());
+        self.carrier.send(now, ServerMessage::Rate(status))
+    }
 }
+
+/// What the studio made for a client.
+enum Made {
+    /// None when the renderer has stopped.
+    Picture(Option<Delivery>),
+    Sound(SoundPacket),
+}
+
+/// Waits for ever while there is no encoder.
+async fn next_made(common: &mut Option<SessionCommon>) -> Made {
+    let Some(common) = common else { return std::future::pending().await };
+    tokio::select! {
+        delivery = common.deliveries.recv() => Made::Picture(delivery),
+        Some(packet) = common.sounds.recv() => Made::Sound(packet),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,16 +1,14 @@
 //! What every session does whatever carries it: a mailbox that it shares with the studio, figures for metrics and journal, messages to the client.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
 use nearlight_session::{EncoderTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
-use nearlight_wire::{DisplayKind, RateStatus, SoundDescription, StreamDescription, Welcome};
+use nearlight_wire::{DisplayKind, RateStatus, SOUND_RATE, SoundDescription, StreamDescription, Welcome};
 use tokio::sync::mpsc;
-use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::mailbox::{Delivery, EncoderMailbox, StreamTarget};
 use crate::metrics::SessionFigures;
@@ -20,17 +18,8 @@ use crate::state::ServerState;
 const DELIVERIES: usize = 4;
 /// Packets of sound on the same way: 80 ms.
 const SOUNDS: usize = 8;
-/// The client's rate display is renewed this often.
-const STATUS_INTERVAL: Duration = Duration::from_millis(200);
 /// Where no controller asks for less.
 const WHOLE: Step = Step { rung: 0, scale: 1.0, frame_rate: 1.0 };
-
-/// When to tell the client of rates.
-pub(crate) fn status_interval() -> Interval {
-    let mut status = tokio::time::interval(STATUS_INTERVAL);
-    status.set_missed_tick_behavior(MissedTickBehavior::Skip);
-    status
-}
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug)]
@@ -49,13 +38,13 @@ pub(crate) struct SessionCommon {
     /// Closed where the client hears nothing.
     pub(crate) sounds: mpsc::Receiver<SoundPacket>,
     /// The client gets sound.
-    pub(crate) hears: bool,
+    hears: bool,
     /// How the client is told that sound comes in datagrams.
-    pub(crate) sound: Option<SoundDescription>,
+    sound: Option<SoundDescription>,
     /// What the client shows pictures on.
     pub(crate) display: DisplayKind,
     /// The client is to acknowledge frames.
-    pub(crate) references: bool,
+    references: bool,
     mailbox: Arc<EncoderMailbox>,
     stream: StreamDescription,
 }
@@ -78,6 +67,19 @@ impl SessionCommon {
         let (references, sound) = (false, None);
         let common = Self { state, session, deliveries, sounds, hears, sound, display, references, mailbox, stream };
         Ok((common, keeps_references))
+    }
+
+    /// The client is told that sound comes in datagrams of the session's own.
+    pub(crate) fn with_sound_in_datagrams(mut self) -> Self {
+        let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
+        self.sound = self.hears.then(description);
+        self
+    }
+
+    /// The client is to acknowledge frames.
+    pub(crate) fn with_references(mut self) -> Self {
+        self.references = true;
+        self
     }
 
     /// Hands the mailbox to the studio: pictures and sound come from now on. False when the studio has failed.

@@ -64,6 +64,8 @@ pub enum Wake {
     KeyFrame,
     /// A packet of sound is given up and the decoder gets those behind it: late means that they are missing as well.
     Sound,
+    /// A timer of the transport's own protocols.
+    Transport,
 }
 
 /// The earliest of deadlines, the first of equals.

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
-use nearlight_session::{Cut, EncodedFrame, Sender};
+use nearlight_session::{Cut, EncodedFrame, Sender, Wake};
 use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::FrameNote;
 use rand::{Rng as _, SeedableRng as _};
@@ -449,14 +449,15 @@ impl Peer {
     }
 
     /// When to call [`Peer::on_timeout`] and [`Peer::poll_transmit`] next even if nothing happens.
-    pub fn poll_timeout(&mut self) -> Option<Time> {
+    pub fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
         let protocols = self.connection.run(RTCPeerConnection::poll_timeout).flatten().map(|at| self.time(at));
         let reports = [self.video.as_ref().map(|video| &video.stream), self.sound.as_ref()];
         let reports = reports.into_iter().flatten().filter_map(Stream::report_due).min();
         let reports = reports.filter(|_| self.is_connected());
-        let media = self.sender.poll_timeout().map(|(at, _)| at).filter(|_| self.has_media());
+        let media = self.sender.poll_timeout().filter(|_| self.has_media());
         let consent = self.candidate_pairs.consent_ends().filter(|_| !self.ended);
-        [protocols, reports, media, consent].into_iter().flatten().min()
+        let transport = [protocols, reports, consent].into_iter().flatten().min().map(|at| (at, Wake::Transport));
+        [media, transport].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     pub fn poll_event(&mut self) -> Option<Event> {

@@ -276,10 +276,10 @@ impl Ends {
 
     pub(crate) fn server_due(&mut self) -> Option<Time> {
         let due = match &mut self.near {
-            Near::Own(sender) => sender.poll_timeout().map(|(at, _)| at),
+            Near::Own(sender) => sender.poll_timeout(),
             Near::WebRtc(webrtc) => webrtc.peer.poll_timeout(),
         };
-        due.map(|at| at - CLOCKS_APART)
+        due.map(|(at, _)| at - CLOCKS_APART)
     }
 
     /// The same for the client.
@@ -434,7 +434,7 @@ fn connect(peer: &mut Peer, player: &mut Player, (mut server, mut client): (Time
         if channel.is_some() && peer.is_connected() && player.is_open(CHANNEL) {
             return channel;
         }
-        let until_peer = peer.poll_timeout().map_or(CONNECTING, |at| at - server);
+        let until_peer = peer.poll_timeout().map_or(CONNECTING, |(at, _)| at - server);
         let until_player = player.poll_timeout().map_or(CONNECTING, |at| at - client);
         let step = until_peer.min(until_player).max(Span::from_micros(100));
         (server, client) = (server + step, client + step);

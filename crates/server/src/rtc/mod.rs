@@ -1,6 +1,6 @@
 //! WebRTC clients: one UDP socket and one TCP port for all of them, WHEP beside the page, and a session for each.
 
-mod session;
+mod carrier;
 mod socket;
 pub(crate) mod streams;
 pub(crate) mod whep;
@@ -11,8 +11,8 @@ use nearlight_webrtc::{Codec, PeerConfig};
 
 use crate::state::ServerState;
 
-pub(crate) use session::{CONNECT_LIMIT, LIBRARY_FAILED};
-pub(crate) use socket::{Exchange, Line};
+pub(crate) use carrier::{LIBRARY_FAILED, PeerLine, WebRtcCarrier};
+pub(crate) use socket::Exchange;
 
 /// What a session's peer is made with; `name` is random.
 pub(crate) fn peer_config(state: &ServerState, exchange: &Exchange, name: &str) -> PeerConfig {

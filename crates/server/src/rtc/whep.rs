@@ -19,9 +19,10 @@ use nearlight_webrtc::{Fragment, MAX_SDP_BYTES, Offer, OfferError, Peer, PeerErr
 use nearlight_wire::{DisplayKind, RefusalReason};
 use tokio::sync::{Semaphore, mpsc};
 
-use super::session::{End, Ender, RtcSessionTask};
-use super::{Exchange, kind_of, peer_config};
+use super::carrier::{End, Ender};
+use super::{Exchange, WebRtcCarrier, kind_of, peer_config};
 use crate::options::IceServer;
+use crate::session::SessionTask;
 use crate::session_common::{ClientPreferences, SessionCommon};
 use crate::state::{Rejection, ServerState, seconds};
 
@@ -39,6 +40,9 @@ const ETAG: &str = "\"1\"";
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
+/// A session whose client has its answer.
+pub(crate) type WebRtcSession = Box<SessionTask<WebRtcCarrier>>;
+
 /// What signalling needs.
 pub(crate) struct Whep {
     state: Arc<ServerState>,
@@ -46,7 +50,7 @@ pub(crate) struct Whep {
     /// By the name in their address.
     sessions: Mutex<BTreeMap<String, Session>>,
     /// Where accepted clients go.
-    session_tasks: mpsc::Sender<Box<RtcSessionTask>>,
+    session_tasks: mpsc::Sender<WebRtcSession>,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
     /// Bodies that are being read, all of clients that have shown the token.
@@ -64,7 +68,7 @@ impl Whep {
     pub(crate) fn new(
         state: Arc<ServerState>,
         exchange: Arc<Exchange>,
-        session_tasks: mpsc::Sender<Box<RtcSessionTask>>,
+        session_tasks: mpsc::Sender<WebRtcSession>,
         ice_servers: &[IceServer],
     ) -> Self {
         let links = ice_servers.iter().filter_map(|server| HeaderValue::from_str(&server.link()).ok()).collect();
@@ -85,7 +89,7 @@ impl Whep {
         self.state.check_token(client.0, token).map_err(Refused::from)
     }
 
-    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, Box<RtcSessionTask>), Refused> {
+    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, WebRtcSession), Refused> {
         let state = &self.state;
         let codec = state.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
         let now = state.clock.now();
@@ -108,7 +112,8 @@ impl Whep {
             SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, state.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
-        let (task, ender) = RtcSessionTask::new(common, peer, line, permit);
+        let (carrier, ender) = WebRtcCarrier::new(peer, line);
+        let task = Box::new(SessionTask::new(Arc::clone(state), session, permit, carrier, Some(common)));
         let session = Session { ender, name: Offer::name_in(offer.sdp()).unwrap_or_default().to_owned() };
         let mut sessions = self.sessions();
         sessions.retain(|_, known| !known.ender.is_closed());

@@ -1,8 +1,8 @@
 //! Unity Render Streaming's web clients: their routes beside the page, their signalling, and their sessions.
 
+mod carrier;
 mod pages;
 mod routes;
-mod session;
 mod signalling;
 
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::options::UnityOptions;
 use crate::rtc::Exchange;
 use crate::rtc::whep::Refused;
 use crate::state::ServerState;
+use carrier::Media;
 use routes::Access;
-use session::Media;
 use signalling::SignallingTask;
 
+pub(crate) use carrier::UnitySession;
 pub(crate) use routes::is_own;
-pub(crate) use session::UnitySessionTask;
 
 /// The routes, and the signalling task: run it as long as the server runs. Sessions go to `session_tasks`, to be run with the others.
 pub(crate) fn open(
     options: &UnityOptions,
     state: &Arc<ServerState>,
     exchange: &Arc<Exchange>,
-    session_tasks: mpsc::Sender<UnitySessionTask>,
+    session_tasks: mpsc::Sender<UnitySession>,
 ) -> (Router, impl Future<Output = ()> + Send + use<>) {
     let media = Media { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
     let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);

@@ -229,7 +229,7 @@ impl World {
         self.drain();
         while self.now < end && !done(self) {
             let flying = self.flying.keys().next().map(|(at, ..)| *at);
-            let timers = [self.peer.poll_timeout(), self.player.poll_timeout(), flying];
+            let timers = [self.peer.poll_timeout().map(|(at, _)| at), self.player.poll_timeout(), flying];
             let next = timers.into_iter().flatten().min().unwrap_or(end);
             self.now = self.now.max(next).min(end);
             while let Some(((at, _, to_player), _)) = self.flying.first_key_value()

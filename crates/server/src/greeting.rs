@@ -1,0 +1,125 @@
+//! How a client of Nearlight's own protocol is let in, over whatever transport: challenge, hello, proof of the token, a place.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nearlight_codec::CodecError;
+use nearlight_net::nonce;
+use nearlight_session::Sender;
+use nearlight_wire::{Binding, Bytes32, Hello, ServerMessage};
+
+use crate::admission::Permit;
+use crate::metrics::Refusal;
+use crate::pairing::Channel;
+use crate::session_common::{ClientPreferences, SessionCommon};
+use crate::state::{Rejection, ServerState, clean};
+
+/// A client that has not greeted by then is cut off.
+const GREETING_LIMIT: Duration = Duration::from_secs(5);
+
+/// A connection before its session.
+pub(crate) trait Greeting: Sized + Send {
+    fn peer(&self) -> IpAddr;
+
+    /// What ties a proof of the token to this connection, where both ends can see it.
+    fn exporter(&self) -> Option<Binding>;
+
+    /// Sends the challenge and waits for the client's hello. The error says what came in its place.
+    fn greet(&mut self, nonce: Bytes32) -> impl Future<Output = Result<Hello, String>> + Send;
+
+    /// Closes the connection, after `refusal` where the client reads it.
+    fn refuse(self, refusal: Option<ServerMessage>, words: &str) -> impl Future<Output = ()> + Send;
+}
+
+/// A client that has shown that it knows the token.
+pub(crate) struct Welcomed<G> {
+    pub(crate) session: NewSession,
+    pub(crate) hello: Hello,
+    /// The server's own proof.
+    pub(crate) proof: Bytes32,
+    pub(crate) permit: Permit,
+    pub(crate) greeting: G,
+}
+
+/// What a session begins with.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NewSession {
+    pub(crate) number: u32,
+    preferences: ClientPreferences,
+}
+
+impl NewSession {
+    /// What the session shares with the studio, and a sender for what its encoder can do.
+    pub(crate) fn open(
+        self,
+        state: &Arc<ServerState>,
+        max_datagram: usize,
+    ) -> Result<(SessionCommon, Sender), CodecError> {
+        let sender = state.new_sender(state.clock.now(), max_datagram, true).with_fec(state.new_policy());
+        let (common, keeps_references) =
+            SessionCommon::open(Arc::clone(state), self.number, self.preferences, &sender)?;
+        let common = common.with_sound_in_datagrams();
+        if keeps_references {
+            return Ok((common.with_references(), sender.with_references()));
+        }
+        Ok((common, sender))
+    }
+}
+
+/// Lets the client in, or refuses it in words.
+pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<Welcomed<G>> {
+    let peer = greeting.peer();
+    let Some(mut place) = state.greeting.enter(state.clock.now(), peer) else {
+        state.metrics.on_refusal(Refusal::Full);
+        greeting.refuse(None, "too many clients are about to connect; try again in a moment").await;
+        return None;
+    };
+    let nonce = match nonce() {
+        Ok(nonce) => nonce,
+        Err(error) => {
+            tracing::error!(%error, "a client could not be served");
+            greeting.refuse(None, "the server has no random numbers").await;
+            return None;
+        }
+    };
+    let greeted = tokio::select! {
+        greeted = tokio::time::timeout(GREETING_LIMIT, greeting.greet(nonce)) => match greeted {
+            Ok(Ok(hello)) => Ok(hello),
+            Ok(Err(error)) => {
+                tracing::info!(%peer, %error, "a client did not greet");
+                Err("expected a greeting")
+            }
+            Err(_) => Err("no greeting came in time"),
+        },
+        () = place.evicted() => Err("no greeting came before others needed the place; try again"),
+    };
+    let hello = match greeted {
+        Ok(hello) => hello,
+        Err(words) => {
+            state.metrics.on_refusal(Refusal::Silent);
+            greeting.refuse(None, words).await;
+            return None;
+        }
+    };
+    let channel = Channel { exporter: greeting.exporter(), nonce };
+    let admitted = match state.check_hello(peer, &hello, &channel) {
+        Ok(proof) => state.admit(peer, &hello).await.map(|admitted| (admitted, proof)),
+        Err(rejection) => Err(rejection),
+    };
+    drop(place);
+    let ((codec, permit), proof) = match admitted {
+        Ok(admitted) => admitted,
+        Err(Rejection { reason, message, .. }) => {
+            tracing::warn!(%peer, ?reason, "a client was refused");
+            let refusal = ServerMessage::Refused { reason, message: message.clone() };
+            greeting.refuse(Some(refusal), &message).await;
+            return None;
+        }
+    };
+    let number = state.next_session.fetch_add(1, Ordering::Relaxed);
+    tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
+    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound };
+    Some(Welcomed { session: NewSession { number, preferences }, hello, proof, permit, greeting })
+}

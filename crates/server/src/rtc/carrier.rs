@@ -1,0 +1,215 @@
+//! A WebRTC peer as a session's carrier: media as RTP, Nearlight's own messages on data channels where the client opens them.
+
+use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
+use nearlight_units::Time;
+use nearlight_webrtc::{ChannelId, Event, Message, Peer};
+use nearlight_wire::{ClientMessage, ServerMessage, ToServer};
+use tokio::sync::mpsc;
+
+use super::socket::Line;
+use crate::carrier::{Carrier, CarrierEvent};
+
+/// How a session ends whose client has found a fault of the WebRTC library's.
+pub(crate) const LIBRARY_FAILED: &str = "the client sent what the WebRTC library failed on";
+/// Labels of the data channels.
+const CONTROL: &str = "control";
+const SESSION: &str = "session";
+const NOTES: &str = "notes";
+
+/// A request over WHEP that a session ends.
+#[derive(Debug)]
+pub(crate) struct End;
+
+/// Where such a request is made.
+pub(crate) type Ender = mpsc::Sender<End>;
+
+/// A peer with the sockets that its datagrams go through.
+pub(crate) struct PeerLine {
+    pub(crate) peer: Peer,
+    line: Line,
+}
+
+impl PeerLine {
+    pub(crate) const fn new(peer: Peer, line: Line) -> Self {
+        Self { peer, line }
+    }
+
+    /// Waits for a datagram and takes it in; says when it came.
+    pub(crate) async fn recv(&mut self) -> Result<Option<Time>, String> {
+        let incoming = self.line.recv().await.ok_or("the server's socket is gone")?;
+        self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
+        Ok(Some(incoming.at))
+    }
+
+    pub(crate) fn transmit(&mut self, now: Time) {
+        while let Some(transmit) = self.peer.poll_transmit(now) {
+            self.line.send(transmit.to, &transmit.datagram);
+        }
+    }
+
+    pub(crate) fn close(&mut self, now: Time) {
+        self.peer.close();
+        self.transmit(now);
+    }
+}
+
+pub(crate) struct WebRtcCarrier {
+    at: PeerLine,
+    requests: mpsc::Receiver<End>,
+    control: Option<ChannelId>,
+    session: Option<ChannelId>,
+    /// Ours towards the client; until it is open, the client's own serves both directions.
+    notes: Option<ChannelId>,
+    /// The client said hello. That it knows the token its offer has shown.
+    greeted: bool,
+}
+
+impl WebRtcCarrier {
+    pub(crate) fn new(peer: Peer, line: Line) -> (Self, Ender) {
+        let (ender, requests) = mpsc::channel(1);
+        let at = PeerLine::new(peer, line);
+        (Self { at, requests, control: None, session: None, notes: None, greeted: false }, ender)
+    }
+
+    /// Where notes and pongs go.
+    fn note_channel(&self) -> Option<ChannelId> {
+        self.notes.or(self.session).filter(|_| self.greeted)
+    }
+
+    fn choose_note_channel(&mut self) {
+        self.at.peer.set_note_channel(self.note_channel());
+    }
+
+    fn on_opened(&mut self, channel: ChannelId, label: &str) {
+        match label {
+            CONTROL if self.control.is_none() => self.control = Some(channel),
+            SESSION if self.session.is_none() => self.session = Some(channel),
+            NOTES if self.greeted && self.notes.is_none() => self.notes = Some(channel),
+            _ => {}
+        }
+        self.choose_note_channel();
+    }
+
+    fn on_closed(&mut self, channel: ChannelId) {
+        for known in [&mut self.control, &mut self.session, &mut self.notes] {
+            *known = known.filter(|other| *other != channel);
+        }
+        self.choose_note_channel();
+    }
+
+    fn on_message(&mut self, now: Time, channel: ChannelId, message: &Message) -> Option<CarrierEvent> {
+        if Some(channel) == self.session {
+            if let (Message::Binary(datagram), true) = (message, self.greeted) {
+                self.on_session(now, datagram);
+            }
+            return None;
+        }
+        if Some(channel) != self.control {
+            return None;
+        }
+        let bytes = match message {
+            Message::Text(text) => text.as_bytes(),
+            Message::Binary(bytes) => bytes,
+        };
+        let Ok(message) = serde_json::from_slice(bytes) else {
+            let reason = "the client's control message is not the JSON that the protocol describes";
+            return Some(CarrierEvent::Closed(reason.into()));
+        };
+        if matches!(message, ClientMessage::Hello(_)) && !self.greeted {
+            self.greeted = true;
+            if let Err(error) = self.at.peer.open_unreliable(NOTES) {
+                tracing::warn!(%error, "notes go over the client's channel, where losses hold them up");
+            }
+            self.choose_note_channel();
+        }
+        Some(CarrierEvent::Message(message))
+    }
+
+    /// Only what the protocol lets over this channel.
+    fn on_session(&mut self, now: Time, datagram: &[u8]) {
+        match ToServer::parse(datagram) {
+            Ok(ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_)) | Err(_) => {
+                self.sender_mut().on_datagram(now, datagram);
+            }
+            Ok(_) => {}
+        }
+    }
+}
+
+impl Carrier for WebRtcCarrier {
+    fn sender(&self) -> &Sender {
+        self.at.peer.sender()
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        self.at.peer.sender_mut()
+    }
+
+    async fn recv(&mut self) -> Result<Option<Time>, String> {
+        tokio::select! {
+            heard = self.at.recv() => heard,
+            request = self.requests.recv() => match request {
+                Some(End) => Err("the client ended the session".into()),
+                None => Err("the session was forgotten".into()),
+            },
+        }
+    }
+
+    fn poll_event(&mut self, now: Time) -> Option<CarrierEvent> {
+        loop {
+            match self.at.peer.poll_event()? {
+                Event::Connected => return Some(CarrierEvent::Connected),
+                Event::Opened { channel, label } => self.on_opened(channel, &label),
+                Event::Message { channel, message } => {
+                    if let Some(event) = self.on_message(now, channel, &message) {
+                        return Some(event);
+                    }
+                }
+                Event::Closed { channel } => self.on_closed(channel),
+                Event::Ended => return Some(CarrierEvent::Closed("the client's connection ended".into())),
+                Event::Failed => return Some(CarrierEvent::Closed(LIBRARY_FAILED.into())),
+            }
+        }
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
+        self.at.peer.on_frame(now, frame);
+    }
+
+    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        self.at.peer.on_sound(now, packet.made_at, packet.bytes);
+    }
+
+    /// A client that does not take its messages loses them; its pictures go on.
+    fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String> {
+        if let Some(channel) = self.control.filter(|_| self.greeted)
+            && let Ok(text) = serde_json::to_string(&message)
+        {
+            let _ = self.at.peer.send(now, channel, Message::Text(text));
+        }
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Time) {
+        if let Some(channel) = self.note_channel() {
+            while let Some(pong) = self.sender_mut().poll_pong(now) {
+                let _ = self.at.peer.send(now, channel, Message::Binary(pong));
+            }
+        }
+        self.at.transmit(now);
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.at.peer.poll_timeout()
+    }
+
+    fn on_timeout(&mut self, now: Time) {
+        self.at.peer.on_timeout(now);
+    }
+
+    async fn close(&mut self, now: Time, ended: &str) {
+        let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
+        self.at.transmit(now);
+        self.at.close(now);
+    }
+}

@@ -1,0 +1,293 @@
+use std::sync::atomic::AtomicU32;
+
+use nearlight_codec::{CodecKind, Encoders, Size};
+use nearlight_net::Token;
+use nearlight_rate::Bounds;
+use nearlight_scene::TestCard;
+use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, Wake};
+use nearlight_units::Bitrate;
+use nearlight_urs::signalling::Guest;
+use nearlight_wire::marker::Marker;
+use nearlight_wire::{DisplayKind, Fov, Pose, RefusalReason, View};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::JoinHandle;
+
+use super::*;
+use crate::admission::Admission;
+use crate::metrics::Metrics;
+use crate::pairing::Pairing;
+use crate::state::Offers;
+use crate::studio::{Format, Studio};
+
+const CLIENT: Guest = Guest { address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), trusted: true };
+const NEVER: Duration = Duration::from_secs(20);
+
+/// What the client sends.
+enum FromClient {
+    Datagram(Vec<u8>),
+    Event(CarrierEvent),
+}
+
+/// What the client gets.
+#[derive(Debug)]
+enum ToClient {
+    Datagram(Vec<u8>),
+    Message(Box<ServerMessage>),
+    /// The words of the end.
+    Closed(String),
+}
+
+/// A carrier in memory, without loss or delay.
+struct Memory {
+    clock: Clock,
+    sender: Sender,
+    from_client: UnboundedReceiver<FromClient>,
+    to_client: UnboundedSender<ToClient>,
+    events: Vec<CarrierEvent>,
+}
+
+impl Carrier for Memory {
+    fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    async fn recv(&mut self) -> Result<Option<Time>, String> {
+        match self.from_client.recv().await.ok_or("the client is gone")? {
+            FromClient::Datagram(datagram) => {
+                let now = self.clock.now();
+                self.sender.on_datagram(now, &datagram);
+                Ok(Some(now))
+            }
+            FromClient::Event(event) => {
+                self.events.push(event);
+                Ok(None)
+            }
+        }
+    }
+
+    fn poll_event(&mut self, _: Time) -> Option<CarrierEvent> {
+        (!self.events.is_empty()).then(|| self.events.remove(0))
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
+        self.sender.on_frame(now, frame);
+    }
+
+    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        self.sender.on_sound(now, packet);
+    }
+
+    fn send(&mut self, _: Time, message: ServerMessage) -> Result<(), String> {
+        let _ = self.to_client.send(ToClient::Message(message.into()));
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Time) {
+        while let Some(datagram) = self.sender.poll_transmit(now) {
+            let _ = self.to_client.send(ToClient::Datagram(datagram));
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.sender.poll_timeout()
+    }
+
+    fn on_timeout(&mut self, _: Time) {}
+
+    async fn close(&mut self, _: Time, ended: &str) {
+        let _ = self.to_client.send(ToClient::Closed(ended.into()));
+    }
+}
+
+/// A server without ports, whose world is the test card.
+struct Server {
+    state: Arc<ServerState>,
+    closing: watch::Sender<bool>,
+}
+
+impl Server {
+    fn start() -> Self {
+        let clock = Clock::start();
+        let format = Format { size: Size { width: 256, height: 144 }, fps: 30, stereo: false };
+        let encoders = Encoders::default();
+        let studio = Studio::start(Box::new(TestCard::default()), format, clock, encoders.clone(), None, true);
+        let (closing, closing_seen) = watch::channel(false);
+        let state = ServerState {
+            clock,
+            pairing: Pairing::new(Token::generate().expect("random numbers"), None),
+            offers: Offers::new(),
+            greeting: ServerState::new_greeting(),
+            admission: Admission::new(1),
+            next_session: AtomicU32::new(1),
+            studio: studio.expect("a thread"),
+            sound: None,
+            adapter: "test card".into(),
+            format,
+            codec: CodecKind::Vp8,
+            controller: "fixed".into(),
+            fec: "none".into(),
+            bounds: Bounds::up_to(Bitrate::from_mbps(4)),
+            pacing: nearlight_pace::Mode::Compressed,
+            bad_paths: None,
+            datagram: usize::MAX,
+            encoders,
+            metrics: Arc::new(Metrics::new()),
+            journal: None,
+            closing: closing_seen,
+        };
+        Self { state: Arc::new(state), closing }
+    }
+
+    /// A client whose session has begun, and where it hears and is heard.
+    fn connect(&self) -> Client {
+        let (state, now) = (&self.state, self.state.clock.now());
+        let permit = state.try_admit(now, CLIENT).expect("a place");
+        let (up, from_client) = unbounded_channel();
+        let (to_client, down) = unbounded_channel();
+        let sender = state.new_sender(now, 1_200, true);
+        let carrier = Memory { clock: state.clock, sender, from_client, to_client, events: Vec::new() };
+        let task = tokio::spawn(Box::new(SessionTask::new(Arc::clone(state), 1, permit, carrier, None)).run());
+        let receiver = Receiver::new(ReceiverConfig { events: false });
+        Client { clock: state.clock, up, down, receiver, task, displayed: 0, keys: 0, newest_input: None }
+    }
+}
+
+struct Client {
+    clock: Clock,
+    up: UnboundedSender<FromClient>,
+    down: UnboundedReceiver<ToClient>,
+    receiver: Receiver,
+    task: JoinHandle<()>,
+    displayed: u32,
+    keys: u32,
+    newest_input: Option<nearlight_units::InputSeq>,
+}
+
+impl Client {
+    fn say(&self, event: CarrierEvent) {
+        assert!(self.up.send(FromClient::Event(event)).is_ok(), "the session runs");
+    }
+
+    fn hello(&self, protocol: u8) {
+        self.say(CarrierEvent::Message(ClientMessage::Hello(Hello {
+            protocol,
+            client: "a test".into(),
+            display: DisplayKind::Screen,
+            display_hz: 60,
+            codecs: vec!["vp8".into()],
+            sound: false,
+            proof: None,
+        })));
+    }
+
+    /// What comes next but datagrams, which the receiver takes.
+    async fn next(&mut self) -> ToClient {
+        loop {
+            let came = tokio::time::timeout(NEVER, self.down.recv()).await.expect("something comes");
+            match came.expect("the session says how it ends") {
+                ToClient::Datagram(datagram) => self.on_datagram(&datagram),
+                other => return other,
+            }
+        }
+    }
+
+    async fn message(&mut self) -> ServerMessage {
+        match self.next().await {
+            ToClient::Message(message) => *message,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn on_datagram(&mut self, datagram: &[u8]) {
+        let now = self.clock.now();
+        self.receiver.on_datagram(now, datagram);
+        while let Some(frame) = self.receiver.poll_frame(now) {
+            self.receiver.on_decoded(now, frame.id);
+            self.receiver.on_displayed(now, frame.id, Some(Marker { frame: frame.id, input: frame.header.input }));
+            self.displayed += 1;
+            self.keys += u32::from(frame.key);
+            self.newest_input = Some(frame.header.input);
+            assert!(!frame.bits().is_empty());
+        }
+        while let Some(answer) = self.receiver.poll_transmit(now) {
+            // The session may have ended meanwhile.
+            let _ = self.up.send(FromClient::Datagram(answer));
+        }
+    }
+
+    async fn ended(mut self) -> String {
+        loop {
+            if let ToClient::Closed(words) = self.next().await {
+                self.task.await.expect("no panic");
+                return words;
+            }
+        }
+    }
+}
+
+fn negotiated() -> CarrierEvent {
+    CarrierEvent::Negotiated(ClientPreferences { codec: CodecKind::Vp8, display: DisplayKind::Screen, sound: false })
+}
+
+#[tokio::test]
+async fn pictures_messages_and_inputs_cross_a_carrier_in_memory() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.say(negotiated());
+    client.hello(nearlight_wire::PROTOCOL_VERSION);
+    let ServerMessage::Welcome(welcome) = client.message().await else { panic!("no welcome") };
+    assert_eq!((welcome.stream.codec.as_str(), welcome.stream.width, welcome.session), ("vp8", 256, 1));
+    assert_eq!(client.displayed, 0, "nothing is drawn for a client that is not connected");
+    client.say(CarrierEvent::Connected);
+    let view =
+        View { pose: Pose { position: [0.0; 3], orientation: [0.0, 0.0, 0.0, 1.0] }, fov: Fov::symmetric(1.2, 1.8) };
+    let presence = Presence { head: view.pose, views: vec![view], hands: Vec::new() };
+    let input = client.receiver.on_input(client.clock.now(), presence);
+    let mut rates = 0;
+    while client.displayed < 20 || client.newest_input < Some(input) || rates < 2 {
+        let ServerMessage::Rate(status) = client.message().await else { panic!("rates alone are told now") };
+        rates += 1;
+        assert_eq!(status.packets_lost, 0);
+    }
+    assert_eq!(client.keys, 1, "one key frame, the first");
+    client.say(CarrierEvent::Message(ClientMessage::Goodbye));
+    assert_eq!(client.ended().await, "the client said goodbye");
+    assert!(server.state.try_admit(server.state.clock.now(), CLIENT).is_ok(), "its place is free again");
+}
+
+#[tokio::test]
+async fn every_end_is_told_in_words() {
+    type Does = fn(&Server, &Client);
+    let cases: [(&str, Does); 3] = [
+        ("the client's network is gone", |_, client| {
+            client.say(CarrierEvent::Closed("the client's network is gone".into()));
+        }),
+        ("the client greeted twice", |_, client| {
+            client.hello(nearlight_wire::PROTOCOL_VERSION);
+            client.hello(nearlight_wire::PROTOCOL_VERSION);
+        }),
+        ("the server is shutting down", |server, _| server.closing.send(true).expect("the session listens")),
+    ];
+    for (words, does) in cases {
+        let server = Server::start();
+        let client = server.connect();
+        does(&server, &client);
+        assert_eq!(client.ended().await, words);
+    }
+}
+
+#[tokio::test]
+async fn a_client_of_another_version_is_refused_in_words() {
+    let server = Server::start();
+    let mut client = server.connect();
+    client.say(negotiated());
+    client.hello(nearlight_wire::PROTOCOL_VERSION + 1);
+    let ServerMessage::Refused { reason, message } = client.message().await else { panic!("let in") };
+    assert_eq!(reason, RefusalReason::Protocol);
+    assert!(message.contains("Use the same release on both."), "{message}");
+    assert_eq!(client.ended().await, message);
+}

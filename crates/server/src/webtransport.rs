@@ -1,0 +1,205 @@
+//! Sessions over WebTransport: QUIC datagrams, and one stream for the control messages.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nearlight_net::{Connection, ControlReceiver, ControlSender, Direction, NetError, Received};
+use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
+use nearlight_units::Time;
+use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, ServerMessage};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::carrier::{Carrier, CarrierEvent};
+use crate::greeting::{Greeting, Welcomed, receive};
+use crate::session::SessionTask;
+use crate::state::ServerState;
+
+/// A client that does not read its control stream for this many messages is cut off.
+const CONTROL_QUEUE: usize = 64;
+/// How long the last control message may take to leave, and then to be read.
+const GOODBYE_LIMIT: Duration = Duration::from_millis(50);
+/// Codes of the transport's close, next to the words in the reason.
+const CLOSE_NORMAL: u32 = 0;
+const CLOSE_REFUSED: u32 = 1;
+
+/// Greets, checks the proof of the token and serves the client until it leaves.
+pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
+    let greeting = WebTransportGreeting { connection, control: None };
+    let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, greeting).await else { return };
+    let WebTransportGreeting { connection, control: Some(control) } = greeting else { return };
+    let now = state.clock.now();
+    // Each session its own losses, the same in every run.
+    if let Some([there, back]) = state.bad_path(session.number, now) {
+        connection.set_impairment_since(Direction::Send, there, now);
+        connection.set_impairment_since(Direction::Receive, back, now);
+    }
+    let (common, sender) = match session.open(&state, connection.max_datagram_size()) {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::error!(session = session.number, %error, "no encoder for a client");
+            connection.finish(CLOSE_NORMAL, &error.to_string()).await;
+            return;
+        }
+    };
+    let carrier = WebTransportCarrier::new(connection, control, sender, state.datagram, hello);
+    let task = SessionTask::new(state, session.number, permit, carrier, Some(common)).with_proof(proof);
+    Box::new(task).run().await;
+}
+
+type Control = (ControlSender<ServerMessage>, ControlReceiver<ClientMessage>);
+
+struct WebTransportGreeting {
+    connection: Connection,
+    /// Once the client has greeted.
+    control: Option<Control>,
+}
+
+impl Greeting for WebTransportGreeting {
+    fn peer(&self) -> IpAddr {
+        self.connection.peer().ip()
+    }
+
+    fn exporter(&self) -> Option<Binding> {
+        Some(self.connection.exporter())
+    }
+
+    /// Who proves the token by the exporter need not take the challenge.
+    async fn greet(&mut self, nonce: Bytes32) -> Result<Hello, String> {
+        let connection = &self.connection;
+        let challenge = async {
+            if let Err(error) = connection.send_challenge(nonce).await {
+                tracing::debug!(%error, "a client takes no challenge");
+            }
+            std::future::pending().await
+        };
+        let hello = async {
+            let (sender, mut receiver) = connection.accept_control().await?;
+            match receiver.recv().await? {
+                ClientMessage::Hello(hello) => Ok((hello, (sender, receiver))),
+                _ => Err(NetError::ControlEnded),
+            }
+        };
+        let (hello, control) = tokio::select! {
+            greeted = hello => greeted.map_err(|error| error.to_string())?,
+            never = challenge => never,
+        };
+        self.control = Some(control);
+        Ok(hello)
+    }
+
+    async fn refuse(mut self, refusal: Option<ServerMessage>, words: &str) {
+        if let (Some(refusal), Some((control, _))) = (refusal, &mut self.control) {
+            // The words go ahead of the close; a client that does not read them hears the close all the same.
+            let _ = tokio::time::timeout(Duration::from_secs(1), control.send(&refusal)).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            self.connection.finish(CLOSE_REFUSED, words).await;
+            return;
+        }
+        self.connection.close(CLOSE_REFUSED, words);
+    }
+}
+
+struct WebTransportCarrier {
+    connection: Connection,
+    requests: ControlReceiver<ClientMessage>,
+    /// Messages to the client, which a task of its own sends. None once the session has ended.
+    messages: Option<mpsc::Sender<ServerMessage>>,
+    sending: JoinHandle<()>,
+    sender: Sender,
+    /// The most that a datagram may hold, whatever the path takes.
+    datagram: usize,
+    events: VecDeque<CarrierEvent>,
+}
+
+impl WebTransportCarrier {
+    fn new(
+        connection: Connection,
+        (control, requests): Control,
+        sender: Sender,
+        datagram: usize,
+        hello: Hello,
+    ) -> Self {
+        let (messages, queue) = mpsc::channel(CONTROL_QUEUE);
+        let sending = tokio::spawn(send_control(control, queue));
+        let events = [CarrierEvent::Message(ClientMessage::Hello(hello)), CarrierEvent::Connected].into();
+        Self { connection, requests, messages: Some(messages), sending, sender, datagram, events }
+    }
+}
+
+impl Carrier for WebTransportCarrier {
+    fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    async fn recv(&mut self) -> Result<Option<Time>, String> {
+        tokio::select! {
+            received = self.connection.recv_datagram() => {
+                let Received { at, datagram } = received.map_err(|reason| format!("{reason:?}"))?;
+                self.sender.on_datagram(at, &datagram);
+                Ok(Some(at))
+            }
+            message = self.requests.recv() => {
+                let message = message.map_err(|error| error.to_string())?;
+                self.events.push_back(CarrierEvent::Message(message));
+                Ok(None)
+            }
+        }
+    }
+
+    fn poll_event(&mut self, _: Time) -> Option<CarrierEvent> {
+        self.events.pop_front()
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
+        self.sender.set_max_datagram(self.connection.max_datagram_size().min(self.datagram));
+        self.sender.on_frame(now, frame);
+    }
+
+    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        self.sender.on_sound(now, packet);
+    }
+
+    fn send(&mut self, _: Time, message: ServerMessage) -> Result<(), String> {
+        let sent = self.messages.as_ref().is_some_and(|messages| messages.try_send(message).is_ok());
+        sent.then_some(()).ok_or_else(|| "the client does not read its control stream".into())
+    }
+
+    fn transmit(&mut self, now: Time) {
+        while let Some(datagram) = self.sender.poll_transmit(now) {
+            // A full queue is counted by the connection; the receiver will ask again for what it misses.
+            let _ = self.connection.send_datagram(datagram.into());
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.sender.poll_timeout()
+    }
+
+    fn on_timeout(&mut self, _: Time) {}
+
+    async fn close(&mut self, now: Time, ended: &str) {
+        let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
+        self.messages = None;
+        // The words go ahead of the close, where the client still reads.
+        if tokio::time::timeout(GOODBYE_LIMIT, &mut self.sending).await.is_ok() {
+            tokio::time::sleep(GOODBYE_LIMIT).await;
+        }
+        self.connection.finish(CLOSE_NORMAL, ended).await;
+    }
+}
+
+/// Sends in a task of its own: half a message must not stay on the stream because something else happened.
+async fn send_control(mut control: ControlSender<ServerMessage>, mut queue: mpsc::Receiver<ServerMessage>) {
+    while let Some(message) = queue.recv().await {
+        if control.send(&message).await.is_err() {
+            return;
+        }
+    }
+}
