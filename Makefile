@@ -2,6 +2,7 @@
 # make test    installs what the tests need and runs every test
 # make bench   measures: codecs, controllers, sessions and the whole path
 # make check   formatting, lints and the page's types
+# make types   writes the page's declarations anew from the Rust types
 # make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=900)
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -11,7 +12,7 @@ PAGE := web/dist/index.html
 PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src web/public web/build.mjs web/package-lock.json web/tsconfig.json crates/web-core crates/session crates/wire crates/events crates/units crates/rate crates/window crates/pace crates/fec crates/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
 SECONDS_EACH ?= 60
 
-.PHONY: run test bench check fuzz build setup-run setup-test clean
+.PHONY: run test bench check types fuzz build setup-run setup-test clean
 
 run: setup-run build
 	exec $(NEARLIGHT) serve $(ARGS)
@@ -39,6 +40,9 @@ test: setup-test $(PAGE)
 
 bench: setup-run build
 	scripts/bench.sh
+
+types: setup-run
+	NEARLIGHT_RENEW_TYPES=1 cargo test --release --package nearlight-wire --package nearlight-events --package nearlight-web-core typescript
 
 fuzz: setup-run
 	scripts/fuzz.sh $(SECONDS_EACH)

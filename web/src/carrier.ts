@@ -1,5 +1,6 @@
 // What carries a session: control messages in order, datagrams as they come, and over WebRTC the decoded pictures as well.
 
+import type { PictureCounts, SoundCounts } from "./generated/core.ts";
 import type { RefusalReason, TransportName } from "./messages.ts";
 
 /** One session with the server, as long as it lasts. */
@@ -29,10 +30,10 @@ export interface CarrierOut {
   onDatagram(bytes: Uint8Array): void;
   /** The browser's own receiver decoded a picture, which whoever takes it closes. */
   onPicture(received: ReceivedPicture): void;
-  /** What the browser's receiver counted since the session began, in the order of the core's `on_rtp_counts`. */
-  onCounts(counts: Float64Array<ArrayBuffer>): void;
-  /** The same of the sound, in the order of the core's `on_rtp_sound`. */
-  onSoundCounts(counts: Float64Array<ArrayBuffer>): void;
+  /** What the browser's receiver counted since the session began. */
+  onCounts(counts: PictureCounts): void;
+  /** The same of the sound. */
+  onSoundCounts(counts: SoundCounts): void;
 }
 
 export interface ReceivedPicture {

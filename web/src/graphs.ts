@@ -1,6 +1,6 @@
 // The two graphs of the statistics panel, drawn with one pixel column per sample or more.
 
-import { STAGES } from "./messages.ts";
+import { STAGES } from "./generated/events.ts";
 
 /** One colour per stage, from the user's hand (violet) over the server (blue to green) and the network (yellow) to the display. */
 export const STAGE_COLOURS = [

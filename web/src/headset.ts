@@ -2,7 +2,8 @@
 
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
-import { type Action, HANDS, type Hand } from "./messages.ts";
+import type { Action, Hand } from "./messages.ts";
+import { presenceNumbers } from "./presence.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 import type { VrOffer } from "./shell.ts";
 import { hasWebGl2 } from "./support.ts";
@@ -129,20 +130,17 @@ export class Headset {
     return { orientation: quat(view.transform), fov: fovOfProjection(view.projectionMatrix), viewport };
   }
 
-  /** Head, both eyes with their widened views, and the tracked hands, as the core reads them. */
+  /** Head, both eyes with their widened views, and the tracked hands. */
   #presence(frame: XRFrame, pose: XRViewerPose): Float32Array<ArrayBuffer> {
-    const values = [...numbers(pose.transform), Math.min(2, pose.views.length)];
-    for (const view of pose.views.slice(0, 2)) {
-      const { left, right, down, up } = widened(fovOfProjection(view.projectionMatrix), MARGIN);
-      values.push(...numbers(view.transform), left, right, down, up);
-    }
+    const views = pose.views.map((view) => {
+      return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), MARGIN) };
+    });
     const hands = [...this.#parts.session.inputSources].flatMap((source) => {
       const hand = handOf(source);
       const where = hand === "gaze" ? undefined : frame.getPose(source.targetRaySpace, this.#world);
-      return where ? [[HANDS.indexOf(hand), ...numbers(where.transform)]] : [];
+      return where ? [{ hand, ...poseOf(where.transform) }] : [];
     });
-    values.push(Math.min(2, hands.length), ...hands.slice(0, 2).flat());
-    return new Float32Array(values);
+    return presenceNumbers({ head: poseOf(pose.transform), views, hands });
   }
 
   /** Buttons beyond trigger and squeeze have no events. */
@@ -190,7 +188,7 @@ function quat({ orientation: { x, y, z, w } }: XRRigidTransform): Quat {
   return [x, y, z, w];
 }
 
-function numbers(transform: XRRigidTransform): number[] {
+function poseOf(transform: XRRigidTransform): Pose {
   const { x, y, z } = transform.position;
-  return [x, y, z, ...quat(transform)];
+  return { position: [x, y, z], orientation: quat(transform) };
 }

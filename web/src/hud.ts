@@ -1,16 +1,9 @@
 // The statistics panel: where each frame's time went, rates with what bounds them, loss and repairs, and what runs.
 
+import { TIMELINE_COLUMNS } from "./generated/core.ts";
+import { STAGES } from "./generated/events.ts";
 import { LatencyGraph, RATE_COLOURS, RateGraph, type RateSample, STAGE_COLOURS } from "./graphs.ts";
-import {
-  type RateStatus,
-  STAGES,
-  type Statistics,
-  type StreamDescription,
-  TIMELINE_FIELDS,
-  TIMELINE_ROW,
-  type TransportName,
-  type Welcome,
-} from "./messages.ts";
+import type { RateStatus, Statistics, StreamDescription, TransportName, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 
 /** Frames in the latency graph. */
@@ -119,9 +112,11 @@ export class Hud {
 
   /** Rows as the core hands them out, lengths in microseconds. */
   onTimelines(rows: Float64Array): void {
-    for (let start = 0; start + TIMELINE_ROW <= rows.length; start += TIMELINE_ROW) {
-      const [, displayedAt = 0, , motionToPhoton = Number.NaN, , late = 0] = rows.subarray(start, start + TIMELINE_FIELDS.length);
-      const stages = Array.from(rows.subarray(start + TIMELINE_FIELDS.length, start + TIMELINE_ROW), (length) => length / 1000);
+    const numbers = TIMELINE_COLUMNS.length;
+    for (let start = 0; start + numbers <= rows.length; start += numbers) {
+      const row = timelineOf(rows.subarray(start, start + numbers));
+      const { displayedAt, motionToPhoton, late } = row;
+      const stages = STAGES.map((stage) => row[stage] / 1000);
       this.#frames.push({ displayedAt: displayedAt / 1000, motionToPhoton: motionToPhoton / 1000, late: late !== 0, stages });
       if (!Number.isNaN(motionToPhoton)) this.#motionToPhoton.push(motionToPhoton / 1000);
     }
@@ -211,6 +206,13 @@ export class Hud {
       ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }
+}
+
+type Timeline = Record<(typeof TIMELINE_COLUMNS)[number], number>;
+
+/** One row's numbers by their names. */
+function timelineOf(row: Float64Array): Timeline {
+  return Object.fromEntries(TIMELINE_COLUMNS.map((name, index) => [name, row[index]])) as Timeline;
 }
 
 /** What healed the picture last, and after how many newer frames if there were any. */

@@ -1,8 +1,8 @@
 // The latency marker in the picture's top left corner: how large it is, and what is painted over it for people's eyes.
 
-/** In pixels. */
-export const MARKER_WIDTH = 192;
-export const MARKER_HEIGHT = 32;
+import { MARKER_SIZE } from "./generated/wire.ts";
+
+export const [MARKER_WIDTH, MARKER_HEIGHT] = MARKER_SIZE;
 /** What is painted over is larger by two pixels: half-size chroma and linear filtering carry its edge that far. */
 export const COVERED_WIDTH = MARKER_WIDTH + 2;
 export const COVERED_HEIGHT = MARKER_HEIGHT + 2;

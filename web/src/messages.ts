@@ -1,123 +1,17 @@
 // What the window and the worker tell each other. Times are milliseconds on the window's `performance` clock.
 
 import type { ReceivedPicture } from "./carrier.ts";
+import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
+import type { Action, Hand, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 
-export type TransportName = "webtransport" | "webrtc";
-
-export type Hand = "gaze" | "left" | "right";
-export type Action = "grab" | "release" | "push" | "throw" | "reset" | "nearer" | "farther";
-
-/** The order is the wire's numbering. */
-export const HANDS: readonly Hand[] = ["gaze", "left", "right"];
-export const ACTIONS: readonly Action[] = ["grab", "release", "push", "throw", "reset", "nearer", "farther"];
-
-/** The order of the stages in a frame's timeline. */
-export const STAGES = [
-  "input",
-  "wait",
-  "render",
-  "convert",
-  "encode",
-  "pace",
-  "network",
-  "reassemble",
-  "decode",
-  "present",
-] as const;
-
-/** One row of the timelines that the core hands out: these numbers, then one per stage; lengths in microseconds. */
-export const TIMELINE_FIELDS = ["frame", "displayedAt", "total", "motionToPhoton", "clockError", "late"] as const;
-export const TIMELINE_ROW = TIMELINE_FIELDS.length + STAGES.length;
-
-export interface StreamDescription {
-  codec: string;
-  codec_string: string;
-  width: number;
-  height: number;
-  fps: number;
-  encoder: string;
-  adapter: string;
-  views: number;
-}
-
-export interface Welcome {
-  session: number;
-  stream: StreamDescription;
-  server: string;
-  controller: string;
-  fec: string;
-  pacing: string;
-  max_rate_bps: number;
-  /** Where the user begins: the middle between the eyes. */
-  start: { position: [number, number, number]; orientation: [number, number, number, number] };
-}
-
-export interface RateStatus {
-  target_bps: number;
-  pacing_bps: number;
-  sent_bps: number;
-  binding: string;
-  limits: [string, number][];
-  rtt_us: number | null;
-  packets_lost: number;
-  key_frames: number;
-}
+export type { Action, Hand, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
 /** The server's reasons; and the page's own, where the link names another certificate or the server cannot prove that it knows the token. */
-export type RefusalReason = "token" | "too_many_attempts" | "full" | "protocol" | "codec" | "internal" | "certificate" | "impostor";
-
-export type ServerMessage =
-  | ({ type: "welcome" } & Welcome)
-  | { type: "refused"; reason: RefusalReason; message: string }
-  | ({ type: "stream" } & StreamDescription)
-  | ({ type: "rate" } & RateStatus)
-  | { type: "goodbye"; message: string };
-
-/** What made a frame whole, or the picture right again. */
-export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "reference" | "key_frame";
+export type RefusalReason = ServerRefusal | "certificate" | "impostor";
 
 /** What the receiver counts, taken a few times a second. */
-export interface Statistics {
-  transport: TransportName;
-  /** Milliseconds on the window's clock. */
+export interface Statistics extends Counters {
   at: number;
-  completed: number;
-  decoded: number;
-  displayed: number;
-  late: number;
-  lost: number;
-  packets: number;
-  packetsLost: number;
-  repaired: number;
-  keyFrames: number;
-  /** Share of repairs and of symbols sent again in all that came. */
-  redundancy: number;
-  repairs: number;
-  /** Share of frames that nothing healed. */
-  residualLoss: number;
-  /** What healed the picture last, and how many newer frames had begun to come by then. */
-  healedBy: RecoveryKind | null;
-  healedAfter: number;
-  /** Times that a frame predicted from an acknowledged one healed it. */
-  byReference: number;
-  receivedBps: number;
-  /** None until the clocks are synchronised. */
-  clockErrorUs: number | null;
-  roundTripUs: number | null;
-  /** None where the session has no sound. */
-  sound: SoundStatistics | null;
-}
-
-export interface SoundStatistics {
-  packets: number;
-  lost: number;
-  repeated: number;
-  concealed: number;
-  late: number;
-  /** From the moment in the world to its being heard; none while nothing is played. */
-  delayUs: number | null;
-  /** Median distance between sound and picture. */
-  apartUs: number;
 }
 
 /** Which sample of the loudspeaker's is at the ear when: counted from its start, and milliseconds on the window's clock. */
@@ -143,11 +37,6 @@ export interface Marker {
   frame: number;
   input: number;
 }
-
-/** What the picture shows of one eye: position, unit quaternion x y z w, tangents left right down up. */
-export const VIEW_FLOATS = 11;
-/** Position and quaternion. */
-export const POSE_FLOATS = 7;
 
 export type ConnectionState =
   | { state: "connecting"; attempt: number }
@@ -186,7 +75,7 @@ export interface StartMessage {
 
 export type ToWorker =
   | StartMessage
-  /** Head, count and views, count and hands, as the core's `on_presence` reads them. */
+  /** As `presenceNumbers` lays them out. */
   | { type: "presence"; at: number; values: Float32Array<ArrayBuffer> }
   | { type: "act"; at: number; hand: Hand; action: Action }
   | { type: "display"; immersive: boolean; displayHz: number }
@@ -230,9 +119,8 @@ export type FromPeer =
   /** All pictures from now on, or where the browser has no such stream each by itself. */
   | { type: "pictures"; readable: ReadableStream<VideoFrame> }
   | { type: "picture"; received: ReceivedPicture }
-  | { type: "counts"; counts: Float64Array<ArrayBuffer> }
-  /** In the order of the core's `on_rtp_sound`. */
-  | { type: "sound"; counts: Float64Array<ArrayBuffer> }
+  | { type: "counts"; counts: PictureCounts }
+  | { type: "sound"; counts: SoundCounts }
   | { type: "refused"; reason: RefusalReason; message: string }
   /** `blocked`: another transport may get through. */
   | { type: "ended"; why: string; blocked: boolean };

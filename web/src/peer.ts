@@ -225,22 +225,26 @@ export class Peer {
     this.#onCarriage(isTcp(all));
     const number = (from: Counters, name: string): number => (typeof from[name] === "number" ? from[name] : 0);
     if (video) {
-      const counts = Float64Array.of(
-        number(video, "packetsLost"),
-        number(video, "packetsReceived"),
-        number(video, "bytesReceived") + number(video, "headerBytesReceived"),
-        number(video, "retransmittedPacketsReceived"),
-        number(video, "retransmittedBytesReceived") + number(video, "fecBytesReceived"),
-        number(video, "fecPacketsReceived"),
-        number(video, "keyFramesDecoded"),
-      );
-      this.#post({ type: "counts", counts }, [counts.buffer]);
+      const counts = {
+        packetsLost: number(video, "packetsLost"),
+        packets: number(video, "packetsReceived"),
+        bytes: number(video, "bytesReceived") + number(video, "headerBytesReceived"),
+        repeatedPackets: number(video, "retransmittedPacketsReceived"),
+        redundantBytes: number(video, "retransmittedBytesReceived") + number(video, "fecBytesReceived"),
+        repairs: number(video, "fecPacketsReceived"),
+        keyFrames: number(video, "keyFramesDecoded"),
+      };
+      this.#post({ type: "counts", counts });
     }
     // A world without sound sends none.
     if (audio && number(audio, "packetsReceived") > 0) {
-      const moment = this.#audible() ? momentOf(audio) : Number.NaN;
-      const counts = Float64Array.of(number(audio, "packetsReceived"), number(audio, "packetsLost"), number(audio, "concealedSamples"), moment);
-      this.#post({ type: "sound", counts }, [counts.buffer]);
+      const counts = {
+        packets: number(audio, "packetsReceived"),
+        packetsLost: number(audio, "packetsLost"),
+        concealed: number(audio, "concealedSamples"),
+        heard: this.#audible() ? momentOf(audio) : null,
+      };
+      this.#post({ type: "sound", counts });
     }
   }
 
@@ -267,8 +271,8 @@ export function iceServersOf(link: string): RTCIceServer[] {
 }
 
 /** The moment of the world that is at the ear, in microseconds on the server's clock: its reports call the first second 1. */
-function momentOf({ estimatedPlayoutTimestamp: milliseconds }: Counters): number {
-  return typeof milliseconds === "number" ? (milliseconds - 1000) * 1000 : Number.NaN;
+function momentOf({ estimatedPlayoutTimestamp: milliseconds }: Counters): number | null {
+  return typeof milliseconds === "number" ? (milliseconds - 1000) * 1000 : null;
 }
 
 /** Whether the pair of addresses that is in use is one of TCP. */

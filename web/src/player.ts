@@ -4,17 +4,10 @@ import type { Carrier, ReceivedPicture } from "./carrier.ts";
 import { type PageClock, micros } from "./clock.ts";
 import { Core } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
+import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
+import { ACTIONS, HANDS } from "./generated/wire.ts";
 import { SoundDecoder } from "./listener.ts";
-import {
-  ACTIONS,
-  type Action,
-  HANDS,
-  type Hand,
-  type Marker,
-  type ServerMessage,
-  type Statistics,
-  type StreamDescription,
-} from "./messages.ts";
+import type { Action, Hand, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
 
 export interface PlayerOptions {
   carrier: Carrier;
@@ -110,17 +103,17 @@ export class Player {
   }
 
   /** What the browser's own receiver counted. */
-  onCounts(counts: Float64Array): void {
-    this.#core.on_rtp_counts(this.#now(), counts);
+  onCounts(counts: PictureCounts): void {
+    this.#core.on_rtp_counts(this.#now(), JSON.stringify(counts));
     this.#pump();
   }
 
   /** The same of the sound. */
-  onSoundCounts(counts: Float64Array): void {
-    this.#core.on_rtp_sound(this.#now(), counts);
+  onSoundCounts(counts: SoundCounts): void {
+    this.#core.on_rtp_sound(this.#now(), JSON.stringify(counts));
   }
 
-  /** Where the user is; see the core's `on_presence` for the layout. */
+  /** Where the user is, as `presenceNumbers` lays it out. */
   onPresence(at: number, values: Float32Array): void {
     this.#core.on_presence(micros(at), values);
     this.#pump();
@@ -150,14 +143,14 @@ export class Player {
     this.#pump();
   }
 
-  /** Rows of `TIMELINE_ROW` numbers for the frames displayed since the last call. */
+  /** Rows of `TIMELINE_COLUMNS` for the frames displayed since the last call. */
   takeTimelines(): Float64Array<ArrayBuffer> {
     return this.#core.take_timelines() as Float64Array<ArrayBuffer>;
   }
 
   statistics(): Statistics {
     const at = this.#clock.now();
-    return { ...(JSON.parse(this.#core.statistics(micros(at))) as Omit<Statistics, "at">), at };
+    return { ...(JSON.parse(this.#core.statistics(micros(at))) as Counters), at };
   }
 
   marker(): Marker | null {

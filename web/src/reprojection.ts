@@ -4,7 +4,7 @@
 import { COVERED_PICTURE, COVER_VERTEX, pictureTexture, program } from "./gl.ts";
 import { MARKER_HEIGHT, MARKER_WIDTH } from "./marker.ts";
 import { type Fov, type Quat, conjugate, multiply, toMatrix3 } from "./math.ts";
-import { VIEW_FLOATS } from "./messages.ts";
+import { type View, viewsOf } from "./presence.ts";
 
 const FRAGMENT = `#version 300 es
 precision highp float;
@@ -33,18 +33,13 @@ export interface Eye {
   viewport: { x: number; y: number; width: number; height: number };
 }
 
-interface RenderedView {
-  orientation: Quat;
-  fov: Fov;
-}
-
 export class Reprojection {
   readonly #gl: WebGL2RenderingContext;
   readonly #program: WebGLProgram;
   readonly #texture: WebGLTexture;
   readonly #reader: WebGLFramebuffer;
   readonly #places: Record<"turn" | "present" | "rendered" | "part", WebGLUniformLocation | null>;
-  #views: RenderedView[] = [];
+  #views: View[] = [];
   #size = { width: 1, height: 1 };
 
   constructor(gl: WebGL2RenderingContext) {
@@ -62,11 +57,7 @@ export class Reprojection {
     gl.bindTexture(gl.TEXTURE_2D, this.#texture);
     gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, gl.RGBA, gl.UNSIGNED_BYTE, picture);
     this.#size = { width: picture.displayWidth, height: picture.displayHeight };
-    this.#views = [];
-    for (let start = 0; start + VIEW_FLOATS <= views.length; start += VIEW_FLOATS) {
-      const [, , , x = 0, y = 0, z = 0, w = 1, left = -1, right = 1, down = -1, up = 1] = views.subarray(start, start + VIEW_FLOATS);
-      this.#views.push({ orientation: [x, y, z, w], fov: { left, right, down, up } });
-    }
+    this.#views = viewsOf(views);
   }
 
   /** Draws all eyes into the framebuffer that the headset shows (null: the canvas). */
@@ -106,7 +97,7 @@ export class Reprojection {
     gl.deleteFramebuffer(this.#reader);
   }
 
-  #drawEye(eye: Eye, view: RenderedView, half: number): void {
+  #drawEye(eye: Eye, view: View, half: number): void {
     const gl = this.#gl;
     const { x, y, width, height } = eye.viewport;
     gl.viewport(x, y, width, height);

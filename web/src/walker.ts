@@ -8,6 +8,7 @@ import { Touch } from "./input/touch.ts";
 import { type Pose, symmetricFov } from "./math.ts";
 import type { Action } from "./messages.ts";
 import { element } from "./page.ts";
+import { presenceNumbers } from "./presence.ts";
 
 /** Between samples, in milliseconds: no server renders faster, and a gaming mouse reports 1,000 times a second. */
 const SHORTEST_GAP_MS = 1000 / 240;
@@ -115,9 +116,7 @@ export class Walker {
   }
 }
 
-/** Head, one view and no hands, as the core reads them. */
-function presence({ position, orientation }: Pose, aspect: number): Float32Array<ArrayBuffer> {
-  const { left, right, down, up } = symmetricFov(VIEW_HEIGHT, aspect);
-  const pose = [...position, ...orientation];
-  return new Float32Array([...pose, 1, ...pose, left, right, down, up, 0]);
+/** One view and no hands. */
+function presence(head: Pose, aspect: number): Float32Array<ArrayBuffer> {
+  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], hands: [] });
 }

@@ -1,9 +1,8 @@
 // A session over WebTransport: QUIC datagrams, and one stream for the control messages.
 
 import { Blocked, type Carrier, type CarrierOut, type Challenge, Refused } from "./carrier.ts";
+import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
 
-/** The path of the CONNECT request. */
-const PATH = "/nearlight";
 /** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
 const QUEUED_DATAGRAMS = 4_096;
 /** Datagrams that wait for the browser to take them, at most. Guess: what a session sends in a tenth of a second. */
@@ -38,7 +37,7 @@ export async function dialWebTransport(origin: string, token: string, pinned: st
   const sessions = port || (protocol === "https:" ? "443" : "80");
   const options: WebTransportOptions = { requireUnreliable: true };
   if (certificate) options.serverCertificateHashes = [{ algorithm: "sha-256", value: fromHex(certificate) }];
-  const transport = new WebTransport(`https://${host}:${sessions}${PATH}`, options);
+  const transport = new WebTransport(`https://${host}:${sessions}${WEBTRANSPORT_PATH}`, options);
   // Otherwise an unhandled rejection, beside the one that `ready` reports.
   transport.closed.catch(() => undefined);
   let opened = false;

@@ -167,7 +167,7 @@ class Media {
     else if (type === "stream") scope.postMessage({ type, stream: message });
     else if (type === "rate") scope.postMessage({ type, at: this.#clock.now(), rate: message });
     else if (type === "goodbye") this.#connection.restart(message.message);
-    else this.#onRefused(message.reason, message.message);
+    else if (type === "refused") this.#onRefused(message.reason, message.message);
   }
 
   #onRefused(reason: RefusalReason, message: string): void {

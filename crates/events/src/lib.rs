@@ -10,6 +10,8 @@ mod stalls;
 mod summary;
 mod timeline;
 mod trace;
+#[cfg(test)]
+mod typescript;
 
 pub use csv::CsvWriter;
 pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, write_line};

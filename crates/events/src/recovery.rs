@@ -8,6 +8,7 @@ use crate::FrameCounts;
 
 /// What healed the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryKind {
     /// Repairs, before any symbol of a newer frame had come.

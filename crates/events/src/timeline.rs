@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// A stretch of a frame's way from the user's movement to the display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
     /// The input sample's way to the server.

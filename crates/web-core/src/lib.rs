@@ -3,6 +3,8 @@
 //! Nothing is decided here. Times are microseconds on the page's clock; frames, hands and actions are numbers; only what happens
 //! a few times a second (control messages, statistics, the summary) is JSON.
 //!
+//! Layouts of numbers and the types of JSON reach the page as `web/src/generated/core.ts`.
+//!
 //! Over WebTransport frames come as datagrams and leave for the decoder through `poll_frame`, named by their ids. Over WebRTC the
 //! browser receives and decodes: pictures come through `on_picture` and are named by their RTP timestamps.
 
@@ -11,20 +13,23 @@
 mod journal;
 mod pairing;
 mod presence;
+mod rtp;
 mod sound;
 mod speaker;
 mod tally;
+#[cfg(test)]
+mod typescript;
 
-use nearlight_session::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, RtpCounts};
-use nearlight_units::{Bytes, FrameId, Time};
+use nearlight_session::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
+use nearlight_units::{FrameId, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
-    ClientMessage, ControlReader, DisplayKind, Hello, PROTOCOL_VERSION, ServerMessage, write_control,
+    Action, ClientMessage, ControlReader, DisplayKind, Hand, Hello, PROTOCOL_VERSION, ServerMessage, write_control,
 };
 use wasm_bindgen::prelude::*;
 
 use crate::journal::Journal;
-use crate::tally::Tally;
+use crate::tally::{Tally, TransportName};
 use pairing::Pairing;
 use speaker::SpeakerDepth;
 
@@ -55,7 +60,7 @@ impl Core {
         Self {
             receiver: Receiver::new(ReceiverConfig { events: true }),
             control: ControlReader::default(),
-            tally: Tally::new(if webrtc { "webrtc" } else { "webtransport" }),
+            tally: Tally::new(if webrtc { TransportName::WebRtc } else { TransportName::WebTransport }),
             journal: Journal::default(),
             last_marker: None,
             webrtc,
@@ -145,7 +150,7 @@ impl Core {
     /// The user acted at `at`; hands and actions are numbered in the wire's order. Answers with the input's sequence number, or
     /// 0 where there is no such hand or action or no presence came before.
     pub fn on_action(&mut self, at: f64, hand: u8, action: u8) -> u32 {
-        let (Some(hand), Some(action)) = (presence::hand(hand), presence::action(action)) else { return 0 };
+        let (Some(hand), Some(action)) = (Hand::from_code(hand), Action::from_code(action)) else { return 0 };
         self.receiver.on_action(time(at), hand, action).map_or(0, |seq| seq.0)
     }
 
@@ -176,23 +181,10 @@ impl Core {
         self.receiver.picture_header(rtp_timestamp).map(|header| presence::view_numbers(&header.views))
     }
 
-    /// What the browser has counted: packets lost, packets, bytes, packets that came again, redundant bytes,
-    /// repairs, decoded key frames.
-    pub fn on_rtp_counts(&mut self, now: f64, counts: &[f64]) {
-        let &[packets_lost, packets, bytes, repeated_packets, redundant_bytes, repairs, key_frames] = counts else {
-            return;
-        };
-        let counts = RtpCounts {
-            // Negative where more came than were sent, as duplicates do.
-            packets_lost: packets_lost as u64,
-            packets: packets as u64,
-            bytes: Bytes::new(bytes as u64),
-            repeated_packets: repeated_packets as u64,
-            redundant_bytes: Bytes::new(redundant_bytes as u64),
-            repairs: repairs as u64,
-            key_frames: key_frames as u64,
-        };
-        self.receiver.on_rtp_counts(time(now), counts);
+    /// What the browser has counted: a `PictureCounts` as JSON. Anything else is ignored.
+    pub fn on_rtp_counts(&mut self, now: f64, counts: &str) {
+        let Ok(counts) = serde_json::from_str::<rtp::PictureCounts>(counts) else { return };
+        self.receiver.on_rtp_counts(time(now), counts.into());
     }
 
     /// The frame is on the display; over WebRTC it is named by its RTP timestamp. `pixels` are the marker's as displayed: RGBA, rows from the top or, with `bottom_up`, from
@@ -230,8 +222,7 @@ impl Core {
         self.receiver.poll_timeout().map_or(f64::INFINITY, |(at, _)| micros(at))
     }
 
-    /// Rows of frame, moment of display, total, motion-to-photon (or not-a-number), clock error, late (0 or 1) and the stages,
-    /// for frames displayed since the last call. Lengths are microseconds.
+    /// Rows of `TIMELINE_COLUMNS` for frames displayed since the last call.
     pub fn take_timelines(&mut self) -> Vec<f64> {
         self.tally.take_timelines()
     }
@@ -270,7 +261,7 @@ impl Frame {
         self.0.show
     }
 
-    /// What each eye of the picture shows: position, quaternion, tangents left, right, down, up.
+    /// What each eye of the picture shows: `VIEW_COLUMNS` for each.
     pub fn views(&self) -> Vec<f32> {
         presence::view_numbers(&self.0.header.views)
     }

@@ -1,7 +1,29 @@
 //! Where the user is, as one list of numbers: cheaper across the border to JavaScript than objects.
 
 use nearlight_session::Presence;
-use nearlight_wire::{Action, Fov, Hand, HandPose, Pose, View};
+use nearlight_wire::{Fov, Hand, HandPose, Pose, View};
+
+/// What the page calls a number, and its place in a view.
+type ViewNumber = (&'static str, fn(&mut View) -> &mut f32);
+
+/// The numbers of a view in order.
+pub(crate) const VIEW: [ViewNumber; 11] = [
+    ("x", |view| &mut view.pose.position[0]),
+    ("y", |view| &mut view.pose.position[1]),
+    ("z", |view| &mut view.pose.position[2]),
+    ("quaternionX", |view| &mut view.pose.orientation[0]),
+    ("quaternionY", |view| &mut view.pose.orientation[1]),
+    ("quaternionZ", |view| &mut view.pose.orientation[2]),
+    ("quaternionW", |view| &mut view.pose.orientation[3]),
+    ("left", |view| &mut view.fov.left),
+    ("right", |view| &mut view.fov.right),
+    ("down", |view| &mut view.fov.down),
+    ("up", |view| &mut view.fov.up),
+];
+/// The first of them are those of a pose.
+pub(crate) const POSE_NUMBERS: usize = 7;
+pub(crate) const MAX_VIEWS: u8 = 2;
+pub(crate) const MAX_HANDS: u8 = 2;
 
 /// Takes numbers off the front of a list.
 struct Numbers<'a>(&'a [f32]);
@@ -19,58 +41,44 @@ impl Numbers<'_> {
         (0..=most).find(|count| f32::from(*count).to_bits() == value.to_bits())
     }
 
-    fn pose(&mut self) -> Option<Pose> {
-        Some(Pose { position: self.take()?, orientation: self.take()? })
+    /// The first `N` numbers of a view.
+    fn part<const N: usize>(&mut self) -> Option<View> {
+        let fov = Fov { left: 0.0, right: 0.0, down: 0.0, up: 0.0 };
+        let mut view = View { pose: Pose::default(), fov };
+        for ((_, place), number) in VIEW.into_iter().zip(self.take::<N>()?) {
+            *place(&mut view) = number;
+        }
+        Some(view)
     }
 
-    fn view(&mut self) -> Option<View> {
-        let pose = self.pose()?;
-        let [left, right, down, up] = self.take()?;
-        Some(View { pose, fov: Fov { left, right, down, up } })
+    fn pose(&mut self) -> Option<Pose> {
+        self.part::<POSE_NUMBERS>().map(|view| view.pose)
     }
 
     fn hand(&mut self) -> Option<HandPose> {
         let [code] = self.take()?;
-        let hand = hand(code as u8)?;
+        let hand = Hand::from_code(code as u8)?;
         Some(HandPose { hand, pose: self.pose()? })
     }
 }
 
 /// Reads head, count of views (1 or 2) and views, count of hands (0 to 2) and hands.
 ///
-/// A pose is a position and a quaternion x, y, z, w; a view is a pose and the tangents left, right, down, up; a hand is its
-/// number and a pose. None where the list has another length or a count is out of range.
+/// The head is a pose, a hand is its code and a pose. None where the list has another length or a count is out of range.
 pub fn presence(values: &[f32]) -> Option<Presence> {
     if !values.iter().all(|value| value.is_finite()) {
         return None;
     }
     let mut numbers = Numbers(values);
     let head = numbers.pose()?;
-    let views = (0..numbers.count(2)?).map(|_| numbers.view()).collect::<Option<Vec<_>>>()?;
-    let hands = (0..numbers.count(2)?).map(|_| numbers.hand()).collect::<Option<Vec<_>>>()?;
+    let views = (0..numbers.count(MAX_VIEWS)?).map(|_| numbers.part::<{ VIEW.len() }>()).collect::<Option<Vec<_>>>()?;
+    let hands = (0..numbers.count(MAX_HANDS)?).map(|_| numbers.hand()).collect::<Option<Vec<_>>>()?;
     (numbers.0.is_empty() && !views.is_empty()).then_some(Presence { head, views, hands })
 }
 
 /// The views of a frame, as [`presence`] takes them.
 pub fn view_numbers(views: &[View]) -> Vec<f32> {
-    views
-        .iter()
-        .flat_map(|View { pose, fov }| {
-            pose.position.into_iter().chain(pose.orientation).chain([fov.left, fov.right, fov.down, fov.up])
-        })
-        .collect()
-}
-
-/// The hand of a number in the page's order.
-pub fn hand(code: u8) -> Option<Hand> {
-    [Hand::Gaze, Hand::Left, Hand::Right].get(usize::from(code)).copied()
-}
-
-/// The action of a number in the page's order.
-pub fn action(code: u8) -> Option<Action> {
-    const ACTIONS: [Action; 7] =
-        [Action::Grab, Action::Release, Action::Push, Action::Throw, Action::Reset, Action::Nearer, Action::Farther];
-    ACTIONS.get(usize::from(code)).copied()
+    views.iter().flat_map(|view| VIEW.map(|(_, place)| *place(&mut view.clone()))).collect()
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The page's ears: packets for its decoder, samples for its loudspeaker.
 
-use nearlight_session::{RtpSound, SoundPacket};
+use nearlight_session::SoundPacket;
 use nearlight_units::BlockId;
 use wasm_bindgen::prelude::*;
 
-use crate::{Core, time};
+use crate::{Core, rtp, time};
 
-/// Samples of ten milliseconds for two ears.
-const BLOCK_SAMPLES: usize = 960;
+/// Moments in a block of ten milliseconds.
+pub(crate) const BLOCK_MOMENTS: usize = 480;
+/// Its samples for two ears.
+const BLOCK_SAMPLES: usize = 2 * BLOCK_MOMENTS;
 
 #[wasm_bindgen]
 impl Core {
@@ -24,14 +26,10 @@ impl Core {
         }
     }
 
-    /// What the browser has received and played by itself: packets, packets lost, samples made up, and which moment of the world is at
-    /// the ear, on the server's clock, or not-a-number.
-    pub fn on_rtp_sound(&mut self, now: f64, counts: &[f64]) {
-        let &[packets, lost, concealed, heard] = counts else { return };
-        let heard = (!heard.is_nan()).then(|| time(heard));
-        let concealed = concealed as u64 / (BLOCK_SAMPLES as u64 / 2);
-        let sound = RtpSound { packets: packets as u64, lost: lost as u64, concealed, heard };
-        self.receiver.on_rtp_sound(time(now), &sound);
+    /// What the browser has received and played by itself: a `SoundCounts` as JSON. Anything else is ignored.
+    pub fn on_rtp_sound(&mut self, now: f64, counts: &str) {
+        let Ok(counts) = serde_json::from_str::<rtp::SoundCounts>(counts) else { return };
+        self.receiver.on_rtp_sound(time(now), &counts.into());
     }
 
     /// For how many moments the loudspeaker should have samples, which has them for `left` more, or lacked them for as many as are below
@@ -43,7 +41,7 @@ impl Core {
 
     /// Samples for so many moments, a block's 480 at most, the first of which is heard at `heard_at`.
     pub fn poll_samples(&mut self, now: f64, heard_at: f64, moments: usize) -> Vec<f32> {
-        let mut samples = vec![0.0; moments.min(BLOCK_SAMPLES / 2) * 2];
+        let mut samples = vec![0.0; moments.min(BLOCK_MOMENTS) * 2];
         self.receiver.poll_samples(time(now), time(heard_at), &mut samples);
         samples
     }

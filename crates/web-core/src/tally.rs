@@ -9,17 +9,47 @@ use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{ServerMessage, StreamDescription};
 use serde::Serialize;
 
-/// Numbers of a timeline before its stages: frame, moment of display, total, motion-to-photon, clock error, late.
-const FIELDS: usize = 6;
-const ROW: usize = FIELDS + STAGES.len();
+/// What the page calls a number, and what it is of a frame displayed at a moment.
+type TimelineNumber = (&'static str, fn(Time, &Displayed) -> f64);
+
+/// The numbers of a timeline before its stages. Not-a-number where there is none; lengths are microseconds.
+const FIELDS: [TimelineNumber; 6] = [
+    ("frame", |_, displayed| f64::from(displayed.timeline.frame.0)),
+    ("displayedAt", |now, _| now.as_nanos() as f64 / 1e3),
+    ("total", |_, displayed| micros(displayed.timeline.total())),
+    ("motionToPhoton", |_, displayed| displayed.inputs.last().map_or(f64::NAN, |(_, span)| micros(*span))),
+    ("clockError", |_, displayed| micros(displayed.timeline.clock_error)),
+    ("late", |_, displayed| f64::from(u8::from(displayed.timeline.late))),
+];
+const ROW: usize = FIELDS.len() + STAGES.len();
 /// Timelines that nobody fetches are dropped, oldest first: 4 s at 60 frames a second.
 const MAX_ROWS: usize = 240;
 
+/// What carries a session.
+#[derive(Clone, Copy, Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum TransportName {
+    WebTransport,
+    WebRtc,
+}
+
+impl TransportName {
+    /// The name in the summary.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::WebTransport => "webtransport",
+            Self::WebRtc => "webrtc",
+        }
+    }
+}
+
 /// Counters of the page's display; lengths are microseconds, rates bits per second.
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
-struct Statistics {
-    transport: &'static str,
+pub(crate) struct Statistics {
+    transport: TransportName,
     completed: u64,
     decoded: u64,
     displayed: u64,
@@ -28,16 +58,22 @@ struct Statistics {
     packets_lost: u64,
     repaired: u64,
     key_frames: u64,
+    /// Share of repairs and of symbols sent again in all that came.
     redundancy: f64,
     repairs: u64,
+    /// Share of frames that nothing healed.
     residual_loss: f64,
-    healed_by: Option<&'static str>,
+    /// What healed the picture last, and how many newer frames had begun to come by then.
+    #[cfg_attr(test, ts(type = "RecoveryKind | null"))]
+    healed_by: Option<RecoveryKind>,
     healed_after: u32,
+    /// Times that a frame predicted from an acknowledged one healed it.
     by_reference: u64,
     malformed: u64,
     corrupt: u64,
     unreadable_markers: u64,
     received_bps: u64,
+    /// None until the clocks are synchronised.
     clock_error_us: Option<f64>,
     round_trip_us: Option<f64>,
     /// None: the session has no sound.
@@ -45,22 +81,22 @@ struct Statistics {
 }
 
 #[derive(Serialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(rename = "SoundStatistics"))]
 #[serde(rename_all = "camelCase")]
-struct Sound {
+pub(crate) struct Sound {
     packets: u64,
     lost: u64,
     repeated: u64,
     concealed: u64,
     late: u64,
-    /// None while nothing is played.
+    /// From the moment in the world to its being heard; none while nothing is played.
     delay_us: Option<f64>,
+    /// Median distance between sound and picture.
     apart_us: f64,
 }
 
-#[derive(Default)]
 pub struct Tally {
-    /// The name in the summary.
-    transport: &'static str,
+    transport: TransportName,
     builder: SummaryBuilder,
     stream: Option<StreamDescription>,
     rates: ReportedRates,
@@ -70,8 +106,16 @@ pub struct Tally {
 }
 
 impl Tally {
-    pub fn new(transport: &'static str) -> Self {
-        Self { transport, ..Self::default() }
+    pub fn new(transport: TransportName) -> Self {
+        Self {
+            transport,
+            builder: SummaryBuilder::default(),
+            stream: None,
+            rates: ReportedRates::default(),
+            first_shown_at: None,
+            last_shown_at: Time::default(),
+            rows: Vec::new(),
+        }
     }
 
     pub fn on_message(&mut self, now: Time, message: &ServerMessage) {
@@ -90,7 +134,8 @@ impl Tally {
         self.builder.on_picture(now);
         self.first_shown_at.get_or_insert(now);
         self.last_shown_at = now;
-        let Some(Displayed { timeline, total, inputs, .. }) = displayed else { return };
+        let Some(displayed) = displayed else { return };
+        let Displayed { timeline, total, inputs, .. } = displayed;
         self.builder.on_displayed(timeline, *total);
         for (_, span) in inputs {
             self.builder.on_motion_to_photon(*span);
@@ -98,18 +143,11 @@ impl Tally {
         if self.rows.len() == MAX_ROWS * ROW {
             self.rows.drain(..ROW);
         }
-        self.rows.extend([
-            f64::from(timeline.frame.0),
-            now.as_nanos() as f64 / 1e3,
-            micros(timeline.total()),
-            inputs.last().map_or(f64::NAN, |(_, span)| micros(*span)),
-            micros(timeline.clock_error),
-            f64::from(u8::from(timeline.late)),
-        ]);
+        self.rows.extend(FIELDS.map(|(_, number)| number(now, displayed)));
         self.rows.extend(STAGES.map(|stage| micros(timeline.stage(stage))));
     }
 
-    /// Rows of [`FIELDS`] numbers and the stages, for the frames since the last call.
+    /// Rows of [`FIELDS`] and the stages, for the frames since the last call.
     pub fn take_timelines(&mut self) -> Vec<f64> {
         std::mem::take(&mut self.rows)
     }
@@ -134,7 +172,7 @@ impl Tally {
             redundancy: recovery.redundancy_ratio,
             repairs: recovery.repairs,
             residual_loss: recovery.residual_frame_loss,
-            healed_by: statistics.healed_by.map(|(kind, _)| RecoveryKind::name(kind)),
+            healed_by: statistics.healed_by.map(|(kind, _)| kind),
             healed_after: statistics.healed_by.map_or(0, |(_, frames)| frames),
             by_reference: recovery.healed_by_reference,
             malformed: statistics.malformed,
@@ -166,7 +204,7 @@ impl Tally {
             codec: stream.codec.clone(),
             encoder: stream.encoder.clone(),
             adapter: stream.adapter.clone(),
-            transport: self.transport.to_owned(),
+            transport: self.transport.name().to_owned(),
         });
         let rest = SummaryRest {
             rates: Rates::new(target, sent, statistics.received.over(watched)),
@@ -185,4 +223,10 @@ impl Tally {
 
 fn micros(span: Span) -> f64 {
     span.as_nanos() as f64 / 1e3
+}
+
+/// The columns of a row by their names.
+#[cfg(test)]
+pub(crate) fn timeline_columns() -> Vec<&'static str> {
+    FIELDS.iter().map(|(name, _)| *name).chain(STAGES.iter().map(|stage| stage.name())).collect()
 }

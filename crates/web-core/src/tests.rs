@@ -86,8 +86,9 @@ fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     assert_eq!(core.picture_views(RTP_TIMESTAMP).map(|views| views.len()), Some(11));
     let pixels = marker_pixels(Marker { frame, input: InputSeq(1) });
     core.on_displayed(at(20.0), RTP_TIMESTAMP, &pixels, false);
-    core.on_rtp_counts(at(21.0), &[-1.0, 10.0, 9_000.0, 1.0, 900.0, 2.0, 1.0]);
-    core.on_rtp_counts(at(21.0), &[7.0]);
+    let counts = r#"{"packetsLost":-1,"packets":10,"bytes":9000,"repeatedPackets":1,"redundantBytes":900,"repairs":2,"keyFrames":1}"#;
+    core.on_rtp_counts(at(21.0), counts);
+    core.on_rtp_counts(at(21.0), r#"{"packets":7}"#);
     let row = core.take_timelines();
     // Frame, moment, total, motion-to-photon; from the sixth number on the stages.
     assert_eq!(row[..4], [3.0, at(20.0), 20e3, 20e3]);

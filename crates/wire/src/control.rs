@@ -36,6 +36,7 @@ pub struct Hello {
 
 /// How the sound is coded.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct SoundDescription {
     /// `opus`.
     pub codec: String,
@@ -46,6 +47,7 @@ pub struct SoundDescription {
 
 /// How the pictures are coded from now on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct StreamDescription {
     /// `h264` or `vp8`.
     pub codec: String,
@@ -63,6 +65,7 @@ pub struct StreamDescription {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Welcome {
     pub session: u32,
     pub stream: StreamDescription,
@@ -84,11 +87,13 @@ pub struct Welcome {
     pub start: Pose,
     /// That the server knows the token as well, bound as the client's proof was; none over WebRTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(test, ts(optional))]
     pub proof: Option<Bytes32>,
 }
 
 /// Why a session was refused or ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum RefusalReason {
     Token,
@@ -101,6 +106,7 @@ pub enum RefusalReason {
 
 /// The rate decision in force, for the client's display.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct RateStatus {
     pub target_bps: u64,
     pub pacing_bps: u64,
@@ -115,6 +121,7 @@ pub struct RateStatus {
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[expect(clippy::large_enum_variant, reason = "few are made, and none is kept")]
 pub enum ServerMessage {

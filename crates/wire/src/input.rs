@@ -11,6 +11,7 @@ pub const MAX_INPUT_EVENTS: usize = 32;
 
 /// What acts on the world: the view's centre (mouse, touch, gamepad) or a tracked hand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Hand {
     Gaze,
@@ -20,6 +21,7 @@ pub enum Hand {
 
 /// What a user can do to the world. Walking and looking are poses, not actions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Action {
     /// Take hold of the object that the hand points at.
@@ -70,48 +72,41 @@ pub struct InputSample {
 }
 
 impl Hand {
+    /// In the order of their codes.
+    pub const ALL: [Self; 3] = [Self::Gaze, Self::Left, Self::Right];
+
+    /// The hand of a code on the wire.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
     const fn code(self) -> u8 {
-        match self {
-            Self::Gaze => 0,
-            Self::Left => 1,
-            Self::Right => 2,
-        }
+        self as u8
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        match reader.u8()? {
-            0 => Ok(Self::Gaze),
-            1 => Ok(Self::Left),
-            2 => Ok(Self::Right),
-            _ => Err(WireError::Field("hand")),
-        }
+        Self::from_code(reader.u8()?).ok_or(WireError::Field("hand"))
     }
 }
 
 impl Action {
+    /// In the order of their codes.
+    pub const ALL: [Self; 7] =
+        [Self::Grab, Self::Release, Self::Push, Self::Throw, Self::Reset, Self::Nearer, Self::Farther];
+
+    /// The action of a code on the wire.
+    #[must_use]
+    pub fn from_code(code: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(code)).copied()
+    }
+
     const fn code(self) -> u8 {
-        match self {
-            Self::Grab => 0,
-            Self::Release => 1,
-            Self::Push => 2,
-            Self::Throw => 3,
-            Self::Reset => 4,
-            Self::Nearer => 5,
-            Self::Farther => 6,
-        }
+        self as u8
     }
 
     fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        Ok(match reader.u8()? {
-            0 => Self::Grab,
-            1 => Self::Release,
-            2 => Self::Push,
-            3 => Self::Throw,
-            4 => Self::Reset,
-            5 => Self::Nearer,
-            6 => Self::Farther,
-            _ => return Err(WireError::Field("action")),
-        })
+        Self::from_code(reader.u8()?).ok_or(WireError::Field("action"))
     }
 }
 

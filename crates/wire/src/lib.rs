@@ -20,6 +20,8 @@ mod repair;
 mod report;
 mod sound;
 mod symbol;
+#[cfg(test)]
+mod typescript;
 
 pub use acknowledgement::Acknowledgement;
 pub use clock::{Ping, Pong};

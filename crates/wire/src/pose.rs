@@ -14,6 +14,7 @@ const MAX_TANGENT: f32 = 20.0;
 
 /// A position in metres and a rotation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
 pub struct Pose {
     pub position: [f32; 3],
     /// Unit quaternion x, y, z, w.

@@ -19,6 +19,7 @@ const CONTEXT: &[u8] = b"nearlight pairing";
 
 /// 32 bytes: a nonce, a hash, a MAC. Written as 64 hexadecimal digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS), ts(type = "string"))]
 #[serde(into = "String", try_from = "String")]
 pub struct Bytes32(pub [u8; 32]);
 

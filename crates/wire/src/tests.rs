@@ -356,6 +356,17 @@ fn probe_padding_says_nothing_of_frames() {
 }
 
 #[test]
+fn hands_and_actions_are_numbered_in_their_order() {
+    for (code, hand) in (0..).zip(Hand::ALL) {
+        assert_eq!((hand as u8, Hand::from_code(code)), (code, Some(hand)));
+    }
+    for (code, action) in (0..).zip(Action::ALL) {
+        assert_eq!((action as u8, Action::from_code(code)), (code, Some(action)));
+    }
+    assert_eq!((Hand::from_code(3), Action::from_code(7)), (None, None));
+}
+
+#[test]
 fn times_beyond_any_clock_are_refused() {
     let mut bytes = ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }).to_bytes();
     bytes[1..].fill(0xff);

@@ -1,0 +1,92 @@
+// Generated from Rust: `make types` writes it anew.
+
+import type { RecoveryKind } from "./events.ts";
+
+/** The numbers of a timeline's row: the moment of display, lengths and stages in microseconds, `late` is 0 or 1. */
+export const TIMELINE_COLUMNS = ["frame","displayedAt","total","motionToPhoton","clockError","late","input","wait","render","convert","encode","pace","network","reassemble","decode","present"] as const;
+
+/** The numbers of a pose: position in metres, unit quaternion. */
+export const POSE_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"] as const;
+
+/** The numbers of a view: its pose, and the tangents of its edges. */
+export const VIEW_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","left","right","down","up"] as const;
+
+/** Views in a presence, at most. */
+export const MAX_VIEWS = 2 as const;
+
+/** Hands in a presence, at most. */
+export const MAX_HANDS = 2 as const;
+
+/**
+ * What carries a session.
+ */
+export type TransportName = "webtransport" | "webrtc";
+
+/**
+ * Counters of the page's display; lengths are microseconds, rates bits per second.
+ */
+export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
+/**
+ * Share of repairs and of symbols sent again in all that came.
+ */
+redundancy: number, repairs: number, 
+/**
+ * Share of frames that nothing healed.
+ */
+residualLoss: number, 
+/**
+ * What healed the picture last, and how many newer frames had begun to come by then.
+ */
+healedBy: RecoveryKind | null, healedAfter: number, 
+/**
+ * Times that a frame predicted from an acknowledged one healed it.
+ */
+byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, receivedBps: number, 
+/**
+ * None until the clocks are synchronised.
+ */
+clockErrorUs: number | null, roundTripUs: number | null, 
+/**
+ * None: the session has no sound.
+ */
+sound: SoundStatistics | null, };
+
+export type SoundStatistics = { packets: number, lost: number, repeated: number, concealed: number, late: number, 
+/**
+ * From the moment in the world to its being heard; none while nothing is played.
+ */
+delayUs: number | null, 
+/**
+ * Median distance between sound and picture.
+ */
+apartUs: number, };
+
+/**
+ * What the browser has counted of the pictures since the session began.
+ */
+export type PictureCounts = { 
+/**
+ * Negative where more came than were sent, as duplicates do.
+ */
+packetsLost: number, packets: number, bytes: number, 
+/**
+ * Packets that came again.
+ */
+repeatedPackets: number, redundantBytes: number, repairs: number, 
+/**
+ * Decoded ones.
+ */
+keyFrames: number, };
+
+/**
+ * The same of the sound, which the browser also plays by itself.
+ */
+export type SoundCounts = { packets: number, packetsLost: number, 
+/**
+ * Samples that were made up.
+ */
+concealed: number, 
+/**
+ * Which moment of the world is at the ear: microseconds on the server's clock.
+ */
+heard: number | null, };

@@ -1,0 +1,14 @@
+// Generated from Rust: `make types` writes it anew.
+
+/** All stages in the order that a frame passes them. */
+export const STAGES = ["input","wait","render","convert","encode","pace","network","reassemble","decode","present"] as const;
+
+/**
+ * A stretch of a frame's way from the user's movement to the display.
+ */
+export type Stage = "input" | "wait" | "render" | "convert" | "encode" | "pace" | "network" | "reassemble" | "decode" | "present";
+
+/**
+ * What healed the picture.
+ */
+export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "reference" | "key_frame";
