@@ -2,6 +2,7 @@
 
 import type { PictureCounts, SoundCounts } from "./generated/core.ts";
 import type { RefusalReason, TransportName } from "./messages.ts";
+import type { RtpTimestamp } from "./picture.ts";
 
 /** One session with the server, as long as it lasts. */
 export interface Carrier {
@@ -38,15 +39,15 @@ export interface CarrierOut {
 
 export interface ReceivedPicture {
   picture: VideoFrame;
-  rtpTimestamp: number;
+  rtpTimestamp: RtpTimestamp;
   /** When its last packet came, on the window's clock; not-a-number where the browser does not say. */
   receivedAt: number;
 }
 
 /** The timestamp of the packets that a picture came in, where the browser says it. */
-export function rtpTimestampOf(picture: VideoFrame): number | undefined {
+export function rtpTimestampOf(picture: VideoFrame): RtpTimestamp | undefined {
   // Not yet in the language's description of browsers.
-  const described = picture as VideoFrame & { metadata?: () => { rtpTimestamp?: number } };
+  const described = picture as VideoFrame & { metadata?: () => { rtpTimestamp?: RtpTimestamp } };
   return described.metadata?.().rtpTimestamp;
 }
 

@@ -1,17 +1,19 @@
 // WebCodecs behind frame ids: coded pictures go in, pictures come out, and every frame that will never come out is named.
 
+import type { FrameId } from "./picture.ts";
+
 export interface DecoderOut {
   /** The receiver of a picture closes it. */
-  onPicture(frame: number, picture: VideoFrame): void;
+  onPicture(frame: FrameId, picture: VideoFrame): void;
   /** The frame could not be decoded; later ones need a key frame. */
-  onFailure(frame: number, why: string): void;
+  onFailure(frame: FrameId, why: string): void;
 }
 
 export class Decoder {
   readonly #out: DecoderOut;
   readonly #codec: string;
   #decoder: VideoDecoder | null = null;
-  #inside: number[] = [];
+  #inside: FrameId[] = [];
   #needsKey = true;
 
   constructor(codec: string, out: DecoderOut) {
@@ -19,7 +21,7 @@ export class Decoder {
     this.#out = out;
   }
 
-  decode(frame: number, key: boolean, bits: Uint8Array): void {
+  decode(frame: FrameId, key: boolean, bits: Uint8Array): void {
     if (this.#needsKey && !key) {
       this.#out.onFailure(frame, "no key frame yet");
       return;
@@ -49,8 +51,9 @@ export class Decoder {
           picture.close();
           return;
         }
-        this.#inside = this.#inside.filter((frame) => frame !== picture.timestamp);
-        this.#out.onPicture(picture.timestamp, picture);
+        const label = picture.timestamp as FrameId;
+        this.#inside = this.#inside.filter((frame) => frame !== label);
+        this.#out.onPicture(label, picture);
       },
       error: (error) => {
         if (decoder === this.#decoder) this.#fail(error.message);

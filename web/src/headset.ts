@@ -3,6 +3,7 @@
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
 import type { Action, Hand } from "./messages.ts";
+import type { PictureKey } from "./picture.ts";
 import { presenceNumbers } from "./presence.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 import type { VrOffer } from "./shell.ts";
@@ -23,12 +24,12 @@ export interface HeadsetOut {
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
   onAction(at: number, hand: Hand, action: Action): void;
   /** The frame was drawn into the headset's layer; `pixels` are its marker's. */
-  onShown(at: number, frame: number, pixels: Uint8Array<ArrayBuffer>): void;
+  onShown(at: number, frame: PictureKey, pixels: Uint8Array<ArrayBuffer>): void;
   onEnd(): void;
 }
 
 interface Arrived {
-  frame: number;
+  frame: PictureKey;
   picture: VideoFrame;
   views: Float32Array;
 }
@@ -92,7 +93,7 @@ export class Headset {
   }
 
   /** Takes a picture over; the newest wins. */
-  onPicture(frame: number, picture: VideoFrame, views: Float32Array): void {
+  onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array): void {
     this.#arrived?.picture.close();
     this.#arrived = { frame, picture, views };
     if (this.#ended) this.#drop();

@@ -3,6 +3,7 @@
 import type { ReceivedPicture } from "./carrier.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
 import type { Action, Hand, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
+import type { FrameId, PictureKey } from "./picture.ts";
 
 export type { Action, Hand, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
@@ -34,7 +35,7 @@ export interface ToSpeaker {
 }
 
 export interface Marker {
-  frame: number;
+  frame: FrameId;
   input: number;
 }
 
@@ -80,7 +81,7 @@ export type ToWorker =
   | { type: "act"; at: number; hand: Hand; action: Action }
   | { type: "display"; immersive: boolean; displayHz: number }
   /** The headset showed a frame whose marker pixels were these, rows from the top. */
-  | { type: "shown"; at: number; frame: number; pixels: Uint8Array<ArrayBuffer> }
+  | { type: "shown"; at: number; frame: PictureKey; pixels: Uint8Array<ArrayBuffer> }
   /** The loudspeaker asks here for samples. */
   | { type: "speaker"; port: MessagePort }
   | { type: "speaker-clock"; clock: SpeakerClock }
@@ -104,7 +105,7 @@ export type FromWorker =
   | { type: "timelines"; rows: Float64Array<ArrayBuffer> }
   | { type: "statistics"; statistics: Statistics; marker: Marker | null }
   /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */
-  | { type: "frame"; frame: number; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
+  | { type: "frame"; frame: PictureKey; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
   /** `text` is an object of JSON for a summary, lines of JSON for events. */
   | { type: "answer"; id: number; text: string };
 

@@ -2,6 +2,7 @@
 
 import { rtpTimestampOf } from "./carrier.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
+import type { RtpTimestamp } from "./picture.ts";
 
 /** Where the server takes offers. */
 const PATH = "whep";
@@ -156,7 +157,7 @@ export class Peer {
     video.muted = true;
     video.playsInline = true;
     video.srcObject = new MediaStream([track]);
-    let taken: number | undefined;
+    let taken: RtpTimestamp | undefined;
     const take = (_now: number, metadata: VideoFrameCallbackMetadata): void => {
       if (this.#closed) {
         video.srcObject = null;
@@ -166,7 +167,7 @@ export class Peer {
       const picture = new VideoFrame(video, { timestamp: 0 });
       // The element may have moved on since the picture that it announces: where the browser says it, the picture's own name counts.
       const own = rtpTimestampOf(picture);
-      const rtpTimestamp = own ?? metadata.rtpTimestamp;
+      const rtpTimestamp = own ?? (metadata.rtpTimestamp as RtpTimestamp | undefined);
       const receivedAt = own === undefined || own === metadata.rtpTimestamp ? (metadata.receiveTime ?? Number.NaN) : Number.NaN;
       if (rtpTimestamp === undefined || rtpTimestamp === taken) {
         picture.close();

@@ -8,6 +8,7 @@ import type { Statistics as Counters, PictureCounts, SoundCounts } from "./gener
 import { ACTIONS, HANDS } from "./generated/wire.ts";
 import { SoundDecoder } from "./listener.ts";
 import type { Action, Hand, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
+import type { FrameId, PictureKey } from "./picture.ts";
 
 export interface PlayerOptions {
   carrier: Carrier;
@@ -22,9 +23,9 @@ export interface PlayerOptions {
 
 export interface PlayerOut {
   onMessage(message: ServerMessage): void;
-  /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. `frame` names it: over WebRTC by its RTP
-   *  timestamp. Without `views` nobody knows what it shows, so only a screen can take it. */
-  onPicture(frame: number, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
+  /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
+   *  it shows, so only a screen can take it. */
+  onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
   /** The server has proven that it knows the token. */
   onProven(): void;
   /** It welcomes us without knowing the token. */
@@ -44,7 +45,7 @@ export class Player {
   readonly #carrier: Carrier;
   readonly #clock: PageClock;
   readonly #out: PlayerOut;
-  readonly #passing = new Map<number, Passing>();
+  readonly #passing = new Map<FrameId, Passing>();
   #decoder: Decoder | null = null;
   /** The newest picture of the browser's own receiver whose note has not come, while a headset needs it. */
   #unnoted: ReceivedPicture | null = null;
@@ -138,7 +139,7 @@ export class Player {
   }
 
   /** The frame's pixels exist since `at`; `pixels` are the marker's, RGBA. */
-  onShown(at: number, frame: number, pixels: Uint8Array, bottomUp: boolean): void {
+  onShown(at: number, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
     this.#core.on_displayed(micros(at), frame, pixels, bottomUp);
     this.#pump();
   }
@@ -155,7 +156,7 @@ export class Player {
 
   marker(): Marker | null {
     const marker = this.#core.last_marker();
-    return marker ? { frame: marker[0] ?? 0, input: marker[1] ?? 0 } : null;
+    return marker ? { frame: (marker[0] ?? 0) as FrameId, input: marker[1] ?? 0 } : null;
   }
 
   summary(): string {
@@ -211,7 +212,7 @@ export class Player {
     });
   }
 
-  #onPicture(frame: number, picture: VideoFrame): void {
+  #onPicture(frame: FrameId, picture: VideoFrame): void {
     this.#core.on_decoded(this.#now(), frame);
     const passing = this.#passing.get(frame);
     this.#passing.delete(frame);
@@ -237,7 +238,8 @@ export class Player {
     if (this.#closed || this.#core.awaits_proof()) return;
     const now = this.#now();
     for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
-      const { id, key, show } = frame;
+      const { key, show } = frame;
+      const id = frame.id as FrameId;
       const views = frame.views() as Float32Array<ArrayBuffer>;
       const bits = frame.bits();
       frame.free();

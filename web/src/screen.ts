@@ -1,10 +1,11 @@
 // Shows pictures on the page's canvas at the display's own pace.
 
 import type { Canvassed, Painter } from "./painter.ts";
+import type { PictureKey } from "./picture.ts";
 
 export interface ScreenOut {
   /** The frame goes to the display from the canvas. `pixels` are the marker's as they stood there, RGBA. */
-  onShown(frame: number, pixels: Uint8Array, bottomUp: boolean): void;
+  onShown(frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void;
   /** The display changes so often a second, as far as its chances tell; it may be another display than before. */
   onRefreshRate(hertz: number): void;
 }
@@ -21,13 +22,13 @@ const TOLD_BY = 64;
 const PAUSE_MS = 100;
 
 interface Waiting {
-  frame: number;
+  frame: PictureKey;
   picture: VideoFrame;
 }
 
 /** On the canvas, for the display's next chance. */
 interface Painted extends Canvassed {
-  frame: number;
+  frame: PictureKey;
   paintedAt: number;
 }
 
@@ -91,7 +92,7 @@ export class Screen {
   }
 
   /** Takes the picture over and shows it at the display's next chance, or at the one after it. */
-  show(frame: number, picture: VideoFrame): void {
+  show(frame: PictureKey, picture: VideoFrame): void {
     const now = performance.now();
     this.#pictures.note(now);
     const arrived = { frame, picture };

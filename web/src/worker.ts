@@ -8,6 +8,7 @@ import { decodableCodecs } from "./decoder.ts";
 import { hears, SpeakerPort } from "./listener.ts";
 import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
+import type { PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
@@ -181,7 +182,7 @@ class Media {
     scope.postMessage({ type: "state", state: { state: "refused", reason, message } });
   }
 
-  #onShown(at: number, frame: number, pixels: Uint8Array, bottomUp: boolean): void {
+  #onShown(at: number, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
     this.#player?.onShown(at, frame, pixels, bottomUp);
     this.#connection.onShown();
   }
