@@ -66,6 +66,12 @@ impl EncoderLane {
         Ok(Self { jobs, free, next: None })
     }
 
+    /// Whether there is a picture to draw into: not while the encoder is behind.
+    pub(crate) fn has_picture(&mut self) -> bool {
+        self.next = self.poll_picture();
+        self.next.is_some()
+    }
+
     /// A picture to draw into; none while the encoder is behind.
     pub(crate) fn poll_picture(&mut self) -> Option<Picture> {
         self.next.take().or_else(|| self.free.try_recv().ok())

@@ -8,20 +8,23 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use nearlight_codec::{CodecKind, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{EncodedFrame, EncoderTarget, ReceivedInput, SoundPacket};
+use nearlight_session::{EncodedFrame, EncoderTarget, ReceivedInput, SkipReason, SoundPacket};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{DisplayKind, InputEvent, Pose};
 use tokio::sync::mpsc;
 
 /// Actions that wait for the next frame; a client that sends more between two frames loses the oldest.
 const MAX_ACTIONS: usize = 128;
+/// Frames left out that the session has not heard of: about a second's at the highest frame rates. A session that stands still for
+/// longer never hears of the rest.
+const MAX_SKIPPED: usize = 128;
 
 /// What the session asks of the studio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StreamTarget {
     pub(crate) encoder: EncoderTarget,
     /// Why a new frame should be left out.
-    pub(crate) refusal: Option<&'static str>,
+    pub(crate) refusal: Option<SkipReason>,
     pub(crate) display: DisplayKind,
     /// The rung of the controller's ladder.
     pub(crate) step: Step,
@@ -47,7 +50,7 @@ struct Shared {
     target: StreamTarget,
     input: Option<ReceivedInput>,
     actions: Vec<InputEvent>,
-    skipped: Vec<&'static str>,
+    skipped: Vec<SkipReason>,
     head: Pose,
 }
 
@@ -115,15 +118,15 @@ impl EncoderMailbox {
     }
 
     /// The studio left a frame out.
-    pub(crate) fn on_skipped(&self, reason: &'static str) {
+    pub(crate) fn on_skipped(&self, reason: SkipReason) {
         let mut shared = self.shared();
-        if shared.skipped.len() < MAX_ACTIONS {
+        if shared.skipped.len() < MAX_SKIPPED {
             shared.skipped.push(reason);
         }
     }
 
     /// Why frames were left out since the last call, one reason each.
-    pub(crate) fn take_skipped(&self) -> Vec<&'static str> {
+    pub(crate) fn take_skipped(&self) -> Vec<SkipReason> {
         std::mem::take(&mut self.shared().skipped)
     }
 

@@ -1,5 +1,6 @@
 //! Whether the machine makes the pictures that it was asked for.
 
+use nearlight_session::{CaptureDecision, SkipReason};
 use nearlight_units::{Span, Time};
 
 /// The rate is taken over so long.
@@ -17,6 +18,16 @@ pub(crate) enum Moment {
     Taken,
     /// An encoder was still at work.
     Behind,
+}
+
+impl From<CaptureDecision> for Moment {
+    fn from(decision: CaptureDecision) -> Self {
+        match decision {
+            CaptureDecision::Capture => Self::Taken,
+            CaptureDecision::Skip(SkipReason::EncoderBehind) => Self::Behind,
+            CaptureDecision::Skip(_) => Self::LeftOut,
+        }
+    }
 }
 
 /// Counts pictures while somebody watches.

@@ -12,6 +12,7 @@ use nearlight_net::{
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{OpenOptions, PictureRequest as SizeWish, SceneError, Source, Sustained, choose_size, open};
+use nearlight_session::Captures;
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
@@ -194,8 +195,9 @@ impl BoundServer {
         let heard = options.sound && source.poll_cues().is_some();
         let sound = heard.then(|| Mixer::start(clock)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
-        let studio = Studio::start(source, format, clock, encoders, sound.clone(), options.fitted_captures)
-            .map_err(ServerError::Thread)?;
+        let captures = if options.fitted_captures { Captures::Fitted } else { Captures::Even };
+        let studio =
+            Studio::start(source, format, clock, encoders, sound.clone(), captures).map_err(ServerError::Thread)?;
         let metrics = Arc::new(Metrics::new());
         let (closing, closing_seen) = watch::channel(false);
         let self_signed = identity.is_self_signed();

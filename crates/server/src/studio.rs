@@ -10,7 +10,7 @@ use nearlight_codec::{EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
-use nearlight_session::{UNKNOWN_TO_DISPLAY, capture_step};
+use nearlight_session::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, UNKNOWN_TO_DISPLAY};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, Pose, View, marker::Marker};
 
@@ -77,10 +77,10 @@ impl Studio {
         clock: Clock,
         encoders: Encoders,
         sound: Option<Mixer>,
-        fitted_captures: bool,
+        captures: Captures,
     ) -> std::io::Result<Self> {
         let (mailboxes, arrivals) = channel();
-        let set = Set { source, format, clock, encoders, sound, fitted_captures, viewers: Vec::new() };
+        let set = Set { source, format, clock, encoders, sound, captures, viewers: Vec::new() };
         let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
         Ok(Self { mailboxes, thread: Some(thread) })
     }
@@ -112,8 +112,7 @@ struct ViewerState {
     input: InputSeq,
     input_received_at: Option<Time>,
     next_frame: FrameId,
-    /// Shares of a frame that have come together since the last one was drawn.
-    due: f64,
+    skipper: FrameSkipper,
     ended: bool,
 }
 
@@ -124,15 +123,13 @@ struct Set {
     encoders: Encoders,
     /// None: nobody is to hear anything.
     sound: Option<Mixer>,
-    /// A single viewer's display and inputs move the captures.
-    fitted_captures: bool,
+    captures: Captures,
     viewers: Vec<ViewerState>,
 }
 
 impl Set {
     fn run(mut self, arrivals: &Receiver<Arc<EncoderMailbox>>) -> Result<(), SceneError> {
-        let interval = self.format.frame_interval();
-        let mut due = self.clock.now();
+        let mut schedule = CaptureSchedule::new(self.clock.now(), self.format.fps, self.captures);
         let mut overload = OverloadMonitor::new(self.format.fps);
         loop {
             if self.viewers.is_empty() {
@@ -140,9 +137,9 @@ impl Set {
                 overload.on_idle();
                 let Ok(mailbox) = arrivals.recv() else { return Ok(()) };
                 self.take_in(mailbox);
-                due = self.clock.now();
+                schedule.restart(self.clock.now());
             }
-            let wait = due.saturating_since(self.clock.now());
+            let wait = schedule.due().saturating_since(self.clock.now());
             match arrivals.recv_timeout(Duration::from_nanos(wait.as_nanos().unsigned_abs())) {
                 Ok(mailbox) => {
                     self.take_in(mailbox);
@@ -164,23 +161,9 @@ impl Set {
                      --size or --fps, or leave both out: then they are measured"
                 );
             }
-            due = self.next_capture(due + interval);
-        }
-    }
-
-    /// When to draw next, if the frame rate alone says `due`.
-    fn next_capture(&self, due: Time) -> Time {
-        let now = self.clock.now();
-        if due <= now {
-            // A machine that is too slow draws as fast as it can, without trying to catch up.
-            return now;
-        }
-        // Several viewers' displays change at different moments: only one can be followed without holding up another.
-        match self.viewers.as_slice() {
-            [only] if self.fitted_captures => {
-                due + capture_step(due, only.mailbox.target().best_capture, self.format.frame_interval())
-            }
-            _ => due,
+            // After drawing: what took longer than a frame interval moves the next moments.
+            schedule
+                .on_passed(self.clock.now(), self.viewers.iter().map(|viewer| viewer.mailbox.target().best_capture));
         }
     }
 
@@ -202,7 +185,7 @@ impl Set {
                 input: InputSeq(0),
                 input_received_at: None,
                 next_frame: FrameId(0),
-                due: 0.0,
+                skipper: FrameSkipper::default(),
                 ended: false,
             }),
             Err(error) => {
@@ -242,23 +225,19 @@ impl Set {
     }
 }
 
-/// Draws one client's picture and hands it to the encoder, unless either could not take it.
+/// Draws one client's picture and hands it to the encoder, unless its frame is left out.
 fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut ViewerState) -> Result<Moment, SceneError> {
     let target = viewer.mailbox.target();
-    if let Some(reason) = target.refusal {
+    let decision = viewer.skipper.on_moment(&CaptureFacts {
+        refusal: target.refusal,
+        frame_rate: target.step.frame_rate,
+        encoder_free: viewer.lane.has_picture(),
+    });
+    if let CaptureDecision::Skip(reason) = decision {
         viewer.mailbox.on_skipped(reason);
-        return Ok(Moment::LeftOut);
+        return Ok(decision.into());
     }
-    // A capture rate below the studio's leaves out every so many frames; nothing is late because of it.
-    viewer.due += target.step.frame_rate;
-    if viewer.due < 1.0 - f64::EPSILON {
-        return Ok(Moment::LeftOut);
-    }
-    viewer.due = (viewer.due - 1.0).clamp(0.0, 1.0);
-    let Some(mut picture) = viewer.lane.poll_picture() else {
-        viewer.mailbox.on_skipped("encoder behind");
-        return Ok(Moment::Behind);
-    };
+    let mut picture = viewer.lane.poll_picture().expect("a frame is captured where the lane has a picture");
     let size = format.size_for(target.display, target.step.scale);
     let render_started_at = clock.now();
     let display_at = render_started_at + target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
@@ -294,7 +273,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     };
     viewer.next_frame = viewer.next_frame.next();
     viewer.ended = !viewer.lane.encode(job);
-    Ok(Moment::Taken)
+    Ok(decision.into())
 }
 
 /// What to draw: a headset's views as they will be at display time, a screen's as they are.

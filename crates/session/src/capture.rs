@@ -31,9 +31,6 @@ const WORTH: f64 = 0.25;
 const LEAD_GAIN: i64 = 4;
 /// Each frame forgets this share of what was learned so. Guess: two minutes at 30 frames a second.
 const LEAD_MEMORY: i64 = 4_096;
-/// The time between two captures differs from the frame interval by at most this share. Guess: half a millisecond at 30 frames a
-/// second, which no eye sees in a movement.
-const LARGEST_STEP: i64 = 64;
 
 /// Follows displayed frames and inputs, and says when a capture would be best.
 #[derive(Clone, Debug)]
@@ -217,18 +214,6 @@ impl Grid {
     fn candidates(&self) -> impl Iterator<Item = i64> + '_ {
         self.moments.iter().flat_map(move |moment| (0..self.repeats).map(move |repeat| moment + repeat * self.interval))
     }
-}
-
-/// How much later than at `due` the next capture should come, negative for earlier, on the way to the moments `best` plus whole frame
-/// intervals; not at all where none is best.
-#[must_use]
-pub fn capture_step(due: Time, best: Option<Time>, frame_interval: Span) -> Span {
-    let Some(best) = best else { return Span::ZERO };
-    let interval = frame_interval.as_nanos().max(1);
-    let ahead = (best - due).as_nanos().rem_euclid(interval);
-    let nearest = if ahead > interval / 2 { ahead - interval } else { ahead };
-    let largest = interval / LARGEST_STEP;
-    Span::from_nanos(nearest.clamp(-largest, largest))
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ mod answered;
 mod arrivals;
 mod assembly;
 mod capture;
+mod capture_schedule;
 mod clock;
 mod coded;
 mod decoder_load;
@@ -34,7 +35,7 @@ mod window;
 use nearlight_units::Time;
 
 pub use answered::AnsweredTargets;
-pub use capture::capture_step;
+pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, SkipReason};
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;

@@ -12,6 +12,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, FrameHeader, FrameReport, Pong, SYMBOL_HEADER_BYTES, ToServer};
 
 use crate::capture::CaptureTiming;
+use crate::capture_schedule::SkipReason;
 use crate::decoder_load::DecoderLoad;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
@@ -301,22 +302,22 @@ impl Sender {
 
     /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, on the path, or in the decoder's queue.
     #[must_use]
-    pub fn refusal(&self) -> Option<&'static str> {
+    pub fn refusal(&self) -> Option<SkipReason> {
         let queued = self.decision.pacing.time_to_send(self.pacer.queued());
         if queued > self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
-            return Some("pacer queue");
+            return Some(SkipReason::PacerQueue);
         }
         if self.restraint.until().is_some() {
-            return Some("path blocked");
+            return Some(SkipReason::PathBlocked);
         }
-        self.decoder_load.is_behind().then_some("decoder behind")
+        self.decoder_load.is_behind().then_some(SkipReason::DecoderBehind)
     }
 
     /// The driver left out a frame before it was encoded.
-    pub fn on_skipped(&mut self, now: Time, reason: &'static str) {
+    pub fn on_skipped(&mut self, now: Time, reason: SkipReason) {
         self.decoder_load.on_skipped();
         self.statistics.skipped += 1;
-        self.emit(now, || Event::FrameSkipped { reason });
+        self.emit(now, || Event::FrameSkipped { reason: reason.name() });
     }
 
     /// How to encode the next frame. A key frame is asked for until one comes.

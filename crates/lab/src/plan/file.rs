@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_session::Captures;
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
 
+use super::Transport;
 use super::phases::Phases;
 use super::published::PublishedFigure;
 use super::values::{Length, Rate, Size};
-use super::{Captures, Transport};
 
 /// A table of settings that may each be left out; a case's own win over those of `[all]`.
 macro_rules! settings {

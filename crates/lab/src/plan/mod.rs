@@ -23,6 +23,7 @@ use nearlight_flows::Direction;
 use nearlight_link::{Ecn, LoadedPath};
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
+use nearlight_session::Captures;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::Scenario;
 use serde::Deserialize;
@@ -189,28 +190,6 @@ impl Recovery {
             Self::Intra => "intra",
             Self::None => "none",
             Self::Group => "group",
-        }
-    }
-}
-
-/// When frames are captured.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Captures {
-    /// At even distances from the session's first.
-    #[default]
-    Even,
-    /// Moved to where inputs and pictures wait least, as the server does it.
-    Fitted,
-}
-
-impl Captures {
-    /// As in plans, in labels and on the server's command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Even => "even",
-            Self::Fitted => "fitted",
         }
     }
 }

@@ -2,9 +2,10 @@
 
 use nearlight_fec::policy::new_policy;
 use nearlight_rate::Preset;
+use nearlight_session::Captures;
 
 use super::file::{RecoveryKind, SystemPart};
-use super::{Captures, Recovery, Setting, System};
+use super::{Recovery, Setting, System};
 use crate::world::law_of;
 
 /// A group of pictures is at most so long: the longest that a repair for a whole group can cover.

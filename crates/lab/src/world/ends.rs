@@ -165,6 +165,11 @@ impl Ends {
         now + CLOCKS_APART
     }
 
+    /// [`Sender::best_capture`] in the world's clock.
+    pub(crate) fn best_capture(&self) -> Option<Time> {
+        self.sender().best_capture().map(|at| at - CLOCKS_APART)
+    }
+
     pub(crate) fn sender(&self) -> &Sender {
         match &self.near {
             Near::Own(sender) => sender,

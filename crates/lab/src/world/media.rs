@@ -6,7 +6,10 @@ use std::sync::atomic::Ordering;
 use nearlight_codec::{CodecError, Reference};
 use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
-use nearlight_session::{AnsweredTargets, EncodedFrame, EncoderTarget, Presence, Receiver, capture_step};
+use nearlight_session::{
+    AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, EncoderTarget,
+    FrameSkipper, Presence, Receiver,
+};
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -16,7 +19,7 @@ use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
-use crate::plan::{Captures, Client, Recovery};
+use crate::plan::{Client, Recovery};
 use crate::utility::FrameQuality;
 
 /// What a session is like.
@@ -76,8 +79,17 @@ impl MediaConfig {
         let start = self.start + self.refresh_phase;
         let elapsed = (now - start).as_nanos() as u64;
         let count = (elapsed * u64::from(rate) + 500_000_000) / 1_000_000_000 + 1;
-        let next = start + Self::tick(count, rate);
-        if next < self.stop { next } else { Time::FAR_FUTURE }
+        self.before_stop(start + Self::tick(count, rate))
+    }
+
+    /// Captures at the frame rate, from the first frame on, in the world's clock.
+    pub(crate) fn schedule(&self) -> CaptureSchedule {
+        CaptureSchedule::new(self.start + self.phase, self.fps, self.captures)
+    }
+
+    /// `at`, or never.
+    pub(crate) fn before_stop(&self, at: Time) -> Time {
+        if at < self.stop { at } else { Time::FAR_FUTURE }
     }
 }
 
@@ -125,8 +137,8 @@ pub(crate) struct Media {
     encoder: Box<dyn FrameEncoder>,
     screen: Option<Screen>,
     captured: u32,
-    /// So much later than at even distances.
-    capture_shift: Span,
+    schedule: CaptureSchedule,
+    skipper: FrameSkipper,
     next_capture: Time,
     encoding: VecDeque<Encoding>,
     answered: AnsweredTargets,
@@ -138,8 +150,6 @@ pub(crate) struct Media {
     fates: Fates,
     /// Frames since the last key frame, which it counts.
     since_key: u32,
-    /// Of frames that were not captured, the share that is due.
-    skipped_share: f64,
     /// A group that leaves as one, and one that is shown as one.
     leaving: Vec<Encoding>,
     forming: Vec<Decoding>,
@@ -176,7 +186,8 @@ impl Media {
         if config.captures == Captures::Fitted {
             ends.sender_mut().set_display_hz(config.client.refresh);
         }
-        let next_capture = config.start + config.phase;
+        let schedule = config.schedule();
+        let next_capture = schedule.due();
         let next_refresh = config.start + config.refresh_phase;
         let due = next_capture.min(next_refresh);
         let tally = config.tally();
@@ -185,7 +196,8 @@ impl Media {
             encoder,
             screen,
             captured: 0,
-            capture_shift: Span::ZERO,
+            schedule,
+            skipper: FrameSkipper::default(),
             next_capture,
             encoding: VecDeque::new(),
             answered: AnsweredTargets::default(),
@@ -194,7 +206,6 @@ impl Media {
             frames: Vec::new(),
             fates: Fates::new(config.quality),
             since_key: 0,
-            skipped_share: 0.0,
             leaving: Vec::new(),
             forming: Vec::new(),
             newest_decoded: None,
@@ -334,8 +345,8 @@ impl Media {
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        let next = self.next_capture();
-        self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
+        self.schedule.on_passed(now, [self.ends.best_capture()]);
+        self.next_capture = self.config.before_stop(self.schedule.due());
         if !self.is_active(now) {
             return;
         }
@@ -344,14 +355,15 @@ impl Media {
             self.newest_input = (input.sample.seq, input.received_at);
         }
         self.tally.on_capture(now);
-        if let Some(reason) = self.ends.sender().refusal() {
-            self.ends.sender_mut().on_skipped(server, reason);
-            self.tally.on_skipped(now);
-            return;
-        }
         let step = self.ends.sender().decision().step;
-        if self.leaves_out(step.map_or(1.0, |step| step.frame_rate)) {
-            self.ends.sender_mut().on_skipped(server, "frame rate");
+        let facts = CaptureFacts {
+            refusal: self.ends.sender().refusal(),
+            frame_rate: step.map_or(1.0, |step| step.frame_rate),
+            // Frames take the same time from capture to bits, however many are in work.
+            encoder_free: true,
+        };
+        if let CaptureDecision::Skip(reason) = self.skipper.on_moment(&facts) {
+            self.ends.sender_mut().on_skipped(server, reason);
             self.tally.on_skipped(now);
             return;
         }
@@ -372,25 +384,6 @@ impl Media {
                 self.next_capture = Time::FAR_FUTURE;
             }
         }
-    }
-
-    fn next_capture(&mut self) -> Time {
-        let even = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
-        let due = even + self.capture_shift;
-        let best = self.ends.sender().best_capture().filter(|_| self.config.captures == Captures::Fitted);
-        let step = capture_step(Ends::server_clock(due), best, self.config.tick_of_source(1));
-        self.capture_shift += step;
-        due + step
-    }
-
-    /// Whether this frame is one of those that a lower frame rate leaves out.
-    fn leaves_out(&mut self, frame_rate: f64) -> bool {
-        self.skipped_share += 1.0 - frame_rate.clamp(0.0, 1.0);
-        let due = self.skipped_share >= 1.0;
-        if due {
-            self.skipped_share -= 1.0;
-        }
-        due
     }
 
     /// What the next frame is predicted from.

@@ -9,6 +9,7 @@ use nearlight_codec::CodecError;
 use nearlight_flows::law::{LAWS, new_law};
 use nearlight_flows::{self as flows, Direction, Stream, StreamConfig, Traffic as _};
 use nearlight_link::Ecn;
+use nearlight_session::CaptureSchedule;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 use super::fates::{FateCounts, Fates};
@@ -64,6 +65,7 @@ pub(crate) struct Reliable {
     screen: Option<Screen>,
     captured: u32,
     since_key: u32,
+    schedule: CaptureSchedule,
     next_capture: Time,
     next_refresh: Time,
     encoding: VecDeque<Encoding>,
@@ -93,7 +95,8 @@ impl Reliable {
     ) -> Self {
         let stream =
             Stream::new(StreamConfig { law, ..StreamConfig::default() }).expect("the plan has checked the law");
-        let next_capture = config.start + config.phase;
+        let schedule = config.schedule();
+        let next_capture = schedule.due();
         let next_refresh = config.start + config.refresh_phase;
         let tally = config.tally();
         Self {
@@ -104,6 +107,7 @@ impl Reliable {
             screen,
             captured: 0,
             since_key: 0,
+            schedule,
             next_capture,
             next_refresh,
             encoding: VecDeque::new(),
@@ -196,8 +200,8 @@ impl Reliable {
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        let next = self.config.start + self.config.phase + self.config.tick_of_source(self.captured);
-        self.next_capture = if next < self.config.stop { next } else { Time::FAR_FUTURE };
+        self.schedule.on_passed(now, []);
+        self.next_capture = self.config.before_stop(self.schedule.due());
         self.tally.on_capture(now);
         let oldest = self.waiting.front().map(|(frame, _)| frame.captured_at);
         if oldest.is_some_and(|oldest| now - oldest > LONGEST_WAIT_OVER_TCP) {

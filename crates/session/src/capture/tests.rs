@@ -4,6 +4,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::*;
+use crate::capture_schedule::{LARGEST_STEP, capture_step};
 
 /// A server that captures, a path, and a client that reads movements and shows pictures, in virtual time. All in milliseconds.
 #[derive(Clone, Copy)]

@@ -26,8 +26,8 @@ impl Sender {
     }
 
     /// A moment, past or to come, at which a capture would have been best: just after an input had come, and so that the picture was
-    /// there just before the display changed. So are moments whole frame intervals away from it; [`crate::capture_step`] says how to
-    /// get there. None while too little is known, or where nothing argues for one moment rather than another.
+    /// there just before the display changed. So are moments whole frame intervals away from it; [`crate::CaptureSchedule`] gets
+    /// there. None while too little is known, or where nothing argues for one moment rather than another.
     #[must_use]
     pub const fn best_capture(&self) -> Option<Time> {
         self.timing.best()

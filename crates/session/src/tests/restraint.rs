@@ -6,7 +6,7 @@ use nearlight_units::{Bitrate, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, FrameReport, KeyFrameRequest, Missing, Nack, Report, ToClient, ToServer};
 
 use super::path::frame_header;
-use crate::{Distortion, EncodedFrame, Sender, SenderConfig};
+use crate::{Distortion, EncodedFrame, Sender, SenderConfig, SkipReason};
 
 const INTERVAL: Span = Span::from_millis(20);
 const RATE: Bitrate = Bitrate::from_mbps(20);
@@ -87,7 +87,7 @@ impl Server {
     }
 
     fn is_held(&self) -> bool {
-        self.sender.refusal() == Some("path blocked")
+        self.sender.refusal() == Some(SkipReason::PathBlocked)
     }
 
     fn display(&mut self, frame: u32) {
