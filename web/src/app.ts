@@ -103,7 +103,7 @@ class App {
 
   #startWorker(): void {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
-    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d, ?transport=webtransport, ?transport=webrtc.
+    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d, ?transport= and the name of one.
     const options = new URLSearchParams(location.search);
     const painter = options.get("painter");
     const transport = transportOf(options.get("transport"));
@@ -328,7 +328,7 @@ async function toggleFullscreen(): Promise<void> {
 }
 
 function transportOf(name: string | null): TransportChoice {
-  return name === "webtransport" || name === "webrtc" ? name : "auto";
+  return name === "webtransport" || name === "webrtc" || name === "websocket" ? name : "auto";
 }
 
 /** What the link says in its fragment, which no browser sends to a server. */

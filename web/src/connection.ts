@@ -3,6 +3,7 @@
 import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { dialWebRtc } from "./webrtc.ts";
+import { dialWebSocket } from "./websocket.ts";
 import { dialWebTransport } from "./webtransport.ts";
 
 /** Waits before a new attempt: doubling, so that a server that restarts is found soon and a dead one is left in peace. */
@@ -154,6 +155,7 @@ export class Connection {
     const limit = AbortSignal.timeout(patience);
     const name = this.#candidates[0]?.name ?? "webtransport";
     if (name === "webtransport") return dialWebTransport(origin, token, this.#certificate, limit);
+    if (name === "websocket") return dialWebSocket(origin, token, this.#certificate, limit);
     return dialWebRtc((port) => this.#out.askForPeer(port), limit);
   }
 
@@ -219,15 +221,16 @@ export class Connection {
   }
 }
 
-const NAMES: Record<TransportName, string> = { webtransport: "WebTransport", webrtc: "WebRTC" };
+const NAMES: Record<TransportName, string> = { webtransport: "WebTransport", webrtc: "WebRTC", websocket: "a WebSocket" };
 
-/** WebTransport first, where the browser has what it takes, unless the user says which. */
+/** The best first, of those that the browser has what it takes for, unless the user says which. */
 function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
-  const there: Record<TransportName, boolean> = { webtransport: "WebTransport" in self && "VideoDecoder" in self, webrtc };
+  const decodes = "VideoDecoder" in self;
+  const there: Record<TransportName, boolean> = { webtransport: "WebTransport" in self && decodes, webrtc, websocket: decodes };
   if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as asked" }];
   const missed = transport === "auto" ? "webtransport" : transport;
   const why = there[missed] ? "" : `this browser lacks ${NAMES[missed]}`;
-  return (["webtransport", "webrtc"] as const).filter((name) => there[name]).map((name) => ({ name, why }));
+  return (["webtransport", "webrtc", "websocket"] as const).filter((name) => there[name]).map((name) => ({ name, why }));
 }
 
 function explain(error: unknown): string {

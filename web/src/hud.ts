@@ -21,7 +21,7 @@ interface FrameRow {
   stages: number[];
 }
 
-const TRANSPORT_NAMES: Record<TransportName, string> = { webtransport: "WebTransport datagrams", webrtc: "WebRTC" };
+const TRANSPORT_NAMES: Record<TransportName, string> = { webtransport: "WebTransport datagrams", webrtc: "WebRTC", websocket: "WebSocket (TCP)" };
 /** Words for the limits that a rate controller names. */
 const LIMIT_NAMES: Record<string, string> = {
   fixed: "the fixed rate",

@@ -60,13 +60,13 @@ export class Player {
 
   constructor(options: PlayerOptions, out: PlayerOut) {
     this.#carrier = options.carrier;
-    this.#core = new Core(this.#carrier.name === "webrtc");
+    this.#core = new Core(this.#carrier.name);
     this.#clock = options.clock;
     this.#out = out;
     const { token, codecs, immersive, displayHz } = options;
     this.#immersive = immersive;
     // Over WebRTC sound is not among the datagrams.
-    if (options.hears && this.#carrier.name === "webtransport") this.#core.want_sound();
+    if (options.hears && this.#carrier.name !== "webrtc") this.#core.want_sound();
     if (this.#pair(token)) this.#carrier.sendControl(this.#core.hello(navigator.userAgent, immersive, codecs, displayHz));
   }
 
@@ -184,7 +184,7 @@ export class Player {
     return micros(this.#clock.now());
   }
 
-  /** Over WebTransport the hello proves the token. */
+  /** Where there is a challenge the hello proves the token. */
   #pair(token: string): boolean {
     const { challenge } = this.#carrier;
     if (!challenge) return true;

@@ -23,7 +23,7 @@ export function missingFeatures(): Missing[] {
       window.isSecureContext,
       "Open the link that begins with https://, or with http://localhost on the machine that serves it.",
     ],
-    ["WebTransport or WebRTC", hasTransport(), BROWSERS],
+    ["WebCodecs' video decoder, or WebRTC", hasTransport(), BROWSERS],
     ["WebCodecs", "VideoFrame" in window, BROWSERS],
     ["WebAssembly", "WebAssembly" in window, "Every browser since 2017 has it; a security setting may have switched it off."],
     ["OffscreenCanvas", "transferControlToOffscreen" in HTMLCanvasElement.prototype, BROWSERS],
@@ -32,7 +32,8 @@ export function missingFeatures(): Missing[] {
 }
 
 function hasTransport(): boolean {
-  return ("WebTransport" in window && "VideoDecoder" in window) || hasWebRtc();
+  // Every browser has WebSockets.
+  return "VideoDecoder" in window || hasWebRtc();
 }
 
 /** Only a headset's pictures need it: on a screen the 2D canvas serves as well. */

@@ -1,10 +1,8 @@
 // A session over WebRTC, as the worker sees it: only windows have peer connections, so a `Peer` there does the talking.
 
 import { Blocked, type Carrier, type CarrierOut, Refused, rtpTimestampOf } from "./carrier.ts";
+import { textOf, withLength } from "./control.ts";
 import type { FromPeer, ToPeer } from "./messages.ts";
-
-/** Bytes in front of each message on a control stream, which messages of a data channel do without. */
-const LENGTH_BYTES = 4;
 
 /** `ask` hands the other end of the port to the window, where it becomes a `Peer`. */
 export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortSignal): Promise<Carrier> {
@@ -59,7 +57,7 @@ class WebRtcCarrier implements Carrier {
   }
 
   sendControl(bytes: Uint8Array): void {
-    this.#post({ type: "control", text: new TextDecoder().decode(bytes.subarray(LENGTH_BYTES)) });
+    this.#post({ type: "control", text: textOf(bytes) });
   }
 
   run(out: CarrierOut): Promise<string> {
@@ -95,13 +93,4 @@ async function readPictures(readable: ReadableStream<VideoFrame>, out: CarrierOu
     if (rtpTimestamp === undefined) picture.close();
     else out.onPicture({ picture, rtpTimestamp, receivedAt: Number.NaN });
   }
-}
-
-/** The bytes that a control stream has for this message. */
-function withLength(text: string): Uint8Array {
-  const json = new TextEncoder().encode(text);
-  const bytes = new Uint8Array(LENGTH_BYTES + json.length);
-  new DataView(bytes.buffer).setUint32(0, json.length);
-  bytes.set(json, LENGTH_BYTES);
-  return bytes;
 }

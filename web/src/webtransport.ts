@@ -1,6 +1,7 @@
 // A session over WebTransport: QUIC datagrams, and one stream for the control messages.
 
-import { Blocked, type Carrier, type CarrierOut, type Challenge, Refused } from "./carrier.ts";
+import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
+import { certificateOf } from "./session-info.ts";
 import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
 
 /** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
@@ -13,23 +14,9 @@ const OUTGOING_MAX_AGE_MS = 100;
 /** A challenge is a short message; a longer one is not read to its end. */
 const LONGEST_CHALLENGE = 1_024;
 
-/** What the server says of itself at `session.json`. */
-interface SessionInfo {
-  /** None where an authority vouches for the certificate. */
-  certificate_sha256: string | null;
-}
-
 /** `pinned` is the certificate that the link names: another one is not accepted. */
 export async function dialWebTransport(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
-  // A server on this machine asks nobody; another one is reached over HTTPS, where the page itself came from, and has the token as it is for WHEP.
-  const headers: HeadersInit = origin.startsWith("https:") ? { Authorization: `Bearer ${token}` } : {};
-  const answer = await fetch(new URL("session.json", origin), { cache: "no-store", headers, signal: limit });
-  if (answer.status === 401) throw new Refused("token", await answer.text());
-  if (answer.status === 429) throw new Refused("too_many_attempts", await answer.text());
-  if (!answer.ok) throw new Error(`the server answers ${answer.status} where it should describe itself`);
-  const { certificate_sha256: shown } = (await answer.json()) as SessionInfo;
-  if (pinned && shown && shown !== pinned) throw new Refused("certificate", `The link names ${pinned}, the server shows ${shown}.`);
-  const certificate = pinned ?? shown;
+  const certificate = await certificateOf(origin, token, pinned, limit);
   // A browser may resolve `localhost` to an address family on which nobody listens, and QUIC does not try the other.
   const { hostname, port, protocol } = new URL(origin);
   const host = hostname === "localhost" ? "127.0.0.1" : hostname;

@@ -54,16 +54,16 @@ function whatWasSent() {
   return JSON.stringify({ actions: received.filter(({ type }) => type === "act"), presence: newest && [...newest.values] });
 }
 
-test("a browser without any transport is told what is missing", async () => {
+test("a browser that can decode nothing is told what is missing", async () => {
   const { context, page } = await openPage(browser);
   await page.addInitScript(() => {
-    delete window.WebTransport;
+    delete window.VideoDecoder;
     delete window.RTCPeerConnection;
   });
   await page.goto(`${server.url}#token=x`);
   const notice = page.locator("#notice");
   await notice.waitFor({ state: "visible" });
-  assert.match(await notice.innerText(), /WebTransport/);
+  assert.match(await notice.innerText(), /video decoder/);
   assert.match(await notice.innerText(), /Chrome/);
   assert.equal(await page.evaluate(() => window.nearlight.state), "unsupported");
   await screenshot(page, "unsupported");

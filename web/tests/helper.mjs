@@ -19,7 +19,7 @@ export const binary = process.env.NEARLIGHT_BIN ?? path.join(here, "../../target
 
 /** What the server sends with the page: the tests of the page alone must not be laxer. */
 const POLICY =
-  "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' https:; base-uri 'none'";
+  "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self' https: wss:; base-uri 'none'";
 
 export async function openBrowser(...more) {
   return chromium.launch({

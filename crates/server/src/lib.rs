@@ -27,6 +27,7 @@ mod sound;
 mod state;
 mod studio;
 mod urs;
+mod websocket;
 mod webtransport;
 
 pub use nearlight_urs::signalling::Mode as UnityMode;

@@ -23,7 +23,7 @@ struct Assets;
 
 /// Only what the page itself brings may run; a session may go to another port or host of the same certificate.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; \
-     style-src 'self'; img-src 'self' data: blob:; connect-src 'self' https:; manifest-src 'self'; base-uri 'none'; \
+     style-src 'self'; img-src 'self' data: blob:; connect-src 'self' https: wss:; manifest-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
 /// Why the one at this address is refused with this token, if it is.

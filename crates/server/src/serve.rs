@@ -32,7 +32,7 @@ use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
 use crate::state::{Offers, ServerState};
 use crate::studio::{Format, Studio};
-use crate::{urs, webtransport};
+use crate::{urs, websocket, webtransport};
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
@@ -276,7 +276,9 @@ impl Server {
         let Self { listener, state, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
         let whep = Whep::new(Arc::clone(&state), Arc::clone(&exchange), offered, &ice_servers);
-        let router = page::router(Arc::clone(&page)).merge(whep::router(Arc::new(whep)));
+        let (opened, mut sockets) = mpsc::channel(WAITING_OFFERS);
+        let router =
+            page::router(Arc::clone(&page)).merge(whep::router(Arc::new(whep))).merge(websocket::router(opened));
         let (came, mut unity_sessions) = mpsc::channel(WAITING_OFFERS);
         let (router, signalling) = match &unity {
             Some(options) => {
@@ -303,6 +305,9 @@ impl Server {
                 }
                 Some(task) = offers.recv() => {
                     session_tasks.spawn(task.run());
+                }
+                Some(client) = sockets.recv() => {
+                    session_tasks.spawn(websocket::serve(Arc::clone(&state), client));
                 }
                 Some(task) = unity_sessions.recv() => {
                     session_tasks.spawn(task.run());

@@ -53,29 +53,38 @@ pub struct Core {
 
 #[wasm_bindgen]
 impl Core {
-    /// `webrtc`: the browser receives and decodes.
+    /// What carries the session: `webtransport`, `websocket`, or `webrtc`, where the browser receives and decodes. Throws for another name.
     #[wasm_bindgen(constructor)]
-    #[must_use]
-    pub fn new(webrtc: bool) -> Self {
+    pub fn new(transport: &str) -> Result<Self, JsError> {
+        let transport = TransportName::named(transport).ok_or_else(|| JsError::new("no transport has this name"))?;
+        Ok(Self::over(transport))
+    }
+}
+
+impl Core {
+    fn over(transport: TransportName) -> Self {
         Self {
             receiver: Receiver::new(ReceiverConfig { events: true }),
             control: ControlReader::default(),
-            tally: Tally::new(if webrtc { TransportName::WebRtc } else { TransportName::WebTransport }),
+            tally: Tally::new(transport),
             journal: Journal::default(),
             last_marker: None,
-            webrtc,
+            webrtc: matches!(transport, TransportName::WebRtc),
             wants_sound: false,
             pairing: None,
             speaker: SpeakerDepth::default(),
         }
     }
+}
 
+#[wasm_bindgen]
+impl Core {
     /// The page can play sound: the hello asks for it.
     pub fn want_sound(&mut self) {
         self.wants_sound = true;
     }
 
-    /// Over WebTransport the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the server's own stream,
+    /// Over WebTransport and a WebSocket the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the server's own stream,
     /// `nonce` 32 random ones, `certificate` the hash that the browser pins, in hexadecimal digits; none where it asks its authorities.
     /// Throws where these are not as they should be.
     #[expect(clippy::needless_pass_by_value, reason = "JavaScript hands no borrowed string over that may be absent")]

@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn the_page_gets_samples_for_as_many_moments_as_it_asks_for() {
-        let mut core = Core::new(false);
+        let mut core = Core::over(crate::tally::TransportName::WebTransport);
         assert_eq!(core.poll_samples(1e6, 1e6, 240).len(), 480);
         assert_eq!(core.poll_samples(1e6, 1e6, 1 << 40).len(), BLOCK_SAMPLES);
         assert!(core.poll_sound(1e6).is_none());

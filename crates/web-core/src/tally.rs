@@ -32,15 +32,21 @@ const MAX_ROWS: usize = 240;
 pub(crate) enum TransportName {
     WebTransport,
     WebRtc,
+    WebSocket,
 }
 
 impl TransportName {
-    /// The name in the summary.
+    /// As the page and the summary have it.
     const fn name(self) -> &'static str {
         match self {
             Self::WebTransport => "webtransport",
             Self::WebRtc => "webrtc",
+            Self::WebSocket => "websocket",
         }
+    }
+
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        [Self::WebTransport, Self::WebRtc, Self::WebSocket].into_iter().find(|transport| transport.name() == name)
     }
 }
 

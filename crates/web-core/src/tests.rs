@@ -39,7 +39,7 @@ fn times_survive_the_border() {
 
 #[test]
 fn a_stranger_cannot_break_the_core() {
-    let mut core = Core::new(false);
+    let mut core = Core::over(TransportName::WebTransport);
     core.on_datagram(1.0, &[0xFF; 64]);
     assert_eq!(core.on_presence(1.0, &[f32::NAN; 20]), 0);
     assert_eq!(core.on_action(1.0, 9, 9), 0);
@@ -57,7 +57,7 @@ fn a_stranger_cannot_break_the_core() {
 #[test]
 fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     const RTP_TIMESTAMP: u32 = 0x8000_0001;
-    let mut core = Core::new(true);
+    let mut core = Core::over(TransportName::WebRtc);
     let at = |millis: f64| 1e6 + millis * 1e3;
     let presence =
         [0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0];

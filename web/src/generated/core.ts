@@ -20,7 +20,7 @@ export const MAX_HANDS = 2 as const;
 /**
  * What carries a session.
  */
-export type TransportName = "webtransport" | "webrtc";
+export type TransportName = "webtransport" | "webrtc" | "websocket";
 
 /**
  * Counters of the page's display; lengths are microseconds, rates bits per second.

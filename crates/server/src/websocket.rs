@@ -1,0 +1,281 @@
+//! Sessions over a WebSocket on the page's own port, for networks that pass nothing else and browsers that have nothing else. A binary
+//! message is a datagram, a text a control message.
+//!
+//! TCP loses nothing and delivers in order, so what is late makes everything behind it late. Therefore little is handed to it at a time:
+//! the kernel and TLS hold 16 KiB each (`nearlight_net::PageStream`), the socket's task [`UNSENT`] messages, and all else waits in the sender, which
+//! leaves frames out before they are encoded where its queue grows. Controllers hear of the delay by the client's reports.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::ws::{Message, Utf8Bytes, WebSocket, WebSocketUpgrade};
+use axum::extract::{Extension, State};
+use axum::response::Response;
+use axum::routing::get;
+use futures_util::stream::{SplitSink, SplitStream};
+use futures_util::{SinkExt as _, StreamExt as _};
+use nearlight_net::{Clock, Reservation};
+use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
+use nearlight_units::Time;
+use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage, ToServer};
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+
+use crate::carrier::{Carrier, CarrierEvent};
+use crate::greeting::{Greeting, Welcomed, receive};
+use crate::rtc::whep::Client;
+use crate::session::SessionTask;
+use crate::state::ServerState;
+
+/// The same path as that of sessions over WebTransport.
+const PATH: &str = "/nearlight";
+/// What a datagram holds: as much as over UDP, so that controllers see packets of the size that they are made for.
+const DATAGRAM: usize = 1_200;
+/// Messages that wait for the socket. Guess: what leaves at 10 Mb/s in 8 ms.
+const UNSENT: usize = 8;
+/// A client that does not take this many control messages is cut off.
+const CONTROL_QUEUE: usize = 64;
+/// How long the last messages may take to leave.
+const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
+
+/// A socket that a client has opened.
+pub(crate) struct WebSocketClient {
+    socket: WebSocket,
+    peer: IpAddr,
+}
+
+/// The route; clients go to `clients`, to be served with the others.
+pub(crate) fn router(clients: mpsc::Sender<WebSocketClient>) -> Router {
+    Router::new().route(PATH, get(open)).with_state(clients)
+}
+
+async fn open(
+    State(clients): State<mpsc::Sender<WebSocketClient>>,
+    Extension(Client(peer)): Extension<Client>,
+    reservation: Option<Extension<Reservation>>,
+    upgrade: WebSocketUpgrade,
+) -> Response {
+    // What is written is sent at once: nothing may wait for a buffer to fill.
+    let upgrade = upgrade.max_message_size(MAX_CONTROL_BYTES).max_frame_size(MAX_CONTROL_BYTES).write_buffer_size(0);
+    upgrade.on_upgrade(move |socket| async move {
+        // Quiet as it may be while its session lasts; admission bounds how many there are.
+        if let Some(Extension(reservation)) = reservation {
+            reservation.claim();
+        }
+        // A server that starts no more sessions drops it.
+        let _ = clients.send(WebSocketClient { socket, peer }).await;
+    })
+}
+
+/// Greets, checks the proof of the token and serves the client until it leaves.
+pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
+    let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, client).await else { return };
+    if state.bad_paths.is_some() {
+        tracing::warn!(
+            session = session.number,
+            "a WebSocket's path stays as it is: only datagrams can be lost on purpose"
+        );
+    }
+    let (common, sender) = match session.open(&state, DATAGRAM) {
+        Ok(opened) => opened,
+        Err(error) => {
+            tracing::error!(session = session.number, %error, "no encoder for a client");
+            return greeting.refuse(None, &error.to_string()).await;
+        }
+    };
+    let carrier = WebSocketCarrier::new(state.clock, greeting.socket, sender, hello);
+    let task = SessionTask::new(state, session.number, permit, carrier, Some(common)).with_proof(proof);
+    Box::new(task).run().await;
+}
+
+impl Greeting for WebSocketClient {
+    fn peer(&self) -> IpAddr {
+        self.peer
+    }
+
+    fn exporter(&self) -> Option<Binding> {
+        None
+    }
+
+    async fn greet(&mut self, nonce: Bytes32) -> Result<Hello, String> {
+        let challenge = text(&ServerMessage::Challenge { nonce });
+        self.socket.send(challenge).await.map_err(|error| error.to_string())?;
+        match self.socket.recv().await {
+            Some(Ok(Message::Text(text))) => match serde_json::from_str(&text) {
+                Ok(ClientMessage::Hello(hello)) => Ok(hello),
+                _ => Err("its first message is no hello".into()),
+            },
+            Some(Ok(_)) => Err("its first message is no text".into()),
+            Some(Err(error)) => Err(error.to_string()),
+            None => Err("it closed the socket".into()),
+        }
+    }
+
+    async fn refuse(mut self, refusal: Option<ServerMessage>, words: &str) {
+        let refusal = refusal.unwrap_or_else(|| ServerMessage::Goodbye { message: words.into() });
+        let farewell = async {
+            let _ = self.socket.send(text(&refusal)).await;
+            let _ = self.socket.send(Message::Close(None)).await;
+        };
+        let _ = tokio::time::timeout(GOODBYE_LIMIT, farewell).await;
+    }
+}
+
+fn text(message: &ServerMessage) -> Message {
+    Message::Text(Utf8Bytes::from(serde_json::to_string(message).unwrap_or_default()))
+}
+
+struct WebSocketCarrier {
+    clock: Clock,
+    sender: Sender,
+    incoming: SplitStream<WebSocket>,
+    outgoing: Option<mpsc::Sender<Message>>,
+    writing: JoinHandle<()>,
+    /// Control messages that wait for the socket's task.
+    control: VecDeque<Message>,
+    /// The socket took no more: what is due waits in the sender.
+    blocked: bool,
+    events: VecDeque<CarrierEvent>,
+}
+
+impl WebSocketCarrier {
+    fn new(clock: Clock, socket: WebSocket, sender: Sender, hello: Hello) -> Self {
+        let (sink, incoming) = socket.split();
+        let (outgoing, messages) = mpsc::channel(UNSENT);
+        let writing = tokio::spawn(write(sink, messages));
+        let events = [CarrierEvent::Message(ClientMessage::Hello(hello)), CarrierEvent::Connected].into();
+        let (control, outgoing) = (VecDeque::new(), Some(outgoing));
+        Self { clock, sender, incoming, outgoing, writing, control, blocked: false, events }
+    }
+
+    fn on_message(&mut self, message: Message) -> Result<Option<Time>, String> {
+        let now = self.clock.now();
+        match message {
+            Message::Binary(datagram) => {
+                // What the client misses is on its way: TCP sends it again, and a second copy would only be late as well.
+                if !matches!(ToServer::parse(&datagram), Ok(ToServer::Nack(_))) {
+                    self.sender.on_datagram(now, &datagram);
+                }
+            }
+            Message::Text(text) => {
+                let message = serde_json::from_str(&text);
+                let message =
+                    message.map_err(|_| "the client's control message is not the JSON that the protocol describes")?;
+                self.events.push_back(CarrierEvent::Message(message));
+            }
+            Message::Ping(_) | Message::Pong(_) => {}
+            Message::Close(_) => return Err("the client closed its socket".into()),
+        }
+        Ok(Some(now))
+    }
+
+    /// The next message for the socket: control messages first.
+    fn next_message(&mut self, now: Time) -> Option<Message> {
+        self.control
+            .pop_front()
+            .or_else(|| self.sender.poll_transmit(now).map(|datagram| Message::Binary(datagram.into())))
+    }
+}
+
+impl Carrier for WebSocketCarrier {
+    fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    async fn recv(&mut self) -> Result<Option<Time>, String> {
+        let Self { incoming, outgoing, blocked, .. } = self;
+        let room = async {
+            match outgoing {
+                Some(outgoing) if *blocked => {
+                    outgoing.reserve().await.map(drop).map_err(|_| "the client takes nothing")
+                }
+                _ => std::future::pending().await,
+            }
+        };
+        let message = tokio::select! {
+            message = incoming.next() => message,
+            room = room => {
+                room?;
+                self.blocked = false;
+                return Ok(None);
+            }
+        };
+        match message {
+            Some(Ok(message)) => self.on_message(message),
+            Some(Err(error)) => Err(format!("the client's socket broke: {error}")),
+            None => Err("the client's socket ended".into()),
+        }
+    }
+
+    fn poll_event(&mut self, _: Time) -> Option<CarrierEvent> {
+        self.events.pop_front()
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {
+        self.sender.on_frame(now, frame);
+    }
+
+    fn on_sound(&mut self, now: Time, packet: SoundPacket) {
+        self.sender.on_sound(now, packet);
+    }
+
+    fn send(&mut self, _: Time, message: ServerMessage) -> Result<(), String> {
+        if self.control.len() == CONTROL_QUEUE {
+            return Err("the client does not read its control messages".into());
+        }
+        self.control.push_back(text(&message));
+        Ok(())
+    }
+
+    fn transmit(&mut self, now: Time) {
+        let Some(outgoing) = self.outgoing.clone() else { return };
+        loop {
+            let Ok(room) = outgoing.try_reserve() else {
+                self.blocked = true;
+                return;
+            };
+            let Some(message) = self.next_message(now) else { return };
+            room.send(message);
+        }
+    }
+
+    fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
+        // While the socket takes nothing, the pacer's turn does not come.
+        self.sender.poll_timeout().filter(|(_, wake)| !(self.blocked && *wake == Wake::Pace))
+    }
+
+    fn on_timeout(&mut self, _: Time) {}
+
+    async fn close(&mut self, now: Time, ended: &str) {
+        let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
+        let Some(outgoing) = self.outgoing.take() else { return };
+        let farewell = async {
+            for message in self.control.drain(..).chain([Message::Close(None)]) {
+                if outgoing.send(message).await.is_err() {
+                    break;
+                }
+            }
+            drop(outgoing);
+            let _ = (&mut self.writing).await;
+        };
+        if tokio::time::timeout(GOODBYE_LIMIT, farewell).await.is_err() {
+            self.writing.abort();
+        }
+    }
+}
+
+/// Writes in a task of its own: half a message must not stay on the socket because something else happened.
+async fn write(mut sink: SplitSink<WebSocket, Message>, mut messages: mpsc::Receiver<Message>) {
+    while let Some(message) = messages.recv().await {
+        if sink.send(message).await.is_err() {
+            return;
+        }
+    }
+}

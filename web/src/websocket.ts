@@ -1,0 +1,71 @@
+// A session over a WebSocket on the page's own port: a binary message is a datagram, a text a control message. For networks that pass
+// nothing else and browsers that have nothing else: TCP makes everything wait for what was lost.
+
+import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
+import { textOf, withLength } from "./control.ts";
+import { certificateOf } from "./session-info.ts";
+
+/** The same path as over WebTransport. */
+const PATH = "nearlight";
+/** What waits for the network at most: newer movements and reports replace what is older. Guess: a second of them. */
+const MAX_UNSENT_BYTES = 32_768;
+
+/** `pinned` is the certificate that the link names. The browser has checked the connection as it did for the page; that both ends know
+ *  the token, the proofs show. */
+export async function dialWebSocket(origin: string, token: string, pinned: string | null, limit: AbortSignal): Promise<Carrier> {
+  const certificate = await certificateOf(origin, token, pinned, limit);
+  const address = new URL(PATH, origin);
+  address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+  const socket = new WebSocket(address);
+  socket.binaryType = "arraybuffer";
+  return new Promise((resolve, reject) => {
+    const fail = (why: string): void => {
+      socket.close();
+      reject(new Blocked(why));
+    };
+    limit.addEventListener("abort", () => fail("no answer comes back"));
+    socket.onclose = () => fail("the server closed the connection");
+    socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
+      // The challenge is the server's first message.
+      if (typeof data === "string") resolve(new WebSocketCarrier(socket, { bytes: withLength(data), certificate }));
+      else fail("the server's challenge cannot be read");
+    };
+  });
+}
+
+class WebSocketCarrier implements Carrier {
+  readonly name = "websocket";
+  readonly challenge: Challenge;
+  readonly #socket: WebSocket;
+
+  constructor(socket: WebSocket, challenge: Challenge) {
+    this.#socket = socket;
+    this.challenge = challenge;
+    socket.onclose = null;
+    socket.onmessage = null;
+  }
+
+  sendDatagram(bytes: Uint8Array<ArrayBuffer>): void {
+    if (this.#socket.readyState === WebSocket.OPEN && this.#socket.bufferedAmount < MAX_UNSENT_BYTES) this.#socket.send(bytes);
+  }
+
+  sendControl(bytes: Uint8Array): void {
+    if (this.#socket.readyState === WebSocket.OPEN) this.#socket.send(textOf(bytes));
+  }
+
+  run(out: CarrierOut): Promise<string> {
+    return new Promise((resolve) => {
+      if (this.#socket.readyState !== WebSocket.OPEN) resolve("the server closed the connection");
+      this.#socket.onclose = () => resolve("the server closed the connection");
+      this.#socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
+        if (typeof data === "string") out.onControl(withLength(data));
+        else out.onDatagram(new Uint8Array(data));
+      };
+    });
+  }
+
+  close(): void {
+    this.#socket.onmessage = null;
+    this.#socket.close();
+  }
+}
