@@ -29,7 +29,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     if let Ok(answer) = peer.on_offer(NOW, &offer) {
         assert!(Offer::name_in(&answer).is_some(), "an answer has an ICE name");
     }
-    let codecs = [nearlight_webrtc::Codec::H264, nearlight_webrtc::Codec::Vp8];
+    let codecs = [nearlight_webrtc::CodecKind::H264, nearlight_webrtc::CodecKind::Vp8];
     let mut peer = Peer::offering(NOW, config(), &codecs, true, sender()).expect("a peer of our own making");
     peer.offer(NOW, true).expect("an offer of our own");
     let _ = peer.on_answer(NOW, &offer);

@@ -72,19 +72,3 @@ export class Decoder {
     for (const frame of lost) this.#out.onFailure(frame, why);
   }
 }
-
-/** The codecs that this browser's WebCodecs decode, best first, by the names of the wire protocol. */
-export async function decodableCodecs(): Promise<string[]> {
-  if (!("VideoDecoder" in self)) return [];
-  const candidates: [string, string][] = [
-    ["h264", "avc1.42E01F"],
-    ["vp8", "vp8"],
-  ];
-  const answers = await Promise.all(
-    candidates.map(async ([name, codec]) => {
-      const answer = await VideoDecoder.isConfigSupported({ codec, optimizeForLatency: true }).catch(() => null);
-      return answer?.supported ? name : null;
-    }),
-  );
-  return answers.filter((name) => name !== null);
-}

@@ -1,6 +1,7 @@
 // The window's end of a WebRTC session: signalling, data channels, and the decoded pictures on their way to the worker.
 
 import { rtpTimestampOf } from "./carrier.ts";
+import { RTP_FORMATS } from "./codecs.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
 
@@ -12,12 +13,6 @@ const COUNT_MS = 250;
 const WAITING_PICTURES = 8;
 /** Bytes of datagrams that wait to be sent, at most: newer movements replace them. Guess: a tenth of a second's. */
 const UNSENT_BYTES = 16 * 1024;
-/** What the page plays best, first. A server takes the first that it has. */
-const CODECS: readonly ((codec: RTCRtpCodec) => boolean)[] = [
-  ({ mimeType, sdpFmtpLine }) => mimeType === "video/H264" && /packetization-mode=1.*profile-level-id=42e0/.test(sdpFmtpLine ?? ""),
-  ({ mimeType, sdpFmtpLine }) => mimeType === "video/H264" && /packetization-mode=1/.test(sdpFmtpLine ?? ""),
-  ({ mimeType }) => mimeType === "video/VP8",
-];
 const REFUSALS: Record<number, RefusalReason> = { 401: "token", 406: "codec", 429: "too_many_attempts", 503: "full" };
 
 /** Not yet in the language's description of browsers. */
@@ -132,7 +127,7 @@ export class Peer {
   #askForPictures(): RTCRtpReceiver {
     const transceiver = this.#connection.addTransceiver("video", { direction: "recvonly" });
     const known = RTCRtpReceiver.getCapabilities("video")?.codecs ?? [];
-    const wanted = CODECS.flatMap((fits) => known.filter(fits));
+    const wanted = RTP_FORMATS.flatMap((fits) => known.filter(fits));
     const auxiliary = known.filter(({ mimeType }) => /\/(rtx|red|ulpfec|flexfec-03)$/.test(mimeType));
     // A browser that has no such function has its own order, and the server takes what it has.
     if (wanted.length > 0) transceiver.setCodecPreferences?.([...new Set([...wanted, ...auxiliary])]);

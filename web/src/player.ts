@@ -5,7 +5,7 @@ import { type PageClock, micros } from "./clock.ts";
 import { Core } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
-import { ACTIONS, HANDS } from "./generated/wire.ts";
+import { ACTIONS, type CodecKind, HANDS } from "./generated/wire.ts";
 import { SoundDecoder } from "./listener.ts";
 import type { Action, Hand, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
 import type { FrameId, PictureKey } from "./picture.ts";
@@ -14,7 +14,7 @@ export interface PlayerOptions {
   carrier: Carrier;
   clock: PageClock;
   token: string;
-  codecs: string[];
+  codecs: CodecKind[];
   /** Ask for the world's sound. */
   hears: boolean;
   immersive: boolean;

@@ -2,9 +2,10 @@
 
 import type { Carrier } from "./carrier.ts";
 import { PageClock } from "./clock.ts";
+import { decodableCodecs } from "./codecs.ts";
 import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
-import { decodableCodecs } from "./decoder.ts";
+import type { CodecKind } from "./generated/wire.ts";
 import { hears, SpeakerPort } from "./listener.ts";
 import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
@@ -25,7 +26,7 @@ const scope = self as unknown as {
 class Media {
   #start: StartMessage;
   readonly #clock: PageClock;
-  readonly #codecs: string[];
+  readonly #codecs: CodecKind[];
   /** This browser can play the world's sound. */
   readonly #hears: boolean;
   #speaker: SpeakerPort | null = null;
@@ -42,7 +43,7 @@ class Media {
   #presence: Float32Array<ArrayBuffer> | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
 
-  constructor(start: StartMessage, codecs: string[], hearing: boolean) {
+  constructor(start: StartMessage, codecs: CodecKind[], hearing: boolean) {
     this.#start = start;
     this.#clock = new PageClock(start.epoch);
     this.#codecs = codecs;

@@ -57,8 +57,6 @@ pub enum ClientError {
     Codec(#[from] CodecError),
     #[error("{0}")]
     Sound(#[from] OpusError),
-    #[error("the server codes with `{0}`, which this client cannot decode: start it with `--codec h264`")]
-    UnknownCodec(String),
     #[error("writing {what} to {path} failed: {source}")]
     File { what: &'static str, path: PathBuf, source: io::Error },
     #[error("no picture was displayed, so {0} was not written")]

@@ -19,9 +19,6 @@ mod references;
 pub mod sample;
 mod vp8;
 
-use std::fmt;
-use std::str::FromStr;
-
 use nearlight_units::{Bitrate, FrameId};
 
 pub use factory::{Decoders, Encoders};
@@ -29,46 +26,7 @@ pub use measure::{Measured, measure};
 pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
 pub use references::FARTHEST_REFERENCE;
 
-/// What a stream is coded with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum CodecKind {
-    H264,
-    Vp8,
-}
-
-impl CodecKind {
-    pub const ALL: [Self; 2] = [Self::H264, Self::Vp8];
-
-    /// As people write it on a command line.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::H264 => "h264",
-            Self::Vp8 => "vp8",
-        }
-    }
-}
-
-impl fmt::Display for CodecKind {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.pad(self.name())
-    }
-}
-
-impl FromStr for CodecKind {
-    type Err = UnknownCodec;
-
-    fn from_str(text: &str) -> Result<Self, UnknownCodec> {
-        Self::ALL.into_iter().find(|kind| kind.name() == text).ok_or_else(|| UnknownCodec { name: text.to_owned() })
-    }
-}
-
-/// Somebody asked for a codec that does not exist.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no codec {name:?}; choose one of: {}", CodecKind::ALL.map(CodecKind::name).join(", "))]
-pub struct UnknownCodec {
-    pub name: String,
-}
+pub use nearlight_wire::CodecKind;
 
 /// What an encoder starts with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -194,7 +194,7 @@ fn describe(
         .encoders
         .open(codec, EncoderConfig { size, fps: state.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
     let stream = StreamDescription {
-        codec: codec.name().into(),
+        codec,
         codec_string: encoder.codec_string(),
         width: size.width,
         height: size.height,

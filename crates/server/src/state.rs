@@ -85,7 +85,7 @@ impl ServerState {
     /// A codec and a place for a client that has shown that it knows the token. Where only the place of one who has fallen silent is
     /// left, such as the client's own that was killed a moment ago, it waits whether that place becomes free.
     pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Permit), Rejection> {
-        let codec = self.choose(|kind| hello.codecs.iter().any(|name| name == kind.name()))?;
+        let codec = self.choose(|kind| hello.codecs.contains(kind))?;
         let guest = Guest { address: peer, trusted: true };
         let came_at = self.clock.now();
         loop {

@@ -207,7 +207,7 @@ impl Tally {
         let watched = self.first_shown_at.map_or(Span::ZERO, |first| self.last_shown_at - first);
         let [target, sent] = self.rates.means();
         let stream = self.stream.as_ref().map(|stream| SummaryStream {
-            codec: stream.codec.clone(),
+            codec: stream.codec.name().to_owned(),
             encoder: stream.encoder.clone(),
             adapter: stream.adapter.clone(),
             transport: self.transport.name().to_owned(),

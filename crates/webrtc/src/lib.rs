@@ -17,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 mod candidate_pairs;
+mod codec;
 mod contained;
 mod crypto;
 mod dtls;
@@ -37,7 +38,8 @@ mod sent_packets;
 mod stream;
 mod stun;
 
-pub use offer::{Codec, Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
+pub use nearlight_wire::CodecKind;
+pub use offer::{Fragment, MAX_SDP_BYTES, Offer, OfferError, OfferedCodec, is_candidate};
 pub use peer::{Certificate, ChannelId, Event, MAX_MESSAGE, Message, Peer, PeerConfig, PeerError, Transmit};
 pub use routes::{Carriage, PeerId, Remote, Routes};
 pub use stun::IceCredentials;

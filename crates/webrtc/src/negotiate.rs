@@ -9,7 +9,7 @@ use rtc::media_stream::MediaStreamTrack;
 use rtc::peer_connection::certificate::{CertificateParams, RTCCertificate};
 use rtc::peer_connection::configuration::RTCConfigurationBuilder;
 use rtc::peer_connection::configuration::media_engine::{
-    MIME_TYPE_FLEX_FEC03, MIME_TYPE_H264, MIME_TYPE_OPUS, MIME_TYPE_RTX, MIME_TYPE_VP8, MediaEngine,
+    MIME_TYPE_FLEX_FEC03, MIME_TYPE_OPUS, MIME_TYPE_RTX, MediaEngine,
 };
 use rtc::peer_connection::configuration::setting_engine::{SctpMaxMessageSize, SettingEngineBuilder};
 use rtc::peer_connection::transport::{RTCDtlsRole, RTCIceCandidateInit};
@@ -21,12 +21,13 @@ use rtc::rtp_transceiver::rtp_sender::{
 };
 use rtc::shared::error::Error;
 
+use crate::codec;
 use crate::crypto::Watched;
 use crate::filter::FilterSlot;
 use crate::peer::{Certificate, MAX_MESSAGE};
 use crate::rtcp::{RtcpQueue, RtcpTap};
 use crate::stream::StreamConfig;
-use crate::{Codec, OfferedCodec};
+use crate::{CodecKind, OfferedCodec};
 
 /// When a packet left, for receivers that estimate the rate themselves.
 const ABSOLUTE_SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
@@ -58,15 +59,6 @@ pub(crate) struct Sources {
     pub(crate) retransmission: u32,
     pub(crate) repair: u32,
     pub(crate) sound: u32,
-}
-
-/// A codec under the payload types that browsers use, for offers of our own.
-pub(crate) fn usual(codec: Codec) -> OfferedCodec {
-    let (payload_type, parameters) = match codec {
-        Codec::H264 => (102, "level-asymmetry-allowed=1;packetization-mode=1;profile-level-id=42e01f"),
-        Codec::Vp8 => (96, ""),
-    };
-    OfferedCodec { codec, payload_type, parameters: parameters.into(), retransmission: Some(payload_type + 1) }
 }
 
 pub(crate) fn usual_sound() -> (u8, String) {
@@ -130,7 +122,7 @@ fn engine(codecs: &Codecs) -> Result<MediaEngine, Error> {
         payload_type,
     };
     for offered in &codecs.video {
-        let mime = if offered.codec == Codec::H264 { MIME_TYPE_H264 } else { MIME_TYPE_VP8 };
+        let mime = codec::mime_type(offered.codec);
         engine.register_codec(
             video(mime, offered.parameters.clone(), all.clone(), offered.payload_type),
             RtpCodecKind::Video,
@@ -209,18 +201,14 @@ pub(crate) fn settled(
     connection: &mut RTCPeerConnection,
     id: RTCRtpSenderId,
     sources: &Sources,
-) -> Option<(Option<Codec>, StreamConfig)> {
+) -> Option<(Option<CodecKind>, StreamConfig)> {
     let mut sender = connection.rtp_sender(id)?;
     let parameters = sender.get_parameters().clone();
     let codecs = &parameters.rtp_parameters.codecs;
     let named = |codec: &RTCRtpCodecParameters, mime: &str| codec.rtp_codec.mime_type.eq_ignore_ascii_case(mime);
     let beside = [MIME_TYPE_RTX, MIME_TYPE_FLEX_FEC03];
     let chosen = codecs.iter().find(|codec| !beside.iter().any(|mime| named(codec, mime)))?;
-    let codec = match () {
-        () if named(chosen, MIME_TYPE_H264) => Some(Codec::H264),
-        () if named(chosen, MIME_TYPE_VP8) => Some(Codec::Vp8),
-        () => None,
-    };
+    let codec = codec::of_mime_type(&chosen.rtp_codec.mime_type);
     let repairs = format!("apt={}", chosen.payload_type);
     let retransmission =
         codecs.iter().find(|codec| named(codec, MIME_TYPE_RTX) && codec.rtp_codec.sdp_fmtp_line == repairs);

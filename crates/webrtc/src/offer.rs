@@ -4,6 +4,9 @@ mod check;
 mod fragment;
 
 use check::Half;
+use nearlight_wire::CodecKind;
+
+use crate::codec;
 pub use fragment::{Fragment, is_candidate};
 
 /// A longer offer is no offer: a browser's with all its codecs has about 8 KiB.
@@ -15,17 +18,10 @@ const MAX_LINES: usize = 2_048;
 /// Longer lines hold nothing that we read; certificates' fingerprints have 100 characters.
 const MAX_LINE: usize = 4_096;
 
-/// A picture codec that both ends may speak.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Codec {
-    H264,
-    Vp8,
-}
-
 /// How the client names a codec.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfferedCodec {
-    pub codec: Codec,
+    pub codec: CodecKind,
     pub payload_type: u8,
     /// Format parameters, as offered.
     pub parameters: String,
@@ -253,14 +249,8 @@ impl Section<'_> {
     fn video(&self) -> Vec<OfferedCodec> {
         let mut found: Vec<(u8, OfferedCodec)> = Vec::new();
         for (payload_type, name, parameters) in self.formats() {
-            let (codec, worse) = match name.to_ascii_lowercase().as_str() {
-                "h264/90000" => match profile(parameters) {
-                    Some(worse) => (Codec::H264, worse),
-                    None => continue,
-                },
-                "vp8/90000" => (Codec::Vp8, 0),
-                _ => continue,
-            };
+            let Some(codec) = codec::of_rtpmap(name) else { continue };
+            let Some(worse) = codec::mismatch(codec, parameters) else { continue };
             let retransmission = self.formats().find_map(|(number, name, parameters)| {
                 let repairs = parameters
                     .split(';')
@@ -290,19 +280,6 @@ impl Section<'_> {
         let found = self.formats().find(|(_, name, _)| name.eq_ignore_ascii_case(wanted));
         found.map(|(number, _, parameters)| (number, parameters.to_owned()))
     }
-}
-
-/// How far H.264 with these parameters is from what we send, constrained baseline; none where its packets cannot hold ours.
-fn profile(parameters: &str) -> Option<u8> {
-    let of = |name: &str| parameters.split(';').find_map(|word| word.trim().strip_prefix(name)?.strip_prefix('='));
-    (of("packetization-mode") == Some("1")).then_some(())?;
-    let profile = of("profile-level-id").unwrap_or("42000a").to_ascii_lowercase();
-    Some(match profile.get(..4) {
-        Some("42e0" | "42c0") => 0,
-        Some(other) if other.starts_with("42") => 1,
-        Some(other) if other.starts_with("4d") => 2,
-        _ => 3,
-    })
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Cuts coded pictures into RTP payloads: H.264 by RFC 6184 (packetization mode 1), VP8 by RFC 7741.
 
-use crate::Codec;
+use crate::CodecKind;
 
 /// NAL unit types of H.264 table 7-1 and RFC 6184 table 1.
 const ACCESS_UNIT_DELIMITER: u8 = 9;
@@ -14,6 +14,15 @@ const IMPORTANCE: u8 = 0xe0;
 /// Descriptor of VP8: extension byte, picture identifier of two bytes.
 const VP8_DESCRIPTOR: usize = 4;
 
+/// Puts payloads of a picture together again.
+#[cfg(any(test, feature = "player"))]
+pub(crate) fn depacketizer(codec: CodecKind) -> Box<dyn rtc::rtp::packetizer::Depacketizer> {
+    match codec {
+        CodecKind::H264 => Box::new(rtc::rtp::codec::h264::H264Packet::default()),
+        CodecKind::Vp8 => Box::new(rtc::rtp::codec::vp8::Vp8Packet::default()),
+    }
+}
+
 /// A picture as RTP carries it: all payloads one after the other, and where each ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payloads {
@@ -24,11 +33,11 @@ pub(crate) struct Payloads {
 impl Payloads {
     /// Cuts a coded picture into payloads of at most `most` bytes, nearly equal ones where it must be broken up. Pictures are
     /// counted by `picture` (only VP8 says so). Where there is nothing in the bits, one payload is empty.
-    pub(crate) fn cut(codec: Codec, picture: u16, bits: &[u8], most: usize) -> Self {
+    pub(crate) fn cut(codec: CodecKind, picture: u16, bits: &[u8], most: usize) -> Self {
         let mut payloads = Self { bytes: Vec::with_capacity(bits.len() + bits.len() / 64 + 64), ends: Vec::new() };
         match codec {
-            Codec::H264 => payloads.cut_h264(bits, most),
-            Codec::Vp8 => payloads.cut_vp8(picture, bits, most),
+            CodecKind::H264 => payloads.cut_h264(bits, most),
+            CodecKind::Vp8 => payloads.cut_vp8(picture, bits, most),
         }
         if payloads.ends.is_empty() {
             payloads.end();

@@ -21,6 +21,7 @@ use rtc::sansio::Protocol as _;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
 use crate::candidate_pairs::{CandidatePair, CandidatePairs};
+use crate::codec;
 use crate::contained::Contained;
 use crate::dtls;
 use crate::feedback::{Reports, StreamReports};
@@ -32,7 +33,7 @@ use crate::rtcp::RtcpQueue;
 use crate::sent_packets::{Content, SentPackets};
 use crate::stream::{Beginnings, Stream};
 use crate::stun::{BINDING_REQUEST, Stun, Verifier};
-use crate::{Carriage, Codec, IceCredentials, Offer, OfferedCodec, Remote};
+use crate::{Carriage, CodecKind, IceCredentials, Offer, OfferedCodec, Remote};
 
 mod description;
 mod incoming;
@@ -137,7 +138,7 @@ pub struct Transmit {
 
 struct Video {
     stream: Stream,
-    codec: Codec,
+    codec: CodecKind,
     /// Of VP8, 15 bits.
     picture: u16,
     /// Of frames that have not left in full.
@@ -206,12 +207,12 @@ impl Peer {
     pub fn offering(
         now: Time,
         config: PeerConfig,
-        codecs: &[Codec],
+        codecs: &[CodecKind],
         sound: bool,
         sender: Sender,
     ) -> Result<Self, PeerError> {
         let codecs = Codecs {
-            video: codecs.iter().map(|codec| negotiate::usual(*codec)).collect(),
+            video: codecs.iter().map(|codec| codec::usual(*codec)).collect(),
             sound: sound.then(negotiate::usual_sound),
             repairs: sender.is_protected().then(negotiate::usual_repairs),
             reports_arrivals: true,
@@ -278,7 +279,7 @@ impl Peer {
 
     /// The picture's codec as negotiated.
     #[must_use]
-    pub fn codec(&self) -> Option<Codec> {
+    pub fn codec(&self) -> Option<CodecKind> {
         self.video.as_ref().map(|video| video.codec)
     }
 

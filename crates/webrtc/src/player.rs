@@ -37,8 +37,9 @@ use rtc::sansio::Protocol as _;
 use rtc::shared::error::Error;
 use rtc::shared::{TaggedBytesMut, TransportContext, TransportProtocol};
 
+use crate::codec;
 use crate::filter::FilterSlot;
-use crate::{Carriage, ChannelId, Codec, Message, Remote, Transmit};
+use crate::{Carriage, ChannelId, CodecKind, Message, Remote, Transmit};
 
 mod assembly;
 mod attack;
@@ -226,7 +227,7 @@ impl Player {
         let map = video.lines().find_map(|line| line.strip_prefix("a=rtpmap:")).unwrap_or_default();
         let (payload_type, name) = map.split_once(' ').unwrap_or_default();
         self.payload_type = payload_type.parse().unwrap_or_default();
-        self.assembly.codec = if name.to_ascii_uppercase().starts_with("VP8") { Codec::Vp8 } else { Codec::H264 };
+        self.assembly.codec = codec::of_rtpmap(name.trim_end()).unwrap_or(CodecKind::H264);
         let delay = |line: &&str| line.starts_with("a=extmap:") && line.ends_with("playout-delay");
         let delay = video.lines().find(delay).and_then(|line| line["a=extmap:".len()..].split([' ', '/']).next());
         self.assembly.playout_delay = delay.and_then(|id| id.parse().ok());
@@ -329,7 +330,7 @@ impl Player {
     }
 
     #[must_use]
-    pub const fn codec(&self) -> Codec {
+    pub const fn codec(&self) -> CodecKind {
         self.assembly.codec
     }
 

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes32, Pose, TokenProof, WireError};
+use crate::codec::known_codecs;
+use crate::{Bytes32, CodecKind, Pose, TokenProof, WireError};
 
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
@@ -25,8 +26,9 @@ pub struct Hello {
     /// What the client calls itself, for the server's log; at most 200 characters are kept.
     pub client: String,
     pub display: DisplayKind,
-    /// Codecs that the client decodes, best first: `h264`, `vp8`.
-    pub codecs: Vec<String>,
+    /// Codecs that the client decodes, best first; what is read leaves unknown ones out.
+    #[serde(deserialize_with = "known_codecs")]
+    pub codecs: Vec<CodecKind>,
     /// Refresh rate of the display in hertz; 0 where a picture is displayed the moment it is decoded.
     pub display_hz: u16,
     /// The client hears: it wants the world's sound where the server has any.
@@ -49,8 +51,7 @@ pub struct SoundDescription {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 pub struct StreamDescription {
-    /// `h264` or `vp8`.
-    pub codec: String,
+    pub codec: CodecKind,
     /// The codec string of WebCodecs, such as `avc1.42E01F`.
     pub codec_string: String,
     pub width: u16,

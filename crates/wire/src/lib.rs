@@ -6,6 +6,7 @@
 
 mod acknowledgement;
 mod clock;
+mod codec;
 mod control;
 mod cursor;
 mod feedback;
@@ -25,6 +26,7 @@ mod typescript;
 
 pub use acknowledgement::Acknowledgement;
 pub use clock::{Ping, Pong};
+pub use codec::{CodecKind, UnknownCodec};
 pub use control::{
     ClientMessage, ControlReader, DisplayKind, Hello, MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage,
     SoundDescription, StreamDescription, Welcome, write_control,

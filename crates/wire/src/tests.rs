@@ -136,6 +136,17 @@ fn a_hello_of_version_1_is_understood_so_that_it_can_be_refused_in_words() {
 }
 
 #[test]
+fn codecs_go_by_their_names_and_a_hello_may_have_others() {
+    for codec in CodecKind::ALL {
+        assert_eq!(serde_json::to_value(codec).unwrap(), codec.name());
+        assert_eq!(codec.name().parse(), Ok(codec));
+    }
+    let hello = r#"{"type":"hello","protocol":2,"client":"c","display":"screen","codecs":["h277","vp8","h264"],"display_hz":60}"#;
+    let Ok(ClientMessage::Hello(hello)) = serde_json::from_str(hello) else { panic!("it is no hello") };
+    assert_eq!(hello.codecs, [CodecKind::Vp8, CodecKind::H264]);
+}
+
+#[test]
 fn proofs_in_control_messages_are_written_as_documented() {
     let (nonce, mac) = (Bytes32([0x22; 32]), Bytes32([0x33; 32]));
     for (proof, json) in [

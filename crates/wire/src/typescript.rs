@@ -3,8 +3,8 @@
 use nearlight_typescript::Module;
 
 use crate::{
-    Action, Bytes32, Hand, Pose, RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription,
-    WEBTRANSPORT_PATH, Welcome, marker,
+    Action, Bytes32, CodecKind, Hand, Pose, RateStatus, RefusalReason, ServerMessage, SoundDescription,
+    StreamDescription, WEBTRANSPORT_PATH, Welcome, marker,
 };
 
 #[test]
@@ -18,6 +18,7 @@ fn the_page_has_the_types_of_today() {
     module.declare::<Action>();
     module.declare::<Pose>();
     module.declare::<Bytes32>();
+    module.declare::<CodecKind>();
     module.declare::<SoundDescription>();
     module.declare::<StreamDescription>();
     module.declare::<Welcome>();

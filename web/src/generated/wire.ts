@@ -37,6 +37,11 @@ orientation: [number, number, number, number], };
 export type Bytes32 = string;
 
 /**
+ * A codec of pictures, written as its name.
+ */
+export type CodecKind = "h264" | "vp8";
+
+/**
  * How the sound is coded.
  */
 export type SoundDescription = { 
@@ -52,11 +57,7 @@ sample_rate: number, channels: number, };
 /**
  * How the pictures are coded from now on.
  */
-export type StreamDescription = { 
-/**
- * `h264` or `vp8`.
- */
-codec: string, 
+export type StreamDescription = { codec: CodecKind, 
 /**
  * The codec string of WebCodecs, such as `avc1.42E01F`.
  */

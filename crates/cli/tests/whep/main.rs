@@ -5,10 +5,10 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use nearlight_codec::{CodecKind, new_decoder};
+use nearlight_codec::new_decoder;
 use nearlight_units::{InputSeq, Time};
+use nearlight_webrtc::Message;
 use nearlight_webrtc::player::{PlayedFrame, Player};
-use nearlight_webrtc::{Codec, Message};
 use nearlight_wire::marker::Marker;
 use nearlight_wire::{Fov, InputSample, PROTOCOL_VERSION, Ping, Pose, ToClient, ToServer, View};
 use serde_json::Value;
@@ -152,8 +152,7 @@ impl Client {
 
     /// Decodes all frames; the numbers in the pictures' markers.
     fn decode(&self) -> Vec<Marker> {
-        let kind = if self.player.codec() == Codec::H264 { CodecKind::H264 } else { CodecKind::Vp8 };
-        let mut decoder = new_decoder(kind).expect("a decoder");
+        let mut decoder = new_decoder(self.player.codec()).expect("a decoder");
         let mut markers = Vec::new();
         for (index, frame) in self.frames.iter().enumerate() {
             let decoded = decoder.decode(&frame.bits).unwrap_or_else(|error| panic!("frame {index}: {error}"));

@@ -41,7 +41,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         proof: Some(TokenProof::Exporter { mac: binding.prove(token, Role::Client) }),
         client: concat!("nearlight view ", env!("CARGO_PKG_VERSION")).to_owned(),
         display: options.display,
-        codecs: options.codecs.iter().map(|codec| codec.name().to_owned()).collect(),
+        codecs: options.codecs.clone(),
         display_hz,
         sound: options.sound,
     };

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use nearlight_codec::CodecKind;
 use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
 use nearlight_session::{Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
@@ -253,7 +252,7 @@ impl<'a> Session<'a> {
 
     fn set_stream(&mut self, stream: StreamDescription) -> Result<(), ClientError> {
         self.run.tally.on_stream(&stream);
-        if codec_of(&stream)? != self.decoder.kind() {
+        if stream.codec != self.decoder.kind() {
             // Reports of the old decoder are strangers from now on.
             self.run.epoch += 1;
             self.decoder = decoder_of(self.run, &stream)?;
@@ -335,13 +334,9 @@ impl<'a> Session<'a> {
     }
 }
 
-fn codec_of(stream: &StreamDescription) -> Result<CodecKind, ClientError> {
-    stream.codec.parse().map_err(|_| ClientError::UnknownCodec(stream.codec.clone()))
-}
-
 fn decoder_of(run: &Run, stream: &StreamDescription) -> Result<DecoderThread, ClientError> {
     let player = &run.player;
     let outlets =
         Outlets { clock: player.clock, screen: Arc::clone(&player.screen), reports: player.ports.reports.clone() };
-    DecoderThread::start(&player.options.decoders, codec_of(stream)?, run.epoch, outlets)
+    DecoderThread::start(&player.options.decoders, stream.codec, run.epoch, outlets)
 }

@@ -92,7 +92,7 @@ impl Tally {
         let [target, sent] = self.rates.means();
         let received = if watched > Span::ZERO { self.past.received } else { Bytes::ZERO };
         let stream = self.stream.clone().map(|stream| SummaryStream {
-            codec: stream.codec,
+            codec: stream.codec.name().to_owned(),
             encoder: stream.encoder,
             adapter: stream.adapter,
             transport: TRANSPORT.to_owned(),

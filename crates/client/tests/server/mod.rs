@@ -233,7 +233,7 @@ impl Studio {
 
     fn stream(&self) -> StreamDescription {
         StreamDescription {
-            codec: self.behaviour.codec.name().into(),
+            codec: self.behaviour.codec,
             codec_string: self.encoder.codec_string(),
             width: self.size.width,
             height: self.size.height,

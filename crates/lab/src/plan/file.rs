@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_codec::CodecKind;
 use nearlight_session::Captures;
+use nearlight_wire::UnknownCodec;
 use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
@@ -130,11 +132,18 @@ settings! {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(try_from = "String")]
 pub(super) enum EncoderKind {
     Model,
-    H264,
-    Vp8,
+    Codec(CodecKind),
+}
+
+impl TryFrom<String> for EncoderKind {
+    type Error = UnknownCodec;
+
+    fn try_from(name: String) -> Result<Self, UnknownCodec> {
+        if name == "model" { Ok(Self::Model) } else { name.parse().map(Self::Codec) }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]

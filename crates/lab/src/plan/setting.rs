@@ -1,6 +1,6 @@
 //! What all cells of a case have in common, from what its file says.
 
-use nearlight_codec::{CodecKind, Size};
+use nearlight_codec::Size;
 use nearlight_fec::policy::new_policy;
 use nearlight_link::Ecn;
 use nearlight_pace::Mode;
@@ -117,8 +117,7 @@ fn source(place: &Text<'_>, at: usize, part: &SourcePart) -> Result<Source, Plan
     };
     let encoder = match part.encoder.unwrap_or(EncoderKind::Model) {
         EncoderKind::Model => Encoder::Model(model(place, at, part)?),
-        EncoderKind::H264 => Encoder::Codec { kind: CodecKind::H264, size: picture_size(place, part)?, content },
-        EncoderKind::Vp8 => Encoder::Codec { kind: CodecKind::Vp8, size: picture_size(place, part)?, content },
+        EncoderKind::Codec(kind) => Encoder::Codec { kind, size: picture_size(place, part)?, content },
     };
     let length = |written: Option<Length>, usual: Span| written.map_or(usual, |length| length.0);
     Ok(Source {

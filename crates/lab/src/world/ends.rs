@@ -12,7 +12,7 @@ use nearlight_events::RecoveryCounts;
 use nearlight_session::{Displayed, EncodedFrame, PictureFacts, ReadyFrame, Receiver, Sender};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_webrtc::player::{PlayedFrame, Player, PlayerConfig, Reporting};
-use nearlight_webrtc::{Certificate, ChannelId, Codec, Event, Message, Offer, Peer, PeerConfig, Remote};
+use nearlight_webrtc::{Certificate, ChannelId, CodecKind, Event, Message, Offer, Peer, PeerConfig, Remote};
 use nearlight_wire::ToClient;
 use nearlight_wire::marker::Marker;
 
@@ -37,7 +37,7 @@ const CLIENT: ([u8; 4], u16) = ([198, 51, 100, 7], 40_000);
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WebRtcConfig {
     pub(crate) start: Time,
-    pub(crate) codec: Codec,
+    pub(crate) codec: CodecKind,
     pub(crate) datagram: usize,
     /// From one report of arrivals to the next.
     pub(crate) feedback_every: Span,

@@ -25,7 +25,6 @@ use nearlight_link::{Hop, Random};
 use nearlight_rate::{Bounds, Preset, RateController, UnknownController, new_controller};
 use nearlight_session::{Receiver, ReceiverConfig, Sender, SenderConfig};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
-use nearlight_webrtc::Codec;
 use nearlight_wifi::{ConfigError, Scenario};
 use thiserror::Error;
 
@@ -361,9 +360,9 @@ fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Res
         }
         plan::Transport::WebRtc => {
             let codec = match setting.source.encoder {
-                plan::Encoder::Codec { kind: CodecKind::H264, .. } => Codec::H264,
+                plan::Encoder::Codec { kind, .. } => kind,
                 // The model's bits are no pictures, and VP8's packets do not look into them.
-                plan::Encoder::Codec { kind: CodecKind::Vp8, .. } | plan::Encoder::Model(_) => Codec::Vp8,
+                plan::Encoder::Model(_) => CodecKind::Vp8,
             };
             let webrtc = WebRtcConfig {
                 start: config.start,

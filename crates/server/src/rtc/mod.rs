@@ -5,9 +5,8 @@ mod socket;
 pub(crate) mod streams;
 pub(crate) mod whep;
 
-use nearlight_codec::CodecKind;
 use nearlight_units::Time;
-use nearlight_webrtc::{Codec, PeerConfig};
+use nearlight_webrtc::PeerConfig;
 
 use crate::state::ServerState;
 
@@ -23,19 +22,5 @@ pub(crate) fn peer_config(state: &ServerState, exchange: &Exchange, name: &str) 
         certificate: exchange.certificate.clone(),
         seed: name.bytes().fold(0, |seed, byte| seed.wrapping_mul(257).wrapping_add(u64::from(byte))),
         datagram: state.datagram,
-    }
-}
-
-pub(crate) const fn kind_of(codec: Codec) -> CodecKind {
-    match codec {
-        Codec::H264 => CodecKind::H264,
-        Codec::Vp8 => CodecKind::Vp8,
-    }
-}
-
-pub(crate) const fn codec_of(kind: CodecKind) -> Codec {
-    match kind {
-        CodecKind::H264 => Codec::H264,
-        CodecKind::Vp8 => Codec::Vp8,
     }
 }

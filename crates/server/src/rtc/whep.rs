@@ -20,7 +20,7 @@ use nearlight_wire::{DisplayKind, RefusalReason};
 use tokio::sync::{Semaphore, mpsc};
 
 use super::carrier::{End, Ender};
-use super::{Exchange, WebRtcCarrier, kind_of, peer_config};
+use super::{Exchange, WebRtcCarrier, peer_config};
 use crate::options::IceServer;
 use crate::session::SessionTask;
 use crate::session_common::{ClientPreferences, SessionCommon};
@@ -91,7 +91,7 @@ impl Whep {
 
     fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, WebRtcSession), Refused> {
         let state = &self.state;
-        let codec = state.choose(|kind| offer.video().iter().any(|offered| kind_of(offered.codec) == *kind))?;
+        let codec = state.choose(|kind| offer.video().iter().any(|offered| offered.codec == *kind))?;
         let now = state.clock.now();
         let permit = state.try_admit(now, Guest { address: client.0, trusted: true })?;
         let id = Token::generate().map_err(internal)?.to_string();
@@ -99,7 +99,7 @@ impl Whep {
         let config = peer_config(state, &self.exchange, &id);
         let sender =
             state.new_sender(now, Peer::LARGEST_DATAGRAM, offer.reports_arrivals()).with_fec(state.new_policy());
-        let offered = offer.video().iter().find(|offered| kind_of(offered.codec) == codec);
+        let offered = offer.video().iter().find(|offered| offered.codec == codec);
         let malformed = |error: PeerError| {
             tracing::debug!(?error, "an offer was refused");
             Refused::new(StatusCode::BAD_REQUEST, error.to_string())

@@ -19,7 +19,7 @@ use tokio::sync::mpsc;
 use super::signalling::{Fact, PeerOrder, Peers};
 use crate::admission::Permit;
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::rtc::{Exchange, LIBRARY_FAILED, PeerLine, codec_of, kind_of, peer_config};
+use crate::rtc::{Exchange, LIBRARY_FAILED, PeerLine, peer_config};
 use crate::session::SessionTask;
 use crate::session_common::ClientPreferences;
 use crate::state::ServerState;
@@ -91,9 +91,8 @@ impl UnitySession {
         // The owner's codec first; the browser chooses among them when it answers.
         let mut kinds = vec![state.codec];
         kinds.extend(CodecKind::ALL.into_iter().filter(|kind| *kind != state.codec));
-        let codecs: Vec<_> = kinds.into_iter().map(codec_of).collect();
         let config = peer_config(state, &self.exchange, &name);
-        let mut peer = Peer::offering(now, config, &codecs, true, sender).map_err(|error| words(&error))?;
+        let mut peer = Peer::offering(now, config, &kinds, true, sender).map_err(|error| words(&error))?;
         let answer = peer.on_offer(now, &offer).map_err(|error| words(&error))?;
         let line = peer.credentials().map(|own| self.exchange.connect(own, state.bad_path(number, now)));
         let line = line.ok_or("the answer has no ICE credentials")?;
@@ -170,7 +169,7 @@ impl Carrier for UnityCarrier {
         {
             self.negotiated = true;
             let sound = self.at.peer.takes_sound();
-            let preferences = ClientPreferences { codec: kind_of(codec), display: DisplayKind::Screen, sound };
+            let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound };
             return Some(CarrierEvent::Negotiated(preferences));
         }
         while let Some(event) = self.at.peer.poll_event() {

@@ -27,9 +27,9 @@ a=rtpmap:111 opus/48000/2\r\na=fmtp:111 minptime=10;useinbandfec=1\r\na=rtpmap:0
 #[test]
 fn codecs_are_found_with_their_best_profile_and_their_retransmissions() {
     let offer = Offer::parse(CHROMIUM).expect("a browser's offer");
-    let found: Vec<(Codec, u8, Option<u8>)> =
+    let found: Vec<(CodecKind, u8, Option<u8>)> =
         offer.video().iter().map(|offered| (offered.codec, offered.payload_type, offered.retransmission)).collect();
-    assert_eq!(found, [(Codec::Vp8, 96, Some(97)), (Codec::H264, 109, Some(114))]);
+    assert_eq!(found, [(CodecKind::Vp8, 96, Some(97)), (CodecKind::H264, 109, Some(114))]);
     assert!(offer.video()[1].parameters.contains("42e01f"));
     assert!(!offer.wants_sound());
     assert_eq!(offer.sdp(), CHROMIUM);

@@ -22,7 +22,7 @@ use world::*;
 
 #[test]
 fn a_player_sees_every_frame_as_it_was_coded() {
-    for codec in [Codec::H264, Codec::Vp8] {
+    for codec in [CodecKind::H264, CodecKind::Vp8] {
         let mut world = World::connected(codec, CLEAN, "gcc-libwebrtc", 1);
         world.play(90);
         world.run(Span::from_secs(1));
@@ -45,7 +45,7 @@ fn a_player_sees_every_frame_as_it_was_coded() {
 
 #[test]
 fn losses_are_healed_by_retransmissions() {
-    for (codec, seed) in [(Codec::H264, 2), (Codec::Vp8, 3), (Codec::H264, 4)] {
+    for (codec, seed) in [(CodecKind::H264, 2), (CodecKind::Vp8, 3), (CodecKind::H264, 4)] {
         let mut world = World::connected(codec, Path { loss: 0.02, ..CLEAN }, "fixed", seed);
         world.play(300);
         world.run(Span::from_secs(1));
@@ -66,7 +66,7 @@ fn a_client_without_udp_is_served_through_a_tcp_connection() {
     let origin = origin();
     let player = Player::without_udp(Time::from_secs(1), origin, player_address()).expect("an offer");
     let now = Time::from_secs(1);
-    let (mut world, _) = World::negotiated(Codec::H264, CLEAN, "gcc-libwebrtc", (now, origin), (player, 14));
+    let (mut world, _) = World::negotiated(CodecKind::H264, CLEAN, "gcc-libwebrtc", (now, origin), (player, 14));
     world.connect();
     world.play(60);
     world.run(Span::from_secs(1));
@@ -76,7 +76,7 @@ fn a_client_without_udp_is_served_through_a_tcp_connection() {
 
 #[test]
 fn a_lost_picture_makes_one_key_frame_and_one_that_is_under_way_answers() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 5);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 5);
     world.play(30);
     let key_frames = |world: &World| world.peer.sender().statistics(world.now).key_frames;
     assert_eq!(key_frames(&world), 1);
@@ -97,7 +97,7 @@ fn a_lost_picture_makes_one_key_frame_and_one_that_is_under_way_answers() {
 #[test]
 fn the_controller_follows_a_path_that_carries_less() {
     let narrow = Path { rate: Bitrate::from_mbps(4), ..CLEAN };
-    let mut world = World::connected(Codec::H264, narrow, "gcc-libwebrtc", 6);
+    let mut world = World::connected(CodecKind::H264, narrow, "gcc-libwebrtc", 6);
     assert_eq!(world.peer.sender().decision().target, Bounds::START);
     world.play(300);
     let target = world.peer.sender().decision().target;
@@ -149,7 +149,7 @@ fn a_client_that_tells_of_no_arrivals_is_served_by_its_reports() {
 
 #[test]
 fn channels_carry_messages_both_ways_and_notes_announce_frames() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 7);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 7);
     world.run(Span::from_secs(1));
     let opened = |label: &str, events: &[Event]| {
         events.iter().find_map(|event| match event {
@@ -195,7 +195,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
 
 #[test]
 fn a_lost_note_holds_no_other_back() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 12);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 12);
     world.run(Span::from_secs(1));
     world.peer.open_unreliable("notes").expect("a channel");
     world.run(Span::from_millis(100));
@@ -224,7 +224,7 @@ fn what_feedback_says_is_lost_is_sent_again_unasked() {
     let origin = origin();
     let player = Player::mute(Time::from_secs(1), origin, player_address()).expect("an offer");
     let now = Time::from_secs(1);
-    let (mut world, _) = World::negotiated(Codec::H264, path, "fixed", (now, origin), (player, 13));
+    let (mut world, _) = World::negotiated(CodecKind::H264, path, "fixed", (now, origin), (player, 13));
     world.connect();
     world.play(300);
     world.run(Span::from_secs(1));
@@ -237,7 +237,7 @@ fn what_feedback_says_is_lost_is_sent_again_unasked() {
 
 #[test]
 fn sound_goes_beside_the_picture_in_its_own_time() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 8);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 8);
     assert!(world.peer.takes_sound());
     for number in 0..50 {
         world.peer.on_sound(world.now, world.now, vec![number; 120]);
@@ -259,7 +259,7 @@ fn a_client_that_first_offers_no_picture_is_offered_one() {
     let offer = Offer::parse(&offer).expect("the library's offer is one");
     assert!(offer.video().is_empty() && !offer.wants_sound());
     let sender = sender(now, "fixed", Bounds::up_to(Bitrate::from_mbps(20)));
-    let codecs = [Codec::H264, Codec::Vp8];
+    let codecs = [CodecKind::H264, CodecKind::Vp8];
     let mut peer = Peer::offering(now, config(origin, 1), &codecs, true, sender).expect("a peer");
     let answer = peer.on_offer(now, &offer).expect("an answer");
     player.on_answer(now, &answer).expect("an answer that the library takes");
@@ -270,7 +270,7 @@ fn a_client_that_first_offers_no_picture_is_offered_one() {
     let offer = world.peer.offer(world.now, true).expect("an offer of our own");
     let answer = world.player.answer(world.now, &offer).expect("an answer of the library's");
     world.peer.on_answer(world.now, &Offer::parse_answer(&answer).expect("the same form")).expect("taken");
-    assert_eq!((world.peer.codec(), world.peer.takes_sound()), (Some(Codec::H264), true), "{answer}");
+    assert_eq!((world.peer.codec(), world.peer.takes_sound()), (Some(CodecKind::H264), true), "{answer}");
     world.play(30);
     world.run(Span::from_secs(1));
     assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
@@ -279,19 +279,19 @@ fn a_client_that_first_offers_no_picture_is_offered_one() {
 
 #[test]
 fn a_client_that_leaves_is_noticed_and_one_that_is_closed_notices() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 9);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 9);
     world.play(3);
     world.player.close();
     world.run(Span::from_secs(1));
     assert!(world.events.contains(&Event::Ended), "{:?}", world.events);
 
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 10);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 10);
     world.peer.close();
     world.run(Span::from_secs(1));
     assert!(world.player.has_ended());
 
     // Without a word: nothing comes back any more.
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 11);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 11);
     world.path.loss = 1.0;
     world.run(Span::from_secs(60));
     assert!(world.events.contains(&Event::Ended), "a minute of silence");

@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nearlight_units::{Span, Time};
-use rtc::rtp::codec::{h264::H264Packet, vp8::Vp8Packet};
 use rtc::rtp::packet::Packet;
-use rtc::rtp::packetizer::Depacketizer;
 
 use super::PlayedFrame;
-use crate::Codec;
+use crate::CodecKind;
+use crate::payload::depacketizer;
 
 /// A gap is given up after this, and a key frame asked for.
 const PATIENCE: Span = Span::from_millis(500);
@@ -22,7 +21,7 @@ const MAX_MISSING: usize = 1_000;
 const MAX_KEY_FRAMES: usize = 64;
 
 pub(super) struct Assembly {
-    pub(super) codec: Codec,
+    pub(super) codec: CodecKind,
     /// The header extension by which pictures are told not to wait.
     pub(super) playout_delay: Option<u8>,
     packets: BTreeMap<u64, Packet>,
@@ -42,7 +41,7 @@ pub(super) struct Assembly {
 impl Default for Assembly {
     fn default() -> Self {
         Self {
-            codec: Codec::H264,
+            codec: CodecKind::H264,
             playout_delay: None,
             packets: BTreeMap::new(),
             next: None,
@@ -122,13 +121,9 @@ impl Assembly {
 
     fn frame(&self, packets: &[&Packet], arrived_at: Time) -> PlayedFrame {
         let mut bits = Vec::new();
-        let (mut h264, mut vp8) = (H264Packet::default(), Vp8Packet::default());
+        let mut depacketizer = depacketizer(self.codec);
         for packet in packets {
-            let payload = match self.codec {
-                Codec::H264 => h264.depacketize(&packet.payload),
-                Codec::Vp8 => vp8.depacketize(&packet.payload),
-            };
-            bits.extend_from_slice(&payload.unwrap_or_default());
+            bits.extend_from_slice(&depacketizer.depacketize(&packet.payload).unwrap_or_default());
         }
         let undelayed = |packet: &&Packet| {
             let extension = self.playout_delay.and_then(|id| packet.header.get_extension(id));
@@ -145,10 +140,7 @@ impl Assembly {
 
     /// A whole key frame behind a gap needs nothing of what is missing.
     fn skip_to_key_frame(&mut self) -> bool {
-        let begins = |packet: &Packet| match self.codec {
-            Codec::H264 => H264Packet::default().is_partition_head(&packet.payload),
-            Codec::Vp8 => Vp8Packet::default().is_partition_head(&packet.payload),
-        };
+        let begins = |packet: &Packet| depacketizer(self.codec).is_partition_head(&packet.payload);
         let is_whole = |first: u64, timestamp: u32| {
             let packets = (first..).map_while(|number| self.packets.get(&number));
             let mut packets = packets.take_while(|packet| packet.header.timestamp == timestamp);

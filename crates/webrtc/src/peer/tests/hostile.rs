@@ -67,7 +67,7 @@ proptest! {
 
 #[test]
 fn random_and_changed_datagrams_never_panic_nor_end_a_session() {
-    let mut world = World::connected(Codec::H264, CLEAN, "fixed", 12);
+    let mut world = World::connected(CodecKind::H264, CLEAN, "fixed", 12);
     let mut random = Pcg64Mcg::seed_from_u64(99);
     let mut known: Vec<Vec<u8>> = Vec::new();
     for round in 0..400 {
@@ -103,7 +103,7 @@ fn from_player() -> Remote {
 
 /// With open channels.
 fn talking(seed: u64) -> World {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", seed);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", seed);
     world.run(Span::from_secs(1));
     assert!(world.player.is_open("control") && world.player.is_open("session"));
     world.play(3);
@@ -150,7 +150,7 @@ fn a_leap_of_two_thousand_million_sequence_numbers_is_not_walked() {
 
 #[test]
 fn a_handshake_message_in_thousands_of_parts_is_not_put_together() {
-    let mut world = World::new(Codec::Vp8, CLEAN, "fixed", 33);
+    let mut world = World::new(CodecKind::Vp8, CLEAN, "fixed", 33);
     let deadline = world.now + Span::from_secs(5);
     // Checks have made the way known, and the handshake has begun.
     world.run_until(deadline, |world| world.flying.values().any(|datagram| matches!(datagram[..], [22, ..])));

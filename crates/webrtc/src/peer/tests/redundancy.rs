@@ -11,7 +11,7 @@ fn protected(now: Time, policy: &str) -> Sender {
 }
 
 /// A client, mending or not, of a server with a policy; and the server's answer.
-fn world(codec: Codec, path: Path, policy: &str, mends: bool, seed: u64) -> (World, String) {
+fn world(codec: CodecKind, path: Path, policy: &str, mends: bool, seed: u64) -> (World, String) {
     let (now, origin) = (Time::from_secs(1), origin());
     let player = if mends { Player::mending } else { Player::mute };
     let (mut player, offer) = player(now, origin, player_address()).expect("an offer");
@@ -25,7 +25,7 @@ fn world(codec: Codec, path: Path, policy: &str, mends: bool, seed: u64) -> (Wor
     (world, answer)
 }
 
-fn played(codec: Codec, path: Path, policy: &str, seed: u64) -> World {
+fn played(codec: CodecKind, path: Path, policy: &str, seed: u64) -> World {
     let (mut world, answer) = world(codec, path, policy, true, seed);
     assert_eq!(crate::player::has_repairs(&answer), policy != "none", "{answer}");
     assert!(crate::player::has_retransmissions(&answer), "{answer}");
@@ -42,7 +42,7 @@ fn played(codec: Codec, path: Path, policy: &str, seed: u64) -> World {
 
 #[test]
 fn losses_are_mended_and_not_sent_again() {
-    for codec in [Codec::H264, Codec::Vp8] {
+    for codec in [CodecKind::H264, CodecKind::Vp8] {
         let with = played(codec, LOSSY, "fixed:20", 21);
         let without = played(codec, LOSSY, "none", 21);
         let (mended, plain) = (with.peer.sender().statistics(with.now), without.peer.sender().statistics(without.now));
@@ -65,10 +65,10 @@ fn losses_are_mended_and_not_sent_again() {
 
 #[test]
 fn a_client_that_never_asks_is_helped_as_well() {
-    let with = played(Codec::Vp8, LOSSY, "fixed:20", 22);
+    let with = played(CodecKind::Vp8, LOSSY, "fixed:20", 22);
     assert_eq!(with.player.given_up(), 0);
     // On a path without losses nobody needs them, and they are sent all the same.
-    let clean = played(Codec::Vp8, CLEAN, "fixed:20", 23);
+    let clean = played(CodecKind::Vp8, CLEAN, "fixed:20", 23);
     let statistics = clean.peer.sender().statistics(clean.now);
     assert_eq!((statistics.packets_lost, statistics.repairs, clean.player.mended()), (0, 0, 0));
     let share = statistics.redundant.get() as f64 / statistics.sent.get() as f64;
@@ -78,7 +78,7 @@ fn a_client_that_never_asks_is_helped_as_well() {
 #[test]
 fn every_policy_s_repairs_are_of_use() {
     for policy in ["planner", "nebula", "webrtc", "escot-gop", "fixed:200"] {
-        let world = played(Codec::Vp8, Path { delay: Span::from_millis(60), ..LOSSY }, policy, 24);
+        let world = played(CodecKind::Vp8, Path { delay: Span::from_millis(60), ..LOSSY }, policy, 24);
         assert_eq!(world.peer.sender().fec_name(), policy);
         assert!(world.player.mended() > 20, "{policy} mended {}", world.player.mended());
     }
@@ -86,7 +86,7 @@ fn every_policy_s_repairs_are_of_use() {
 
 #[test]
 fn who_takes_no_repairs_gets_none() {
-    let (mut world, answer) = world(Codec::Vp8, LOSSY, "fixed:20", false, 25);
+    let (mut world, answer) = world(CodecKind::Vp8, LOSSY, "fixed:20", false, 25);
     assert!(!answer.contains("flexfec") && !answer.contains("FEC-FR"), "{answer}");
     assert_eq!(world.peer.sender().fec_name(), "none");
     world.play(60);
@@ -100,13 +100,13 @@ fn a_server_that_offers_asks_whether_the_client_takes_repairs() {
         let (mut player, offer) = Player::without_media(now, origin, player_address()).expect("an offer");
         let offer = Offer::parse(&offer).expect("the library's offer is one");
         let mut peer =
-            Peer::offering(now, config(origin, 1), &[Codec::Vp8], false, protected(now, policy)).expect("a peer");
+            Peer::offering(now, config(origin, 1), &[CodecKind::Vp8], false, protected(now, policy)).expect("a peer");
         let answer = peer.on_offer(now, &offer).expect("an answer");
         player.on_answer(now, &answer).expect("an answer that the library takes");
         let offer = peer.offer(now, false).expect("an offer of our own");
         assert_eq!(crate::player::has_repairs(&offer), policy != "none", "{offer}");
         let answer = player.answer(now, &offer).expect("an answer of the library's");
         peer.on_answer(now, &Offer::parse_answer(&answer).expect("the same form")).expect("taken");
-        assert_eq!((peer.codec(), peer.sender().fec_name()), (Some(Codec::Vp8), "none".to_owned()), "{answer}");
+        assert_eq!((peer.codec(), peer.sender().fec_name()), (Some(CodecKind::Vp8), "none".to_owned()), "{answer}");
     }
 }

@@ -14,7 +14,7 @@ fn roam(world: &mut World) {
 
 #[test]
 fn media_follow_a_client_to_the_network_that_it_nominates() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 21);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 21);
     world.play(30);
     world.run(Span::from_millis(200));
     roam(&mut world);
@@ -33,7 +33,7 @@ fn media_follow_a_client_to_the_network_that_it_nominates() {
 
 #[test]
 fn who_repeats_a_client_s_datagrams_from_elsewhere_gets_nothing() {
-    let mut world = World::connected(Codec::Vp8, CLEAN, "fixed", 22);
+    let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 22);
     world.play(10);
     world.run(Span::from_millis(200));
     let (elsewhere, nomination) =

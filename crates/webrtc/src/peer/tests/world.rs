@@ -87,7 +87,7 @@ pub(super) fn config(origin: Instant, seed: u64) -> PeerConfig {
 
 impl World {
     /// Offer and answer are exchanged, nothing has been sent yet.
-    pub(super) fn new(codec: Codec, path: Path, controller: &str, seed: u64) -> Self {
+    pub(super) fn new(codec: CodecKind, path: Path, controller: &str, seed: u64) -> Self {
         let (now, origin) = (Time::from_secs(1), origin());
         let player = Player::new(now, origin, player_address(), true).expect("an offer");
         Self::negotiated(codec, path, controller, (now, origin), (player, seed)).0
@@ -95,7 +95,7 @@ impl World {
 
     /// The same with a player of its own, and the answer that it got.
     pub(super) fn negotiated(
-        codec: Codec,
+        codec: CodecKind,
         path: Path,
         controller: &str,
         (now, origin): (Time, Instant),
@@ -136,7 +136,7 @@ impl World {
         }
     }
 
-    pub(super) fn connected(codec: Codec, path: Path, controller: &str, seed: u64) -> Self {
+    pub(super) fn connected(codec: CodecKind, path: Path, controller: &str, seed: u64) -> Self {
         let mut world = Self::new(codec, path, controller, seed);
         world.connect();
         world
@@ -154,7 +154,7 @@ impl World {
         let config = PlayerConfig { reporting: Reporting::PerStream(Span::from_millis(50)), ..PlayerConfig::default() };
         let player = Player::with_config(config, now, origin, player_address()).expect("an offer");
         assert!(player.1.contains(" ack ccfb") && !player.1.contains("transport-cc"), "{}", player.1);
-        let (mut world, answer) = Self::negotiated(Codec::Vp8, path, controller, (now, origin), (player, seed));
+        let (mut world, answer) = Self::negotiated(CodecKind::Vp8, path, controller, (now, origin), (player, seed));
         assert_eq!(answer.matches("a=rtcp-fb:* ack ccfb\r\n").count(), 2, "of picture and sound: {answer}");
         world.connect();
         world
@@ -166,7 +166,7 @@ impl World {
         let config = PlayerConfig { reporting: Reporting::AsAWhole, ..PlayerConfig::default() };
         let player = Player::with_config(config, now, origin, player_address()).expect("an offer");
         assert!(!Offer::parse(&player.1).expect("an offer").reports_arrivals());
-        let (mut world, answer) = Self::negotiated(Codec::Vp8, path, "gcc-remb", (now, origin), (player, seed));
+        let (mut world, answer) = Self::negotiated(CodecKind::Vp8, path, "gcc-remb", (now, origin), (player, seed));
         assert!(answer.contains(" goog-remb\r\n") && answer.contains("abs-send-time"), "{answer}");
         assert!(!answer.contains("transport-cc"), "{answer}");
         world.connect();
@@ -268,8 +268,8 @@ impl World {
             *byte |= 1;
         }
         let bits = match self.peer.codec().expect("agreed") {
-            Codec::Vp8 => body,
-            Codec::H264 => {
+            CodecKind::Vp8 => body,
+            CodecKind::H264 => {
                 let (slice, rest) = body.split_at(size / 2);
                 let kind = if target.key { 0x65 } else { 0x61 };
                 let slices = [&[0, 0, 0, 1, kind][..], slice, &[0, 0, 0, 1, kind], rest].concat();
