@@ -1,5 +1,6 @@
 // The page: joins the shell, the worker that plays the stream, the screen's user and the headset.
 
+import { pageTime } from "./clock.ts";
 import { Headset, headsetOffer } from "./headset.ts";
 import { Hud } from "./hud.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
@@ -76,8 +77,8 @@ class App {
     this.#shell.onSound(this.#loudspeaker.volume, this.#loudspeaker.muted);
     element("save-events").addEventListener("click", () => void this.#saveEvents());
     this.#walker = new Walker(element("stage"), {
-      onPresence: (at, values) => this.#post({ type: "presence", at, values }),
-      onAction: (at, action) => this.#post({ type: "act", at, hand: "gaze", action }),
+      onPresence: (at, values) => this.#post({ type: "presence", at: pageTime(at), values }),
+      onAction: (at, action) => this.#post({ type: "act", at: pageTime(at), hand: "gaze", action }),
       onToggleHud: () => this.#toggleHud(),
       onToggleMute: () => this.#toggleMute(),
     });
@@ -217,9 +218,10 @@ class App {
     try {
       this.#headset = await Headset.enter(this.#start ?? START, {
         onBegin: (displayHz) => this.#onImmersive(true, displayHz),
-        onPresence: (at, values) => this.#post({ type: "presence", at, values }),
-        onAction: (at, hand, action) => this.#post({ type: "act", at, hand, action }),
-        onShown: (at, frame, pixels) => this.#worker.postMessage({ type: "shown", at, frame, pixels } satisfies ToWorker, [pixels.buffer]),
+        onPresence: (at, values) => this.#post({ type: "presence", at: pageTime(at), values }),
+        onAction: (at, hand, action) => this.#post({ type: "act", at: pageTime(at), hand, action }),
+        onShown: (at, frame, pixels) =>
+          this.#worker.postMessage({ type: "shown", at: pageTime(at), frame, pixels } satisfies ToWorker, [pixels.buffer]),
         onEnd: () => {
           this.#headset = null;
           this.#onImmersive(false, 60);
@@ -316,7 +318,7 @@ class App {
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),
       loudness: () => this.#loudspeaker.loudness(),
-      act: (hand, action) => this.#post({ type: "act", at: performance.now(), hand, action }),
+      act: (hand, action) => this.#post({ type: "act", at: pageTime(performance.now()), hand, action }),
       setPose: ({ position, yaw = 0, pitch = 0 }) => this.#walker.place(position, yaw, pitch),
     };
   }

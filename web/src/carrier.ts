@@ -1,5 +1,6 @@
 // What carries a session: control messages in order, datagrams as they come, and over WebRTC the decoded pictures as well.
 
+import type { PageTime } from "./clock.ts";
 import type { PictureCounts, SoundCounts } from "./generated/core.ts";
 import type { RefusalReason, TransportName } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
@@ -40,8 +41,8 @@ export interface CarrierOut {
 export interface ReceivedPicture {
   picture: VideoFrame;
   rtpTimestamp: RtpTimestamp;
-  /** When its last packet came, on the window's clock; not-a-number where the browser does not say. */
-  receivedAt: number;
+  /** When its last packet came; none where the browser does not say. */
+  receivedAt: PageTime | null;
 }
 
 /** The timestamp of the packets that a picture came in, where the browser says it. */

@@ -1,6 +1,19 @@
 // One clock for the page: the window's `performance.now()`, which workers have with another origin.
 
-/** Milliseconds on the window's clock, in a worker that was told the window's `performance.timeOrigin`. */
+declare const unit: unique symbol;
+
+/** Milliseconds on the window's clock. */
+export type PageTime = number & { readonly [unit]: "ms" };
+
+/** Microseconds on it, as the core takes them. */
+export type CoreTime = number & { readonly [unit]: "µs" };
+
+/** In the window: what `performance.now()` or an event says. */
+export function pageTime(milliseconds: number): PageTime {
+  return milliseconds as PageTime;
+}
+
+/** The window's clock in a worker that was told the window's `performance.timeOrigin`. */
 export class PageClock {
   readonly #shift: number;
 
@@ -8,12 +21,11 @@ export class PageClock {
     this.#shift = performance.timeOrigin - epoch;
   }
 
-  now(): number {
-    return performance.now() + this.#shift;
+  now(): PageTime {
+    return pageTime(performance.now() + this.#shift);
   }
 }
 
-/** The core takes microseconds. */
-export function micros(milliseconds: number): number {
-  return milliseconds * 1000;
+export function micros(time: PageTime): CoreTime {
+  return (time * 1000) as CoreTime;
 }

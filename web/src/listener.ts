@@ -1,5 +1,6 @@
 // The worker's end of the sound: packets to WebCodecs, samples to the loudspeaker's queue.
 
+import { type PageTime, pageTime } from "./clock.ts";
 import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
 
 const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 2 };
@@ -76,8 +77,8 @@ function interleaved(data: AudioData): Float32Array {
   return samples;
 }
 
-/** What the loudspeaker asks: samples that will be heard at `heardAt`, milliseconds on the window's clock, and how many to keep. */
-export type Answer = (heardAt: number, moments: number, left: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
+/** What the loudspeaker asks: samples that will be heard at `heardAt`, and how many to keep. */
+export type Answer = (heardAt: PageTime, moments: number, left: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
 
 /** Answers the loudspeaker, whichever session there is. */
 export class SpeakerPort {
@@ -89,7 +90,7 @@ export class SpeakerPort {
     port.onmessage = ({ data }: MessageEvent<FromSpeaker>) => {
       const clock = this.#clock;
       const { samples, depth } = clock
-        ? answer(clock.at + (data.frame - clock.frame) / PER_MS, data.moments, data.left)
+        ? answer(pageTime(clock.at + (data.frame - clock.frame) / PER_MS), data.moments, data.left)
         : { samples: new Float32Array(data.moments * 2), depth: data.moments };
       const message: ToSpeaker = { samples, depth };
       this.#port.postMessage(message, [samples.buffer]);

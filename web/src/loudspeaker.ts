@@ -1,5 +1,6 @@
 // The window's end of the sound: the audio context that a user's gesture starts, volume, mute, and which moment is being heard.
 
+import { pageTime } from "./clock.ts";
 import type { SpeakerClock } from "./messages.ts";
 
 const RATE = 48_000;
@@ -143,12 +144,12 @@ export class Loudspeaker {
     if (context.state !== "running") return;
     const { contextTime, performanceTime } = context.getOutputTimestamp();
     if (contextTime && performanceTime) {
-      this.#out.onClock({ frame: contextTime * RATE, at: performanceTime });
+      this.#out.onClock({ frame: contextTime * RATE, at: pageTime(performanceTime) });
       return;
     }
     // Some outputs do not say what is at the ear; what they are given now is there after their latency.
     const latency = 1000 * (context.outputLatency || context.baseLatency || 0);
-    this.#out.onClock({ frame: context.currentTime * RATE, at: performance.now() + latency });
+    this.#out.onClock({ frame: context.currentTime * RATE, at: pageTime(performance.now() + latency) });
   }
 }
 

@@ -1,6 +1,7 @@
-// What the window and the worker tell each other. Times are milliseconds on the window's `performance` clock.
+// What the window and the worker tell each other.
 
 import type { ReceivedPicture } from "./carrier.ts";
+import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
 import type { Action, Hand, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 import type { FrameId, PictureKey } from "./picture.ts";
@@ -12,13 +13,13 @@ export type RefusalReason = ServerRefusal | "certificate" | "impostor";
 
 /** What the receiver counts, taken a few times a second. */
 export interface Statistics extends Counters {
-  at: number;
+  at: PageTime;
 }
 
-/** Which sample of the loudspeaker's is at the ear when: counted from its start, and milliseconds on the window's clock. */
+/** Which sample of the loudspeaker's is at the ear when: counted from its start. */
 export interface SpeakerClock {
   frame: number;
-  at: number;
+  at: PageTime;
 }
 
 /** The loudspeaker asks for samples for so many moments, the first of which will be its so-and-so-many'th; it has them for `left` more, or lacked them. */
@@ -77,11 +78,11 @@ export interface StartMessage {
 export type ToWorker =
   | StartMessage
   /** As `presenceNumbers` lays them out. */
-  | { type: "presence"; at: number; values: Float32Array<ArrayBuffer> }
-  | { type: "act"; at: number; hand: Hand; action: Action }
+  | { type: "presence"; at: PageTime; values: Float32Array<ArrayBuffer> }
+  | { type: "act"; at: PageTime; hand: Hand; action: Action }
   | { type: "display"; immersive: boolean; displayHz: number }
   /** The headset showed a frame whose marker pixels were these, rows from the top. */
-  | { type: "shown"; at: number; frame: PictureKey; pixels: Uint8Array<ArrayBuffer> }
+  | { type: "shown"; at: PageTime; frame: PictureKey; pixels: Uint8Array<ArrayBuffer> }
   /** The loudspeaker asks here for samples. */
   | { type: "speaker"; port: MessagePort }
   | { type: "speaker-clock"; clock: SpeakerClock }
@@ -101,7 +102,7 @@ export type FromWorker =
   | { type: "peer"; port: MessagePort }
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
-  | { type: "rate"; at: number; rate: RateStatus }
+  | { type: "rate"; at: PageTime; rate: RateStatus }
   | { type: "timelines"; rows: Float64Array<ArrayBuffer> }
   | { type: "statistics"; statistics: Statistics; marker: Marker | null }
   /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */

@@ -1,6 +1,7 @@
 // The window's end of a WebRTC session: signalling, data channels, and the decoded pictures on their way to the worker.
 
 import { rtpTimestampOf } from "./carrier.ts";
+import { pageTime } from "./clock.ts";
 import { RTP_FORMATS } from "./codecs.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
@@ -163,7 +164,8 @@ export class Peer {
       // The element may have moved on since the picture that it announces: where the browser says it, the picture's own name counts.
       const own = rtpTimestampOf(picture);
       const rtpTimestamp = own ?? (metadata.rtpTimestamp as RtpTimestamp | undefined);
-      const receivedAt = own === undefined || own === metadata.rtpTimestamp ? (metadata.receiveTime ?? Number.NaN) : Number.NaN;
+      const announced = own === undefined || own === metadata.rtpTimestamp;
+      const receivedAt = announced && metadata.receiveTime !== undefined ? pageTime(metadata.receiveTime) : null;
       if (rtpTimestamp === undefined || rtpTimestamp === taken) {
         picture.close();
         return;

@@ -1,7 +1,7 @@
 // One session: joins the core, which decides, with the decoder and the carrier, which only move data.
 
 import type { Carrier, ReceivedPicture } from "./carrier.ts";
-import { type PageClock, micros } from "./clock.ts";
+import { type CoreTime, type PageClock, type PageTime, micros } from "./clock.ts";
 import { Core } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
@@ -98,7 +98,8 @@ export class Player {
 
   /** The browser's own receiver decoded a picture. */
   onReceivedPicture(received: ReceivedPicture): void {
-    this.#core.on_picture(this.#now(), received.rtpTimestamp, micros(received.receivedAt));
+    const { rtpTimestamp, receivedAt } = received;
+    this.#core.on_picture(this.#now(), rtpTimestamp, receivedAt === null ? Number.NaN : micros(receivedAt));
     this.#offer(received);
     this.#pump();
   }
@@ -115,18 +116,18 @@ export class Player {
   }
 
   /** Where the user is, as `presenceNumbers` lays it out. */
-  onPresence(at: number, values: Float32Array): void {
+  onPresence(at: PageTime, values: Float32Array): void {
     this.#core.on_presence(micros(at), values);
     this.#pump();
   }
 
-  onAction(at: number, hand: Hand, action: Action): void {
+  onAction(at: PageTime, hand: Hand, action: Action): void {
     this.#core.on_action(micros(at), HANDS.indexOf(hand), ACTIONS.indexOf(action));
     this.#pump();
   }
 
   /** The loudspeaker wants samples that will be heard at `heardAt`, and has them for `left` moments more, or lacked them. */
-  onSpeaker(heardAt: number, moments: number, left: number): { samples: Float32Array<ArrayBuffer>; depth: number } {
+  onSpeaker(heardAt: PageTime, moments: number, left: number): { samples: Float32Array<ArrayBuffer>; depth: number } {
     const depth = this.#core.speaker_depth(this.#now(), left);
     const samples = this.#core.poll_samples(this.#now(), micros(heardAt), moments) as Float32Array<ArrayBuffer>;
     this.#pump();
@@ -139,7 +140,7 @@ export class Player {
   }
 
   /** The frame's pixels exist since `at`; `pixels` are the marker's, RGBA. */
-  onShown(at: number, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
+  onShown(at: PageTime, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
     this.#core.on_displayed(micros(at), frame, pixels, bottomUp);
     this.#pump();
   }
@@ -180,7 +181,7 @@ export class Player {
     this.#core.free();
   }
 
-  #now(): number {
+  #now(): CoreTime {
     return micros(this.#clock.now());
   }
 
@@ -259,7 +260,7 @@ export class Player {
     this.#arm(now);
   }
 
-  #arm(now: number): void {
+  #arm(now: CoreTime): void {
     const due = this.#core.next_timeout();
     if (due === this.#timerAt) return;
     clearTimeout(this.#timer);

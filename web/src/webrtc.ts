@@ -91,6 +91,6 @@ async function readPictures(readable: ReadableStream<VideoFrame>, out: CarrierOu
     if (done) return;
     const rtpTimestamp = rtpTimestampOf(picture);
     if (rtpTimestamp === undefined) picture.close();
-    else out.onPicture({ picture, rtpTimestamp, receivedAt: Number.NaN });
+    else out.onPicture({ picture, rtpTimestamp, receivedAt: null });
   }
 }

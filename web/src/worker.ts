@@ -1,7 +1,7 @@
 // The media side of the page: everything between the network and the canvas, away from the window's thread.
 
 import type { Carrier } from "./carrier.ts";
-import { PageClock } from "./clock.ts";
+import { PageClock, type PageTime } from "./clock.ts";
 import { decodableCodecs } from "./codecs.ts";
 import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
@@ -183,7 +183,7 @@ class Media {
     scope.postMessage({ type: "state", state: { state: "refused", reason, message } });
   }
 
-  #onShown(at: number, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
+  #onShown(at: PageTime, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
     this.#player?.onShown(at, frame, pixels, bottomUp);
     this.#connection.onShown();
   }
