@@ -124,7 +124,6 @@ pub struct RateStatus {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(tag = "type", rename_all = "snake_case")]
-#[expect(clippy::large_enum_variant, reason = "few are made, and none is kept")]
 pub enum ServerMessage {
     /// Alone on a stream of the server's, as soon as a WebTransport session is open.
     Challenge {
