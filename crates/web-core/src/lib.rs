@@ -108,7 +108,7 @@ impl Core {
     pub fn hello(&self, client: String, immersive: bool, codecs: Vec<String>, display_hz: u16) -> Vec<u8> {
         let display = display_kind(immersive);
         let sound = self.wants_sound;
-        let codecs = codecs.iter().filter_map(|name| name.parse().ok()).collect();
+        let codecs = codecs.into_iter().filter_map(|name| name.parse().ok()).collect();
         let proof = self.pairing.as_ref().map(Pairing::proof);
         let hello = Hello { protocol: PROTOCOL_VERSION, proof, client, display, codecs, display_hz, sound };
         write_control(&ClientMessage::Hello(hello))
