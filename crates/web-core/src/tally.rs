@@ -29,6 +29,7 @@ const MAX_ROWS: usize = 240;
 #[derive(Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
+#[expect(clippy::enum_variant_names, reason = "the transports' own names")]
 pub(crate) enum TransportName {
     WebTransport,
     WebRtc,

@@ -4,7 +4,7 @@ use nearlight_codec::{CodecKind, Encoders, Size};
 use nearlight_net::Token;
 use nearlight_rate::Bounds;
 use nearlight_scene::TestCard;
-use nearlight_session::{EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, Wake};
+use nearlight_session::{Captures, EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, Wake};
 use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Guest;
 use nearlight_wire::marker::Marker;
@@ -114,7 +114,8 @@ impl Server {
         let clock = Clock::start();
         let format = Format { size: Size { width: 256, height: 144 }, fps: 30, stereo: false };
         let encoders = Encoders::default();
-        let studio = Studio::start(Box::new(TestCard::default()), format, clock, encoders.clone(), None, true);
+        let studio =
+            Studio::start(Box::new(TestCard::default()), format, clock, encoders.clone(), None, Captures::Fitted);
         let (closing, closing_seen) = watch::channel(false);
         let state = ServerState {
             clock,
@@ -178,7 +179,7 @@ impl Client {
             client: "a test".into(),
             display: DisplayKind::Screen,
             display_hz: 60,
-            codecs: vec!["vp8".into()],
+            codecs: vec![CodecKind::Vp8],
             sound: false,
             proof: None,
         })));
@@ -240,7 +241,7 @@ async fn pictures_messages_and_inputs_cross_a_carrier_in_memory() {
     client.say(negotiated());
     client.hello(nearlight_wire::PROTOCOL_VERSION);
     let ServerMessage::Welcome(welcome) = client.message().await else { panic!("no welcome") };
-    assert_eq!((welcome.stream.codec.as_str(), welcome.stream.width, welcome.session), ("vp8", 256, 1));
+    assert_eq!((welcome.stream.codec, welcome.stream.width, welcome.session), (CodecKind::Vp8, 256, 1));
     assert_eq!(client.displayed, 0, "nothing is drawn for a client that is not connected");
     client.say(CarrierEvent::Connected);
     let view =
