@@ -20,7 +20,7 @@ use futures_util::{SinkExt as _, StreamExt as _};
 use nearlight_net::{Clock, Reservation};
 use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
 use nearlight_units::Time;
-use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage, ToServer};
+use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 
@@ -154,12 +154,7 @@ impl WebSocketCarrier {
     fn on_message(&mut self, message: Message) -> Result<Option<Time>, String> {
         let now = self.clock.now();
         match message {
-            Message::Binary(datagram) => {
-                // What the client misses is on its way: TCP sends it again, and a second copy would only be late as well.
-                if !matches!(ToServer::parse(&datagram), Ok(ToServer::Nack(_))) {
-                    self.sender.on_datagram(now, &datagram);
-                }
-            }
+            Message::Binary(datagram) => self.sender.on_datagram(now, &datagram),
             Message::Text(text) => {
                 let message = serde_json::from_str(&text);
                 let message =

@@ -113,6 +113,8 @@ pub struct Receiver {
     reference_asked: Option<(Time, u32)>,
     /// Asks for nothing, and gives a frame up after this.
     silent: Option<Span>,
+    /// The transport delivers everything in its order.
+    reliable_transport: bool,
     key_frame_asked_at: Option<Time>,
     /// How long packets of media take from the server of late, less the offset of its clock.
     way_down: Option<Span>,
@@ -153,6 +155,7 @@ impl Receiver {
             acknowledge: false,
             reference_asked: None,
             silent: None,
+            reliable_transport: false,
             key_frame_asked_at: None,
             way_down: None,
             action_repeat_at: None,
@@ -187,6 +190,12 @@ impl Receiver {
     /// its loss showed is given up.
     pub fn set_silent(&mut self, patience: Span) {
         self.silent = Some(patience);
+    }
+
+    /// The transport itself sends again what is lost, as TCP does: what is missing is on its way, however late. Asks for a key frame where
+    /// the decoder refused a frame, and for nothing else.
+    pub fn set_reliable_transport(&mut self) {
+        self.reliable_transport = true;
     }
 
     /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
@@ -431,8 +440,10 @@ impl Receiver {
     /// for anything are not meant.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost.
-        let stands = self.silent.is_none() && !self.intra_only && self.assembler.is_standing();
+        // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost; where the transport repairs,
+        // as long as that takes.
+        let asks = self.silent.is_none() && !self.intra_only && !self.reliable_transport;
+        let stands = asks && self.assembler.is_standing();
         stands && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
     }
 
@@ -492,7 +503,7 @@ impl Receiver {
                 self.uplink.set_repeat();
             }
         }
-        if !self.intra_only {
+        if !self.intra_only && !self.reliable_transport {
             self.request_missing(now, policy);
         }
         self.request_restart(now);

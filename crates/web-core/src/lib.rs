@@ -63,8 +63,12 @@ impl Core {
 
 impl Core {
     fn over(transport: TransportName) -> Self {
+        let mut receiver = Receiver::new(ReceiverConfig { events: true });
+        if matches!(transport, TransportName::WebSocket) {
+            receiver.set_reliable_transport();
+        }
         Self {
-            receiver: Receiver::new(ReceiverConfig { events: true }),
+            receiver,
             control: ControlReader::default(),
             tally: Tally::new(transport),
             journal: Journal::default(),

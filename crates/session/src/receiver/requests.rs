@@ -20,6 +20,8 @@ const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 /// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
 /// Guess: about what a key frame of five ordinary frames takes at 30 frames a second.
 const GIVE_UP: Span = Span::from_millis(200);
+/// The same where the transport repairs: it would have given up the connection by then. Guess.
+const RELIABLE_GIVE_UP: Span = Span::from_secs(60);
 /// A key frame is asked for when a frame has been missing for this or two round trips, and whatever comes first is decoded. Guess: half
 /// of the time that a frame is waited for.
 const KEY_FRAME_PATIENCE: Span = Span::from_millis(100);
@@ -44,6 +46,9 @@ impl Receiver {
     /// request is outstanding or due.
     pub(super) fn restart_due(&self) -> Option<Time> {
         if self.silent.is_some() || self.assembler.newest().is_none() {
+            return None;
+        }
+        if self.reliable_transport && !self.assembler.is_broken() {
             return None;
         }
         let due = if self.can_refer() {
@@ -120,7 +125,8 @@ impl Receiver {
 
     pub(super) fn repair_policy(&self) -> RepairPolicy {
         let round_trip = self.round_trip();
-        let give_up = self.silent.unwrap_or(GIVE_UP.max(round_trip * 4));
+        let give_up = if self.reliable_transport { RELIABLE_GIVE_UP } else { GIVE_UP.max(round_trip * 4) };
+        let give_up = self.silent.unwrap_or(give_up);
         RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up }
     }
 

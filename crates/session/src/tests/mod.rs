@@ -6,6 +6,7 @@ mod path;
 mod pictures;
 mod protection;
 mod recovery;
+mod reliable;
 mod requests;
 mod restraint;
 mod stories;

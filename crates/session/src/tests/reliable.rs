@@ -1,0 +1,56 @@
+//! Over a transport that delivers everything in its order, such as TCP.
+
+use nearlight_pace::Mode;
+use nearlight_rate::{Bounds, new_controller};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_wire::ToServer;
+
+use super::path::frame_header;
+use crate::{Distortion, EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
+
+/// What the receiver asks for until it has nothing more to say.
+fn requests(receiver: &mut Receiver, now: Time) -> Vec<ToServer> {
+    let said = std::iter::from_fn(|| receiver.poll_transmit(now));
+    let read = said.map(|datagram| ToServer::parse(&datagram).expect("a datagram of ours"));
+    read.filter(|said| matches!(said, ToServer::Nack(_) | ToServer::KeyFrameRequest(_) | ToServer::Acknowledgement(_)))
+        .collect()
+}
+
+#[test]
+fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame() {
+    let start = Time::from_secs(1);
+    let config =
+        SenderConfig { max_datagram: 1_200, pacing: Mode::Burst, frame_interval: Span::from_millis(33), events: false };
+    let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset");
+    let mut sender = Sender::new(start, config, controller);
+    let mut receiver = Receiver::new(ReceiverConfig { events: false });
+    receiver.set_reliable_transport();
+    let bits = [7; 12_000];
+    let mut send = |now: Time, id: u32| {
+        let reference = id.checked_sub(1).map(FrameId);
+        let (header, distortion) = (frame_header(now), Distortion::UNKNOWN);
+        sender.on_frame(now, EncodedFrame { id: FrameId(id), reference, header, bits: (&bits[..]).into(), distortion });
+        std::iter::from_fn(|| sender.poll_transmit(now)).collect::<Vec<_>>()
+    };
+
+    // The path stands for five seconds in the middle of a frame, while the next ones wait behind it.
+    let mut queue: Vec<_> = (0..10).flat_map(|id| send(start, id)).collect();
+    for datagram in queue.drain(..15) {
+        receiver.on_datagram(start, &datagram);
+    }
+    assert_eq!(receiver.poll_frame(start).map(|frame| frame.id), Some(FrameId(0)));
+    for step in 1..=500 {
+        assert_eq!(requests(&mut receiver, start + Span::from_millis(10 * step)), []);
+    }
+    let resumed = start + Span::from_secs(5);
+    for datagram in queue {
+        receiver.on_datagram(resumed, &datagram);
+    }
+    let frames: Vec<_> = std::iter::from_fn(|| receiver.poll_frame(resumed)).map(|frame| frame.id.0).collect();
+    assert_eq!(frames, [1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    assert_eq!(receiver.statistics(resumed).frames.lost, 0);
+
+    receiver.on_decode_failed(resumed, FrameId(9));
+    let asked = requests(&mut receiver, resumed);
+    assert!(matches!(asked[..], [ToServer::KeyFrameRequest(_)]), "{asked:?}");
+}
