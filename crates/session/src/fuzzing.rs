@@ -15,8 +15,8 @@ use nearlight_wire::{
 };
 
 use crate::{
-    Distortion, EncodedFrame, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender, SenderConfig,
-    SoundPacket,
+    Distortion, EncodedFrame, LossRecovery, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender,
+    SenderConfig, SoundPacket,
 };
 
 mod truth;
@@ -149,7 +149,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
 /// Runs the operations on a fresh receiver and panics where an invariant breaks.
 pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
-    receiver.set_references(true);
+    receiver.set_loss_recovery(LossRecovery::References);
     receiver.set_sound();
     run(receiver, operations);
 }
@@ -157,12 +157,13 @@ pub fn receiver(operations: &[ReceiverOperation]) {
 /// The same for symbols and repairs of true frames, some of them forged, with receivers that mend losses in different ways.
 pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
-    match kind % 4 {
-        0 => receiver.set_references(true),
-        1 => receiver.set_intra_only(),
-        2 => receiver.set_silent(Span::from_millis(20)),
-        _ => {}
-    }
+    receiver.set_loss_recovery(match kind % 5 {
+        0 => LossRecovery::References,
+        1 => LossRecovery::KeyFrames,
+        2 => LossRecovery::Nothing { patience: Span::from_millis(20) },
+        3 => LossRecovery::Symbols,
+        _ => LossRecovery::Transport,
+    });
     let with_time = |(operation, wait): &(TrueOperation, u8)| {
         let wait = ReceiverOperation::Wait { hundreds_of_micros: u16::from(wait % 64) };
         [ReceiverOperation::True(operation.clone()), wait, ReceiverOperation::Poll]

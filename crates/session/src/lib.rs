@@ -39,7 +39,7 @@ pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captu
 pub use clock::ClockEstimate;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
-pub use receiver::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
+pub use receiver::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
 pub use sender::{
     Cut, Departure, Distortion, EncodedFrame, EncoderTarget, Sender, SenderConfig, SenderStatistics, UNKNOWN_TO_DISPLAY,
 };

@@ -36,6 +36,25 @@ pub struct ReceiverConfig {
     pub events: bool,
 }
 
+/// How a receiver makes good what is lost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LossRecovery {
+    /// Asks for the missing symbols, then for a key frame.
+    #[default]
+    Symbols,
+    /// The server's encoder predicts from acknowledged frames where it is asked to: acknowledges what is decoded, asks for missing symbols,
+    /// then for such a frame, then for a key frame.
+    References,
+    /// Asks for a key frame at once and discards what comes before it: what ALVR's client does.
+    KeyFrames,
+    /// Asks for nothing, as receivers do whose streams bring all their redundancy along; what is not whole by `patience` after its loss
+    /// showed is given up.
+    Nothing { patience: Span },
+    /// The transport itself sends again what is lost, as TCP does: what is missing is on its way, however late. Asks for a key frame where the
+    /// decoder refused a frame, and for nothing else.
+    Transport,
+}
+
 /// A whole frame in decoding order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyFrame {
@@ -104,17 +123,12 @@ pub struct Receiver {
     pictures: Pictures,
     transmit: VecDeque<ToServer>,
     events: VecDeque<(Time, Event)>,
-    intra_only: bool,
-    references: bool,
+    loss_recovery: LossRecovery,
     /// Newest frame that the decoder has had without fault since its last key frame.
     decoded: Option<FrameId>,
     acknowledge: bool,
     /// When a frame that predicts from a decoded one was asked for, and how many such requests had been in vain.
     reference_asked: Option<(Time, u32)>,
-    /// Asks for nothing, and gives a frame up after this.
-    silent: Option<Span>,
-    /// The transport delivers everything in its order.
-    reliable_transport: bool,
     key_frame_asked_at: Option<Time>,
     /// How long packets of media take from the server of late, less the offset of its clock.
     way_down: Option<Span>,
@@ -149,13 +163,10 @@ impl Receiver {
             pictures: Pictures::default(),
             transmit: VecDeque::new(),
             events: VecDeque::new(),
-            intra_only: false,
-            references: false,
+            loss_recovery: LossRecovery::default(),
             decoded: None,
             acknowledge: false,
             reference_asked: None,
-            silent: None,
-            reliable_transport: false,
             key_frame_asked_at: None,
             way_down: None,
             action_repeat_at: None,
@@ -175,27 +186,9 @@ impl Receiver {
         }
     }
 
-    /// Never asks for what is missing, but for a key frame at once, and discards what comes before it: what ALVR's client does.
-    pub fn set_intra_only(&mut self) {
-        self.intra_only = true;
-    }
-
-    /// The server's encoder predicts from acknowledged frames where it is asked to: acknowledges what is decoded, and asks for such a
-    /// frame before it asks for a key frame.
-    pub fn set_references(&mut self, references: bool) {
-        self.references = references;
-    }
-
-    /// Never asks for anything, as receivers do whose streams bring all their redundancy along; what is not whole by `patience` after
-    /// its loss showed is given up.
-    pub fn set_silent(&mut self, patience: Span) {
-        self.silent = Some(patience);
-    }
-
-    /// The transport itself sends again what is lost, as TCP does: what is missing is on its way, however late. Asks for a key frame where
-    /// the decoder refused a frame, and for nothing else.
-    pub fn set_reliable_transport(&mut self) {
-        self.reliable_transport = true;
+    /// How what is lost is made good, from now on.
+    pub fn set_loss_recovery(&mut self, recovery: LossRecovery) {
+        self.loss_recovery = recovery;
     }
 
     /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
@@ -357,7 +350,7 @@ impl Receiver {
         if self.presentation.on_decoded(now, frame) {
             self.counts.decoded += 1;
             self.decoded = self.decoded.max(Some(frame));
-            self.acknowledge = self.references;
+            self.acknowledge = self.loss_recovery == LossRecovery::References;
         }
     }
 
@@ -442,7 +435,7 @@ impl Receiver {
     pub fn is_stuck(&self) -> bool {
         // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost; where the transport repairs,
         // as long as that takes.
-        let asks = self.silent.is_none() && !self.intra_only && !self.reliable_transport;
+        let asks = matches!(self.loss_recovery, LossRecovery::Symbols | LossRecovery::References);
         let stands = asks && self.assembler.is_standing();
         stands && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
     }
@@ -490,7 +483,7 @@ impl Receiver {
 
     fn run_timers(&mut self, now: Time) {
         let policy = self.repair_policy();
-        if self.intra_only {
+        if self.loss_recovery == LossRecovery::KeyFrames {
             self.assembler.give_up_lost(now);
         } else {
             self.assembler.expire(now, policy);
@@ -503,9 +496,7 @@ impl Receiver {
                 self.uplink.set_repeat();
             }
         }
-        if !self.intra_only && !self.reliable_transport {
-            self.request_missing(now, policy);
-        }
+        self.request_missing(now, policy);
         self.request_restart(now);
     }
 

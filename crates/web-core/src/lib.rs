@@ -20,7 +20,7 @@ mod tally;
 #[cfg(test)]
 mod typescript;
 
-use nearlight_session::{PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
+use nearlight_session::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
@@ -64,13 +64,14 @@ impl Core {
 impl Core {
     fn over(transport: TransportName) -> Self {
         let mut receiver = Receiver::new(ReceiverConfig { events: true });
-        if matches!(transport, TransportName::WebSocket) {
-            receiver.set_reliable_transport();
+        let tally = Tally::new(transport);
+        if tally.is_reliable() {
+            receiver.set_loss_recovery(LossRecovery::Transport);
         }
         Self {
             receiver,
             control: ControlReader::default(),
-            tally: Tally::new(transport),
+            tally,
             journal: Journal::default(),
             last_marker: None,
             webrtc: matches!(transport, TransportName::WebRtc),
@@ -142,7 +143,10 @@ impl Core {
         self.tally.on_message(time(now), &message);
         if let ServerMessage::Welcome(welcome) = &message {
             self.journal.session = welcome.session;
-            self.receiver.set_references(welcome.references);
+            // Over a reliable transport nothing is lost that a reference could heal.
+            if welcome.references && !self.tally.is_reliable() {
+                self.receiver.set_loss_recovery(LossRecovery::References);
+            }
             if welcome.sound.is_some() {
                 self.receiver.set_sound();
             }

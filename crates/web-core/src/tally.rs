@@ -46,6 +46,11 @@ impl TransportName {
         }
     }
 
+    /// Nothing is lost on the way.
+    const fn is_reliable(self) -> bool {
+        matches!(self, Self::WebSocket)
+    }
+
     pub(crate) fn named(name: &str) -> Option<Self> {
         [Self::WebTransport, Self::WebRtc, Self::WebSocket].into_iter().find(|transport| transport.name() == name)
     }
@@ -113,6 +118,11 @@ pub struct Tally {
 }
 
 impl Tally {
+    /// The transport loses nothing.
+    pub fn is_reliable(&self) -> bool {
+        self.transport.is_reliable()
+    }
+
     pub fn new(transport: TransportName) -> Self {
         Self {
             transport,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
-use nearlight_session::{Presence, Receiver, ReceiverConfig};
+use nearlight_session::{LossRecovery, Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::{ClientMessage, ServerMessage, StreamDescription};
 
@@ -74,10 +74,11 @@ impl<'a> Session<'a> {
         );
         let decoder = decoder_of(run, &welcome.stream)?;
         let mut receiver = Receiver::new(ReceiverConfig { events: run.player.options.record.wants_events() });
-        if run.player.options.intra_only {
-            receiver.set_intra_only();
-        }
-        receiver.set_references(welcome.references && !run.player.options.intra_only);
+        receiver.set_loss_recovery(match welcome.references {
+            _ if run.player.options.intra_only => LossRecovery::KeyFrames,
+            true => LossRecovery::References,
+            false => LossRecovery::Symbols,
+        });
         let sound = welcome.sound.is_some().then(|| SoundOutput::new(run.player.clock.now())).transpose()?;
         if sound.is_some() {
             receiver.set_sound();

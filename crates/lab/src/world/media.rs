@@ -8,7 +8,7 @@ use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{
     AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, EncoderTarget,
-    FrameSkipper, Presence, Receiver,
+    FrameSkipper, LossRecovery, Presence, Receiver,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
@@ -176,13 +176,13 @@ impl Media {
         screen: Option<Screen>,
     ) -> Self {
         let receiver: &mut Receiver = &mut ends.receiver;
-        match config.recovery {
-            Recovery::Repair => {}
-            Recovery::Reference => receiver.set_references(true),
-            Recovery::Intra => receiver.set_intra_only(),
-            Recovery::None => receiver.set_silent(NO_PATIENCE),
-            Recovery::Group => receiver.set_silent(GROUP_PATIENCE),
-        }
+        receiver.set_loss_recovery(match config.recovery {
+            Recovery::Repair => LossRecovery::Symbols,
+            Recovery::Reference => LossRecovery::References,
+            Recovery::Intra => LossRecovery::KeyFrames,
+            Recovery::None => LossRecovery::Nothing { patience: NO_PATIENCE },
+            Recovery::Group => LossRecovery::Nothing { patience: GROUP_PATIENCE },
+        });
         if config.captures == Captures::Fitted {
             ends.sender_mut().set_display_hz(config.client.refresh);
         }

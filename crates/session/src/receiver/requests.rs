@@ -4,7 +4,7 @@ use nearlight_events::Event;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Acknowledgement, KeyFrameRequest, Nack, ToServer};
 
-use super::Receiver;
+use super::{LossRecovery, Receiver};
 use crate::assembly::RepairPolicy;
 
 /// A repair that is not there after a round trip and this is asked for again: the answer waits for the server's loop and pacer.
@@ -37,18 +37,20 @@ const REFERENCE_REQUESTS: u32 = 3;
 
 impl Receiver {
     /// A frame can be asked for that predicts from a decoded one.
-    pub(super) const fn can_refer(&self) -> bool {
-        self.references && self.decoded.is_some()
+    pub(super) fn can_refer(&self) -> bool {
+        self.loss_recovery == LossRecovery::References && self.decoded.is_some()
     }
 
     /// When a frame must be asked for with which the decoder can go on; none as long as nothing is known to be missing, or repairs
     /// are waited for. It follows from what is here and what is not, so that no missed occasion ends it: while the picture stands, a
     /// request is outstanding or due.
     pub(super) fn restart_due(&self) -> Option<Time> {
-        if self.silent.is_some() || self.assembler.newest().is_none() {
-            return None;
-        }
-        if self.reliable_transport && !self.assembler.is_broken() {
+        let asks = match self.loss_recovery {
+            LossRecovery::Symbols | LossRecovery::References | LossRecovery::KeyFrames => true,
+            LossRecovery::Nothing { .. } => false,
+            LossRecovery::Transport => self.assembler.is_broken(),
+        };
+        if !asks || self.assembler.newest().is_none() {
             return None;
         }
         let due = if self.can_refer() {
@@ -99,8 +101,11 @@ impl Receiver {
     }
 
     pub(super) fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
-        let asked = self.assembler.poll_missing(now, policy);
-        if asked.is_empty() || self.silent.is_some() {
+        let asked = match self.loss_recovery {
+            LossRecovery::KeyFrames => return,
+            _ => self.assembler.poll_missing(now, policy),
+        };
+        if asked.is_empty() || !matches!(self.loss_recovery, LossRecovery::Symbols | LossRecovery::References) {
             return;
         }
         let mut missing = Vec::new();
@@ -125,13 +130,19 @@ impl Receiver {
 
     pub(super) fn repair_policy(&self) -> RepairPolicy {
         let round_trip = self.round_trip();
-        let give_up = if self.reliable_transport { RELIABLE_GIVE_UP } else { GIVE_UP.max(round_trip * 4) };
-        let give_up = self.silent.unwrap_or(give_up);
+        let give_up = match self.loss_recovery {
+            LossRecovery::Nothing { patience } => patience,
+            LossRecovery::Transport => RELIABLE_GIVE_UP,
+            _ => GIVE_UP.max(round_trip * 4),
+        };
         RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up }
     }
 
     fn key_frame_retry(&self) -> Span {
-        if self.intra_only { INTRA_RETRY.max(self.round_trip()) } else { self.round_trip() + REQUEST_SLACK }
+        if self.loss_recovery == LossRecovery::KeyFrames {
+            return INTRA_RETRY.max(self.round_trip());
+        }
+        self.round_trip() + REQUEST_SLACK
     }
 
     /// How long repairs are waited for before a key frame is asked for as well. One that came in part is waited for as long as one of

@@ -11,8 +11,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::{
-    Displayed, Distortion, EncodedFrame, EncoderTarget, Presence, Receiver, ReceiverConfig, ReceiverStatistics, Sender,
-    SenderConfig, SenderStatistics,
+    Displayed, Distortion, EncodedFrame, EncoderTarget, LossRecovery, Presence, Receiver, ReceiverConfig,
+    ReceiverStatistics, Sender, SenderConfig, SenderStatistics,
 };
 
 /// What the path does to datagrams, each way the same.
@@ -128,7 +128,7 @@ impl Story {
     /// The encoder predicts from acknowledged frames where it is asked to.
     pub(super) fn referring(mut self) -> Self {
         self.sender = self.sender.with_references();
-        self.receiver.set_references(true);
+        self.receiver.set_loss_recovery(LossRecovery::References);
         self
     }
 

@@ -212,7 +212,6 @@ fn the_machinerys_counts_become_the_sessions() {
 #[test]
 fn only_what_the_server_takes_over_webrtc_is_sent() {
     let mut receiver = receiver();
-    receiver.set_references(false);
     for frame in 0..60 {
         let millis = 100 + u64::from(frame) * 33;
         on_note(&mut receiver, millis, &note(FIRST + frame, millis, true));

@@ -6,7 +6,7 @@ use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::ToServer;
 
 use super::path::frame_header;
-use crate::{Distortion, EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
+use crate::{Distortion, EncodedFrame, LossRecovery, Receiver, ReceiverConfig, Sender, SenderConfig};
 
 /// What the receiver asks for until it has nothing more to say.
 fn requests(receiver: &mut Receiver, now: Time) -> Vec<ToServer> {
@@ -24,7 +24,7 @@ fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame(
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset");
     let mut sender = Sender::new(start, config, controller);
     let mut receiver = Receiver::new(ReceiverConfig { events: false });
-    receiver.set_reliable_transport();
+    receiver.set_loss_recovery(LossRecovery::Transport);
     let bits = [7; 12_000];
     let mut send = |now: Time, id: u32| {
         let reference = id.checked_sub(1).map(FrameId);
