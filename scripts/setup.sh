@@ -18,7 +18,8 @@ packages=(ca-certificates cmake curl g++ make nasm pkg-config libvpx-dev
   # What the native viewer opens its window with.
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.
-[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc tcpdump)
+# webkit2gtk-driver brings WebKit's browser, in which the page has nothing but a WebSocket.
+[ "$purpose" = test ] && packages+=(ffmpeg xvfb imagemagick x11-utils python3-aiortc tcpdump webkit2gtk-driver)
 
 oldest_node=18
 node_is_recent() { command -v node >/dev/null && [ "$(node -p 'process.versions.node.split(".")[0]')" -ge "$oldest_node" ]; }

@@ -23,12 +23,14 @@ export async function dialWebSocket(origin: string, token: string, pinned: strin
       socket.close();
       reject(new Blocked(why));
     };
-    limit.addEventListener("abort", () => fail("no answer comes back"));
+    const onLimit = (): void => fail("no answer comes back");
+    limit.addEventListener("abort", onLimit);
     socket.onclose = () => fail("the server closed the connection");
     socket.onmessage = ({ data }: MessageEvent<string | ArrayBuffer>) => {
       // The challenge is the server's first message.
-      if (typeof data === "string") resolve(new WebSocketCarrier(socket, { bytes: withLength(data), certificate }));
-      else fail("the server's challenge cannot be read");
+      if (typeof data !== "string") return fail("the server's challenge cannot be read");
+      limit.removeEventListener("abort", onLimit);
+      resolve(new WebSocketCarrier(socket, { bytes: withLength(data), certificate }));
     };
   });
 }

@@ -2,13 +2,11 @@
 // emulates it.
 
 import assert from "node:assert/strict";
-import { execFile, spawn, spawnSync } from "node:child_process";
-import { once } from "node:events";
-import { createInterface } from "node:readline";
+import { execFile, spawnSync } from "node:child_process";
 import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import puppeteer from "puppeteer-core";
-import { SMALL, contrast, eventually, live, screenshot, shown, startServer, until, untilPictureChanges, untilSays } from "./helper.mjs";
+import { SMALL, contrast, eventually, live, screenshot, shown, startScreen, startServer, until, untilPictureChanges, untilSays } from "./helper.mjs";
 
 const firefox = process.env.FIREFOX ?? "firefox-esr";
 const runs = (command, words) => spawnSync(command, words, { encoding: "utf8" });
@@ -23,25 +21,6 @@ const xvfb = tools.length > 0 && `${tools.join(" and ")} not installed (apt-get 
 /** A page's screenshot waits for the canvas of a worker that may wait for the page: then neither goes on before this time is over, and
  *  the screenshot leaves the canvas out. Firefox waits 10 s. */
 const extraPrefsFirefox = { "gfx.offscreencanvas.snapshot-timeout-ms": 200 };
-
-/** A virtual screen, and its name for `DISPLAY`. */
-async function startScreen() {
-  const child = spawn("Xvfb", ["-displayfd", "3", "-screen", "0", "1400x1000x24", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
-  const exited = once(child, "exit");
-  const [number] = await Promise.race([
-    once(createInterface({ input: child.stdio[3] }), "line"),
-    exited.then(([code]) => {
-      throw new Error(`Xvfb ended with ${code}`);
-    }),
-  ]);
-  return {
-    name: `:${number}`,
-    async stop() {
-      child.kill("SIGTERM");
-      await exited;
-    },
-  };
-}
 
 /** A page that collects what went wrong in it in `errors`. */
 async function open(browser, link) {

@@ -152,6 +152,25 @@ export async function startServer({ port = 0, token, more = [] } = {}) {
   };
 }
 
+/** A virtual screen, and its name for `DISPLAY`. */
+export async function startScreen() {
+  const child = spawn("Xvfb", ["-displayfd", "3", "-screen", "0", "1400x1000x24", "-nolisten", "tcp"], { stdio: ["ignore", "ignore", "ignore", "pipe"] });
+  const exited = once(child, "exit");
+  const [number] = await Promise.race([
+    once(createInterface({ input: child.stdio[3] }), "line"),
+    exited.then(([code]) => {
+      throw new Error(`Xvfb ended with ${code}`);
+    }),
+  ]);
+  return {
+    name: `:${number}`,
+    async stop() {
+      child.kill("SIGTERM");
+      await exited;
+    },
+  };
+}
+
 /** Whether coturn is installed. The set-up leaves it out: its package starts a service. */
 export const hasTurn = spawnSync("turnserver", ["--version"]).error === undefined;
 

@@ -51,6 +51,8 @@ describe("a WebSocket", () => {
     await page.keyboard.press("KeyH");
     await untilSays(page, "facts", /WebSocket \(TCP\) · as asked/);
     await screenshot(page, "websocket");
+    // Longer than an attempt to connect may take.
+    await until(page, shown(240), "240 frames are displayed in one session");
     const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
     assert.equal(statistics.lost, 0, JSON.stringify(statistics));
     assert.deepEqual(errors, []);

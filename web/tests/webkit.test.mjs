@@ -1,0 +1,105 @@
+// The page in WebKitGTK's browser, which decodes pictures but has neither WebTransport nor WebRTC: over a WebSocket. Driven by its own
+// WebDriver (W3C WebDriver), on a virtual screen.
+
+import assert from "node:assert/strict";
+import { spawn, spawnSync } from "node:child_process";
+import { createServer } from "node:net";
+import { after, before, describe, test } from "node:test";
+import { SMALL, eventually, startScreen, startServer } from "./helper.mjs";
+
+const driverName = "WebKitWebDriver";
+// Debian and Ubuntu have it in the folder of the machine's architecture, others in libexec.
+const places = "/usr/lib/*/webkit2gtk-4.*/MiniBrowser /usr/libexec/webkit2gtk-4.*/MiniBrowser";
+const [browser] = spawnSync("sh", ["-c", `ls ${places} 2>/dev/null`], { encoding: "utf8" }).stdout.split("\n");
+const lacking =
+  spawnSync(driverName, ["--version"]).error || !browser || spawnSync("Xvfb", ["-help"]).error
+    ? `${driverName} with MiniBrowser and Xvfb not installed (apt-get install webkit2gtk-driver xvfb)`
+    : false;
+
+/** A port that was free a moment ago. */
+async function freePort() {
+  const listener = createServer();
+  await new Promise((resolve) => listener.listen(0, "127.0.0.1", resolve));
+  const { port } = listener.address();
+  await new Promise((resolve) => listener.close(resolve));
+  return port;
+}
+
+class Browser {
+  #base;
+  #session = "";
+
+  constructor(port) {
+    this.#base = `http://127.0.0.1:${port}`;
+  }
+
+  async #ask(method, path, body) {
+    const answer = await fetch(this.#base + path, { method, body: body && JSON.stringify(body) });
+    const { value } = await answer.json();
+    if (!answer.ok) throw new Error(`WebDriver: ${value.error}: ${value.message}`);
+    return value;
+  }
+
+  async open() {
+    const options = { binary: browser, args: ["--automation"] };
+    const wanted = { capabilities: { alwaysMatch: { "webkitgtk:browserOptions": options } } };
+    const { sessionId } = await this.#ask("POST", "/session", wanted);
+    this.#session = `/session/${sessionId}`;
+  }
+
+  close() {
+    return this.#ask("DELETE", this.#session);
+  }
+
+  goto(url) {
+    return this.#ask("POST", `${this.#session}/url`, { url });
+  }
+
+  evaluate(script) {
+    return this.#ask("POST", `${this.#session}/execute/sync`, { script, args: [] });
+  }
+
+  /** Waits until the script answers something that counts as true. */
+  async until(script, what) {
+    const seen = await eventually(() => this.evaluate(script), Boolean, 60_000);
+    assert.ok(seen, `${what}: ${await this.evaluate("return JSON.stringify(window.nearlight)")}`);
+  }
+}
+
+describe("WebKit", { skip: lacking }, () => {
+  let screen;
+  let driver;
+  let page;
+  let server;
+
+  before(async () => {
+    screen = await startScreen();
+    const port = await freePort();
+    driver = spawn(driverName, [`--port=${port}`], { env: { ...process.env, DISPLAY: screen.name }, stdio: "ignore" });
+    const kill = () => driver.kill();
+    process.once("exit", kill);
+    page = new Browser(port);
+    server = await startServer({ token: "a-token-for-the-page-tests", more: SMALL });
+    const opened = await eventually(() => page.open().then(() => true, () => false), Boolean);
+    assert.ok(opened, "WebKit's browser starts");
+  });
+
+  after(async () => {
+    await page?.close().catch(() => undefined);
+    driver?.kill();
+    await server?.stop();
+    await screen?.stop();
+  });
+
+  test("shows the moving world over a WebSocket, in one session, and answers keys", async () => {
+    await page.goto(server.url);
+    await page.until("return window.nearlight?.statistics?.displayed >= 30", "30 frames are displayed");
+    assert.equal(await page.evaluate("return window.nearlight.statistics.transport"), "websocket");
+    await page.evaluate("document.getElementById('enter').click()");
+    await page.until("return window.nearlight.lastMarker?.input > 10", "inputs come back in pixels");
+    // Longer than an attempt to connect may take.
+    await page.until("return window.nearlight.statistics.displayed >= 200", "200 frames are displayed in one session");
+    const statistics = JSON.parse(await page.evaluate("return JSON.stringify(window.nearlight.statistics)"));
+    assert.equal(statistics.lost, 0, JSON.stringify(statistics));
+  });
+});
