@@ -197,11 +197,13 @@ impl ServerState {
             pacing: self.pacing,
             frame_interval: self.format.frame_interval(),
             events: self.journal.is_some(),
+            maximum: Some(self.bounds.maximum),
+            ..SenderConfig::default()
         };
         let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
         let controller =
             if reports_arrivals || self.controller == FIXED { chosen() } else { Box::new(Remb::new(self.bounds)) };
-        Sender::new(now, config, controller).with_maximum(self.bounds.maximum)
+        Sender::new(now, config, controller)
     }
 
     /// A session's redundancy policy.

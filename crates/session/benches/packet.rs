@@ -28,6 +28,7 @@ impl Pair {
             pacing: Mode::Burst,
             frame_interval: FRAME_INTERVAL,
             events: false,
+            ..SenderConfig::default()
         };
         let now = Time::from_secs(1);
         let controller = new_controller(controller, Bounds::up_to(Bitrate::from_mbps(50))).expect("a preset");

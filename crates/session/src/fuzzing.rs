@@ -357,6 +357,7 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
         pacing: modes[usize::from(pacing) % modes.len()],
         frame_interval: Span::from_millis(33),
         events: true,
+        ..SenderConfig::default()
     };
     let bounds = Bounds::up_to(Bitrate::from_mbps(50));
     let preset = &PRESETS[usize::from(preset) % PRESETS.len()];

@@ -126,14 +126,15 @@ pub(crate) struct Protection {
 }
 
 impl Protection {
-    pub(crate) fn new(policy: Box<dyn RedundancyPolicy>) -> Self {
+    /// `group`: frames from one key frame to the next, 0 where none is scheduled.
+    pub(crate) fn new(policy: Box<dyn RedundancyPolicy>, group: u32) -> Self {
         Self {
             policy,
             encoder: Encoder::default(),
             estimate: LossEstimate::default(),
             distortion: RateDistortion::TYPICAL,
             content: Content::default(),
-            group: 0,
+            group,
             index: 0,
             jitter: Span::ZERO,
             decode: Span::ZERO,
@@ -142,10 +143,6 @@ impl Protection {
 
     pub(crate) fn name(&self) -> String {
         self.policy.name()
-    }
-
-    pub(crate) fn set_group(&mut self, frames: u32) {
-        self.group = frames;
     }
 
     /// Frames come that the encoder was asked to make of `rate`.

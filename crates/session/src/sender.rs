@@ -63,6 +63,28 @@ pub struct SenderConfig {
     pub frame_interval: Span,
     /// Emit events for `poll_event`; without it they are not even made.
     pub events: bool,
+    /// Frames and what is added to them, symbols sent again included, together take no more: the encoder gets what is left. Without it a
+    /// controller that takes redundancy off its target itself is trusted with that, and what is sent again comes on top.
+    pub maximum: Option<Bitrate>,
+    /// Frames from one key frame to the next, 0 where none is scheduled: some redundancy policies plan by it.
+    pub group: u32,
+    /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
+    pub unrestrained: bool,
+}
+
+/// What most tests and simulations want: datagrams of 1,200 bytes, 30 frames a second, nothing scheduled.
+impl Default for SenderConfig {
+    fn default() -> Self {
+        Self {
+            max_datagram: 1_200,
+            pacing: Mode::Compressed,
+            frame_interval: Span::from_secs(1) / 30,
+            events: false,
+            maximum: None,
+            group: 0,
+            unrestrained: false,
+        }
+    }
 }
 
 /// A frame from the encoder.
@@ -152,8 +174,6 @@ pub struct Sender {
     /// None: nothing is added to the frames.
     protection: Option<Box<Protection>>,
     redundant: RedundantShare,
-    /// What may be sent at most, redundancy included.
-    maximum: Option<Bitrate>,
     probe: Option<ProbeId>,
     decision: Decision,
     events: VecDeque<(Time, Event)>,
@@ -192,7 +212,6 @@ impl Sender {
             repairs: Repairs::new(now, decision.target),
             protection: None,
             redundant: RedundantShare::default(),
-            maximum: None,
             probe: None,
             decision,
             events: VecDeque::new(),
@@ -201,7 +220,7 @@ impl Sender {
             recovery: Recovery::new(),
             round_trip: None,
             window: WindowGate::new(now),
-            restraint: Restraint::default(),
+            restraint: Restraint::new(config.unrestrained),
             recent: RecentRate::default(),
             render_to_display: None,
             sound: SoundOut::default(),
@@ -217,30 +236,9 @@ impl Sender {
     /// Protects the frames as `policy` plans it; call it before the first frame. With the policy `none` nothing changes.
     #[must_use]
     pub fn with_fec(mut self, policy: Box<dyn RedundancyPolicy>) -> Self {
-        self.protection = (policy.reach() > 0).then(|| Box::new(Protection::new(policy)));
+        let group = self.config.group;
+        self.protection = (policy.reach() > 0).then(|| Box::new(Protection::new(policy, group)));
         self
-    }
-
-    /// Frames and what is added to them, symbols sent again included, together take no more than `rate`: the encoder gets what is left.
-    /// Without it a controller that takes redundancy off its target itself is trusted with that, and what is sent again comes on top.
-    #[must_use]
-    pub fn with_maximum(mut self, rate: Bitrate) -> Self {
-        self.maximum = Some(rate);
-        self
-    }
-
-    /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
-    #[must_use]
-    pub const fn without_restraint(mut self) -> Self {
-        self.restraint.set_off();
-        self
-    }
-
-    /// Frames from one key frame to the next, 0 where none is scheduled: some policies plan by it.
-    pub fn set_group(&mut self, frames: u32) {
-        if let Some(protection) = &mut self.protection {
-            protection.set_group(frames);
-        }
     }
 
     /// How good the encoder's pictures are prices what redundancy takes from it.
@@ -331,7 +329,7 @@ impl Sender {
         let left = |rate: Bitrate| self.sound.beside(rate).mul_f64(1.0 - share);
         let target = self.decision.target;
         let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
-        let rate = self.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
+        let rate = self.config.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
         let rate = if self.recovery.is_receiver_waiting() {
             self.restraint.key_frame_rate(rate, self.config.frame_interval)

@@ -219,6 +219,7 @@ impl Studio {
             pacing: Mode::Burst,
             frame_interval: Span::from_secs(1) / i64::from(FPS),
             events: false,
+            ..SenderConfig::default()
         };
         let controller = new_controller("fixed", bounds).expect("a preset");
         Self {

@@ -380,16 +380,19 @@ fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Res
 fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateController>) -> Result<Sender, RunError> {
     let Setting { datagram, pacing, ref source, .. } = *cell.setting;
     let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(source.fps));
-    let sender = SenderConfig { max_datagram: datagram, pacing, frame_interval, events: false };
+    let sender = SenderConfig {
+        max_datagram: datagram,
+        pacing,
+        frame_interval,
+        group: cell.system.group,
+        // What is compared with published systems does as they do.
+        unrestrained: matches!(cell.system.recovery, Recovery::Intra | Recovery::None | Recovery::Group),
+        ..SenderConfig::default()
+    };
     let inner = new_policy(&cell.system.fec)?;
     let stands_alone = cell.system.recovery == Recovery::None;
     let policy = if stands_alone { Box::new(Placed { inner, index: Shared::clone(&config.index) }) } else { inner };
-    let mut sender = Sender::new(Ends::server_clock(config.start), sender, controller).with_fec(policy);
-    sender.set_group(cell.system.group);
-    // What is compared with published systems does as they do.
-    if matches!(cell.system.recovery, Recovery::Intra | Recovery::None | Recovery::Group) {
-        sender = sender.without_restraint();
-    }
+    let sender = Sender::new(Ends::server_clock(config.start), sender, controller).with_fec(policy);
     Ok(if cell.system.recovery == Recovery::Reference { sender.with_references() } else { sender })
 }
 

@@ -63,8 +63,9 @@ pub(super) struct Restraint {
     off: bool,
 }
 
-impl Default for Restraint {
-    fn default() -> Self {
+impl Restraint {
+    /// `off`: frames leave, whatever becomes of them.
+    pub(super) fn new(off: bool) -> Self {
         Self {
             shortest: None,
             newest: Span::ZERO,
@@ -77,15 +78,8 @@ impl Default for Restraint {
             arriving: ArrivingRate::new(ARRIVING_WINDOW),
             held_until: None,
             is_silent_on_display: false,
-            off: false,
+            off,
         }
-    }
-}
-
-impl Restraint {
-    /// Frames leave, whatever becomes of them.
-    pub(super) const fn set_off(&mut self) {
-        self.off = true;
     }
 
     pub(super) fn on_round_trip(&mut self, sample: Span) {

@@ -27,6 +27,7 @@ impl Path {
             pacing: Mode::Burst,
             frame_interval: Span::from_millis(16),
             events: false,
+            ..SenderConfig::default()
         };
         let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
         let controller = new_controller("fixed", bounds).expect("a preset");

@@ -10,8 +10,13 @@ use super::path::frame_header;
 use crate::{Cut, Departure, Distortion, EncodedFrame, Sender, SenderConfig};
 
 fn sender(now: Time) -> Sender {
-    let config =
-        SenderConfig { max_datagram: 1_200, pacing: Mode::Burst, frame_interval: Span::from_millis(33), events: false };
+    let config = SenderConfig {
+        max_datagram: 1_200,
+        pacing: Mode::Burst,
+        frame_interval: Span::from_millis(33),
+        events: false,
+        ..SenderConfig::default()
+    };
     Sender::new(now, config, new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"))
 }
 

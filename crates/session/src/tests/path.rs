@@ -85,7 +85,11 @@ impl Story {
     }
 
     pub(super) fn paced(seed: u64, pacing: Mode) -> Self {
-        let config = SenderConfig { max_datagram: 1_200, pacing, frame_interval: FRAME_INTERVAL, events: true };
+        Self::configured(seed, SenderConfig { pacing, ..SenderConfig::default() })
+    }
+
+    pub(super) fn configured(seed: u64, config: SenderConfig) -> Self {
+        let config = SenderConfig { max_datagram: 1_200, frame_interval: FRAME_INTERVAL, events: true, ..config };
         let rate = Bitrate::from_mbps(20);
         let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
         let controller = new_controller("fixed", bounds).expect("a preset");

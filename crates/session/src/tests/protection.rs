@@ -102,8 +102,8 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
     let maximum = Bitrate::from_mbps(20);
     for policy in ["none", "planner", "nebula", "fixed:50"] {
         let lossy = Conditions { loss: 0.4, burst: 3.0, ..Conditions::CLEAN };
-        let mut story = Story::new(17).with(lossy).protected(policy);
-        story.sender = story.sender.with_maximum(maximum);
+        let config = SenderConfig { maximum: Some(maximum), pacing: Mode::Burst, ..SenderConfig::default() };
+        let mut story = Story::configured(17, config).with(lossy).protected(policy);
         let interval = Span::from_millis(33);
         let run = |story: &mut Story, frames: u32| {
             let before = story.sent().sent;
@@ -171,6 +171,7 @@ impl OneWay {
             pacing: Mode::Burst,
             frame_interval: Span::from_millis(16),
             events: false,
+            ..SenderConfig::default()
         };
         let controller = new_controller("fixed", bounds).expect("a preset");
         Self {

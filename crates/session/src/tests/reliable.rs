@@ -19,8 +19,13 @@ fn requests(receiver: &mut Receiver, now: Time) -> Vec<ToServer> {
 #[test]
 fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame() {
     let start = Time::from_secs(1);
-    let config =
-        SenderConfig { max_datagram: 1_200, pacing: Mode::Burst, frame_interval: Span::from_millis(33), events: false };
+    let config = SenderConfig {
+        max_datagram: 1_200,
+        pacing: Mode::Burst,
+        frame_interval: Span::from_millis(33),
+        events: false,
+        ..SenderConfig::default()
+    };
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset");
     let mut sender = Sender::new(start, config, controller);
     let mut receiver = Receiver::new(ReceiverConfig { events: false });

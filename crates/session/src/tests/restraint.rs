@@ -23,7 +23,13 @@ impl Server {
     /// A key frame was asked for and left a moment ago.
     fn answered() -> Self {
         let now = Time::from_secs(1);
-        let config = SenderConfig { max_datagram: 1_200, pacing: Mode::Burst, frame_interval: INTERVAL, events: false };
+        let config = SenderConfig {
+            max_datagram: 1_200,
+            pacing: Mode::Burst,
+            frame_interval: INTERVAL,
+            events: false,
+            ..SenderConfig::default()
+        };
         let bounds = Bounds { minimum: RATE, start: RATE, maximum: RATE };
         let sender = Sender::new(now, config, new_controller("fixed", bounds).expect("a preset"));
         let mut server = Self { now, sender, sent: 0 };

@@ -49,7 +49,13 @@ impl RateController for Windowed {
 fn media_beyond_the_window_wait_for_feedback() {
     let (now, later) = (Time::from_secs(1), Time::from_millis(1_030));
     let interval = Span::from_millis(20);
-    let config = SenderConfig { max_datagram: 1_000, pacing: Mode::Burst, frame_interval: interval, events: false };
+    let config = SenderConfig {
+        max_datagram: 1_000,
+        pacing: Mode::Burst,
+        frame_interval: interval,
+        events: false,
+        ..SenderConfig::default()
+    };
     let controller = Windowed(new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"));
     let mut sender = Sender::new(now, config, Box::new(controller));
     let frame = EncodedFrame {

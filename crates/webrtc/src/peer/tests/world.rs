@@ -65,6 +65,7 @@ pub(super) fn sender(now: Time, controller: &str, bounds: Bounds) -> Sender {
         pacing: Mode::Compressed,
         frame_interval: INTERVAL,
         events: false,
+        ..SenderConfig::default()
     };
     let controller = match controller {
         "gcc-remb" => Box::new(Remb::new(bounds)),
