@@ -59,6 +59,8 @@ pub enum Wake {
     Repair,
     /// A clock exchange is due.
     Clock,
+    /// An action that no frame has shown is to be sent again.
+    Input,
     /// Frame reports want to leave.
     Report,
     /// A key frame is to be asked for, or to be made: late means that the picture stands for longer.

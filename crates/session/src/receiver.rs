@@ -423,7 +423,7 @@ impl Receiver {
             self.presentation.poll_timeout(),
             self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
             self.restart_due().map(|at| (at, Wake::KeyFrame)),
-            self.action_repeat_at.map(|at| (at, Wake::Repair)),
+            self.action_repeat_at.map(|at| (at, Wake::Input)),
             self.sound.as_ref().and_then(|sound| sound.poll_timeout()).map(|at| (at, Wake::Sound)),
         ])
     }

@@ -3,7 +3,8 @@ use nearlight_pace::Mode;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Action, Hand};
 
-use super::path::{Conditions, Story};
+use super::path::{Conditions, Story, presence};
+use crate::{Receiver, ReceiverConfig, Wake};
 
 #[test]
 fn a_clean_path_shows_every_frame_and_its_stages_sum_to_the_total() {
@@ -192,4 +193,23 @@ fn a_garbled_stream_is_counted_and_dropped() {
     assert_eq!((story.received().malformed, story.sent().malformed), (100, 100));
     story.run(Span::from_secs(1));
     assert_eq!(story.received().frames.lost, 0);
+}
+
+#[test]
+fn an_action_that_no_frame_shows_is_a_reason_of_its_own_to_wake() {
+    let mut now = Time::from_secs(1);
+    let mut receiver = Receiver::new(ReceiverConfig { events: false });
+    receiver.on_input(now, presence());
+    receiver.on_action(now, Hand::Right, Action::Grab).expect("an input was made");
+    let repeated_at = now + Span::from_millis(33);
+    loop {
+        while receiver.poll_transmit(now).is_some() {}
+        let (at, wake) = receiver.poll_timeout().expect("the clock is asked again and again");
+        if wake == Wake::Input {
+            assert_eq!(at, repeated_at);
+            return;
+        }
+        assert!(at < repeated_at, "{wake:?}");
+        now = at;
+    }
 }
