@@ -45,6 +45,8 @@ const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 pub(crate) struct WebSocketClient {
     socket: WebSocket,
     peer: IpAddr,
+    /// Of its TCP connection's place.
+    reservation: Option<Reservation>,
 }
 
 /// The route; clients go to `clients`, to be served with the others.
@@ -61,18 +63,19 @@ async fn open(
     // What is written is sent at once: nothing may wait for a buffer to fill.
     let upgrade = upgrade.max_message_size(MAX_CONTROL_BYTES).max_frame_size(MAX_CONTROL_BYTES).write_buffer_size(0);
     upgrade.on_upgrade(move |socket| async move {
-        // Quiet as it may be while its session lasts; admission bounds how many there are.
-        if let Some(Extension(reservation)) = reservation {
-            reservation.claim();
-        }
+        let reservation = reservation.map(|Extension(reservation)| reservation);
         // A server that starts no more sessions drops it.
-        let _ = clients.send(WebSocketClient { socket, peer }).await;
+        let _ = clients.send(WebSocketClient { socket, peer, reservation }).await;
     })
 }
 
 /// Greets, checks the proof of the token and serves the client until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, client).await else { return };
+    // Quiet as it may be while its session lasts; admission bounds how many there are.
+    if let Some(reservation) = &greeting.reservation {
+        reservation.claim();
+    }
     if state.bad_paths.is_some() {
         tracing::warn!(
             session = session.number,
