@@ -4,7 +4,6 @@ use std::net::SocketAddr;
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Sender, SenderConfig};
 use nearlight_units::{Bitrate, Span, Time};
@@ -79,12 +78,7 @@ impl Session {
 }
 
 fn sender(now: Time) -> Sender {
-    let config = SenderConfig {
-        max_datagram: Peer::LARGEST_DATAGRAM,
-        pacing: Mode::Compressed,
-        frame_interval: Span::from_millis(33),
-        events: false,
-    };
+    let config = SenderConfig { max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(20))).expect("a preset");
     Sender::new(now, config, controller)
 }

@@ -3,10 +3,9 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Sender, SenderConfig};
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::player::Player;
 use nearlight_webrtc::{Certificate, Offer, Peer, PeerConfig};
 
@@ -60,12 +59,7 @@ fn config() -> PeerConfig {
 }
 
 fn sender() -> Sender {
-    let config = SenderConfig {
-        max_datagram: Peer::LARGEST_DATAGRAM,
-        pacing: Mode::Compressed,
-        frame_interval: Span::from_millis(33),
-        events: false,
-    };
+    let config = SenderConfig { max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(20))).expect("a preset");
     Sender::new(NOW, config, controller)
 }
