@@ -117,7 +117,8 @@ impl ServerState {
     pub(crate) fn check_version(&self, hello: &Hello) -> Result<(), Rejection> {
         if hello.protocol != PROTOCOL_VERSION {
             let message = format!(
-                "This client speaks version {} of the protocol, the server version {PROTOCOL_VERSION}. Use the same release on both.",
+                "This client speaks version {} of the protocol, the server version {PROTOCOL_VERSION}. Reload the page; of the program, \
+                 use the same release on both machines.",
                 hello.protocol
             );
             return Err(self.refuse(Refusal::Protocol, RefusalReason::Protocol, message));

@@ -44,7 +44,7 @@ pub use sound::{BLOCK, MAX_SOUND_PACKET_BYTES, SOUND_HEADER_BYTES, SOUND_RATE, S
 pub use symbol::{MAX_FRAME_BYTES, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader, symbol_range};
 
 /// The version that both ends must speak; it is the high nibble of every datagram's first byte.
-pub const PROTOCOL_VERSION: u8 = 2;
+pub const PROTOCOL_VERSION: u8 = 3;
 
 /// The application protocol's path in the WebTransport CONNECT request.
 pub const WEBTRANSPORT_PATH: &str = "/nearlight";

@@ -61,7 +61,7 @@ fn symbol_layout_is_the_documented_one() {
     let payload = vec![5; symbol_range(3_001, 3, 2).len()];
     let bytes = symbol_bytes(&sample_symbol(), &payload);
     assert_eq!(bytes.len(), SYMBOL_HEADER_BYTES + 999);
-    assert_eq!(bytes[..8], [0x21, 2, 1, 0, 0, 0, 0, 7]);
+    assert_eq!(bytes[..8], [0x31, 2, 1, 0, 0, 0, 0, 7]);
     assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Symbol(sample_symbol(), &payload)));
 }
 
@@ -70,7 +70,7 @@ fn repair_layout_is_the_documented_one() {
     let bytes = repair_bytes(&sample_repair(), 1_100);
     assert_eq!((REPAIR_HEADER_BYTES, COVERED_FRAME_BYTES), (26, 11));
     assert_eq!(bytes.len(), 26 + 2 * 11 + 1_100);
-    assert_eq!(bytes[..8], [0x29, 1, 2, 0, 0, 0, 0, 8]);
+    assert_eq!(bytes[..8], [0x39, 1, 2, 0, 0, 0, 0, 8]);
     assert_eq!(bytes[16..26], [0, 0, 0, 42, 1, 44, 0, 1, 0x5f, 0x90]);
     assert_eq!(bytes[26..37], [1, 0, 3, 0, 0, 11, 0xb9, 0xde, 0xad, 0xbe, 0xef]);
     assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Repair(sample_repair(), &[9; 1_100])));
@@ -110,7 +110,7 @@ fn sound_layout_is_the_documented_one() {
     let made_at = Time::from_micros(0x0102_0304);
     let sound = Sound { block: BlockId(7), made_at, due_after_us: 40_000, packet: &packet, before: &before };
     let bytes = sound.to_bytes();
-    assert_eq!(bytes, [0x2c, 0, 0, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0x9c, 0x40, 0, 3, 1, 2, 3, 4, 5]);
+    assert_eq!(bytes, [0x3c, 0, 0, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0x9c, 0x40, 0, 3, 1, 2, 3, 4, 5]);
     assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Sound(sound)));
     let alone = Sound { before: &[], ..sound };
     assert_eq!(ToClient::parse(&alone.to_bytes()), Ok(ToClient::Sound(alone)));
@@ -194,7 +194,7 @@ fn malformed_symbols_are_refused() {
         assert_eq!(ToClient::parse(&symbol_bytes(&header, &payload)), Err(error));
     }
     assert_eq!(ToClient::parse(&[0x11]), Err(WireError::Version(1)));
-    assert_eq!(ToClient::parse(&[0x2f]), Err(WireError::Kind(15)));
+    assert_eq!(ToClient::parse(&[0x3f]), Err(WireError::Kind(15)));
 }
 
 #[test]
@@ -310,13 +310,13 @@ fn notes_name_a_frame_by_its_timestamp() {
     let note = FrameNote { frame: FrameId(3), key: true, last: true, rtp_timestamp: 0xFFFF_FFFE, sent_at, header };
     let bytes = note.to_bytes();
     assert_eq!(bytes.len(), 18 + MAX_FRAME_HEADER_BYTES);
-    assert_eq!(bytes[..18], [0x2b, 3, 0, 0, 0, 3, 255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 9]);
+    assert_eq!(bytes[..18], [0x3b, 3, 0, 0, 0, 3, 255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 9]);
     assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Note(note)));
     for end in 0..bytes.len() {
         assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
     }
     assert_eq!(ToClient::parse(&[&bytes[..], &[0]].concat()), Err(WireError::Trailing(1)));
-    assert_eq!(ToClient::parse(&[&[0x2b, 4], &bytes[2..]].concat()), Err(WireError::Field("flags")));
+    assert_eq!(ToClient::parse(&[&[0x3b, 4], &bytes[2..]].concat()), Err(WireError::Field("flags")));
 }
 
 #[test]

@@ -283,12 +283,14 @@ async fn every_end_is_told_in_words() {
 
 #[tokio::test]
 async fn a_client_of_another_version_is_refused_in_words() {
-    let server = Server::start();
-    let mut client = server.connect();
-    client.say(negotiated());
-    client.hello(nearlight_wire::PROTOCOL_VERSION + 1);
-    let ServerMessage::Refused { reason, message } = client.message().await else { panic!("let in") };
-    assert_eq!(reason, RefusalReason::Protocol);
-    assert!(message.contains("Use the same release on both."), "{message}");
-    assert_eq!(client.ended().await, message);
+    for version in [2, nearlight_wire::PROTOCOL_VERSION + 1] {
+        let server = Server::start();
+        let mut client = server.connect();
+        client.say(negotiated());
+        client.hello(version);
+        let ServerMessage::Refused { reason, message } = client.message().await else { panic!("let in") };
+        assert_eq!(reason, RefusalReason::Protocol);
+        assert!(message.contains(&format!("version {version}")) && message.contains("Reload the page"), "{message}");
+        assert_eq!(client.ended().await, message);
+    }
 }
