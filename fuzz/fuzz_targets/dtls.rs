@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Sender, SenderConfig};
+use nearlight_session::{Framing, Sender, SenderConfig};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_webrtc::player::Player;
 use nearlight_webrtc::{Certificate, Event, Offer, Peer, PeerConfig, Remote};
@@ -78,7 +78,7 @@ impl Session {
 }
 
 fn sender(now: Time) -> Sender {
-    let config = SenderConfig { max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
+    let config = SenderConfig { framing: Framing::Rtp, max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(20))).expect("a preset");
     Sender::new(now, config, controller)
 }

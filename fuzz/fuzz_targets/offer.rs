@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 use std::time::Instant;
 
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Sender, SenderConfig};
+use nearlight_session::{Framing, Sender, SenderConfig};
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::player::Player;
 use nearlight_webrtc::{Certificate, Offer, Peer, PeerConfig};
@@ -59,7 +59,7 @@ fn config() -> PeerConfig {
 }
 
 fn sender() -> Sender {
-    let config = SenderConfig { max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
+    let config = SenderConfig { framing: Framing::Rtp, max_datagram: Peer::LARGEST_DATAGRAM, ..SenderConfig::default() };
     let controller = new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(20))).expect("a preset");
     Sender::new(NOW, config, controller)
 }

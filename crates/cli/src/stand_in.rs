@@ -5,8 +5,8 @@ use std::thread;
 use std::time::Duration;
 
 use nearlight_codec::{
-    CodecError, CodecKind, Coded, Decoder, Decoders, Encoder, EncoderConfig, Encoders, Picture, PictureView, Reference,
-    Size, new_encoder, sample,
+    CodecError, CodecKind, Coded, Decoder, Decoders, Encoder, EncoderConfig, EncoderDescription, EncoderFactory,
+    Encoders, Picture, PictureView, Reference, Size, describe_encoder, new_encoder, sample,
 };
 use nearlight_lab::{Capture, Model, ModelOptions};
 use nearlight_net::Clock;
@@ -34,14 +34,35 @@ impl FromStr for StandIn {
 
 impl StandIn {
     pub(crate) fn encoders(self, clock: Clock) -> Encoders {
-        Encoders::new(move |kind, config| {
-            Ok(match self {
-                Self::Model { options, start, encode, seed } => {
-                    let model = Model::new(options, config.fps, start, seed);
-                    Box::new(ModelEncoder { model, clock, rate: config.rate, encode, number: 0 })
-                }
-                Self::Film => Box::new(Film::open(kind, config)?),
-            })
+        Encoders::new(StandInEncoders { stand_in: self, clock })
+    }
+}
+
+struct StandInEncoders {
+    stand_in: StandIn,
+    clock: Clock,
+}
+
+impl EncoderFactory for StandInEncoders {
+    /// Neither keeps references, as in the lab.
+    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+        match self.stand_in {
+            StandIn::Model { .. } => Ok(EncoderDescription {
+                name: "the lab's model of frame sizes".into(),
+                codec_string: "model".into(),
+                keeps_references: false,
+            }),
+            StandIn::Film => Ok(EncoderDescription { keeps_references: false, ..describe_encoder(kind, config)? }),
+        }
+    }
+
+    fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
+        Ok(match self.stand_in {
+            StandIn::Model { options, start, encode, seed } => {
+                let model = Model::new(options, config.fps, start, seed);
+                Box::new(ModelEncoder { model, clock: self.clock, rate: config.rate, encode, number: 0 })
+            }
+            StandIn::Film => Box::new(Film::open(kind, config)?),
         })
     }
 }
@@ -67,18 +88,6 @@ struct ModelEncoder {
 }
 
 impl Encoder for ModelEncoder {
-    fn name(&self) -> String {
-        "the lab's model of frame sizes".into()
-    }
-
-    fn codec_string(&self) -> String {
-        "model".into()
-    }
-
-    fn keeps_references(&self) -> bool {
-        false
-    }
-
     fn on_decoded(&mut self, _: FrameId) {}
 
     fn encode(&mut self, _: &Picture, reference: Reference) -> Result<Coded, CodecError> {
@@ -132,19 +141,6 @@ impl Film {
 }
 
 impl Encoder for Film {
-    fn name(&self) -> String {
-        self.encoder.name()
-    }
-
-    fn codec_string(&self) -> String {
-        self.encoder.codec_string()
-    }
-
-    /// None, as in the lab.
-    fn keeps_references(&self) -> bool {
-        false
-    }
-
     fn on_decoded(&mut self, _: FrameId) {}
 
     fn encode(&mut self, _: &Picture, reference: Reference) -> Result<Coded, CodecError> {

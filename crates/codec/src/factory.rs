@@ -3,32 +3,59 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::{CodecError, CodecKind, Decoder, Encoder, EncoderConfig, new_decoder, new_encoder};
+use crate::{
+    CodecError, CodecKind, Decoder, Encoder, EncoderConfig, EncoderDescription, describe_encoder, new_decoder,
+    new_encoder,
+};
 
-type OpenEncoder = dyn Fn(CodecKind, EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> + Send + Sync;
 type OpenDecoder = dyn Fn(CodecKind) -> Result<Box<dyn Decoder>, CodecError> + Send + Sync;
+
+/// Makes encoders, and tells what they are before they are made.
+pub trait EncoderFactory: Send + Sync {
+    /// What [`EncoderFactory::open`] would open. The error says why it could not.
+    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError>;
+
+    /// An encoder whose first frame will be a key frame.
+    fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError>;
+}
+
+/// The libraries' encoders.
+struct Libraries;
+
+impl EncoderFactory for Libraries {
+    fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+        describe_encoder(kind, config)
+    }
+
+    fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
+        new_encoder(kind, config)
+    }
+}
 
 /// Opens encoders.
 #[derive(Clone)]
-pub struct Encoders(Arc<OpenEncoder>);
+pub struct Encoders(Arc<dyn EncoderFactory>);
 
 impl Encoders {
-    /// Encoders as `open` makes them.
-    pub fn new(
-        open: impl Fn(CodecKind, EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> + Send + Sync + 'static,
-    ) -> Self {
-        Self(Arc::new(open))
+    /// Encoders as `factory` makes them.
+    pub fn new(factory: impl EncoderFactory + 'static) -> Self {
+        Self(Arc::new(factory))
     }
 
-    /// As [`new_encoder`].
+    /// As [`EncoderFactory::describe`].
+    pub fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+        self.0.describe(kind, config)
+    }
+
+    /// As [`EncoderFactory::open`].
     pub fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
-        (self.0)(kind, config)
+        self.0.open(kind, config)
     }
 }
 
 impl Default for Encoders {
     fn default() -> Self {
-        Self::new(new_encoder)
+        Self::new(Libraries)
     }
 }
 

@@ -16,7 +16,10 @@ use self::bitstream::Sequence;
 use self::encode::{LibraryEncoder, bits_per_second, needs_level_5_2};
 use self::slice::{Mark, Referred, Slice};
 use crate::references::{Kept, References, Verdict};
-use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Reference, Size, quality};
+use crate::{
+    CodecError, Coded, Decoder, Encoder, EncoderConfig, EncoderDescription, Picture, PictureView, Reference, Size,
+    quality,
+};
 
 const CODEC: &str = "H.264";
 
@@ -165,6 +168,18 @@ impl H264Encoder {
     }
 }
 
+/// What [`H264Encoder`] is.
+pub fn describe(config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+    check_size(config.size)?;
+    // Profile and constraints of what the library writes for constrained baseline, and the level asked for.
+    let codec_string = if needs_level_5_2(config) { "avc1.42C034" } else { "avc1.42C02A" };
+    Ok(EncoderDescription { name: name(), codec_string: codec_string.to_owned(), keeps_references: true })
+}
+
+fn name() -> String {
+    format!("OpenH264 {}", library::version())
+}
+
 fn check_size(size: Size) -> Result<(), CodecError> {
     size.check()?;
     if size.width.max(size.height) > ENCODER_LONG_SIDE || size.width.min(size.height) > ENCODER_SHORT_SIDE {
@@ -174,15 +189,6 @@ fn check_size(size: Size) -> Result<(), CodecError> {
 }
 
 impl Encoder for H264Encoder {
-    fn name(&self) -> String {
-        format!("OpenH264 {}", library::version())
-    }
-
-    /// Profile and constraints of what the library writes for constrained baseline, and the level asked for.
-    fn codec_string(&self) -> String {
-        if needs_level_5_2(self.config) { "avc1.42C034" } else { "avc1.42C02A" }.to_owned()
-    }
-
     fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError> {
         if picture.size != self.config.size {
             return Err(CodecError::Size { expected: self.config.size, got: picture.size });
@@ -197,10 +203,6 @@ impl Encoder for H264Encoder {
             }
             coded => coded,
         }
-    }
-
-    fn keeps_references(&self) -> bool {
-        true
     }
 
     fn on_decoded(&mut self, frame: FrameId) {
@@ -256,7 +258,7 @@ impl H264Decoder {
 
 impl Decoder for H264Decoder {
     fn name(&self) -> String {
-        format!("OpenH264 {}", library::version())
+        name()
     }
 
     fn decode(&mut self, bits: &[u8]) -> Result<Option<PictureView<'_>>, CodecError> {
@@ -287,7 +289,7 @@ mod tests {
             let size = Size { width, height };
             let config = EncoderConfig { size, fps, rate: Bitrate::from_mbps(rate), threads: 1 };
             let mut encoder = H264Encoder::new(config).unwrap();
-            let promised = encoder.codec_string();
+            let promised = describe(config).unwrap().codec_string;
             let coded = encoder.encode(&sample::moving_picture(size, 0), Reference::Newest).unwrap();
             let unit = bitstream::inspect(&coded.bits).unwrap();
             assert!(unit.key && coded.is_key());

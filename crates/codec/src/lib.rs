@@ -21,7 +21,7 @@ mod vp8;
 
 use nearlight_units::{Bitrate, FrameId};
 
-pub use factory::{Decoders, Encoders};
+pub use factory::{Decoders, EncoderFactory, Encoders};
 pub use measure::{Measured, measure};
 pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
 pub use references::FARTHEST_REFERENCE;
@@ -60,6 +60,17 @@ pub enum Reference {
     Nothing,
 }
 
+/// What an encoder is, without opening it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EncoderDescription {
+    /// Library and version, for people.
+    pub name: String,
+    /// WebCodecs' codec string of the stream, such as `avc1.42C02A`, for the size that it starts with.
+    pub codec_string: String,
+    /// Whether [`Reference::Acknowledged`] ever gives anything but a key frame.
+    pub keeps_references: bool,
+}
+
 /// One coded frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coded {
@@ -81,14 +92,8 @@ impl Coded {
 
 /// Turns pictures into bits. Neither encoder behind it refreshes pictures with intra-coded stripes.
 pub trait Encoder: Send {
-    /// Library and version, for people.
-    fn name(&self) -> String;
-    /// WebCodecs' codec string of the stream, such as `avc1.42C02A`; may change with the size.
-    fn codec_string(&self) -> String;
     /// Codes one picture of the configured size. Frames are numbered from 0 in the order of calls; the first is a key frame.
     fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError>;
-    /// Whether [`Reference::Acknowledged`] ever gives anything but a key frame.
-    fn keeps_references(&self) -> bool;
     /// The receiver has decoded a frame, and all that this one was predicted from. May be told again: it is no news then.
     fn on_decoded(&mut self, frame: FrameId);
     /// Takes effect with the next frame and without a key frame.
@@ -111,6 +116,14 @@ pub fn new_encoder(kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Enc
         CodecKind::H264 => Box::new(h264::H264Encoder::new(config)?),
         CodecKind::Vp8 => Box::new(vp8::Vp8Encoder::new(config)?),
     })
+}
+
+/// Describes what [`new_encoder`] opens. The error says why it could not.
+pub fn describe_encoder(kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+    match kind {
+        CodecKind::H264 => h264::describe(config),
+        CodecKind::Vp8 => vp8::describe(config),
+    }
 }
 
 /// Opens a decoder, which takes its size from the stream.

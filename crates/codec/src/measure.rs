@@ -2,7 +2,7 @@
 
 use nearlight_units::{Span, Time};
 
-use crate::{CodecError, CodecKind, EncoderConfig, Reference, new_decoder, new_encoder, sample};
+use crate::{CodecError, CodecKind, EncoderConfig, Reference, describe_encoder, new_decoder, new_encoder, sample};
 
 /// Frames that are timed: a second at 30 frames a second, enough for a median.
 const FRAMES: u32 = 30;
@@ -18,6 +18,7 @@ pub struct Measured {
 
 /// Codes and decodes moving pictures, a key frame first, and times every step with `clock`.
 pub fn measure(kind: CodecKind, config: EncoderConfig, clock: &dyn Fn() -> Time) -> Result<Measured, CodecError> {
+    let name = describe_encoder(kind, config)?.name;
     let mut encoder = new_encoder(kind, config)?;
     let mut decoder = new_decoder(kind)?;
     let (mut encoding, mut decoding) = (Vec::new(), Vec::new());
@@ -30,7 +31,7 @@ pub fn measure(kind: CodecKind, config: EncoderConfig, clock: &dyn Fn() -> Time)
         encoding.push(encoded.saturating_since(start));
         decoding.push(clock().saturating_since(encoded));
     }
-    Ok(Measured { name: encoder.name(), encode_median: median(encoding), decode_median: median(decoding) })
+    Ok(Measured { name, encode_median: median(encoding), decode_median: median(decoding) })
 }
 
 fn median(mut spans: Vec<Span>) -> Span {

@@ -9,7 +9,9 @@ use nearlight_units::{Bitrate, FrameId};
 
 use self::vpx::Buffers;
 use crate::references::{Kept, References};
-use crate::{CodecError, Coded, Decoder, Encoder, EncoderConfig, Picture, PictureView, Reference, Size};
+use crate::{
+    CodecError, Coded, Decoder, Encoder, EncoderConfig, EncoderDescription, Picture, PictureView, Reference, Size,
+};
 
 const CODEC: &str = "VP8";
 
@@ -59,6 +61,16 @@ impl Vp8Encoder {
     }
 }
 
+/// What [`Vp8Encoder`] is.
+pub fn describe(config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+    config.size.check()?;
+    Ok(EncoderDescription { name: name(), codec_string: "vp8".to_owned(), keeps_references: true })
+}
+
+fn name() -> String {
+    format!("libvpx VP8 {}", vpx::version())
+}
+
 fn open(config: EncoderConfig) -> Result<vpx::Encoder, CodecError> {
     let settings = vpx::Settings {
         width: config.size.width.into(),
@@ -78,14 +90,6 @@ fn kilobits(rate: Bitrate) -> u32 {
 }
 
 impl Encoder for Vp8Encoder {
-    fn name(&self) -> String {
-        format!("libvpx VP8 {}", vpx::version())
-    }
-
-    fn codec_string(&self) -> String {
-        "vp8".to_owned()
-    }
-
     fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError> {
         let frame = self.next;
         let (predicted_from, buffer) = self.prediction(frame, reference);
@@ -109,10 +113,6 @@ impl Encoder for Vp8Encoder {
             self.references.candidate = Some(Kept { frame, told_by: frame, slot });
         }
         Ok(coded)
-    }
-
-    fn keeps_references(&self) -> bool {
-        true
     }
 
     fn on_decoded(&mut self, frame: FrameId) {
@@ -157,7 +157,7 @@ impl Vp8Decoder {
 
 impl Decoder for Vp8Decoder {
     fn name(&self) -> String {
-        format!("libvpx VP8 {}", vpx::version())
+        name()
     }
 
     fn decode(&mut self, bits: &[u8]) -> Result<Option<PictureView<'_>>, CodecError> {

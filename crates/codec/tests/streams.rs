@@ -105,7 +105,6 @@ fn size_changes_start_with_a_key_frame_at_the_present_rate() {
     for kind in CodecKind::ALL {
         let mut encoder = encoder(kind, SMALL, Bitrate::from_mbps(8));
         let mut decoder = new_decoder(kind).unwrap();
-        let codec_string = encoder.codec_string();
         encoder.set_rate(Bitrate::from_mbps(2)).unwrap();
         for (width, height) in [(640, 360), (960, 540), (320, 180), (1280, 720), (1280, 720), (322, 182)] {
             let size = Size { width, height };
@@ -121,7 +120,6 @@ fn size_changes_start_with_a_key_frame_at_the_present_rate() {
             }
             assert!(bytes(&frames[5..]) < 2 * 250_000, "{kind} {size}: {} bytes", bytes(&frames[5..]));
         }
-        assert_eq!(encoder.codec_string(), codec_string, "{kind}");
     }
 }
 

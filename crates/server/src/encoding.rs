@@ -158,7 +158,7 @@ pub(crate) fn display_budget(frame_interval: Span) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_codec::{CodecKind, Coded};
+    use nearlight_codec::{CodecKind, Coded, EncoderDescription, EncoderFactory};
     use nearlight_rate::Step;
     use nearlight_scene::Viewer;
     use nearlight_units::Bitrate;
@@ -225,21 +225,21 @@ mod tests {
     /// Writes the rate that it codes at in place of a picture.
     struct Scribe(Bitrate);
 
+    struct Scribes;
+
+    impl EncoderFactory for Scribes {
+        fn describe(&self, _: CodecKind, _: EncoderConfig) -> Result<EncoderDescription, CodecError> {
+            Ok(EncoderDescription { name: "scribe".into(), codec_string: "vp8".into(), keeps_references: false })
+        }
+
+        fn open(&self, _: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
+            Ok(Box::new(Scribe(config.rate)))
+        }
+    }
+
     impl Encoder for Scribe {
-        fn name(&self) -> String {
-            "scribe".into()
-        }
-
-        fn codec_string(&self) -> String {
-            "vp8".into()
-        }
-
         fn encode(&mut self, _: &Picture, _: Reference) -> Result<Coded, CodecError> {
             Ok(Coded { bits: self.0.as_bps().to_be_bytes().into(), reference: None, distortion: None })
-        }
-
-        fn keeps_references(&self) -> bool {
-            false
         }
 
         fn on_decoded(&mut self, _: FrameId) {}
@@ -259,7 +259,7 @@ mod tests {
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);
         let mailbox = Arc::new(EncoderMailbox::new(Viewer(1), CodecKind::Vp8, target(CONFIG.rate, false), deliveries));
-        let encoders = Encoders::new(|_, config: EncoderConfig| Ok(Box::new(Scribe(config.rate))));
+        let encoders = Encoders::new(Scribes);
         let mut lane = EncoderLane::start(Arc::clone(&mailbox), CONFIG, Clock::start(), encoders).expect("a thread");
         for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {
             let rate = Bitrate::from_kbps(kbps);

@@ -14,7 +14,7 @@ use crate::admission::Permit;
 use crate::metrics::Refusal;
 use crate::pairing::Channel;
 use crate::session_common::{ClientPreferences, SessionCommon};
-use crate::state::{Rejection, ServerState, clean};
+use crate::state::{MediaTransport, Rejection, ServerState, clean};
 
 /// A client that has not greeted by then is cut off.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
@@ -57,14 +57,11 @@ impl NewSession {
         state: &Arc<ServerState>,
         max_datagram: usize,
     ) -> Result<(SessionCommon, Sender), CodecError> {
-        let sender = state.new_sender(state.clock.now(), max_datagram, true).with_fec(state.new_policy());
-        let (common, keeps_references) =
-            SessionCommon::open(Arc::clone(state), self.number, self.preferences, &sender)?;
-        let common = common.with_sound_in_datagrams();
-        if keeps_references {
-            return Ok((common.with_references(), sender.with_references()));
-        }
-        Ok((common, sender))
+        let references = state.keeps_references(self.preferences.codec)?;
+        let sender =
+            state.new_sender(state.clock.now(), MediaTransport::Datagrams { largest: max_datagram, references });
+        let common = SessionCommon::open(Arc::clone(state), self.number, self.preferences, &sender)?;
+        Ok((common.with_sound_in_datagrams().with_references(references), sender))
     }
 }
 

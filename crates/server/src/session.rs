@@ -165,8 +165,7 @@ impl<C: Carrier> SessionTask<C> {
         }
         tracing::info!(session = self.number, codec = preferences.codec.name(), "a codec is agreed on");
         let opened = SessionCommon::open(Arc::clone(&self.state), self.number, preferences, self.carrier.sender());
-        let (common, _) = opened.map_err(|error| error.to_string())?;
-        self.common = Some(common);
+        self.common = Some(opened.map_err(|error| error.to_string())?);
         if self.connected { self.begin() } else { Ok(()) }
     }
 

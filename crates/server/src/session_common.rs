@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Size};
-use nearlight_rate::Step;
+use nearlight_codec::{CodecError, CodecKind, EncoderConfig, EncoderDescription, Size};
 use nearlight_scene::{START, Viewer};
-use nearlight_session::{EncoderTarget, ReceivedInput, Sender, SoundPacket};
+use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{DisplayKind, RateStatus, SOUND_RATE, SoundDescription, StreamDescription, Welcome};
 use tokio::sync::mpsc;
@@ -18,8 +17,8 @@ use crate::state::ServerState;
 const DELIVERIES: usize = 4;
 /// Packets of sound on the same way: 80 ms.
 const SOUNDS: usize = 8;
-/// Where no controller asks for less.
-const WHOLE: Step = Step { rung: 0, scale: 1.0, frame_rate: 1.0 };
+/// What a session is told that adds nothing to its frames.
+const NO_REDUNDANCY: &str = "none";
 
 /// What a client takes.
 #[derive(Clone, Copy, Debug)]
@@ -50,23 +49,22 @@ pub(crate) struct SessionCommon {
 }
 
 impl SessionCommon {
-    /// A mailbox for a client with these preferences, which the studio does not know yet, and whether its encoder keeps references.
+    /// A mailbox for a client with these preferences, which the studio does not know yet.
     pub(crate) fn open(
         state: Arc<ServerState>,
         session: u32,
         preferences: ClientPreferences,
         sender: &Sender,
-    ) -> Result<(Self, bool), CodecError> {
+    ) -> Result<Self, CodecError> {
         let ClientPreferences { codec, display, sound } = preferences;
-        let (stream, keeps_references) = describe(&state, codec, stream_target(sender, display))?;
+        let stream = describe(&state, codec, stream_target(sender, display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
         let hears = sound && state.sound.is_some();
         let mailbox = EncoderMailbox::new(Viewer(session), codec, stream_target(sender, display), delivery_sender);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
         let (references, sound) = (false, None);
-        let common = Self { state, session, deliveries, sounds, hears, sound, display, references, mailbox, stream };
-        Ok((common, keeps_references))
+        Ok(Self { state, session, deliveries, sounds, hears, sound, display, references, mailbox, stream })
     }
 
     /// The client is told that sound comes in datagrams of the session's own.
@@ -76,9 +74,9 @@ impl SessionCommon {
         self
     }
 
-    /// The client is to acknowledge frames.
-    pub(crate) fn with_references(mut self) -> Self {
-        self.references = true;
+    /// Whether the client is to acknowledge frames.
+    pub(crate) fn with_references(mut self, references: bool) -> Self {
+        self.references = references;
         self
     }
 
@@ -131,12 +129,13 @@ impl SessionCommon {
     }
 
     pub(crate) fn welcome(&self, sender: &Sender) -> Welcome {
+        let names = sender.names();
         Welcome {
             session: self.session,
             stream: self.stream.clone(),
             server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(),
-            controller: sender.controller_name().into(),
-            fec: sender.fec_name(),
+            controller: names.controller.into(),
+            fec: names.redundancy.unwrap_or_else(|| NO_REDUNDANCY.into()),
             references: self.references,
             sound: self.sound.clone(),
             pacing: self.state.pacing.to_string(),
@@ -171,37 +170,24 @@ impl Drop for SessionCommon {
 }
 
 fn stream_target(sender: &Sender, display: DisplayKind) -> StreamTarget {
-    StreamTarget {
-        encoder: sender.encoder_target(),
-        refusal: sender.refusal(),
-        display,
-        step: sender.decision().step.unwrap_or(WHOLE),
-        render_to_display: sender.render_to_display(),
-        best_capture: sender.best_capture(),
-        sound: sender.sound_wish(),
-    }
+    let MediaTarget { encoder, refusal, step, render_to_display, best_capture, sound } = sender.target();
+    StreamTarget { encoder, refusal, display, step, render_to_display, best_capture, sound }
 }
 
-/// The stream as it starts, and whether its encoder keeps references. The encoder that says its name here is not the one that will run: that one lives on its thread.
-fn describe(
-    state: &ServerState,
-    codec: CodecKind,
-    target: StreamTarget,
-) -> Result<(StreamDescription, bool), CodecError> {
+/// The stream as it starts.
+fn describe(state: &ServerState, codec: CodecKind, target: StreamTarget) -> Result<StreamDescription, CodecError> {
     let StreamTarget { display, step, encoder: EncoderTarget { rate, .. }, .. } = target;
     let size = state.format.size_for(display, step.scale);
-    let encoder = state
-        .encoders
-        .open(codec, EncoderConfig { size, fps: state.format.fps, rate, threads: EncoderConfig::usual_threads() })?;
-    let stream = StreamDescription {
+    let config = EncoderConfig { size, fps: state.format.fps, rate, threads: EncoderConfig::usual_threads() };
+    let EncoderDescription { name, codec_string, .. } = state.encoders.describe(codec, config)?;
+    Ok(StreamDescription {
         codec,
-        codec_string: encoder.codec_string(),
+        codec_string,
         width: size.width,
         height: size.height,
         fps: state.format.fps,
-        encoder: encoder.name(),
+        encoder: name,
         adapter: state.adapter.clone(),
         views: state.format.views_for(display),
-    };
-    Ok((stream, encoder.keeps_references()))
+    })
 }

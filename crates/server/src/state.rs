@@ -5,16 +5,17 @@ use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use nearlight_codec::{CodecKind, Encoders};
-use nearlight_fec::policy::{RedundancyPolicy, new_policy};
+use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders};
+use nearlight_fec::policy::new_policy;
 use nearlight_link::Path;
 use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Sender, SenderConfig};
+use nearlight_session::{Algorithms, Framing, Sender, SenderConfig};
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
+use nearlight_webrtc::Peer;
 use nearlight_wire::{Bytes32, Hello, PROTOCOL_VERSION, RefusalReason};
 use tokio::sync::watch;
 
@@ -47,6 +48,15 @@ pub(crate) struct Rejection {
     pub(crate) message: String,
     /// When to try again, if that is known.
     pub(crate) wait: Option<Span>,
+}
+
+/// What carries a session's media.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum MediaTransport {
+    /// Datagrams of our own protocol of at most so many bytes, and whether the client acknowledges frames.
+    Datagrams { largest: usize, references: bool },
+    /// RTP, and whether the client tells when packets arrive.
+    Rtp { reports_arrivals: bool },
 }
 
 /// What all sessions share.
@@ -191,25 +201,34 @@ impl ServerState {
         }
     }
 
-    /// A session's sender, for datagrams up to what its transport takes.
-    pub(crate) fn new_sender(&self, now: Time, max_datagram: usize, reports_arrivals: bool) -> Sender {
+    /// Whether the codec's encoder can predict from frames that a client has acknowledged.
+    pub(crate) fn keeps_references(&self, codec: CodecKind) -> Result<bool, CodecError> {
+        let Format { size, fps, .. } = self.format;
+        let config = EncoderConfig { size, fps, rate: self.bounds.start, threads: EncoderConfig::usual_threads() };
+        Ok(self.encoders.describe(codec, config)?.keeps_references)
+    }
+
+    /// A session's sender.
+    pub(crate) fn new_sender(&self, now: Time, transport: MediaTransport) -> Sender {
+        let (framing, largest, references, reports_arrivals) = match transport {
+            MediaTransport::Datagrams { largest, references } => (Framing::Symbols, largest, references, true),
+            MediaTransport::Rtp { reports_arrivals } => (Framing::Rtp, Peer::LARGEST_DATAGRAM, false, reports_arrivals),
+        };
         let config = SenderConfig {
-            max_datagram: max_datagram.min(self.datagram),
+            framing,
+            max_datagram: largest.min(self.datagram),
             pacing: self.pacing,
             frame_interval: self.format.frame_interval(),
             events: self.journal.is_some(),
             maximum: Some(self.bounds.maximum),
+            references,
             ..SenderConfig::default()
         };
         let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
         let controller =
             if reports_arrivals || self.controller == FIXED { chosen() } else { Box::new(Remb::new(self.bounds)) };
-        Sender::new(now, config, controller)
-    }
-
-    /// A session's redundancy policy.
-    pub(crate) fn new_policy(&self) -> Box<dyn RedundancyPolicy> {
-        new_policy(&self.fec).expect("checked when the server started")
+        let redundancy = Some(new_policy(&self.fec).expect("checked when the server started"));
+        Sender::new(now, config, Algorithms { controller, redundancy })
     }
 
     /// The bad path that the owner wants for each session, there and back; none where it is to be a clean one.

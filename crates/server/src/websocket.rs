@@ -249,7 +249,9 @@ impl Carrier for WebSocketCarrier {
         self.sender.poll_timeout().filter(|(_, wake)| !(self.blocked && *wake == Wake::Pace))
     }
 
-    fn on_timeout(&mut self, _: Time) {}
+    fn on_timeout(&mut self, now: Time) {
+        self.sender.on_timeout(now);
+    }
 
     async fn close(&mut self, now: Time, ended: &str) {
         let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });

@@ -4,7 +4,9 @@ use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Distortion, EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig};
+use nearlight_session::{
+    Algorithms, Distortion, EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, SenderConfig,
+};
 use nearlight_units::{Bitrate, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
@@ -32,9 +34,10 @@ impl Pair {
         };
         let now = Time::from_secs(1);
         let controller = new_controller(controller, Bounds::up_to(Bitrate::from_mbps(50))).expect("a preset");
+        let algorithms = Algorithms { controller, redundancy: Some(new_policy(fec).expect("a policy")) };
         Self {
             now,
-            sender: Sender::new(now, config, controller).with_fec(new_policy(fec).expect("a policy")),
+            sender: Sender::new(now, config, algorithms),
             receiver: Receiver::new(ReceiverConfig { events: false }),
             bits: vec![7; FRAME_BYTES],
             view: View { pose: Pose::default(), fov: Fov::symmetric(1.2, 1.8) },
@@ -50,14 +53,15 @@ impl Pair {
             self.sender.on_datagram(self.now, &datagram);
         }
         let input = self.sender.poll_input().map_or(InputSeq(0), |input| input.sample.seq);
-        let id = self.sender.next_frame();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
+        let id = self.sender.target().encoder.next;
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let header = self.header(input);
         self.sender.on_frame(
             self.now,
             EncodedFrame { id, reference, header, bits: (&self.bits).into(), distortion: Distortion::UNKNOWN },
         );
         let mut packets = 0;
+        self.sender.on_timeout(self.now);
         while let Some(datagram) = self.sender.poll_transmit(self.now) {
             packets += 1;
             self.receiver.on_datagram(self.now, &datagram);

@@ -15,8 +15,8 @@ use nearlight_wire::{
 };
 
 use crate::{
-    Distortion, EncodedFrame, LossRecovery, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts, Sender,
-    SenderConfig, SoundPacket,
+    Algorithms, Distortion, EncodedFrame, LossRecovery, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts,
+    Sender, SenderConfig, SoundPacket,
 };
 
 mod truth;
@@ -357,6 +357,7 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
         pacing: modes[usize::from(pacing) % modes.len()],
         frame_interval: Span::from_millis(33),
         events: true,
+        references: true,
         ..SenderConfig::default()
     };
     let bounds = Bounds::up_to(Bitrate::from_mbps(50));
@@ -364,8 +365,8 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
     let controller = new_controller(preset.name, bounds).expect("a preset");
     let mut now = Time::from_secs(1);
     let policy = POLICIES[usize::from(pacing >> 4) % POLICIES.len()].name.replace('P', "20");
-    let mut sender =
-        Sender::new(now, config, controller).with_fec(new_policy(&policy).expect("a policy")).with_references();
+    let redundancy = Some(new_policy(&policy).expect("a policy"));
+    let mut sender = Sender::new(now, config, Algorithms { controller, redundancy });
     for operation in operations {
         apply_to_sender(&mut sender, &mut now, operation);
         while sender.poll_event().is_some() {}
@@ -374,7 +375,7 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
         assert!((bounds.minimum..=bounds.maximum).contains(&decision.target), "{decision:?}");
         let (frames, bytes, packets, repairs) = sender.held();
         assert!(frames <= 64 && bytes <= 16 << 20 && packets <= 125_000 && repairs <= 2_048);
-        let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.refusal());
+        let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.target());
     }
 }
 
@@ -384,7 +385,8 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
             *now += Span::from_micros(100 * i64::from(*hundreds_of_micros));
         }
         SenderOperation::Frame { bytes } => {
-            let (id, target) = (sender.next_frame(), sender.encoder_target());
+            let target = sender.target().encoder;
+            let id = target.next;
             let before = id.0.checked_sub(1).map(FrameId);
             let near = |reference: &FrameId| id.0 - reference.0 <= 255;
             let reference =
@@ -409,6 +411,7 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
         SenderOperation::MaxDatagram(bytes) => sender.set_max_datagram(usize::from(*bytes).min(1_200)),
         SenderOperation::Poll => {
             let mut sent = 0;
+            sender.on_timeout(*now);
             while let Some(datagram) = sender.poll_transmit(*now) {
                 assert!(datagram.len() <= 1_200);
                 sent += 1;

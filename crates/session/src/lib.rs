@@ -25,10 +25,12 @@ mod presentation;
 mod protection;
 mod receiver;
 mod recent;
+mod release;
 mod sender;
 mod share;
 mod sound;
 mod spares;
+mod symbols;
 mod uplink;
 mod window;
 
@@ -37,11 +39,14 @@ use nearlight_units::Time;
 pub use answered::AnsweredTargets;
 pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, SkipReason};
 pub use clock::ClockEstimate;
+pub use history::Cut;
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
+pub use release::{FramePieces, Payload, Release};
 pub use sender::{
-    Cut, Departure, Distortion, EncodedFrame, EncoderTarget, Sender, SenderConfig, SenderStatistics, UNKNOWN_TO_DISPLAY,
+    Algorithms, Distortion, EncodedFrame, EncoderTarget, Framing, MediaTarget, ReceiverFeedback, Sender, SenderConfig,
+    SenderNames, SenderStatistics, UNKNOWN_TO_DISPLAY,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::Presence;
@@ -51,6 +56,8 @@ pub use uplink::Presence;
 pub enum Wake {
     /// Packets wait for the pacer: late means a longer frame.
     Pace,
+    /// Frames were left out because the path carried nothing, and one may try it again: late means a longer standstill.
+    PathBlocked,
     /// The rate controller's own clock.
     Rate,
     /// Arrivals want to be reported: late means older feedback.

@@ -2,8 +2,8 @@
 
 use nearlight_events::{Event, ProtectionCandidate};
 use nearlight_fec::policy::{FrameFacts, Plan, RateDistortion, RedundancyPolicy, Shortage};
-use nearlight_fec::{Code, Encoder, Fate, LossEstimate, LossSummary};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_fec::{Code, Encoder, Fate, LossEstimate};
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use crate::Distortion;
@@ -34,8 +34,20 @@ impl Planned {
         self.count - self.sent
     }
 
-    pub(crate) const fn next_number(&self) -> u16 {
-        self.sent
+    /// How many there are, those that have left included.
+    pub(crate) const fn count(&self) -> u16 {
+        self.count
+    }
+
+    /// What they cover, newest first; nothing where another protocol makes them.
+    pub(crate) fn covered(&self) -> &[CoveredFrame] {
+        &self.covered
+    }
+
+    /// A repair's bytes; none where another protocol makes them.
+    pub(crate) fn symbol(&self, number: u16) -> &[u8] {
+        let start = usize::from(number) * self.symbol_bytes;
+        &self.symbols[start..start + self.symbol_bytes]
     }
 
     pub(crate) fn unsent(&self) -> Bytes {
@@ -51,39 +63,21 @@ impl Planned {
         self.symbols.len()
     }
 
-    /// The next datagram of the repairs of `frame`; empty where another protocol makes it.
-    pub(crate) fn datagram(&mut self, now: Time, seq: PacketSeq, frame: FrameId, deadline: Time) -> Vec<u8> {
-        if self.covered.is_empty() {
-            self.sent += 1;
-            self.last_sent_at = now;
-            return Vec::new();
-        }
-        let header = RepairHeader {
-            on_demand: false,
-            seq,
-            sent_at: now,
-            frame,
-            number: self.sent,
-            deadline_after_send_us: deadline_after(now, deadline),
-            covered: self.covered.clone(),
-        };
-        let start = usize::from(self.sent) * self.symbol_bytes;
+    /// The number of the next one, which leaves now; none where all have left.
+    pub(crate) fn take_next(&mut self, now: Time) -> Option<u16> {
+        let number = (self.left() > 0).then_some(self.sent)?;
         self.sent += 1;
         self.last_sent_at = now;
-        datagram(&header, &self.symbols[start..start + self.symbol_bytes])
+        Some(number)
     }
 }
 
-/// For how long after `now` a frame is of use, as it travels.
-pub(crate) fn deadline_after(now: Time, deadline: Time) -> u32 {
-    u32::try_from(deadline.saturating_since(now).as_micros()).unwrap_or(u32::MAX)
-}
-
-fn datagram(header: &RepairHeader, payload: &[u8]) -> Vec<u8> {
-    let mut datagram = Vec::with_capacity(RepairHeader::bytes(header.covered.len()) + payload.len());
-    header.write(&mut datagram);
-    datagram.extend_from_slice(payload);
-    datagram
+/// A repair that the receiver has asked for.
+#[derive(Debug)]
+pub(crate) struct OnDemandRepair {
+    pub(crate) number: u16,
+    pub(crate) covered: CoveredFrame,
+    pub(crate) symbol: Vec<u8>,
 }
 
 /// What the sender knows of its path when a frame is planned or asked for.
@@ -159,7 +153,8 @@ impl Protection {
         RepairHeader::bytes(usize::from(self.policy.reach()))
     }
 
-    pub(crate) fn losses(&self) -> LossSummary {
+    #[cfg(test)]
+    pub(crate) fn losses(&self) -> nearlight_fec::LossSummary {
         self.estimate.summary()
     }
 
@@ -217,22 +212,13 @@ impl Protection {
     }
 
     /// One more repair of a frame; none where all numbers are used up.
-    pub(crate) fn repair(&mut self, now: Time, seq: PacketSeq, frame: &mut KeptFrame) -> Option<Vec<u8>> {
+    pub(crate) fn repair(&mut self, frame: &mut KeptFrame) -> Option<OnDemandRepair> {
         let (code, covered) = frame.code()?;
         let number = frame.next_repair;
         frame.next_repair = number.checked_add(1)?;
         let mut symbol = vec![0; code.symbol_bytes()];
         self.encoder.repairs(&code, &frame.bytes, number..number + 1, &mut symbol).ok()?;
-        let header = RepairHeader {
-            on_demand: true,
-            seq,
-            sent_at: now,
-            frame: frame.id,
-            number,
-            deadline_after_send_us: deadline_after(now, frame.deadline),
-            covered: vec![covered],
-        };
-        Some(datagram(&header, &symbol))
+        Some(OnDemandRepair { number, covered, symbol })
     }
 
     fn facts(&self, now: Time, frame: &KeptFrame, path: PathFacts) -> FrameFacts {

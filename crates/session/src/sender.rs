@@ -1,91 +1,54 @@
-//! The server's end: frames in, paced symbols out, repairs on request, and what the encoder should do next.
+//! The server's end: frames in, paced packets out, what is lost sent again, and what the encoder should do next.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
-use nearlight_fec::LossSummary;
-use nearlight_fec::policy::RedundancyPolicy;
-use nearlight_pace::{Headroom, Mode, Pacer};
-use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController};
+use nearlight_pace::{Class, Headroom, Mode, Pacer};
+use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentFrame};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, FrameHeader, FrameReport, Pong, SYMBOL_HEADER_BYTES, ToServer};
 
 use crate::capture::CaptureTiming;
 use crate::capture_schedule::SkipReason;
 use crate::decoder_load::DecoderLoad;
-use crate::history::{FrameHistory, KeptFrame, PacketHistory};
+use crate::history::{Content, Cut, FrameHistory, KeptFrame, PacketHistory};
 use crate::inbox::{Inbox, ReceivedInput};
-use crate::protection::{PathFacts, Protection, protection_event};
+use crate::protection::{PathFacts, Planned, Protection, protection_event};
 use crate::recent::RecentRate;
 use crate::share::RedundantShare;
-use crate::spares::Spares;
+use crate::symbols::Symbols;
 use crate::window::WindowGate;
 use crate::{Wake, earliest};
 
-mod departures;
+mod config;
 mod display;
-mod packets;
+mod receiver_feedback;
 mod recovery;
-mod repair;
+mod releases;
 mod restraint;
+mod retransmission;
 mod sound;
+mod target;
 
+pub use config::{Algorithms, Framing, SenderConfig, SenderNames};
 pub use display::UNKNOWN_TO_DISPLAY;
-use packets::Elsewhere;
-pub use packets::{Cut, Departure};
+use receiver_feedback::Elsewhere;
+pub use receiver_feedback::ReceiverFeedback;
 use recovery::Recovery;
-use repair::Repairs;
 use restraint::Restraint;
+use retransmission::Retransmissions;
 use sound::SoundOut;
+pub use target::{EncoderTarget, MediaTarget};
 
 /// A transport that carries less than this is broken: half of what IPv6 guarantees, so that headers stay below a tenth.
 const MIN_DATAGRAM: usize = 640;
 /// Before the first feedback. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
-/// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
-/// Guess: one frame that is leaving, and half of one behind it.
-const MAX_QUEUE_INTERVALS: f64 = 1.5;
 /// Answers to pings that wait: a client that pings faster than the driver drains gets no answer to the rest.
 const MAX_PONGS: usize = 16;
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
-
-/// Datagrams that came back from the driver: more than leave at once.
-pub(crate) type Datagrams = Spares<64>;
-
-/// What a session is like.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SenderConfig {
-    /// Largest datagram that the transport takes, in bytes: at least 640.
-    pub max_datagram: usize,
-    pub pacing: Mode,
-    pub frame_interval: Span,
-    /// Emit events for `poll_event`; without it they are not even made.
-    pub events: bool,
-    /// Frames and what is added to them, symbols sent again included, together take no more: the encoder gets what is left. Without it a
-    /// controller that takes redundancy off its target itself is trusted with that, and what is sent again comes on top.
-    pub maximum: Option<Bitrate>,
-    /// Frames from one key frame to the next, 0 where none is scheduled: some redundancy policies plan by it.
-    pub group: u32,
-    /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
-    pub unrestrained: bool,
-}
-
-/// What most tests and simulations want: datagrams of 1,200 bytes, 30 frames a second, nothing scheduled.
-impl Default for SenderConfig {
-    fn default() -> Self {
-        Self {
-            max_datagram: 1_200,
-            pacing: Mode::Compressed,
-            frame_interval: Span::from_secs(1) / 30,
-            events: false,
-            maximum: None,
-            group: 0,
-            unrestrained: false,
-        }
-    }
-}
 
 /// A frame from the encoder.
 #[derive(Clone, Debug, PartialEq)]
@@ -112,20 +75,6 @@ impl Distortion {
     pub const UNKNOWN: Self = Self { coded: None, frozen: None };
 }
 
-/// How the next frame should be coded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EncoderTarget {
-    pub rate: Bitrate,
-    /// A key frame.
-    pub key: bool,
-    /// Predicted from a frame that the receiver has acknowledged. It stays until such a frame comes.
-    pub recover: bool,
-    /// Newest frame that the receiver is known to have decoded, with all that it was predicted from.
-    pub acknowledged: Option<FrameId>,
-    /// The first frame that the sender had not been given yet: that one or a later one meets this target.
-    pub next: FrameId,
-}
-
 /// What was sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderStatistics {
@@ -137,14 +86,14 @@ pub struct SenderStatistics {
     pub packets: u64,
     /// Packets that the receiver reported missing.
     pub packets_lost: u64,
-    /// Symbols that were sent again.
+    /// Pieces that were sent again.
+    pub retransmissions: u64,
+    /// Repairs, planned and on demand.
     pub repairs: u64,
-    /// Repairs that stand in for any symbol, planned and on demand.
-    pub coded_repairs: u64,
-    /// Datagrams of both kinds.
+    /// Packets of both kinds.
     pub redundant: Bytes,
-    /// Requests for symbols that had left the history or came too often.
-    pub repairs_refused: u64,
+    /// Requests for pieces that had left the history or came too often.
+    pub retransmissions_refused: u64,
     pub probe_packets: u64,
     /// Datagrams of sound, and their bytes, which are not media's.
     pub sound_packets: u64,
@@ -157,7 +106,20 @@ pub struct SenderStatistics {
     pub round_trip: Option<Span>,
 }
 
-/// Cuts, paces, repairs and decides when a key frame is needed; joins rate controller and pacer.
+/// Cuts, paces, protects, sends again and decides when a key frame is needed; joins rate controller and pacer.
+///
+/// Its methods are of five kinds:
+///
+/// - facts, `on_*`: something happened at `now`. [`Sender::on_frame`] and [`Sender::on_sound`] bring media, [`Sender::on_datagram`] and
+///   [`Sender::on_message`] what a client of our own protocol sends, [`Sender::on_cut_frame`], [`Sender::on_sent_beside`] and
+///   [`Sender::on_receiver_feedback`] are for a driver of another protocol, and [`Sender::on_timeout`] is the passing of time.
+/// - wishes, `set_*`, which hold until the next call.
+/// - what it has to hand out, `poll_*`: call each until none.
+/// - when it wants to be called, [`Sender::poll_timeout`].
+/// - readings, which change nothing: [`Sender::target`], [`Sender::decision`], [`Sender::statistics`], [`Sender::names`].
+///
+/// A driver hands over one fact, or calls [`Sender::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
+/// [`Sender::poll_timeout`]. Times never go back. [`Sender::on_timeout`] may be called at any time, and early calls cost little.
 pub struct Sender {
     config: SenderConfig,
     controller: Box<dyn RateController>,
@@ -170,7 +132,7 @@ pub struct Sender {
     packets: PacketHistory,
     inbox: Inbox,
     pongs: VecDeque<Pong>,
-    repairs: Repairs,
+    retransmissions: Retransmissions,
     /// None: nothing is added to the frames.
     protection: Option<Box<Protection>>,
     redundant: RedundantShare,
@@ -188,13 +150,14 @@ pub struct Sender {
     sound: SoundOut,
     elsewhere: Elsewhere,
     outcomes: VecDeque<FrameReport>,
-    spares: Datagrams,
+    symbols: Symbols,
     statistics: SenderStatistics,
 }
 
 impl Sender {
     #[must_use]
-    pub fn new(now: Time, config: SenderConfig, controller: Box<dyn RateController>) -> Self {
+    pub fn new(now: Time, config: SenderConfig, algorithms: impl Into<Algorithms>) -> Self {
+        let Algorithms { controller, redundancy } = algorithms.into();
         let decision = controller.decision();
         let mut pacer = Pacer::new(config.pacing);
         pacer.set_rate(now, decision.pacing);
@@ -206,39 +169,36 @@ impl Sender {
             decoder_load: DecoderLoad::new(config.frame_interval),
             timing: CaptureTiming::new(config.frame_interval),
             frames: FrameHistory::default(),
-            packets: PacketHistory::default(),
+            packets: match config.framing {
+                Framing::Symbols => PacketHistory::default(),
+                Framing::Rtp => PacketHistory::following_pieces(),
+            },
             inbox: Inbox::default(),
             pongs: VecDeque::new(),
-            repairs: Repairs::new(now, decision.target),
-            protection: None,
+            retransmissions: Retransmissions::new(now, decision.target),
+            protection: redundancy
+                .filter(|policy| policy.reach() > 0)
+                .map(|policy| Box::new(Protection::new(policy, config.group))),
             redundant: RedundantShare::default(),
             probe: None,
             decision,
             events: VecDeque::new(),
             next_seq: PacketSeq(0),
             next_frame: FrameId(0),
-            recovery: Recovery::new(),
+            recovery: Recovery::new(config.references),
             round_trip: None,
             window: WindowGate::new(now),
-            restraint: Restraint::new(config.unrestrained),
+            restraint: Restraint::new(&config),
             recent: RecentRate::default(),
             render_to_display: None,
             sound: SoundOut::default(),
             elsewhere: Elsewhere::default(),
             outcomes: VecDeque::new(),
-            spares: Datagrams::default(),
+            symbols: Symbols::default(),
             statistics: SenderStatistics::default(),
         };
         sender.log_decision(now);
         sender
-    }
-
-    /// Protects the frames as `policy` plans it; call it before the first frame. With the policy `none` nothing changes.
-    #[must_use]
-    pub fn with_fec(mut self, policy: Box<dyn RedundancyPolicy>) -> Self {
-        let group = self.config.group;
-        self.protection = (policy.reach() > 0).then(|| Box::new(Protection::new(policy, group)));
-        self
     }
 
     /// How good the encoder's pictures are prices what redundancy takes from it.
@@ -248,41 +208,36 @@ impl Sender {
         }
     }
 
-    /// The redundancy policy's name; `none` without one.
-    #[must_use]
-    pub fn fec_name(&self) -> String {
-        self.protection.as_ref().map_or_else(|| "none".to_owned(), |protection| protection.name())
-    }
-
-    /// What the path loses, as far as redundancy is concerned; none without a policy.
-    #[must_use]
-    pub fn losses(&self) -> Option<LossSummary> {
-        self.protection.as_ref().map(|protection| protection.losses())
-    }
-
-    /// A datagram came. What does not parse is counted and dropped.
+    /// A datagram of our own protocol came. What does not parse is counted and dropped.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
-            Ok(ToServer::Input(sample)) => {
+            Ok(message) => self.on_message(now, message),
+            Err(error) => {
+                self.statistics.malformed += 1;
+                self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
+            }
+        }
+    }
+
+    /// The same, parsed by the driver.
+    pub fn on_message(&mut self, now: Time, message: ToServer) {
+        match message {
+            ToServer::Input(sample) => {
                 let sampled_at = sample.sampled_at;
                 if self.inbox.on_sample(now, sample) {
                     self.timing.on_input(now, sampled_at);
                 }
             }
-            Ok(ToServer::Feedback(feedback)) => self.on_feedback(now, &feedback),
-            Ok(ToServer::Nack(nack)) => self.on_nack(now, &nack),
-            Ok(ToServer::KeyFrameRequest(request)) => self.on_key_frame_request(now, request),
-            Ok(ToServer::Acknowledgement(acknowledgement)) => self.on_acknowledgement(acknowledgement),
-            Ok(ToServer::Report(report)) => self.on_report(now, &report),
-            Ok(ToServer::Ping(ping)) => {
+            ToServer::Feedback(feedback) => self.on_feedback(now, &feedback),
+            ToServer::Nack(nack) => self.on_nack(now, &nack),
+            ToServer::KeyFrameRequest(request) => self.on_key_frame_request(now, request),
+            ToServer::Acknowledgement(acknowledgement) => self.on_acknowledgement(acknowledgement),
+            ToServer::Report(report) => self.on_report(now, &report),
+            ToServer::Ping(ping) => {
                 if self.pongs.len() < MAX_PONGS {
                     let client_sent_at = ping.client_sent_at;
                     self.pongs.push_back(Pong { client_sent_at, server_received_at: now, server_sent_at: now });
                 }
-            }
-            Err(error) => {
-                self.statistics.malformed += 1;
-                self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
             }
         }
     }
@@ -292,25 +247,6 @@ impl Sender {
         self.inbox.poll()
     }
 
-    /// The id that the next frame must have.
-    #[must_use]
-    pub const fn next_frame(&self) -> FrameId {
-        self.next_frame
-    }
-
-    /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, on the path, or in the decoder's queue.
-    #[must_use]
-    pub fn refusal(&self) -> Option<SkipReason> {
-        let queued = self.decision.pacing.time_to_send(self.pacer.queued());
-        if queued > self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
-            return Some(SkipReason::PacerQueue);
-        }
-        if self.restraint.until().is_some() {
-            return Some(SkipReason::PathBlocked);
-        }
-        self.decoder_load.is_behind().then_some(SkipReason::DecoderBehind)
-    }
-
     /// The driver left out a frame before it was encoded.
     pub fn on_skipped(&mut self, now: Time, reason: SkipReason) {
         self.decoder_load.on_skipped();
@@ -318,36 +254,7 @@ impl Sender {
         self.emit(now, || Event::FrameSkipped { reason: reason.name() });
     }
 
-    /// How to encode the next frame. A key frame is asked for until one comes.
-    #[must_use]
-    pub fn encoder_target(&self) -> EncoderTarget {
-        // The target counts datagrams, the encoder only their payload.
-        let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
-        // Some controllers have taken redundancy off their target themselves.
-        let reckoned = self.decision.redundancy.is_some();
-        let share = self.redundant.get();
-        let left = |rate: Bitrate| self.sound.beside(rate).mul_f64(1.0 - share);
-        let target = self.decision.target;
-        let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
-        let rate = self.config.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
-        let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
-        let rate = if self.recovery.is_receiver_waiting() {
-            self.restraint.key_frame_rate(rate, self.config.frame_interval)
-        } else {
-            rate
-        };
-        let acknowledged = self.recovery.within_reach(self.next_frame);
-        let recover = reference_wanted && acknowledged.is_some();
-        EncoderTarget {
-            rate,
-            key: key_wanted.is_some() || (reference_wanted && !recover),
-            recover,
-            acknowledged,
-            next: self.next_frame,
-        }
-    }
-
-    /// A frame was encoded: it is cut and queued.
+    /// A frame was encoded: it is cut into symbols and queued. Its id is [`EncoderTarget::next`].
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let EncodedFrame { id, reference, header, bits, distortion } = frame;
         self.on_distortion(distortion);
@@ -358,15 +265,59 @@ impl Sender {
         self.queue(now, kept, &header);
     }
 
-    /// The next datagram to send; call until none.
-    pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        let pong = self.poll_pong(now).or_else(|| self.poll_sound(now));
-        pong.or_else(|| self.poll_departure(now).map(|departure| departure.bytes))
+    /// A frame was encoded and cut by the protocol that carries it: it is queued. Answers how many repairs leave behind it, which that
+    /// protocol makes: the policy plans as for repairs of our own that cover this frame alone.
+    pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
+        debug_assert_eq!(self.config.framing, Framing::Rtp);
+        let EncodedFrame { id, reference, header, bits, distortion } = frame;
+        self.on_distortion(distortion);
+        self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header)
+    }
+
+    /// Something else leaves on the same path now, such as sound, under the number that is answered. It does not wait, and media waits
+    /// for it.
+    pub fn on_sent_beside(&mut self, now: Time, size: Bytes) -> PacketSeq {
+        self.pacer.poll(now, size, Class::Repair);
+        self.on_sent(now, size, Content::Other)
+    }
+
+    /// What carries the frames knows no repairs: from now on nothing is added to them, and no policy has a name.
+    pub fn set_unprotected(&mut self) {
+        self.protection = None;
+    }
+
+    /// Time has passed: what [`Sender::poll_timeout`] named is done.
+    pub fn on_timeout(&mut self, now: Time) {
+        self.want_due_key(now);
+        if self.controller.poll_timeout().is_some_and(|(at, _)| at <= now) {
+            self.controller.on_timeout(now);
+            self.take_decision(now);
+        }
+        self.settle(now);
+    }
+
+    /// Whatever has happened: whether frames are to be left out, and whether the controller wants to probe.
+    fn settle(&mut self, now: Time) {
+        self.restraint.update(now, self.packets.oldest_untold());
+        self.follow_probe(now);
+    }
+
+    /// The probe may have come to its end, and another one may be next.
+    fn follow_probe(&mut self, now: Time) {
+        if self.probe.is_some() && !self.pacer.is_probing() {
+            self.probe = None;
+        }
+        if self.probe.is_none()
+            && let Some(probe) = self.controller.poll_probe(now)
+        {
+            self.probe = Some(probe.id);
+            self.pacer.on_probe(now, probe.rate, probe.size);
+        }
     }
 
     /// A datagram of this sender's that is of no more use: the next one is written where it was.
     pub fn take_back(&mut self, datagram: Vec<u8>) {
-        self.spares.give(datagram);
+        self.symbols.take_back(datagram);
     }
 
     /// The answer to a ping.
@@ -375,7 +326,7 @@ impl Sender {
         Some(Pong { server_sent_at: now, ..pong }.to_bytes())
     }
 
-    /// When to call [`Sender::poll_transmit`] next even if nothing happens.
+    /// When to call [`Sender::on_timeout`] and drain next even if nothing happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         let window = self.decision.window;
@@ -385,7 +336,7 @@ impl Sender {
                 .map(|at| (self.window.closed_until(window).map_or(at, |open| at.max(open)), Wake::Pace)),
             self.controller.poll_timeout().map(|(at, _)| (at, Wake::Rate)),
             self.recovery.key_due().map(|at| (at, Wake::KeyFrame)),
-            self.restraint.until().map(|at| (at, Wake::Pace)),
+            self.restraint.until().map(|at| (at, Wake::PathBlocked)),
         ])
     }
 
@@ -404,9 +355,11 @@ impl Sender {
         self.config.max_datagram = bytes.max(MIN_DATAGRAM);
     }
 
+    /// What decides rate and redundancy.
     #[must_use]
-    pub fn controller_name(&self) -> &'static str {
-        self.controller.name()
+    pub fn names(&self) -> SenderNames {
+        let redundancy = self.protection.as_ref().map(|protection| protection.name());
+        SenderNames { controller: self.controller.name(), redundancy }
     }
 
     #[must_use]
@@ -435,6 +388,44 @@ impl Sender {
         }
     }
 
+    /// Answers how many repairs were planned.
+    fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) -> u16 {
+        debug_assert_eq!(kept.id, self.next_frame, "frames come in order");
+        self.decoder_load.on_frame();
+        self.restraint.on_frame(now);
+        let (id, reference, key) = (kept.id, kept.reference(), kept.key);
+        let size = Bytes::new(kept.bytes.len() as u64);
+        kept.render_started_at = header.render_started_at;
+        kept.queued_at = now;
+        let symbols = u32::from(kept.symbols);
+        self.next_frame = id.next();
+        self.statistics.frames += 1;
+        self.statistics.key_frames += u64::from(key);
+        if key && self.recovery.is_receiver_waiting() {
+            self.abandon_unsent(now);
+            self.restraint.on_answer(now, id, self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP));
+        }
+        self.statistics.recovery_frames += u64::from(self.recovery.on_frame(now, id, reference));
+        self.redundant.on_frame(size);
+        self.protect(now, &mut kept);
+        let repairs = kept.planned.as_ref().map_or(0, Planned::left);
+        self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
+        let dropped = self.frames.push(kept);
+        if dropped > Bytes::ZERO {
+            // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
+            self.pacer.on_dropped(now, dropped);
+        }
+        if dropped > Bytes::ZERO && !key {
+            self.abandon_unsent(now);
+            self.on_chain_broken(now, "queue overflow");
+        }
+        let encode = header.encoded_at.saturating_since(header.converted_at);
+        self.controller.on_frame_sent(now, &SentFrame { frame: id, size, key, encode });
+        self.emit(now, || Event::FrameSent { frame: id, bytes: size.get(), key, reference, symbols });
+        self.settle(now);
+        repairs
+    }
+
     /// Adds the repairs that leave with the frame.
     fn protect(&mut self, now: Time, frame: &mut KeptFrame) {
         let path = self.path_facts();
@@ -442,24 +433,6 @@ impl Sender {
         let plan = protection.protect(now, frame, &mut self.frames, path);
         let id = frame.id;
         self.emit(now, || protection_event(id, &plan));
-    }
-
-    fn run_controller(&mut self, now: Time) {
-        self.want_due_key(now);
-        self.restraint.update(now, self.packets.oldest_untold());
-        if self.controller.poll_timeout().is_some_and(|(at, _)| at <= now) {
-            self.controller.on_timeout(now);
-            self.take_decision(now);
-        }
-        if self.probe.is_some() && !self.pacer.is_probing() {
-            self.probe = None;
-        }
-        if self.probe.is_none()
-            && let Some(probe) = self.controller.poll_probe(now)
-        {
-            self.probe = Some(probe.id);
-            self.pacer.on_probe(now, probe.rate, probe.size);
-        }
     }
 
     fn take_decision(&mut self, now: Time) {
@@ -539,10 +512,16 @@ impl Sender {
         self.events.push_back((now, event()));
     }
 
+    /// What the path loses, as far as redundancy is concerned; none without a policy.
+    #[cfg(test)]
+    pub(crate) fn losses(&self) -> Option<nearlight_fec::LossSummary> {
+        self.protection.as_ref().map(|protection| protection.losses())
+    }
+
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize, usize, usize) {
         let (frames, bytes) = self.frames.held();
-        (frames, bytes, self.packets.held(), self.repairs.len())
+        (frames, bytes, self.packets.held(), self.retransmissions.len())
     }
 }
 

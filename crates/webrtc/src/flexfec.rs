@@ -11,83 +11,16 @@
 //! Departures: what a sender writes into a packet only when it leaves, its transport-wide number, counts as zeros
 //! (`RtpPacket::ZeroMutableExtensions`); both ends do so.
 
+use nearlight_fec::ParityGroups;
+
 /// Bytes of a repair that stand before the parity, with the longest mask.
 pub(crate) const MAX_HEADER: u16 = 32;
-/// Numbers that a mask reaches: 15, 31 and 63 bits in its three words.
-const MAX_SPAN: u16 = 109;
 /// Of an RTP packet, the part that the repair's own header stands for.
 const RTP_HEADER: usize = 12;
 /// Version, which is not repaired: its bits say that a mask follows and that this is no retransmission.
 const NOT_REPAIRED: u8 = 0xC0;
 /// The last word of a mask says that it is the last.
 const LAST_MASK: u8 = 0x80;
-
-/// Which packets of a frame each of its repairs covers.
-///
-/// Every packet is covered once, and the neighbours of a packet by other repairs: a burst of as many losses as there are repairs is
-/// mended, also one at the frame's end, because the repairs go on in the packets' order: the first covers the packet that is farthest
-/// back, and each is as far from its last packet as those from each other. A frame beyond what a mask reaches is cut into runs, each
-/// with its share of the repairs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Groups {
-    packets: u16,
-    repairs: u16,
-}
-
-/// Packets and repairs that belong together: from where on, and how many of each.
-#[derive(Clone, Copy, Debug)]
-struct Run {
-    packets: (u16, u16),
-    repairs: (u16, u16),
-}
-
-impl Run {
-    /// From one packet to the next that the same repair covers: repairs beyond the packets say nothing new.
-    fn step(self) -> u16 {
-        self.repairs.1.min(self.packets.1)
-    }
-}
-
-impl Groups {
-    pub(crate) const fn new(packets: u16, repairs: u16) -> Self {
-        Self { packets, repairs }
-    }
-
-    pub(crate) const fn packets(self) -> u16 {
-        self.packets
-    }
-
-    pub(crate) const fn repairs(self) -> u16 {
-        self.repairs
-    }
-
-    /// The repair that covers a packet.
-    pub(crate) fn repair_of(self, index: u16) -> Option<u16> {
-        let run = self.runs().find(|run| (run.packets.0..run.packets.0 + run.packets.1).contains(&index))?;
-        let step = run.step();
-        let place = (index - run.packets.0).checked_rem(step)?;
-        Some(run.repairs.0 + (place + step - run.packets.1 % step) % step)
-    }
-
-    /// The packets that a repair covers, ascending; at least one.
-    pub(crate) fn covered(self, repair: u16) -> impl Iterator<Item = u16> + use<> {
-        let run = self.runs().find(|run| (run.repairs.0..run.repairs.0 + run.repairs.1).contains(&repair));
-        run.into_iter().flat_map(move |run| {
-            let (first, packets) = run.packets;
-            let step = run.step().max(1);
-            let place = (repair - run.repairs.0 + run.packets.1 % step) % step;
-            (first + place..first + packets).step_by(usize::from(step))
-        })
-    }
-
-    fn runs(self) -> impl Iterator<Item = Run> + use<> {
-        let Self { packets, repairs } = self;
-        let runs = u32::from(packets.div_ceil(MAX_SPAN));
-        let part = move |of: u16, run: u32| (u32::from(of) * run / runs) as u16;
-        let share = move |of: u16, run: u32| (part(of, run), part(of, run + 1) - part(of, run));
-        (0..runs).map(move |run| Run { packets: share(packets, run), repairs: share(repairs, run) })
-    }
-}
 
 /// The exclusive or of packets.
 #[derive(Clone, Debug, Default)]
@@ -122,13 +55,13 @@ pub(crate) struct Block {
     ssrc: u32,
     /// Number of the frame's first packet.
     first: u16,
-    groups: Groups,
+    groups: ParityGroups,
     parities: Vec<Parity>,
 }
 
 impl Block {
-    pub(crate) fn new(ssrc: u32, first: u16, groups: Groups) -> Self {
-        Self { ssrc, first, groups, parities: vec![Parity::default(); usize::from(groups.repairs)] }
+    pub(crate) fn new(ssrc: u32, first: u16, groups: ParityGroups) -> Self {
+        Self { ssrc, first, groups, parities: vec![Parity::default(); usize::from(groups.repairs())] }
     }
 
     /// Adds a packet of the frame, as it travels but for what may change on the way.

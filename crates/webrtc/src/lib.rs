@@ -34,7 +34,6 @@ mod reception;
 mod routes;
 mod rtcp;
 pub mod sctp;
-mod sent_packets;
 mod stream;
 mod stun;
 

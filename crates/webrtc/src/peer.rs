@@ -5,8 +5,9 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
+use nearlight_fec::ParityGroups;
 use nearlight_session::{Cut, EncodedFrame, Sender, Wake};
-use nearlight_units::{Bytes, FrameId, Span, Time};
+use nearlight_units::{Bytes, FrameId, PacketSeq, Time};
 use nearlight_wire::FrameNote;
 use rand::{Rng as _, SeedableRng as _};
 use rand_pcg::Pcg64Mcg;
@@ -25,12 +26,10 @@ use crate::codec;
 use crate::contained::Contained;
 use crate::dtls;
 use crate::feedback::{Reports, StreamReports};
-use crate::flexfec::Groups;
 use crate::negotiate::{self, Codecs, Sources};
 use crate::payload::Payloads;
 use crate::reception::Reception;
 use crate::rtcp::RtcpQueue;
-use crate::sent_packets::{Content, SentPackets};
 use crate::stream::{Beginnings, Stream};
 use crate::stun::{BINDING_REQUEST, Stun, Verifier};
 use crate::{Carriage, CodecKind, IceCredentials, Offer, OfferedCodec, Remote};
@@ -143,8 +142,6 @@ struct Video {
     picture: u16,
     /// Of frames that have not left in full.
     notes: VecDeque<FrameNote>,
-    /// When the newest frames began to leave.
-    begun: VecDeque<(FrameId, Time)>,
 }
 
 /// A client's connection as a state machine.
@@ -171,8 +168,8 @@ pub struct Peer {
     reports: Reports,
     /// Where the client reports each stream by its own numbers.
     stream_reports: Option<StreamReports>,
-    sent_packets: SentPackets,
-    round_trip: Option<Span>,
+    /// The number of what left last.
+    newest_seq: Option<PacketSeq>,
     reception: Reception,
     channels: BTreeMap<ChannelId, String>,
     note_channel: Option<ChannelId>,
@@ -197,7 +194,7 @@ impl Peer {
         let codecs = Codecs {
             video: codec.into_iter().cloned().collect(),
             sound: offer.sound().cloned(),
-            repairs: offer.repairs().filter(|_| sender.is_protected()).cloned(),
+            repairs: offer.repairs().filter(|_| sender.names().redundancy.is_some()).cloned(),
             reports_arrivals: offer.reports_arrivals(),
         };
         Self::new(now, config, &codecs, sender)
@@ -214,7 +211,7 @@ impl Peer {
         let codecs = Codecs {
             video: codecs.iter().map(|codec| codec::usual(*codec)).collect(),
             sound: sound.then(negotiate::usual_sound),
-            repairs: sender.is_protected().then(negotiate::usual_repairs),
+            repairs: sender.names().redundancy.is_some().then(negotiate::usual_repairs),
             reports_arrivals: true,
         };
         Self::new(now, config, &codecs, sender)
@@ -260,8 +257,7 @@ impl Peer {
             sound: None,
             reports: Reports::default(),
             stream_reports: None,
-            sent_packets: SentPackets::default(),
-            round_trip: None,
+            newest_seq: None,
             reception: Reception::default(),
             channels: BTreeMap::new(),
             note_channel: None,
@@ -302,7 +298,7 @@ impl Peer {
 
     /// Before the first picture there is nothing to send, and nothing to fill probes of the path with.
     fn has_media(&self) -> bool {
-        self.is_connected() && self.sender.next_frame() > FrameId(0)
+        self.is_connected() && self.sender.target().encoder.next > FrameId(0)
     }
 
     #[must_use]
@@ -351,7 +347,7 @@ impl Peer {
         }
         let cut = Cut { ends, overhead, repair_overhead };
         let repairs = self.sender.on_cut_frame(now, EncodedFrame { bits: bytes.into(), ..frame }, cut);
-        video.stream.on_frame(id, Groups::new(packets, repairs), timestamp);
+        video.stream.on_frame(id, ParityGroups::new(packets, repairs), timestamp);
     }
 
     /// An Opus packet whose first sample is due at `heard_at` of the server's clock, as the pictures rendered then.
@@ -363,9 +359,9 @@ impl Peer {
         let size = Bytes::new(opus.len() as u64 + u64::from(stream.overhead()));
         // What the client does not report is not counted.
         let counts = stream.config().transport_wide.is_some() || self.stream_reports.is_some();
-        let seq = if counts { self.sender.on_beside(now, size) } else { nearlight_units::PacketSeq(0) };
+        let seq = if counts { self.sender.on_sent_beside(now, size) } else { PacketSeq(0) };
         if counts {
-            self.sent_packets.on_sent(now, seq, Content::Other);
+            self.newest_seq = Some(seq);
         }
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
         if let Some(reports) = &mut self.stream_reports {
@@ -446,6 +442,9 @@ impl Peer {
         }
         if self.candidate_pairs.consent_ends().is_some_and(|end| end <= now) {
             self.end();
+        }
+        if self.has_media() {
+            self.sender.on_timeout(now);
         }
     }
 

@@ -1,8 +1,11 @@
-//! One RTP stream of ours: numbers, timestamps, header extensions and what was sent under which number.
+//! One RTP stream of ours: writes what a sender lets go as RTP packets, retransmissions (RFC 4588) and FlexFEC repairs, with their numbers,
+//! timestamps and header extensions.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
+use nearlight_fec::ParityGroups;
+use nearlight_session::{Payload, Release};
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, Nack};
 use rtc::rtcp::sender_report::SenderReport;
@@ -10,7 +13,7 @@ use rtc::rtp::Header;
 use rtc::rtp::packet::Packet;
 use rtc::shared::marshal::Marshal as _;
 
-use crate::flexfec::{self, Block, Groups};
+use crate::flexfec::{self, Block};
 
 /// Frames whose numbers are remembered: those that the sender keeps for repairs.
 const MAX_FRAMES: usize = 64;
@@ -56,7 +59,7 @@ struct Numbered {
     frame: FrameId,
     /// RTP sequence number of its first packet, unwrapped.
     first: u32,
-    groups: Groups,
+    groups: ParityGroups,
     timestamp: u32,
 }
 
@@ -126,7 +129,7 @@ impl Stream {
     }
 
     /// Numbers a frame's packets.
-    pub(crate) fn on_frame(&mut self, frame: FrameId, groups: Groups, timestamp: u32) {
+    pub(crate) fn on_frame(&mut self, frame: FrameId, groups: ParityGroups, timestamp: u32) {
         self.frames.push_back(Numbered { frame, first: self.next, groups, timestamp });
         self.next += u32::from(groups.packets());
         if self.frames.len() > MAX_FRAMES {
@@ -134,18 +137,37 @@ impl Stream {
         }
     }
 
-    /// The packet of a frame's piece; none where the frame is forgotten.
-    pub(crate) fn packet(&self, frame: FrameId, index: u16, seq: PacketSeq, payload: Vec<u8>) -> Option<Packet> {
+    /// The packet of what a sender lets go; none where the client takes no such packet, or the frame is forgotten.
+    pub(crate) fn packet(&mut self, release: &Release<'_>) -> Option<Packet> {
+        let Release { seq, sent_at, ref payload } = *release;
+        let mut packet = match *payload {
+            Payload::Piece { frame, index, retransmission, bytes } => {
+                let packet = self.piece(frame.id, index, seq, bytes)?;
+                if retransmission {
+                    self.again(packet)
+                } else {
+                    self.protect(frame.id, index, &packet);
+                    packet
+                }
+            }
+            Payload::Repair { frame, number, .. } => self.repair(frame, number, seq)?,
+            Payload::Padding { .. } => self.filling(seq)?,
+        };
+        self.stamp(sent_at, &mut packet);
+        Some(packet)
+    }
+
+    fn piece(&self, frame: FrameId, index: u16, seq: PacketSeq, bytes: &[u8]) -> Option<Packet> {
         let numbered = self.numbered(frame)?;
         let number = (numbered.first + u32::from(index)) as u16;
-        let mut packet = self.dress(number, numbered.timestamp, seq, payload);
+        let mut packet = self.with_header(number, numbered.timestamp, seq, Bytes::copy_from_slice(bytes));
         packet.header.marker = index + 1 == numbered.groups.packets();
         Some(packet)
     }
 
     /// Takes a packet that leaves for the first time into the repairs of its frame. A frame's packets leave in order, and all of them
     /// before its repairs.
-    pub(crate) fn protect(&mut self, frame: FrameId, index: u16, packet: &Packet) {
+    fn protect(&mut self, frame: FrameId, index: u16, packet: &Packet) {
         let Some(Numbered { first, groups, .. }) = self.numbered(frame).copied().filter(|of| of.groups.repairs() > 0)
         else {
             return;
@@ -165,7 +187,7 @@ impl Stream {
     }
 
     /// The repair of a frame whose packets have left.
-    pub(crate) fn repair(&mut self, frame: FrameId, number: u16, seq: PacketSeq) -> Option<Packet> {
+    fn repair(&mut self, frame: FrameId, number: u16, seq: PacketSeq) -> Option<Packet> {
         let (ssrc, payload_type) = self.config.repair?;
         let timestamp = self.numbered(frame)?.timestamp;
         let (_, block) = self.block.as_ref().filter(|(other, _)| *other == frame)?;
@@ -178,11 +200,6 @@ impl Stream {
             let _ = packet.header.set_extension(id, transport_wide_number(seq));
         }
         Some(packet)
-    }
-
-    /// Which repairs of a frame cover which of its packets; none where the frame is forgotten.
-    pub(crate) fn groups(&self, frame: FrameId) -> Option<Groups> {
-        self.numbered(frame).map(|numbered| numbered.groups)
     }
 
     /// Whether this is the frame's last packet.
@@ -198,13 +215,13 @@ impl Stream {
     pub(crate) fn single(&mut self, timestamp: u32, seq: PacketSeq, payload: Vec<u8>) -> Packet {
         let number = self.next as u16;
         self.next += 1;
-        self.dress(number, timestamp, seq, payload)
+        self.with_header(number, timestamp, seq, Bytes::from(payload))
     }
 
-    fn dress(&self, sequence_number: u16, timestamp: u32, seq: PacketSeq, payload: Vec<u8>) -> Packet {
+    fn with_header(&self, sequence_number: u16, timestamp: u32, seq: PacketSeq, payload: Bytes) -> Packet {
         let StreamConfig { ssrc, payload_type, transport_wide, playout_delay, .. } = self.config;
         let header = Header { version: 2, payload_type, sequence_number, timestamp, ssrc, ..Header::default() };
-        let mut packet = Packet { header, payload: Bytes::from(payload) };
+        let mut packet = Packet { header, payload };
         let transport_wide = transport_wide.map(|id| (id, transport_wide_number(seq)));
         let playout_delay = playout_delay.map(|id| (id, Bytes::from_static(&PLAYOUT_DELAY_ZERO)));
         for (id, extension) in [transport_wide, playout_delay].into_iter().flatten() {
@@ -215,7 +232,7 @@ impl Stream {
     }
 
     /// The same packet as a retransmission (RFC 4588); where the client knows none, as it was.
-    pub(crate) fn again(&mut self, mut packet: Packet) -> Packet {
+    fn again(&mut self, mut packet: Packet) -> Packet {
         let Some((ssrc, payload_type)) = self.config.retransmission else { return packet };
         let original = packet.header.sequence_number.to_be_bytes();
         packet.payload = [&original[..], &packet.payload].concat().into();
@@ -228,7 +245,7 @@ impl Stream {
 
     /// A packet that only fills the path: the largest of the newest frame once more, as a retransmission that nobody asked for. None
     /// where the client has no stream for those: the same packet twice in one stream is dropped before it is counted.
-    pub(crate) fn filling(&mut self, seq: PacketSeq) -> Option<Packet> {
+    fn filling(&mut self, seq: PacketSeq) -> Option<Packet> {
         self.config.retransmission?;
         let mut packet = self.largest.clone()?;
         if let Some(id) = self.config.transport_wide {
@@ -238,7 +255,7 @@ impl Stream {
     }
 
     /// The packet leaves now.
-    pub(crate) fn stamp(&self, now: Time, packet: &mut Packet) {
+    fn stamp(&self, now: Time, packet: &mut Packet) {
         if let Some(id) = self.config.send_time {
             // Seconds in 24 bits, 18 of them behind the point.
             let ticks = (u128::from(now.as_nanos()) << 18) / 1_000_000_000;

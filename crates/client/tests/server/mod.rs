@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use glam::Vec3;
 use nearlight_codec::{
-    CodecKind, Encoder, EncoderConfig, Picture, Reference, Size, new_encoder, sample::moving_picture,
+    CodecKind, Encoder, EncoderConfig, Picture, Reference, Size, describe_encoder, new_encoder, sample::moving_picture,
 };
 use nearlight_net::{
     Clock, Connection, ControlReceiver, ControlSender, Identity, Link, ListenOptions, Listener, NetError, Received,
@@ -219,6 +219,7 @@ impl Studio {
             pacing: Mode::Burst,
             frame_interval: Span::from_secs(1) / i64::from(FPS),
             events: false,
+            references: true,
             ..SenderConfig::default()
         };
         let controller = new_controller("fixed", bounds).expect("a preset");
@@ -226,20 +227,22 @@ impl Studio {
             behaviour,
             clock,
             encoder: new_encoder(behaviour.codec, config).expect("an encoder"),
-            sender: Sender::new(clock.now(), session, controller).with_references(),
+            sender: Sender::new(clock.now(), session, controller),
             input: None,
             size: SIZE,
         }
     }
 
     fn stream(&self) -> StreamDescription {
+        let config = EncoderConfig { size: self.size, fps: FPS, rate: Bitrate::from_mbps(4), threads: 1 };
+        let encoder = describe_encoder(self.behaviour.codec, config).expect("an encoder");
         StreamDescription {
             codec: self.behaviour.codec,
-            codec_string: self.encoder.codec_string(),
+            codec_string: encoder.codec_string,
             width: self.size.width,
             height: self.size.height,
             fps: FPS,
-            encoder: self.encoder.name(),
+            encoder: encoder.name,
             adapter: "a moving picture".into(),
             views: 1,
         }
@@ -250,7 +253,7 @@ impl Studio {
             session,
             stream: self.stream(),
             server: "a server for tests".into(),
-            controller: self.sender.controller_name().into(),
+            controller: self.sender.names().controller.into(),
             fec: "none".into(),
             references: true,
             sound: (self.behaviour.sound && hears).then(|| SoundDescription {
@@ -279,18 +282,18 @@ impl Studio {
 
     fn make_frame(&mut self) -> Option<StreamDescription> {
         let started = self.clock.now();
-        if let Some(reason) = self.sender.refusal() {
+        if let Some(reason) = self.sender.target().refusal {
             self.sender.on_skipped(started, reason);
             return None;
         }
         self.input = self.sender.poll_input().or(self.input.take());
-        let id = self.sender.next_frame();
+        let id = self.sender.target().encoder.next;
         let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
         let stream = self.resize(id.0);
         let mut picture = moving_picture(self.size, id.0);
         draw_marker(&mut picture, Marker { frame: id, input });
         let rendered_at = self.clock.now();
-        let target = self.sender.encoder_target();
+        let target = self.sender.target().encoder;
         self.encoder.set_rate(target.rate).expect("any rate");
         if let Some(frame) = target.acknowledged {
             self.encoder.on_decoded(frame);
@@ -330,6 +333,7 @@ impl Studio {
     }
 
     fn pump(&mut self, connection: &Connection) {
+        self.sender.on_timeout(self.clock.now());
         while let Some(datagram) = self.sender.poll_transmit(self.clock.now()) {
             let _ = connection.send_datagram(datagram.into());
         }

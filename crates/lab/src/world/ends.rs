@@ -165,9 +165,9 @@ impl Ends {
         now + CLOCKS_APART
     }
 
-    /// [`Sender::best_capture`] in the world's clock.
+    /// [`nearlight_session::MediaTarget::best_capture`] in the world's clock.
     pub(crate) fn best_capture(&self) -> Option<Time> {
-        self.sender().best_capture().map(|at| at - CLOCKS_APART)
+        self.sender().target().best_capture.map(|at| at - CLOCKS_APART)
     }
 
     pub(crate) fn sender(&self) -> &Sender {
@@ -255,12 +255,14 @@ impl Ends {
     /// The server's timers, before its datagrams are taken.
     pub(crate) fn wake_server(&mut self, now: Time) {
         let now = Self::server_clock(now);
-        if let Near::WebRtc(webrtc) = &mut self.near {
-            webrtc.peer.on_timeout(now);
-            while let Some(pong) = webrtc.peer.sender_mut().poll_pong(now) {
-                // A full channel loses it like a full path would.
-                let _ = webrtc.peer.send(now, webrtc.channel, Message::Binary(pong));
-            }
+        let webrtc = match &mut self.near {
+            Near::Own(sender) => return sender.on_timeout(now),
+            Near::WebRtc(webrtc) => webrtc,
+        };
+        webrtc.peer.on_timeout(now);
+        while let Some(pong) = webrtc.peer.sender_mut().poll_pong(now) {
+            // A full channel loses it like a full path would.
+            let _ = webrtc.peer.send(now, webrtc.channel, Message::Binary(pong));
         }
     }
 

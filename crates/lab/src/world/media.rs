@@ -229,7 +229,7 @@ impl Media {
 
     /// Packets that carried symbols again.
     pub(crate) fn repairs(&self, now: Time) -> u64 {
-        self.ends.sender().statistics(Ends::server_clock(now)).repairs
+        self.ends.sender().statistics(Ends::server_clock(now)).retransmissions
     }
 
     /// Redundant bytes, and all others, that were sent in the measured time.
@@ -357,7 +357,7 @@ impl Media {
         self.tally.on_capture(now);
         let step = self.ends.sender().decision().step;
         let facts = CaptureFacts {
-            refusal: self.ends.sender().refusal(),
+            refusal: self.ends.sender().target().refusal,
             frame_rate: step.map_or(1.0, |step| step.frame_rate),
             // Frames take the same time from capture to bits, however many are in work.
             encoder_free: true,
@@ -367,7 +367,7 @@ impl Media {
             self.tally.on_skipped(now);
             return;
         }
-        let target = self.answered.open(self.ends.sender().encoder_target());
+        let target = self.answered.open(self.ends.sender().target().encoder);
         let reference = self.reference(&target);
         let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::Reference);
         let scale = step.map_or(1.0, |step| step.scale);
@@ -429,7 +429,7 @@ impl Media {
 
     fn send_frame(&mut self, now: Time, encoding: Encoding) {
         let Encoding { captured, coded, index, .. } = encoding;
-        let id = self.ends.sender().next_frame();
+        let id = self.ends.sender().target().encoder.next;
         let captured_at = Ends::server_clock(captured.at);
         let rendered_at = captured_at + self.config.render;
         let header = FrameHeader {

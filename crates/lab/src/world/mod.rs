@@ -23,7 +23,7 @@ use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_flows::{Bulk, BulkConfig, Cbr, CbrConfig, Schedule, Short, ShortConfig, Traffic};
 use nearlight_link::{Hop, Random};
 use nearlight_rate::{Bounds, Preset, RateController, UnknownController, new_controller};
-use nearlight_session::{Receiver, ReceiverConfig, Sender, SenderConfig};
+use nearlight_session::{Algorithms, Framing, Receiver, ReceiverConfig, Sender, SenderConfig};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wifi::{ConfigError, Scenario};
 use thiserror::Error;
@@ -378,13 +378,18 @@ fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Res
 }
 
 fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateController>) -> Result<Sender, RunError> {
-    let Setting { datagram, pacing, ref source, .. } = *cell.setting;
+    let Setting { datagram, pacing, transport, ref source, .. } = *cell.setting;
     let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(source.fps));
     let sender = SenderConfig {
+        framing: match transport {
+            plan::Transport::WebTransport => Framing::Symbols,
+            plan::Transport::WebRtc => Framing::Rtp,
+        },
         max_datagram: datagram,
         pacing,
         frame_interval,
         group: cell.system.group,
+        references: cell.system.recovery == Recovery::Reference,
         // What is compared with published systems does as they do.
         unrestrained: matches!(cell.system.recovery, Recovery::Intra | Recovery::None | Recovery::Group),
         ..SenderConfig::default()
@@ -392,8 +397,8 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
     let inner = new_policy(&cell.system.fec)?;
     let stands_alone = cell.system.recovery == Recovery::None;
     let policy = if stands_alone { Box::new(Placed { inner, index: Shared::clone(&config.index) }) } else { inner };
-    let sender = Sender::new(Ends::server_clock(config.start), sender, controller).with_fec(policy);
-    Ok(if cell.system.recovery == Recovery::Reference { sender.with_references() } else { sender })
+    let algorithms = Algorithms { controller, redundancy: Some(policy) };
+    Ok(Sender::new(Ends::server_clock(config.start), sender, algorithms))
 }
 
 fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {

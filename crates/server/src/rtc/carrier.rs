@@ -128,10 +128,12 @@ impl WebRtcCarrier {
     /// Only what the protocol lets over this channel.
     fn on_session(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
-            Ok(ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_)) | Err(_) => {
-                self.sender_mut().on_datagram(now, datagram);
+            Ok(message @ (ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_))) => {
+                self.sender_mut().on_message(now, message);
             }
             Ok(_) => {}
+            // Counted there.
+            Err(_) => self.sender_mut().on_datagram(now, datagram),
         }
     }
 }

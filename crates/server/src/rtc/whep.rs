@@ -24,7 +24,7 @@ use super::{Exchange, WebRtcCarrier, peer_config};
 use crate::options::IceServer;
 use crate::session::SessionTask;
 use crate::session_common::{ClientPreferences, SessionCommon};
-use crate::state::{Rejection, ServerState, seconds};
+use crate::state::{MediaTransport, Rejection, ServerState, seconds};
 
 /// A client that sends its body more slowly than this is cut off.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
@@ -97,8 +97,7 @@ impl Whep {
         let id = Token::generate().map_err(internal)?.to_string();
         let session = state.next_session.fetch_add(1, Ordering::Relaxed);
         let config = peer_config(state, &self.exchange, &id);
-        let sender =
-            state.new_sender(now, Peer::LARGEST_DATAGRAM, offer.reports_arrivals()).with_fec(state.new_policy());
+        let sender = state.new_sender(now, MediaTransport::Rtp { reports_arrivals: offer.reports_arrivals() });
         let offered = offer.video().iter().find(|offered| offered.codec == codec);
         let malformed = |error: PeerError| {
             tracing::debug!(?error, "an offer was refused");
@@ -108,8 +107,7 @@ impl Whep {
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
         let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
-        let (common, _) =
-            SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
+        let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, state.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
         let (carrier, ender) = WebRtcCarrier::new(peer, line);

@@ -16,7 +16,7 @@ use super::*;
 use crate::admission::Admission;
 use crate::metrics::Metrics;
 use crate::pairing::Pairing;
-use crate::state::Offers;
+use crate::state::{MediaTransport, Offers};
 use crate::studio::{Format, Studio};
 
 const CLIENT: Guest = Guest { address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), trusted: true };
@@ -96,7 +96,9 @@ impl Carrier for Memory {
         self.sender.poll_timeout()
     }
 
-    fn on_timeout(&mut self, _: Time) {}
+    fn on_timeout(&mut self, now: Time) {
+        self.sender.on_timeout(now);
+    }
 
     async fn close(&mut self, _: Time, ended: &str) {
         let _ = self.to_client.send(ToClient::Closed(ended.into()));
@@ -149,7 +151,7 @@ impl Server {
         let permit = state.try_admit(now, CLIENT).expect("a place");
         let (up, from_client) = unbounded_channel();
         let (to_client, down) = unbounded_channel();
-        let sender = state.new_sender(now, 1_200, true);
+        let sender = state.new_sender(now, MediaTransport::Datagrams { largest: 1_200, references: false });
         let carrier = Memory { clock: state.clock, sender, from_client, to_client, events: Vec::new() };
         let task = tokio::spawn(Box::new(SessionTask::new(Arc::clone(state), 1, permit, carrier, None)).run());
         let receiver = Receiver::new(ReceiverConfig { events: false });

@@ -22,7 +22,7 @@ use crate::carrier::{Carrier, CarrierEvent};
 use crate::rtc::{Exchange, LIBRARY_FAILED, PeerLine, peer_config};
 use crate::session::SessionTask;
 use crate::session_common::ClientPreferences;
-use crate::state::ServerState;
+use crate::state::{MediaTransport, ServerState};
 
 /// The channel that the web client opens.
 const INPUT: &str = "input";
@@ -87,7 +87,7 @@ impl UnitySession {
         let permit = state.try_admit(now, self.from).map_err(|rejection| rejection.message)?;
         let number = state.next_session.fetch_add(1, Ordering::Relaxed);
         let name = Token::generate().map_err(|error| error.to_string())?.to_string();
-        let sender = state.new_sender(now, Peer::LARGEST_DATAGRAM, true).with_fec(state.new_policy());
+        let sender = state.new_sender(now, MediaTransport::Rtp { reports_arrivals: true });
         // The owner's codec first; the browser chooses among them when it answers.
         let mut kinds = vec![state.codec];
         kinds.extend(CodecKind::ALL.into_iter().filter(|kind| *kind != state.codec));

@@ -12,25 +12,10 @@ pub const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
 const DISPLAY_SMOOTHING: i64 = 16;
 
 impl Sender {
-    /// How long a frame takes from the start of its rendering to the client's display, smoothed: poses are predicted by it, and
-    /// sound is heard by it.
-    #[must_use]
-    pub const fn render_to_display(&self) -> Option<Span> {
-        self.render_to_display
-    }
-
     /// The client's display changes so often a second, as it says; 0 where it shows a picture the moment it is decoded. Until it is
-    /// called, waits for the display are left out of [`Sender::best_capture`].
+    /// called, waits for the display are left out of [`crate::MediaTarget::best_capture`].
     pub fn set_display_hz(&mut self, hz: u16) {
         self.timing.set_display_hz(hz);
-    }
-
-    /// A moment, past or to come, at which a capture would have been best: just after an input had come, and so that the picture was
-    /// there just before the display changed. So are moments whole frame intervals away from it; [`crate::CaptureSchedule`] gets
-    /// there. None while too little is known, or where nothing argues for one moment rather than another.
-    #[must_use]
-    pub const fn best_capture(&self) -> Option<Time> {
-        self.timing.best()
     }
 
     /// What clients said became of frames, each once.

@@ -13,7 +13,7 @@ const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Recovery {
     /// The encoder predicts from acknowledged frames where it is asked to.
-    pub(super) references: bool,
+    references: bool,
     /// Newest frame that the receiver is known to have decoded, since the newest key frame.
     pub(super) acknowledged: Option<FrameId>,
     pub(super) reference_wanted: bool,
@@ -28,9 +28,9 @@ pub(super) struct Recovery {
 }
 
 impl Recovery {
-    pub(super) const fn new() -> Self {
+    pub(super) const fn new(references: bool) -> Self {
         Self {
-            references: false,
+            references,
             acknowledged: None,
             reference_wanted: false,
             key_wanted: Some("first frame"),
@@ -81,16 +81,8 @@ impl Recovery {
 }
 
 impl Sender {
-    /// The encoder can predict from any frame that the receiver has acknowledged ([`crate::EncoderWish::recover`]), so a loss needs no
-    /// key frame. Call it before the first frame, and only where the receiver acknowledges.
-    #[must_use]
-    pub fn with_references(mut self) -> Self {
-        self.recovery.references = true;
-        self
-    }
-
-    /// Makes the next frame a key frame, for a reason that only the driver knows, such as a changed picture size.
-    pub fn set_key_wanted(&mut self, now: Time, reason: &'static str) {
+    /// Makes the next frame a key frame.
+    pub(crate) fn set_key_wanted(&mut self, now: Time, reason: &'static str) {
         if self.recovery.key_wanted.is_none() {
             self.recovery.key_wanted = Some(reason);
             self.emit(now, || Event::KeyFrameForced { reason });
@@ -105,7 +97,7 @@ impl Sender {
     }
 
     /// The receiver wants a key frame.
-    pub fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
+    pub(super) fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
         let answered = self.recovery.last_key.is_some_and(|(id, _)| id > request.newest);
         // A receiver cannot have seen frames that were never sent.
         if answered || request.newest >= self.next_frame {

@@ -6,6 +6,8 @@
 use nearlight_rate::{ArrivingRate, PacketReport};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 
+use super::{Framing, SenderConfig};
+
 /// Beyond the shortest round trip, for so long a packet may be on its way until frames are left out. As for silence and for windows: half
 /// a second without feedback says that the path is blocked.
 const PATIENCE: Span = Span::from_millis(500);
@@ -58,14 +60,14 @@ pub(super) struct Restraint {
     loss: f64,
     arriving: ArrivingRate,
     held_until: Option<Time>,
-    /// The receiver may never tell which frames it shows, so that an answer that got through is not known.
+    /// The receiver may never tell which frames it shows, as players of WHEP, so that an answer that got through is not known.
     is_silent_on_display: bool,
+    /// Frames leave, whatever becomes of them.
     off: bool,
 }
 
 impl Restraint {
-    /// `off`: frames leave, whatever becomes of them.
-    pub(super) fn new(off: bool) -> Self {
+    pub(super) fn new(config: &SenderConfig) -> Self {
         Self {
             shortest: None,
             newest: Span::ZERO,
@@ -77,8 +79,8 @@ impl Restraint {
             loss: 0.0,
             arriving: ArrivingRate::new(ARRIVING_WINDOW),
             held_until: None,
-            is_silent_on_display: false,
-            off,
+            is_silent_on_display: config.framing == Framing::Rtp,
+            off: config.unrestrained,
         }
     }
 
@@ -113,11 +115,6 @@ impl Restraint {
         if self.loss > HEAVY_LOSS && !self.off {
             self.failures = self.failures.max(1);
         }
-    }
-
-    /// The receiver may never tell which frames it shows, as players of WHEP.
-    pub(super) const fn set_silent_on_display(&mut self) {
-        self.is_silent_on_display = true;
     }
 
     /// A key frame leaves that the receiver has asked for.

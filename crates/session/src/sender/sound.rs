@@ -60,8 +60,7 @@ impl Sender {
     }
 
     /// How many bits a second the coder of the sound should spend.
-    #[must_use]
-    pub fn sound_wish(&self) -> Bitrate {
+    pub(super) fn sound_rate(&self) -> Bitrate {
         // Everything is sent twice.
         let most = self.decision.target.as_bps() / SHARE / 2;
         let rate = RATES.into_iter().find(|rate| *rate <= most).unwrap_or(RATES[RATES.len() - 1]);

@@ -1,13 +1,12 @@
 //! Symbols and repairs that are not the sender's: a frame comes out right or not at all.
 
 use nearlight_events::Event;
-use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{RepairHeader, ToClient};
 
-use super::path::frame_header;
+use super::path::{frame_header, protected};
 use crate::{Distortion, EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
 
 const FRAME_BYTES: usize = 5_000;
@@ -33,7 +32,7 @@ impl Path {
         let controller = new_controller("fixed", bounds).expect("a preset");
         Self {
             now,
-            sender: Sender::new(now, config, controller).with_fec(new_policy("fixed:50").expect("a policy")),
+            sender: Sender::new(now, config, protected(controller, "fixed:50")),
             receiver: Receiver::new(ReceiverConfig { events: true }),
         }
     }
@@ -51,9 +50,9 @@ impl Path {
     /// The symbols and the repairs of the next frame.
     fn frame(&mut self) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         self.now += Span::from_millis(16);
-        let id = self.sender.next_frame();
+        let id = self.sender.target().encoder.next;
         let bits = bits(id).into();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let header = frame_header(self.now);
         self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
         self.left()
@@ -157,7 +156,7 @@ fn a_frame_that_is_forged_once_more_is_given_up_for_a_key_frame() {
     let (none, _) = path.ask(Span::from_millis(1));
     path.arrive(&none);
     path.arrive(&repairs);
-    assert!(none.is_empty() && path.sender.encoder_target().key);
+    assert!(none.is_empty() && path.sender.target().encoder.key);
     let (symbols, _) = path.frame();
     path.arrive(&symbols);
     assert_eq!((path.delivered(), path.corrupt()), (vec![2], 2));

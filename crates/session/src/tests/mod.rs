@@ -1,7 +1,6 @@
 //! Sender and receiver joined by a virtual path: stories of a frame's way.
 
 mod forgery;
-mod packets;
 mod path;
 mod pictures;
 mod protection;
@@ -9,5 +8,6 @@ mod recovery;
 mod reliable;
 mod requests;
 mod restraint;
+mod rtp;
 mod stories;
 mod window;

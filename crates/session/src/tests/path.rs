@@ -4,14 +4,14 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
-use nearlight_rate::{Bounds, new_controller};
+use nearlight_rate::{Bounds, RateController, new_controller};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use crate::{
-    Displayed, Distortion, EncodedFrame, EncoderTarget, LossRecovery, Presence, Receiver, ReceiverConfig,
+    Algorithms, Displayed, Distortion, EncodedFrame, EncoderTarget, LossRecovery, Presence, Receiver, ReceiverConfig,
     ReceiverStatistics, Sender, SenderConfig, SenderStatistics,
 };
 
@@ -53,6 +53,8 @@ struct InFlight {
 pub(super) struct Story {
     pub(super) now: Time,
     pub(super) conditions: Conditions,
+    config: SenderConfig,
+    policy: Option<String>,
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
     pub(super) displayed: Vec<Displayed>,
@@ -90,19 +92,18 @@ impl Story {
 
     pub(super) fn configured(seed: u64, config: SenderConfig) -> Self {
         let config = SenderConfig { max_datagram: 1_200, frame_interval: FRAME_INTERVAL, events: true, ..config };
-        let rate = Bitrate::from_mbps(20);
-        let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
-        let controller = new_controller("fixed", bounds).expect("a preset");
         let start = Time::from_secs(5);
         Self {
             now: start,
             conditions: Conditions::CLEAN,
-            sender: Sender::new(start, config, controller),
+            sender: Sender::new(start, config, controller()),
+            config,
             receiver: Receiver::new(ReceiverConfig { events: true }),
             displayed: Vec::new(),
             frame_bytes: 30_000,
             distortion: Distortion::UNKNOWN,
             random: Pcg64Mcg::seed_from_u64(seed),
+            policy: None,
             in_burst: false,
             in_flight: BinaryHeap::new(),
             count: 0,
@@ -124,15 +125,25 @@ impl Story {
 
     /// The sender protects its frames.
     pub(super) fn protected(mut self, policy: &str) -> Self {
-        let policy = new_policy(policy).expect("a policy");
-        self.sender = self.sender.with_fec(policy);
-        self
+        self.policy = Some(policy.to_owned());
+        self.begin_anew()
     }
 
     /// The encoder predicts from acknowledged frames where it is asked to.
     pub(super) fn referring(mut self) -> Self {
-        self.sender = self.sender.with_references();
+        self.config.references = true;
         self.receiver.set_loss_recovery(LossRecovery::References);
+        self.begin_anew()
+    }
+
+    /// A sender for what has been configured, before the first frame.
+    fn begin_anew(mut self) -> Self {
+        let controller = controller();
+        let algorithms = match &self.policy {
+            Some(policy) => protected(controller, policy),
+            None => controller.into(),
+        };
+        self.sender = Sender::new(self.now, self.config, algorithms);
         self
     }
 
@@ -193,6 +204,7 @@ impl Story {
             self.encode();
         }
         self.decode();
+        self.sender.on_timeout(self.server_now());
         while let Some(datagram) = self.sender.poll_transmit(self.server_now()) {
             self.put(&datagram, true);
         }
@@ -206,13 +218,13 @@ impl Story {
         if let Some(input) = self.sender.poll_input() {
             self.newest_input = Some((input.sample.seq, input.received_at));
         }
-        if let Some(reason) = self.sender.refusal() {
+        if let Some(reason) = self.sender.target().refusal {
             self.sender.on_skipped(now, reason);
             return;
         }
         let (input, input_received_at) = self.newest_input.unwrap_or((nearlight_units::InputSeq(0), now));
-        let id = self.sender.next_frame();
-        let EncoderTarget { key, recover, acknowledged, .. } = self.sender.encoder_target();
+        let id = self.sender.target().encoder.next;
+        let EncoderTarget { key, recover, acknowledged, .. } = self.sender.target().encoder;
         let before = id.0.checked_sub(1).map(FrameId);
         let reference = if recover { acknowledged } else { before }.filter(|_| !key);
         self.references.push(reference);
@@ -277,6 +289,17 @@ impl Story {
     pub(super) fn sent(&self) -> SenderStatistics {
         self.sender.statistics(self.server_now())
     }
+}
+
+/// 20 Mb/s, whatever is heard.
+fn controller() -> Box<dyn RateController> {
+    let rate = Bitrate::from_mbps(20);
+    new_controller("fixed", Bounds { minimum: rate, start: rate, maximum: rate }).expect("a preset")
+}
+
+/// The controller with a redundancy policy.
+pub(super) fn protected(controller: Box<dyn RateController>, policy: &str) -> Algorithms {
+    Algorithms { controller, redundancy: Some(new_policy(policy).expect("a policy")) }
 }
 
 pub(super) fn presence() -> Presence {

@@ -1,14 +1,13 @@
 //! Redundancy on the way: what it saves on lossy paths, what it costs on clean ones, and that it never delivers anything else.
 
 use nearlight_events::Event;
-use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::ToClient;
 use proptest::prelude::*;
 
-use super::path::{Conditions, Story, frame_header};
+use super::path::{Conditions, Story, frame_header, protected};
 use crate::{Distortion, EncodedFrame, Receiver, ReceiverConfig, Sender, SenderConfig};
 
 /// The first of several cases, or all where the code is optimised: a case takes seconds otherwise.
@@ -109,7 +108,7 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
             let before = story.sent().sent;
             for _ in 0..frames {
                 // An encoder that does as it is told.
-                story.frame_bytes = story.sender.encoder_target().rate.bytes_in(interval).get() as usize;
+                story.frame_bytes = story.sender.target().encoder.rate.bytes_in(interval).get() as usize;
                 story.run(interval);
             }
             (story.sent().sent.get() - before.get()) as f64
@@ -131,7 +130,7 @@ fn without_redundancy_nothing_on_the_wire_changes() {
     }
     let [plain, none] = stories;
     assert_eq!((plain.sent(), plain.received()), (none.sent(), none.received()));
-    assert_eq!((none.sent().coded_repairs, none.sender.fec_name().as_str()), (0, "none"));
+    assert_eq!((none.sent().repairs, none.sender.names().redundancy), (0, None));
 }
 
 #[test]
@@ -176,7 +175,7 @@ impl OneWay {
         let controller = new_controller("fixed", bounds).expect("a preset");
         Self {
             now,
-            sender: Sender::new(now, config, controller).with_fec(new_policy(policy).expect("a policy")),
+            sender: Sender::new(now, config, protected(controller, policy)),
             receiver: Receiver::new(ReceiverConfig { events: false }),
         }
     }
@@ -184,9 +183,9 @@ impl OneWay {
     /// Sends a frame of `bytes`; those of its datagrams that `keeps` names arrive, in that order.
     fn frame(&mut self, bytes: usize, keeps: impl FnOnce(usize, usize) -> Vec<usize>) {
         self.now += Span::from_millis(16);
-        let id = self.sender.next_frame();
+        let id = self.sender.target().encoder.next;
         let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect::<Vec<u8>>().into();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let frame =
             EncodedFrame { id, reference, header: frame_header(self.now), bits, distortion: Distortion::UNKNOWN };
         self.sender.on_frame(self.now, frame);

@@ -113,7 +113,7 @@ fn a_server_that_knows_no_references_gets_no_acknowledgement() {
     let mut story = Story::new(12).with(BURSTS);
     story.run(Span::from_secs(5));
     assert_eq!((story.sent().malformed, story.sent().recovery_frames), (0, 0));
-    assert!(story.sender.encoder_target().acknowledged.is_none() && story.now > Time::ZERO);
+    assert!(story.sender.target().encoder.acknowledged.is_none() && story.now > Time::ZERO);
 }
 
 proptest! {

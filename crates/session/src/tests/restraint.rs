@@ -42,8 +42,8 @@ impl Server {
 
     /// Encodes and sends the next frame; the frames whose symbols leave.
     fn frame(&mut self) -> Vec<u32> {
-        let id = self.sender.next_frame();
-        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.encoder_target().key);
+        let id = self.sender.target().encoder.next;
+        let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let header = frame_header(self.now);
         let bits = vec![7; 5_000].into();
         self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
@@ -52,6 +52,7 @@ impl Server {
 
     fn leaving(&mut self) -> Vec<u32> {
         let mut frames = Vec::new();
+        self.sender.on_timeout(self.now);
         while let Some(datagram) = self.sender.poll_transmit(self.now) {
             if let Ok(ToClient::Symbol(header, _)) = ToClient::parse(&datagram) {
                 self.sent = header.seq.0 + 1;
@@ -63,14 +64,14 @@ impl Server {
 
     /// The client has lost its picture.
     fn ask(&mut self) {
-        let newest = FrameId(self.sender.next_frame().0 - 1);
-        self.sender.on_key_frame_request(self.now, KeyFrameRequest { newest });
+        let newest = FrameId(self.sender.target().encoder.next.0 - 1);
+        self.sender.on_message(self.now, ToServer::KeyFrameRequest(KeyFrameRequest { newest }));
         self.leaving();
     }
 
     fn nack(&mut self, frame: u32) -> Vec<u32> {
         let missing = vec![Missing { frame: FrameId(frame), first: 0, count: 2 }];
-        self.sender.on_nack(self.now, &Nack { missing });
+        self.sender.on_message(self.now, ToServer::Nack(Nack { missing }));
         self.leaving()
     }
 
@@ -93,7 +94,7 @@ impl Server {
     }
 
     fn is_held(&self) -> bool {
-        self.sender.refusal() == Some(SkipReason::PathBlocked)
+        self.sender.target().refusal == Some(SkipReason::PathBlocked)
     }
 
     fn display(&mut self, frame: u32) {
@@ -116,15 +117,15 @@ fn frames_wait_until_a_key_frame_that_failed_before_is_displayed() {
     let mut server = Server::answered();
     server.hear(ROUND_TRIP);
     assert!(!server.is_held(), "the first is trusted");
-    let usual = server.sender.encoder_target().rate;
+    let usual = server.sender.target().encoder.rate;
     for halvings in 1..=3 {
         server.now += Span::from_millis(110);
         server.ask();
         let most = usual.mul_f64(0.501_f64.powi(halvings));
         assert!(
-            server.sender.encoder_target().key && server.sender.encoder_target().rate <= most,
+            server.sender.target().encoder.key && server.sender.target().encoder.rate <= most,
             "{:?}",
-            server.sender.encoder_target()
+            server.sender.target().encoder
         );
         assert!(!server.is_held(), "the key frame itself");
         server.frame();
@@ -132,10 +133,10 @@ fn frames_wait_until_a_key_frame_that_failed_before_is_displayed() {
         server.leaving();
         assert!(server.is_held(), "its repairs are under way");
     }
-    server.display(server.sender.next_frame().0 - 1);
+    server.display(server.sender.target().encoder.next.0 - 1);
     server.leaving();
     assert!(!server.is_held());
-    assert_eq!(server.sender.encoder_target().rate, usual);
+    assert_eq!(server.sender.target().encoder.rate, usual);
 }
 
 #[test]
@@ -171,19 +172,19 @@ fn frames_before_a_key_frame_that_failed_are_not_repaired() {
     let mut server = Server::answered();
     server.hear(ROUND_TRIP);
     server.hear(ROUND_TRIP * 8);
-    let old = server.sender.next_frame().0;
+    let old = server.sender.target().encoder.next.0;
     server.frame();
     server.now += Span::from_millis(110);
     assert_eq!(server.nack(old), [old, old]);
     server.ask();
     server.now += ROUND_TRIP;
     assert!(server.nack(old).is_empty(), "its place is the key frame's");
-    let key = server.sender.next_frame().0;
+    let key = server.sender.target().encoder.next.0;
     server.frame();
     server.now += Span::from_millis(110);
     assert!(server.nack(old).is_empty());
     assert_eq!(server.nack(key), [key, key]);
-    assert_eq!(server.sender.statistics(server.now).repairs_refused, 2);
+    assert_eq!(server.sender.statistics(server.now).retransmissions_refused, 2);
 }
 
 /// Half of a key frame at 20 Mb/s would take 100 ms of a path that carries 2 Mb/s.
@@ -199,6 +200,6 @@ fn a_key_frame_that_failed_is_as_large_as_what_arrives_in_50_ms() {
     server.now += Span::from_millis(10);
     server.ask();
     let most = Bitrate::from_mbps(2).mul_f64(50.0 / 20.0);
-    let rate = server.sender.encoder_target().rate;
+    let rate = server.sender.target().encoder.rate;
     assert!(rate > most.mul_f64(0.8) && rate <= most, "{rate:?} where {most:?} arrive");
 }

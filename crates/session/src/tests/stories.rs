@@ -14,7 +14,7 @@ fn a_clean_path_shows_every_frame_and_its_stages_sum_to_the_total() {
     assert_eq!((received.frames.lost, received.frames.late, received.loss.packets), (0, 0, 0));
     assert!(received.frames.displayed >= 300, "{received:?}");
     assert_eq!(story.sent().key_frames, 1);
-    assert_eq!(story.sent().repairs, 0);
+    assert_eq!(story.sent().retransmissions, 0);
     for displayed in &story.displayed {
         let sum = STAGES.iter().fold(Span::ZERO, |sum, stage| sum + displayed.timeline.stage(*stage));
         assert_eq!(sum, displayed.timeline.total());
@@ -78,7 +78,7 @@ fn reordering_and_duplicates_cost_nothing() {
     story.run(Span::from_secs(10));
     let received = story.received();
     assert_eq!((received.frames.lost, received.loss.packets, story.sent().key_frames), (0, 0, 1), "{received:?}");
-    assert_eq!(story.sent().repairs, 0, "nothing was lost, so nothing is sent twice");
+    assert_eq!(story.sent().retransmissions, 0, "nothing was lost, so nothing is sent twice");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_path_that_serves_others_in_between_is_not_taken_for_a_lossy_one() {
         story.run(Span::from_secs(10));
         let sent = story.sent();
         assert_eq!(sent.packets_lost, 0, "turns of {turn} ms");
-        let again = sent.repairs as f64 / sent.packets as f64;
+        let again = sent.retransmissions as f64 / sent.packets as f64;
         assert!(again < 0.02, "turns of {turn} ms: {again:.3} of the packets were sent again");
     }
 }

@@ -6,7 +6,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire as wire;
 
 use super::path::frame_header;
-use crate::{Distortion, EncodedFrame, Sender, SenderConfig};
+use crate::{Algorithms, Distortion, EncodedFrame, Sender, SenderConfig};
 
 /// A fixed rate with a window of 5,000 bytes.
 struct Windowed(Box<dyn RateController>);
@@ -57,7 +57,7 @@ fn media_beyond_the_window_wait_for_feedback() {
         ..SenderConfig::default()
     };
     let controller = Windowed(new_controller("fixed", Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset"));
-    let mut sender = Sender::new(now, config, Box::new(controller));
+    let mut sender = Sender::new(now, config, Algorithms { controller: Box::new(controller), redundancy: None });
     let frame = EncodedFrame {
         id: FrameId(0),
         reference: None,
@@ -66,7 +66,10 @@ fn media_beyond_the_window_wait_for_feedback() {
         distortion: Distortion::UNKNOWN,
     };
     sender.on_frame(now, frame);
-    let leaves = |sender: &mut Sender, at: Time| std::iter::from_fn(|| sender.poll_transmit(at)).count() as u32;
+    let leaves = |sender: &mut Sender, at: Time| {
+        sender.on_timeout(at);
+        std::iter::from_fn(|| sender.poll_transmit(at)).count() as u32
+    };
     let first = leaves(&mut sender, now);
     assert!((5..=6).contains(&first), "{first} datagrams of about 1,000 bytes");
     assert_eq!(leaves(&mut sender, later), 0);

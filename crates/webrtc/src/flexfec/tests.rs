@@ -33,8 +33,8 @@ fn bytes_of(packet: &Packet) -> Vec<u8> {
     packet.marshal().expect("a packet").to_vec()
 }
 
-fn repairs(packets: &[Packet], repairs: u16) -> (Groups, Vec<Vec<u8>>) {
-    let groups = Groups::new(packets.len() as u16, repairs);
+fn repairs(packets: &[Packet], repairs: u16) -> (ParityGroups, Vec<Vec<u8>>) {
+    let groups = ParityGroups::new(packets.len() as u16, repairs);
     let mut block = Block::new(MEDIA, packets[0].header.sequence_number, groups);
     packets.iter().zip(0..).for_each(|(packet, index)| block.add(index, &bytes_of(packet)));
     (groups, (0..repairs).map(|repair| block.payload(repair).expect("one of them")).collect())
@@ -97,31 +97,6 @@ fn dressed(number: u16, payload: &[u8]) -> Packet {
 }
 
 #[test]
-fn every_packet_is_covered_once_and_neighbours_by_different_repairs() {
-    for (packets, repairs) in [(1, 1), (2, 1), (5, 2), (10, 3), (109, 22), (110, 7), (300, 60), (501, 499), (7, 7)] {
-        let groups = Groups::new(packets, repairs);
-        let mut covered: Vec<u16> = Vec::new();
-        for repair in 0..repairs {
-            let own: Vec<u16> = groups.covered(repair).collect();
-            assert!(own[own.len() - 1] - own[0] < MAX_SPAN, "{packets}, {repairs}: {own:?}");
-            assert!(own.iter().all(|index| groups.repair_of(*index).is_some()));
-            covered.extend(own.into_iter().filter(|index| groups.repair_of(*index) == Some(repair)));
-        }
-        covered.sort_unstable();
-        assert_eq!(covered, (0..packets).collect::<Vec<_>>(), "{packets}, {repairs}");
-        let burst = (0..repairs.min(packets)).take(usize::from(repairs / packets.div_ceil(MAX_SPAN)));
-        let mut mended: Vec<_> = burst.map(|index| groups.repair_of(index)).collect();
-        mended.dedup();
-        assert_eq!(mended.len(), usize::from(repairs / packets.div_ceil(MAX_SPAN)).min(usize::from(packets)));
-    }
-    let scarce = Groups::new(500, 3);
-    assert!((0..3).all(|repair| scarce.covered(repair).count() == 100), "two of five runs have none");
-    assert_eq!(Groups::new(9, 0).repair_of(3), None);
-    assert_eq!(Groups::new(0, 0).repair_of(0), None);
-    assert_eq!(Groups::new(2, 4).covered(3).collect::<Vec<_>>(), [1], "more repairs than packets repeat them");
-}
-
-#[test]
 fn the_header_is_as_the_draft_draws_it() {
     let packets = frame(0xFFFF, &[vec![1, 2, 3], vec![4], vec![5, 5]]);
     let (_, made) = repairs(&packets, 1);
@@ -155,7 +130,7 @@ fn the_largest_packet_fits_behind_the_longest_header() {
 
 #[test]
 fn what_is_no_packet_changes_nothing() {
-    let groups = Groups::new(3, 1);
+    let groups = ParityGroups::new(3, 1);
     let mut block = Block::new(MEDIA, 1, groups);
     block.add(0, &[1, 2, 3]);
     block.add(7, &[0; 40]);

@@ -100,8 +100,7 @@ impl Peer {
                 self.sender.set_unprotected();
             }
             let stream = Stream::new(config, self.beginnings[0]);
-            let (notes, begun) = (VecDeque::new(), VecDeque::new());
-            self.video = Some(Video { stream, codec, picture: 0, notes, begun });
+            self.video = Some(Video { stream, codec, picture: 0, notes: VecDeque::new() });
         }
         if let Some((None, config)) = sound
             && self.sound.as_ref().is_none_or(|sound| *sound.config() != config)

@@ -1,7 +1,8 @@
 //! What came in: events, messages and feedback of the library's, as facts for the sender and for who serves the peer.
 
-use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{Feedback, KeyFrameRequest};
+use nearlight_rate::ReceiverReport::Estimate;
+use nearlight_session::ReceiverFeedback;
+use nearlight_units::{Bitrate, Time};
 use rtc::peer_connection::RTCPeerConnection;
 use rtc::peer_connection::transport::RTCDtlsTransportState;
 use rtc::rtcp::payload_feedbacks::full_intra_request::FullIntraRequest;
@@ -20,14 +21,8 @@ use super::{
 };
 use crate::stream;
 
-/// Before the first report. Guess: a slow mobile path.
-const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// Events that wait to be looked at; a client that makes more between two looks is cut off.
 const MAX_EVENTS: usize = 1_024;
-
-/// A key frame that began to leave less than this ago may still be on its way to the decoder: it has several times the packets of others.
-/// Guess. A browser repeats a request that was in vain.
-const KEY_FRAME_TIME: Span = Span::from_millis(100);
 
 impl Peer {
     pub(super) fn take_in(&mut self, now: Time) {
@@ -126,25 +121,21 @@ impl Peer {
         } else if let Some(report) = any.downcast_ref::<CcFeedbackReport>() {
             let feedback = self.stream_reports.as_mut().map(|reports| reports.on_report(report));
             for feedback in feedback.into_iter().flatten() {
-                self.on_arrivals(now, &feedback);
+                self.sender.on_receiver_feedback(now, ReceiverFeedback::Arrivals(&feedback));
             }
         } else if let Some(nack) = any.downcast_ref::<TransportLayerNack>() {
             let Some(video) = self.video.as_ref().filter(|video| video.stream.config().ssrc == nack.media_ssrc) else {
                 return;
             };
-            let numbers = nack.nacks.iter().flat_map(|pair| pair.into_iter());
-            let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
-            let groups = |frame| video.stream.groups(frame);
-            let asked = video.stream.missing(numbers);
-            let missing = self.sent_packets.on_request(now, &asked, round_trip, groups);
-            if !missing.missing.is_empty() {
-                self.sender.on_nack(now, &missing);
-            }
+            let missing = video.stream.missing(nack.nacks.iter().flat_map(|pair| pair.into_iter()));
+            self.sender.on_receiver_feedback(now, ReceiverFeedback::Missing(&missing));
         } else if any.is::<PictureLossIndication>() || any.is::<FullIntraRequest>() {
-            self.on_picture_lost(now);
+            if self.video.is_some() {
+                self.sender.on_receiver_feedback(now, ReceiverFeedback::PictureLost);
+            }
         } else if let Some(estimate) = any.downcast_ref::<ReceiverEstimatedMaximumBitrate>() {
-            let rate = Bitrate::from_bps(f64::from(estimate.bitrate) as u64);
-            self.sender.on_receiver_report(now, &nearlight_rate::ReceiverReport::Estimate(rate));
+            let estimate = Estimate(Bitrate::from_bps(f64::from(estimate.bitrate) as u64));
+            self.sender.on_receiver_feedback(now, ReceiverFeedback::Report(&estimate));
         } else if let Some(report) = any.downcast_ref::<ReceiverReport>() {
             self.on_reception(now, &report.reports);
         } else if let Some(report) = any.downcast_ref::<SenderReport>() {
@@ -153,39 +144,19 @@ impl Peer {
     }
 
     fn on_transport_report(&mut self, now: Time, report: &TransportLayerCc) {
-        let Some(newest) = self.sender.newest_seq() else { return };
+        let Some(newest) = self.newest_seq else { return };
         let Some(feedback) = self.reports.on_report(report, newest) else { return };
-        self.on_arrivals(now, &feedback);
-    }
-
-    fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
-        self.sender.on_arrivals(now, feedback);
-        let groups = |frame| self.video.as_ref()?.stream.groups(frame);
-        let missing = self.sent_packets.on_feedback(feedback, groups);
-        if !missing.missing.is_empty() {
-            self.sender.on_nack(now, &missing);
-        }
+        self.sender.on_receiver_feedback(now, ReceiverFeedback::Arrivals(&feedback));
     }
 
     fn on_reception(&mut self, now: Time, reports: &[ReceptionReport]) {
         let Some(video) = &self.video else { return };
         let ours = reports.iter().find(|report| report.ssrc == video.stream.config().ssrc);
         if let Some(news) = ours.and_then(|report| self.reception.on_report(report)) {
-            self.sender.on_receiver_report(now, &news);
+            self.sender.on_receiver_feedback(now, ReceiverFeedback::Report(&news));
         }
         if let Some(span) = ours.and_then(|report| stream::round_trip(now, report.last_sender_report, report.delay)) {
-            self.round_trip = Some(span);
-            self.sender.on_round_trip(now, span);
+            self.sender.on_receiver_feedback(now, ReceiverFeedback::RoundTrip(span));
         }
-    }
-
-    /// The request names no frame: it speaks of what had left a round trip ago. A key frame since then answers it.
-    fn on_picture_lost(&mut self, now: Time) {
-        let Some(video) = &self.video else { return };
-        let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
-        let known =
-            video.begun.iter().rev().find(|(_, at)| now.saturating_since(*at) >= round_trip.max(KEY_FRAME_TIME));
-        let newest = known.map_or(FrameId(0), |(frame, _)| *frame);
-        self.sender.on_key_frame_request(now, KeyFrameRequest { newest });
     }
 }

@@ -1,14 +1,13 @@
 //! What goes out: what the sender lets go, reports and notes, handed to the library's protocols.
 
-use nearlight_session::Departure;
+use nearlight_session::Payload;
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::FrameNote;
 use rtc::peer_connection::message::{RTCMessage, TaggedRTCMessage};
 use rtc::rtp::packet::Packet;
 use rtc::sansio::Protocol as _;
 
-use super::{MAX_NOTES, Message, Peer};
-use crate::sent_packets::Content;
+use super::{Message, Peer};
 
 impl Peer {
     /// Hands what the sender lets go to the protocols; false where nothing is due.
@@ -17,27 +16,19 @@ impl Peer {
             return false;
         }
         let Some(video) = &mut self.video else { return false };
-        let Some(departure) = self.sender.poll_departure(now) else { return false };
-        let Departure { seq, piece, repair, retransmission: again, bytes } = departure;
-        self.sent_packets.on_sent(now, seq, left(piece, repair, again));
-        let packet = match (piece, repair) {
-            (Some((frame, index)), _) => video.stream.packet(frame, index, seq, bytes).map(|packet| {
-                if again {
-                    return video.stream.again(packet);
-                }
-                video.stream.protect(frame, index, &packet);
-                packet
-            }),
-            (None, Some((frame, number))) => video.stream.repair(frame, number, seq),
-            (None, None) => video.stream.filling(seq),
+        let Some(release) = self.sender.poll_release(now) else { return false };
+        let seq = release.seq;
+        self.newest_seq = Some(seq);
+        let piece = match release.payload {
+            Payload::Piece { frame, index, retransmission: false, .. } => Some((frame.id, index)),
+            Payload::Piece { .. } | Payload::Repair { .. } | Payload::Padding { .. } => None,
         };
-        let Some(mut packet) = packet else { return true };
-        video.stream.stamp(now, &mut packet);
+        let Some(packet) = video.stream.packet(&release) else { return true };
         video.stream.on_sent(now, &packet);
         if let Some(reports) = &mut self.stream_reports {
             reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
         }
-        if let Some((frame, index)) = piece.filter(|_| !again) {
+        if let Some((frame, index)) = piece {
             self.announce(now, frame, index);
         }
         self.write(now, packet);
@@ -49,10 +40,6 @@ impl Peer {
         let Some(video) = &mut self.video else { return };
         let last = video.stream.is_last(frame, index);
         if index == 0 {
-            video.begun.push_back((frame, now));
-            if video.begun.len() > MAX_NOTES {
-                video.begun.pop_front();
-            }
             // Frames leave in order: those before it will not.
             while video.notes.front().is_some_and(|note| note.frame != frame) {
                 video.notes.pop_front();
@@ -84,13 +71,5 @@ impl Peer {
         let now = self.instant(now);
         // Only a closed connection refuses.
         let _ = self.connection.run(|connection| connection.handle_write(TaggedRTCMessage { now, message }));
-    }
-}
-
-fn left(piece: Option<(FrameId, u16)>, repair: Option<(FrameId, u16)>, again: bool) -> Content {
-    match (piece, repair) {
-        (Some(piece), _) => Content::Piece { piece, again },
-        (None, Some((frame, number))) => Content::Repair(frame, number),
-        (None, None) => Content::Other,
     }
 }

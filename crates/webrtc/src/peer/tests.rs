@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
-use nearlight_rate::{Bounds, new_controller};
-use nearlight_session::{Distortion, SenderConfig};
-use nearlight_units::{Bitrate, InputSeq};
+use nearlight_rate::{Bounds, RateController, new_controller};
+use nearlight_session::{Algorithms, Distortion, Framing, SenderConfig};
+use nearlight_units::{Bitrate, InputSeq, Span};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
@@ -52,7 +53,7 @@ fn losses_are_healed_by_retransmissions() {
         let statistics = world.peer.sender().statistics(world.now);
         assert_eq!(world.frames.len(), 300, "seed {seed}: {statistics:?}, {} gaps", world.player.given_up());
         assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
-        assert!(statistics.repairs > 0, "seed {seed}: nothing was repaired");
+        assert!(statistics.retransmissions > 0, "seed {seed}: nothing was repaired");
         // What feedback says is lost is what the path has lost: 2 % of the media's packets.
         let lost = statistics.packets_lost as f64 / statistics.packets as f64;
         assert!((0.012..0.028).contains(&lost), "seed {seed}: {lost} of {} packets", statistics.packets);
@@ -229,7 +230,7 @@ fn what_feedback_says_is_lost_is_sent_again_unasked() {
     world.play(300);
     world.run(Span::from_secs(1));
     let statistics = world.peer.sender().statistics(world.now);
-    assert!(statistics.packets_lost > 50 && statistics.repairs > 50, "{statistics:?}");
+    assert!(statistics.packets_lost > 50 && statistics.retransmissions > 50, "{statistics:?}");
     // Reports get lost as well, and what they would have told is then only known to the player.
     let (gaps, frames) = (world.player.given_up(), world.frames.len());
     assert!(gaps <= 10 && frames >= 290, "{gaps} gaps, {frames} frames, {statistics:?}");

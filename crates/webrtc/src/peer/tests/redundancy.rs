@@ -1,13 +1,11 @@
 //! Repairs: what they mend, what is then not sent again, and clients that take none.
 
-use nearlight_fec::policy::new_policy;
-
 use super::*;
 
 const LOSSY: Path = Path { loss: 0.02, ..CLEAN };
 
 fn protected(now: Time, policy: &str) -> Sender {
-    sender(now, "fixed", Bounds::up_to(Bitrate::from_mbps(8))).with_fec(new_policy(policy).expect("a policy"))
+    protected_sender(now, "fixed", Bounds::up_to(Bitrate::from_mbps(8)), policy)
 }
 
 /// A client, mending or not, of a server with a policy; and the server's answer.
@@ -47,11 +45,16 @@ fn losses_are_mended_and_not_sent_again() {
         let without = played(codec, LOSSY, "none", 21);
         let (mended, plain) = (with.peer.sender().statistics(with.now), without.peer.sender().statistics(without.now));
         assert!(with.player.requests() > 200, "a client asks at once, for {}", with.player.requests());
-        assert!(plain.repairs > 200 && without.player.mended() == 0, "{plain:?}");
+        assert!(plain.retransmissions > 200 && without.player.mended() == 0, "{plain:?}");
         // Two losses of about six packets are beyond one repair: every tenth loss has another beside it.
-        assert!(mended.repairs * 5 < plain.repairs, "{} were sent again, else {}", mended.repairs, plain.repairs);
+        assert!(
+            mended.retransmissions * 5 < plain.retransmissions,
+            "{} were sent again, else {}",
+            mended.retransmissions,
+            plain.retransmissions
+        );
         assert!(with.player.mended() > 200, "{} mended", with.player.mended());
-        assert!(mended.coded_repairs > 3_000 && mended.key_frames == 1, "{mended:?}");
+        assert!(mended.repairs > 3_000 && mended.key_frames == 1, "{mended:?}");
         // What is mended did not come: the rate controller must know of it.
         assert!(mended.packets_lost > 250, "{mended:?}");
         assert!(with.frames.iter().all(|frame| frame.undelayed));
@@ -70,7 +73,7 @@ fn a_client_that_never_asks_is_helped_as_well() {
     // On a path without losses nobody needs them, and they are sent all the same.
     let clean = played(CodecKind::Vp8, CLEAN, "fixed:20", 23);
     let statistics = clean.peer.sender().statistics(clean.now);
-    assert_eq!((statistics.packets_lost, statistics.repairs, clean.player.mended()), (0, 0, 0));
+    assert_eq!((statistics.packets_lost, statistics.retransmissions, clean.player.mended()), (0, 0, 0));
     let share = statistics.redundant.get() as f64 / statistics.sent.get() as f64;
     assert!((0.15..0.2).contains(&share), "{share}");
 }
@@ -79,7 +82,7 @@ fn a_client_that_never_asks_is_helped_as_well() {
 fn every_policy_s_repairs_are_of_use() {
     for policy in ["planner", "nebula", "webrtc", "escot-gop", "fixed:200"] {
         let world = played(CodecKind::Vp8, Path { delay: Span::from_millis(60), ..LOSSY }, policy, 24);
-        assert_eq!(world.peer.sender().fec_name(), policy);
+        assert_eq!(world.peer.sender().names().redundancy.as_deref(), Some(policy));
         assert!(world.player.mended() > 20, "{policy} mended {}", world.player.mended());
     }
 }
@@ -88,9 +91,9 @@ fn every_policy_s_repairs_are_of_use() {
 fn who_takes_no_repairs_gets_none() {
     let (mut world, answer) = world(CodecKind::Vp8, LOSSY, "fixed:20", false, 25);
     assert!(!answer.contains("flexfec") && !answer.contains("FEC-FR"), "{answer}");
-    assert_eq!(world.peer.sender().fec_name(), "none");
+    assert_eq!(world.peer.sender().names().redundancy, None);
     world.play(60);
-    assert_eq!(world.peer.sender().statistics(world.now).coded_repairs, 0);
+    assert_eq!(world.peer.sender().statistics(world.now).repairs, 0);
 }
 
 #[test]
@@ -107,6 +110,6 @@ fn a_server_that_offers_asks_whether_the_client_takes_repairs() {
         assert_eq!(crate::player::has_repairs(&offer), policy != "none", "{offer}");
         let answer = player.answer(now, &offer).expect("an answer of the library's");
         peer.on_answer(now, &Offer::parse_answer(&answer).expect("the same form")).expect("taken");
-        assert_eq!((peer.codec(), peer.sender().fec_name()), (Some(CodecKind::Vp8), "none".to_owned()), "{answer}");
+        assert_eq!((peer.codec(), peer.sender().names().redundancy), (Some(CodecKind::Vp8), None), "{answer}");
     }
 }

@@ -60,18 +60,24 @@ pub(super) fn origin() -> Instant {
 }
 
 pub(super) fn sender(now: Time, controller: &str, bounds: Bounds) -> Sender {
+    protected_sender(now, controller, bounds, "none")
+}
+
+pub(super) fn protected_sender(now: Time, controller: &str, bounds: Bounds, policy: &str) -> Sender {
     let config = SenderConfig {
+        framing: Framing::Rtp,
         max_datagram: Peer::LARGEST_DATAGRAM,
         pacing: Mode::Compressed,
         frame_interval: INTERVAL,
         events: false,
         ..SenderConfig::default()
     };
-    let controller = match controller {
+    let controller: Box<dyn RateController> = match controller {
         "gcc-remb" => Box::new(Remb::new(bounds)),
         preset => new_controller(preset, bounds).expect("a preset"),
     };
-    Sender::new(now, config, controller)
+    let redundancy = Some(new_policy(policy).expect("a policy"));
+    Sender::new(now, config, Algorithms { controller, redundancy })
 }
 
 pub(super) fn config(origin: Instant, seed: u64) -> PeerConfig {
@@ -258,7 +264,7 @@ impl World {
 
     /// A frame as an encoder would make it now: as large as the sender's target, a key frame where it asks for one.
     pub(super) fn encode(&mut self) {
-        let target = self.peer.sender().encoder_target();
+        let target = self.peer.sender().target().encoder;
         let size = (target.rate.bytes_in(INTERVAL).get() as usize * if target.key { 3 } else { 1 }).max(50);
         let id = self.next_frame;
         self.next_frame = id.next();
@@ -308,7 +314,7 @@ impl World {
     /// Frames at the session's rate; a frame that the sender refuses is left out.
     pub(super) fn play(&mut self, frames: usize) {
         for _ in 0..frames {
-            if self.peer.sender().refusal().is_none() {
+            if self.peer.sender().target().refusal.is_none() {
                 self.encode();
             }
             self.run(INTERVAL);

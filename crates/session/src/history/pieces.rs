@@ -1,0 +1,218 @@
+//! Which pieces a receiver lacks that reports packets and names no pieces, as over RTP.
+//!
+//! A browser asks for what it misses at once, but only once in 100 ms (libwebrtc's `NackRequester`, as long as it knows no round
+//! trip): where its request or the answer to it gets lost, its picture stands still for that long. Feedback comes sooner and tells
+//! of both.
+//!
+//! It also asks for what a repair is about to bring. Such a piece is not sent again before feedback has told that the repair does not
+//! bring it, or the receiver asks although it must have the repair.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeSet, HashMap, VecDeque};
+
+use nearlight_fec::ParityGroups;
+use nearlight_units::{FrameId, PacketSeq, Span, Time};
+use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, Missing, Nack};
+
+use super::packets::{Fate, KeptPacket, PacketHistory, REORDER_PACKETS};
+use super::{Content, Piece};
+
+/// A busy client asks for a piece later than it could have, and before it looks at the repair that came meanwhile. Guess: twice what a
+/// browser's busiest task takes.
+const LATE: Span = Span::from_millis(20);
+/// Pieces that wait for their repairs: more are an outage, from which no repair recovers.
+const MAX_AWAITED: usize = 256;
+
+/// What may leave more than once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Subject {
+    Piece(Piece),
+    Repair(FrameId, u16),
+}
+
+impl Subject {
+    const fn of(content: Content) -> Option<Self> {
+        match content {
+            Content::Piece(piece) | Content::Retransmission(piece) => Some(Self::Piece(piece)),
+            Content::Repair(frame, number) => Some(Self::Repair(frame, number)),
+            Content::Padding | Content::Other => None,
+        }
+    }
+}
+
+/// What is to be done about a piece that the receiver lacks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    Retransmit,
+    /// Its repair is not known to have come.
+    Wait,
+    /// The receiver has it, or all that it needs to make it.
+    Recovered,
+}
+
+/// Under which numbers each piece and each repair left. What became of them is in the [`PacketHistory`] that it belongs to.
+#[derive(Debug, Default)]
+pub(super) struct PieceHistory {
+    /// In order, of packets that are remembered. A hostile client may ask for all pieces at once.
+    numbers: HashMap<Subject, VecDeque<u32>>,
+    /// Every number below has been judged, and none is twice.
+    judged: u32,
+    /// Pieces that the receiver lacks and a repair may bring.
+    awaited: BTreeSet<Piece>,
+}
+
+impl PieceHistory {
+    pub(super) fn on_sent(&mut self, seq: PacketSeq, content: Content) {
+        if let Some(subject) = Subject::of(content) {
+            self.numbers.entry(subject).or_default().push_back(seq.0);
+        }
+    }
+
+    /// The oldest packet, which carried this, is remembered no longer.
+    pub(super) fn on_forgotten(&mut self, content: Content) {
+        if let Some(Entry::Occupied(mut numbers)) = Subject::of(content).map(|subject| self.numbers.entry(subject)) {
+            numbers.get_mut().pop_front();
+            if numbers.get().is_empty() {
+                numbers.remove();
+            }
+        }
+    }
+
+    /// Every packet that carried something, the latest first.
+    fn packets<'a>(&'a self, packets: &'a PacketHistory, subject: Subject) -> impl Iterator<Item = &'a KeptPacket> {
+        let numbers = self.numbers.get(&subject).into_iter().flatten().rev();
+        numbers.filter_map(|number| packets.get(*number))
+    }
+
+    /// Pieces that did not arrive, that have not left again since and that no repair brings; `groups` are those of a frame.
+    pub(super) fn on_feedback(
+        &mut self,
+        packets: &PacketHistory,
+        feedback: &Feedback,
+        groups: impl Fn(FrameId) -> Option<ParityGroups>,
+    ) -> Nack {
+        let told = feedback.first.0.saturating_add(feedback.arrivals.len() as u32);
+        let mut lacking = std::mem::take(&mut self.awaited);
+        for number in feedback.first.0.max(self.judged)..told.saturating_sub(REORDER_PACKETS) {
+            self.judged = number + 1;
+            lacking.extend(self.lost(packets, number));
+        }
+        let mut again = BTreeSet::new();
+        for piece in lacking {
+            match self.verdict(packets, piece, &groups) {
+                Verdict::Recovered => {}
+                Verdict::Wait if self.awaited.len() < MAX_AWAITED => _ = self.awaited.insert(piece),
+                Verdict::Wait | Verdict::Retransmit => _ = again.insert(piece),
+            }
+        }
+        in_runs(again)
+    }
+
+    /// What of a receiver's request is to be answered now: the rest a repair may bring that the receiver did not know of.
+    pub(super) fn on_request(
+        &mut self,
+        packets: &PacketHistory,
+        now: Time,
+        nack: &Nack,
+        round_trip: Span,
+        groups: impl Fn(FrameId) -> Option<ParityGroups>,
+    ) -> Nack {
+        let pieces = |run: &Missing| {
+            let frame = run.frame;
+            (run.first..run.first.saturating_add(run.count)).map(move |index| (frame, index))
+        };
+        let asked: BTreeSet<Piece> = nack.missing.iter().flat_map(pieces).collect();
+        let mut again = BTreeSet::new();
+        for piece @ (frame, _) in asked.iter().copied() {
+            let group = group_of(piece, &groups);
+            let others =
+                group.into_iter().flat_map(|(groups, repair)| groups.covered(repair)).map(|other| (frame, other));
+            let lacks = |other: &Piece| asked.contains(other) || self.lacks(packets, *other);
+            let lacking: Vec<Piece> = others.filter(|other| *other != piece && lacks(other)).collect();
+            let is_coming = group.is_some_and(|(_, repair)| self.is_coming(packets, now, (frame, repair), round_trip));
+            if is_coming && lacking.is_empty() && self.awaited.len() < MAX_AWAITED {
+                self.awaited.insert(piece);
+                continue;
+            }
+            // One repair brings one piece: nothing waits for it any more.
+            again.extend(lacking.into_iter().filter(|other| self.awaited.remove(other)));
+            self.awaited.remove(&piece);
+            again.insert(piece);
+        }
+        in_runs(again)
+    }
+
+    /// Whether the receiver is known to lack a piece as it left first.
+    fn lacks(&self, packets: &PacketHistory, piece: Piece) -> bool {
+        self.awaited.contains(&piece) || self.first_fate(packets, piece) == Some(Fate::Lost)
+    }
+
+    fn first_fate(&self, packets: &PacketHistory, piece: Piece) -> Option<Fate> {
+        let mut sent = self.packets(packets, Subject::Piece(piece));
+        sent.find(|kept| kept.content == Content::Piece(piece)).map(|kept| kept.fate)
+    }
+
+    /// The piece that left under this number, where it is lost and has not left again since.
+    fn lost(&self, packets: &PacketHistory, number: u32) -> Option<Piece> {
+        let kept = packets.get(number).filter(|kept| kept.fate == Fate::Lost)?;
+        let subject @ Subject::Piece(piece) = Subject::of(kept.content)? else { return None };
+        let is_latest = self.numbers.get(&subject)?.back() == Some(&number);
+        is_latest.then_some(piece)
+    }
+
+    fn verdict(
+        &self,
+        packets: &PacketHistory,
+        piece: Piece,
+        groups: impl Fn(FrameId) -> Option<ParityGroups>,
+    ) -> Verdict {
+        let (frame, index) = piece;
+        if self.packets(packets, Subject::Piece(piece)).any(|kept| matches!(kept.fate, Fate::Arrived(_))) {
+            return Verdict::Recovered;
+        }
+        let Some((groups, repair)) = group_of(piece, groups) else { return Verdict::Retransmit };
+        match self.repair(packets, (frame, repair)).map(|kept| kept.fate) {
+            None | Some(Fate::Unknown) => Verdict::Wait,
+            Some(Fate::Lost) => Verdict::Retransmit,
+            Some(Fate::Arrived(_)) => {
+                // Clients make nothing of pieces that were sent again (libwebrtc's `FlexfecReceiver`).
+                let came = |other| matches!(self.first_fate(packets, (frame, other)), Some(Fate::Arrived(_)));
+                let recovered = groups.covered(repair).all(|other| other == index || came(other));
+                if recovered { Verdict::Recovered } else { Verdict::Retransmit }
+            }
+        }
+    }
+
+    fn repair<'a>(&'a self, packets: &'a PacketHistory, (frame, number): (FrameId, u16)) -> Option<&'a KeptPacket> {
+        self.packets(packets, Subject::Repair(frame, number)).next()
+    }
+
+    /// Whether the receiver may not have looked at a repair when it asked, half a round trip ago.
+    fn is_coming(&self, packets: &PacketHistory, now: Time, repair: (FrameId, u16), round_trip: Span) -> bool {
+        self.repair(packets, repair).is_none_or(|kept| {
+            kept.fate == Fate::Unknown && now.saturating_since(kept.packet.sent_at) < round_trip + LATE
+        })
+    }
+}
+
+/// The groups of a piece's frame, and the repair that covers it.
+fn group_of((frame, index): Piece, groups: impl Fn(FrameId) -> Option<ParityGroups>) -> Option<(ParityGroups, u16)> {
+    let groups = groups(frame)?;
+    Some((groups, groups.repair_of(index)?))
+}
+
+fn in_runs(pieces: BTreeSet<Piece>) -> Nack {
+    let mut missing: Vec<Missing> = Vec::new();
+    for (frame, index) in pieces {
+        let full = missing.len() == MAX_NACK_ENTRIES;
+        match missing.last_mut() {
+            Some(run) if run.frame == frame && run.first + run.count == index => run.count += 1,
+            _ if full => break,
+            _ => missing.push(Missing { frame, first: index, count: 1 }),
+        }
+    }
+    Nack { missing }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! What a sender lets go. The sender decides what leaves and when; a framer writes the packet: [`crate::symbols`] writes
+//! datagrams of our own protocol, RTP packets are written by whoever drives RTP.
+
+use nearlight_units::{FrameId, PacketSeq, Time};
+use nearlight_wire::CoveredFrame;
+
+/// A packet that leaves now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Release<'a> {
+    /// Counts all that leaves, from 0; feedback speaks of it.
+    pub seq: PacketSeq,
+    pub sent_at: Time,
+    pub payload: Payload<'a>,
+}
+
+/// What a released packet carries.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Payload<'a> {
+    Piece {
+        frame: FramePieces,
+        /// From 0.
+        index: u16,
+        /// It has left before.
+        retransmission: bool,
+        bytes: &'a [u8],
+    },
+    /// A repair that stands in for a lost piece.
+    Repair {
+        /// The newest frame that it covers.
+        frame: FrameId,
+        deadline: Time,
+        /// Its number among the repairs of `frame`, from 0.
+        number: u16,
+        /// The receiver asked; the others are planned.
+        on_demand: bool,
+        /// What it covers, newest first; nothing where the protocol that carries the frames makes the repairs itself.
+        covered: &'a [CoveredFrame],
+        /// Empty as well where that protocol makes it.
+        bytes: &'a [u8],
+    },
+    /// Fills the path for a probe.
+    Padding {
+        /// Of the packet, in bytes, with all headers of the protocol that carries the frames.
+        size: usize,
+    },
+}
+
+/// A frame as all of its pieces have it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FramePieces {
+    pub id: FrameId,
+    /// The frame that it is predicted from; none for a key frame.
+    pub reference: Option<FrameId>,
+    pub deadline: Time,
+    pub pieces: u16,
+    /// All pieces together.
+    pub bytes: u32,
+}

@@ -1,0 +1,90 @@
+//! What another protocol's receiver tells, such as a browser's over RTCP: it names packets where our own names pieces and frames, and its
+//! feedback does not tell the round trip.
+
+use nearlight_rate::ReceiverReport;
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Feedback, KeyFrameRequest, Nack};
+
+use super::{Sender, UNKNOWN_ROUND_TRIP};
+
+/// A round trip that was measured elsewhere is believed for this long: reports come about once a second, and some get lost.
+const MEASURED_MEMORY: Span = Span::from_secs(3);
+/// What noise cannot push it below.
+const SHORTEST_ROUND_TRIP: Span = Span::from_micros(100);
+/// A key frame that began to leave less than this ago may still be on its way to the decoder: it has several times the packets of others.
+/// Guess. A browser repeats a request that was in vain.
+const KEY_FRAME_TIME: Span = Span::from_millis(100);
+
+/// What a receiver told by another protocol than ours.
+#[derive(Clone, Copy, Debug)]
+pub enum ReceiverFeedback<'a> {
+    /// Which packets have arrived and when, on the receiver's clock. Between two round trips that were measured the round trip changes as
+    /// the way there does, of which each arrival tells; that the way back stays as it was is assumed.
+    Arrivals(&'a Feedback),
+    /// The round trip, as that protocol measures it.
+    RoundTrip(Span),
+    /// Of its packets as a whole, or the rate that it estimates itself.
+    Report(&'a ReceiverReport),
+    /// It asks for pieces.
+    Missing(&'a Nack),
+    /// It cannot decode what had left a round trip ago, and names no frame. A key frame since then answers it.
+    PictureLost,
+}
+
+/// What is known of the round trip where feedback does not tell it.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Elsewhere {
+    measured: Option<Measured>,
+    /// From the sender's clock to the receiver's, of the newest packet that came: it says nothing but how it changes.
+    transit: Option<Span>,
+}
+
+impl Elsewhere {
+    /// The round trip that was measured last.
+    pub(super) fn last(&self) -> Option<Span> {
+        self.measured.map(|measured| measured.round_trip)
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Measured {
+    at: Time,
+    round_trip: Span,
+    transit: Option<Span>,
+}
+
+impl Sender {
+    /// Another protocol's receiver told something.
+    pub fn on_receiver_feedback(&mut self, now: Time, feedback: ReceiverFeedback<'_>) {
+        match feedback {
+            ReceiverFeedback::Arrivals(arrivals) => self.on_arrivals(now, arrivals),
+            ReceiverFeedback::RoundTrip(round_trip) => {
+                self.elsewhere.measured = Some(Measured { at: now, round_trip, transit: self.elsewhere.transit });
+            }
+            ReceiverFeedback::Report(report) => {
+                self.controller.on_receiver_report(now, report);
+                self.take_decision(now);
+            }
+            ReceiverFeedback::Missing(nack) => self.on_nack(now, nack),
+            ReceiverFeedback::PictureLost => {
+                let round_trip = self.elsewhere.last().unwrap_or(UNKNOWN_ROUND_TRIP);
+                let newest = self.frames.newest_begun(now - round_trip.max(KEY_FRAME_TIME)).unwrap_or_default();
+                self.on_key_frame_request(now, KeyFrameRequest { newest });
+            }
+        }
+    }
+
+    fn on_arrivals(&mut self, now: Time, feedback: &Feedback) {
+        let measured = self.elsewhere.measured.filter(|measured| now - measured.at < MEASURED_MEMORY);
+        let mut newest = None;
+        self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
+            let transit = arrived_at - sent_at;
+            newest = Some(transit);
+            let Measured { round_trip, transit: then, .. } = measured?;
+            Some(then.map_or(round_trip, |then| round_trip + (transit - then)).max(SHORTEST_ROUND_TRIP))
+        });
+        self.elsewhere.transit = newest.or(self.elsewhere.transit);
+        let lost = self.packets.poll_lost(feedback, |frame| self.frames.get(frame)?.parity_groups());
+        self.retransmit(now, &lost);
+    }
+}

@@ -1,0 +1,163 @@
+//! Answers to what the receiver lacks: pieces once more and repairs on demand, within a credit of their own.
+
+use std::collections::VecDeque;
+
+use nearlight_pace::Class;
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
+use nearlight_wire::{Missing, Nack, RepairHeader};
+
+use super::{Sender, UNKNOWN_ROUND_TRIP};
+use crate::history::{Content, Piece};
+use crate::protection::{OnDemandRepair, underway};
+
+/// Answers that wait to leave: more than the largest frame that a usual rate makes has pieces.
+const MAX_QUEUED: usize = 2_048;
+/// They may burst by what the target carries in this time, about one large key frame, within these bounds.
+const BURST: Span = Span::from_millis(250);
+const LEAST_BURST: Bytes = Bytes::new(64 * 1_024);
+const MOST_BURST: Bytes = Bytes::new(512 * 1_024);
+
+fn burst(target: Bitrate) -> Bytes {
+    target.bytes_in(BURST).clamp(LEAST_BURST, MOST_BURST)
+}
+
+/// What leaves because the receiver lacks something.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Piece(Piece),
+    /// One more repair of the frame.
+    Repair(FrameId),
+}
+
+/// Answers that wait to leave, and how many bytes of them may.
+pub(super) struct Retransmissions {
+    queue: VecDeque<Answer>,
+    credit: Bytes,
+    credit_at: Time,
+    /// The newest repair that was made because the receiver asked, and its frame.
+    repair: Option<(FrameId, OnDemandRepair)>,
+}
+
+impl Retransmissions {
+    pub(super) fn new(now: Time, target: Bitrate) -> Self {
+        Self { queue: VecDeque::new(), credit: burst(target), credit_at: now, repair: None }
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn len(&self) -> usize {
+        self.queue.len()
+    }
+
+    fn room(&self) -> usize {
+        MAX_QUEUED.saturating_sub(self.queue.len())
+    }
+
+    /// The repair with this number, where it is the newest that was made on demand.
+    pub(super) fn on_demand(&self, frame: FrameId, number: u16) -> Option<&OnDemandRepair> {
+        self.repair.as_ref().filter(|(id, made)| *id == frame && made.number == number).map(|(_, made)| made)
+    }
+
+    /// Credit grows as fast as the media may.
+    fn earn(&mut self, now: Time, target: Bitrate) {
+        let earned = target.bytes_in(now.saturating_since(self.credit_at));
+        if earned > Bytes::ZERO {
+            self.credit = (self.credit + earned).min(burst(target));
+            self.credit_at = now;
+        }
+    }
+
+    /// Takes `size` from the credit; false where it is short: then nothing that waits leaves.
+    fn spend(&mut self, size: Bytes) -> bool {
+        if self.credit < size {
+            self.queue.clear();
+            return false;
+        }
+        self.credit = self.credit.saturating_sub(size);
+        true
+    }
+}
+
+impl Sender {
+    /// The receiver asks for pieces. Where feedback tells what it lacks as well, a repair that is under way may make the answer needless.
+    pub(super) fn on_nack(&mut self, now: Time, nack: &Nack) {
+        let round_trip = self.elsewhere.last().unwrap_or(UNKNOWN_ROUND_TRIP);
+        let groups = |frame| self.frames.get(frame)?.parity_groups();
+        match self.packets.on_request(now, nack, round_trip, groups) {
+            Some(wanted) => self.retransmit(now, &wanted),
+            None => self.retransmit(now, nack),
+        }
+    }
+
+    /// Queues the pieces, or repairs in their place, where the policy prefers them.
+    pub(super) fn retransmit(&mut self, now: Time, nack: &Nack) {
+        // What a client says of one frame stands together.
+        for runs in nack.missing.chunk_by(|one, next| one.frame == next.frame) {
+            self.on_missing(now, runs[0].frame, runs);
+        }
+    }
+
+    fn on_missing(&mut self, now: Time, id: FrameId, runs: &[Missing]) {
+        if self.restraint.is_hopeless(id) {
+            self.statistics.retransmissions_refused += runs.len() as u64;
+            return;
+        }
+        let round_trip = self.round_trip.unwrap_or(UNKNOWN_ROUND_TRIP);
+        let path = self.path_facts();
+        let under_way = underway(now, round_trip, &self.frames, id);
+        let Some(frame) = self.frames.get_mut(id) else {
+            self.statistics.retransmissions_refused += runs.len() as u64;
+            return;
+        };
+        // What has not left yet is not missing.
+        let sent = frame.sent;
+        let indices = runs.iter().flat_map(|run| run.first..run.first.saturating_add(run.count).min(sent));
+        let needed = indices.clone().count().min(usize::from(u16::MAX)) as u16;
+        let answer =
+            self.protection.as_mut().and_then(|protection| protection.answer(now, frame, needed, under_way, path));
+        for index in indices.take(usize::from(answer.unwrap_or(u16::MAX))) {
+            if self.retransmissions.room() > 0 && frame.on_resent(now, index, round_trip / 2) {
+                self.retransmissions.queue.push_back(Answer::Piece((id, index)));
+            } else {
+                self.statistics.retransmissions_refused += 1;
+            }
+        }
+        let extra = usize::from(answer.unwrap_or(0).saturating_sub(needed));
+        let extra = extra.min(self.retransmissions.room());
+        self.retransmissions.queue.extend(std::iter::repeat_n(Answer::Repair(id), extra));
+    }
+
+    pub(super) fn poll_retransmission(&mut self, now: Time) -> Option<Content> {
+        self.retransmissions.earn(now, self.decision.target);
+        while let Some(answer) = self.retransmissions.queue.pop_front() {
+            let (Answer::Piece((id, _)) | Answer::Repair(id)) = answer;
+            if self.restraint.is_hopeless(id) {
+                continue;
+            }
+            let Some(frame) = self.frames.get_mut(id) else { continue };
+            let (content, size) = match answer {
+                Answer::Piece(piece) => (Content::Retransmission(piece), frame.symbol_size(piece.1)),
+                Answer::Repair(_) => {
+                    let made = self.protection.as_mut().and_then(|protection| protection.repair(frame));
+                    let Some(made) = made else { continue };
+                    let content = Content::Repair(id, made.number);
+                    let size = Bytes::new((RepairHeader::bytes(1) + made.symbol.len()) as u64);
+                    self.retransmissions.repair = Some((id, made));
+                    (content, size)
+                }
+            };
+            if !self.retransmissions.spend(size) {
+                self.statistics.retransmissions_refused += 1;
+                return None;
+            }
+            self.pacer.poll(now, size, Class::Repair);
+            match answer {
+                Answer::Piece(_) => self.statistics.retransmissions += 1,
+                Answer::Repair(_) => self.statistics.repairs += 1,
+            }
+            self.on_redundant(size);
+            self.on_sent(now, size, content);
+            return Some(content);
+        }
+        None
+    }
+}

@@ -1,0 +1,100 @@
+//! What the sender wants of those who make media: source, encoder and the coder of the sound.
+
+use nearlight_rate::Step;
+use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_wire::SYMBOL_HEADER_BYTES;
+
+use super::{Recovery, Sender};
+use crate::capture_schedule::SkipReason;
+
+/// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
+/// Guess: one frame that is leaving, and half of one behind it.
+const MAX_QUEUE_INTERVALS: f64 = 1.5;
+/// What a controller that knows no steps stands for: every frame, at its full size.
+const WHOLE: Step = Step { rung: 0, scale: 1.0, frame_rate: 1.0 };
+
+/// How the next frame should be coded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EncoderTarget {
+    pub rate: Bitrate,
+    /// A key frame. It stays until one comes.
+    pub key: bool,
+    /// Predicted from a frame that the receiver has acknowledged. It stays until such a frame comes.
+    pub recover: bool,
+    /// Newest frame that the receiver is known to have decoded, with all that it was predicted from.
+    pub acknowledged: Option<FrameId>,
+    /// The id that the next frame must have: the first that the sender has not been given yet. That frame or a later one meets this target.
+    pub next: FrameId,
+}
+
+/// What the next picture and the next sound should be like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct MediaTarget {
+    pub encoder: EncoderTarget,
+    /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, on the path, or in the decoder's queue.
+    pub refusal: Option<SkipReason>,
+    /// How large pictures should be, and which part of the frame rate to take.
+    pub step: Step,
+    /// How long a frame takes from the start of its rendering to the client's display, smoothed: poses are predicted by it, and sound is
+    /// heard by it. None before the first report.
+    pub render_to_display: Option<Span>,
+    /// A moment, past or to come, at which a capture would have been best: just after an input had come, and so that the picture was there
+    /// just before the display changed. So are moments whole frame intervals away from it; [`crate::CaptureSchedule`] gets there. None
+    /// while too little is known, or where nothing argues for one moment rather than another.
+    pub best_capture: Option<Time>,
+    /// How many bits a second the coder of the sound should spend.
+    pub sound: Bitrate,
+}
+
+impl Sender {
+    /// What is wanted of the media that come next.
+    #[must_use]
+    pub fn target(&self) -> MediaTarget {
+        MediaTarget {
+            encoder: self.encoder_target(),
+            refusal: self.refusal(),
+            step: self.decision.step.unwrap_or(WHOLE),
+            render_to_display: self.render_to_display,
+            best_capture: self.timing.best(),
+            sound: self.sound_rate(),
+        }
+    }
+
+    fn refusal(&self) -> Option<SkipReason> {
+        let queued = self.decision.pacing.time_to_send(self.pacer.queued());
+        if queued > self.config.frame_interval.mul_f64(MAX_QUEUE_INTERVALS) {
+            return Some(SkipReason::PacerQueue);
+        }
+        if self.restraint.until().is_some() {
+            return Some(SkipReason::PathBlocked);
+        }
+        self.decoder_load.is_behind().then_some(SkipReason::DecoderBehind)
+    }
+
+    fn encoder_target(&self) -> EncoderTarget {
+        // The target counts datagrams, the encoder only their payload.
+        let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
+        // Some controllers have taken redundancy off their target themselves.
+        let reckoned = self.decision.redundancy.is_some();
+        let share = self.redundant.get();
+        let left = |rate: Bitrate| self.sound.beside(rate).mul_f64(1.0 - share);
+        let target = self.decision.target;
+        let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
+        let rate = self.config.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
+        let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
+        let rate = if self.recovery.is_receiver_waiting() {
+            self.restraint.key_frame_rate(rate, self.config.frame_interval)
+        } else {
+            rate
+        };
+        let acknowledged = self.recovery.within_reach(self.next_frame);
+        let recover = reference_wanted && acknowledged.is_some();
+        EncoderTarget {
+            rate,
+            key: key_wanted.is_some() || (reference_wanted && !recover),
+            recover,
+            acknowledged,
+            next: self.next_frame,
+        }
+    }
+}
