@@ -234,7 +234,7 @@ fn draw_display(picture: &mut Picture, moment: u32) {
         let (column, row) = (block % 12, block / 12);
         fill(cell * (2 + column), height - cell * (5 - row * 2), cell - 1, cell * 2 - 1, if lit { 220 } else { 30 });
         fill(
-            width - cell * (15 - column),
+            width.saturating_sub(cell * (15 - column)),
             height - cell * (5 - row * 2),
             cell - 1,
             cell * 2 - 1,
