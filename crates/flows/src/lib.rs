@@ -33,5 +33,5 @@ pub use nearlight_window as law;
 pub use cbr::{Cbr, CbrConfig};
 pub use endless::{Bulk, BulkConfig};
 pub use short::{Completion, Short, ShortConfig};
-pub use stream::{Message, Stream, StreamConfig};
+pub use stream::{Message, Stream, StreamConfig, law_of};
 pub use traffic::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, UnknownLaw, Wake};

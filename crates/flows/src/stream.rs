@@ -11,8 +11,15 @@ use std::collections::VecDeque;
 use nearlight_units::{Bytes, Time};
 
 use crate::bulk::{Config, Connection};
-use crate::law::new_law;
+use crate::law::{LAWS, new_law};
 use crate::{Arrival, Direction, Statistics, Traffic, Transmit, UnknownLaw, Wake};
+
+/// The law of a name such as `tcp-cubic`: frames over one connection, in place of a rate controller.
+#[must_use]
+pub fn law_of(name: &str) -> Option<&'static str> {
+    let law = name.strip_prefix("tcp-")?;
+    LAWS.iter().find(|known| **known == law && new_law(known, Bytes::new(1_500), 0).is_some()).copied()
+}
 
 /// One connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,12 +15,11 @@ pub mod report;
 mod runner;
 mod summary;
 mod utility;
-mod wifi;
 mod world;
 
-pub use encoder::{Camera, Capture, Coded, Film, FrameEncoder, Model, ModelOptions, Quality, Screen, game, resize};
+pub use encoder::{Camera, Capture, Coded, Film, FrameEncoder, Model, Quality, Screen, game, resize};
 pub use histogram::Histogram;
-pub use plan::{Cell, Content, Plan, PlanError};
+pub use plan::{Cell, Content, ModelOptions, Plan, PlanError};
 pub use record::{FateCounts, LinkRecord, MediaRecord, RivalRecord, RunRecord, ServiceRecord, SideRecord, WifiRecord};
 pub use runner::{
     Head, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, read_results, run_plan, run_plan_with,

@@ -10,27 +10,14 @@ use nearlight_flows::Direction;
 use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec, Random};
 use nearlight_rate::Bounds;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 
 use crate::histogram::Histogram;
 use crate::plan::{Cell, Content, Encoder, Recovery, Segment, Transport};
-use crate::record::{RunRecord, Sums};
+pub use crate::record::LiveNote;
+use crate::record::{RunRecord, Sampled};
 use crate::utility::FrameQuality;
-use crate::world::{Sampled, Tally, bounds, segment_seeds, trace_start};
-
-/// How a run came about that was not made in virtual time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct LiveNote {
-    /// What made the link: `root`, `user` or `relay`.
-    pub means: String,
-    /// The link's thread went before ordinary programs.
-    pub real_time: bool,
-    /// Packets that the link never saw because the machine was too slow: any of them spoils the run.
-    pub missed: u64,
-    /// How much later than the path decided packets left, in microseconds, of both directions the worse.
-    pub lateness_us_p50: f64,
-    pub lateness_us_p99: f64,
-}
+use crate::world::{Sums, Tally, bounds, segment_seeds, trace_start};
 
 /// Of all runs the worst; none where they were made in virtual time.
 #[must_use]
@@ -252,7 +239,7 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     }
     if let Some(media) = record.media.first_mut() {
         // Events do not tell which bytes were redundant, nor which pictures were whole.
-        media.on_end(&tally, &Sums { repairs, redundant: 0, other: 0, fates: None, healed: None, in_time });
+        tally.write(media, &Sums { repairs, redundant: 0, other: 0, fates: None, healed: None, in_time });
     }
     for link in &mut record.links {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;

@@ -2,17 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use nearlight_events::{RecoveryCounts, STAGES, StallCounts};
+use nearlight_events::{RecoveryCounts, STAGES};
 use nearlight_link::DropReason;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::CellRecord;
 use serde::{Deserialize, Serialize};
 
 use crate::histogram::Histogram;
-use crate::live::LiveNote;
 use crate::plan::{Flow, Kind};
-pub use crate::world::FateCounts;
-use crate::world::{Sampled, Tally};
 
 /// A run of a cell with a seed. Rates are kb/s, lengths in histograms microseconds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -40,6 +37,20 @@ pub struct RunRecord {
     pub wifi: Vec<WifiRecord>,
 }
 
+/// How a run came about that was not made in virtual time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct LiveNote {
+    /// What made the link: `root`, `user` or `relay`.
+    pub means: String,
+    /// The link's thread went before ordinary programs.
+    pub real_time: bool,
+    /// Packets that the link never saw because the machine was too slow: any of them spoils the run.
+    pub missed: u64,
+    /// How much later than the path decided packets left, in microseconds, of both directions the worse.
+    pub lateness_us_p50: f64,
+    pub lateness_us_p99: f64,
+}
+
 /// A Wi-Fi cell.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct WifiRecord {
@@ -48,16 +59,15 @@ pub struct WifiRecord {
     pub record: CellRecord,
 }
 
-/// What a session came to beyond its tally.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sums {
-    pub(crate) repairs: u64,
-    pub(crate) redundant: u64,
-    pub(crate) other: u64,
-    pub(crate) fates: Option<FateCounts>,
-    pub(crate) healed: Option<RecoveryCounts>,
-    /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
-    pub(crate) in_time: (u64, f64),
+/// What became of the frames of the measured time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FateCounts {
+    /// Not whole by their deadline, or never.
+    pub residual: u64,
+    /// Not shown, damaged, or shown after their deadline.
+    pub bad: u64,
+    /// Runs of such frames.
+    pub runs: u64,
 }
 
 /// How a session served its user in the measured time: every captured frame counts, sent or not.
@@ -71,6 +81,13 @@ pub struct ServiceRecord {
     /// How long they took together, and the time in which they could have been.
     pub stalled: Span,
     pub watched: Span,
+}
+
+/// Bytes since the last sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Sampled {
+    pub(crate) sent: u64,
+    pub(crate) received: u64,
 }
 
 /// A media session.
@@ -144,47 +161,6 @@ impl MediaRecord {
         self.target.push((target.as_bps() / 1_000) as u32);
         self.sent.push(rate(sampled.sent));
         self.received.push(rate(sampled.received));
-    }
-
-    pub(crate) fn on_end(&mut self, tally: &Tally, sums: &Sums) {
-        let Sums { repairs, redundant, other, fates, healed, in_time: (in_time, quality) } = *sums;
-        let StallCounts { stalls, stalled, watched, .. } = tally.stalls();
-        let service = (tally.captured > 0).then_some(ServiceRecord { in_time, quality, stalls, stalled, watched });
-        *self = Self {
-            from: tally.from().as_secs_f64(),
-            to: tally.to().as_secs_f64(),
-            captured: tally.captured,
-            skipped: tally.skipped,
-            sent_frames: tally.sent,
-            key_frames: tally.key_frames,
-            received_frames: tally.received,
-            displayed: tally.displayed,
-            late: tally.late,
-            passed_over: tally.passed_over,
-            packets_sent: tally.packets_sent,
-            packets_lost: tally.packets_lost,
-            repairs,
-            redundant_bytes: redundant,
-            other_bytes: other,
-            fates,
-            healed,
-            service,
-            longest_standstill: tally.standstill.map(|standstill| standstill.longest().as_micros() as u64),
-            overlong_standstills: tally.standstill.map(|standstill| standstill.overlong()),
-            stuck: tally.stuck,
-            bytes_sent: tally.bytes_sent,
-            bytes_received: tally.bytes_received,
-            frame_network_latency: tally.frame_network_latency.clone(),
-            frame_assembly: tally.frame_assembly.clone(),
-            frame_latency: tally.frame_latency.clone(),
-            one_way_delay: tally.one_way_delay.clone(),
-            queue_delay: tally.queue_delay.clone(),
-            motion_to_photon: tally.motion_to_photon.clone(),
-            stages: tally.stages.clone(),
-            psnr: tally.psnr.clone(),
-            ssim: tally.ssim.clone(),
-            ..std::mem::take(self)
-        };
     }
 }
 

@@ -1,12 +1,13 @@
 //! From runs to figures: what `lab run --json` prints.
 
+pub(crate) mod wifi;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
 use crate::histogram::Histogram;
-use crate::live::LiveNote;
-use crate::record::{FateCounts, MediaRecord, RunRecord, ServiceRecord, SideRecord};
+use crate::record::{FateCounts, LiveNote, MediaRecord, RunRecord, ServiceRecord, SideRecord};
 use crate::utility::utility;
 use nearlight_events::{STAGES, StallCounts};
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
@@ -270,7 +271,7 @@ fn metrics(run: &RunRecord, take: Take<'_>) {
     let utilisation: Vec<f64> =
         run.links.iter().flat_map(|link| &link.sides).filter_map(|side| utilisation(run, side)).collect();
     take("utilisation", Samples::Values(utilisation));
-    crate::wifi::metrics(run, take);
+    wifi::metrics(run, take);
     if run.media.len() > 1 {
         take("jain", Samples::Values(jain(run)));
     }

@@ -11,7 +11,7 @@ use nearlight_codec::{CodecError, Reference};
 use nearlight_session::Distortion;
 use nearlight_units::{Bitrate, FrameId, Time};
 
-pub use model::{Model, ModelOptions};
+pub use model::Model;
 pub use real::{Camera, Film, Quality, Screen};
 
 use crate::plan;

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use nearlight_flows::{Direction, law::LAWS};
-use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Random, Source as PathSource};
+use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Source as PathSource};
 use nearlight_rate::{PRESETS, Preset};
 use nearlight_units::{Bytes, Span};
-use nearlight_wifi::load_path;
+use nearlight_wifi::{Cells, ConfigError, Direction as Way, Users, load_path};
 use serde::Deserialize as _;
 use serde::de::DeserializeOwned;
 use toml::Spanned;
@@ -25,7 +25,6 @@ use super::{
     Cell, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
 };
 use crate::digest::Digest;
-use crate::world::Links;
 
 /// More cells than this are a slip.
 const MOST_CELLS: usize = 20_000;
@@ -205,8 +204,30 @@ fn check_cells(place: &Text<'_>, at: usize, cell: &Cell) -> Result<(), PlanError
     if paths.all(|path| path.cells().next().is_none()) {
         return Ok(());
     }
-    let links = Links::new(cell, 0, &mut Random::new(0));
-    links.map(drop).map_err(|error| place.error(at, format!("no path leads through this cell: {error}")))
+    lead_through(cell).map_err(|error| place.error(at, format!("no path leads through this cell: {error}")))
+}
+
+/// Leads all paths through their Wi-Fi cells, as a run does.
+fn lead_through(cell: &Cell) -> Result<(), ConfigError> {
+    let mut cells = Cells::new(cell.media.len() + cell.flows.len(), 0);
+    let session_of = |_| 0;
+    for segment in &cell.segments {
+        cells.path(&segment.forward, 0, Users::All(session_of), Way::Downlink)?;
+        cells.path(&segment.feedback, 0, Users::All(session_of), Way::Uplink)?;
+    }
+    let routes = cell.media.iter().map(|media| &media.route).chain(cell.flows.iter().map(|flow| &flow.route));
+    for (flow, route) in routes.enumerate() {
+        let (there, back) = match route.direction {
+            Direction::Forward => (Way::Downlink, Way::Uplink),
+            Direction::Back => (Way::Uplink, Way::Downlink),
+        };
+        for (path, way) in [(&route.access, there), (&route.access_feedback, back)] {
+            if let Some(path) = path {
+                cells.path(path, 0, Users::One(flow), way)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 /// A trace that changed makes another plan of it.

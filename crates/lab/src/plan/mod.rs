@@ -5,6 +5,7 @@
 
 mod expand;
 mod file;
+mod model;
 mod phases;
 mod published;
 mod setting;
@@ -29,9 +30,9 @@ use nearlight_wifi::Scenario;
 use serde::Deserialize;
 use thiserror::Error;
 
+pub use self::model::ModelOptions;
 pub use self::phases::Phases;
 pub use self::published::{Published, PublishedFigure, published_figure};
-use crate::encoder::ModelOptions;
 
 /// The redundancy policy of those who want none.
 pub(crate) const NO_FEC: &str = "none";

@@ -13,8 +13,7 @@ use super::file::{Body, ContentKind, EncoderKind, SourcePart};
 use super::system::recovery;
 use super::text::{Text, or, place as place_of};
 use super::values::{Length, Rate};
-use super::{Client, Content, Encoder, NO_FEC, PlanError, Recovery, Setting, Source};
-use crate::encoder::ModelOptions;
+use super::{Client, Content, Encoder, ModelOptions, NO_FEC, PlanError, Recovery, Setting, Source};
 
 /// From capture to display, unless a plan says otherwise. A choice: a picture that is older is of little use to who acts on it.
 const DEADLINE: Length = Length(Span::from_millis(100));

@@ -1,12 +1,12 @@
 //! Systems: a rate controller with its redundancy and its recovery.
 
 use nearlight_fec::policy::new_policy;
+use nearlight_flows::law_of;
 use nearlight_rate::Preset;
 use nearlight_session::Captures;
 
 use super::file::{RecoveryKind, SystemPart};
 use super::{Recovery, Setting, System};
-use crate::world::law_of;
 
 /// A group of pictures is at most so long: the longest that a repair for a whole group can cover.
 const LONGEST_GROUP: u32 = 10;

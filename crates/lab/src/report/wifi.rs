@@ -10,6 +10,7 @@ use nearlight_wifi::{CellRecord, Direction, Distribution, Exchange, Kind, Tally}
 
 use crate::record::RunRecord;
 use crate::summary::CellSummary;
+use crate::summary::wifi::IN_TIME_MS;
 
 /// Samples that stand for a distribution: enough for one in a thousand.
 const SAMPLES: u64 = 5_000;
@@ -17,8 +18,6 @@ const SAMPLES: u64 = 5_000;
 const TIMELINE: nearlight_units::Span = nearlight_units::Span::from_millis(34);
 /// Time lines of a section: more would not be read.
 const MOST_TIMELINES: usize = 2;
-/// A frame that takes longer disturbs: the time that our own goal and the literature on VR over Wi-Fi leave to the network.
-pub(crate) const IN_TIME_MS: f64 = 10.0;
 
 /// A distribution of delays in milliseconds; none without samples.
 #[must_use]

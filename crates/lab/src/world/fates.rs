@@ -1,9 +1,9 @@
 //! What became of each frame, in the order of capture.
 
 use nearlight_units::{Span, Time};
-use serde::{Deserialize, Serialize};
 
 use super::tally::Tally;
+use crate::record::FateCounts;
 use crate::utility::FrameQuality;
 
 #[derive(Clone, Copy, Debug)]
@@ -21,17 +21,6 @@ struct Fate {
 pub(crate) struct Fates {
     frames: Vec<Fate>,
     quality: FrameQuality,
-}
-
-/// What became of the frames of the measured time.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FateCounts {
-    /// Not whole by their deadline, or never.
-    pub residual: u64,
-    /// Not shown, damaged, or shown after their deadline.
-    pub bad: u64,
-    /// Runs of such frames.
-    pub runs: u64,
 }
 
 impl Fates {

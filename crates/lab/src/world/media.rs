@@ -14,12 +14,13 @@ use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 use super::ends::Ends;
-use super::fates::{FateCounts, Fates};
+use super::fates::Fates;
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Client, Recovery};
+use crate::record::FateCounts;
 use crate::utility::FrameQuality;
 
 /// What a session is like.

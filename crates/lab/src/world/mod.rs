@@ -11,10 +11,8 @@ mod standstill;
 mod tally;
 mod wrapped;
 
-pub use self::fates::FateCounts;
 pub use self::reliable::LONGEST_WAIT_OVER_TCP;
-pub(crate) use self::reliable::law_of;
-pub(crate) use self::tally::{Sampled, Tally};
+pub(crate) use self::tally::{Sums, Tally};
 
 use std::collections::BTreeMap;
 
@@ -38,7 +36,7 @@ use self::rival::Rival;
 use self::wrapped::{Buffered, Placed, Shared};
 use crate::encoder::new_encoder;
 use crate::plan::{self, Cell, Kind, Recovery, Setting, TrafficModel};
-use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, Sums, WifiRecord};
+use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, WifiRecord};
 use crate::utility::FrameQuality;
 
 /// Chromium's distance between reports of arrivals at 5 to 8 Mb/s, as measured in headless Chromium 156.
@@ -280,7 +278,7 @@ impl<'a> World<'a> {
                 return Err(error.into());
             }
             if let Some(record) = records.next() {
-                record.on_end(&tally, &end);
+                tally.write(record, &end);
             }
         }
         Ok(self.record)

@@ -6,17 +6,17 @@
 use std::collections::VecDeque;
 
 use nearlight_codec::CodecError;
-use nearlight_flows::law::{LAWS, new_law};
 use nearlight_flows::{self as flows, Direction, Stream, StreamConfig, Traffic as _};
 use nearlight_link::Ecn;
 use nearlight_session::CaptureSchedule;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-use super::fates::{FateCounts, Fates};
+use super::fates::Fates;
 use super::media::MediaConfig;
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
+use crate::record::FateCounts;
 
 /// Frames over TCP that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
 pub const LONGEST_WAIT_OVER_TCP: Span = Span::from_millis(330);
@@ -27,12 +27,6 @@ const SOCKET_WINDOWS: u64 = 2;
 const INPUT: Bytes = Bytes::new(100);
 /// Tells an input's number from that of an acknowledgement.
 const INPUT_BIT: u64 = 1 << 63;
-
-/// The law of a name such as `tcp-cubic`.
-pub(crate) fn law_of(controller: &str) -> Option<&'static str> {
-    let law = controller.strip_prefix("tcp-")?;
-    LAWS.iter().find(|known| **known == law && new_law(known, Bytes::new(1_500), 0).is_some()).copied()
-}
 
 #[derive(Clone, Copy)]
 struct Frame {

@@ -1,12 +1,13 @@
 //! What a media session did, measured from outside: the world knows all times exactly.
 
-use nearlight_events::{STAGES, StallCounts, Stalls, Timeline};
+use nearlight_events::{RecoveryCounts, STAGES, StallCounts, Stalls, Timeline};
 use nearlight_units::{Span, Time};
 
 use super::network::Arrival;
 use super::standstill::Standstill;
 use crate::encoder::Quality;
 use crate::histogram::Histogram;
+use crate::record::{FateCounts, MediaRecord, Sampled, ServiceRecord};
 
 /// Frames that were captured so shortly before the end may not have arrived through no fault of anybody.
 const GRACE: Span = Span::from_secs(1);
@@ -53,11 +54,16 @@ pub(crate) struct Tally {
     pub(crate) ssim: Histogram,
 }
 
-/// Bytes since the last sample.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Sampled {
-    pub(crate) sent: u64,
-    pub(crate) received: u64,
+/// What a session came to beyond its tally.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sums {
+    pub(crate) repairs: u64,
+    pub(crate) redundant: u64,
+    pub(crate) other: u64,
+    pub(crate) fates: Option<FateCounts>,
+    pub(crate) healed: Option<RecoveryCounts>,
+    /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
+    pub(crate) in_time: (u64, f64),
 }
 
 fn micros(span: Span) -> u64 {
@@ -256,6 +262,48 @@ impl Tally {
                 histogram.add(micros(timeline.stage(stage)));
             }
         }
+    }
+
+    /// Everything that was counted, with the session's own sums, as the record keeps it.
+    pub(crate) fn write(&self, record: &mut MediaRecord, sums: &Sums) {
+        let Sums { repairs, redundant, other, fates, healed, in_time: (in_time, quality) } = *sums;
+        let StallCounts { stalls, stalled, watched, .. } = self.stalls();
+        let service = (self.captured > 0).then_some(ServiceRecord { in_time, quality, stalls, stalled, watched });
+        *record = MediaRecord {
+            from: self.from().as_secs_f64(),
+            to: self.to().as_secs_f64(),
+            captured: self.captured,
+            skipped: self.skipped,
+            sent_frames: self.sent,
+            key_frames: self.key_frames,
+            received_frames: self.received,
+            displayed: self.displayed,
+            late: self.late,
+            passed_over: self.passed_over,
+            packets_sent: self.packets_sent,
+            packets_lost: self.packets_lost,
+            repairs,
+            redundant_bytes: redundant,
+            other_bytes: other,
+            fates,
+            healed,
+            service,
+            longest_standstill: self.standstill.map(|standstill| standstill.longest().as_micros() as u64),
+            overlong_standstills: self.standstill.map(|standstill| standstill.overlong()),
+            stuck: self.stuck,
+            bytes_sent: self.bytes_sent,
+            bytes_received: self.bytes_received,
+            frame_network_latency: self.frame_network_latency.clone(),
+            frame_assembly: self.frame_assembly.clone(),
+            frame_latency: self.frame_latency.clone(),
+            one_way_delay: self.one_way_delay.clone(),
+            queue_delay: self.queue_delay.clone(),
+            motion_to_photon: self.motion_to_photon.clone(),
+            stages: self.stages.clone(),
+            psnr: self.psnr.clone(),
+            ssim: self.ssim.clone(),
+            ..std::mem::take(record)
+        };
     }
 }
 

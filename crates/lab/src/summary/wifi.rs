@@ -2,10 +2,12 @@
 
 use nearlight_wifi::{Distribution, Tally};
 
+use super::{MILLISECONDS, Samples, Take};
 use crate::histogram::Histogram;
 use crate::record::{RunRecord, WifiRecord};
-use crate::report::wifi::IN_TIME_MS;
-use crate::summary::{MILLISECONDS, Samples, Take};
+
+/// A frame that takes longer disturbs: the time that our own goal and the literature on VR over Wi-Fi leave to the network.
+pub(crate) const IN_TIME_MS: f64 = 10.0;
 
 /// In microseconds.
 pub(crate) fn histogram(delays: &Distribution) -> Histogram {

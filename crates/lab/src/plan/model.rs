@@ -1,0 +1,68 @@
+//! What a plan may say of frame sizes as a random process.
+
+use nearlight_units::Span;
+use serde::{Deserialize, Serialize};
+
+/// How frames vary.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelOptions {
+    /// A key frame's size over an ordinary one's.
+    pub key_ratio: f64,
+    /// Standard deviation of the logarithm of frame sizes.
+    pub deviation: f64,
+    /// How much of that is left one frame later, from 0 to below 1.
+    pub correlation: f64,
+    /// Frames until 63 % of a change of rate show; 0 for the next frame.
+    pub reaction: f64,
+    /// Frames over which an excess is repaid.
+    pub repay: f64,
+    /// The mean time between two new scenes; none without.
+    pub scene_every: Option<Span>,
+    /// A new scene's first frame over an ordinary one.
+    pub scene_ratio: f64,
+    /// The mean time between phases in which the content needs less than the rate; none without.
+    pub limited_every: Option<Span>,
+    /// Their mean length.
+    pub limited_for: Span,
+    /// What frames need then, of their share.
+    pub limited_share: f64,
+}
+
+impl Default for ModelOptions {
+    fn default() -> Self {
+        Self {
+            key_ratio: 4.3,
+            deviation: 0.08,
+            correlation: 0.15,
+            reaction: 0.0,
+            repay: 2.0,
+            scene_every: None,
+            // Guess: without detection of new scenes, such a frame costs about what a key frame does.
+            scene_ratio: 4.0,
+            limited_every: None,
+            limited_for: Span::from_secs(2),
+            limited_share: 0.4,
+        }
+    }
+}
+
+impl ModelOptions {
+    /// What is wrong with it, in words for a plan's author.
+    pub fn check(&self) -> Result<(), String> {
+        let ratios = [("key_ratio", self.key_ratio), ("scene_ratio", self.scene_ratio)];
+        if let Some((name, _)) = ratios.iter().find(|(_, ratio)| !(0.1..=100.0).contains(ratio)) {
+            return Err(format!("`{name}` goes from 0.1 to 100"));
+        }
+        if !(0.0..=2.0).contains(&self.deviation) || !(0.0..1.0).contains(&self.correlation) {
+            return Err("`deviation` goes from 0 to 2, `correlation` from 0 to below 1".to_owned());
+        }
+        if !(0.0..=1_000.0).contains(&self.reaction) || !(0.0..=1.0).contains(&self.limited_share) {
+            return Err("`reaction_frames` goes from 0 to 1000, `limited_share` from 0 to 1".to_owned());
+        }
+        let spans = [self.scene_every, self.limited_every, Some(self.limited_for)];
+        if spans.into_iter().flatten().any(|span| span < Span::from_millis(100)) {
+            return Err("scenes and phases of little content last at least 100ms".to_owned());
+        }
+        Ok(())
+    }
+}
