@@ -28,6 +28,7 @@ mod recent;
 mod release;
 mod sender;
 mod share;
+mod simulcast;
 mod sound;
 mod spares;
 mod symbols;
@@ -47,6 +48,10 @@ pub use release::{FramePieces, Payload, Release};
 pub use sender::{
     Algorithms, Distortion, EncodedFrame, EncoderTarget, Framing, MediaTarget, ReceiverFeedback, Sender, SenderConfig,
     SenderNames, SenderStatistics, UNKNOWN_TO_DISPLAY,
+};
+pub use simulcast::{
+    ALONE_AFTER, KEY_FRAME_DISTANCE, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews, SharedPlan,
+    SharedStatistics, Simulcast,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::Presence;

@@ -1,0 +1,383 @@
+//! Which layers one source's pictures are coded in, and which viewer gets which, where several viewers get the same pictures.
+//!
+//! A picture is coded once for each layer, not once for each viewer: at most [`MOST_LAYERS`] times. A layer has a rate and a size; its
+//! frames are predicted from its own newest frame, so a viewer begins with one of its key frames and must miss none that follows. Facts
+//! come in as [`MemberFacts`], and [`Simulcast::on_picture`] answers what is coded and for whom.
+//!
+//! The layers' rates are the viewers' own: viewers are sorted by the rate that their sessions allow and cut into at most three groups,
+//! each group's rate being its lowest, so that the sum of the logarithms of all viewers' rates is greatest, less a price for each layer
+//! and for each viewer that changes its layer ([`layout`]). Upwards a rate counts once it has lasted; downwards at once.
+//!
+//! Between two layouts a layer's rate follows the lowest of its viewers from picture to picture, which costs no key frame. A viewer that
+//! falls far below the others is moved at once: it keeps getting its old layer's frames until the new one's key frame, and the others see
+//! nothing of it.
+//!
+//! Key frames of a layer are seen by all in it, so they are rare: [`KEY_FRAME_DISTANCE`] apart, and who asks again and again is answered
+//! at growing distances. What a session would leave out is coded all the same, for the others: a viewer whose path is blocked is given no
+//! frame, has lost the chain thereby and joins again. One whose pacer's queue is a little too long gets its frame late.
+//!
+//! A single viewer gets no layer but an encoder of its own at exactly its rate, with references to acknowledged frames. When the last but
+//! one has left it goes back there after [`ALONE_AFTER`].
+
+use std::collections::BTreeMap;
+
+use nearlight_units::{Bitrate, Span, Time};
+
+use crate::capture_schedule::{CaptureDecision, CaptureFacts, FrameSkipper, SkipReason};
+
+mod layout;
+mod member;
+
+use layout::{Candidate, best_layout};
+use member::MemberState;
+pub use member::{MemberFacts, MemberId};
+
+/// As in simulcast over WebRTC: encoders cost more than what a fourth group would gain.
+pub const MOST_LAYERS: usize = 3;
+/// Two key frames of a layer are at least this far apart: a newcomer waits no longer for its first picture, and the others' pictures do not
+/// suffer for longer than a fifth of the time.
+pub const KEY_FRAME_DISTANCE: Span = Span::from_millis(200);
+/// A layer that nobody has yet waits so long for those who are to join it together. Guess: an encoder's last picture takes no longer.
+const START_WAIT: Span = Span::from_millis(100);
+/// Layouts are compared this often where nothing urgent happens.
+const LAYOUT_INTERVAL: Span = Span::from_secs(1);
+/// Below this share of its layer's planned rate a viewer is urgently moved. Guess: three quarters; the rest is left to the layer's rate.
+const FALLEN: f64 = 0.75;
+/// So long after the last but one viewer has left, the last one's encoder is its own again: a viewer that reloads its page is back sooner.
+pub const ALONE_AFTER: Span = Span::from_secs(2);
+
+/// Sides of a layer's picture as shares of the source's.
+const SCALES: [f64; 3] = [1.0, 0.75, 0.5];
+/// With fewer bits for each pixel a layer is made smaller, with more than the second larger again. Guess: at 0.02 VP8 and H.264 blur what
+/// moves so much that half as many pixels show more.
+const FEWEST_BITS: f64 = 0.02;
+const ENOUGH_BITS: f64 = 0.035;
+/// A layer keeps its size for at least this long: another one begins with a key frame.
+const SIZE_DWELL: Span = Span::from_secs(5);
+
+/// What is news about the picture that there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PictureNews {
+    New,
+    /// It is the newest one still: coded only for those who have not got it.
+    Same,
+}
+
+/// What is coded of a picture in one layer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LayerFrame {
+    /// Below [`MOST_LAYERS`].
+    pub layer: usize,
+    pub rate: Bitrate,
+    /// Share of each side of the source's picture.
+    pub scale: f64,
+    pub key: bool,
+    /// Who gets it, in the order of their numbers.
+    pub members: Vec<MemberId>,
+    /// Those of them who begin with it.
+    pub joined: Vec<MemberId>,
+}
+
+/// What becomes of a picture.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SharedPlan {
+    /// There is one viewer: it has an encoder of its own, and there are no layers.
+    pub alone: Option<MemberId>,
+    pub frames: Vec<LayerFrame>,
+    /// Who misses this picture, and why.
+    pub skipped: Vec<(MemberId, SkipReason)>,
+    /// Layers whose encoders are still needed.
+    pub live: [bool; MOST_LAYERS],
+}
+
+/// Counts since the beginning.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SharedStatistics {
+    /// Pictures that were coded at least once.
+    pub pictures: u64,
+    /// Frames coded for them, in all layers.
+    pub encodes: u64,
+    pub key_frames: u64,
+    /// Viewers that went from one layer to another.
+    pub switches: u64,
+}
+
+#[derive(Clone, Debug)]
+struct Layer {
+    /// What the layout gave it; the rate in force may be lower.
+    rate: Bitrate,
+    scale: f64,
+    sized_at: Time,
+    /// The next frame must be a key frame for another reason than a viewer's.
+    key_wanted: bool,
+    last_key: Option<Time>,
+    skipper: FrameSkipper,
+    /// Its newest frame shows the newest picture.
+    has_newest: bool,
+}
+
+/// Decides the layers of one source's pictures in one codec.
+#[derive(Clone, Debug)]
+pub struct Simulcast {
+    /// Of the source, a second.
+    pixels: f64,
+    members: BTreeMap<MemberId, MemberState>,
+    layers: [Option<Layer>; MOST_LAYERS],
+    /// Since when there is a single viewer.
+    single_since: Option<Time>,
+    laid_out_at: Time,
+    changed: bool,
+    statistics: SharedStatistics,
+}
+
+impl Simulcast {
+    /// For pictures with so many pixels, so many a second.
+    #[must_use]
+    pub fn new(pixels: u32, fps: u16) -> Self {
+        Self {
+            pixels: f64::from(pixels) * f64::from(fps.max(1)),
+            members: BTreeMap::new(),
+            layers: [const { None }; MOST_LAYERS],
+            single_since: None,
+            laid_out_at: Time::ZERO,
+            changed: false,
+            statistics: SharedStatistics::default(),
+        }
+    }
+
+    /// Pictures have another size from now on.
+    pub fn set_pixels(&mut self, pixels: u32, fps: u16) {
+        self.pixels = f64::from(pixels) * f64::from(fps.max(1));
+    }
+
+    /// A viewer came.
+    pub fn on_member(&mut self, now: Time, member: MemberId, facts: MemberFacts) {
+        self.members.insert(member, MemberState::new(now, facts));
+        self.on_membership(now);
+    }
+
+    pub fn on_member_left(&mut self, now: Time, member: MemberId) {
+        self.members.remove(&member);
+        self.on_membership(now);
+    }
+
+    fn on_membership(&mut self, now: Time) {
+        self.changed = true;
+        self.single_since = (self.members.len() == 1).then_some(now);
+    }
+
+    /// What holds for a viewer now. Tell it before each picture.
+    pub fn set_facts(&mut self, now: Time, member: MemberId, facts: MemberFacts) {
+        if let Some(state) = self.members.get_mut(&member) {
+            let planned = state.joined.and_then(|slot| self.layers[slot].as_ref()).map(|layer| layer.rate);
+            state.set_facts(now, facts, planned);
+        }
+    }
+
+    /// A frame that was coded for a viewer did not get to its session: it joins again.
+    pub fn on_not_delivered(&mut self, now: Time, member: MemberId) {
+        if let Some(state) = self.members.get_mut(&member) {
+            state.lose_chain(now);
+        }
+    }
+
+    /// Which layer a viewer gets.
+    #[must_use]
+    pub fn layer_of(&self, member: MemberId) -> Option<usize> {
+        self.members.get(&member)?.joined
+    }
+
+    #[must_use]
+    pub const fn statistics(&self) -> SharedStatistics {
+        self.statistics
+    }
+
+    /// There is a picture. `busy` has the layers whose encoders have no room for another one.
+    pub fn on_picture(&mut self, now: Time, news: PictureNews, busy: [bool; MOST_LAYERS]) -> SharedPlan {
+        if let Some(alone) = self.alone(now) {
+            self.layers = [const { None }; MOST_LAYERS];
+            for state in self.members.values_mut() {
+                (state.wanted, state.joined) = (None, None);
+            }
+            return SharedPlan { alone: Some(alone), ..SharedPlan::default() };
+        }
+        if news == PictureNews::New {
+            for layer in self.layers.iter_mut().flatten() {
+                layer.has_newest = false;
+            }
+        }
+        if self.is_layout_due(now) {
+            self.lay_out(now);
+        }
+        let mut plan = SharedPlan::default();
+        self.drop_blocked(now, &mut plan);
+        let keys: [bool; MOST_LAYERS] = std::array::from_fn(|slot| !busy[slot] && self.takes_key(now, slot));
+        // First all joins, so that nobody gets this picture twice.
+        for (slot, joined) in self.join(now, keys).into_iter().enumerate() {
+            self.code(now, (slot, keys[slot], busy[slot]), news, joined, &mut plan);
+        }
+        self.statistics.pictures += u64::from(!plan.frames.is_empty());
+        self.statistics.encodes += plan.frames.len() as u64;
+        plan.live = std::array::from_fn(|slot| self.layers[slot].is_some());
+        plan
+    }
+
+    fn alone(&self, now: Time) -> Option<MemberId> {
+        let since = self.single_since?;
+        let shared = self.layers.iter().any(Option::is_some);
+        let (member, _) = self.members.first_key_value()?;
+        (!shared || now - since >= ALONE_AFTER).then_some(*member)
+    }
+
+    fn is_layout_due(&self, now: Time) -> bool {
+        let fallen = |state: &MemberState| {
+            let layer = state.wanted.and_then(|slot| self.layers[slot].as_ref());
+            layer.is_some_and(|layer| state.rate() < layer.rate.mul_f64(FALLEN))
+        };
+        self.changed || now - self.laid_out_at >= LAYOUT_INTERVAL || self.members.values().any(fallen)
+    }
+
+    fn lay_out(&mut self, now: Time) {
+        (self.changed, self.laid_out_at) = (false, now);
+        let candidates: Vec<Candidate> = self
+            .members
+            .iter()
+            .map(|(member, state)| Candidate { member: *member, rate: state.lasting_rate(), layer: state.wanted })
+            .collect();
+        for (slot, group) in best_layout(&candidates).into_iter().enumerate() {
+            let Some(group) = group else { continue };
+            let mut limit = 1.0_f64;
+            for member in &group.members {
+                let Some(state) = self.members.get_mut(member) else { continue };
+                limit = limit.min(state.largest_scale());
+                if state.wanted != Some(slot) {
+                    self.statistics.switches += u64::from(state.wanted.is_some());
+                    (state.wanted, state.wanted_at) = (Some(slot), now);
+                }
+            }
+            self.set_layer(now, slot, group.rate, limit);
+        }
+    }
+
+    fn set_layer(&mut self, now: Time, slot: usize, rate: Bitrate, limit: f64) {
+        let bits = |scale: f64| rate.as_bps() as f64 / (self.pixels * scale * scale);
+        let smallest = SCALES[SCALES.len() - 1];
+        let fits = |scale: f64, least: f64| scale <= limit && bits(scale) >= least;
+        let first = |least: f64| SCALES.into_iter().find(|scale| fits(*scale, least)).unwrap_or(smallest.min(limit));
+        let taken = self.members.values().any(|state| state.joined == Some(slot));
+        let Some(layer) = self.layers[slot].as_mut().filter(|_| taken) else {
+            self.layers[slot] = Some(Layer {
+                rate,
+                scale: first(FEWEST_BITS),
+                sized_at: now,
+                key_wanted: false,
+                last_key: self.layers[slot].as_ref().and_then(|layer| layer.last_key),
+                skipper: FrameSkipper::default(),
+                has_newest: false,
+            });
+            return;
+        };
+        layer.rate = rate;
+        let fitting =
+            if fits(layer.scale, FEWEST_BITS) { first(ENOUGH_BITS).max(layer.scale) } else { first(FEWEST_BITS) };
+        if (fitting - layer.scale).abs() > f64::EPSILON && now - layer.sized_at >= SIZE_DWELL {
+            (layer.scale, layer.sized_at, layer.key_wanted) = (fitting, now, true);
+        }
+    }
+
+    /// Whose path is blocked gets nothing, and so loses the chain.
+    fn drop_blocked(&mut self, now: Time, plan: &mut SharedPlan) {
+        for (member, state) in &mut self.members {
+            if let Some(reason) = state.blocked(now) {
+                plan.skipped.push((*member, reason));
+                state.lose_chain(now);
+            }
+        }
+    }
+
+    /// Whether a layer's frame of this moment is a key frame.
+    fn takes_key(&self, now: Time, slot: usize) -> bool {
+        let Some(layer) = &self.layers[slot] else { return false };
+        if layer.last_key.is_some_and(|at| now - at < KEY_FRAME_DISTANCE) {
+            return false;
+        }
+        let of_layer = || self.members.values().filter(|state| state.wanted == Some(slot));
+        let present = of_layer().filter(|state| state.joined == Some(slot)).count();
+        let alone = of_layer().count() == 1;
+        // A change of layers is the layout's wish, so it is not counted as the viewer's.
+        let free = |state: &MemberState| alone || state.may_ask(now);
+        let asks = |state: &MemberState| match state.joined {
+            Some(joined) if joined == slot => state.facts.key && free(state),
+            Some(_) => state.can_join(now),
+            None => state.can_join(now) && free(state),
+        };
+        if present > 0 {
+            return layer.key_wanted || of_layer().any(asks);
+        }
+        let waiting = || of_layer().filter(|state| state.is_waiting_for_its_encoder());
+        let patient = waiting().any(|state| now - state.wanted_at < START_WAIT);
+        of_layer().any(asks) && !patient
+    }
+
+    /// Who waits for a key frame that comes now joins its layer.
+    fn join(&mut self, now: Time, keys: [bool; MOST_LAYERS]) -> [Vec<MemberId>; MOST_LAYERS] {
+        let mut joined = [const { Vec::new() }; MOST_LAYERS];
+        for (member, state) in &mut self.members {
+            let Some(slot) = state.wanted.filter(|slot| keys[*slot]) else { continue };
+            if state.joined == Some(slot) {
+                state.on_key_frame(now, state.facts.key);
+            } else if state.can_join(now) {
+                state.join(now, slot);
+                joined[slot].push(*member);
+            }
+        }
+        joined
+    }
+
+    fn code(
+        &mut self,
+        now: Time,
+        (slot, key, busy): (usize, bool, bool),
+        news: PictureNews,
+        joined: Vec<MemberId>,
+        plan: &mut SharedPlan,
+    ) {
+        let Some(layer) = &mut self.layers[slot] else { return };
+        let here = || self.members.iter().filter(|(_, state)| state.joined == Some(slot));
+        if here().next().is_none() {
+            if self.members.values().all(|state| state.wanted != Some(slot)) {
+                self.layers[slot] = None;
+            }
+            return;
+        }
+        if !key && news == PictureNews::Same && layer.has_newest {
+            return;
+        }
+        // Who is about to leave does not decide for those who stay, unless nobody stays.
+        let staying = || here().filter(|(_, state)| state.wanted == Some(slot));
+        let deciding: Vec<&MemberState> = match staying().next() {
+            Some(_) => staying().map(|(_, state)| state).collect(),
+            None => here().map(|(_, state)| state).collect(),
+        };
+        let rate = deciding.iter().map(|state| state.rate()).min().unwrap_or(layer.rate);
+        let frame_rate = deciding.iter().map(|state| state.facts.frame_rate).fold(1.0, f64::min);
+        if !key {
+            let facts = CaptureFacts { refusal: None, frame_rate, encoder_free: !busy };
+            if let CaptureDecision::Skip(reason) = layer.skipper.on_moment(&facts) {
+                layer.has_newest |= reason == SkipReason::FrameRate && news == PictureNews::New;
+                plan.skipped.extend(here().map(|(member, _)| (*member, reason)));
+                return;
+            }
+        }
+        if key {
+            (layer.last_key, layer.key_wanted) = (Some(now), false);
+            self.statistics.key_frames += 1;
+        }
+        layer.has_newest = true;
+        let members = here().map(|(member, _)| *member).collect();
+        plan.frames.push(LayerFrame { layer: slot, rate, scale: layer.scale, key, members, joined });
+    }
+}
+
+#[cfg(test)]
+mod tests;

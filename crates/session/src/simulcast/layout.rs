@@ -1,0 +1,189 @@
+//! Cuts viewers into layers by their rates.
+//!
+//! Of all ways to cut the sorted rates into at most three groups, the one with the greatest sum of `ln(rate of the group / rate of the
+//! viewer)` over all viewers is taken, less [`LAYER_PRICE`] for each group and [`SWITCH_PRICE`] for each viewer that would change its layer.
+//! A group's rate is its lowest. Rates that differ by less than a tenth count as equal, so the number of viewers does not matter: there are
+//! at most some sixty different rates between 100 kb/s and 40 Mb/s, and two cuts among them.
+
+use nearlight_units::Bitrate;
+
+use super::{MOST_LAYERS, MemberId};
+
+/// What an encoder must be worth: for one viewer 1.65 times its rate, for ten viewers a twentieth more each. Guess.
+const LAYER_PRICE: f64 = 0.5;
+/// What a change must be worth to the viewer that makes it, which gets a key frame: a third more rate. Guess.
+const SWITCH_PRICE: f64 = 0.3;
+/// The logarithm of the ratio of two rates that are told apart.
+const STEP: f64 = 0.1;
+
+/// A viewer to be given a layer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Candidate {
+    pub(super) member: MemberId,
+    pub(super) rate: Bitrate,
+    pub(super) layer: Option<usize>,
+}
+
+/// A layer's viewers.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Group {
+    pub(super) rate: Bitrate,
+    pub(super) members: Vec<MemberId>,
+}
+
+/// Viewers with about the same rate, and sums over them and all with a lower one.
+#[derive(Clone, Copy, Debug, Default)]
+struct Upto {
+    /// The lowest rate of this step alone, as a logarithm.
+    lowest: f64,
+    count: f64,
+    logs: f64,
+    in_layer: [f64; MOST_LAYERS],
+}
+
+fn log(rate: Bitrate) -> f64 {
+    (rate.as_bps().max(1) as f64).ln()
+}
+
+/// The best layout: what each layer holds.
+pub(super) fn best_layout(candidates: &[Candidate]) -> [Option<Group>; MOST_LAYERS] {
+    let mut sorted: Vec<&Candidate> = candidates.iter().collect();
+    sorted.sort_by_key(|candidate| (candidate.rate, candidate.member));
+    // Each step ends before the index at the same place.
+    let (mut steps, mut ends): (Vec<Upto>, Vec<usize>) = (Vec::new(), Vec::new());
+    for (index, candidate) in sorted.iter().enumerate() {
+        let rate = log(candidate.rate);
+        let before = steps.last().copied().unwrap_or_default();
+        let mut upto = Upto { count: before.count + 1.0, logs: before.logs + rate, ..before };
+        if let Some(layer) = candidate.layer {
+            upto.in_layer[layer] += 1.0;
+        }
+        let same = steps.last().is_some_and(|step| rate - step.lowest < STEP);
+        if same {
+            steps.pop();
+            ends.pop();
+        } else {
+            upto.lowest = rate;
+        }
+        steps.push(upto);
+        ends.push(index + 1);
+    }
+    let mut best = (f64::NEG_INFINITY, Vec::new());
+    for cuts in all_cuts(steps.len()) {
+        let (value, slots) = judge(&steps, &cuts);
+        if value > best.0 {
+            best = (value, cuts.into_iter().zip(slots).collect());
+        }
+    }
+    let mut groups = [const { None }; MOST_LAYERS];
+    let mut start = 0;
+    for (end, slot) in best.1 {
+        let members = &sorted[start..ends[end - 1]];
+        let rate = members.first().map_or(Bitrate::ZERO, |lowest| lowest.rate);
+        groups[slot] = Some(Group { rate, members: members.iter().map(|candidate| candidate.member).collect() });
+        start = ends[end - 1];
+    }
+    groups
+}
+
+/// Where groups may end among so many steps; the last one ends at the last step. The fewest groups first.
+fn all_cuts(steps: usize) -> Vec<Vec<usize>> {
+    if steps == 0 {
+        return Vec::new();
+    }
+    let mut all = vec![vec![steps]];
+    all.extend((1..steps).map(|first| vec![first, steps]));
+    for first in 1..steps {
+        all.extend((first + 1..steps).map(|second| vec![first, second, steps]));
+    }
+    all
+}
+
+/// What a layout is worth, with the layers for its groups that move the fewest viewers.
+fn judge(steps: &[Upto], cuts: &[usize]) -> (f64, Vec<usize>) {
+    let at = |end: usize| end.checked_sub(1).map_or_else(Upto::default, |index| steps[index]);
+    let mut starts = vec![0];
+    starts.extend(cuts);
+    let groups: Vec<(Upto, Upto, f64)> =
+        cuts.iter().zip(&starts).map(|(end, start)| (at(*start), at(*end), steps[*start].lowest)).collect();
+    let gained: f64 =
+        groups.iter().map(|(from, to, lowest)| (to.count - from.count) * lowest - (to.logs - from.logs)).sum();
+    let placed: f64 = steps.last().map_or(0.0, |all| all.in_layer.iter().sum());
+    let (stay, slots) = placements(groups.len())
+        .into_iter()
+        .map(|slots| {
+            let stay = |((from, to, _), slot): (&(Upto, Upto, f64), &usize)| to.in_layer[*slot] - from.in_layer[*slot];
+            (groups.iter().zip(&slots).map(stay).sum::<f64>(), slots)
+        })
+        .fold((-1.0, Vec::new()), |best, other| if other.0 > best.0 { other } else { best });
+    (gained - LAYER_PRICE * cuts.len() as f64 - SWITCH_PRICE * (placed - stay), slots)
+}
+
+/// All ways to give so many groups a layer each.
+fn placements(groups: usize) -> Vec<Vec<usize>> {
+    (0..groups).fold(vec![Vec::new()], |ways, _| {
+        let more = |way: Vec<usize>| {
+            let free = (0..MOST_LAYERS).filter(|slot| !way.contains(slot)).collect::<Vec<_>>();
+            free.into_iter().map(move |slot| [way.as_slice(), &[slot]].concat())
+        };
+        ways.into_iter().flat_map(more).collect()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rates in Mb/s and layers in, layers' rates in kb/s and numbers of viewers out, highest first.
+    fn layout(viewers: &[(f64, Option<usize>)]) -> Vec<(u64, usize)> {
+        let candidates: Vec<Candidate> = (0..)
+            .zip(viewers)
+            .map(|(number, (mbps, layer))| Candidate {
+                member: MemberId(number),
+                rate: Bitrate::from_bps((mbps * 1e6) as u64),
+                layer: *layer,
+            })
+            .collect();
+        let groups = best_layout(&candidates);
+        let mut found: Vec<(u64, usize)> =
+            groups.iter().flatten().map(|group| (group.rate.as_bps() / 1_000, group.members.len())).collect();
+        found.sort_unstable_by(|a, b| b.cmp(a));
+        found
+    }
+
+    fn new(rates: &[f64]) -> Vec<(u64, usize)> {
+        layout(&rates.iter().map(|rate| (*rate, None)).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn rates_follow_the_viewers() {
+        assert_eq!(new(&[]), []);
+        assert_eq!(new(&[8.0; 20]), [(8_000, 20)], "who are alike share one layer");
+        assert_eq!(new(&[8.0, 7.7, 7.5, 7.9]), [(7_500, 4)]);
+        assert_eq!(new(&[8.0, 8.0, 8.0, 1.0]), [(8_000, 3), (1_000, 1)], "one bad path holds nobody back");
+        assert_eq!(new(&[9.0, 8.5, 4.0, 4.1, 1.0, 1.1]), [(8_500, 2), (4_000, 2), (1_000, 2)]);
+        assert_eq!(new(&[16.0, 8.0, 4.0, 2.0]).len(), 3, "never more than three");
+        assert_eq!(new(&[2.0, 2.6]), [(2_000, 2)], "a little more is not worth an encoder");
+    }
+
+    #[test]
+    fn viewers_stay_where_they_are_unless_it_is_worth_a_key_frame() {
+        let two = [(8.0, Some(0)), (8.0, Some(0)), (2.0, Some(1)), (2.0, Some(1))];
+        assert_eq!(layout(&two), [(8_000, 2), (2_000, 2)]);
+        // One that has risen a little stays; one that could have four times as much goes up.
+        assert_eq!(layout(&[(8.0, Some(0)), (8.0, Some(0)), (2.0, Some(1)), (2.4, Some(1))]), [(8_000, 2), (2_000, 2)]);
+        assert_eq!(layout(&[(8.0, Some(0)), (8.0, Some(0)), (2.0, Some(1)), (8.2, Some(1))]), [(8_000, 3), (2_000, 1)]);
+    }
+
+    #[test]
+    fn groups_keep_their_layers() {
+        let candidate = |number, mbps, layer| Candidate {
+            member: MemberId(number),
+            rate: Bitrate::from_mbps(mbps),
+            layer: Some(layer),
+        };
+        let groups = best_layout(&[candidate(1, 8, 2), candidate(2, 8, 2), candidate(3, 1, 0), candidate(4, 1, 0)]);
+        assert_eq!(groups[2].as_ref().map(|group| group.members.clone()), Some(vec![MemberId(1), MemberId(2)]));
+        assert_eq!(groups[0].as_ref().map(|group| group.members.clone()), Some(vec![MemberId(3), MemberId(4)]));
+    }
+}
