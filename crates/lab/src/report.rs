@@ -1,144 +1,28 @@
 //! From runs to a page: one section for each case and path, with all controllers side by side.
 
+mod charts;
+mod metrics;
+mod table;
 pub mod wifi;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nearlight_events::{STAGES, Stage};
 use nearlight_report::samples::{Samples, Values};
-use nearlight_report::statistics::{Ecdf, compare};
-use nearlight_report::{
-    Axis, Bar, Bars, Better, Cell, Chart, Column, Corner, Document, Ecdfs, Lines, Plot, Row, Scatter, Section, Series,
-    Stacks, Table,
-};
+use nearlight_report::statistics::compare;
+use nearlight_report::{Document, Section};
 
+use self::metrics::METRICS;
 use crate::plan::{PublishedFigure, published_figure};
-use crate::record::{MediaRecord, RunRecord};
+use crate::record::RunRecord;
 use crate::runner::Head;
-use crate::summary::{CellSummary, STAGE_METRICS, run_means, summarise};
+use crate::summary::{CellSummary, run_means, summarise};
+
+pub use self::metrics::can_show;
 
 type Labels = BTreeMap<String, String>;
 
-/// A metric as a table shows it.
-struct Metric {
-    name: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    better: Better,
-    decimals: usize,
-    wanted: Wanted,
-    of: Of,
-    /// It counts every captured frame, so that nothing is gained in it by frames that are not there.
-    counts_all: bool,
-}
-
-/// Which of a metric's figures stands in the table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Of {
-    Mean,
-    /// What 95 % do not exceed, of all samples of all runs.
-    P95,
-}
-
-/// Where a metric has a column; wherever it is published it has one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Wanted {
-    /// Where there is such a figure.
-    Always,
-    /// Where whole systems are compared, with their redundancy and recovery.
-    OfSystems,
-    /// Nowhere else.
-    Published,
-}
-
-const fn metric(
-    name: &'static str,
-    title: &'static str,
-    unit: &'static str,
-    better: Better,
-    decimals: usize,
-) -> Metric {
-    Metric { name, title, unit, better, decimals, wanted: Wanted::Always, of: Of::Mean, counts_all: false }
-}
-
-const fn stage(place: usize) -> Metric {
-    metric(STAGE_METRICS[place], STAGES[place].name(), "ms", Better::Lower, 2).wanted(Wanted::Published)
-}
-
-impl Metric {
-    const fn wanted(self, wanted: Wanted) -> Self {
-        Self { wanted, ..self }
-    }
-
-    const fn counts_all(self) -> Self {
-        Self { counts_all: true, ..self }
-    }
-}
-
-/// What serves the user comes first.
-const METRICS: [Metric; 46] = [
-    metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
-    metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
-    metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
-    metric("stalls_per_minute", "stalls", "per minute", Better::Lower, 2).counts_all(),
-    Metric {
-        of: Of::P95,
-        ..metric("frame_latency_all_ms", "capture to display, all", "ms at 95 %", Better::Lower, 1).counts_all()
-    },
-    metric("target_mbps", "target", "Mb/s", Better::Neither, 1),
-    metric("received_mbps", "received", "Mb/s", Better::Higher, 1),
-    metric("target_gap_mbps", "target minus received", "Mb/s", Better::Lower, 2),
-    metric("utilisation", "share of capacity", "", Better::Higher, 3),
-    metric("frame_network_latency_ms", "frame network latency", "ms", Better::Lower, 1),
-    metric("frame_assembly_ms", "assembly delay", "ms", Better::Lower, 1),
-    metric("frame_latency_ms", "capture to display", "ms", Better::Lower, 1),
-    metric("motion_to_photon_ms", "motion to photon", "ms", Better::Lower, 1).wanted(Wanted::OfSystems),
-    metric("network_latency_ms", "frame network latency", "ms", Better::Lower, 1).wanted(Wanted::Published),
-    metric("one_way_delay_ms", "packet's way", "ms", Better::Lower, 2).wanted(Wanted::Published),
-    metric("queue_delay_ms", "queueing", "ms", Better::Lower, 1),
-    metric("frame_drop_ratio", "frames dropped", "", Better::Lower, 4),
-    metric("frame_skip_ratio", "frames left out", "", Better::Lower, 4),
-    metric("late_frame_ratio", "frames late", "", Better::Lower, 4),
-    metric("redundancy_ratio", "redundancy", "", Better::Lower, 4).wanted(Wanted::OfSystems),
-    metric("residual_frame_loss", "frames not whole in time", "", Better::Lower, 4).wanted(Wanted::OfSystems),
-    metric("bad_frame_ratio", "frames bad", "", Better::Lower, 4).wanted(Wanted::OfSystems),
-    metric("recovery_frames", "bad frames in a row", "", Better::Lower, 1).wanted(Wanted::OfSystems),
-    metric("key_frames", "key frames", "", Better::Lower, 1),
-    metric("jain", "fairness (Jain)", "", Better::Higher, 3),
-    metric("tcp_share", "share of TCP", "", Better::Neither, 3),
-    metric("convergence_s", "convergence", "s", Better::Lower, 1),
-    metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
-    metric("ssim", "SSIM", "", Better::Higher, 4),
-    stage(0),
-    stage(1),
-    stage(2),
-    stage(3),
-    stage(4),
-    stage(5),
-    stage(6),
-    stage(7),
-    stage(8),
-    stage(9),
-    metric("dl_packet_delay_ms", "packet down", "ms", Better::Lower, 2),
-    metric("ul_packet_delay_ms", "packet up", "ms", Better::Lower, 2),
-    metric("video_frame_delay_ms", "frame", "ms", Better::Lower, 2),
-    metric("frames_within_10ms_ratio", "frames within 10 ms", "", Better::Higher, 4),
-    metric("ampdu_mpdus", "A-MPDU", "packets", Better::Neither, 1),
-    metric("airtime_ratio", "airtime", "", Better::Lower, 3),
-    metric("delivered_mbps", "delivered", "Mb/s", Better::Higher, 1),
-];
-
-/// Whether a page has a column for a metric that is published.
-#[must_use]
-pub fn can_show(metric: &str) -> bool {
-    METRICS.iter().any(|known| known.name == metric)
-}
-
 /// Figures that are compared across controllers by analysis of variance.
 const COMPARED: [&str; 3] = ["utility", "in_time_ratio", "frame_network_latency_ms"];
-
-/// Points of a distribution function.
-const ECDF_POINTS: usize = 400;
 
 /// The runs of one cell, by the name of what its section compares.
 struct Entry<'a> {
@@ -287,7 +171,7 @@ fn title(labels: &Labels) -> String {
 }
 
 fn section(head: &Head, labels: &Labels, label: &str, entries: &[Entry<'_>]) -> Section {
-    let section = Section::new(title(labels)).answer(answer(entries, label)).table(table(head, label, entries));
+    let section = Section::new(title(labels)).answer(answer(entries, label)).table(table::table(head, label, entries));
     let compared: Vec<wifi::Compared<'_>> =
         entries.iter().map(|entry| (entry.name.as_str(), entry.runs.as_slice())).collect();
     if entries.iter().all(|entry| entry.runs[0].media.is_empty()) {
@@ -303,12 +187,14 @@ fn session_charts(section: Section, head: &Head, label: &str, entries: &[Entry<'
             section = section.note(words);
         }
     }
-    section = section.charts(vec![in_time_bars(entries), rate_bars(head, entries)]);
-    section = section.charts(vec![latency_scatter(entries), latency_distribution(entries)]);
-    section = section.chart(stages(entries));
+    section = section.charts(vec![charts::in_time_bars(entries), charts::rate_bars(head, entries)]);
+    section = section.charts(vec![charts::latency_scatter(entries), charts::latency_distribution(entries)]);
+    section = section.chart(charts::stages(entries));
     let several = entries.iter().any(|entry| entry.runs[0].media.len() + entry.runs[0].rivals.len() > 1);
     for pair in entries.chunks(2) {
-        let charts = pair.iter().map(|entry| if several { flows_over_time(entry) } else { rates_over_time(entry) });
+        let charts = pair
+            .iter()
+            .map(|entry| if several { charts::flows_over_time(entry) } else { charts::rates_over_time(entry) });
         section = section.charts(charts.collect());
     }
     section
@@ -381,77 +267,6 @@ fn published(head: &Head, entry: &Entry<'_>, metric: &str) -> Option<PublishedFi
     published_figure(&head.published, &entry.summary.labels, metric)
 }
 
-fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
-    let has_theirs = |metric: &Metric| entries.iter().any(|entry| published(head, entry, metric.name).is_some());
-    let wanted = |metric: &Metric| match metric.wanted {
-        Wanted::Always => true,
-        Wanted::OfSystems => label == "system" || has_theirs(metric),
-        Wanted::Published => has_theirs(metric),
-    };
-    // Where there is a published figure, that ours is missing is worth a column.
-    let has_any =
-        |metric: &Metric| has_theirs(metric) || entries.iter().any(|entry| mean(entry, metric.name).is_some());
-    let shown: Vec<&Metric> = METRICS.iter().filter(|metric| wanted(metric) && has_any(metric)).collect();
-    let letters: Vec<Option<Vec<String>>> = shown
-        .iter()
-        .map(|metric| COMPARED.contains(&metric.name).then(|| groups(metric.name, entries)).flatten())
-        .map(|groups| groups.and_then(|groups| compare(&groups)).map(|found| found.tukey.letters))
-        .collect();
-    // Where sessions could leave frames out, only what counts all of them says who is best.
-    let of_sessions = entries.iter().any(|entry| !entry.runs[0].media.is_empty());
-    let mut columns = Vec::new();
-    for metric in &shown {
-        let column = Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals);
-        columns.push(if of_sessions && !metric.counts_all { column.unmarked() } else { column });
-        if has_theirs(metric) {
-            let title = format!("{}, published", metric.title);
-            columns.push(Column::new(title, metric.unit).published().decimals(metric.decimals));
-        }
-    }
-    let row = |(index, entry): (usize, &Entry<'_>)| {
-        let mut cells = Vec::new();
-        for (metric, letters) in shown.iter().zip(&letters) {
-            cells.push(match entry.summary.metrics.get(metric.name) {
-                None => Cell::Empty,
-                Some(figure) if metric.of == Of::P95 => Cell::figure(figure.p95),
-                Some(figure) => {
-                    let ci95 = (figure.n > 1).then_some(figure.ci95);
-                    match letters.as_ref().and_then(|letters| letters.get(index)) {
-                        Some(letters) => Cell::with_letters(figure.mean, ci95, letters.clone()),
-                        None => Cell::with_interval(figure.mean, ci95),
-                    }
-                }
-            });
-            if has_theirs(metric) {
-                cells.push(published(head, entry, metric.name).map_or(Cell::Empty, their_cell));
-            }
-        }
-        Row::new(entry.name.clone(), cells)
-    };
-    Table {
-        caption: caption(of_sessions),
-        corner: in_words(label).to_owned(),
-        columns,
-        rows: entries.iter().enumerate().map(row).collect(),
-    }
-}
-
-fn caption(of_sessions: bool) -> String {
-    let means = "Means over the runs with their 95 % confidence intervals. Rows that share a letter do not differ by Tukey's test at \
-                 the 5 % level.";
-    if !of_sessions {
-        return means.to_owned();
-    }
-    format!(
-        "{means} Only figures that count every captured frame are marked: in the others a session can look good by the frames that it \
-         leaves out or loses."
-    )
-}
-
-fn their_cell(figure: PublishedFigure) -> Cell {
-    figure.exactly().map_or_else(|| Cell::text(figure.to_string()), Cell::figure)
-}
-
 /// Each run's mean of a metric, by controller; none unless every controller has it.
 fn groups(name: &str, entries: &[Entry<'_>]) -> Option<Vec<Vec<f64>>> {
     let of_entry = |entry: &Entry<'_>| {
@@ -469,162 +284,6 @@ fn differences(name: &str, label: &str, entries: &[Entry<'_>]) -> Option<String>
         metric.title,
         found.anova.in_words()
     ))
-}
-
-fn in_time_bars(entries: &[Entry<'_>]) -> Chart {
-    let bar = |entry: &Entry<'_>| {
-        let figure = entry.summary.metrics.get("in_time_ratio")?;
-        let ci95 = (figure.n > 1).then_some(figure.ci95 * 100.0);
-        Some(Bar { name: entry.name.clone(), value: figure.mean * 100.0, ci95, published: None })
-    };
-    let bars = Bars { x: Axis::new("shown in time", "% of captures"), rows: entries.iter().filter_map(bar).collect() };
-    let caption = "Of all captured frames, those that were left out before encoding included, how many were shown undamaged and by \
-                   their deadline; longer is better.";
-    Chart::new("What the user gets", caption, Plot::Bars(bars))
-}
-
-fn rate_bars(head: &Head, entries: &[Entry<'_>]) -> Chart {
-    let bar = |entry: &Entry<'_>| {
-        let figure = entry.summary.metrics.get("received_mbps");
-        let published = published(head, entry, "received_mbps").and_then(PublishedFigure::exactly);
-        Bar {
-            name: entry.name.clone(),
-            value: figure.map_or(0.0, |figure| figure.mean),
-            ci95: figure.filter(|figure| figure.n > 1).map(|figure| figure.ci95),
-            published,
-        }
-    };
-    let bars = Bars { x: Axis::new("received", "Mb/s"), rows: entries.iter().map(bar).collect() };
-    Chart::new(
-        "What arrives",
-        "Mean received rate of a session, whether its frames were of use or not. A diamond is a published figure.",
-        Plot::Bars(bars),
-    )
-}
-
-fn latency_scatter(entries: &[Entry<'_>]) -> Chart {
-    let cloud = |entry: &Entry<'_>| {
-        let point = |run: &&RunRecord| {
-            let means = run_means(run);
-            Some((*means.get("frame_network_latency_ms")?, *means.get("received_mbps")?))
-        };
-        (entry.name.clone(), entry.runs.iter().filter_map(point).collect())
-    };
-    let scatter = Scatter {
-        x: Axis::new("frame network latency", "ms"),
-        y: Axis::new("received", "Mb/s"),
-        clouds: entries.iter().map(cloud).collect(),
-        better: Some(Corner::TopLeft),
-    };
-    let caption = "A point is a run; up and to the left is better, among those who show most frames in time: lost frames have no latency.";
-    Chart::new("Latency against rate", caption, Plot::Scatter(scatter))
-}
-
-fn latency_distribution(entries: &[Entry<'_>]) -> Chart {
-    let curve = |entry: &Entry<'_>| {
-        let mut all = crate::Histogram::default();
-        for media in entry.runs.iter().flat_map(|run| &run.media) {
-            all.merge(&media.frame_network_latency);
-        }
-        let quantile = |step: usize| Some(all.quantile((step as f64 + 0.5) / ECDF_POINTS as f64)? / 1e3);
-        let samples: Vec<f64> = (0..ECDF_POINTS).filter(|_| all.count() > 0).filter_map(quantile).collect();
-        Some((entry.name.clone(), Ecdf::new(samples)?))
-    };
-    let ecdfs = Ecdfs {
-        x: Axis::new("frame network latency", "ms").logarithmic(),
-        curves: entries.iter().filter_map(curve).collect(),
-        moments: Vec::new(),
-    };
-    let caption = "Share of whole frames that took at most so long from the encoder to the decoder. Steep and to the left is better; \
-                   frames that never became whole are not in it.";
-    Chart::new("How long frames take", caption, Plot::Ecdf(ecdfs))
-}
-
-fn stages(entries: &[Entry<'_>]) -> Chart {
-    let part = |entry: &Entry<'_>, stage: Stage| {
-        let measured = mean(entry, STAGE_METRICS[stage as usize]);
-        measured.unwrap_or_else(|| roughly(entry, stage))
-    };
-    let row = |entry: &Entry<'_>| (entry.name.clone(), STAGES.map(|stage| part(entry, stage)).to_vec());
-    let stacks = Stacks {
-        x: Axis::new("mean time", "ms"),
-        stages: STAGES.map(|stage| stage.name().to_owned()).to_vec(),
-        rows: entries.iter().map(row).collect(),
-    };
-    let caption = "From an input to the display, means over displayed frames; pace is waiting in the sender, reassemble what repairs \
-                   and packets that were overtaken take. Over TCP inputs are left out, and network is all from encoded to whole.";
-    Chart::new("Where a frame's time goes", caption, Plot::Stacks(stacks))
-}
-
-/// A stage where no frame's own is known: from the plan, and from what is known of whole frames.
-fn roughly(entry: &Entry<'_>, stage: Stage) -> f64 {
-    let run = entry.runs[0];
-    let network = mean(entry, "frame_network_latency_ms").unwrap_or(0.0);
-    let known = [run.render, run.encode, run.decode].map(nearlight_units::Span::as_millis_f64);
-    match stage {
-        Stage::Render => known[0],
-        Stage::Encode => known[1],
-        Stage::Network => network,
-        Stage::Decode => known[2],
-        Stage::Present => {
-            let total = mean(entry, "frame_latency_ms").unwrap_or(0.0);
-            // Frames that were received and not displayed have a network latency too, so that this may come out below zero.
-            (total - known.iter().sum::<f64>() - network).max(0.0)
-        }
-        Stage::Input | Stage::Wait | Stage::Convert | Stage::Pace | Stage::Reassemble => 0.0,
-    }
-}
-
-/// Series points at the ends of their samples, in seconds and Mb/s.
-fn points(run: &RunRecord, values: &[u32], scale: f64) -> Vec<(f64, f64)> {
-    let sample = run.sample.as_secs_f64();
-    values.iter().enumerate().map(|(index, value)| ((index + 1) as f64 * sample, f64::from(*value) * scale)).collect()
-}
-
-fn capacity(run: &RunRecord) -> Option<Series> {
-    let side = &run.links.first()?.sides[0];
-    let limited = side.capacity.iter().any(|capacity| *capacity > 0);
-    limited.then(|| Series::steps("capacity", points(run, &side.capacity, 1e-3)))
-}
-
-fn rates_over_time(entry: &Entry<'_>) -> Chart {
-    let run = entry.runs[0];
-    let none = MediaRecord::default();
-    let media = run.media.first().unwrap_or(&none);
-    let lines = Lines {
-        x: Axis::new("time", "s"),
-        y: Axis::new("rate", "Mb/s"),
-        series: vec![
-            Series::line("target", points(run, &media.target, 1e-3)),
-            Series::line("sent", points(run, &media.sent, 1e-3)),
-            Series::line("received", points(run, &media.received, 1e-3)),
-        ],
-        capacity: capacity(run),
-        moments: Vec::new(),
-    };
-    let caption = format!("Seed {}: what the controller wants, what leaves and what arrives.", run.seed);
-    Chart::new(entry.name.clone(), caption, Plot::Lines(lines)).linked("time")
-}
-
-fn flows_over_time(entry: &Entry<'_>) -> Chart {
-    let run = entry.runs[0];
-    let media = run.media.iter().map(|media| Series::line(media.name.clone(), points(run, &media.received, 1e-3)));
-    // What hardly shows, such as audio, only crowds the picture.
-    let visible = |received: &[u32]| received.iter().max().is_some_and(|most| *most > 100);
-    let rivals = run
-        .rivals
-        .iter()
-        .filter(|rival| visible(&rival.received))
-        .map(|rival| Series::line(rival.name.clone(), points(run, &rival.received, 1e-3)));
-    let lines = Lines {
-        x: Axis::new("time", "s"),
-        y: Axis::new("received", "Mb/s"),
-        series: media.chain(rivals).collect(),
-        capacity: capacity(run),
-        moments: Vec::new(),
-    };
-    let caption = format!("Seed {}: what each flow receives.", run.seed);
-    Chart::new(entry.name.clone(), caption, Plot::Lines(lines)).linked("time")
 }
 
 /// Every run's figures: a row for each.

@@ -1,0 +1,80 @@
+//! A section's table: a column for each metric that its entries have, with published figures beside ours.
+
+use nearlight_report::statistics::compare;
+use nearlight_report::{Cell, Column, Row, Table};
+
+use super::metrics::{METRICS, Metric, Of, Wanted};
+use super::{COMPARED, Entry, groups, in_words, mean, published};
+use crate::plan::PublishedFigure;
+use crate::runner::Head;
+
+pub(super) fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
+    let has_theirs = |metric: &Metric| entries.iter().any(|entry| published(head, entry, metric.name).is_some());
+    let wanted = |metric: &Metric| match metric.wanted {
+        Wanted::Always => true,
+        Wanted::OfSystems => label == "system" || has_theirs(metric),
+        Wanted::Published => has_theirs(metric),
+    };
+    // Where there is a published figure, that ours is missing is worth a column.
+    let has_any =
+        |metric: &Metric| has_theirs(metric) || entries.iter().any(|entry| mean(entry, metric.name).is_some());
+    let shown: Vec<&Metric> = METRICS.iter().filter(|metric| wanted(metric) && has_any(metric)).collect();
+    let letters: Vec<Option<Vec<String>>> = shown
+        .iter()
+        .map(|metric| COMPARED.contains(&metric.name).then(|| groups(metric.name, entries)).flatten())
+        .map(|groups| groups.and_then(|groups| compare(&groups)).map(|found| found.tukey.letters))
+        .collect();
+    // Where sessions could leave frames out, only what counts all of them says who is best.
+    let of_sessions = entries.iter().any(|entry| !entry.runs[0].media.is_empty());
+    let mut columns = Vec::new();
+    for metric in &shown {
+        let column = Column::new(metric.title, metric.unit).better(metric.better).decimals(metric.decimals);
+        columns.push(if of_sessions && !metric.counts_all { column.unmarked() } else { column });
+        if has_theirs(metric) {
+            let title = format!("{}, published", metric.title);
+            columns.push(Column::new(title, metric.unit).published().decimals(metric.decimals));
+        }
+    }
+    let row = |(index, entry): (usize, &Entry<'_>)| {
+        let mut cells = Vec::new();
+        for (metric, letters) in shown.iter().zip(&letters) {
+            cells.push(match entry.summary.metrics.get(metric.name) {
+                None => Cell::Empty,
+                Some(figure) if metric.of == Of::P95 => Cell::figure(figure.p95),
+                Some(figure) => {
+                    let ci95 = (figure.n > 1).then_some(figure.ci95);
+                    match letters.as_ref().and_then(|letters| letters.get(index)) {
+                        Some(letters) => Cell::with_letters(figure.mean, ci95, letters.clone()),
+                        None => Cell::with_interval(figure.mean, ci95),
+                    }
+                }
+            });
+            if has_theirs(metric) {
+                cells.push(published(head, entry, metric.name).map_or(Cell::Empty, their_cell));
+            }
+        }
+        Row::new(entry.name.clone(), cells)
+    };
+    Table {
+        caption: caption(of_sessions),
+        corner: in_words(label).to_owned(),
+        columns,
+        rows: entries.iter().enumerate().map(row).collect(),
+    }
+}
+
+fn caption(of_sessions: bool) -> String {
+    let means = "Means over the runs with their 95 % confidence intervals. Rows that share a letter do not differ by Tukey's test at \
+                 the 5 % level.";
+    if !of_sessions {
+        return means.to_owned();
+    }
+    format!(
+        "{means} Only figures that count every captured frame are marked: in the others a session can look good by the frames that it \
+         leaves out or loses."
+    )
+}
+
+fn their_cell(figure: PublishedFigure) -> Cell {
+    figure.exactly().map_or_else(|| Cell::text(figure.to_string()), Cell::figure)
+}
