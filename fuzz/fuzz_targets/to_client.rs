@@ -16,6 +16,8 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         Ok(ToClient::Pong(pong)) => written = pong.to_bytes(),
         Ok(ToClient::Note(note)) => written = note.to_bytes(),
         Ok(ToClient::Sound(sound)) => written = sound.to_bytes(),
+        Ok(ToClient::InputAcknowledgement(acknowledgement)) => written = acknowledgement.to_bytes(),
+        Ok(ToClient::Application(message)) => written = message.to_bytes(),
         Err(_) => return,
     }
     assert_eq!(written, bytes);

@@ -1,11 +1,15 @@
 // The page: joins the shell, the worker that plays the stream, the screen's user and the headset.
 
 import { pageTime } from "./clock.ts";
+import { showCursor } from "./cursor.ts";
+import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
 import { Headset, headsetOffer } from "./headset.ts";
 import { Hud } from "./hud.ts";
+import type { DeviceInput } from "./input/devices.ts";
+import { connected, rumble } from "./input/gamepad.ts";
 import { Loudspeaker } from "./loudspeaker.ts";
 import { type Pose, yawPitchOf } from "./math.ts";
-import type { Action, FromWorker, Hand, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
+import type { FromWorker, Haptics, Marker, Statistics, StreamDescription, ToWorker, TransportChoice, Welcome } from "./messages.ts";
 import { element } from "./page.ts";
 import { Peer } from "./peer.ts";
 import { Shell } from "./shell.ts";
@@ -26,9 +30,21 @@ export interface Hooks {
   events(): Promise<string>;
   /** How loud the last moments were for the left and the right ear, before volume and mute; none before the sound was started. */
   loudness(): [number, number] | null;
-  act(hand: Hand, action: Action): void;
+  /** As if a device of the user's had said this. */
+  device(input: DeviceInput): void;
+  /** Sends a message to the application: reliably and in order, or at once and perhaps never. Throws for one that is too long. */
+  send(data: string | ArrayBuffer | Uint8Array, options?: { reliable?: boolean }): void;
+  /** `message` events bring the application's messages. */
+  addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
+  removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
   /** Puts the screen's user somewhere: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
+}
+
+/** A message of the application's. */
+export interface Received {
+  data: Uint8Array;
+  reliable: boolean;
 }
 
 declare global {
@@ -57,9 +73,14 @@ class App {
   #peer: Peer | null = null;
   #headset: Headset | null = null;
   #entering = false;
+  /** The user lets the application read what is pasted here and write the clipboard: ?clipboard in front of the link's fragment. */
+  readonly #clipboard = new URLSearchParams(location.search).has("clipboard");
   #marker: Marker | null = null;
   #stream: StreamDescription | null = null;
   #statistics: Statistics | null = null;
+  /** Where messages of the application's arrive. */
+  readonly #messages = new EventTarget();
+  #controllers: ControllerDescription[] = [];
   /** Where the server lets users begin, once it has said so. */
   #start: Pose | null = null;
 
@@ -78,7 +99,7 @@ class App {
     element("save-events").addEventListener("click", () => void this.#saveEvents());
     this.#walker = new Walker(element("stage"), {
       onPresence: (at, values) => this.#post({ type: "presence", at: pageTime(at), values }),
-      onAction: (at, action) => this.#post({ type: "act", at: pageTime(at), hand: "gaze", action }),
+      onDevice: (at, input) => this.#post({ type: "device", at: pageTime(at), input }),
       onToggleHud: () => this.#toggleHud(),
       onToggleMute: () => this.#toggleMute(),
     });
@@ -99,7 +120,31 @@ class App {
     window.addEventListener("pageshow", (event) => {
       if (event.persisted) location.reload();
     });
+    for (const name of ["gamepadconnected", "gamepaddisconnected"]) window.addEventListener(name, () => this.#tellDevices());
+    document.addEventListener("paste", (event) => {
+      const text = event.clipboardData?.getData("text/plain");
+      if (text && this.#clipboard) this.#post({ type: "clipboard", text });
+    });
     window.nearlight = this.#hooks();
+  }
+
+  #tellDevices(): void {
+    const gamepads = connected().map(({ index, id, vibrationActuator }) => ({ index, name: id, haptics: Boolean(vibrationActuator) }));
+    this.#post({ type: "devices", gamepads, controllers: this.#controllers });
+  }
+
+  #shake(haptics: Haptics): void {
+    const { target } = haptics;
+    if ("gamepad" in target) rumble(target.gamepad, haptics);
+    else this.#headset?.shake(target.controller, haptics);
+  }
+
+  /** Throws for a message that is longer than the protocol's. */
+  #send(data: string | ArrayBuffer | Uint8Array, reliable: boolean): void {
+    const bytes = typeof data === "string" ? new TextEncoder().encode(data) : new Uint8Array(data);
+    const most = reliable ? MAX_RELIABLE_MESSAGE_BYTES : MAX_UNRELIABLE_MESSAGE_BYTES;
+    if (bytes.length > most) throw new RangeError(`a message has at most ${most} bytes, and this one ${bytes.length}`);
+    this.#post({ type: "send", data: bytes, reliable });
   }
 
   #startWorker(): void {
@@ -121,6 +166,7 @@ class App {
       displayHz: 60,
       // For those who measure with a camera.
       showMarker: options.has("marker"),
+      clipboard: this.#clipboard,
       painter: painter === "webgl2" || painter === "2d" ? painter : "auto",
     };
     this.#worker.postMessage(start, [canvas]);
@@ -165,6 +211,20 @@ class App {
         break;
       case "rate":
         this.#hud.onRate(message.rate);
+        break;
+      case "haptics":
+        this.#shake(message.haptics);
+        break;
+      case "pointer":
+        this.#walker.captures = message.captured;
+        showCursor(element("stage"), message.cursor);
+        break;
+      case "clipboard":
+        // Browsers want the page in front and a user who has done something; nothing else can be done about it.
+        navigator.clipboard.writeText(message.text).catch((error: unknown) => console.warn("the clipboard was not written:", error));
+        break;
+      case "received":
+        this.#messages.dispatchEvent(new CustomEvent("message", { detail: { data: message.data, reliable: message.reliable } }));
         break;
       case "timelines":
         this.#hud.onTimelines(message.rows);
@@ -219,11 +279,17 @@ class App {
       this.#headset = await Headset.enter(this.#start ?? START, {
         onBegin: (displayHz) => this.#onImmersive(true, displayHz),
         onPresence: (at, values) => this.#post({ type: "presence", at: pageTime(at), values }),
-        onAction: (at, hand, action) => this.#post({ type: "act", at: pageTime(at), hand, action }),
+        onDevice: (at, input) => this.#post({ type: "device", at: pageTime(at), input }),
+        onControllers: (controllers) => {
+          this.#controllers = controllers;
+          this.#tellDevices();
+        },
         onShown: (at, frame, pixels) =>
           this.#worker.postMessage({ type: "shown", at: pageTime(at), frame, pixels } satisfies ToWorker, [pixels.buffer]),
         onEnd: () => {
           this.#headset = null;
+          this.#controllers = [];
+          this.#tellDevices();
           this.#onImmersive(false, 60);
           void this.#offerVr();
         },
@@ -318,7 +384,10 @@ class App {
       summary: async () => JSON.parse(await this.#ask("summary")) as unknown,
       events: () => this.#ask("events"),
       loudness: () => this.#loudspeaker.loudness(),
-      act: (hand, action) => this.#post({ type: "act", at: pageTime(performance.now()), hand, action }),
+      device: (input) => this.#post({ type: "device", at: pageTime(performance.now()), input }),
+      send: (data, { reliable = true } = {}) => this.#send(data, reliable),
+      addEventListener: (name, listener) => this.#messages.addEventListener(name, listener as EventListener),
+      removeEventListener: (name, listener) => this.#messages.removeEventListener(name, listener as EventListener),
       setPose: ({ position, yaw = 0, pitch = 0 }) => this.#walker.place(position, yaw, pitch),
     };
   }
@@ -362,7 +431,10 @@ function begin(): void {
       summary: () => Promise.resolve(null),
       events: () => Promise.resolve(""),
       loudness: () => null,
-      act: () => undefined,
+      device: () => undefined,
+      send: () => undefined,
+      addEventListener: () => undefined,
+      removeEventListener: () => undefined,
       setPose: () => undefined,
     };
   };

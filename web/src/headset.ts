@@ -2,9 +2,11 @@
 
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
-import type { Action, Hand } from "./messages.ts";
+import type { ControllerDescription } from "./generated/wire.ts";
+import type { DeviceInput } from "./input/devices.ts";
+import type { Hand, Haptics } from "./messages.ts";
 import type { PictureKey } from "./picture.ts";
-import { presenceNumbers } from "./presence.ts";
+import { type Controller, poseNumbers, presenceNumbers } from "./presence.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 import type { VrOffer } from "./shell.ts";
 import { hasWebGl2 } from "./support.ts";
@@ -14,15 +16,18 @@ import { hasWebGl2 } from "./support.ts";
 const MARGIN = 0.06;
 /** Where the runtime does not say. */
 const USUAL_HZ = 72;
-/** Button A or X in the gamepad of a tracked controller (xr-standard mapping). */
-const THROW_BUTTON = 4;
+/** Trigger and squeeze in the gamepad of a tracked controller (xr-standard mapping); a source without a gamepad only tells of events. */
+const TRIGGER = 0;
+const SQUEEZE = 1;
 /** The thumbstick's axes in that mapping. */
 const [STICK_X, STICK_Y] = [2, 3];
 
 export interface HeadsetOut {
   onBegin(displayHz: number): void;
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
-  onAction(at: number, hand: Hand, action: Action): void;
+  onDevice(at: number, input: DeviceInput): void;
+  /** The controllers are these from now on. */
+  onControllers(controllers: ControllerDescription[]): void;
   /** The frame was drawn into the headset's layer; `pixels` are its marker's. */
   onShown(at: number, frame: PictureKey, pixels: Uint8Array<ArrayBuffer>): void;
   onEnd(): void;
@@ -56,14 +61,21 @@ export class Headset {
   readonly #out: HeadsetOut;
   #world: XRReferenceSpace;
   #arrived: Arrived | null = null;
-  #throwing = new Set<Hand>();
+  /** Sources that select or squeeze, by the events that all of them tell of. */
+  readonly #selecting = new Set<XRInputSource>();
+  readonly #squeezing = new Set<XRInputSource>();
+  /** Hands whose joints were told of last. */
+  readonly #jointed = new Set<Hand>();
   #steppedAt = 0;
   #ended = false;
 
   /** Begins a session where the user stands at `start`; call from a user's gesture. */
   static async enter(start: Pose, out: HeadsetOut): Promise<Headset> {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
-    const session = await navigator.xr.requestSession("immersive-vr", { requiredFeatures: ["local-floor"] });
+    const session = await navigator.xr.requestSession("immersive-vr", {
+      requiredFeatures: ["local-floor"],
+      optionalFeatures: ["hand-tracking"],
+    });
     const canvas = document.createElement("canvas");
     // An emulator shows it on the page, where people and tests look for it by this name.
     canvas.className = "headset";
@@ -75,6 +87,7 @@ export class Headset {
     const locomotion = new Locomotion(start.position, yawPitchOf(start.orientation).yaw);
     const headset = new Headset({ session, room, layer, canvas, locomotion, reprojection: new Reprojection(gl) }, out);
     out.onBegin(Math.round(session.frameRate ?? USUAL_HZ));
+    headset.#tellControllers();
     return headset;
   }
 
@@ -83,11 +96,13 @@ export class Headset {
     this.#parts = parts;
     this.#out = out;
     this.#world = room.getOffsetReferenceSpace(locomotion.offset());
-    const act = (name: "selectstart" | "squeezestart" | "squeezeend", action: Action): void =>
-      session.addEventListener(name, (event) => out.onAction(event.timeStamp, handOf(event.inputSource), action));
-    act("selectstart", "push");
-    act("squeezestart", "grab");
-    act("squeezeend", "release");
+    const note = (name: "selectstart" | "selectend" | "squeezestart" | "squeezeend", change: (source: XRInputSource) => void): void =>
+      session.addEventListener(name, (event) => change(event.inputSource));
+    note("selectstart", (source) => this.#selecting.add(source));
+    note("selectend", (source) => this.#selecting.delete(source));
+    note("squeezestart", (source) => this.#squeezing.add(source));
+    note("squeezeend", (source) => this.#squeezing.delete(source));
+    session.addEventListener("inputsourceschange", () => this.#tellControllers());
     session.addEventListener("end", () => this.#onEnd());
     session.requestAnimationFrame((now, frame) => this.#onFrame(now, frame));
   }
@@ -122,7 +137,7 @@ export class Headset {
       const pixels = this.#parts.reprojection.marker();
       this.#out.onShown(performance.now(), arrived.frame, pixels);
     }
-    this.#buttons(now);
+    this.#tellJoints(frame);
     this.#walk(now, pose);
   }
 
@@ -131,28 +146,61 @@ export class Headset {
     return { orientation: quat(view.transform), fov: fovOfProjection(view.projectionMatrix), viewport };
   }
 
-  /** Head, both eyes with their widened views, and the tracked hands. */
+  /** Head, both eyes with their widened views, and what points. */
   #presence(frame: XRFrame, pose: XRViewerPose): Float32Array<ArrayBuffer> {
     const views = pose.views.map((view) => {
       return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), MARGIN) };
     });
-    const hands = [...this.#parts.session.inputSources].flatMap((source) => {
-      const hand = handOf(source);
-      const where = hand === "gaze" ? undefined : frame.getPose(source.targetRaySpace, this.#world);
-      return where ? [{ hand, ...poseOf(where.transform) }] : [];
-    });
-    return presenceNumbers({ head: poseOf(pose.transform), views, hands });
+    const controllers = [...this.#parts.session.inputSources].flatMap((source) => this.#controller(frame, source));
+    return presenceNumbers({ head: poseOf(pose.transform), views, controllers });
   }
 
-  /** Buttons beyond trigger and squeeze have no events. */
-  #buttons(now: number): void {
+  #controller(frame: XRFrame, source: XRInputSource): Controller[] {
+    const aim = frame.getPose(source.targetRaySpace, this.#world);
+    if (!aim) return [];
+    const grip = source.gripSpace ? frame.getPose(source.gripSpace, this.#world) : undefined;
+    const buttons = (source.gamepad?.buttons ?? []).map(({ value, pressed, touched }) => ({ value, pressed, touched }));
+    for (const [index, held] of [[TRIGGER, this.#selecting.has(source)], [SQUEEZE, this.#squeezing.has(source)]] as const) {
+      while (buttons.length <= index && (held || buttons.length === index)) buttons.push({ value: 0, pressed: false, touched: false });
+      const button = buttons[index];
+      if (held && button && !button.pressed) buttons[index] = { value: 1, pressed: true, touched: true };
+    }
+    const axes = source.gamepad?.axes ?? [];
+    return [{ hand: handOf(source), aim: poseOf(aim.transform), grip: grip ? poseOf(grip.transform) : null, buttons, axes }];
+  }
+
+  /** Hands go joint by joint where the runtime tracks them. */
+  #tellJoints(frame: XRFrame): void {
+    const tracked = new Set<Hand>();
     for (const source of this.#parts.session.inputSources) {
       const hand = handOf(source);
-      const pressed = source.gamepad?.buttons[THROW_BUTTON]?.pressed ?? false;
-      if (pressed && !this.#throwing.has(hand)) this.#out.onAction(Math.max(now, performance.now()), hand, "throw");
-      if (pressed) this.#throwing.add(hand);
-      else this.#throwing.delete(hand);
+      if (!source.hand || hand === "none") continue;
+      const joints = [...source.hand.values()].map((joint) => frame.getJointPose?.(joint, this.#world));
+      if (joints.some((joint) => !joint)) continue;
+      const values = joints.flatMap((joint) => (joint ? [...poseNumbers(poseOf(joint.transform)), joint.radius ?? 0] : []));
+      tracked.add(hand);
+      this.#jointed.add(hand);
+      this.#out.onDevice(performance.now(), { device: "joints", hand, values });
     }
+    for (const hand of this.#jointed) {
+      if (tracked.has(hand)) continue;
+      this.#jointed.delete(hand);
+      this.#out.onDevice(performance.now(), { device: "joints", hand, values: [] });
+    }
+  }
+
+  #tellControllers(): void {
+    const controllers = [...this.#parts.session.inputSources].map((source) => {
+      return { hand: handOf(source), profiles: [...source.profiles], haptics: actuatorOf(source) !== undefined };
+    });
+    this.#out.onControllers(controllers);
+  }
+
+  /** Shakes the controller of this hand, where it can. */
+  shake(hand: Hand, { milliseconds, strong, weak }: Haptics): void {
+    const source = [...this.#parts.session.inputSources].find((one) => handOf(one) === hand);
+    // One that is gone shakes no more, which is no fault.
+    if (source) void actuatorOf(source)?.pulse(Math.max(strong, weak), milliseconds).catch(() => undefined);
   }
 
   #walk(now: number, pose: XRViewerPose): void {
@@ -182,7 +230,17 @@ export class Headset {
 }
 
 function handOf(source: XRInputSource): Hand {
-  return source.handedness === "none" ? "gaze" : source.handedness;
+  return source.handedness;
+}
+
+/** Not in the language's description of browsers. */
+interface Pulsing {
+  pulse(value: number, duration: number): Promise<boolean>;
+}
+
+function actuatorOf({ gamepad }: XRInputSource): Pulsing | undefined {
+  const described = gamepad as (Gamepad & { hapticActuators?: readonly Pulsing[] }) | undefined;
+  return described?.hapticActuators?.[0];
 }
 
 function quat({ orientation: { x, y, z, w } }: XRRigidTransform): Quat {

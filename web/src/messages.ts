@@ -3,10 +3,12 @@
 import type { ReceivedPicture } from "./carrier.ts";
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
-import type { Action, Hand, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
+import type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
+import type { ControllerDescription, GamepadDescription } from "./generated/wire.ts";
+import type { DeviceInput } from "./input/devices.ts";
 import type { FrameId, PictureKey } from "./picture.ts";
 
-export type { Action, Hand, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
+export type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
 /** The server's reasons; and the page's own, where the link names another certificate or the server cannot prove that it knows the token. */
 export type RefusalReason = ServerRefusal | "certificate" | "impostor";
@@ -72,14 +74,26 @@ export interface StartMessage {
   displayHz: number;
   /** Leave the latency marker visible. */
   showMarker: boolean;
+  /** Let the application read and write the clipboard, where the server's owner does. */
+  clipboard: boolean;
   painter: PainterChoice;
+}
+
+export interface Devices {
+  gamepads: GamepadDescription[];
+  controllers: ControllerDescription[];
 }
 
 export type ToWorker =
   | StartMessage
   /** As `presenceNumbers` lays them out. */
   | { type: "presence"; at: PageTime; values: Float32Array<ArrayBuffer> }
-  | { type: "act"; at: PageTime; hand: Hand; action: Action }
+  | { type: "device"; at: PageTime; input: DeviceInput }
+  /** What the user's gamepads and controllers are. */
+  | ({ type: "devices" } & Devices)
+  | { type: "clipboard"; text: string }
+  /** A message for the application. */
+  | { type: "send"; data: Uint8Array<ArrayBuffer>; reliable: boolean }
   | { type: "display"; immersive: boolean; displayHz: number }
   /** The headset showed a frame whose marker pixels were these, rows from the top. */
   | { type: "shown"; at: PageTime; frame: PictureKey; pixels: Uint8Array<ArrayBuffer> }
@@ -103,6 +117,11 @@ export type FromWorker =
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
   | { type: "rate"; at: PageTime; rate: RateStatus }
+  | { type: "haptics"; haptics: Haptics }
+  | { type: "pointer"; cursor: CursorShape; captured: boolean }
+  | { type: "clipboard"; text: string }
+  /** A message of the application's. */
+  | { type: "received"; data: Uint8Array<ArrayBuffer>; reliable: boolean }
   | { type: "timelines"; rows: Float64Array<ArrayBuffer> }
   | { type: "statistics"; statistics: Statistics; marker: Marker | null }
   /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */

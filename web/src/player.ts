@@ -5,9 +5,10 @@ import { type CoreTime, type PageClock, type PageTime, micros } from "./clock.ts
 import { Core } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
-import { ACTIONS, type CodecKind, HANDS } from "./generated/wire.ts";
+import { type CodecKind, HANDS } from "./generated/wire.ts";
+import type { DeviceInput } from "./input/devices.ts";
 import { SoundDecoder } from "./listener.ts";
-import type { Action, Hand, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
+import type { Devices, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
 import type { FrameId, PictureKey } from "./picture.ts";
 
 export interface PlayerOptions {
@@ -19,6 +20,8 @@ export interface PlayerOptions {
   hears: boolean;
   immersive: boolean;
   displayHz: number;
+  /** Let texts of the clipboard pass. */
+  clipboard: boolean;
 }
 
 export interface PlayerOut {
@@ -26,6 +29,8 @@ export interface PlayerOut {
   /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
    *  it shows, so only a screen can take it. */
   onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
+  /** A message of the application's that might have been lost. */
+  onUnreliable(data: Uint8Array<ArrayBuffer>): void;
   /** The server has proven that it knows the token. */
   onProven(): void;
   /** It welcomes us without knowing the token. */
@@ -63,7 +68,8 @@ export class Player {
     this.#core = new Core(this.#carrier.name);
     this.#clock = options.clock;
     this.#out = out;
-    const { token, codecs, immersive, displayHz } = options;
+    const { token, codecs, immersive, displayHz, clipboard } = options;
+    if (clipboard) this.#core.want_clipboard();
     this.#immersive = immersive;
     // Over WebRTC sound is not among the datagrams.
     if (options.hears && this.#carrier.name !== "webrtc") this.#core.want_sound();
@@ -121,9 +127,51 @@ export class Player {
     this.#pump();
   }
 
-  onAction(at: PageTime, hand: Hand, action: Action): void {
-    this.#core.on_action(micros(at), HANDS.indexOf(hand), ACTIONS.indexOf(action));
+  onDevice(at: PageTime, input: DeviceInput): void {
+    const when = micros(at);
+    switch (input.device) {
+      case "key":
+        this.#core.on_key(when, input.code, input.pressed);
+        break;
+      case "text":
+        this.#core.on_text(when, input.text);
+        break;
+      case "pointer":
+        this.#core.on_pointer(when, new Float64Array(input.values));
+        break;
+      case "touches":
+        this.#core.on_touches(when, new Float64Array(input.values));
+        break;
+      case "gamepads":
+        this.#core.on_gamepads(when, new Float32Array(input.values));
+        break;
+      case "joints":
+        this.#core.on_joints(when, HANDS.indexOf(input.hand), new Float32Array(input.values));
+        break;
+      case "release":
+        this.#core.on_release_all(when);
+        break;
+    }
     this.#pump();
+  }
+
+  onDevices(devices: Devices): void {
+    this.#say(this.#core.devices(JSON.stringify({ type: "devices", ...devices })));
+  }
+
+  onClipboard(text: string): void {
+    this.#say(this.#core.clipboard(text));
+  }
+
+  /** A message for the application. */
+  send(data: Uint8Array, reliable: boolean): void {
+    if (reliable) this.#say(this.#core.application(data));
+    else if (this.#core.send_unreliable(data)) this.#pump();
+  }
+
+  /** A control message, before which the server must have shown that it knows the token; none where it is too long. */
+  #say(message: Uint8Array | undefined): void {
+    if (message && !this.#closed && !this.#core.awaits_proof()) this.#carrier.sendControl(message);
   }
 
   /** The loudspeaker wants samples that will be heard at `heardAt`, and has them for `left` moments more, or lacked them. */
@@ -253,6 +301,9 @@ export class Player {
       const bits = chunk.bits();
       chunk.free();
       this.#sound.decode(block, bits);
+    }
+    for (let data = this.#core.poll_application(); data; data = this.#core.poll_application()) {
+      this.#out.onUnreliable(data as Uint8Array<ArrayBuffer>);
     }
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
       this.#carrier.sendDatagram(out);

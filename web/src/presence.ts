@@ -1,7 +1,7 @@
 // Where the user is and what a picture shows, as lists of numbers: the layouts are the core's.
 
-import { MAX_HANDS, MAX_VIEWS, POSE_COLUMNS, VIEW_COLUMNS } from "./generated/core.ts";
-import { HANDS, type Hand } from "./generated/wire.ts";
+import { MAX_CONTROLLERS, MAX_VIEWS, POSE_COLUMNS, VIEW_COLUMNS } from "./generated/core.ts";
+import { HANDS, type Hand, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS } from "./generated/wire.ts";
 import type { Fov, Pose } from "./math.ts";
 
 /** Where an eye is and what it sees. */
@@ -9,24 +9,33 @@ export interface View extends Pose {
   fov: Fov;
 }
 
+/** What points in space, and its buttons and axes in the `xr-standard` mapping. */
+export interface Controller {
+  hand: Hand;
+  aim: Pose;
+  grip: Pose | null;
+  buttons: readonly { value: number; pressed: boolean; touched: boolean }[];
+  axes: readonly number[];
+}
+
 export interface Presence {
   head: Pose;
   views: readonly View[];
-  hands: readonly (Pose & { hand: Hand })[];
+  controllers: readonly Controller[];
 }
 
 type Numbers = Record<(typeof VIEW_COLUMNS)[number], number>;
 const NO_FOV: Fov = { left: 0, right: 0, down: 0, up: 0 };
 
-/** Head, count of views and views, count of hands and hands, as the core reads them; more than it takes are left out. */
-export function presenceNumbers({ head, views, hands }: Presence): Float32Array<ArrayBuffer> {
-  const [seen, held] = [views.slice(0, MAX_VIEWS), hands.slice(0, MAX_HANDS)];
+/** Head, count of views and views, count of controllers and controllers, as the core reads them; more than it takes are left out. */
+export function presenceNumbers({ head, views, controllers }: Presence): Float32Array<ArrayBuffer> {
+  const [seen, held] = [views.slice(0, MAX_VIEWS), controllers.slice(0, MAX_CONTROLLERS)];
   return new Float32Array([
     ...poseNumbers(head),
     seen.length,
     ...seen.flatMap((view) => viewNumbers(view)),
     held.length,
-    ...held.flatMap(({ hand, ...pose }) => [HANDS.indexOf(hand), ...poseNumbers(pose)]),
+    ...held.flatMap((controller) => controllerNumbers(controller)),
   ]);
 }
 
@@ -47,7 +56,20 @@ function viewNumbers(view: View): number[] {
   return VIEW_COLUMNS.map((name) => numbers[name]);
 }
 
-function poseNumbers(pose: Pose): number[] {
+function controllerNumbers({ hand, aim, grip, buttons, axes }: Controller): number[] {
+  const [told, ways] = [buttons.slice(0, MAX_CONTROLLER_BUTTONS), axes.slice(0, MAX_CONTROLLER_AXES)];
+  return [
+    HANDS.indexOf(hand),
+    ...poseNumbers(aim),
+    ...(grip ? [1, ...poseNumbers(grip)] : [0]),
+    told.length,
+    ...told.flatMap(({ value, pressed, touched }) => [value, Number(pressed), Number(touched)]),
+    ways.length,
+    ...ways,
+  ];
+}
+
+export function poseNumbers(pose: Pose): number[] {
   const numbers = named(pose, NO_FOV);
   return POSE_COLUMNS.map((name) => numbers[name]);
 }

@@ -1,12 +1,11 @@
 // The user of a screen: joins mouse, keys, touch and gamepad into one camera and says where it is.
 
 import { Camera, type Wish } from "./input/camera.ts";
-import type { InputOut } from "./input/devices.ts";
+import type { DeviceInput, InputOut } from "./input/devices.ts";
 import { GamepadInput } from "./input/gamepad.ts";
 import { MouseKeyboard } from "./input/mouse-keyboard.ts";
 import { Touch } from "./input/touch.ts";
 import { type Pose, symmetricFov } from "./math.ts";
-import type { Action } from "./messages.ts";
 import { element } from "./page.ts";
 import { presenceNumbers } from "./presence.ts";
 
@@ -19,7 +18,7 @@ const VIEW_HEIGHT = (65 / 180) * Math.PI;
 
 export interface WalkerOut {
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
-  onAction(at: number, action: Action): void;
+  onDevice(at: number, input: DeviceInput): void;
   onToggleHud(): void;
   onToggleMute(): void;
 }
@@ -40,17 +39,20 @@ export class Walker {
 
   constructor(stage: HTMLElement, out: WalkerOut) {
     this.#out = out;
+    const walker = this;
     const input: InputOut = {
+      get aspect() {
+        return walker.#aspect;
+      },
       onLook: (at, left, up) => {
         this.#camera.turn(left, up);
         this.#onChange(at);
       },
-      onAction: (at, action) => {
-        if (!this.#paused) out.onAction(at, action);
+      onDevice: (at, input) => {
+        if (!this.#paused) out.onDevice(at, input);
       },
       onToggleHud: () => out.onToggleHud(),
       onToggleMute: () => out.onToggleMute(),
-      onActivity: () => undefined,
     };
     this.#mouse = new MouseKeyboard(stage, input);
     this.#touch = new Touch(stage, element("stick"), input);
@@ -67,6 +69,12 @@ export class Walker {
   /** While a headset is on, the screen's user stands still and says nothing. */
   set paused(paused: boolean) {
     this.#paused = paused;
+  }
+
+  /** Whether the application wants the pointer's movement, for which a click captures it. */
+  set captures(captures: boolean) {
+    this.#mouse.captures = captures;
+    if (!captures) this.#mouse.unlock();
   }
 
   lockPointer(): void {
@@ -116,7 +124,7 @@ export class Walker {
   }
 }
 
-/** One view and no hands. */
+/** One view and no controllers. */
 function presence(head: Pose, aspect: number): Float32Array<ArrayBuffer> {
-  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], hands: [] });
+  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], controllers: [] });
 }

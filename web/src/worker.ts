@@ -7,7 +7,7 @@ import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
 import type { CodecKind } from "./generated/wire.ts";
 import { hears, SpeakerPort } from "./listener.ts";
-import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import type { Devices, FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import type { PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
@@ -41,6 +41,8 @@ class Media {
   #displayHz: number;
   /** The newest presence, which a new session needs before the user moves again. */
   #presence: Float32Array<ArrayBuffer> | null = null;
+  /** The user's gamepads and controllers, which a new session needs to hear of as well. */
+  #devices: Devices | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
 
   constructor(start: StartMessage, codecs: CodecKind[], hearing: boolean) {
@@ -66,8 +68,18 @@ class Media {
         this.#presence = message.values;
         this.#player?.onPresence(message.at, message.values);
         break;
-      case "act":
-        this.#player?.onAction(message.at, message.hand, message.action);
+      case "device":
+        this.#player?.onDevice(message.at, message.input);
+        break;
+      case "devices":
+        this.#devices = { gamepads: message.gamepads, controllers: message.controllers };
+        this.#player?.onDevices(this.#devices);
+        break;
+      case "clipboard":
+        this.#player?.onClipboard(message.text);
+        break;
+      case "send":
+        this.#player?.send(message.data, message.reliable);
         break;
       case "display":
         this.#immersive = message.immersive;
@@ -143,6 +155,7 @@ class Media {
         hears: this.#hears,
         immersive: this.#immersive,
         displayHz: this.#displayHz,
+        clipboard: this.#start.clipboard,
       },
       {
         onMessage: (message) => this.#onServer(message),
@@ -151,6 +164,7 @@ class Media {
           else if (views) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
           else picture.close();
         },
+        onUnreliable: (data) => scope.postMessage({ type: "received", data, reliable: false }, [data.buffer]),
         onProven: () => {
           this.#start = { ...this.#start, certificate: null };
           this.#connection.onProven();
@@ -165,10 +179,19 @@ class Media {
 
   #onServer(message: ServerMessage): void {
     const { type } = message;
-    if (type === "welcome") scope.postMessage({ type, welcome: message });
-    else if (type === "stream") scope.postMessage({ type, stream: message });
+    if (type === "welcome") {
+      scope.postMessage({ type, welcome: message });
+      if (this.#devices) this.#player?.onDevices(this.#devices);
+    }
+    if (type === "stream") scope.postMessage({ type, stream: message });
     else if (type === "rate") scope.postMessage({ type, at: this.#clock.now(), rate: message });
-    else if (type === "goodbye") this.#connection.restart(message.message);
+    else if (type === "haptics") scope.postMessage({ type, haptics: message });
+    else if (type === "pointer") scope.postMessage({ type, cursor: message.cursor, captured: message.captured });
+    else if (type === "clipboard") scope.postMessage({ type, text: message.text });
+    else if (type === "application") {
+      const data = Uint8Array.from(atob(message.data), (letter) => letter.charCodeAt(0));
+      scope.postMessage({ type: "received", data, reliable: true }, [data.buffer]);
+    } else if (type === "goodbye") this.#connection.restart(message.message);
     else if (type === "refused") this.#onRefused(message.reason, message.message);
   }
 

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { emulateHeadset, openBrowser, openPage, screenshot, servePage, until, untilSays } from "./helper.mjs";
+import { emulateHeadset, eventually, openBrowser, openPage, screenshot, servePage, until, untilSays } from "./helper.mjs";
 
 const fakeWorker = path.join(path.dirname(fileURLToPath(import.meta.url)), "fake-worker.js");
 let browser;
@@ -31,13 +31,27 @@ async function openAlone(options, prepare = async () => undefined) {
 }
 
 const sent = (page, type) => page.evaluate((type) => window.fake.received.filter((message) => message.type === type), type);
-const actions = async (page) => (await sent(page, "act")).map(({ action }) => action);
+/** What the page's devices said, in words; a pointer's and a gamepad's where their buttons changed. */
+async function devices(page) {
+  const said = (await sent(page, "device")).map(({ input }) => words(input));
+  const pressed = said.findIndex((word) => /^buttons [1-9]/.test(word));
+  return said.filter((word, index) => word !== said[index - 1] && (word !== "buttons 0" || (pressed >= 0 && index > pressed)));
+}
 
-/** Waits until the page has sent these actions and no others. */
-async function untilActs(page, expected) {
-  const counted = (count) => window.fake.received.filter(({ type }) => type === "act").length >= count;
-  await until(page, counted, `the page sends ${expected}`, { argument: expected.length, knowledge: whatWasSent });
-  assert.deepEqual(await actions(page), expected);
+function words({ device, code, pressed, text, values }) {
+  if (device === "key") return `${code} ${pressed ? "down" : "up"}`;
+  if (device === "text") return `text ${text}`;
+  if (device === "pointer") return `buttons ${values.at(-1)}`;
+  if (device === "touches") return `fingers ${values.length / 4}`;
+  // Behind number and count: how far each button is down, and 1 where it counts as pressed.
+  if (device === "gamepads") return `pad ${values.slice(2, 2 + 2 * (values[1] ?? 0)).filter((value, index) => index % 2 === 1 && value === 1).length}`;
+  return device;
+}
+
+/** Waits until the page's devices have said this and nothing else. */
+async function untilSaid(page, expected) {
+  const said = await eventually(() => devices(page), (said) => JSON.stringify(said) === JSON.stringify(expected), 10_000);
+  assert.deepEqual(said, expected);
 }
 
 /** Waits until the newest presence that the page has sent is as `probe`, a function in the page, wants it; it gets 20 numbers. */
@@ -51,7 +65,7 @@ async function untilPresent(page, probe, what) {
 function whatWasSent() {
   const { received } = window.fake;
   const newest = received.filter(({ type }) => type === "presence").at(-1);
-  return JSON.stringify({ actions: received.filter(({ type }) => type === "act"), presence: newest && [...newest.values] });
+  return JSON.stringify({ devices: received.filter(({ type }) => type === "device"), presence: newest && [...newest.values] });
 }
 
 test("a browser that can decode nothing is told what is missing", async () => {
@@ -164,7 +178,7 @@ test("the panel says what healed the picture in words, and nothing that is not k
   await context.close();
 });
 
-test("mouse and keys move the user and act", async () => {
+test("mouse and keys move the user and are told of", async () => {
   const { context, page } = await openAlone();
   await page.evaluate(() => window.fake.play(3));
   await page.locator("#enter").click();
@@ -181,14 +195,16 @@ test("mouse and keys move the user and act", async () => {
   await page.mouse.up();
   await page.keyboard.press("KeyF");
   await page.keyboard.press("KeyR");
-  await untilActs(page, ["grab", "release", "throw", "reset"]);
+  await untilSaid(page, [
+    "KeyW down", "text w", "KeyW up", "buttons 1", "buttons 0", "KeyF down", "text f", "KeyF up", "KeyR down", "text r", "KeyR up",
+  ]);
   // 120 pixels to the right at pi / 1,500 radians a pixel: the quaternion's y is the sine of half of that, negative.
   await untilPresent(page, (values) => Math.abs(values[4] - Math.sin((-120 * Math.PI) / 3000)) < 0.01, "the mouse turns the view");
   assert.ok((await sent(page, "presence")).every(({ values }) => Object.values(values).length === 7 + 1 + 11 + 1));
   await context.close();
 });
 
-test("a gamepad acts, and lets go where it is pulled out", async () => {
+test("a gamepad is told of, and lets go where it is pulled out", async () => {
   const { context, page } = await openAlone();
   await page.evaluate(() => window.fake.play(3));
   await page.locator("#enter").click();
@@ -197,6 +213,7 @@ test("a gamepad acts, and lets go where it is pulled out", async () => {
     const button = (pressed) => ({ pressed, touched: pressed, value: Number(pressed) });
     const pad = (held) => ({
       connected: true,
+      index: 0,
       mapping: "standard",
       timestamp: 0,
       axes: [0, 0, 0, 0],
@@ -209,35 +226,41 @@ test("a gamepad acts, and lets go where it is pulled out", async () => {
       navigator.getGamepads = () => [null];
     };
   });
+  const pads = async () => (await devices(page)).filter((word) => word.startsWith("pad"));
+  const untilPads = async (expected) => assert.deepEqual(await eventually(pads, (said) => said.length >= expected.length, 10_000), expected);
   await page.evaluate(() => window.hold(1));
-  await untilActs(page, ["push"]);
+  await untilPads(["pad 1"]);
   await page.evaluate(() => window.hold());
-  await page.evaluate(() => window.hold(0));
-  await untilActs(page, ["push", "grab"]);
+  await untilPads(["pad 1", "pad 0"]);
+  await page.evaluate(() => window.hold(0, 3));
+  await untilPads(["pad 1", "pad 0", "pad 2"]);
   await page.evaluate(() => window.pullOut());
-  await untilActs(page, ["push", "grab", "release"]);
+  await untilPads(["pad 1", "pad 0", "pad 2", "pad 0"]);
+  const told = (await sent(page, "device")).filter(({ input }) => input.device === "gamepads");
+  assert.deepEqual(told.at(-1).input.values, [], "no gamepad is there");
   await context.close();
 });
 
-test("touch looks, taps push and long presses hold", async () => {
+test("fingers walk, look and are told of", async () => {
   const { context, page } = await openAlone({ viewport: { width: 390, height: 844 }, hasTouch: true, isMobile: true });
   await page.evaluate(() => window.fake.play(3));
   await page.locator("#enter").tap();
   await until(page, () => document.body.dataset.view === "world", "the landing page is left");
   await page.touchscreen.tap(300, 500);
-  await untilActs(page, ["push"]);
+  await untilSaid(page, ["fingers 1", "fingers 0"]);
   const client = await context.newCDPSession(page);
   const touch = (type, points) => client.send("Input.dispatchTouchEvent", { type, touchPoints: points });
   await touch("touchStart", [{ x: 300, y: 500 }]);
-  await untilActs(page, ["push", "grab"]);
+  await untilSaid(page, ["fingers 1", "fingers 0", "fingers 1"]);
   await touch("touchEnd", []);
-  await untilActs(page, ["push", "grab", "release"]);
+  await untilSaid(page, ["fingers 1", "fingers 0", "fingers 1", "fingers 0"]);
   await touch("touchStart", [{ x: 100, y: 600 }]);
   await touch("touchMove", [{ x: 100, y: 540 }]);
   await untilPresent(page, (values) => values[2] < 5.8, "the user walks forward");
   await screenshot(page, "touch-stick");
   await touch("touchEnd", []);
-  assert.deepEqual(await actions(page), ["push", "grab", "release"]);
+  const [first, , second] = (await sent(page, "device")).filter(({ input }) => input.device === "touches").map(({ input }) => input.values);
+  assert.notEqual(first[0], second[0], "each finger has a name of its own");
   await context.close();
 });
 
@@ -250,10 +273,32 @@ test("hooks answer", async () => {
   assert.equal(download.suggestedFilename(), "nearlight-events.jsonl");
   assert.equal(await readFile(await download.path(), "utf8"), '{"event":"frame_lost"}\n');
   await page.evaluate(() => {
-    window.nearlight.act("left", "throw");
+    window.nearlight.device({ device: "key", code: "KeyF", pressed: true });
+    window.nearlight.send("text", { reliable: false });
     window.nearlight.setPose({ position: [1, 2, 3], yaw: 0.5 });
   });
-  assert.equal((await sent(page, "act")).at(-1).hand, "left");
+  assert.deepEqual(await devices(page), ["KeyF down"]);
+  const [{ data, reliable }] = await sent(page, "send");
+  assert.deepEqual([Object.values(data).length, reliable], [4, false]);
+  const tooLong = await page.evaluate(() => {
+    try {
+      window.nearlight.send("x".repeat(1_101), { reliable: false });
+    } catch (error) {
+      return String(error);
+    }
+  });
+  assert.match(tooLong, /RangeError: a message has at most 1100 bytes/);
+  await page.evaluate(() => {
+    window.rumbles = [];
+    navigator.getGamepads = () => [{
+      connected: true, index: 2, mapping: "standard", timestamp: 0, axes: [], buttons: [],
+      vibrationActuator: { playEffect: async (...effect) => void window.rumbles.push(effect) },
+    }];
+    window.fake.instance.say({ type: "haptics", haptics: { target: { gamepad: 2 }, milliseconds: 40, strong: 0.5, weak: 1 } });
+    window.fake.instance.say({ type: "pointer", cursor: { image: { width: 1, height: 1, hotspot: [0, 0], rgba: "/wAA/w==" } }, captured: false });
+  });
+  assert.deepEqual(await page.evaluate(() => window.rumbles), [["dual-rumble", { duration: 40, strongMagnitude: 0.5, weakMagnitude: 1 }]]);
+  assert.match(await page.evaluate(() => document.getElementById("stage").style.cursor), /^url\("data:image\/png.*\) 0 0, default$/);
   await untilPresent(page, ([x, y, z]) => x === 1 && y === 2 && z === 3, "the user stands where the hook puts them");
   assert.equal(await page.evaluate(() => window.nearlight.state), "live");
   await context.close();

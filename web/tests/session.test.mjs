@@ -98,7 +98,7 @@ test("an input's mark appears in the pixels, and an action changes the picture",
   await page.locator("#enter").click();
   await until(page, () => window.nearlight.lastMarker?.input > 10, "inputs come back in pixels");
   const before = await picture(page);
-  await page.evaluate(() => window.nearlight.act("gaze", "throw"));
+  await page.evaluate(() => window.nearlight.device({ device: "key", code: "KeyF", pressed: true }));
   await untilPictureChanges(page, before, "a thrown ball is seen");
   await page.evaluate(() => window.nearlight.setPose({ position: [3, 1.6, 5], yaw: 0.4 }));
   await until(page, shown(61), "more frames follow");

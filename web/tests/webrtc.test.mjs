@@ -38,7 +38,7 @@ test("the same session over WebRTC: pictures, inputs in their pixels, stages, co
   await until(page, shown(60), "60 frames are displayed");
   await until(page, () => window.nearlight.lastMarker?.input > 10, "inputs come back in pixels");
   const before = await picture(page);
-  await page.evaluate(() => window.nearlight.act("gaze", "throw"));
+  await page.evaluate(() => window.nearlight.device({ device: "key", code: "KeyF", pressed: true }));
   await untilPictureChanges(page, before, "a thrown ball is seen");
   await page.evaluate(() => window.nearlight.setPose({ position: [3, 1.6, 5], yaw: 0.4 }));
   await until(page, shown(120), "more frames follow");

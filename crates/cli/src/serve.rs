@@ -109,6 +109,9 @@ pub(crate) struct ServeArguments {
     /// Let clients hear the world: on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sound: bool,
+    /// Let texts of the clipboard pass between the application and users who allow it as well: on or off
+    #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    clipboard: bool,
     /// Most clients at the same time
     #[arg(long, default_value = "8", value_parser = parse::count)]
     max_clients: usize,
@@ -190,6 +193,7 @@ impl ServeArguments {
             datagram: self.datagram,
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
             sound: self.sound,
+            clipboard: self.clipboard,
             max_clients: self.max_clients,
             stereo: self.stereo,
             unity,

@@ -9,7 +9,7 @@ use nearlight_codec::{Picture, PictureView};
 use nearlight_events::Summary;
 use nearlight_net::{Alarm, Clock};
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Hand, Pose, marker::Marker};
+use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
 use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels, read_marker};
@@ -118,11 +118,11 @@ async fn move_about(
         // A full queue means that nobody is connected, and then nobody minds.
         let closed = |error| matches!(error, mpsc::error::TrySendError::Closed(_));
         let head = user::head(&place, since);
-        if inputs.try_send(UserInput::Moved { at, head, hands: Vec::new() }).is_err_and(closed) {
+        if inputs.try_send(UserInput::Moved { at, head }).is_err_and(closed) {
             return;
         }
         for action in user::actions(moved, since) {
-            let _ = inputs.try_send(UserInput::Acted { at, hand: Hand::Gaze, action });
+            let _ = inputs.try_send(UserInput::Device { at, input: action.input() });
         }
         moved = since;
         // A late wake-up shifts no later one, but what was missed is not caught up with.

@@ -1,15 +1,50 @@
 //! A user who is not there: walks a smooth path, looks around and acts now and then, the same at the same moment of every run.
 
+use nearlight_session::DeviceInput;
 use nearlight_units::Span;
-use nearlight_wire::{Action, Pose};
+use nearlight_wire::{Key, Pointer, PointerButton, Pose};
 
 use crate::camera::{beside, orientation, turned};
 
 /// When the user does what, in milliseconds from the start of each [`ROUND`]. Grab and release lie apart so that a held object is
 /// seen moving.
-const ACTIONS: [(i64, Action); 4] =
-    [(1_000, Action::Push), (2_500, Action::Grab), (4_000, Action::Release), (6_000, Action::Throw)];
+const ACTIONS: [(i64, Action); 7] = [
+    (1_000, Action::Button(Some(PointerButton::Secondary))),
+    (1_050, Action::Button(None)),
+    (2_500, Action::Button(Some(PointerButton::Primary))),
+    (4_000, Action::Button(None)),
+    (6_000, Action::Throw(true)),
+    (6_050, Action::Throw(false)),
+    (7_000, Action::Text),
+];
 const ROUND: Span = Span::from_secs(8);
+
+/// What the user does with mouse and keyboard.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Action {
+    /// This button of the mouse is down, or none is.
+    Button(Option<PointerButton>),
+    /// The key F goes down or up.
+    Throw(bool),
+    /// The user types something.
+    Text,
+}
+
+impl Action {
+    /// As the session takes it.
+    pub fn input(self) -> DeviceInput {
+        match self {
+            Self::Button(button) => {
+                let buttons = button.map_or(0, PointerButton::bit);
+                DeviceInput::Pointer(Some(Pointer { captured: true, buttons, ..Pointer::default() }))
+            }
+            Self::Throw(pressed) => {
+                DeviceInput::Key { key: Key::from_code("KeyF").expect("a code of the table"), pressed }
+            }
+            Self::Text => DeviceInput::Text("hello".into()),
+        }
+    }
+}
 
 /// Where the head is `since` the user stood at `start`, walking about it.
 ///

@@ -3,7 +3,7 @@
 use std::error::Error;
 use std::time::Instant;
 
-use nearlight_scene::{Backend, PictureRequest, Presence, RenderRequest, Source, Viewer, WorldSource, choose_size};
+use nearlight_scene::{Backend, PictureRequest, RenderRequest, Source, Viewer, ViewerInput, WorldSource, choose_size};
 use nearlight_units::{FrameId, InputSeq, Time};
 use nearlight_wire::{Fov, Pose, View, marker::Marker};
 
@@ -32,9 +32,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     } else {
         vec![View { pose: pose(0.0), fov: Fov::symmetric(1.05, aspect) }]
     };
-    let presence = Presence { head: pose(0.0), hands: Vec::new() };
+    let input = ViewerInput { head: pose(0.0), ..ViewerInput::default() };
     source.advance(Time::ZERO);
-    source.on_input(Time::ZERO, Viewer(1), &presence, &[]);
+    source.on_input(Time::ZERO, Viewer(1), &input);
     for hundredth in 0..seconds * 100 {
         source.advance(Time::from_millis(hundredth * 10));
     }

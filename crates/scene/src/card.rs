@@ -1,10 +1,14 @@
 //! A test card: everything in it shows something that a broken pipeline would spoil.
 
+use std::collections::{BTreeSet, VecDeque};
+
 use nearlight_units::{Span, Time};
 use nearlight_wire::InputEvent;
 
 use crate::canvas::{Canvas, check_size, marker_draw};
-use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer};
+use crate::{
+    ApplicationMessage, DevicesDescription, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput,
+};
 
 /// How long the picture answers an input event with a bright border.
 const FLASH: Span = Span::from_millis(200);
@@ -12,6 +16,14 @@ const FLASH: Span = Span::from_millis(200);
 const BARS: [[u8; 3]; 7] =
     [[191, 191, 191], [191, 191, 0], [0, 191, 191], [0, 191, 0], [191, 0, 191], [191, 0, 0], [0, 0, 191]];
 
+/// A message that asks for a line of text about each input event.
+const REPORT: &[u8] = b"report input";
+/// Answers that nobody fetches are dropped, oldest first.
+const MAX_ANSWERS: usize = 256;
+
+/// Answers what viewers send, so that each way through the pipeline can be seen: the border flashes at input, messages and the clipboard's
+/// text come back as they are, and to the message `report input` a viewer hears of every further input event in a message of its own.
+///
 /// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of frames as a row of lights.
 #[derive(Debug, Default)]
 pub struct TestCard {
@@ -21,9 +33,18 @@ pub struct TestCard {
     still: Canvas,
     canvas: Canvas,
     scratch: Canvas,
+    reporting: BTreeSet<Viewer>,
+    answers: VecDeque<(Viewer, Output)>,
 }
 
 impl TestCard {
+    fn answer(&mut self, viewer: Viewer, output: Output) {
+        if self.answers.len() == MAX_ANSWERS {
+            self.answers.pop_front();
+        }
+        self.answers.push_back((viewer, output));
+    }
+
     fn draw(&mut self, width: u16, height: u16, frame: u32) {
         if (self.still.width, self.still.height) != (width, height) {
             self.still = still(width, height);
@@ -52,6 +73,28 @@ impl TestCard {
     }
 }
 
+/// An event for people and scripts.
+fn words(event: &InputEvent) -> String {
+    let down = |pressed: bool| if pressed { "down" } else { "up" };
+    match event {
+        InputEvent::Key { key, pressed } => format!("key 0x{:06x} {}", key.0, down(*pressed)),
+        InputEvent::Text(text) => format!("text {text}"),
+        InputEvent::Button { button, pressed, at } => {
+            format!("button {} {} at {} {}", *button as u8, down(*pressed), at.x, at.y)
+        }
+        InputEvent::TouchBegan { id, at } => format!("touch {id} began at {} {}", at.x, at.y),
+        InputEvent::TouchEnded { id, cancelled, .. } => {
+            format!("touch {id} {}", if *cancelled { "cancelled" } else { "ended" })
+        }
+        InputEvent::GamepadButton { gamepad, button, pressed } => {
+            format!("gamepad {gamepad} button {button} {}", down(*pressed))
+        }
+        InputEvent::ControllerButton { hand, button, pressed } => {
+            format!("controller {hand:?} button {button} {}", down(*pressed)).to_lowercase()
+        }
+    }
+}
+
 fn still(width: u16, height: u16) -> Canvas {
     let mut card = Canvas::new(width, height);
     let (across, down) = (usize::from(width), usize::from(height));
@@ -76,13 +119,47 @@ impl Source for TestCard {
         "test card".into()
     }
 
-    fn on_input(&mut self, now: Time, _viewer: Viewer, _presence: &Presence, events: &[InputEvent]) {
-        if !events.is_empty() {
+    fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
+        if !input.events.is_empty() {
             self.flash_until = now + FLASH;
+        }
+        if self.reporting.contains(&viewer) {
+            for event in &input.events {
+                let data = words(event).into_bytes();
+                self.answer(viewer, Output::Message(ApplicationMessage { data, reliable: true }));
+            }
         }
     }
 
-    fn on_viewer_left(&mut self, _viewer: Viewer) {}
+    fn on_viewer_left(&mut self, viewer: Viewer) {
+        self.reporting.remove(&viewer);
+    }
+
+    fn on_devices(&mut self, _now: Time, viewer: Viewer, devices: &DevicesDescription) {
+        if self.reporting.contains(&viewer) {
+            let names = devices.gamepads.iter().map(|gamepad| format!("gamepad {} is {}", gamepad.index, gamepad.name));
+            let profiles = devices.controllers.iter().filter_map(|controller| controller.profiles.first());
+            for line in names.chain(profiles.map(|profile| format!("controller is {profile}"))) {
+                let message = ApplicationMessage { data: line.into_bytes(), reliable: true };
+                self.answer(viewer, Output::Message(message));
+            }
+        }
+    }
+
+    fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
+        if message.data == REPORT {
+            self.reporting.insert(viewer);
+        }
+        self.answer(viewer, Output::Message(message));
+    }
+
+    fn on_clipboard(&mut self, _now: Time, viewer: Viewer, text: String) {
+        self.answer(viewer, Output::Clipboard(text));
+    }
+
+    fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        self.answers.pop_front()
+    }
 
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);

@@ -25,17 +25,55 @@ pub use video::VideoSource;
 
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{HandPose, InputEvent, Pose, View, marker::Marker};
+use nearlight_wire::{
+    ControllerDescription, CursorShape, Devices, GamepadDescription, HandJoints, Haptics, InputEvent, Pose, View,
+    marker::Marker,
+};
 
 /// Names a client within one server run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Viewer(pub u32);
 
-/// What the world knows of a viewer: the newest sample only.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Presence {
+/// What a viewer does: the newest state of head and devices, and what happened since the last one.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ViewerInput {
     pub head: Pose,
-    pub hands: Vec<HandPose>,
+    pub devices: Devices,
+    /// The joints of the left and of the right hand, where they are tracked.
+    pub hands: [Option<HandJoints>; 2],
+    /// New, in order, each handed over once. A source that follows them need not look for differences between states.
+    pub events: Vec<InputEvent>,
+}
+
+/// What a viewer's gamepads and controllers are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DevicesDescription {
+    pub gamepads: Vec<GamepadDescription>,
+    pub controllers: Vec<ControllerDescription>,
+}
+
+/// A message between the application and its viewer's page or program, which nobody in between reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationMessage {
+    /// At most [`MAX_RELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_RELIABLE_MESSAGE_BYTES), or
+    /// [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) where it is not reliable.
+    pub data: Vec<u8>,
+    /// It comes once and in order; otherwise it may be lost, come twice or overtake others.
+    pub reliable: bool,
+}
+
+/// What a source has for a viewer beside pictures and sound.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Output {
+    Haptics(Haptics),
+    /// How the viewer's pointer looks, and whether it is to be captured when the user clicks, for its movement.
+    Pointer {
+        cursor: CursorShape,
+        captured: bool,
+    },
+    /// For the viewer's clipboard, where owner and viewer allow it.
+    Clipboard(String),
+    Message(ApplicationMessage),
 }
 
 /// One picture to make.
@@ -74,10 +112,25 @@ pub trait Source: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
     fn describe(&self) -> String;
 
-    /// A viewer came, moved or acted. `events` are new, in order, and each is handed over once.
-    fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]);
+    /// A viewer came, moved or acted.
+    fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput);
 
+    /// Whatever the viewer held counts as let go of.
     fn on_viewer_left(&mut self, viewer: Viewer);
+
+    /// The viewer's gamepads and controllers are these from now on. Their states come as input, whether this has come or not.
+    fn on_devices(&mut self, _now: Time, _viewer: Viewer, _devices: &DevicesDescription) {}
+
+    /// A message of the viewer's page or program came.
+    fn on_message(&mut self, _now: Time, _viewer: Viewer, _message: ApplicationMessage) {}
+
+    /// The viewer's clipboard has this text, where owner and viewer allow that it is told.
+    fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, _text: String) {}
+
+    /// The next thing for a viewer beside pictures and sound; asked after each [`Source::advance`] until none.
+    fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        None
+    }
 
     /// Moves the world on to `now`, which never goes back.
     fn advance(&mut self, now: Time);

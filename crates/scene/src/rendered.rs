@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{InputEvent, Pose};
+use nearlight_wire::Pose;
 
 use crate::plaza::Environment;
 use crate::render::{Backend, Drawn, Renderer};
 use crate::world::{Setting, World};
-use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer, glb};
+use crate::{Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput, glb};
 
 /// Where a viewer starts: at eye height, in front of everything.
 pub const START: Pose = Pose { position: [0.0, 1.6, 0.0], orientation: [0.0, 0.0, 0.0, 1.0] };
@@ -67,8 +67,12 @@ impl Source for WorldSource {
         self.renderer.summary().to_string()
     }
 
-    fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]) {
-        self.world.on_input(now, viewer, presence, events);
+    fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
+        self.world.on_input(now, viewer, input);
+    }
+
+    fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        self.world.poll_output()
     }
 
     fn on_viewer_left(&mut self, viewer: Viewer) {

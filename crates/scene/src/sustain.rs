@@ -171,10 +171,8 @@ fn reason(
 mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
-    use nearlight_wire::InputEvent;
-
     use super::*;
-    use crate::{Pixels, Presence};
+    use crate::{Pixels, ViewerInput};
 
     /// Takes a fixed time per pixel on a clock of its own.
     struct Slow<'a> {
@@ -187,7 +185,7 @@ mod tests {
             "slow".into()
         }
 
-        fn on_input(&mut self, _now: Time, _viewer: Viewer, _presence: &Presence, _events: &[InputEvent]) {}
+        fn on_input(&mut self, _now: Time, _viewer: Viewer, _input: &ViewerInput) {}
 
         fn on_viewer_left(&mut self, _viewer: Viewer) {}
 

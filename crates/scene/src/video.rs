@@ -7,10 +7,9 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use nearlight_units::Time;
-use nearlight_wire::InputEvent;
 
 use crate::canvas::{Canvas, check_size, marker_draw};
-use crate::{Pixels, Presence, RenderRequest, SceneError, Source, Viewer};
+use crate::{Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput};
 
 /// Decoded pictures that wait for their time: enough to hide a slow one.
 const QUEUE: usize = 3;
@@ -131,7 +130,7 @@ impl Source for VideoSource {
         format!("video {} ({}x{}, ffmpeg)", name.display(), self.current.width, self.current.height)
     }
 
-    fn on_input(&mut self, _now: Time, _viewer: Viewer, _presence: &Presence, _events: &[InputEvent]) {}
+    fn on_input(&mut self, _now: Time, _viewer: Viewer, _input: &ViewerInput) {}
 
     fn on_viewer_left(&mut self, _viewer: Viewer) {}
 

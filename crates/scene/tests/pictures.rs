@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use nearlight_scene::{
-    Backend, OpenOptions, Presence, RenderRequest, START, SceneError, Source, SourceKind, Viewer, WorldSource,
+    Backend, OpenOptions, RenderRequest, START, SceneError, Source, SourceKind, Viewer, ViewerInput, WorldSource,
     list_adapters, open,
 };
 use nearlight_units::{FrameId, InputSeq, Time};
-use nearlight_wire::{Action, Fov, Hand, InputEvent, Pose, View, marker::Marker};
+use nearlight_wire::{Fov, InputEvent, Key, Pose, View, marker::Marker};
 
 const ME: Viewer = Viewer(1);
 
@@ -57,12 +57,12 @@ fn read_marker(pixels: &[[u8; 4]], width: usize) -> Option<Marker> {
     Marker::read(|x, y| pixels[y * width + x][1])
 }
 
-fn looking(yaw: f32, pitch: f32) -> Presence {
+fn looking(yaw: f32, pitch: f32) -> ViewerInput {
     let (sin_yaw, cos_yaw) = (yaw / 2.0).sin_cos();
     let (sin_pitch, cos_pitch) = (pitch / 2.0).sin_cos();
     // Pitch about x, then yaw about y.
     let orientation = [cos_yaw * sin_pitch, sin_yaw * cos_pitch, -sin_yaw * sin_pitch, cos_yaw * cos_pitch];
-    Presence { head: Pose { orientation, ..START }, hands: Vec::new() }
+    ViewerInput { head: Pose { orientation, ..START }, ..ViewerInput::default() }
 }
 
 #[test]
@@ -94,18 +94,19 @@ fn the_start_shows_a_rich_lit_picture() {
 
 #[test]
 fn every_action_changes_pixels_at_once() {
-    for action in [Action::Grab, Action::Push, Action::Throw, Action::Reset] {
+    let button = |button| InputEvent::GamepadButton { gamepad: 0, button, pressed: true };
+    // Grab, push, throw, reset.
+    for event in [0, 1, 2, 3].map(button) {
         let mut source = plaza();
         source.advance(Time::ZERO);
         // At the red ball: left and down.
-        let presence = looking(0.488, -0.128);
-        source.on_input(Time::ZERO, ME, &presence, &[]);
+        let input = looking(0.488, -0.128);
+        source.on_input(Time::ZERO, ME, &input);
         let before = picture(&mut source, &[view(START)], (640, 360));
-        let event = InputEvent { seq: InputSeq(1), hand: Hand::Gaze, action };
-        source.on_input(Time::ZERO, ME, &presence, &[event]);
+        source.on_input(Time::ZERO, ME, &ViewerInput { events: vec![event.clone()], ..input.clone() });
         let after = picture(&mut source, &[view(START)], (640, 360));
         let changed = different(&before, &after, 640);
-        assert!(changed > 60, "{action:?} changed {changed} pixels");
+        assert!(changed > 60, "{event:?} changed {changed} pixels");
     }
 }
 
@@ -152,8 +153,8 @@ fn the_test_card_answers_input() {
     source.advance(Time::from_millis(100));
     let before = picture(source.as_mut(), &[view(START)], (640, 360));
     assert_eq!(read_marker(&before, 640), Some(marker()));
-    let event = InputEvent { seq: InputSeq(1), hand: Hand::Gaze, action: Action::Push };
-    source.on_input(Time::from_millis(100), ME, &looking(0.0, 0.0), &[event]);
+    let event = InputEvent::Key { key: Key(0x7_0004), pressed: true };
+    source.on_input(Time::from_millis(100), ME, &ViewerInput { events: vec![event], ..looking(0.0, 0.0) });
     let flash = picture(source.as_mut(), &[view(START)], (640, 360));
     assert!(different(&before, &flash, 640) > 5_000);
     source.advance(Time::from_millis(900));

@@ -16,7 +16,7 @@ pub(crate) enum CarrierEvent {
     /// A control message of Nearlight's own protocol.
     Message(ClientMessage),
     /// The user moved, told by another protocol than Nearlight's.
-    Input(ReceivedInput),
+    Input(Box<ReceivedInput>),
     /// The transport has ended, and why.
     Closed(String),
 }

@@ -203,7 +203,13 @@ mod tests {
     #[test]
     fn a_session_that_stalls_costs_no_frame_its_number_and_gets_one_key_frame() {
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let mailbox = Arc::new(EncoderMailbox::new(Viewer(1), CodecKind::Vp8, target(CONFIG.rate, true), deliveries));
+        let mailbox = Arc::new(EncoderMailbox::new(
+            Viewer(1),
+            CodecKind::Vp8,
+            target(CONFIG.rate, true),
+            deliveries,
+            mpsc::channel(1).0,
+        ));
         let mut lane = EncoderLane::start(mailbox, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
         let mut next = FrameId(0);
         // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
@@ -258,7 +264,13 @@ mod tests {
     #[test]
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let mailbox = Arc::new(EncoderMailbox::new(Viewer(1), CodecKind::Vp8, target(CONFIG.rate, false), deliveries));
+        let mailbox = Arc::new(EncoderMailbox::new(
+            Viewer(1),
+            CodecKind::Vp8,
+            target(CONFIG.rate, false),
+            deliveries,
+            mpsc::channel(1).0,
+        ));
         let encoders = Encoders::new(Scribes);
         let mut lane = EncoderLane::start(Arc::clone(&mailbox), CONFIG, Clock::start(), encoders).expect("a thread");
         for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {

@@ -7,14 +7,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use nearlight_codec::{CodecKind, Size};
 use nearlight_rate::Step;
-use nearlight_scene::{START, Viewer};
+use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
 use nearlight_session::{EncodedFrame, EncoderTarget, ReceivedInput, SkipReason, SoundPacket};
 use nearlight_units::{Bitrate, Span, Time};
-use nearlight_wire::{DisplayKind, InputEvent, Pose};
+use nearlight_wire::{DisplayKind, InputEvent, MAX_RELIABLE_MESSAGE_BYTES, Pose};
 use tokio::sync::mpsc;
 
-/// Actions that wait for the next frame; a client that sends more between two frames loses the oldest.
-const MAX_ACTIONS: usize = 128;
+/// Events that wait for the next frame; a client that sends more between two frames loses the oldest.
+const MAX_EVENTS: usize = 1_024;
+/// Bytes of messages and clipboard texts that wait for the next frame.
+const MAX_POST_BYTES: usize = 16 * MAX_RELIABLE_MESSAGE_BYTES;
+/// What counts for each of them, however short it is.
+const POST_OVERHEAD: usize = 256;
 /// Frames left out that the session has not heard of: about a second's at the highest frame rates. A session that stands still for
 /// longer never hears of the rest.
 const MAX_SKIPPED: usize = 128;
@@ -45,11 +49,31 @@ pub(crate) enum Delivery {
     Failed(String),
 }
 
+/// What the client has for the application beside input.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Post {
+    Message(ApplicationMessage),
+    Clipboard(String),
+    Devices(DevicesDescription),
+}
+
+impl Post {
+    const fn bytes(&self) -> usize {
+        POST_OVERHEAD
+            + match self {
+                Self::Message(message) => message.data.len(),
+                Self::Clipboard(text) => text.len(),
+                Self::Devices(_) => 0,
+            }
+    }
+}
+
 #[derive(Debug)]
 struct Shared {
     target: StreamTarget,
     input: Option<ReceivedInput>,
-    actions: Vec<InputEvent>,
+    events: Vec<InputEvent>,
+    post: Vec<Post>,
     skipped: Vec<SkipReason>,
     head: Pose,
 }
@@ -64,6 +88,8 @@ pub(crate) struct EncoderMailbox {
     deliveries: mpsc::Sender<Delivery>,
     /// None: the client hears nothing.
     sounds: Option<mpsc::Sender<SoundPacket>>,
+    outputs: mpsc::Sender<Output>,
+    overrun: AtomicBool,
 }
 
 impl EncoderMailbox {
@@ -72,9 +98,20 @@ impl EncoderMailbox {
         codec: CodecKind,
         target: StreamTarget,
         deliveries: mpsc::Sender<Delivery>,
+        outputs: mpsc::Sender<Output>,
     ) -> Self {
-        let shared = Shared { target, input: None, actions: Vec::new(), skipped: Vec::new(), head: START };
-        Self { viewer, codec, shared: Mutex::new(shared), left: AtomicBool::new(false), deliveries, sounds: None }
+        let shared =
+            Shared { target, input: None, events: Vec::new(), post: Vec::new(), skipped: Vec::new(), head: START };
+        Self {
+            viewer,
+            codec,
+            shared: Mutex::new(shared),
+            left: AtomicBool::new(false),
+            deliveries,
+            sounds: None,
+            outputs,
+            overrun: AtomicBool::new(false),
+        }
     }
 
     /// The client hears: packets of sound go here.
@@ -95,14 +132,43 @@ impl EncoderMailbox {
         self.shared().target
     }
 
-    /// The newest input replaces an older one that no frame has used; actions add up.
+    /// The newest input replaces an older one that no frame has used; events add up.
     pub(crate) fn on_input(&self, mut input: ReceivedInput) {
         let mut shared = self.shared();
-        shared.actions.append(&mut input.actions);
-        let excess = shared.actions.len().saturating_sub(MAX_ACTIONS);
-        shared.actions.drain(..excess);
+        shared.events.append(&mut input.events);
+        let excess = shared.events.len().saturating_sub(MAX_EVENTS);
+        shared.events.drain(..excess);
         shared.head = input.sample.head;
         shared.input = Some(input);
+    }
+
+    /// False where more waits for the application than it has taken.
+    pub(crate) fn post(&self, post: Post) -> bool {
+        let mut shared = self.shared();
+        let waiting: usize = shared.post.iter().map(Post::bytes).sum();
+        let fits = waiting + post.bytes() <= MAX_POST_BYTES;
+        if fits {
+            shared.post.push(post);
+        }
+        fits
+    }
+
+    /// What came since the last call.
+    pub(crate) fn take_post(&self) -> Vec<Post> {
+        std::mem::take(&mut self.shared().post)
+    }
+
+    /// Something for the client beside pictures. A session that is too slow loses what newer ones replace; what must not be lost ends it.
+    pub(crate) fn put_out(&self, output: Output) {
+        let reliable = matches!(&output, Output::Message(message) if message.reliable);
+        if self.outputs.try_send(output).is_err() {
+            self.overrun.fetch_or(reliable, Ordering::Relaxed);
+        }
+    }
+
+    /// The session has not taken a message that must not be lost.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.overrun.load(Ordering::Relaxed)
     }
 
     /// Where the client's head was last.
@@ -113,7 +179,7 @@ impl EncoderMailbox {
     pub(crate) fn take_input(&self) -> Option<ReceivedInput> {
         let mut shared = self.shared();
         let mut input = shared.input.take()?;
-        input.actions = std::mem::take(&mut shared.actions);
+        input.events = std::mem::take(&mut shared.events);
         Some(input)
     }
 

@@ -25,6 +25,7 @@ pub enum PictureSize {
 
 /// What to serve, where, and how.
 #[derive(Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a choice of its own")]
 pub struct ServeOptions {
     /// None listens on every address.
     pub address: Option<IpAddr>,
@@ -67,6 +68,8 @@ pub struct ServeOptions {
     pub encoders: Encoders,
     /// Clients that want to hear the world do.
     pub sound: bool,
+    /// Texts of the clipboard pass between the application and users who allow it as well.
+    pub clipboard: bool,
     pub max_clients: usize,
     /// A screen's picture has two halves side by side, one for each eye.
     pub stereo: bool,

@@ -210,6 +210,7 @@ impl BoundServer {
             next_session: AtomicU32::new(1),
             studio,
             sound,
+            clipboard: options.clipboard,
             adapter,
             format,
             codec: options.codec,

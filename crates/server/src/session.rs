@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nearlight_net::{Alarm, Clock};
+use nearlight_scene::{ApplicationMessage, Output};
 use nearlight_session::SoundPacket;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Bytes32, ClientMessage, Hello, ServerMessage, Welcome};
@@ -12,8 +13,8 @@ use tokio::time::{Interval, MissedTickBehavior};
 
 use crate::admission::{PERMIT_LOST, Permit};
 use crate::carrier::{Carrier, CarrierEvent};
-use crate::mailbox::Delivery;
-use crate::session_common::{ClientPreferences, SessionCommon};
+use crate::mailbox::{Delivery, Post};
+use crate::session_common::{ClientPreferences, SessionCommon, devices};
 use crate::state::{Rejection, ServerState, clean};
 
 /// A client that has not connected by then never will: a browser gives up sooner.
@@ -133,6 +134,9 @@ impl<C: Carrier> SessionTask<C> {
         }
         self.carrier.transmit(now);
         if let Some(common) = &self.common {
+            if common.is_overrun() {
+                return Err("the client does not take the application's messages".into());
+            }
             common.drain(now, self.carrier.sender_mut());
         }
         Ok(())
@@ -151,7 +155,7 @@ impl<C: Carrier> SessionTask<C> {
             CarrierEvent::Message(message) => self.on_message(now, message),
             CarrierEvent::Input(input) => {
                 if let Some(common) = &self.common {
-                    common.on_input(input);
+                    common.on_input(*input);
                 }
                 Ok(())
             }
@@ -186,8 +190,20 @@ impl<C: Carrier> SessionTask<C> {
                 self.carrier.sender_mut().set_display_hz(display_hz);
                 Ok(())
             }
+            ClientMessage::Devices { gamepads, controllers } => {
+                self.on_post(Post::Devices(devices(gamepads, controllers)))
+            }
+            ClientMessage::Clipboard { text } => self.on_post(Post::Clipboard(text)),
+            ClientMessage::Application { data } => {
+                self.on_post(Post::Message(ApplicationMessage { data: data.0, reliable: true }))
+            }
             ClientMessage::Goodbye => Err("the client said goodbye".into()),
         }
+    }
+
+    /// Nobody takes anything before the client has said hello.
+    fn on_post(&self, post: Post) -> Result<(), String> {
+        self.common.as_ref().filter(|_| self.greeted).map_or(Ok(()), |common| common.on_post(post))
     }
 
     fn greet(&mut self, now: Time, hello: &Hello) -> Result<(), String> {
@@ -200,6 +216,7 @@ impl<C: Carrier> SessionTask<C> {
         self.carrier.sender_mut().set_display_hz(hello.display_hz);
         let Some(common) = &mut self.common else { return Ok(()) };
         common.display = hello.display;
+        common.set_clipboard(hello.clipboard);
         let welcome = Welcome { proof: self.proof, ..common.welcome(self.carrier.sender()) };
         self.carrier.send(now, ServerMessage::Welcome(welcome))
     }
@@ -214,6 +231,11 @@ impl<C: Carrier> SessionTask<C> {
             Made::Picture(Some(Delivery::Failed(reason))) => return Err(reason),
             Made::Picture(None) => return Err(RENDERER_STOPPED.into()),
             Made::Sound(packet) => self.carrier.on_sound(now, packet),
+            Made::Output(output) => {
+                let Some(common) = &self.common else { return Ok(()) };
+                let message = common.message_for(self.carrier.sender_mut(), output);
+                return message.map_or(Ok(()), |message| self.carrier.send(now, message));
+            }
         }
         Ok(())
     }
@@ -231,6 +253,7 @@ enum Made {
     /// None when the renderer has stopped.
     Picture(Option<Delivery>),
     Sound(SoundPacket),
+    Output(Output),
 }
 
 /// Waits for ever while there is no encoder.
@@ -239,6 +262,7 @@ async fn next_made(common: &mut Option<SessionCommon>) -> Made {
     tokio::select! {
         delivery = common.deliveries.recv() => Made::Picture(delivery),
         Some(packet) = common.sounds.recv() => Made::Sound(packet),
+        Some(output) = common.outputs.recv() => Made::Output(output),
     }
 }
 

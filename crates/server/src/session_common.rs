@@ -3,13 +3,16 @@
 use std::sync::Arc;
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, EncoderDescription, Size};
-use nearlight_scene::{START, Viewer};
+use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
 use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
-use nearlight_wire::{DisplayKind, RateStatus, SOUND_RATE, SoundDescription, StreamDescription, Welcome};
+use nearlight_wire::{
+    Base64, ControllerDescription, DisplayKind, GamepadDescription, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS,
+    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
+};
 use tokio::sync::mpsc;
 
-use crate::mailbox::{Delivery, EncoderMailbox, StreamTarget};
+use crate::mailbox::{Delivery, EncoderMailbox, Post, StreamTarget};
 use crate::metrics::SessionFigures;
 use crate::state::ServerState;
 
@@ -17,6 +20,11 @@ use crate::state::ServerState;
 const DELIVERIES: usize = 4;
 /// Packets of sound on the same way: 80 ms.
 const SOUNDS: usize = 8;
+/// Characters of a device's name that are kept, and profiles of a controller.
+const MAX_NAME: usize = 200;
+const MAX_PROFILES: usize = 16;
+/// What an application has for its client, on its way to the session: several frames' worth.
+const OUTPUTS: usize = 256;
 /// What a session is told that adds nothing to its frames.
 const NO_REDUNDANCY: &str = "none";
 
@@ -36,6 +44,9 @@ pub(crate) struct SessionCommon {
     pub(crate) deliveries: mpsc::Receiver<Delivery>,
     /// Closed where the client hears nothing.
     pub(crate) sounds: mpsc::Receiver<SoundPacket>,
+    pub(crate) outputs: mpsc::Receiver<Output>,
+    /// Owner and user let texts of the clipboard pass.
+    clipboard: bool,
     /// The client gets sound.
     hears: bool,
     /// How the client is told that sound comes in datagrams.
@@ -61,10 +72,26 @@ impl SessionCommon {
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
         let hears = sound && state.sound.is_some();
-        let mailbox = EncoderMailbox::new(Viewer(session), codec, stream_target(sender, display), delivery_sender);
+        let (output_sender, outputs) = mpsc::channel(OUTPUTS);
+        let target = stream_target(sender, display);
+        let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
         let (references, sound) = (false, None);
-        Ok(Self { state, session, deliveries, sounds, hears, sound, display, references, mailbox, stream })
+        let clipboard = false;
+        Ok(Self {
+            state,
+            session,
+            deliveries,
+            sounds,
+            outputs,
+            clipboard,
+            hears,
+            sound,
+            display,
+            references,
+            mailbox,
+            stream,
+        })
     }
 
     /// The client is told that sound comes in datagrams of the session's own.
@@ -94,6 +121,55 @@ impl SessionCommon {
         self.write_events(sender);
     }
 
+    /// The user lets texts of the clipboard pass, or not.
+    pub(crate) fn set_clipboard(&mut self, wanted: bool) {
+        self.clipboard = wanted && self.state.clipboard;
+    }
+
+    /// Something of the client's for the application. The error says why the session must end.
+    pub(crate) fn on_post(&self, post: Post) -> Result<(), String> {
+        let longest = match &post {
+            Post::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
+            Post::Clipboard(_) if !self.clipboard => return Ok(()),
+            Post::Clipboard(text) => (text.len(), MAX_CLIPBOARD_BYTES),
+            Post::Devices(devices) => (devices.gamepads.len().max(devices.controllers.len()), MAX_GAMEPADS),
+        };
+        if longest.0 > longest.1 {
+            return Err("the client sent more for the application than the protocol allows".into());
+        }
+        let reason = || "the client sends messages faster than the application takes them".into();
+        self.mailbox.post(post).then_some(()).ok_or_else(reason)
+    }
+
+    /// The session has not taken a message of the application that must not be lost.
+    pub(crate) fn is_overrun(&self) -> bool {
+        self.mailbox.is_overrun()
+    }
+
+    /// The control message for what the application has for its client; none for a message that goes another way.
+    pub(crate) fn message_for(&self, sender: &mut Sender, output: Output) -> Option<ServerMessage> {
+        match output {
+            Output::Haptics(haptics) => Some(ServerMessage::Haptics(haptics)),
+            Output::Pointer { cursor, captured } => Some(ServerMessage::Pointer { cursor, captured }),
+            Output::Clipboard(text) if text.len() > MAX_CLIPBOARD_BYTES => {
+                tracing::warn!(bytes = text.len(), "the application's text is too long for a client's clipboard");
+                None
+            }
+            Output::Clipboard(text) => self.clipboard.then_some(ServerMessage::Clipboard { text }),
+            Output::Message(ApplicationMessage { data, reliable: true }) if data.len() > MAX_RELIABLE_MESSAGE_BYTES => {
+                tracing::error!(bytes = data.len(), "the application's message is longer than the protocol allows");
+                None
+            }
+            Output::Message(ApplicationMessage { data, reliable: true }) => {
+                Some(ServerMessage::Application { data: Base64(data) })
+            }
+            Output::Message(ApplicationMessage { data, reliable: false }) => {
+                sender.on_application_message(data);
+                None
+            }
+        }
+    }
+
     /// An input that came by another way than the sender's.
     pub(crate) fn on_input(&self, input: ReceivedInput) {
         self.mailbox.on_input(input);
@@ -101,7 +177,11 @@ impl SessionCommon {
 
     /// Takes what the sender has beside datagrams after new facts, and tells the studio its target.
     pub(crate) fn drain(&self, now: Time, sender: &mut Sender) {
-        if let Some(input) = sender.poll_input() {
+        if let Some(mut input) = sender.poll_input(now) {
+            for data in std::mem::take(&mut input.messages) {
+                // Such a message may be lost.
+                self.mailbox.post(Post::Message(ApplicationMessage { data, reliable: false }));
+            }
             self.mailbox.on_input(input);
         }
         while let Some(report) = sender.poll_outcome() {
@@ -138,6 +218,7 @@ impl SessionCommon {
             fec: names.redundancy.unwrap_or_else(|| NO_REDUNDANCY.into()),
             references: self.references,
             sound: self.sound.clone(),
+            clipboard: self.clipboard,
             pacing: self.state.pacing.to_string(),
             max_rate_bps: self.state.bounds.maximum.as_bps(),
             start: START,
@@ -160,6 +241,21 @@ impl SessionCommon {
             key_frames: figures.key_frames,
         }
     }
+}
+
+/// What is kept of a client's description of its devices.
+pub(crate) fn devices(
+    mut gamepads: Vec<GamepadDescription>,
+    mut controllers: Vec<ControllerDescription>,
+) -> DevicesDescription {
+    for gamepad in &mut gamepads {
+        gamepad.name = gamepad.name.chars().take(MAX_NAME).collect();
+    }
+    for controller in &mut controllers {
+        controller.profiles.truncate(MAX_PROFILES);
+        controller.profiles.iter_mut().for_each(|profile| *profile = profile.chars().take(MAX_NAME).collect());
+    }
+    DevicesDescription { gamepads, controllers }
 }
 
 /// However the session ends, the studio is not to wait for it.

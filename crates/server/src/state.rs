@@ -70,6 +70,8 @@ pub(crate) struct ServerState {
     pub(crate) studio: Studio,
     /// None: there is nothing to hear.
     pub(crate) sound: Option<Mixer>,
+    /// Texts of the clipboard may pass.
+    pub(crate) clipboard: bool,
     pub(crate) adapter: String,
     pub(crate) format: Format,
     pub(crate) codec: CodecKind,

@@ -9,13 +9,13 @@ use nearlight_codec::convert::{self, PixelOrder};
 use nearlight_codec::{EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
-use nearlight_scene::{PixelFormat, Pixels, Presence, RenderRequest, START, SceneError, Source};
+use nearlight_scene::{PixelFormat, Pixels, RenderRequest, START, SceneError, Source, Viewer, ViewerInput};
 use nearlight_session::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, UNKNOWN_TO_DISPLAY};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use nearlight_wire::{DisplayKind, Fov, Pose, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, display_budget};
-use crate::mailbox::{Delivery, EncoderMailbox};
+use crate::mailbox::{Delivery, EncoderMailbox, Post};
 use crate::overload::{Moment, OverloadMonitor};
 use crate::sound::Mixer;
 
@@ -203,17 +203,27 @@ impl Set {
                 continue;
             }
             if let Some(input) = viewer.mailbox.take_input() {
-                let presence = Presence { head: input.sample.head, hands: input.sample.hands };
-                self.source.on_input(now, viewer.mailbox.viewer, &presence, &input.actions);
+                let (head, devices) = (input.sample.head, input.sample.devices);
+                let done = ViewerInput { head, devices, hands: input.hands, events: input.events };
+                self.source.on_input(now, viewer.mailbox.viewer, &done);
                 // The server's own clock: the client's differs by an unknown offset, and only differences matter here.
                 viewer.predictor.on_sample(input.received_at, &input.sample.views);
                 viewer.views = input.sample.views;
                 viewer.input = input.sample.seq;
                 viewer.input_received_at = Some(input.received_at);
             }
+            for post in viewer.mailbox.take_post() {
+                hand_over(self.source.as_mut(), now, viewer.mailbox.viewer, post);
+            }
         }
         self.viewers.retain(|viewer| !viewer.ended);
         self.source.advance(now);
+        while let Some((to, output)) = self.source.poll_output() {
+            // Who has left needs nothing more.
+            if let Some(viewer) = self.viewers.iter().find(|viewer| viewer.mailbox.viewer == to) {
+                viewer.mailbox.put_out(output);
+            }
+        }
         if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
             sound.on_cues(cues);
         }
@@ -222,6 +232,14 @@ impl Set {
             moment = moment.max(draw(self.source.as_mut(), self.format, self.clock, viewer)?);
         }
         Ok(moment)
+    }
+}
+
+fn hand_over(source: &mut dyn Source, now: Time, viewer: Viewer, post: Post) {
+    match post {
+        Post::Message(message) => source.on_message(now, viewer, message),
+        Post::Clipboard(text) => source.on_clipboard(now, viewer, text),
+        Post::Devices(devices) => source.on_devices(now, viewer, &devices),
     }
 }
 

@@ -47,12 +47,12 @@ impl Pair {
     /// One frame's whole life; returns its packets.
     fn frame(&mut self) -> u64 {
         self.now += FRAME_INTERVAL;
-        let presence = Presence { head: Pose::default(), views: vec![self.view], hands: Vec::new() };
+        let presence = Presence::of_views(Pose::default(), vec![self.view]);
         self.receiver.on_input(self.now, presence);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.sender.on_datagram(self.now, &datagram);
         }
-        let input = self.sender.poll_input().map_or(InputSeq(0), |input| input.sample.seq);
+        let input = self.sender.poll_input(self.now).map_or(InputSeq(0), |input| input.sample.seq);
         let id = self.sender.target().encoder.next;
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let header = self.header(input);

@@ -9,14 +9,14 @@ use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
 use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, Span, Time};
 use nearlight_wire::{
-    Acknowledgement, Action, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Hand, KeyFrameRequest,
-    MAX_COVERED_FRAMES, Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToServer,
-    View, marker::Marker, symbol_range,
+    Acknowledgement, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Key, KeyFrameRequest, MAX_COVERED_FRAMES,
+    Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker,
+    symbol_range,
 };
 
 use crate::{
-    Algorithms, Distortion, EncodedFrame, LossRecovery, PictureFacts, Presence, Receiver, ReceiverConfig, RtpCounts,
-    Sender, SenderConfig, SoundPacket,
+    Algorithms, DeviceInput, Distortion, EncodedFrame, LossRecovery, PictureFacts, Presence, Receiver, ReceiverConfig,
+    RtpCounts, Sender, SenderConfig, SoundPacket,
 };
 
 mod truth;
@@ -43,23 +43,67 @@ impl Number {
 /// What may happen to a receiver.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum ReceiverOperation {
-    Wait { hundreds_of_micros: u16 },
-    Symbol { frame: Number, index: u8, symbols: u8, bytes: u16, huge: bool, back: u8, again: bool, seq: Number },
-    Repair { newest: Number, cover: u8, number: u16, symbols: u8, bytes: u16, key: bool, forged: bool, seq: Number },
+    Wait {
+        hundreds_of_micros: u16,
+    },
+    Symbol {
+        frame: Number,
+        index: u8,
+        symbols: u8,
+        bytes: u16,
+        huge: bool,
+        back: u8,
+        again: bool,
+        seq: Number,
+    },
+    Repair {
+        newest: Number,
+        cover: u8,
+        number: u16,
+        symbols: u8,
+        bytes: u16,
+        key: bool,
+        forged: bool,
+        seq: Number,
+    },
     True(TrueOperation),
-    Note { frame: Number, rtp_timestamp: Number, last: bool, sent: u32 },
-    Picture { rtp_timestamp: Number, received: Option<u32> },
-    PictureDisplayed { rtp_timestamp: Number, marked: bool },
+    Note {
+        frame: Number,
+        rtp_timestamp: Number,
+        last: bool,
+        sent: u32,
+    },
+    Picture {
+        rtp_timestamp: Number,
+        received: Option<u32>,
+    },
+    PictureDisplayed {
+        rtp_timestamp: Number,
+        marked: bool,
+    },
     RtpCounts([u64; 7]),
-    Pong { sent: Number, received: u64, held: Number },
+    Pong {
+        sent: Number,
+        received: u64,
+        held: Number,
+    },
     Garbage(Vec<u8>),
     Input,
-    Action,
+    /// A key goes down or up.
+    Key(bool),
     Decoded(Number),
     DecodeFailed(Number),
     Displayed(Number),
-    Sound { block: Number, made: u64, due: u32, before: bool },
-    Samples { ahead: u16, frames: u16 },
+    Sound {
+        block: Number,
+        made: u64,
+        due: u32,
+        before: bool,
+    },
+    Samples {
+        ahead: u16,
+        frames: u16,
+    },
     Poll,
 }
 
@@ -235,11 +279,11 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         | ReceiverOperation::RtpCounts(_) => apply_picture(receiver, *now, operation),
         ReceiverOperation::Garbage(bytes) => receiver.on_datagram(*now, bytes),
         ReceiverOperation::Input => {
-            let presence = Presence { head: Pose::default(), views: vec![view()], hands: Vec::new() };
+            let presence = Presence::of_views(Pose::default(), vec![view()]);
             receiver.on_input(*now, presence);
         }
-        ReceiverOperation::Action => {
-            receiver.on_action(*now, Hand::Gaze, Action::Grab);
+        ReceiverOperation::Key(pressed) => {
+            receiver.on_device(*now, DeviceInput::Key { key: Key(0x7_0004), pressed: *pressed });
         }
         ReceiverOperation::Decoded(frame) => receiver.on_decoded(*now, FrameId(frame.get())),
         ReceiverOperation::DecodeFailed(frame) => receiver.on_decode_failed(*now, FrameId(frame.get())),
@@ -375,7 +419,7 @@ pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
         assert!((bounds.minimum..=bounds.maximum).contains(&decision.target), "{decision:?}");
         let (frames, bytes, packets, repairs) = sender.held();
         assert!(frames <= 64 && bytes <= 16 << 20 && packets <= 125_000 && repairs <= 2_048);
-        let _ = (sender.poll_timeout(), sender.poll_input(), sender.statistics(now), sender.target());
+        let _ = (sender.poll_timeout(), sender.poll_input(now), sender.statistics(now), sender.target());
     }
 }
 

@@ -1,80 +1,133 @@
-//! What the user did, as the server takes it: only the newest sample, and each action once.
+//! What the user does, as the server takes it: the newest state of all devices, and each event once.
 
-use nearlight_units::{InputSeq, Time};
-use nearlight_wire::{InputEvent, InputSample, MAX_INPUT_EVENTS};
+use nearlight_units::{Span, Time};
+use nearlight_wire::{Devices, HandJoints, HandSample, InputAcknowledgement, InputEvent, InputSample};
 
-/// Actions that nobody fetches are dropped, oldest first: a second's worth of a very busy user.
-const MAX_ACTIONS: usize = 4 * MAX_INPUT_EVENTS;
+use crate::uplink::{place, released};
 
-/// The newest sample and the actions since the last one that was fetched.
+/// Events that nobody fetches are dropped, oldest first: more than a client keeps.
+const MAX_EVENTS: usize = 1_024;
+/// The same of messages that may be lost; further ones are.
+const MAX_MESSAGES: usize = 64;
+/// So long a held key stays held though nothing is heard of its client, which says every fifth of this time that it still is: a key must
+/// not outlive the connection that brought it.
+const SILENCE: Span = Span::from_secs(1);
+
+/// The newest state and the events since the last one that was fetched.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedInput {
+    /// Its own events are among `events` where they are new.
     pub sample: InputSample,
     /// When the sample came, on the server's clock.
     pub received_at: Time,
-    /// New actions, each handed out once.
-    pub actions: Vec<InputEvent>,
+    /// New ones in order, each handed out once.
+    pub events: Vec<InputEvent>,
+    /// The left and the right hand, where their joints are tracked.
+    pub hands: [Option<HandJoints>; 2],
+    /// Of the application, as they came: some may be missing, or here twice.
+    pub messages: Vec<Vec<u8>>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    newest: InputSeq,
-    waiting: Option<(Time, InputSample)>,
-    actions: Vec<InputEvent>,
+    newest: Option<(Time, InputSample)>,
+    heard_at: Time,
+    hands: [Option<HandSample>; 2],
+    /// Number of the first event that has not come.
+    next_event: u32,
+    events: Vec<InputEvent>,
+    /// Something has come since the last time that it was fetched.
+    changed: bool,
+    /// Silence has let go of everything.
+    let_go: bool,
+    acknowledgement: Option<InputAcknowledgement>,
+    messages: Vec<Vec<u8>>,
 }
 
 impl Inbox {
     /// Answers whether it is newer than all before it.
-    pub(crate) fn on_sample(&mut self, now: Time, sample: InputSample) -> bool {
-        // A sample carries all unacknowledged actions, so everything up to the newest sample has been seen with it.
-        let new = sample.events.iter().filter(|event| event.seq > self.newest && event.seq <= sample.seq).copied();
-        self.actions.extend(new);
-        let excess = self.actions.len().saturating_sub(MAX_ACTIONS);
-        self.actions.drain(..excess);
-        let newer = sample.seq > self.newest;
-        if newer {
-            self.newest = sample.seq;
-            self.waiting = Some((now, sample));
+    pub(crate) fn on_sample(&mut self, now: Time, mut sample: InputSample) -> bool {
+        self.heard_at = now;
+        let newer = self.newest.as_ref().is_none_or(|(_, newest)| sample.seq > newest.seq);
+        let events = std::mem::take(&mut sample.events);
+        if !events.is_empty() {
+            // Samples repeat what has not been acknowledged: what lies below is known, a gap is what the client has given up.
+            let end = sample.first_event.wrapping_add(events.len() as u32);
+            let known = self.next_event.saturating_sub(sample.first_event) as usize;
+            if self.next_event < end {
+                self.next_event = end;
+                if !self.let_go {
+                    self.events.extend(events.into_iter().skip(known));
+                    self.changed = true;
+                }
+            }
+            self.acknowledgement = Some(InputAcknowledgement { seq: sample.seq });
+        }
+        // What was let go of in the silence is held again, where it still is.
+        let held_again = self.let_go && self.newest.as_ref().is_some_and(|(_, newest)| sample.seq >= newest.seq);
+        if held_again {
+            let before = self.newest.as_ref().map(|(_, newest)| newest.devices.clone()).unwrap_or_default();
+            self.events.extend(sample.devices.changes_from(&before));
+            self.let_go = false;
+        }
+        let excess = self.events.len().saturating_sub(MAX_EVENTS);
+        self.events.drain(..excess);
+        if newer || held_again {
+            for (hand, tracked) in self.hands.iter_mut().zip(sample.devices.hands) {
+                if !tracked && hand.as_ref().is_some_and(|known| known.seq <= sample.seq) {
+                    *hand = None;
+                }
+            }
+            self.newest = Some((now, sample));
+            self.changed = true;
         }
         newer
     }
 
-    pub(crate) fn poll(&mut self) -> Option<ReceivedInput> {
-        let (received_at, sample) = self.waiting.take()?;
-        Some(ReceivedInput { sample, received_at, actions: std::mem::take(&mut self.actions) })
+    /// The newest joints of each hand win.
+    pub(crate) fn on_hand(&mut self, now: Time, sample: HandSample) {
+        self.heard_at = now;
+        let Some(place) = place(sample.joints.hand) else { return };
+        let gone =
+            self.newest.as_ref().is_some_and(|(_, newest)| newest.seq > sample.seq && !newest.devices.hands[place]);
+        let known = self.hands[place].as_ref();
+        if !gone && known.is_none_or(|known| known.seq < sample.seq) {
+            self.hands[place] = Some(sample);
+            self.changed = true;
+        }
+    }
+
+    /// Before the first sample nobody takes it.
+    pub(crate) fn on_message(&mut self, data: Vec<u8>) {
+        if self.messages.len() < MAX_MESSAGES {
+            self.messages.push(data);
+            self.changed |= self.newest.is_some();
+        }
+    }
+
+    /// The state, if anything has come since the last call, or nothing for so long that all counts as let go of.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<ReceivedInput> {
+        let (received_at, sample) = self.newest.as_mut()?;
+        if now.saturating_since(self.heard_at) > SILENCE && sample.devices.holds_anything() {
+            let devices: Devices = released(&sample.devices);
+            self.events.extend(devices.changes_from(&sample.devices));
+            sample.devices = devices;
+            (self.changed, self.let_go) = (true, true);
+        }
+        if !std::mem::take(&mut self.changed) {
+            return None;
+        }
+        let hands = [0, 1].map(|place| self.hands[place].as_ref().map(|hand| hand.joints.clone()));
+        let (received_at, sample) = (*received_at, sample.clone());
+        let (events, messages) = (std::mem::take(&mut self.events), std::mem::take(&mut self.messages));
+        Some(ReceivedInput { sample, received_at, events, hands, messages })
+    }
+
+    /// What the client is to hear of events that came.
+    pub(crate) fn poll_acknowledgement(&mut self) -> Option<InputAcknowledgement> {
+        self.acknowledgement.take()
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use nearlight_wire::{Action, Fov, Hand, Pose, View};
-
-    use super::*;
-
-    fn sample(seq: u32, events: &[u32]) -> InputSample {
-        let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
-        let event = |seq: &u32| InputEvent { seq: InputSeq(*seq), hand: Hand::Gaze, action: Action::Push };
-        InputSample {
-            seq: InputSeq(seq),
-            sampled_at: Time::ZERO,
-            head: Pose::default(),
-            views: vec![view],
-            hands: Vec::new(),
-            events: events.iter().map(event).collect(),
-        }
-    }
-
-    #[test]
-    fn the_newest_pose_wins_and_each_action_is_handed_out_once() {
-        let mut inbox = Inbox::default();
-        inbox.on_sample(Time::from_millis(1), sample(3, &[2, 3]));
-        inbox.on_sample(Time::from_millis(2), sample(1, &[]));
-        inbox.on_sample(Time::from_millis(3), sample(5, &[2, 3, 4]));
-        let input = inbox.poll().expect("waiting");
-        assert_eq!((input.sample.seq, input.received_at), (InputSeq(5), Time::from_millis(3)));
-        assert_eq!(input.actions.iter().map(|event| event.seq.0).collect::<Vec<_>>(), [2, 3, 4]);
-        inbox.on_sample(Time::from_millis(4), sample(6, &[4]));
-        assert!(inbox.poll().expect("waiting").actions.is_empty());
-        assert_eq!(inbox.poll(), None);
-    }
-}
+mod tests;

@@ -54,7 +54,7 @@ pub use simulcast::{
     SharedStatistics, Simulcast,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
-pub use uplink::Presence;
+pub use uplink::{DeviceInput, Presence};
 
 /// Why a state machine wants to be woken, and what a late call costs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,7 @@ pub enum Wake {
     Repair,
     /// A clock exchange is due.
     Clock,
-    /// An action that no frame has shown is to be sent again.
+    /// An event that the server has not acknowledged, or what is held, is to be told again.
     Input,
     /// Frame reports want to leave.
     Report,

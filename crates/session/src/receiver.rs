@@ -6,7 +6,7 @@ use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryK
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
-use nearlight_wire::{Action, FrameHeader, Hand, RepairHeader, SymbolHeader, ToClient, ToServer, marker::Marker};
+use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
 use crate::assembly::{Assembler, Completed, Forged};
@@ -14,7 +14,7 @@ use crate::clock::{ClockEstimate, ClockSync};
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
 use crate::sound::{PlayedSound, SoundPlayer};
-use crate::uplink::{Presence, Uplink};
+use crate::uplink::{DeviceInput, Presence, Uplink};
 use crate::{Wake, earliest};
 
 mod pictures;
@@ -24,8 +24,13 @@ mod sound;
 use pictures::Pictures;
 pub use pictures::{PictureFacts, RtpCounts};
 
-/// An action that no frame has acknowledged leaves again after this. Guess: a frame at 30 a second, which might have done it.
-const ACTION_REPEAT: Span = Span::from_millis(33);
+/// An event that the server has not acknowledged leaves again after this. Guess: so rare that a round trip of a continent costs two or
+/// three repeats, so often that a lost key is heard within two frames.
+const EVENT_REPEAT: Span = Span::from_millis(33);
+/// While something is held, the server hears so often that it still is.
+const HELD_REPEAT: Span = Span::from_millis(200);
+/// Messages of the application that wait to be fetched or to leave; older ones are dropped.
+const MAX_MESSAGES: usize = 64;
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
@@ -132,7 +137,9 @@ pub struct Receiver {
     key_frame_asked_at: Option<Time>,
     /// How long packets of media take from the server of late, less the offset of its clock.
     way_down: Option<Span>,
-    action_repeat_at: Option<Time>,
+    input_repeat_at: Option<Time>,
+    /// Messages of the application, which may be lost.
+    messages: VecDeque<Vec<u8>>,
     first_frame: Option<FrameId>,
     counts: FrameCounts,
     recovery: RecoveryCounts,
@@ -169,7 +176,8 @@ impl Receiver {
             reference_asked: None,
             key_frame_asked_at: None,
             way_down: None,
-            action_repeat_at: None,
+            input_repeat_at: None,
+            messages: VecDeque::new(),
             first_frame: None,
             counts: FrameCounts::default(),
             recovery: RecoveryCounts::default(),
@@ -229,6 +237,10 @@ impl Receiver {
             }
             Ok(ToClient::Note(note)) => self.on_note(now, note),
             Ok(ToClient::Sound(sound)) => self.on_sound(now, datagram.len(), &sound),
+            Ok(ToClient::InputAcknowledgement(acknowledgement)) => self.uplink.on_acknowledged(acknowledgement.seq),
+            Ok(ToClient::Application(UnreliableMessage(data))) => {
+                push_bounded(&mut self.messages, data.into_owned(), MAX_MESSAGES);
+            }
             Err(error) => {
                 self.malformed += 1;
                 self.emit(now, || Event::MalformedDatagram { reason: error.to_string() });
@@ -312,14 +324,45 @@ impl Receiver {
 
     /// The user moved at `now`; the sample leaves at once and replaces any that has not left.
     pub fn on_input(&mut self, now: Time, presence: Presence) -> InputSeq {
-        self.uplink.on_presence(now, presence)
+        let seq = self.uplink.on_presence(now, presence);
+        self.arm_input_repeat(now);
+        seq
     }
 
-    /// The user acted at `now`; repeated until a frame shows it. None before the first [`Receiver::on_input`].
-    pub fn on_action(&mut self, now: Time, hand: Hand, action: Action) -> Option<InputSeq> {
-        let seq = self.uplink.on_action(now, hand, action)?;
-        self.action_repeat_at = Some(now + ACTION_REPEAT);
+    /// A device of the user's says something at `now`; its events are repeated until the server has them. None before the first
+    /// [`Receiver::on_input`].
+    pub fn on_device(&mut self, now: Time, input: DeviceInput) -> Option<InputSeq> {
+        let seq = self.uplink.on_device(now, input)?;
+        self.arm_input_repeat(now);
         Some(seq)
+    }
+
+    fn arm_input_repeat(&mut self, now: Time) {
+        let interval = if self.uplink.has_unacknowledged() {
+            EVENT_REPEAT
+        } else if self.uplink.holds_anything() {
+            HELD_REPEAT
+        } else {
+            self.input_repeat_at = None;
+            return;
+        };
+        let at = now + interval;
+        self.input_repeat_at = Some(self.input_repeat_at.map_or(at, |due| due.min(at)));
+    }
+
+    /// The application has a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) that may be
+    /// lost. False where it is longer, or where too many wait.
+    pub fn on_application_message(&mut self, data: Vec<u8>) -> bool {
+        let fits = data.len() <= nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES && self.transmit.len() < MAX_MESSAGES;
+        if fits {
+            self.transmit.push_back(ToServer::Application(UnreliableMessage(data.into())));
+        }
+        fits
+    }
+
+    /// The next message of the server's application that might have been lost.
+    pub fn poll_application_message(&mut self) -> Option<Vec<u8>> {
+        self.messages.pop_front()
     }
 
     /// The next frame for the decoder.
@@ -406,6 +449,7 @@ impl Receiver {
             .uplink
             .poll_sample()
             .map(ToServer::Input)
+            .or_else(|| self.uplink.poll_hand().map(|hand| ToServer::Hand(hand.into())))
             .or_else(|| self.transmit.pop_front())
             .or_else(|| self.poll_acknowledgement().map(ToServer::Acknowledgement))
             .or_else(|| self.arrivals.poll_report(now).map(ToServer::Feedback))
@@ -423,7 +467,7 @@ impl Receiver {
             self.presentation.poll_timeout(),
             self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
             self.restart_due().map(|at| (at, Wake::KeyFrame)),
-            self.action_repeat_at.map(|at| (at, Wake::Input)),
+            self.input_repeat_at.map(|at| (at, Wake::Input)),
             self.sound.as_ref().and_then(|sound| sound.poll_timeout()).map(|at| (at, Wake::Sound)),
         ])
     }
@@ -489,11 +533,11 @@ impl Receiver {
             self.assembler.expire(now, policy);
         }
         self.assembler.drop_useless();
-        if self.action_repeat_at.is_some_and(|at| now >= at) {
-            let waiting = self.uplink.has_unacknowledged();
-            self.action_repeat_at = waiting.then_some(now + ACTION_REPEAT);
-            if waiting {
+        if self.input_repeat_at.is_some_and(|at| now >= at) {
+            self.input_repeat_at = None;
+            if self.uplink.has_unacknowledged() || self.uplink.holds_anything() {
                 self.uplink.set_repeat();
+                self.arm_input_repeat(now);
             }
         }
         self.request_missing(now, policy);
@@ -510,11 +554,16 @@ impl Receiver {
         if !self.config.events {
             return;
         }
-        if self.events.len() == MAX_EVENTS {
-            self.events.pop_front();
-        }
-        self.events.push_back((now, event()));
+        push_bounded(&mut self.events, (now, event()), MAX_EVENTS);
     }
+}
+
+/// The oldest makes room.
+fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
+    if queue.len() == most {
+        queue.pop_front();
+    }
+    queue.push_back(item);
 }
 
 /// What the fuzzers look at.

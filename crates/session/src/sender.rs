@@ -7,7 +7,10 @@ use nearlight_events::{Candidate, Event};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentFrame};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
-use nearlight_wire::{Feedback, FrameHeader, FrameReport, Pong, SYMBOL_HEADER_BYTES, ToServer};
+use nearlight_wire::{
+    Feedback, FrameHeader, FrameReport, MAX_UNRELIABLE_MESSAGE_BYTES, Pong, SYMBOL_HEADER_BYTES, ToServer,
+    UnreliableMessage,
+};
 
 use crate::capture::CaptureTiming;
 use crate::capture_schedule::SkipReason;
@@ -47,6 +50,8 @@ const MIN_DATAGRAM: usize = 640;
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// Answers to pings that wait: a client that pings faster than the driver drains gets no answer to the rest.
 const MAX_PONGS: usize = 16;
+/// Messages of the application that wait to leave.
+const MAX_MESSAGES: usize = 64;
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
@@ -132,6 +137,8 @@ pub struct Sender {
     packets: PacketHistory,
     inbox: Inbox,
     pongs: VecDeque<Pong>,
+    /// Of the application, which may be lost.
+    messages: VecDeque<Vec<u8>>,
     retransmissions: Retransmissions,
     /// None: nothing is added to the frames.
     protection: Option<Box<Protection>>,
@@ -175,6 +182,7 @@ impl Sender {
             },
             inbox: Inbox::default(),
             pongs: VecDeque::new(),
+            messages: VecDeque::new(),
             retransmissions: Retransmissions::new(now, decision.target),
             protection: redundancy
                 .filter(|policy| policy.reach() > 0)
@@ -228,6 +236,8 @@ impl Sender {
                     self.timing.on_input(now, sampled_at);
                 }
             }
+            ToServer::Hand(sample) => self.inbox.on_hand(now, *sample),
+            ToServer::Application(UnreliableMessage(data)) => self.inbox.on_message(data.into_owned()),
             ToServer::Feedback(feedback) => self.on_feedback(now, &feedback),
             ToServer::Nack(nack) => self.on_nack(now, &nack),
             ToServer::KeyFrameRequest(request) => self.on_key_frame_request(now, request),
@@ -242,9 +252,19 @@ impl Sender {
         }
     }
 
-    /// The user's newest movements and actions, if any came since the last call.
-    pub fn poll_input(&mut self) -> Option<ReceivedInput> {
-        self.inbox.poll()
+    /// The user's newest state, and events and messages that may be lost, if anything came since the last call. What is held counts as let
+    /// go of where nothing was heard for a second.
+    pub fn poll_input(&mut self, now: Time) -> Option<ReceivedInput> {
+        self.inbox.poll(now)
+    }
+
+    /// The application has a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`] that may be lost. False where it is longer, or too many wait.
+    pub fn on_application_message(&mut self, data: Vec<u8>) -> bool {
+        let taken = data.len() <= MAX_UNRELIABLE_MESSAGE_BYTES && self.messages.len() < MAX_MESSAGES;
+        if taken {
+            self.messages.push_back(data);
+        }
+        taken
     }
 
     /// The driver left out a frame before it was encoded.
@@ -320,10 +340,15 @@ impl Sender {
         self.symbols.take_back(datagram);
     }
 
-    /// The answer to a ping.
-    pub fn poll_pong(&mut self, now: Time) -> Option<Vec<u8>> {
-        let pong = self.pongs.pop_front()?;
-        Some(Pong { server_sent_at: now, ..pong }.to_bytes())
+    /// The next datagram that is no media: an answer to a ping or to events, or a message of the application.
+    pub fn poll_beside(&mut self, now: Time) -> Option<Vec<u8>> {
+        if let Some(pong) = self.pongs.pop_front() {
+            return Some(Pong { server_sent_at: now, ..pong }.to_bytes());
+        }
+        if let Some(acknowledgement) = self.inbox.poll_acknowledgement() {
+            return Some(acknowledgement.to_bytes());
+        }
+        self.messages.pop_front().map(|data| UnreliableMessage(data.into()).to_bytes())
     }
 
     /// When to call [`Sender::on_timeout`] and drain next even if nothing happens.

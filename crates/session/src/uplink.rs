@@ -1,55 +1,139 @@
-//! The user's movements on their way to the server: the newest sample wins, actions are repeated until they are acknowledged.
+//! The user's movements and devices on their way to the server: the newest sample wins, events are repeated until they are acknowledged.
 
 use std::collections::VecDeque;
 
 use nearlight_units::{InputSeq, Time};
-use nearlight_wire::{Action, Hand, HandPose, InputEvent, InputSample, MAX_INPUT_EVENTS, Pose, View};
+use nearlight_wire::{
+    Controller, Devices, Gamepad, Hand, HandJoints, HandSample, InputEvent, InputSample, Key, MAX_EVENT_BYTES,
+    MAX_INPUT_EVENTS, MAX_KEYS, Pointer, Pose, Touch, View,
+};
 
 /// Samples whose time is remembered for motion-to-photon: 4 s at 240 a second.
 const REMEMBERED: usize = 1_024;
+/// Events that wait to be acknowledged. Guess: what a busy user does in ten seconds; whoever was cut off for longer means none of it
+/// any more, and the state that every sample carries is right all the same.
+const MAX_WAITING: usize = 256;
 
-/// Where the user is.
+/// Where the user is, and what the user points with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Presence {
     pub head: Pose,
     /// One for a screen, two for a headset, left first.
     pub views: Vec<View>,
-    /// At most two.
-    pub hands: Vec<HandPose>,
+    /// Where the eyes look, where the user allows it.
+    pub gaze: Option<Pose>,
+    /// At most one for each hand.
+    pub controllers: Vec<Controller>,
+}
+
+impl Presence {
+    /// A user without controllers.
+    #[must_use]
+    pub const fn of_views(head: Pose, views: Vec<View>) -> Self {
+        Self { head, views, gaze: None, controllers: Vec::new() }
+    }
+}
+
+/// What a device of the user's says.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeviceInput {
+    Key {
+        key: Key,
+        pressed: bool,
+    },
+    /// Typed by keys or an input method.
+    Text(String),
+    /// The pointer as it is; none where there is none.
+    Pointer(Option<Pointer>),
+    /// All fingers.
+    Touches(Vec<Touch>),
+    /// All gamepads.
+    Gamepads(Vec<Gamepad>),
+    /// A hand's joints.
+    Joints(Box<HandJoints>),
+    /// This hand is not tracked any more.
+    JointsGone(Hand),
+    /// The user looks at something else: whatever is held counts as let go of.
+    ReleaseAll,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Remembered {
+    seq: InputSeq,
+    at: Time,
+    /// Up to here, exclusively, the first datagram of this sample carried events; none before it left.
+    events: Option<u32>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Uplink {
     newest: InputSeq,
-    presence: Option<Presence>,
+    presence: Option<(Pose, Vec<View>)>,
+    devices: Devices,
     unsent: Option<Time>,
-    unacknowledged: VecDeque<InputEvent>,
-    sampled_at: VecDeque<(InputSeq, Time)>,
+    unsent_hands: [Option<Box<HandJoints>>; 2],
+    /// Not acknowledged.
+    events: VecDeque<InputEvent>,
+    /// The number of the first of them.
+    first_event: u32,
+    samples: VecDeque<Remembered>,
 }
 
 impl Uplink {
     pub(crate) fn on_presence(&mut self, at: Time, presence: Presence) -> InputSeq {
-        self.presence = Some(presence);
+        let Presence { head, views, gaze, controllers } = presence;
+        self.presence = Some((head, views));
+        let devices = Devices { gaze, controllers, ..self.devices.clone() };
+        self.set_devices(devices);
         self.number(at)
     }
 
     /// None before the first presence, for the server could not say where the user acts.
-    pub(crate) fn on_action(&mut self, at: Time, hand: Hand, action: Action) -> Option<InputSeq> {
+    pub(crate) fn on_device(&mut self, at: Time, input: DeviceInput) -> Option<InputSeq> {
         self.presence.as_ref()?;
-        let seq = self.number(at);
-        if self.unacknowledged.len() == MAX_INPUT_EVENTS {
-            // Nothing has been acknowledged for so long that the oldest action no longer means what the user meant.
-            self.unacknowledged.pop_front();
+        let mut devices = self.devices.clone();
+        match input {
+            DeviceInput::Key { key, pressed } => {
+                devices.keys.retain(|held| *held != key);
+                if pressed {
+                    devices.keys.truncate(MAX_KEYS - 1);
+                    devices.keys.push(key);
+                }
+            }
+            DeviceInput::Text(text) => self.events.extend(InputEvent::typed(&text)),
+            DeviceInput::Pointer(pointer) => devices.pointer = pointer,
+            DeviceInput::Touches(touches) => devices.touches = touches,
+            DeviceInput::Gamepads(gamepads) => devices.gamepads = gamepads,
+            DeviceInput::Joints(joints) => {
+                let place = place(joints.hand)?;
+                devices.hands[place] = true;
+                self.unsent_hands[place] = Some(joints);
+            }
+            DeviceInput::JointsGone(hand) => {
+                let place = place(hand)?;
+                devices.hands[place] = false;
+                self.unsent_hands[place] = None;
+            }
+            DeviceInput::ReleaseAll => devices = released(&devices),
         }
-        self.unacknowledged.push_back(InputEvent { seq, hand, action });
-        Some(seq)
+        self.set_devices(devices);
+        Some(self.number(at))
+    }
+
+    fn set_devices(&mut self, devices: Devices) {
+        self.events.extend(devices.changes_from(&self.devices));
+        self.devices = devices;
+        while self.events.len() > MAX_WAITING {
+            self.events.pop_front();
+            self.first_event = self.first_event.wrapping_add(1);
+        }
     }
 
     fn number(&mut self, at: Time) -> InputSeq {
         self.newest = self.newest.next();
-        self.sampled_at.push_back((self.newest, at));
-        if self.sampled_at.len() > REMEMBERED {
-            self.sampled_at.pop_front();
+        self.samples.push_back(Remembered { seq: self.newest, at, events: None });
+        if self.samples.len() > REMEMBERED {
+            self.samples.pop_front();
         }
         self.unsent = Some(at);
         self.newest
@@ -57,47 +141,101 @@ impl Uplink {
 
     pub(crate) fn poll_sample(&mut self) -> Option<InputSample> {
         let sampled_at = self.unsent.take()?;
-        let presence = self.presence.clone()?;
-        Some(InputSample {
-            seq: self.newest,
-            sampled_at,
-            head: presence.head,
-            views: presence.views,
-            hands: presence.hands,
-            events: self.unacknowledged.iter().copied().collect(),
-        })
+        let (head, views) = self.presence.clone()?;
+        let mut room = MAX_EVENT_BYTES;
+        let mut fits = |event: &&InputEvent| {
+            let left = room.checked_sub(event.bytes());
+            room = left.unwrap_or(0);
+            left.is_some()
+        };
+        let events: Vec<_> =
+            self.events.iter().take(MAX_INPUT_EVENTS).take_while(|event| fits(event)).cloned().collect();
+        if let Some(newest) = self.samples.back_mut() {
+            newest.events.get_or_insert(self.first_event.wrapping_add(events.len() as u32));
+        }
+        let (devices, first_event) = (self.devices.clone(), self.first_event);
+        let sample = InputSample::of_views(self.newest, sampled_at, head, views);
+        Some(InputSample { devices, first_event, events, ..sample })
     }
 
-    /// A frame shows everything up to `seq`.
+    /// The joints of a hand that were not sent.
+    pub(crate) fn poll_hand(&mut self) -> Option<HandSample> {
+        let joints = self.unsent_hands.iter_mut().find_map(Option::take)?;
+        Some(HandSample { seq: self.newest, joints: *joints })
+    }
+
+    /// The server has the sample `seq`, or a frame shows it.
     pub(crate) fn on_acknowledged(&mut self, seq: InputSeq) {
-        while self.unacknowledged.front().is_some_and(|event| event.seq <= seq) {
-            self.unacknowledged.pop_front();
+        let Some(end) = self.remembered(seq).and_then(|sample| sample.events) else { return };
+        let known = end.wrapping_sub(self.first_event) as usize;
+        if known <= self.events.len() {
+            self.events.drain(..known);
+            self.first_event = end;
         }
     }
 
-    /// An action is on its way and not acknowledged: the sample is worth repeating.
+    /// An event is on its way and not acknowledged: the sample is worth repeating.
     pub(crate) fn has_unacknowledged(&self) -> bool {
-        !self.unacknowledged.is_empty()
+        !self.events.is_empty()
+    }
+
+    /// Something is held, of which the server is to hear that it still is.
+    pub(crate) fn holds_anything(&self) -> bool {
+        self.devices.holds_anything()
     }
 
     /// Makes the newest sample leave again.
     pub(crate) fn set_repeat(&mut self) {
-        if let Some((_, at)) = self.sampled_at.back() {
-            self.unsent = Some(*at);
+        if let Some(newest) = self.samples.back() {
+            self.unsent = Some(newest.at);
         }
+    }
+
+    fn remembered(&self, seq: InputSeq) -> Option<&Remembered> {
+        let index = self.samples.binary_search_by_key(&seq, |sample| sample.seq).ok()?;
+        self.samples.get(index)
     }
 
     /// When the user made the input `seq`.
     pub(crate) fn sampled_at(&self, seq: InputSeq) -> Option<Time> {
-        let index = self.sampled_at.binary_search_by_key(&seq, |(seq, _)| *seq).ok()?;
-        Some(self.sampled_at[index].1)
+        self.remembered(seq).map(|sample| sample.at)
     }
 
     /// Inputs after `after` up to and including `to`, with their moments.
     pub(crate) fn between(&self, after: InputSeq, to: InputSeq) -> impl Iterator<Item = (InputSeq, Time)> + '_ {
-        let place = |after: InputSeq| self.sampled_at.partition_point(|(seq, _)| *seq <= after);
+        let place = |after: InputSeq| self.samples.partition_point(|sample| sample.seq <= after);
         let (first, end) = (place(after), place(to));
-        self.sampled_at.range(first.min(end)..end).copied()
+        self.samples.range(first.min(end)..end).map(|sample| (sample.seq, sample.at))
+    }
+}
+
+/// Nothing is held; what says where things are stays.
+pub(crate) fn released(devices: &Devices) -> Devices {
+    let mut devices = devices.clone();
+    devices.keys.clear();
+    devices.touches.clear();
+    if let Some(pointer) = &mut devices.pointer {
+        pointer.buttons = 0;
+    }
+    for gamepad in &mut devices.gamepads {
+        gamepad.pressed = 0;
+        gamepad.values.fill(0);
+        gamepad.axes.fill(0);
+    }
+    for controller in &mut devices.controllers {
+        controller.pressed = 0;
+        controller.values.fill(0);
+        controller.axes.fill(0);
+    }
+    devices
+}
+
+/// The place of a hand among both.
+pub(crate) const fn place(hand: Hand) -> Option<usize> {
+    match hand {
+        Hand::None => None,
+        Hand::Left => Some(0),
+        Hand::Right => Some(1),
     }
 }
 
@@ -106,22 +244,50 @@ mod tests {
     use super::*;
 
     fn presence() -> Presence {
-        Presence { head: Pose::default(), views: Vec::new(), hands: Vec::new() }
+        Presence::of_views(Pose::default(), Vec::new())
+    }
+
+    fn key(pressed: bool) -> DeviceInput {
+        DeviceInput::Key { key: Key::from_code("KeyF").expect("a key"), pressed }
     }
 
     #[test]
-    fn an_action_rides_on_every_sample_until_it_is_acknowledged() {
+    fn an_event_rides_on_every_sample_until_it_is_acknowledged() {
         let mut uplink = Uplink::default();
-        assert_eq!(uplink.on_action(Time::ZERO, Hand::Gaze, Action::Push), None);
+        assert_eq!(uplink.on_device(Time::ZERO, key(true)), None);
         uplink.on_presence(Time::from_millis(1), presence());
-        let seq = uplink.on_action(Time::from_millis(2), Hand::Gaze, Action::Push).expect("present");
+        let seq = uplink.on_device(Time::from_millis(2), key(true)).expect("present");
         assert_eq!(uplink.poll_sample().expect("new").events.len(), 1);
         assert_eq!(uplink.poll_sample(), None);
         uplink.on_presence(Time::from_millis(3), presence());
-        assert_eq!(uplink.poll_sample().expect("new").events[0].seq, seq);
+        assert_eq!(uplink.poll_sample().expect("new").events.len(), 1);
         uplink.on_acknowledged(seq);
         uplink.on_presence(Time::from_millis(4), presence());
-        assert!(uplink.poll_sample().expect("new").events.is_empty());
+        let sample = uplink.poll_sample().expect("new");
+        assert_eq!((sample.first_event, sample.events.len(), sample.devices.keys.len()), (1, 0, 1));
+    }
+
+    #[test]
+    fn more_events_than_a_sample_takes_wait_for_their_turn() {
+        let mut uplink = Uplink::default();
+        uplink.on_presence(Time::ZERO, presence());
+        let text = "a long text that no single sample takes ".repeat(20);
+        uplink.on_device(Time::ZERO, DeviceInput::Text(text.clone()));
+        let mut typed = String::new();
+        for round in 0.. {
+            let sample = uplink.poll_sample().expect("repeated");
+            for event in sample.events {
+                let InputEvent::Text(part) = event else { panic!("{event:?}") };
+                typed += &part;
+            }
+            uplink.on_acknowledged(sample.seq);
+            if !uplink.has_unacknowledged() {
+                assert!(round > 1, "several samples");
+                break;
+            }
+            uplink.on_presence(Time::from_millis(round), presence());
+        }
+        assert_eq!(typed, text);
     }
 
     #[test]
@@ -129,8 +295,20 @@ mod tests {
         let mut uplink = Uplink::default();
         for step in 0..10_000 {
             uplink.on_presence(Time::from_millis(step), presence());
-            uplink.on_action(Time::from_millis(step), Hand::Gaze, Action::Push);
+            uplink.on_device(Time::from_millis(step), key(step % 2 == 0));
         }
-        assert!(uplink.sampled_at.len() <= REMEMBERED && uplink.unacknowledged.len() <= MAX_INPUT_EVENTS);
+        assert!(uplink.samples.len() <= REMEMBERED && uplink.events.len() <= MAX_WAITING);
+    }
+
+    #[test]
+    fn whoever_looks_away_lets_go() {
+        let mut uplink = Uplink::default();
+        uplink.on_presence(Time::ZERO, presence());
+        uplink.on_device(Time::ZERO, key(true));
+        uplink.on_device(Time::ZERO, DeviceInput::Pointer(Some(Pointer { buttons: 1, ..Pointer::default() })));
+        assert!(uplink.holds_anything());
+        uplink.on_device(Time::from_millis(1), DeviceInput::ReleaseAll);
+        let sample = uplink.poll_sample().expect("new");
+        assert!(!sample.devices.holds_anything() && sample.events.len() == 4, "{sample:?}");
     }
 }

@@ -1,6 +1,6 @@
 //! The receiver that runs in a browser: the very state machines of the native client behind calls that JavaScript can make.
 //!
-//! Nothing is decided here. Times are microseconds on the page's clock; frames, hands and actions are numbers; only what happens
+//! Nothing is decided here. Times are microseconds on the page's clock; frames and devices are numbers; only what happens
 //! a few times a second (control messages, statistics, the summary) is JSON.
 //!
 //! Layouts of numbers and the types of JSON reach the page as `web/src/generated/core.ts`.
@@ -10,6 +10,7 @@
 
 #![forbid(unsafe_code)]
 
+mod devices;
 mod journal;
 mod pairing;
 mod presence;
@@ -20,11 +21,12 @@ mod tally;
 #[cfg(test)]
 mod typescript;
 
-use nearlight_session::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
+use nearlight_session::{DeviceInput, LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
-    Action, ClientMessage, ControlReader, DisplayKind, Hand, Hello, PROTOCOL_VERSION, ServerMessage, write_control,
+    Base64, ClientMessage, ControlReader, DisplayKind, Hello, Key, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES,
+    PROTOCOL_VERSION, ServerMessage, write_control,
 };
 use wasm_bindgen::prelude::*;
 
@@ -46,6 +48,7 @@ pub struct Core {
     last_marker: Option<Marker>,
     webrtc: bool,
     wants_sound: bool,
+    wants_clipboard: bool,
     /// None over WebRTC, where the offer has shown that the client knows the token.
     pairing: Option<Pairing>,
     speaker: SpeakerDepth,
@@ -76,6 +79,7 @@ impl Core {
             last_marker: None,
             webrtc: matches!(transport, TransportName::WebRtc),
             wants_sound: false,
+            wants_clipboard: false,
             pairing: None,
             speaker: SpeakerDepth::default(),
         }
@@ -87,6 +91,11 @@ impl Core {
     /// The page can play sound: the hello asks for it.
     pub fn want_sound(&mut self) {
         self.wants_sound = true;
+    }
+
+    /// The user lets texts of the clipboard pass: the hello says so.
+    pub fn want_clipboard(&mut self) {
+        self.wants_clipboard = true;
     }
 
     /// Over WebTransport and a WebSocket the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the server's own stream,
@@ -112,16 +121,44 @@ impl Core {
     /// The first bytes on the control stream. `codecs` are names of the wire protocol, best first.
     pub fn hello(&self, client: String, immersive: bool, codecs: Vec<String>, display_hz: u16) -> Vec<u8> {
         let display = display_kind(immersive);
-        let sound = self.wants_sound;
+        let (sound, clipboard) = (self.wants_sound, self.wants_clipboard);
         let codecs = codecs.into_iter().filter_map(|name| name.parse().ok()).collect();
         let proof = self.pairing.as_ref().map(Pairing::proof);
-        let hello = Hello { protocol: PROTOCOL_VERSION, proof, client, display, codecs, display_hz, sound };
+        let hello = Hello { protocol: PROTOCOL_VERSION, proof, client, display, codecs, display_hz, sound, clipboard };
         write_control(&ClientMessage::Hello(hello))
     }
 
     /// The control message that says which display the user looks at now.
     pub fn display(&self, immersive: bool, display_hz: u16) -> Vec<u8> {
         write_control(&ClientMessage::Display { display: display_kind(immersive), display_hz })
+    }
+
+    /// The control message with a text of the clipboard; none where it is too long.
+    pub fn clipboard(&self, text: String) -> Option<Vec<u8>> {
+        (text.len() <= MAX_CLIPBOARD_BYTES).then(|| write_control(&ClientMessage::Clipboard { text }))
+    }
+
+    /// The control message that says what the user's gamepads and controllers are: a `ClientMessage` as JSON, whose type is `devices`. None for
+    /// anything else.
+    pub fn devices(&self, json: &str) -> Option<Vec<u8>> {
+        let message = serde_json::from_str::<ClientMessage>(json).ok()?;
+        matches!(message, ClientMessage::Devices { .. }).then(|| write_control(&message))
+    }
+
+    /// The control message with a message of the application's; none where it is too long.
+    pub fn application(&self, data: &[u8]) -> Option<Vec<u8>> {
+        let fits = data.len() <= MAX_RELIABLE_MESSAGE_BYTES;
+        fits.then(|| write_control(&ClientMessage::Application { data: Base64(data.to_vec()) }))
+    }
+
+    /// A message of the application's that may be lost leaves with `poll_transmit`. False where it is too long, or too many wait.
+    pub fn send_unreliable(&mut self, data: &[u8]) -> bool {
+        self.receiver.on_application_message(data.to_vec())
+    }
+
+    /// The next message of the application's that might have been lost.
+    pub fn poll_application(&mut self) -> Option<Vec<u8>> {
+        self.receiver.poll_application_message()
     }
 
     /// The control message before leaving.
@@ -159,17 +196,50 @@ impl Core {
         self.receiver.on_datagram(time(now), bytes);
     }
 
-    /// The user was there at `at`: head, count of views and views, count of hands and hands (see `presence`). Answers with the
+    /// The user was there at `at`: head, count of views and views, count of controllers and controllers (see `presence`). Answers with the
     /// input's sequence number, or 0 where the list is malformed.
     pub fn on_presence(&mut self, at: f64, values: &[f32]) -> u32 {
         presence::presence(values).map_or(0, |presence| self.receiver.on_input(time(at), presence).0)
     }
 
-    /// The user acted at `at`; hands and actions are numbered in the wire's order. Answers with the input's sequence number, or
-    /// 0 where there is no such hand or action or no presence came before.
-    pub fn on_action(&mut self, at: f64, hand: u8, action: u8) -> u32 {
-        let (Some(hand), Some(action)) = (Hand::from_code(hand), Action::from_code(action)) else { return 0 };
-        self.receiver.on_action(time(at), hand, action).map_or(0, |seq| seq.0)
+    /// A key went down or up, named by its `KeyboardEvent.code`. False where it has no place in the protocol or no presence came before, as
+    /// for the other devices.
+    pub fn on_key(&mut self, at: f64, code: &str, pressed: bool) -> bool {
+        self.on_device(at, Key::from_code(code).map(|key| DeviceInput::Key { key, pressed }))
+    }
+
+    /// Keys or an input method have typed this.
+    pub fn on_text(&mut self, at: f64, text: String) -> bool {
+        self.on_device(at, Some(DeviceInput::Text(text)))
+    }
+
+    /// The pointer as it is (`POINTER_COLUMNS`), or no numbers.
+    pub fn on_pointer(&mut self, at: f64, values: &[f64]) -> bool {
+        self.on_device(at, devices::pointer(values))
+    }
+
+    /// All fingers (`TOUCH_COLUMNS` each).
+    pub fn on_touches(&mut self, at: f64, values: &[f64]) -> bool {
+        self.on_device(at, devices::touches(values))
+    }
+
+    /// All gamepads: for each its number, count of buttons with value and 1 where pressed, count of axes and axes.
+    pub fn on_gamepads(&mut self, at: f64, values: &[f32]) -> bool {
+        self.on_device(at, devices::gamepads(values))
+    }
+
+    /// The joints of a hand: a pose and a radius each, or no numbers where it is not tracked any more.
+    pub fn on_joints(&mut self, at: f64, hand: u8, values: &[f32]) -> bool {
+        self.on_device(at, devices::joints(hand, values))
+    }
+
+    /// Whatever is held counts as let go of.
+    pub fn on_release_all(&mut self, at: f64) -> bool {
+        self.on_device(at, Some(DeviceInput::ReleaseAll))
+    }
+
+    fn on_device(&mut self, at: f64, input: Option<DeviceInput>) -> bool {
+        input.is_some_and(|input| self.receiver.on_device(time(at), input).is_some())
     }
 
     /// The next frame for the decoder.

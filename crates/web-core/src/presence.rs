@@ -1,7 +1,9 @@
 //! Where the user is, as one list of numbers: cheaper across the border to JavaScript than objects.
 
 use nearlight_session::Presence;
-use nearlight_wire::{Fov, Hand, HandPose, Pose, View};
+use nearlight_wire::{Fov, MAX_CONTROLLERS, Pose, View};
+
+use crate::devices::controller;
 
 /// What the page calls a number, and its place in a view.
 type ViewNumber = (&'static str, fn(&mut View) -> &mut f32);
@@ -23,20 +25,20 @@ pub(crate) const VIEW: [ViewNumber; 11] = [
 /// The first of them are those of a pose.
 pub(crate) const POSE_NUMBERS: usize = 7;
 pub(crate) const MAX_VIEWS: u8 = 2;
-pub(crate) const MAX_HANDS: u8 = 2;
+pub(crate) const MAX_HELD: u8 = MAX_CONTROLLERS as u8;
 
 /// Takes numbers off the front of a list.
-struct Numbers<'a>(&'a [f32]);
+pub(crate) struct Numbers<'a>(pub(crate) &'a [f32]);
 
 impl Numbers<'_> {
-    fn take<const N: usize>(&mut self) -> Option<[f32; N]> {
+    pub(crate) fn take<const N: usize>(&mut self) -> Option<[f32; N]> {
         let (head, rest) = self.0.split_first_chunk::<N>()?;
         self.0 = rest;
         Some(*head)
     }
 
     /// A count that is a whole number of at most `most`.
-    fn count(&mut self, most: u8) -> Option<u8> {
+    pub(crate) fn count(&mut self, most: u8) -> Option<u8> {
         let [value] = self.take()?;
         (0..=most).find(|count| f32::from(*count).to_bits() == value.to_bits())
     }
@@ -51,20 +53,12 @@ impl Numbers<'_> {
         Some(view)
     }
 
-    fn pose(&mut self) -> Option<Pose> {
+    pub(crate) fn pose(&mut self) -> Option<Pose> {
         self.part::<POSE_NUMBERS>().map(|view| view.pose)
-    }
-
-    fn hand(&mut self) -> Option<HandPose> {
-        let [code] = self.take()?;
-        let hand = Hand::from_code(code as u8)?;
-        Some(HandPose { hand, pose: self.pose()? })
     }
 }
 
-/// Reads head, count of views (1 or 2) and views, count of hands (0 to 2) and hands.
-///
-/// The head is a pose, a hand is its code and a pose. None where the list has another length or a count is out of range.
+/// Reads head, count of views (1 or 2) and views, count of controllers and controllers. None where the list has another length or a count is out of range.
 pub fn presence(values: &[f32]) -> Option<Presence> {
     if !values.iter().all(|value| value.is_finite()) {
         return None;
@@ -72,8 +66,9 @@ pub fn presence(values: &[f32]) -> Option<Presence> {
     let mut numbers = Numbers(values);
     let head = numbers.pose()?;
     let views = (0..numbers.count(MAX_VIEWS)?).map(|_| numbers.part::<{ VIEW.len() }>()).collect::<Option<Vec<_>>>()?;
-    let hands = (0..numbers.count(MAX_HANDS)?).map(|_| numbers.hand()).collect::<Option<Vec<_>>>()?;
-    (numbers.0.is_empty() && !views.is_empty()).then_some(Presence { head, views, hands })
+    let controllers = (0..numbers.count(MAX_HELD)?).map(|_| controller(&mut numbers)).collect::<Option<Vec<_>>>()?;
+    let whole = numbers.0.is_empty() && !views.is_empty();
+    whole.then(|| Presence { controllers, ..Presence::of_views(head, views) })
 }
 
 /// The views of a frame, as [`presence`] takes them.
@@ -83,6 +78,8 @@ pub fn view_numbers(views: &[View]) -> Vec<f32> {
 
 #[cfg(test)]
 mod tests {
+    use nearlight_wire::Hand;
+
     use super::*;
 
     const VIEW: [f32; 11] = [1.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.5, -0.75, 0.5];
@@ -96,9 +93,16 @@ mod tests {
         values.push(1.0);
         values.push(2.0);
         values.extend(&VIEW[..7]);
+        values.push(1.0);
+        values.extend(&VIEW[..7]);
+        // A trigger that is half down, and a stick.
+        values.extend([1.0, 0.5, 1.0, 0.0, 2.0, 0.0, -1.0]);
         let whole = presence(&values).expect("all parts are there");
-        assert_eq!((whole.views.len(), whole.hands.len()), (2, 1));
-        assert_eq!(whole.hands[0].hand, Hand::Right);
+        assert_eq!((whole.views.len(), whole.controllers.len()), (2, 1));
+        let controller = &whole.controllers[0];
+        assert_eq!((controller.hand, controller.grip), (Hand::Right, Some(controller.aim)));
+        assert_eq!((controller.pressed, controller.touched, controller.values[0]), (1, 0, 32_768));
+        assert_eq!(controller.axes, [0, -i16::MAX]);
         assert_eq!(view_numbers(&whole.views), [VIEW, VIEW].concat());
         for length in 0..values.len() {
             assert!(presence(&values[..length]).is_none(), "{length} numbers are no presence");

@@ -142,7 +142,13 @@ impl Tally {
             ServerMessage::Rate(rate) => {
                 self.rates.on_report(now, Bitrate::from_bps(rate.target_bps), Bitrate::from_bps(rate.sent_bps));
             }
-            ServerMessage::Challenge { .. } | ServerMessage::Refused { .. } | ServerMessage::Goodbye { .. } => {}
+            ServerMessage::Challenge { .. }
+            | ServerMessage::Refused { .. }
+            | ServerMessage::Haptics(_)
+            | ServerMessage::Pointer { .. }
+            | ServerMessage::Clipboard { .. }
+            | ServerMessage::Application { .. }
+            | ServerMessage::Goodbye { .. } => {}
         }
     }
 

@@ -42,8 +42,8 @@ fn a_stranger_cannot_break_the_core() {
     let mut core = Core::over(TransportName::WebTransport);
     core.on_datagram(1.0, &[0xFF; 64]);
     assert_eq!(core.on_presence(1.0, &[f32::NAN; 20]), 0);
-    assert_eq!(core.on_action(1.0, 9, 9), 0);
-    assert_eq!(core.on_action(1.0, 0, 0), 0, "an action needs to know where the user is");
+    assert!(!core.on_key(1.0, "NoSuchKey", true));
+    assert!(!core.on_key(1.0, "KeyF", true), "a key needs to know where the user is");
     core.on_displayed(1.0, 5, &[1, 2, 3], false);
     assert_eq!(core.last_marker(), None);
     assert!(core.poll_frame(1.0).is_none());

@@ -2,7 +2,8 @@
 
 use nearlight_typescript::Module;
 
-use crate::presence::{MAX_HANDS, MAX_VIEWS, POSE_NUMBERS, VIEW};
+use crate::devices::{POINTER_COLUMNS, TOUCH_COLUMNS};
+use crate::presence::{MAX_HELD, MAX_VIEWS, POSE_NUMBERS, VIEW};
 use crate::rtp::{PictureCounts, SoundCounts};
 use crate::tally::{Sound, Statistics, TransportName, timeline_columns};
 
@@ -23,7 +24,17 @@ fn the_page_has_the_types_of_today() {
     );
     module.constant("The numbers of a view: its pose, and the tangents of its edges.", "VIEW_COLUMNS", &view);
     module.constant("Views in a presence, at most.", "MAX_VIEWS", &MAX_VIEWS);
-    module.constant("Hands in a presence, at most.", "MAX_HANDS", &MAX_HANDS);
+    module.constant("Controllers in a presence, at most.", "MAX_CONTROLLERS", &MAX_HELD);
+    module.constant(
+        "The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`.",
+        "POINTER_COLUMNS",
+        &POINTER_COLUMNS,
+    );
+    module.constant(
+        "The numbers of a finger: its name, fractions of the picture, pressure from 0 to 1.",
+        "TOUCH_COLUMNS",
+        &TOUCH_COLUMNS,
+    );
     module.declare::<TransportName>();
     module.declare::<Statistics>();
     module.declare::<Sound>();

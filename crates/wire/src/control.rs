@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::known_codecs;
-use crate::{Bytes32, CodecKind, Pose, TokenProof, WireError};
+use crate::{Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, Pose, TokenProof, WireError};
 
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
@@ -34,6 +34,9 @@ pub struct Hello {
     /// The client hears: it wants the world's sound where the server has any.
     #[serde(default)]
     pub sound: bool,
+    /// The user lets the application write to the clipboard.
+    #[serde(default)]
+    pub clipboard: bool,
 }
 
 /// How the sound is coded.
@@ -86,6 +89,9 @@ pub struct Welcome {
     pub max_rate_bps: u64,
     /// Where the user begins: the middle between the eyes.
     pub start: Pose,
+    /// The owner lets texts of the clipboard pass, either way.
+    #[serde(default)]
+    pub clipboard: bool,
     /// That the server knows the token as well, bound as the client's proof was; none over WebRTC.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(test, ts(optional))]
@@ -136,6 +142,22 @@ pub enum ServerMessage {
     },
     Stream(StreamDescription),
     Rate(RateStatus),
+    /// A device of the user's shakes.
+    Haptics(Haptics),
+    /// How the application wants the user's pointer.
+    Pointer {
+        cursor: CursorShape,
+        /// The application takes the pointer's movement: the client captures it when the user clicks.
+        captured: bool,
+    },
+    /// Text for the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
+    Clipboard {
+        text: String,
+    },
+    /// A message of the application's own, at most [`MAX_RELIABLE_MESSAGE_BYTES`](crate::MAX_RELIABLE_MESSAGE_BYTES).
+    Application {
+        data: Base64,
+    },
     /// The server ends the session in good order; a client that reconnects finds it again after a restart.
     Goodbye {
         message: String,
@@ -151,7 +173,43 @@ pub enum ClientMessage {
         display: DisplayKind,
         display_hz: u16,
     },
+    /// What the user's gamepads and controllers are; all of them, whenever one comes or goes.
+    Devices {
+        gamepads: Vec<GamepadDescription>,
+        controllers: Vec<ControllerDescription>,
+    },
+    /// The text of the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
+    Clipboard {
+        text: String,
+    },
+    /// A message of the application's own, at most [`MAX_RELIABLE_MESSAGE_BYTES`](crate::MAX_RELIABLE_MESSAGE_BYTES).
+    Application {
+        data: Base64,
+    },
     Goodbye,
+}
+
+/// A gamepad that a client has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct GamepadDescription {
+    /// As in the samples.
+    pub index: u8,
+    /// What its system calls it; at most 200 characters are kept.
+    pub name: String,
+    /// It can rumble.
+    pub haptics: bool,
+}
+
+/// A controller that a client has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct ControllerDescription {
+    pub hand: Hand,
+    /// WebXR's input profiles, most specific first, such as `oculus-touch-v3`; at most 16 of 200 characters are kept.
+    pub profiles: Vec<String>,
+    /// It can shake.
+    pub haptics: bool,
 }
 
 /// The bytes of one message on the stream.

@@ -48,6 +48,28 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
+    /// -32,767 to 32,767, which stand for -1 to 1.
+    pub(crate) fn fraction(&mut self) -> Result<i16, WireError> {
+        let value = self.array().map(i16::from_be_bytes)?;
+        if value == i16::MIN { Err(WireError::Field("fraction")) } else { Ok(value) }
+    }
+
+    pub(crate) fn i32(&mut self) -> Result<i32, WireError> {
+        self.array().map(i32::from_be_bytes)
+    }
+
+    /// A byte below `end`.
+    pub(crate) fn bounded(&mut self, end: usize, field: &'static str) -> Result<u8, WireError> {
+        let value = self.u8()?;
+        if usize::from(value) < end { Ok(value) } else { Err(WireError::Field(field)) }
+    }
+
+    /// How many of something follow, in a byte.
+    pub(crate) fn count(&mut self, least: usize, most: usize, field: &'static str) -> Result<usize, WireError> {
+        let count = usize::from(self.u8()?);
+        if (least..=most).contains(&count) { Ok(count) } else { Err(WireError::Field(field)) }
+    }
+
     /// Microseconds on some machine's clock, below [`MAX_MICROS`].
     pub(crate) fn time(&mut self) -> Result<Time, WireError> {
         Self::time_of(self.u64()?)

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod acknowledgement;
+mod application;
 mod clock;
 mod codec;
 mod control;
@@ -15,6 +16,7 @@ mod input;
 pub mod marker;
 mod nack;
 mod note;
+mod output;
 mod pose;
 mod proof;
 mod repair;
@@ -25,17 +27,26 @@ mod symbol;
 mod typescript;
 
 pub use acknowledgement::Acknowledgement;
+pub use application::{MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage};
 pub use clock::{Ping, Pong};
 pub use codec::{CodecKind, UnknownCodec};
 pub use control::{
-    ClientMessage, ControlReader, DisplayKind, Hello, MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage,
-    SoundDescription, StreamDescription, Welcome, write_control,
+    ClientMessage, ControlReader, ControllerDescription, DisplayKind, GamepadDescription, Hello, MAX_CONTROL_BYTES,
+    RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome, write_control,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
-pub use input::{Action, Hand, HandPose, InputEvent, InputSample, MAX_INPUT_EVENTS};
+pub use input::{
+    Controller, Devices, Gamepad, Hand, HandJoints, HandSample, InputAcknowledgement, InputEvent, InputSample, JOINTS,
+    Joint, Key, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS, MAX_CONTROLLERS, MAX_EVENT_BYTES, MAX_GAMEPAD_AXES,
+    MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_INPUT_EVENTS, MAX_KEYS, MAX_TEXT_BYTES, MAX_TOUCHES, Pointer, PointerButton,
+    ScreenPoint, Touch, WHEEL_UNITS_PER_PIXEL,
+};
 pub use nack::{KeyFrameRequest, MAX_NACK_ENTRIES, Missing, Nack};
 pub use note::FrameNote;
+pub use output::{
+    Base64, CursorShape, Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CURSOR_SIDE, MAX_HAPTICS_MILLISECONDS,
+};
 pub use pose::{Fov, Pose, View};
 pub use proof::{Binding, Bytes32, EXPORTER_LABEL, NotBytes32, Role, TokenProof};
 pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
@@ -86,6 +97,17 @@ pub(crate) enum Kind {
     Sound = 12,
     /// As `Feedback`, with marks behind it.
     MarkedFeedback = 13,
+    InputAcknowledgement = 14,
+    /// The next byte says which, a [`Further`].
+    Further = 15,
+}
+
+/// Kinds beyond those that a nibble names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Further {
+    Application = 1,
+    Hand = 2,
 }
 
 impl Kind {
@@ -103,6 +125,8 @@ pub enum ToClient<'a> {
     /// Only over WebRTC.
     Note(FrameNote),
     Sound(Sound<'a>),
+    InputAcknowledgement(InputAcknowledgement),
+    Application(UnreliableMessage<'a>),
 }
 
 impl<'a> ToClient<'a> {
@@ -130,6 +154,17 @@ impl<'a> ToClient<'a> {
             }
             kind if kind == Kind::FrameNote as u8 => FrameNote::read(&mut reader).map(Self::Note),
             kind if kind == Kind::Sound as u8 => Ok(Self::Sound(Sound::read(&mut reader)?)),
+            kind if kind == Kind::InputAcknowledgement as u8 => {
+                let acknowledgement = InputAcknowledgement::read(&mut reader)?;
+                reader.finish()?;
+                Ok(Self::InputAcknowledgement(acknowledgement))
+            }
+            kind if kind == Kind::Further as u8 => match reader.u8()? {
+                further if further == Further::Application as u8 => {
+                    UnreliableMessage::read(&mut reader).map(Self::Application)
+                }
+                _ => Err(WireError::Kind(kind)),
+            },
             kind => Err(WireError::Kind(kind)),
         }
     }
@@ -145,6 +180,8 @@ pub enum ToServer {
     Ping(Ping),
     Report(Report),
     Acknowledgement(Acknowledgement),
+    Hand(Box<HandSample>),
+    Application(UnreliableMessage<'static>),
 }
 
 impl ToServer {
@@ -159,6 +196,13 @@ impl ToServer {
             kind if kind == Kind::Ping as u8 => Self::Ping(Ping::read(&mut reader)?),
             kind if kind == Kind::Report as u8 => Self::Report(Report::read(&mut reader)?),
             kind if kind == Kind::Acknowledgement as u8 => Self::Acknowledgement(Acknowledgement::read(&mut reader)?),
+            kind if kind == Kind::Further as u8 => match reader.u8()? {
+                further if further == Further::Application as u8 => {
+                    Self::Application(UnreliableMessage::read(&mut reader)?.into_owned())
+                }
+                further if further == Further::Hand as u8 => Self::Hand(HandSample::read(&mut reader)?.into()),
+                _ => return Err(WireError::Kind(kind)),
+            },
             kind => return Err(WireError::Kind(kind)),
         };
         reader.finish()?;
@@ -177,6 +221,8 @@ impl ToServer {
             Self::Ping(message) => message.write(&mut bytes),
             Self::Report(message) => message.write(&mut bytes),
             Self::Acknowledgement(message) => message.write(&mut bytes),
+            Self::Hand(message) => message.write(&mut bytes),
+            Self::Application(message) => message.write(&mut bytes),
         }
         bytes
     }

@@ -63,22 +63,12 @@ impl Pose {
     pub(crate) const BYTES: usize = 28;
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let mut position = [0.0; 3];
-        for coordinate in &mut position {
-            *coordinate = reader.f32("position")?;
-            if coordinate.abs() > MAX_COORDINATE {
-                return Err(WireError::Field("position"));
-            }
-        }
+        let position = read_position(reader)?;
         let mut orientation = [0.0; 4];
         for component in &mut orientation {
             *component = reader.f32("orientation")?;
         }
-        let norm = orientation.iter().map(|component| component * component).sum::<f32>();
-        // A browser hands out single-precision quaternions whose norm is off by rounding only.
-        if !(0.9..=1.1).contains(&norm) {
-            return Err(WireError::Field("orientation"));
-        }
+        check_orientation(&orientation)?;
         Ok(Self { position, orientation })
     }
 
@@ -86,6 +76,24 @@ impl Pose {
         write_f32s(bytes, &self.position);
         write_f32s(bytes, &self.orientation);
     }
+}
+
+/// Three coordinates in metres.
+pub(crate) fn read_position(reader: &mut Reader<'_>) -> Result<[f32; 3], WireError> {
+    let mut position = [0.0; 3];
+    for coordinate in &mut position {
+        *coordinate = reader.f32("position")?;
+        if coordinate.abs() > MAX_COORDINATE {
+            return Err(WireError::Field("position"));
+        }
+    }
+    Ok(position)
+}
+
+/// A browser hands out single-precision quaternions whose norm is off by rounding only.
+pub(crate) fn check_orientation(orientation: &[f32; 4]) -> Result<(), WireError> {
+    let norm = orientation.iter().map(|component| component * component).sum::<f32>();
+    if (0.9..=1.1).contains(&norm) { Ok(()) } else { Err(WireError::Field("orientation")) }
 }
 
 impl View {

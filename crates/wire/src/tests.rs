@@ -46,13 +46,61 @@ fn repair_bytes(header: &RepairHeader, payload: usize) -> Vec<u8> {
 
 fn sample_input() -> InputSample {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 16.0 / 9.0) };
-    InputSample {
+    let mut sample = InputSample::of_views(
+        InputSeq(9),
+        Time::from_micros(55),
+        Pose { position: [1.0, 1.6, -3.0], ..Pose::default() },
+        vec![view, view],
+    );
+    sample.devices = Devices {
+        gaze: Some(Pose::default()),
+        controllers: vec![Controller {
+            grip: Some(Pose::default()),
+            pressed: 2,
+            touched: 3,
+            values: vec![0, 65_535],
+            axes: vec![-32_767, 9],
+            ..Controller::pointing(Hand::Left, Pose::default())
+        }],
+        keys: vec![Key(0x7_0004), Key(0xc_00cd)],
+        pointer: Some(Pointer {
+            at: ScreenPoint { x: 1, y: 2 },
+            captured: true,
+            moved: [3, -4],
+            scrolled: [-5, 6],
+            buttons: 5,
+        }),
+        touches: vec![Touch { id: 70_000, at: ScreenPoint { x: 7, y: 8 }, pressure: 9 }],
+        gamepads: vec![Gamepad { index: 3, pressed: 1 << 16, values: vec![9; 17], axes: vec![1, -2, 3, -4] }],
+        hands: [false, true],
+    };
+    sample.first_event = 77;
+    sample.events = all_events();
+    sample
+}
+
+fn all_events() -> Vec<InputEvent> {
+    let at = ScreenPoint { x: 300, y: 65_535 };
+    let mut events = vec![
+        InputEvent::Text("ß€".into()),
+        InputEvent::TouchBegan { id: 70_000, at },
+        InputEvent::TouchEnded { id: 70_000, at, cancelled: false },
+        InputEvent::TouchEnded { id: 70_001, at, cancelled: true },
+    ];
+    for pressed in [true, false] {
+        events.push(InputEvent::Key { key: Key(0x7_0004), pressed });
+        events.push(InputEvent::Button { button: PointerButton::Forward, pressed, at });
+        events.push(InputEvent::GamepadButton { gamepad: 3, button: 19, pressed });
+        events.push(InputEvent::ControllerButton { hand: Hand::Right, button: 9, pressed });
+    }
+    events
+}
+
+fn sample_hand() -> HandSample {
+    let joint = Joint { offset: [1.0, -1.0, 0.0], radius: 0.01, ..Joint::default() };
+    HandSample {
         seq: InputSeq(9),
-        sampled_at: Time::from_micros(55),
-        head: Pose { position: [1.0, 1.6, -3.0], ..Pose::default() },
-        views: vec![view, view],
-        hands: vec![HandPose { hand: Hand::Left, pose: Pose::default() }],
-        events: vec![InputEvent { seq: InputSeq(8), hand: Hand::Left, action: Action::Grab }],
+        joints: HandJoints { hand: Hand::Left, wrist: [9_000.0, 1.0, 0.5], joints: [joint; JOINTS] },
     }
 }
 
@@ -194,13 +242,15 @@ fn malformed_symbols_are_refused() {
         assert_eq!(ToClient::parse(&symbol_bytes(&header, &payload)), Err(error));
     }
     assert_eq!(ToClient::parse(&[0x11]), Err(WireError::Version(1)));
-    assert_eq!(ToClient::parse(&[0x3f]), Err(WireError::Kind(15)));
+    assert_eq!(ToClient::parse(&[0x30]), Err(WireError::Kind(0)));
+    assert_eq!(ToClient::parse(&[0x3f, 9]), Err(WireError::Kind(15)));
 }
 
 #[test]
 fn every_uplink_message_survives_the_wire() {
     let messages = [
         ToServer::Input(sample_input()),
+        ToServer::Hand(sample_hand().into()),
         ToServer::Feedback(Feedback {
             sent_at: Time::from_micros(10_000),
             first: PacketSeq(3),
@@ -244,20 +294,106 @@ fn every_uplink_message_survives_the_wire() {
 }
 
 #[test]
-fn a_hand_is_tracked_once_and_the_gaze_is_none() {
-    for (first, second) in [(Hand::Left, Hand::Left), (Hand::Gaze, Hand::Left), (Hand::Right, Hand::Gaze)] {
-        let hands = [first, second].map(|hand| HandPose { hand, pose: Pose::default() }).to_vec();
-        let bytes = ToServer::Input(InputSample { hands, ..sample_input() }).to_bytes();
-        assert_eq!(ToServer::parse(&bytes), Err(WireError::Field("hands")), "{first:?}, {second:?}");
+fn contradictory_devices_are_refused() {
+    type Break = fn(&mut InputSample);
+    let cases: [(Break, &str); 8] = [
+        (|sample| sample.devices.controllers.push(Controller::pointing(Hand::Left, Pose::default())), "controllers"),
+        (|sample| sample.devices.keys.push(Key(0x7_0004)), "keys"),
+        (|sample| sample.devices.touches.push(sample.devices.touches[0]), "touches"),
+        (|sample| sample.devices.gamepads.push(sample.devices.gamepads[0].clone()), "gamepads"),
+        (|sample| sample.devices.gamepads[0].pressed = 1 << 17, "gamepad buttons"),
+        (|sample| sample.devices.gamepads[0].axes[0] = i16::MIN, "fraction"),
+        (|sample| sample.devices.controllers[0].touched = 4, "controller buttons"),
+        (|sample| sample.first_event = u32::MAX, "events"),
+    ];
+    for (break_sample, field) in cases {
+        let mut sample = sample_input();
+        break_sample(&mut sample);
+        assert_eq!(ToServer::parse(&ToServer::Input(sample).to_bytes()), Err(WireError::Field(field)));
     }
+    let mut hand = sample_hand();
+    hand.joints.hand = Hand::None;
+    assert_eq!(ToServer::parse(&ToServer::Hand(hand.into()).to_bytes()), Err(WireError::Field("hand")));
+}
+
+#[test]
+fn a_sample_of_a_screen_without_devices_has_the_documented_size() {
+    let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 16.0 / 9.0) };
+    let sample = |views| InputSample::of_views(InputSeq(1), Time::ZERO, Pose::default(), views);
+    assert_eq!(ToServer::Input(sample(vec![view])).to_bytes().len(), 88);
+    assert_eq!(ToServer::Input(sample(vec![view; 2])).to_bytes().len(), 132);
+    assert_eq!(ToServer::Hand(sample_hand().into()).to_bytes().len(), 394);
+}
+
+#[test]
+fn joints_are_rounded_as_documented() {
+    let mut hand = sample_hand();
+    for (index, joint) in hand.joints.joints.iter_mut().enumerate() {
+        let angle = index as f32 * 0.1;
+        joint.offset = [0.0071 * index as f32, -0.0033, 0.05];
+        joint.orientation = [angle.sin(), 0.0, 0.0, angle.cos()];
+    }
+    let ToServer::Hand(read) = ToServer::parse(&ToServer::Hand(hand.clone().into()).to_bytes()).unwrap() else {
+        panic!()
+    };
+    for (was, is) in hand.joints.joints.iter().zip(&read.joints.joints) {
+        let pairs = was.offset.iter().chain(&was.orientation).zip(is.offset.iter().chain(&is.orientation));
+        for (was, is) in pairs {
+            assert!((was - is).abs() < 1.6e-5, "{was} {is}");
+        }
+    }
+    assert_eq!(ToServer::parse(&ToServer::Hand(read.clone()).to_bytes()), Ok(ToServer::Hand(read)), "rounded once");
+}
+
+#[test]
+fn keys_have_one_code_and_codes_one_key() {
+    for (code, usage) in
+        [("KeyA", 0x7_0004), ("Enter", 0x7_0028), ("MetaRight", 0x7_00e7), ("MediaPlayPause", 0xc_00cd)]
+    {
+        assert_eq!(Key::from_code(code), Some(Key(usage)));
+        assert_eq!(Key(usage).code(), Some(code));
+    }
+    let codes: Vec<_> = (0..0x10_0000).filter_map(|usage| Key(usage).code()).collect();
+    assert!(codes.iter().all(|code| Key::from_code(code).and_then(Key::code) == Some(code)), "{codes:?}");
+    assert_eq!(Key::from_code("Unidentified"), None);
+}
+
+#[test]
+fn a_text_is_cut_between_characters() {
+    let text = "€".repeat(50);
+    let parts: Vec<_> = InputEvent::typed(&text).collect();
+    let joined: String =
+        parts.iter().map(|part| if let InputEvent::Text(text) = part { text.as_str() } else { panic!() }).collect();
+    assert!(joined == text && parts.iter().all(|part| part.bytes() <= 2 + MAX_TEXT_BYTES));
+    assert_eq!(InputEvent::typed("").count(), 0);
 }
 
 #[test]
 fn the_largest_messages_fit_a_datagram() {
     let mut input = sample_input();
-    input.hands.push(HandPose { hand: Hand::Right, pose: Pose::default() });
-    input.events = vec![input.events[0]; MAX_INPUT_EVENTS];
-    assert!(ToServer::Input(input).to_bytes().len() <= 1_150);
+    let Devices { controllers, keys, touches, gamepads, .. } = &mut input.devices;
+    let controller = Controller {
+        values: vec![0; MAX_CONTROLLER_BUTTONS],
+        axes: vec![0; MAX_CONTROLLER_AXES],
+        ..controllers[0].clone()
+    };
+    *controllers = Hand::ALL.map(|hand| Controller { hand, ..controller.clone() }).to_vec();
+    *keys = (0..MAX_KEYS as u32).map(Key).collect();
+    *touches = (0..MAX_TOUCHES as u32).map(|id| Touch { id, ..touches[0] }).collect();
+    let gamepad =
+        Gamepad { values: vec![0; MAX_GAMEPAD_BUTTONS], axes: vec![0; MAX_GAMEPAD_AXES], ..gamepads[0].clone() };
+    *gamepads = (0..MAX_GAMEPADS as u8).map(|index| Gamepad { index, ..gamepad.clone() }).collect();
+    let text = InputEvent::Text("x".repeat(MAX_TEXT_BYTES));
+    input.events = vec![text.clone(); MAX_EVENT_BYTES / text.bytes()];
+    let bytes = ToServer::Input(input.clone()).to_bytes();
+    assert!(bytes.len() <= 1_150, "{}", bytes.len());
+    assert_eq!(ToServer::parse(&bytes), Ok(ToServer::Input(input.clone())));
+    input.events.push(text);
+    assert_eq!(ToServer::parse(&ToServer::Input(input).to_bytes()), Err(WireError::Field("events")));
+    let message = UnreliableMessage(vec![7; MAX_UNRELIABLE_MESSAGE_BYTES].into());
+    assert!(message.to_bytes().len() <= 1_150);
+    assert_eq!(ToClient::parse(&message.to_bytes()), Ok(ToClient::Application(message.clone())));
+    assert_eq!(ToServer::parse(&[message.to_bytes(), vec![0]].concat()), Err(WireError::Field("application message")));
     // Three bytes an arrival cover gaps of a second in either direction.
     let arrivals = (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(Time::from_micros(900_000 * offset))).collect();
     let marked = (0..MAX_FEEDBACK_PACKETS as u8).collect();
@@ -367,14 +503,47 @@ fn probe_padding_says_nothing_of_frames() {
 }
 
 #[test]
-fn hands_and_actions_are_numbered_in_their_order() {
+fn hands_are_numbered_in_their_order() {
     for (code, hand) in (0..).zip(Hand::ALL) {
         assert_eq!((hand as u8, Hand::from_code(code)), (code, Some(hand)));
     }
-    for (code, action) in (0..).zip(Action::ALL) {
-        assert_eq!((action as u8, Action::from_code(code)), (code, Some(action)));
+    assert_eq!(Hand::from_code(3), None);
+}
+
+#[test]
+fn the_server_acknowledges_inputs() {
+    let acknowledgement = InputAcknowledgement { seq: InputSeq(0x0102_0304) };
+    assert_eq!(acknowledgement.to_bytes(), [0x3e, 1, 2, 3, 4]);
+    assert_eq!(ToClient::parse(&[0x3e, 1, 2, 3, 4]), Ok(ToClient::InputAcknowledgement(acknowledgement)));
+    assert_eq!(ToClient::parse(&[0x3e, 1, 2, 3, 4, 0]), Err(WireError::Trailing(1)));
+}
+
+#[test]
+fn what_the_application_has_for_its_user_is_written_as_documented() {
+    let shake = Haptics { target: HapticsTarget::Controller(Hand::Left), milliseconds: 40, strong: 0.5, weak: 1.0 };
+    for (message, json) in [
+        (
+            ServerMessage::Haptics(shake),
+            r#"{"type":"haptics","target":{"controller":"left"},"milliseconds":40,"strong":0.5,"weak":1.0}"#,
+        ),
+        (
+            ServerMessage::Pointer { cursor: CursorShape::Named("grab".into()), captured: true },
+            r#"{"type":"pointer","cursor":{"named":"grab"},"captured":true}"#,
+        ),
+        (
+            ServerMessage::Pointer {
+                cursor: CursorShape::Image { width: 1, height: 1, hotspot: [0, 0], rgba: Base64(vec![1, 2, 3, 255]) },
+                captured: false,
+            },
+            r#"{"type":"pointer","cursor":{"image":{"width":1,"height":1,"hotspot":[0,0],"rgba":"AQID/w=="}},"captured":false}"#,
+        ),
+        (ServerMessage::Application { data: Base64(vec![0]) }, r#"{"type":"application","data":"AA=="}"#),
+        (ServerMessage::Clipboard { text: "t".into() }, r#"{"type":"clipboard","text":"t"}"#),
+    ] {
+        assert_eq!(serde_json::to_string(&message).unwrap(), json);
+        assert_eq!(serde_json::from_str::<ServerMessage>(json).unwrap(), message);
     }
-    assert_eq!((Hand::from_code(3), Action::from_code(7)), (None, None));
+    assert!(serde_json::from_str::<ClientMessage>(r#"{"type":"application","data":"%"}"#).is_err());
 }
 
 #[test]

@@ -14,8 +14,14 @@ export const VIEW_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternion
 /** Views in a presence, at most. */
 export const MAX_VIEWS = 2 as const;
 
-/** Hands in a presence, at most. */
-export const MAX_HANDS = 2 as const;
+/** Controllers in a presence, at most. */
+export const MAX_CONTROLLERS = 3 as const;
+
+/** The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`. */
+export const POINTER_COLUMNS = ["x","y","captured","movedX","movedY","scrolledX","scrolledY","buttons"] as const;
+
+/** The numbers of a finger: its name, fractions of the picture, pressure from 0 to 1. */
+export const TOUCH_COLUMNS = ["id","x","y","pressure"] as const;
 
 /**
  * What carries a session.

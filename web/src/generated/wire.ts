@@ -7,20 +7,113 @@ export const WEBTRANSPORT_PATH = "/nearlight" as const;
 export const MARKER_SIZE = [192,32] as const;
 
 /** Hands by their codes. */
-export const HANDS = ["gaze","left","right"] as const;
+export const HANDS = ["none","left","right"] as const;
 
-/** Actions by their codes. */
-export const ACTIONS = ["grab","release","push","throw","reset","nearer","farther"] as const;
+/** Gamepads of a user, at most. */
+export const MAX_GAMEPADS = 4 as const;
+
+/** Buttons of a gamepad, at most. */
+export const MAX_GAMEPAD_BUTTONS = 20 as const;
+
+/** Axes of a gamepad, at most. */
+export const MAX_GAMEPAD_AXES = 6 as const;
+
+/** Buttons of a controller, at most. */
+export const MAX_CONTROLLER_BUTTONS = 10 as const;
+
+/** Axes of a controller, at most. */
+export const MAX_CONTROLLER_AXES = 4 as const;
+
+/** Fingers, at most. */
+export const MAX_TOUCHES = 10 as const;
+
+/** Bytes of a clipboard's text. */
+export const MAX_CLIPBOARD_BYTES = 32768 as const;
+
+/** Bytes of a message that is not lost. */
+export const MAX_RELIABLE_MESSAGE_BYTES = 16384 as const;
+
+/** Bytes of one that may be. */
+export const MAX_UNRELIABLE_MESSAGE_BYTES = 1100 as const;
 
 /**
- * What acts on the world: the view's centre (mouse, touch, gamepad) or a tracked hand.
+ * What a controller, a hand or its joints belong to.
  */
-export type Hand = "gaze" | "left" | "right";
+export type Hand = "none" | "left" | "right";
 
 /**
- * What a user can do to the world. Walking and looking are poses, not actions.
+ * Bytes that JSON has as base64 (RFC 4648 section 4).
  */
-export type Action = "grab" | "release" | "push" | "throw" | "reset" | "nearer" | "farther";
+export type Base64 = string;
+
+/**
+ * What shakes.
+ */
+export type HapticsTarget = { "gamepad": number } | { "controller": Hand };
+
+/**
+ * A pulse; one of no length or strength ends the one before.
+ */
+export type Haptics = { target: HapticsTarget, 
+/**
+ * At most [`MAX_HAPTICS_MILLISECONDS`].
+ */
+milliseconds: number, 
+/**
+ * Of the slow, strong motor, 0 to 1; a device with one motor takes the stronger of both.
+ */
+strong: number, 
+/**
+ * Of the fast, weak motor, 0 to 1.
+ */
+weak: number, };
+
+/**
+ * How the pointer looks.
+ */
+export type CursorShape = { "named": string } | { "image": { 
+/**
+ * In pixels, 1 to [`MAX_CURSOR_SIDE`].
+ */
+width: number, height: number, 
+/**
+ * The pixel that points: column and row.
+ */
+hotspot: [number, number], 
+/**
+ * Rows from the top, four bytes for each pixel: red, green, blue, opacity, not multiplied.
+ */
+rgba: Base64, } };
+
+/**
+ * A gamepad that a client has.
+ */
+export type GamepadDescription = { 
+/**
+ * As in the samples.
+ */
+index: number, 
+/**
+ * What its system calls it; at most 200 characters are kept.
+ */
+name: string, 
+/**
+ * It can rumble.
+ */
+haptics: boolean, };
+
+/**
+ * A controller that a client has.
+ */
+export type ControllerDescription = { hand: Hand, 
+/**
+ * WebXR's input profiles, most specific first, such as `oculus-touch-v3`; at most 16 of 200 characters are kept.
+ */
+profiles: Array<string>, 
+/**
+ * It can shake.
+ */
+haptics: boolean, };
 
 /**
  * A position in metres and a rotation.
@@ -97,6 +190,10 @@ sound: SoundDescription | null, pacing: string, max_rate_bps: number,
  */
 start: Pose, 
 /**
+ * The owner lets texts of the clipboard pass, either way.
+ */
+clipboard: boolean, 
+/**
  * That the server knows the token as well, bound as the client's proof was; none over WebRTC.
  */
 proof?: Bytes32, };
@@ -119,4 +216,8 @@ limits: Array<[string, number]>, rtt_us: number | null, packets_lost: number, ke
  */
 export type RefusalReason = "token" | "too_many_attempts" | "full" | "protocol" | "codec" | "internal";
 
-export type ServerMessage = { "type": "challenge", nonce: Bytes32, } | { "type": "welcome" } & Welcome | { "type": "refused", reason: RefusalReason, message: string, } | { "type": "stream" } & StreamDescription | { "type": "rate" } & RateStatus | { "type": "goodbye", message: string, };
+export type ServerMessage = { "type": "challenge", nonce: Bytes32, } | { "type": "welcome" } & Welcome | { "type": "refused", reason: RefusalReason, message: string, } | { "type": "stream" } & StreamDescription | { "type": "rate" } & RateStatus | { "type": "haptics" } & Haptics | { "type": "pointer", cursor: CursorShape, 
+/**
+ * The application takes the pointer's movement: the client captures it when the user clicks.
+ */
+captured: boolean, } | { "type": "clipboard", text: string, } | { "type": "application", data: Base64, } | { "type": "goodbye", message: string, };

@@ -1,16 +1,39 @@
 // What every input device may tell the page.
 
-import type { Action } from "../messages.ts";
+import type { Hand } from "../generated/wire.ts";
+
+/** What a device says, as the session takes it; lists of numbers are the core's. */
+export type DeviceInput =
+  /** `code` as in `KeyboardEvent`. */
+  | { device: "key"; code: string; pressed: boolean }
+  | { device: "text"; text: string }
+  /** `POINTER_COLUMNS`, or nothing where there is no pointer. */
+  | { device: "pointer"; values: number[] }
+  /** `TOUCH_COLUMNS` for each finger. */
+  | { device: "touches"; values: number[] }
+  /** For each its number, count of buttons with value and 1 where pressed, count of axes and axes. */
+  | { device: "gamepads"; values: number[] }
+  /** A pose and a radius for each joint, or nothing where the hand is not tracked any more. */
+  | { device: "joints"; hand: Hand; values: number[] }
+  /** Whatever is held counts as let go of. */
+  | { device: "release" };
 
 export interface InputOut {
+  /** Width of the picture by its height. */
+  readonly aspect: number;
   /** Radians to the left and up; `at` is the event's own time. */
   onLook(at: number, left: number, up: number): void;
-  onAction(at: number, action: Action): void;
+  onDevice(at: number, input: DeviceInput): void;
   onToggleHud(): void;
   onToggleMute(): void;
-  /** Any sign of a user. */
-  onActivity(): void;
 }
 
 /** Radians per pixel of mouse travel: 1,500 pixels are half a turn. */
 export const MOUSE_RADIANS = Math.PI / 1_500;
+
+/** Where a point of the window is in the picture, which covers its element: fractions of the picture's width and height. */
+export function fractions(stage: HTMLElement, aspect: number, event: { clientX: number; clientY: number }): [number, number] {
+  const { left, top, width, height } = stage.getBoundingClientRect();
+  const [wide, high] = [Math.max(width, height * aspect, 1), Math.max(height, width / aspect, 1)];
+  return [0.5 + (event.clientX - left - width / 2) / wide, 0.5 + (event.clientY - top - height / 2) / high];
+}

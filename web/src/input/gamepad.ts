@@ -1,6 +1,7 @@
-// The first gamepad with the standard layout: sticks walk and look, A grabs, B pushes, X throws, Y resets.
+// Gamepads: all of them go to the application; the first with the standard layout also walks and looks.
 
-import type { Action } from "../messages.ts";
+import { MAX_GAMEPADS, MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS } from "../generated/wire.ts";
+import type { Haptics } from "../messages.ts";
 import type { Wish } from "./camera.ts";
 import type { InputOut } from "./devices.ts";
 
@@ -9,31 +10,25 @@ const DEAD_ZONE = 0.12;
 /** Radians a second at full deflection. */
 const TURN_SPEED = 2.4;
 /** Button numbers of the standard layout. */
-const GRAB_BUTTON = 0;
-const PRESSES: readonly [number, Action][] = [
-  [1, "push"],
-  [2, "throw"],
-  [3, "reset"],
-];
 const RUN_BUTTON = 10;
 const DOWN_TRIGGER = 6;
 const UP_TRIGGER = 7;
 
 export class GamepadInput {
   readonly #out: InputOut;
-  #pressed = new Set<number>();
+  /** What was told last, as text. */
+  #told = "";
 
   constructor(out: InputOut) {
     this.#out = out;
   }
 
-  /** Reads the gamepad; call once per animation frame of `seconds`. */
+  /** Reads the gamepads; call once per animation frame of `seconds`. */
   poll(now: number, seconds: number, wish: Wish): void {
-    const pad = navigator.getGamepads().find((candidate) => candidate?.connected && candidate.mapping === "standard");
-    if (!pad) {
-      this.#leave(now);
-      return;
-    }
+    const pads = connected();
+    this.#tell(now, pads);
+    const pad = pads.find(({ mapping }) => mapping === "standard");
+    if (!pad) return;
     const axis = (index: number): number => bent(pad.axes[index] ?? 0);
     wish.right += axis(0);
     wish.forward -= axis(1);
@@ -42,24 +37,37 @@ export class GamepadInput {
     const [left, up] = [-axis(2) * TURN_SPEED * seconds, -axis(3) * TURN_SPEED * seconds];
     // The pad's own time stamp says when its state changed last; a stick that is held keeps turning after that.
     if (left !== 0 || up !== 0) this.#out.onLook(now, left, up);
-    this.#buttons(pad, Math.min(now, pad.timestamp || now));
   }
 
-  /** Lets go: a pad that is gone tells of no release. */
-  #leave(now: number): void {
-    if (this.#pressed.has(GRAB_BUTTON)) this.#out.onAction(now, "release");
-    this.#pressed.clear();
+  #tell(now: number, pads: Gamepad[]): void {
+    const values = pads.flatMap(({ index, buttons, axes }) => {
+      const told = buttons.slice(0, MAX_GAMEPAD_BUTTONS);
+      const ways = axes.slice(0, MAX_GAMEPAD_AXES);
+      return [index, told.length, ...told.flatMap(({ value, pressed }) => [value, Number(pressed)]), ways.length, ...ways];
+    });
+    const text = values.join();
+    if (text === this.#told) return;
+    this.#told = text;
+    const changed = Math.max(...pads.map(({ timestamp }) => timestamp), 0);
+    this.#out.onDevice(changed > 0 ? Math.min(now, changed) : now, { device: "gamepads", values });
   }
+}
 
-  #buttons(pad: Gamepad, at: number): void {
-    const pressed = new Set(pad.buttons.flatMap((button, index) => (button.pressed ? [index] : [])));
-    const went = (index: number): boolean => pressed.has(index) && !this.#pressed.has(index);
-    if (went(GRAB_BUTTON)) this.#out.onAction(at, "grab");
-    if (this.#pressed.has(GRAB_BUTTON) && !pressed.has(GRAB_BUTTON)) this.#out.onAction(at, "release");
-    for (const [index, action] of PRESSES) if (went(index)) this.#out.onAction(at, action);
-    if (pressed.size > 0) this.#out.onActivity();
-    this.#pressed = pressed;
-  }
+/** The gamepads that are there, with the numbers that the protocol has. */
+export function connected(): Gamepad[] {
+  return navigator.getGamepads().filter((pad): pad is Gamepad => pad !== null && pad.connected && pad.index < MAX_GAMEPADS);
+}
+
+/** Not yet in all browsers' descriptions. */
+type Actuator = Pick<GamepadHapticActuator, "playEffect">;
+
+/** Shakes the gamepad of this number, where it can. */
+export function rumble(index: number, { milliseconds, strong, weak }: Haptics): void {
+  const pad = connected().find((one) => one.index === index);
+  const actuator = pad?.vibrationActuator as Actuator | null | undefined;
+  const effect = { duration: milliseconds, strongMagnitude: strong, weakMagnitude: weak };
+  // A pad that is gone shakes no more, which is no fault.
+  void actuator?.playEffect("dual-rumble", effect).catch(() => undefined);
 }
 
 /** Nothing in the dead zone, then a soft start to full deflection. */

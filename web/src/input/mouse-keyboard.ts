@@ -1,9 +1,9 @@
-// Mouse look with pointer lock, and the keyboard.
+// Mouse, pen and keyboard: what they say goes to the application; the mouse also looks, and keys walk.
 
-import { type InputOut, MOUSE_RADIANS } from "./devices.ts";
+import { type InputOut, MOUSE_RADIANS, fractions } from "./devices.ts";
 import type { Wish } from "./camera.ts";
 
-/** By physical position, so that it is the same hand on every layout. Control is left out: Ctrl+W closes the tab. */
+/** By physical position, so that it is the same hand on every layout. */
 const WALK_KEYS: Record<string, keyof Omit<Wish, "run">> = {
   KeyW: "forward",
   ArrowUp: "forward",
@@ -18,20 +18,25 @@ const WALK_KEYS: Record<string, keyof Omit<Wish, "run">> = {
   KeyQ: "up",
   KeyC: "up",
 };
-/** Pixels that a notch of the wheel scrolls in browsers, or lines where they count these, and the most notches of one event. */
-const WHEEL_NOTCH = 100;
-const WHEEL_LINES = 3;
-const MOST_NOTCHES = 8;
 const BACKWARD = new Set(["KeyS", "ArrowDown", "KeyA", "ArrowLeft", "KeyQ", "KeyC"]);
+/** Pixels of what a wheel counts that counts lines or pages. Guess: what browsers scroll by for a line. */
+const LINE_PIXELS = 100 / 3;
+const PAGE_PIXELS = 800;
 
 export class MouseKeyboard {
   readonly #stage: HTMLElement;
   readonly #out: InputOut;
   readonly #held = new Set<string>();
   readonly #listening = new AbortController();
-  #grabbing = false;
-  /** Of a notch of the wheel, towards the user, since the last whole one. */
-  #turned = 0;
+  /** Fractions of the picture. */
+  #at: [number, number] = [0.5, 0.5];
+  /** Totals in pixels. */
+  readonly #moved: [number, number] = [0, 0];
+  readonly #scrolled: [number, number] = [0, 0];
+  /** W3C's `buttons`, of those that went down on the picture. */
+  #buttons = 0;
+  /** The application wants the pointer's movement. */
+  captures = true;
 
   constructor(stage: HTMLElement, out: InputOut) {
     this.#stage = stage;
@@ -39,10 +44,12 @@ export class MouseKeyboard {
     const { signal } = this.#listening;
     const on = <K extends keyof WindowEventMap>(name: K, handle: (event: WindowEventMap[K]) => void): void =>
       window.addEventListener(name, handle, { signal });
-    on("keydown", (event) => this.#onKey(event));
-    on("keyup", (event) => this.#held.delete(event.code));
+    on("keydown", (event) => this.#onKeyDown(event));
+    on("keyup", (event) => this.#onKeyUp(event));
+    on("compositionend", (event) => this.#type(event.timeStamp, event.data));
     on("blur", () => this.#letGo(performance.now()));
     on("mouseup", (event) => this.#onMouseUp(event));
+    document.addEventListener("visibilitychange", () => this.#letGo(performance.now()), { signal });
     stage.addEventListener("mousedown", (event) => this.#onMouseDown(event), { signal });
     stage.addEventListener("wheel", (event) => this.#onWheel(event), { signal, passive: false });
     stage.addEventListener("contextmenu", (event) => event.preventDefault(), { signal });
@@ -58,9 +65,14 @@ export class MouseKeyboard {
   }
 
   lock(): void {
+    if (!this.captures) return;
     // Refused without a fresh gesture or right after an escape: the next click asks again.
     const asked = this.#stage.requestPointerLock() as Promise<void> | undefined;
     asked?.catch(() => undefined);
+  }
+
+  unlock(): void {
+    if (this.locked) document.exitPointerLock();
   }
 
   addTo(wish: Wish): void {
@@ -73,74 +85,100 @@ export class MouseKeyboard {
 
   close(): void {
     this.#listening.abort();
-    if (this.locked) document.exitPointerLock();
+    this.unlock();
   }
 
-  #onKey(event: KeyboardEvent): void {
-    if (event.ctrlKey || event.metaKey || event.altKey || event.target instanceof HTMLInputElement) return;
-    if (event.code in WALK_KEYS || event.code.startsWith("Shift")) {
-      this.#held.add(event.code);
-      this.#out.onActivity();
-      // Space and arrows would scroll the page or press a focused button.
-      if (!(event.target instanceof HTMLButtonElement)) event.preventDefault();
-      return;
+  #onKeyDown(event: KeyboardEvent): void {
+    if (!this.#takes(event)) return;
+    const { code, key, timeStamp } = event;
+    // Space and arrows would scroll the page or press a focused button, Tab would leave the picture.
+    if (!(event.target instanceof HTMLButtonElement)) event.preventDefault();
+    if (!event.repeat) {
+      this.#held.add(code);
+      this.#out.onDevice(timeStamp, { device: "key", code, pressed: true });
+      if (code === "KeyH") this.#out.onToggleHud();
+      if (code === "KeyM") this.#out.onToggleMute();
     }
-    if (event.repeat) return;
-    if (event.code === "KeyH") this.#out.onToggleHud();
-    if (event.code === "KeyM") this.#out.onToggleMute();
-    if (event.code === "KeyF") this.#out.onAction(event.timeStamp, "throw");
-    if (event.code === "KeyR") this.#out.onAction(event.timeStamp, "reset");
+    // Names of keys that type nothing are longer; a letter that control has turned into a command is none.
+    const types = [...key].length === 1 && !event.ctrlKey && !event.metaKey && !event.isComposing;
+    if (types) this.#type(timeStamp, key);
+  }
+
+  #onKeyUp({ code, timeStamp }: KeyboardEvent): void {
+    if (this.#held.delete(code)) this.#out.onDevice(timeStamp, { device: "key", code, pressed: false });
+  }
+
+  #type(at: number, text: string): void {
+    if (text) this.#out.onDevice(at, { device: "text", text });
+  }
+
+  /** The browser's own shortcuts stay with the browser as long as the pointer is not captured; the page's fields keep what is theirs. */
+  #takes(event: KeyboardEvent): boolean {
+    if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return false;
+    const modifier = /^(Control|Alt|Meta)/.test(event.code);
+    const shortcut = event.ctrlKey || event.metaKey || event.altKey;
+    return this.locked || modifier || !shortcut;
   }
 
   #onMouseDown(event: MouseEvent): void {
     event.preventDefault();
-    if (!this.locked) {
+    this.#stage.focus({ preventScroll: true });
+    if (this.captures && !this.locked) {
       this.lock();
       return;
     }
-    if (event.button === 0) {
-      this.#grabbing = true;
-      this.#turned = 0;
-      this.#out.onAction(event.timeStamp, "grab");
-    }
-    if (event.button === 1) this.#out.onAction(event.timeStamp, "throw");
-    if (event.button === 2) this.#out.onAction(event.timeStamp, "push");
+    this.#press(event, event.buttons);
   }
 
   #onMouseUp(event: MouseEvent): void {
-    if (event.button === 0) this.#release(event.timeStamp);
+    // What went down elsewhere is not the picture's.
+    if (this.#buttons !== 0) this.#press(event, this.#buttons & event.buttons);
   }
 
-  /** Moves what is held, a step for each notch. */
+  #press(event: MouseEvent, buttons: number): void {
+    this.#buttons = buttons;
+    this.#place(event);
+    this.#point(event.timeStamp);
+  }
+
   #onWheel(event: WheelEvent): void {
     event.preventDefault();
-    if (!this.#grabbing) return;
-    const notches = event.deltaMode === WheelEvent.DOM_DELTA_PIXEL ? event.deltaY / WHEEL_NOTCH : event.deltaY / WHEEL_LINES;
-    this.#turned += Math.min(Math.max(notches, -MOST_NOTCHES), MOST_NOTCHES);
-    for (; Math.abs(this.#turned) >= 1; this.#turned -= Math.sign(this.#turned)) {
-      this.#out.onAction(event.timeStamp, this.#turned > 0 ? "nearer" : "farther");
-    }
+    const unit = [1, LINE_PIXELS, PAGE_PIXELS][event.deltaMode] ?? 1;
+    this.#scrolled[0] += event.deltaX * unit;
+    this.#scrolled[1] += event.deltaY * unit;
+    this.#point(event.timeStamp);
   }
 
   #onMove(event: PointerEvent): void {
-    if (!this.locked || event.pointerType === "touch") return;
-    if (event.movementX === 0 && event.movementY === 0) return;
-    this.#out.onLook(event.timeStamp, -event.movementX * MOUSE_RADIANS, -event.movementY * MOUSE_RADIANS);
+    if (event.pointerType === "touch") return;
+    this.#place(event);
+    if (this.locked) {
+      const [right, down] = [event.movementX, event.movementY];
+      if (right === 0 && down === 0) return;
+      this.#moved[0] += right;
+      this.#moved[1] += down;
+      this.#point(event.timeStamp);
+      this.#out.onLook(event.timeStamp, -right * MOUSE_RADIANS, -down * MOUSE_RADIANS);
+    } else if (!this.captures) this.#point(event.timeStamp);
+  }
+
+  #place(event: MouseEvent): void {
+    if (!this.locked) this.#at = fractions(this.#stage, this.#out.aspect, event);
+  }
+
+  #point(at: number): void {
+    const values = [...this.#at, Number(this.locked), ...this.#moved, ...this.#scrolled, this.#buttons];
+    this.#out.onDevice(at, { device: "pointer", values });
   }
 
   #onLockChange(): void {
-    if (this.locked) this.#out.onActivity();
-    else this.#letGo(performance.now());
+    if (!this.locked) this.#letGo(performance.now());
+    this.#point(performance.now());
   }
 
   #letGo(at: number): void {
     this.#held.clear();
-    this.#release(at);
-  }
-
-  #release(at: number): void {
-    if (!this.#grabbing) return;
-    this.#grabbing = false;
-    this.#out.onAction(at, "release");
+    this.#buttons = 0;
+    this.#out.onDevice(at, { device: "release" });
   }
 }

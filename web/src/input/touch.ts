@@ -1,17 +1,14 @@
-// Touch: a stick wherever the left thumb lands, looking with the right one, a tap pushes, a long press holds.
+// Touch: what fingers do goes to the application; a stick wherever the left thumb lands, looking with the right one.
 
 import type { Wish } from "./camera.ts";
-import type { InputOut } from "./devices.ts";
+import { MAX_TOUCHES } from "../generated/wire.ts";
+import { type InputOut, fractions } from "./devices.ts";
 import { clamp } from "../math.ts";
 
 /** Travel of the stick from rest to full speed, in CSS pixels. */
 const STICK_REACH = 56;
 /** Radians per pixel: a swipe across half a phone turns by a third of a circle. */
 const SWIPE_RADIANS = Math.PI / 300;
-/** A finger that moved less than this is tapping or pressing. */
-const STILL_PIXELS = 12;
-const TAP_MS = 260;
-const PRESS_MS = 380;
 
 interface Finger {
   role: "stick" | "look";
@@ -19,20 +16,23 @@ interface Finger {
   startY: number;
   x: number;
   y: number;
-  startedAt: number;
-  moved: boolean;
-  pressing: ReturnType<typeof setTimeout> | undefined;
+  /** Its name in this session, and how hard it presses, 0 to 1. */
+  id: number;
+  pressure: number;
 }
 
 export class Touch {
   readonly #out: InputOut;
+  readonly #stage: HTMLElement;
   readonly #stick: HTMLElement;
   readonly #fingers = new Map<number, Finger>();
   readonly #listening = new AbortController();
-  #holding = false;
+  /** Fingers so far, which names them. */
+  #begun = 0;
 
   constructor(stage: HTMLElement, stick: HTMLElement, out: InputOut) {
     this.#out = out;
+    this.#stage = stage;
     this.#stick = stick;
     const options = { signal: this.#listening.signal, passive: false };
     const on = (name: "pointerdown" | "pointermove" | "pointerup" | "pointercancel", handle: (event: PointerEvent) => void) =>
@@ -47,8 +47,8 @@ export class Touch {
       );
     on("pointerdown", (event) => this.#onDown(event, stage));
     on("pointermove", (event) => this.#onMove(event));
-    on("pointerup", (event) => this.#onUp(event, true));
-    on("pointercancel", (event) => this.#onUp(event, false));
+    on("pointerup", (event) => this.#onUp(event));
+    on("pointercancel", (event) => this.#onUp(event));
   }
 
   addTo(wish: Wish): void {
@@ -61,7 +61,6 @@ export class Touch {
 
   close(): void {
     this.#listening.abort();
-    for (const finger of this.#fingers.values()) clearTimeout(finger.pressing);
     this.#fingers.clear();
   }
 
@@ -75,13 +74,12 @@ export class Touch {
       startY: event.clientY,
       x: event.clientX,
       y: event.clientY,
-      startedAt: event.timeStamp,
-      moved: false,
-      pressing: undefined,
+      id: (this.#begun += 1),
+      pressure: event.pressure,
     };
-    if (role === "look") finger.pressing = setTimeout(() => this.#onPress(finger), PRESS_MS);
+    if (this.#fingers.size === MAX_TOUCHES) return;
     this.#fingers.set(event.pointerId, finger);
-    this.#out.onActivity();
+    this.#tell(event.timeStamp);
     this.#drawStick();
   }
 
@@ -91,34 +89,24 @@ export class Touch {
     const [dx, dy] = [event.clientX - finger.x, event.clientY - finger.y];
     finger.x = event.clientX;
     finger.y = event.clientY;
-    if (Math.hypot(finger.x - finger.startX, finger.y - finger.startY) > STILL_PIXELS) {
-      finger.moved = true;
-      clearTimeout(finger.pressing);
-    }
+    finger.pressure = event.pressure;
+    this.#tell(event.timeStamp);
     // The picture follows the finger, so the view turns against it.
     if (finger.role === "look") this.#out.onLook(event.timeStamp, dx * SWIPE_RADIANS, dy * SWIPE_RADIANS);
     else this.#drawStick();
   }
 
-  #onUp(event: PointerEvent, lifted: boolean): void {
-    const finger = this.#fingers.get(event.pointerId);
-    if (!finger) return;
-    this.#fingers.delete(event.pointerId);
-    clearTimeout(finger.pressing);
+  #onUp(event: PointerEvent): void {
+    if (!this.#fingers.delete(event.pointerId)) return;
+    this.#tell(event.timeStamp);
     this.#drawStick();
-    if (finger.role === "look" && this.#holding) {
-      this.#holding = false;
-      this.#out.onAction(event.timeStamp, "release");
-    } else if (lifted && !finger.moved && event.timeStamp - finger.startedAt < TAP_MS) {
-      this.#out.onAction(event.timeStamp, "push");
-    }
   }
 
-  #onPress(finger: Finger): void {
-    if (finger.moved) return;
-    this.#holding = true;
-    navigator.vibrate?.(12);
-    this.#out.onAction(performance.now(), "grab");
+  #tell(at: number): void {
+    const values = [...this.#fingers.values()].flatMap(({ id, x, y, pressure }) => {
+      return [id, ...fractions(this.#stage, this.#out.aspect, { clientX: x, clientY: y }), pressure];
+    });
+    this.#out.onDevice(at, { device: "touches", values });
   }
 
   #drawStick(): void {

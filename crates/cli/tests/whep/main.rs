@@ -174,14 +174,7 @@ fn hello(protocol: u8) -> Message {
 
 fn input(number: u32) -> Message {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 4.0 / 3.0) };
-    let sample = InputSample {
-        seq: InputSeq(number),
-        sampled_at: Time::from_micros(5),
-        head: Pose::default(),
-        views: vec![view],
-        hands: vec![],
-        events: vec![],
-    };
+    let sample = InputSample::of_views(InputSeq(number), Time::from_micros(5), Pose::default(), vec![view]);
     Message::Binary(ToServer::Input(sample).to_bytes())
 }
 

@@ -14,9 +14,9 @@ use std::sync::Arc;
 use nearlight_codec::{CodecError, PictureView};
 use nearlight_events::{RecoveryKind, Summary};
 use nearlight_net::Clock;
-use nearlight_session::ReceiverStatistics;
+use nearlight_session::{DeviceInput, ReceiverStatistics};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{Action, Hand, HandPose, Pose, marker, marker::Marker};
+use nearlight_wire::{CursorShape, Pose, marker, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
 use crate::record::Recorder;
@@ -37,8 +37,8 @@ pub(crate) const STATUS_INTERVAL: Span = Span::from_millis(500);
 /// What a user did, and when.
 #[derive(Clone, Debug)]
 pub(crate) enum UserInput {
-    Moved { at: Time, head: Pose, hands: Vec<HandPose> },
-    Acted { at: Time, hand: Hand, action: Action },
+    Moved { at: Time, head: Pose },
+    Device { at: Time, input: DeviceInput },
 }
 
 /// Names a frame across sessions, whose frame ids all begin at 0.
@@ -110,6 +110,22 @@ pub(crate) struct Handles {
     pub stop: watch::Sender<bool>,
     /// Where the server says that the user begins; none before the first welcome.
     pub start: watch::Receiver<Option<Pose>>,
+    /// How the application wants the pointer.
+    pub pointer: watch::Receiver<PointerWish>,
+}
+
+/// How the application wants the user's pointer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct PointerWish {
+    pub cursor: CursorShape,
+    /// A click captures it.
+    pub captured: bool,
+}
+
+impl Default for PointerWish {
+    fn default() -> Self {
+        Self { cursor: CursorShape::Named("default".into()), captured: true }
+    }
 }
 
 /// Resolves once somebody asked for the end.
@@ -131,6 +147,7 @@ pub(crate) struct Ports {
     reports: mpsc::UnboundedSender<Happening>,
     stop: Stop,
     start: watch::Sender<Option<Pose>>,
+    pointer: watch::Sender<PointerWish>,
 }
 
 /// The channels between a player and its surroundings. Happenings need no bound: as many are under way as frames in the decoder.
@@ -139,10 +156,17 @@ pub(crate) fn channels() -> (Handles, Ports) {
     let (happenings, happening_port) = mpsc::unbounded_channel();
     let (stop, stop_port) = watch::channel(false);
     let (start_port, start) = watch::channel(None);
+    let (pointer_port, pointer) = watch::channel(PointerWish::default());
     let reports = happenings.clone();
-    let ports =
-        Ports { inputs: input_port, happenings: happening_port, reports, stop: Stop(stop_port), start: start_port };
-    (Handles { inputs, happenings, stop, start }, ports)
+    let ports = Ports {
+        inputs: input_port,
+        happenings: happening_port,
+        reports,
+        stop: Stop(stop_port),
+        start: start_port,
+        pointer: pointer_port,
+    };
+    (Handles { inputs, happenings, stop, start, pointer }, ports)
 }
 
 /// How one connection ended.

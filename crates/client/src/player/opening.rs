@@ -44,6 +44,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         codecs: options.codecs.clone(),
         display_hz,
         sound: options.sound,
+        clipboard: false,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;
@@ -61,7 +62,13 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
             Err(Trouble::Refused { passing, reason, message })
         }
         ServerMessage::Goodbye { message } => Err(Trouble::Passing(message)),
-        ServerMessage::Challenge { .. } | ServerMessage::Stream(_) | ServerMessage::Rate(_) => {
+        ServerMessage::Challenge { .. }
+        | ServerMessage::Stream(_)
+        | ServerMessage::Rate(_)
+        | ServerMessage::Haptics(_)
+        | ServerMessage::Pointer { .. }
+        | ServerMessage::Clipboard { .. }
+        | ServerMessage::Application { .. } => {
             Err(Trouble::Passing("the server answered the greeting with something else".into()))
         }
     }

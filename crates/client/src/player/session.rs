@@ -12,7 +12,7 @@ use super::drain::{Drain, frame_of};
 use super::opening::Opened;
 use super::sound::SoundOutput;
 use super::view::views;
-use super::{Ended, Happening, Losses, Ports, Run, STATUS_INTERVAL, Status, UserInput};
+use super::{Ended, Happening, Losses, PointerWish, Ports, Run, STATUS_INTERVAL, Status, UserInput};
 use crate::ClientError;
 
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
@@ -244,6 +244,11 @@ impl<'a> Session<'a> {
             ServerMessage::Refused { reason, message } => return Err(ClientError::Refused { reason, message }),
             ServerMessage::Goodbye { .. } if self.drain.is_some() => return Ok(Some(Ended::Finished)),
             ServerMessage::Goodbye { message } => return Ok(Some(Ended::Lost { reason: message, watched: true })),
+            ServerMessage::Pointer { cursor, captured } => {
+                self.run.player.ports.pointer.send_replace(PointerWish { cursor, captured });
+            }
+            // A window has neither gamepads nor a clipboard of its own, and no application on this side.
+            ServerMessage::Haptics(_) | ServerMessage::Clipboard { .. } | ServerMessage::Application { .. } => {}
             ServerMessage::Welcome(_) | ServerMessage::Challenge { .. } => {
                 tracing::debug!("the server greeted twice; ignored");
             }
@@ -287,13 +292,13 @@ impl<'a> Session<'a> {
 
     fn on_input(&mut self, input: UserInput) {
         match input {
-            UserInput::Moved { at, head, hands } => {
+            UserInput::Moved { at, head } => {
                 let size = (self.stream.width, self.stream.height);
                 let views = views(self.run.player.options.display, &head, size);
-                self.receiver.on_input(at, Presence { head, views, hands });
+                self.receiver.on_input(at, Presence::of_views(head, views));
             }
-            UserInput::Acted { at, hand, action } => {
-                self.receiver.on_action(at, hand, action);
+            UserInput::Device { at, input } => {
+                self.receiver.on_device(at, input);
             }
         }
     }

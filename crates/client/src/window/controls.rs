@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Action, Pose};
+use nearlight_wire::{Key, Pointer, PointerButton, Pose, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 use winit::event::MouseButton;
 use winit::keyboard::KeyCode;
 
@@ -14,15 +15,21 @@ const MOUSE_RADIANS: f32 = 0.0022;
 /// No server renders faster, and a gaming mouse reports 1,000 times a second.
 const SHORTEST_GAP: Span = Span::from_nanos(1_000_000_000 / 240);
 
-/// What an event asks for.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Answer {
-    Nothing,
+/// What an event asks for, in this order.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Answer {
     /// Tell the server where the user is.
-    Move,
-    Act(Action),
+    pub moved: bool,
+    /// Tell the server of these.
+    pub inputs: Vec<DeviceInput>,
     /// Catch the mouse, or let it go.
-    Catch(bool),
+    pub catch: Option<bool>,
+}
+
+impl Answer {
+    fn of(input: DeviceInput) -> Self {
+        Self { inputs: vec![input], ..Self::default() }
+    }
 }
 
 /// The user of a window. Keys are taken by position, so that it is the same hand on every layout.
@@ -30,10 +37,9 @@ pub enum Answer {
 pub struct Controls {
     camera: Camera,
     held: BTreeSet<KeyCode>,
-    caught: bool,
-    grabbing: bool,
-    /// Notches of the wheel since the last step of what is held.
-    turned: f32,
+    pointer: Pointer,
+    /// Movement and wheel that are less than a unit.
+    rest: [f64; 4],
     stepped_at: Time,
     told_at: Time,
 }
@@ -43,9 +49,8 @@ impl Controls {
         Self {
             camera: Camera::at(start),
             held: BTreeSet::new(),
-            caught: false,
-            grabbing: false,
-            turned: 0.0,
+            pointer: Pointer::default(),
+            rest: [0.0; 4],
             stepped_at: now,
             told_at: Time::ZERO,
         }
@@ -55,68 +60,85 @@ impl Controls {
         self.camera.pose()
     }
 
-    pub fn on_key(&mut self, key: KeyCode, pressed: bool) -> Answer {
-        if !pressed {
-            self.held.remove(&key);
-            return Answer::Nothing;
+    /// A key went down or up; `text` is what it typed.
+    pub fn on_key(&mut self, code: KeyCode, pressed: bool, text: Option<&str>) -> Answer {
+        let mut answer = Answer::default();
+        let changed = if pressed { self.held.insert(code) } else { self.held.remove(&code) };
+        // The system repeats held keys, which the server need not hear of; what they type it does.
+        if let Some(key) = key(code).filter(|_| changed) {
+            answer.inputs.push(DeviceInput::Key { key, pressed });
         }
-        if !self.held.insert(key) {
-            return Answer::Nothing;
+        if let Some(text) = text.filter(|text| pressed && !text.chars().any(char::is_control)) {
+            answer.inputs.push(DeviceInput::Text(text.to_owned()));
         }
-        match key {
-            KeyCode::KeyF => Answer::Act(Action::Throw),
-            KeyCode::KeyR => Answer::Act(Action::Reset),
-            KeyCode::Escape => Answer::Catch(false),
-            _ => Answer::Nothing,
+        // The way out, which is why the server hears of it only where the mouse is free.
+        if code == KeyCode::Escape && self.pointer.captured {
+            return Answer { catch: pressed.then_some(false), ..Answer::default() };
         }
+        answer
     }
 
-    /// The first click catches the mouse; further ones act.
-    pub fn on_button(&mut self, button: MouseButton, pressed: bool) -> Answer {
-        match (button, pressed) {
-            (_, true) if !self.caught => Answer::Catch(true),
-            (MouseButton::Left, true) => {
-                self.grabbing = true;
-                self.turned = 0.0;
-                Answer::Act(Action::Grab)
-            }
-            (MouseButton::Left, false) => self.let_go(),
-            (MouseButton::Middle, true) => Answer::Act(Action::Throw),
-            (MouseButton::Right, true) => Answer::Act(Action::Push),
-            _ => Answer::Nothing,
+    /// Where the application wants the mouse caught (`catches`), the first click only does that; further ones act.
+    pub fn on_button(&mut self, button: MouseButton, pressed: bool, catches: bool) -> Answer {
+        if pressed && catches && !self.pointer.captured {
+            return Answer { catch: Some(true), ..Answer::default() };
         }
+        let button = match button {
+            MouseButton::Left => PointerButton::Primary,
+            MouseButton::Middle => PointerButton::Auxiliary,
+            MouseButton::Right => PointerButton::Secondary,
+            MouseButton::Back => PointerButton::Back,
+            MouseButton::Forward => PointerButton::Forward,
+            MouseButton::Other(_) => return Answer::default(),
+        };
+        let before = self.pointer.buttons;
+        self.pointer.buttons = if pressed { before | button.bit() } else { before & !button.bit() };
+        if self.pointer.buttons == before { Answer::default() } else { self.point() }
     }
 
-    /// The wheel was turned by so many notches away from the user, less than one at a time on touch pads. One step an event is enough.
-    pub fn on_wheel(&mut self, away: f32) -> Answer {
-        self.turned += away;
-        if !self.grabbing || self.turned.abs() < 1.0 {
-            return Answer::Nothing;
+    /// The wheel was turned by so many pixels to the right and down.
+    pub fn on_wheel(&mut self, right: f64, down: f64) -> Answer {
+        let units = f64::from(WHEEL_UNITS_PER_PIXEL);
+        let way = [right * units, down * units];
+        for ((total, rest), way) in self.pointer.scrolled.iter_mut().zip(&mut self.rest[2..]).zip(way) {
+            add_whole(total, rest, way);
         }
-        let action = if self.turned > 0.0 { Action::Farther } else { Action::Nearer };
-        self.turned = 0.0;
-        Answer::Act(action)
+        self.point()
+    }
+
+    /// The pointer is there, in fractions of the window's width and height.
+    pub fn on_cursor(&mut self, x: f32, y: f32) -> Answer {
+        self.pointer.at = ScreenPoint::new(x, y);
+        if self.pointer.captured { Answer::default() } else { self.point() }
     }
 
     /// The mouse moved by so much to the right and down.
     pub fn on_motion(&mut self, now: Time, right: f64, down: f64) -> Answer {
-        if !self.caught {
-            return Answer::Nothing;
+        if !self.pointer.captured {
+            return Answer::default();
         }
         self.camera.turn(-right as f32 * MOUSE_RADIANS, -down as f32 * MOUSE_RADIANS);
+        for ((total, rest), way) in self.pointer.moved.iter_mut().zip(&mut self.rest[..2]).zip([right, down]) {
+            add_whole(total, rest, way);
+        }
         // What this sample does not tell the next step does.
-        if now - self.told_at < SHORTEST_GAP { Answer::Nothing } else { self.tell(now) }
+        if now - self.told_at < SHORTEST_GAP { Answer::default() } else { self.tell(now) }
     }
 
-    /// The window has the mouse now, or no longer. Answers with what has to be let go.
+    /// The window has the mouse now, or no longer: then its buttons count as let go of.
     pub fn set_caught(&mut self, caught: bool) -> Answer {
-        self.caught = caught;
-        if caught { Answer::Nothing } else { self.let_go() }
+        self.pointer.captured = caught;
+        if !caught {
+            self.pointer.buttons = 0;
+        }
+        self.point()
     }
 
     /// The window is no longer the one that gets the keys.
-    pub fn on_unfocused(&mut self) {
+    pub fn on_unfocused(&mut self) -> Answer {
         self.held.clear();
+        self.pointer.buttons = 0;
+        Answer::of(DeviceInput::ReleaseAll)
     }
 
     /// Time passes: the user walks, and the server hears where the user stands also when nothing moved.
@@ -129,11 +151,11 @@ impl Controls {
 
     fn tell(&mut self, now: Time) -> Answer {
         self.told_at = now;
-        Answer::Move
+        Answer { moved: true, ..self.point() }
     }
 
-    fn let_go(&mut self) -> Answer {
-        if std::mem::take(&mut self.grabbing) { Answer::Act(Action::Release) } else { Answer::Nothing }
+    fn point(&self) -> Answer {
+        Answer::of(DeviceInput::Pointer(Some(self.pointer)))
     }
 
     fn motion(&self) -> Motion {
@@ -155,6 +177,23 @@ impl Controls {
     }
 }
 
+/// Adds to a total in whole units; what is left over waits in `rest`.
+fn add_whole(total: &mut i32, rest: &mut f64, way: f64) {
+    *rest += way;
+    let whole = rest.trunc();
+    *rest -= whole;
+    *total = total.wrapping_add(whole as i32);
+}
+
+/// The names of winit's keys are W3C's codes, but for the one that has a logo.
+fn key(code: KeyCode) -> Option<Key> {
+    match code {
+        KeyCode::SuperLeft => Key::from_code("MetaLeft"),
+        KeyCode::SuperRight => Key::from_code("MetaRight"),
+        code => Key::from_code(&format!("{code:?}")),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -163,44 +202,56 @@ mod tests {
         Controls::new(Time::ZERO, &Pose::default())
     }
 
+    fn pointer(answer: &Answer) -> Pointer {
+        let [.., DeviceInput::Pointer(Some(pointer))] = answer.inputs.as_slice() else { panic!("{answer:?}") };
+        *pointer
+    }
+
     #[test]
     fn the_first_click_only_catches_the_mouse() {
         let mut controls = controls();
-        assert_eq!(controls.on_motion(Time::from_secs(1), 9.0, 9.0), Answer::Nothing);
-        assert_eq!(controls.on_button(MouseButton::Left, true), Answer::Catch(true));
-        controls.set_caught(true);
-        assert_eq!(controls.on_button(MouseButton::Left, true), Answer::Act(Action::Grab));
-        assert_eq!(controls.on_button(MouseButton::Left, false), Answer::Act(Action::Release));
-        assert_eq!(controls.on_button(MouseButton::Right, true), Answer::Act(Action::Push));
-        controls.on_button(MouseButton::Left, true);
-        assert_eq!(controls.on_key(KeyCode::Escape, true), Answer::Catch(false));
-        assert_eq!(controls.set_caught(false), Answer::Act(Action::Release));
+        assert_eq!(controls.on_motion(Time::from_secs(1), 9.0, 9.0), Answer::default());
+        let catch = |catch| Answer { catch: Some(catch), ..Answer::default() };
+        assert_eq!(controls.on_button(MouseButton::Left, true, true), catch(true));
+        assert!(pointer(&controls.set_caught(true)).captured);
+        assert_eq!(pointer(&controls.on_button(MouseButton::Left, true, true)).buttons, 1);
+        assert_eq!(pointer(&controls.on_button(MouseButton::Right, true, true)).buttons, 5);
+        assert_eq!(pointer(&controls.on_button(MouseButton::Left, false, true)).buttons, 4);
+        assert_eq!(controls.on_key(KeyCode::Escape, true, None), catch(false));
+        let free = pointer(&controls.set_caught(false));
+        assert_eq!((free.captured, free.buttons), (false, 0));
     }
 
     #[test]
-    fn the_wheel_moves_what_is_held_and_nothing_else() {
+    fn an_application_that_wants_no_caught_mouse_gets_the_first_click() {
         let mut controls = controls();
-        controls.set_caught(true);
-        assert_eq!(controls.on_wheel(2.0), Answer::Nothing);
-        controls.on_button(MouseButton::Left, true);
-        assert_eq!([0.4, 0.4].map(|part| controls.on_wheel(part)), [Answer::Nothing, Answer::Nothing]);
-        assert_eq!(controls.on_wheel(0.4), Answer::Act(Action::Farther));
-        assert_eq!(controls.on_wheel(-1.0), Answer::Act(Action::Nearer));
+        controls.on_cursor(0.5, 1.0);
+        let clicked = pointer(&controls.on_button(MouseButton::Left, true, false));
+        assert_eq!((clicked.buttons, clicked.at.y), (1, u16::MAX));
     }
 
     #[test]
-    fn a_held_key_acts_once_and_walks_on() {
+    fn parts_of_a_pixel_add_up() {
         let mut controls = controls();
-        assert_eq!(controls.on_key(KeyCode::KeyF, true), Answer::Act(Action::Throw));
-        assert_eq!(controls.on_key(KeyCode::KeyF, true), Answer::Nothing, "the keyboard repeats");
-        controls.on_key(KeyCode::KeyF, false);
-        assert_eq!(controls.on_key(KeyCode::KeyF, true), Answer::Act(Action::Throw));
-        controls.on_key(KeyCode::KeyW, true);
+        let ways = [0.4, 0.4, 0.4].map(|part| pointer(&controls.on_wheel(0.0, part / 16.0)).scrolled[1]);
+        assert_eq!(ways, [0, 0, 1]);
+        assert_eq!(pointer(&controls.on_wheel(-1.0, 0.0)).scrolled[0], -16);
+    }
+
+    #[test]
+    fn a_held_key_is_told_once_and_walks_on() {
+        let mut controls = controls();
+        let key = |pressed| DeviceInput::Key { key: Key(0x7_0009), pressed };
+        let typed = DeviceInput::Text("f".into());
+        assert_eq!(controls.on_key(KeyCode::KeyF, true, Some("f")).inputs, [key(true), typed.clone()]);
+        assert_eq!(controls.on_key(KeyCode::KeyF, true, Some("f")).inputs, [typed], "the keyboard repeats");
+        assert_eq!(controls.on_key(KeyCode::KeyF, false, None).inputs, [key(false)]);
+        controls.on_key(KeyCode::KeyW, true, Some("w"));
         for step in 1..=60 {
-            assert_eq!(controls.on_step(Time::from_millis(step * 16)), Answer::Move);
+            assert!(controls.on_step(Time::from_millis(step * 16)).moved);
         }
         assert!(controls.pose().position[2] < -1.0);
-        controls.on_unfocused();
+        assert_eq!(controls.on_unfocused().inputs, [DeviceInput::ReleaseAll]);
         assert_eq!(controls.motion(), Motion::default());
     }
 
@@ -208,8 +259,14 @@ mod tests {
     fn a_fast_mouse_does_not_flood_the_server() {
         let mut controls = controls();
         controls.set_caught(true);
-        let told =
-            (1..=1_000).filter(|at| controls.on_motion(Time::from_millis(*at), 1.0, 0.0) == Answer::Move).count();
+        let told = (1..=1_000).filter(|at| controls.on_motion(Time::from_millis(*at), 1.0, 0.0).moved).count();
         assert!((190..=241).contains(&told), "{told} samples in a second");
+    }
+
+    #[test]
+    fn keys_have_their_w3c_codes() {
+        for (code, usage) in [(KeyCode::KeyA, 0x7_0004), (KeyCode::Digit0, 0x7_0027), (KeyCode::SuperLeft, 0x7_00e3)] {
+            assert_eq!(key(code), Some(Key(usage)), "{code:?}");
+        }
     }
 }

@@ -12,17 +12,18 @@ use std::sync::Arc;
 
 use nearlight_events::Summary;
 use nearlight_net::Clock;
+use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Hand, Pose};
+use nearlight_wire::{CursorShape, Pose};
 use tokio::sync::{mpsc, watch};
 use winit::application::ApplicationHandler;
 use winit::dpi::PhysicalSize;
-use winit::event::{DeviceEvent, DeviceId, ElementState, MouseScrollDelta, WindowEvent};
+use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy};
 use winit::keyboard::PhysicalKey;
-use winit::window::{CursorGrabMode, Window, WindowId};
+use winit::window::{CursorGrabMode, CursorIcon, Window, WindowId};
 
-use crate::player::{Player, Status, UserInput, channels};
+use crate::player::{Player, PointerWish, Status, UserInput, channels};
 use crate::{ClientError, WindowOptions, screenshot};
 use controls::{Answer, Controls};
 use paint::{PaintThread, Work};
@@ -92,6 +93,7 @@ struct Stage {
     inputs: mpsc::Sender<UserInput>,
     stop: watch::Sender<bool>,
     start: watch::Receiver<Option<Pose>>,
+    pointer: watch::Receiver<PointerWish>,
     pictures: Arc<Pictures>,
     /// None before the server has said where the user begins.
     controls: Option<Controls>,
@@ -142,6 +144,7 @@ impl App {
             inputs: handles.inputs,
             stop: handles.stop,
             start: handles.start,
+            pointer: handles.pointer,
             pictures,
             controls: None,
             step_at: self.clock.now(),
@@ -208,25 +211,35 @@ impl ApplicationHandler<Wake> for App {
             WindowEvent::KeyboardInput { event, .. } => {
                 if let PhysicalKey::Code(key) = event.physical_key {
                     let pressed = event.state == ElementState::Pressed;
-                    stage.steer(|controls, _| controls.on_key(key, pressed));
+                    let text = event.text.as_deref();
+                    stage.steer(|controls, _| controls.on_key(key, pressed, text));
                 }
             }
+            WindowEvent::Ime(Ime::Commit(text)) => stage.send(DeviceInput::Text(text)),
             WindowEvent::MouseInput { button, state, .. } => {
                 let pressed = state == ElementState::Pressed;
-                stage.steer(|controls, _| controls.on_button(button, pressed));
+                let catches = stage.pointer.borrow().captured;
+                stage.steer(|controls, _| controls.on_button(button, pressed, catches));
+            }
+            WindowEvent::CursorMoved { position, .. } => {
+                let size = stage.window.inner_size();
+                let part = |way: f64, whole: u32| (way / f64::from(whole.max(1))) as f32;
+                let (x, y) = (part(position.x, size.width), part(position.y, size.height));
+                stage.steer(|controls, _| controls.on_cursor(x, y));
             }
             WindowEvent::MouseWheel { delta, .. } => {
-                let away = match delta {
-                    MouseScrollDelta::LineDelta(_, lines) => lines,
-                    MouseScrollDelta::PixelDelta(pixels) => (pixels.y / PIXELS_PER_NOTCH) as f32,
+                // winit counts away from the user, browsers towards.
+                let (right, down) = match delta {
+                    MouseScrollDelta::LineDelta(right, up) => {
+                        (-f64::from(right) * PIXELS_PER_NOTCH, -f64::from(up) * PIXELS_PER_NOTCH)
+                    }
+                    MouseScrollDelta::PixelDelta(pixels) => (-pixels.x, -pixels.y),
                 };
-                stage.steer(|controls, _| controls.on_wheel(away));
+                stage.steer(|controls, _| controls.on_wheel(right, down));
             }
             WindowEvent::Focused(false) => {
-                if let Some(controls) = &mut stage.controls {
-                    controls.on_unfocused();
-                }
                 stage.catch_mouse(false);
+                stage.steer(|controls, _| controls.on_unfocused());
             }
             _ => {}
         }
@@ -255,6 +268,7 @@ impl Stage {
             let start: Option<Pose> = *self.start.borrow();
             self.controls = start.map(|start| Controls::new(now, &start));
         }
+        self.show_cursor();
         self.steer(Controls::on_step);
     }
 
@@ -262,17 +276,33 @@ impl Stage {
     fn steer(&mut self, event: impl FnOnce(&mut Controls, Time) -> Answer) {
         let now = self.clock.now();
         let Some(controls) = &mut self.controls else { return };
-        match event(controls, now) {
-            Answer::Nothing => {}
-            Answer::Move => {
-                let head = controls.pose();
-                // A full queue means that nobody is connected, and then nobody minds.
-                let _ = self.inputs.try_send(UserInput::Moved { at: now, head, hands: Vec::new() });
-            }
-            Answer::Act(action) => {
-                let _ = self.inputs.try_send(UserInput::Acted { at: now, hand: Hand::Gaze, action });
-            }
-            Answer::Catch(catch) => self.catch_mouse(catch),
+        let Answer { moved, inputs, catch } = event(controls, now);
+        if moved {
+            let head = controls.pose();
+            // A full queue means that nobody is connected, and then nobody minds.
+            let _ = self.inputs.try_send(UserInput::Moved { at: now, head });
+        }
+        for input in inputs {
+            self.send(input);
+        }
+        if let Some(catch) = catch {
+            self.catch_mouse(catch);
+        }
+    }
+
+    fn send(&self, input: DeviceInput) {
+        let _ = self.inputs.try_send(UserInput::Device { at: self.clock.now(), input });
+    }
+
+    /// The pointer looks as the application wants it to; an image counts as the usual arrow.
+    fn show_cursor(&mut self) {
+        if self.pointer.has_changed().unwrap_or(false) {
+            let wish = self.pointer.borrow_and_update().clone();
+            let icon = match &wish.cursor {
+                CursorShape::Named(name) => name.parse().unwrap_or_default(),
+                CursorShape::Image { .. } => CursorIcon::Default,
+            };
+            self.window.set_cursor(icon);
         }
     }
 

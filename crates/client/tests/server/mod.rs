@@ -250,6 +250,7 @@ impl Studio {
 
     fn welcome(&self, session: u32, hears: bool) -> Welcome {
         Welcome {
+            clipboard: false,
             session,
             stream: self.stream(),
             server: "a server for tests".into(),
@@ -286,7 +287,7 @@ impl Studio {
             self.sender.on_skipped(started, reason);
             return None;
         }
-        self.input = self.sender.poll_input().or(self.input.take());
+        self.input = self.sender.poll_input(started).or(self.input.take());
         let id = self.sender.target().encoder.next;
         let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
         let stream = self.resize(id.0);

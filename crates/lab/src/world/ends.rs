@@ -260,9 +260,9 @@ impl Ends {
             Near::WebRtc(webrtc) => webrtc,
         };
         webrtc.peer.on_timeout(now);
-        while let Some(pong) = webrtc.peer.sender_mut().poll_pong(now) {
+        while let Some(datagram) = webrtc.peer.sender_mut().poll_beside(now) {
             // A full channel loses it like a full path would.
-            let _ = webrtc.peer.send(now, webrtc.channel, Message::Binary(pong));
+            let _ = webrtc.peer.send(now, webrtc.channel, Message::Binary(datagram));
         }
     }
 

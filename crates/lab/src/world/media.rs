@@ -352,7 +352,7 @@ impl Media {
             return;
         }
         let server = Ends::server_clock(now);
-        if let Some(input) = self.ends.sender_mut().poll_input() {
+        if let Some(input) = self.ends.sender_mut().poll_input(server) {
             self.newest_input = (input.sample.seq, input.received_at);
         }
         self.tally.on_capture(now);
@@ -524,7 +524,7 @@ impl Media {
 
     fn refresh(&mut self, now: Time) {
         self.next_refresh = self.config.next_refresh(now);
-        self.ends.receiver.on_input(now, Presence { head: HEAD, views: vec![VIEW], hands: Vec::new() });
+        self.ends.receiver.on_input(now, Presence::of_views(HEAD, vec![VIEW]));
         let held = self.decoding.len() + usize::from(self.decoded.is_some());
         self.config.buffered.store(held as u32, Ordering::Relaxed);
         let Some(shown) = self.decoded.take() else { return };

@@ -1,20 +1,22 @@
 //! The shared world: bodies, viewers and what they do to it. Time and input come in as arguments; drawing is elsewhere.
 
 pub mod body;
+mod controls;
 mod decor;
 mod show;
 mod voice;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use glam::{Quat, Vec3};
 use nearlight_sound::Strike;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Action, Hand, InputEvent, Pose};
+use nearlight_wire::{CursorShape, Hand, Haptics, HapticsTarget, Pose};
 
 use crate::solid::Solid;
-use crate::{Presence, Viewer};
+use crate::{Output, Viewer, ViewerInput};
 use body::{Body, STEP, Shape};
+use controls::Controls;
 
 pub use show::{Instance, Model, Show, Sprite};
 
@@ -39,6 +41,55 @@ const PULSE: Span = Span::from_millis(450);
 const MAX_PULSES: usize = 24;
 /// After a pause longer than this the world goes on from where it was.
 const MAX_CATCH_UP: Span = Span::from_millis(250);
+
+/// The answer to a grab, a push and a throw, for the hand: milliseconds, and how strong both motors are. Guess: short enough to be a
+/// click, strong enough to be noticed.
+const PULSE_FELT: (u16, f32, f32) = (60, 0.5, 0.9);
+/// Things for viewers that nobody fetches are dropped, oldest first.
+const MAX_OUTPUTS: usize = 64;
+
+/// What a user can do to the world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Take hold of the object that the hand points at.
+    Grab,
+    /// Let go of what the hand holds.
+    Release,
+    /// Push the object that the hand points at away from the hand.
+    Push,
+    /// Throw a new ball from the hand.
+    Throw,
+    /// Put everything back to where it was at the start.
+    Reset,
+    /// Draw what the hand holds nearer by a step: a notch of a mouse's wheel.
+    Nearer,
+    /// Move it farther away by as much.
+    Farther,
+}
+
+/// One thing that a user did.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Act {
+    /// A tracked hand, or none: then the head points.
+    pub hand: Hand,
+    pub action: Action,
+    /// The device that it was done with, if that can shake.
+    pub shakes: Option<HapticsTarget>,
+}
+
+/// A tracked hand.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct HandPose {
+    pub hand: Hand,
+    pub pose: Pose,
+}
+
+/// Where a viewer is.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Presence {
+    pub head: Pose,
+    pub hands: Vec<HandPose>,
+}
 
 /// What a viewer's hand holds.
 #[derive(Clone, Copy, Debug)]
@@ -75,6 +126,10 @@ pub struct World {
     bodies: Vec<Body>,
     viewers: BTreeMap<Viewer, Presence>,
     grips: Vec<Grip>,
+    controls: BTreeMap<Viewer, Controls>,
+    /// The shape that each viewer's pointer has.
+    cursors: BTreeMap<Viewer, &'static str>,
+    outputs: VecDeque<(Viewer, Output)>,
     pulses: Vec<Pulse>,
     strikes: Vec<Strike>,
     started_at: Option<Time>,
@@ -90,6 +145,9 @@ impl World {
             bodies: starting_bodies(),
             viewers: BTreeMap::new(),
             grips: Vec::new(),
+            controls: BTreeMap::new(),
+            cursors: BTreeMap::new(),
+            outputs: VecDeque::new(),
             pulses: Vec::new(),
             strikes: Vec::new(),
             started_at: None,
@@ -98,15 +156,25 @@ impl World {
         }
     }
 
-    pub fn on_input(&mut self, now: Time, viewer: Viewer, presence: &Presence, events: &[InputEvent]) {
+    /// Takes a viewer's devices for what they mean here.
+    pub fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
+        let hands = input.devices.controllers.iter().filter(|controller| controller.hand != Hand::None);
+        let hands = hands.map(|controller| HandPose { hand: controller.hand, pose: controller.aim }).collect();
+        let acts = self.controls.entry(viewer).or_default().on_input(now, input);
+        self.on_acts(now, viewer, &Presence { head: input.head, hands }, &acts);
+    }
+
+    fn on_acts(&mut self, now: Time, viewer: Viewer, presence: &Presence, acts: &[Act]) {
         self.viewers.insert(viewer, presence.clone());
-        for event in events {
-            self.act(now, viewer, *event);
+        for act in acts {
+            self.act(now, viewer, *act);
         }
     }
 
     pub fn on_viewer_left(&mut self, viewer: Viewer) {
         self.viewers.remove(&viewer);
+        self.controls.remove(&viewer);
+        self.cursors.remove(&viewer);
         self.drop_grips(|grip| grip.viewer == viewer);
     }
 
@@ -132,6 +200,43 @@ impl World {
             self.on_impacts(&impacts);
         }
         self.pulses.retain(|pulse| now.saturating_since(pulse.at) < PULSE);
+        let mut pressed = Vec::new();
+        for (viewer, controls) in &mut self.controls {
+            pressed.extend(controls.on_time(now).map(|act| (*viewer, act)));
+        }
+        for (viewer, act) in pressed {
+            self.act(now, viewer, act);
+        }
+        self.point();
+    }
+
+    /// What the world has for a viewer's devices.
+    pub fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        self.outputs.pop_front()
+    }
+
+    fn put_out(&mut self, viewer: Viewer, output: Output) {
+        if self.outputs.len() == MAX_OUTPUTS {
+            self.outputs.pop_front();
+        }
+        self.outputs.push_back((viewer, output));
+    }
+
+    /// Gives every viewer's pointer the shape for what it can do now.
+    fn point(&mut self) {
+        let viewers: Vec<Viewer> = self.viewers.keys().copied().collect();
+        for viewer in viewers {
+            let cursor = if self.grips.iter().any(|grip| grip.viewer == viewer) {
+                "grabbing"
+            } else if self.pointed_at(viewer).is_empty() {
+                "default"
+            } else {
+                "grab"
+            };
+            if self.cursors.insert(viewer, cursor) != Some(cursor) {
+                self.put_out(viewer, Output::Pointer { cursor: CursorShape::Named(cursor.into()), captured: true });
+            }
+        }
     }
 
     /// Seconds since the world began.
@@ -142,7 +247,7 @@ impl World {
     /// Origin and direction of what `hand` points along; a hand that is not tracked points where its head looks.
     fn ray(&self, viewer: Viewer, hand: Hand) -> Option<(Vec3, Quat)> {
         let presence = self.viewers.get(&viewer)?;
-        let tracked = presence.hands.iter().find(|tracked| tracked.hand == hand && hand != Hand::Gaze);
+        let tracked = presence.hands.iter().find(|tracked| tracked.hand == hand);
         Some(place(tracked.map_or(&presence.head, |tracked| &tracked.pose)))
     }
 
@@ -157,7 +262,7 @@ impl World {
     fn pointed_at(&self, viewer: Viewer) -> Vec<usize> {
         let Some(presence) = self.viewers.get(&viewer) else { return Vec::new() };
         let hands: Vec<Hand> = if presence.hands.is_empty() {
-            vec![Hand::Gaze]
+            vec![Hand::None]
         } else {
             presence.hands.iter().map(|tracked| tracked.hand).collect()
         };
@@ -165,7 +270,7 @@ impl World {
         rays.filter_map(|(origin, turn)| self.pick(origin, turn * Vec3::NEG_Z)).map(|(body, _)| body).collect()
     }
 
-    fn act(&mut self, now: Time, viewer: Viewer, event: InputEvent) {
+    fn act(&mut self, now: Time, viewer: Viewer, event: Act) {
         let Some((origin, turn)) = self.ray(viewer, event.hand) else { return };
         let direction = turn * Vec3::NEG_Z;
         let target = self.pick(origin, direction);
@@ -207,6 +312,15 @@ impl World {
             }
         }
         self.answer(now, viewer, event.action, (origin, direction), target);
+        let felt = match event.action {
+            Action::Grab | Action::Push => target.is_some(),
+            Action::Throw => true,
+            _ => false,
+        };
+        if let (true, Some(target)) = (felt, event.shakes) {
+            let (milliseconds, strong, weak) = PULSE_FELT;
+            self.put_out(viewer, Output::Haptics(Haptics { target, milliseconds, strong, weak }));
+        }
     }
 
     /// Shows a ring where the action took place.

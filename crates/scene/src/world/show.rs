@@ -3,10 +3,10 @@
 use glam::{Affine3A, Quat, Vec3, Vec4};
 
 use super::body::{Body, Shape};
-use super::{PULSE, World, decor, place, viewer_colour};
+use super::{PULSE, Presence, World, decor, place, viewer_colour};
+use crate::Viewer;
 use crate::plaza::mesh::{Layer, Mesh};
 use crate::solid::{Form, Solid};
-use crate::{Presence, Viewer};
 
 /// Meshes that many instances share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

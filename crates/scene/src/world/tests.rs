@@ -1,6 +1,3 @@
-use nearlight_units::InputSeq;
-use nearlight_wire::HandPose;
-
 use super::*;
 use crate::plaza::build;
 
@@ -22,8 +19,8 @@ fn looking_at(target: Vec3) -> Presence {
     Presence { head: Pose { position: eye.to_array(), orientation: turn.to_array() }, hands: Vec::new() }
 }
 
-fn event(hand: Hand, action: Action) -> InputEvent {
-    InputEvent { seq: InputSeq(1), hand, action }
+fn event(hand: Hand, action: Action) -> Act {
+    Act { hand, action, shakes: None }
 }
 
 fn run(world: &mut World, from: u64, to: u64) {
@@ -64,29 +61,29 @@ fn a_ray_picks_the_nearest_thing_it_meets() {
 fn a_held_ball_follows_the_head_and_is_let_go() {
     let mut world = world();
     let red = world.bodies[RED].position;
-    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Grab)]);
+    world.on_acts(Time::ZERO, ME, &looking_at(red), &[event(Hand::None, Action::Grab)]);
     assert!(world.bodies[RED].held);
-    world.on_input(Time::ZERO, ME, &looking_at(Vec3::new(2.0, 2.5, -3.0)), &[]);
+    world.on_acts(Time::ZERO, ME, &looking_at(Vec3::new(2.0, 2.5, -3.0)), &[]);
     run(&mut world, 0, 1_000);
     let held = world.bodies[RED].position;
     assert!(held.x > 0.8 && held.y > 1.8, "{held} is not where the head looks");
     // Another viewer cannot take it, and an action of another hand does not drop it.
-    world.on_input(Time::from_secs(1), OTHER, &looking_at(held), &[event(Hand::Gaze, Action::Grab)]);
-    world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Left, Action::Release)]);
+    world.on_acts(Time::from_secs(1), OTHER, &looking_at(held), &[event(Hand::None, Action::Grab)]);
+    world.on_acts(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Left, Action::Release)]);
     assert_eq!(world.grips.len(), 1);
     // The wheel of its own hand moves it, within bounds.
-    let distances = [(Hand::Left, Action::Farther), (Hand::Gaze, Action::Farther), (Hand::Gaze, Action::Nearer)].map(
+    let distances = [(Hand::Left, Action::Farther), (Hand::None, Action::Farther), (Hand::None, Action::Nearer)].map(
         |(hand, action)| {
-            world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(hand, action)]);
+            world.on_acts(Time::from_secs(1), ME, &looking_at(held), &[event(hand, action)]);
             world.grips[0].distance
         },
     );
     assert!(distances[0] < distances[1] && (distances[2] - distances[0]).abs() < 1e-5, "{distances:?}");
     for action in [Action::Nearer, Action::Farther] {
-        world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Gaze, action); 32]);
+        world.on_acts(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::None, action); 32]);
         assert!((NEAREST..=FARTHEST).contains(&world.grips[0].distance), "{action:?}");
     }
-    world.on_input(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::Gaze, Action::Release)]);
+    world.on_acts(Time::from_secs(1), ME, &looking_at(held), &[event(Hand::None, Action::Release)]);
     run(&mut world, 1_000, 4_000);
     assert!(world.bodies[RED].position.y < 1.0, "it falls");
 }
@@ -97,11 +94,11 @@ fn a_tracked_hand_points_for_itself() {
     let red = world.bodies[RED].position;
     let mut presence = looking_at(Vec3::new(0.0, 9.0, -1.0));
     presence.hands.push(HandPose { hand: Hand::Right, pose: looking_at(red).head });
-    world.on_input(Time::ZERO, ME, &presence, &[]);
+    world.on_acts(Time::ZERO, ME, &presence, &[]);
     assert_eq!(world.pointed_at(ME), [RED]);
-    world.on_input(Time::ZERO, ME, &presence, &[event(Hand::Gaze, Action::Grab)]);
+    world.on_acts(Time::ZERO, ME, &presence, &[event(Hand::None, Action::Grab)]);
     assert!(!world.bodies[RED].held);
-    world.on_input(Time::ZERO, ME, &presence, &[event(Hand::Right, Action::Grab)]);
+    world.on_acts(Time::ZERO, ME, &presence, &[event(Hand::Right, Action::Grab)]);
     assert!(world.bodies[RED].held);
 }
 
@@ -110,17 +107,17 @@ fn pushes_throws_and_resets_do_what_they_say() {
     let mut world = world();
     let before = positions(&world);
     let red = before[RED];
-    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Push)]);
+    world.on_acts(Time::ZERO, ME, &looking_at(red), &[event(Hand::None, Action::Push)]);
     run(&mut world, 0, 500);
     assert!(world.bodies[RED].position.z < red.z - 0.8);
     for shot in 0..40 {
         let now = Time::from_millis(500 + shot * 20);
-        world.on_input(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::Gaze, Action::Throw)]);
+        world.on_acts(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::None, Action::Throw)]);
         world.advance(now);
     }
     assert_eq!(world.bodies.len(), before.len() + MAX_THROWN);
     assert!(world.pulses.len() <= MAX_PULSES);
-    world.on_input(Time::from_secs(2), ME, &looking_at(red), &[event(Hand::Gaze, Action::Reset)]);
+    world.on_acts(Time::from_secs(2), ME, &looking_at(red), &[event(Hand::None, Action::Reset)]);
     assert_eq!(positions(&world), before);
 }
 
@@ -128,11 +125,11 @@ fn pushes_throws_and_resets_do_what_they_say() {
 fn who_leaves_lets_go() {
     let mut world = world();
     let red = world.bodies[RED].position;
-    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Grab)]);
+    world.on_acts(Time::ZERO, ME, &looking_at(red), &[event(Hand::None, Action::Grab)]);
     world.on_viewer_left(ME);
     assert!(!world.bodies[RED].held && world.grips.is_empty());
     // An event of one who is not there any more changes nothing.
-    world.act(Time::ZERO, ME, event(Hand::Gaze, Action::Throw));
+    world.act(Time::ZERO, ME, event(Hand::None, Action::Throw));
     run(&mut world, 0, 200);
 }
 
@@ -144,8 +141,8 @@ fn the_same_input_makes_the_same_world() {
         for millis in (0..3_000).step_by(stride as usize) {
             let now = Time::from_millis(millis);
             if millis == 1_000 {
-                world.on_input(now, ME, &looking_at(red), &[event(Hand::Gaze, Action::Push)]);
-                world.on_input(now, ME, &looking_at(red), &[event(Hand::Gaze, Action::Throw)]);
+                world.on_acts(now, ME, &looking_at(red), &[event(Hand::None, Action::Push)]);
+                world.on_acts(now, ME, &looking_at(red), &[event(Hand::None, Action::Throw)]);
             }
             world.advance(now);
         }
@@ -160,11 +157,11 @@ fn the_same_input_makes_the_same_world() {
 fn others_see_a_viewer_who_does_not_see_itself() {
     let mut world = world();
     let alone = world.show(ME).instances.len();
-    world.on_input(Time::ZERO, ME, &looking_at(Vec3::NEG_Z), &[]);
+    world.on_acts(Time::ZERO, ME, &looking_at(Vec3::NEG_Z), &[]);
     assert_eq!(world.show(ME).instances.len(), alone);
     let mut presence = looking_at(Vec3::NEG_Z);
     presence.hands.push(HandPose { hand: Hand::Left, pose: presence.head });
-    world.on_input(Time::ZERO, ME, &presence, &[]);
+    world.on_acts(Time::ZERO, ME, &presence, &[]);
     assert_eq!(world.show(OTHER).instances.len(), alone + 4);
 }
 
@@ -182,7 +179,7 @@ fn what_happens_is_heard_where_it_happens_and_once() {
     let mut world = world();
     world.cues();
     let red = world.bodies[RED].position;
-    world.on_input(Time::ZERO, ME, &looking_at(red), &[event(Hand::Gaze, Action::Push)]);
+    world.on_acts(Time::ZERO, ME, &looking_at(red), &[event(Hand::None, Action::Push)]);
     let pushed = world.cues().strikes;
     assert_eq!(pushed.len(), 1);
     assert!(pushed[0].place.distance(red) < 0.01);
@@ -191,12 +188,12 @@ fn what_happens_is_heard_where_it_happens_and_once() {
     let knocks = world.cues().strikes;
     assert!(knocks.len() >= 2, "it falls off its plinth: {knocks:?}");
     assert!(knocks.iter().all(|knock| (0.0..=1.0).contains(&knock.level) && knock.place.is_finite()));
-    world.on_input(Time::from_secs(3), ME, &looking_at(Vec3::Y * 9.0), &[event(Hand::Gaze, Action::Throw)]);
+    world.on_acts(Time::from_secs(3), ME, &looking_at(Vec3::Y * 9.0), &[event(Hand::None, Action::Throw)]);
     assert!(world.cues().strikes.iter().any(|strike| strike.struck == nearlight_sound::Struck::Air));
     // Nobody fetches anything for a while.
     for shot in 0..200 {
         let now = Time::from_millis(3_000 + shot * 50);
-        world.on_input(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::Gaze, Action::Throw)]);
+        world.on_acts(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::None, Action::Throw)]);
         world.advance(now);
     }
     assert!(world.cues().strikes.len() <= 32);

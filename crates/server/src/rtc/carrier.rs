@@ -128,7 +128,13 @@ impl WebRtcCarrier {
     /// Only what the protocol lets over this channel.
     fn on_session(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
-            Ok(message @ (ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_))) => {
+            Ok(
+                message @ (ToServer::Input(_)
+                | ToServer::Hand(_)
+                | ToServer::Application(_)
+                | ToServer::Ping(_)
+                | ToServer::Report(_)),
+            ) => {
                 self.sender_mut().on_message(now, message);
             }
             Ok(_) => {}
@@ -194,8 +200,8 @@ impl Carrier for WebRtcCarrier {
 
     fn transmit(&mut self, now: Time) {
         if let Some(channel) = self.note_channel() {
-            while let Some(pong) = self.sender_mut().poll_pong(now) {
-                let _ = self.at.peer.send(now, channel, Message::Binary(pong));
+            while let Some(datagram) = self.sender_mut().poll_beside(now) {
+                let _ = self.at.peer.send(now, channel, Message::Binary(datagram));
             }
         }
         self.at.transmit(now);

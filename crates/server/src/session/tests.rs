@@ -128,6 +128,7 @@ impl Server {
             next_session: AtomicU32::new(1),
             studio: studio.expect("a thread"),
             sound: None,
+            clipboard: true,
             adapter: "test card".into(),
             format,
             codec: CodecKind::Vp8,
@@ -183,6 +184,7 @@ impl Client {
             display_hz: 60,
             codecs: vec![CodecKind::Vp8],
             sound: false,
+            clipboard: true,
             proof: None,
         })));
     }
@@ -248,7 +250,7 @@ async fn pictures_messages_and_inputs_cross_a_carrier_in_memory() {
     client.say(CarrierEvent::Connected);
     let view =
         View { pose: Pose { position: [0.0; 3], orientation: [0.0, 0.0, 0.0, 1.0] }, fov: Fov::symmetric(1.2, 1.8) };
-    let presence = Presence { head: view.pose, views: vec![view], hands: Vec::new() };
+    let presence = Presence::of_views(view.pose, vec![view]);
     let input = client.receiver.on_input(client.clock.now(), presence);
     let mut rates = 0;
     while client.displayed < 20 || client.newest_input < Some(input) || rates < 2 {

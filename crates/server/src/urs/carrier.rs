@@ -194,8 +194,10 @@ impl Carrier for UnityCarrier {
         }
         // Before there is an encoder nobody would hear where the user is.
         let sample = self.negotiated.then(|| self.user.poll_sample(now)).flatten()?;
-        let actions = sample.events.clone();
-        Some(CarrierEvent::Input(ReceivedInput { sample, received_at: now, actions }))
+        let events = sample.events.clone();
+        let (hands, messages) = (Default::default(), Vec::new());
+        let input = ReceivedInput { sample, received_at: now, events, hands, messages };
+        Some(CarrierEvent::Input(input.into()))
     }
 
     fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>) {

@@ -22,7 +22,7 @@ impl Sender {
     /// The next datagram of our own protocol to send; call until none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
         debug_assert_eq!(self.config.framing, Framing::Symbols);
-        if let Some(datagram) = self.poll_pong(now).or_else(|| self.poll_sound(now)) {
+        if let Some(datagram) = self.poll_beside(now).or_else(|| self.poll_sound(now)) {
             return Some(datagram);
         }
         let mut symbols = std::mem::take(&mut self.symbols);

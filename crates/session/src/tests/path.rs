@@ -215,7 +215,7 @@ impl Story {
 
     fn encode(&mut self) {
         let now = self.server_now();
-        if let Some(input) = self.sender.poll_input() {
+        if let Some(input) = self.sender.poll_input(now) {
             self.newest_input = Some((input.sample.seq, input.received_at));
         }
         if let Some(reason) = self.sender.target().refusal {
@@ -304,7 +304,7 @@ pub(super) fn protected(controller: Box<dyn RateController>, policy: &str) -> Al
 
 pub(super) fn presence() -> Presence {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.0) };
-    Presence { head: Pose::default(), views: vec![view], hands: Vec::new() }
+    Presence::of_views(Pose::default(), vec![view])
 }
 
 /// The header of a frame that was rendered at `now`.

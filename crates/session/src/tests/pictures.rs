@@ -62,7 +62,7 @@ fn receiver() -> Receiver {
     let asked = at(0) - Span::from_millis(100);
     let pong = Pong { client_sent_at: asked, server_received_at: asked + OFFSET, server_sent_at: asked + OFFSET };
     receiver.on_datagram(asked, &pong.to_bytes());
-    let presence = Presence { head: Pose::default(), views: vec![view()], hands: Vec::new() };
+    let presence = Presence::of_views(Pose::default(), vec![view()]);
     receiver.on_input(at(0) - Span::from_millis(10), presence);
     receiver
 }

@@ -1,10 +1,10 @@
 use nearlight_events::{STAGES, Stage};
 use nearlight_pace::Mode;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Action, Hand};
+use nearlight_wire::Key;
 
 use super::path::{Conditions, Story, presence};
-use crate::{Receiver, ReceiverConfig, Wake};
+use crate::{DeviceInput, Receiver, ReceiverConfig, Wake};
 
 #[test]
 fn a_clean_path_shows_every_frame_and_its_stages_sum_to_the_total() {
@@ -119,19 +119,22 @@ fn a_sender_that_pauses_in_the_middle_of_a_frame_is_waited_for() {
 }
 
 #[test]
-fn an_action_survives_loss_and_is_applied_once() {
+fn an_event_survives_loss_and_is_applied_once() {
     for seed in 0..20 {
         let mut story = Story::new(seed).with(Conditions { loss: 0.5, ..Conditions::CLEAN });
         story.run(Span::from_millis(500));
-        story.receiver.on_action(story.now, Hand::Gaze, Action::Push).expect("the user is present");
+        story
+            .receiver
+            .on_device(story.now, DeviceInput::Key { key: Key(0x7_0009), pressed: true })
+            .expect("the user is present");
         let mut applied = 0;
         for _ in 0..100 {
             story.run(Span::from_millis(10));
-            if let Some(input) = story.sender.poll_input() {
-                applied += input.actions.len();
+            if let Some(input) = story.sender.poll_input(story.now) {
+                applied += input.events.len();
             }
         }
-        // The story's own encoder polls inputs too, so an action may have gone there instead.
+        // The story's own encoder polls inputs too, so the event may have gone there instead.
         assert!(applied <= 1, "seed {seed}: applied {applied} times");
         assert!(story.receiver.poll_timeout().is_some());
     }
@@ -196,11 +199,11 @@ fn a_garbled_stream_is_counted_and_dropped() {
 }
 
 #[test]
-fn an_action_that_no_frame_shows_is_a_reason_of_its_own_to_wake() {
+fn an_event_that_is_not_acknowledged_is_a_reason_of_its_own_to_wake() {
     let mut now = Time::from_secs(1);
     let mut receiver = Receiver::new(ReceiverConfig { events: false });
     receiver.on_input(now, presence());
-    receiver.on_action(now, Hand::Right, Action::Grab).expect("an input was made");
+    receiver.on_device(now, DeviceInput::Key { key: Key(0x7_0009), pressed: true }).expect("an input was made");
     let repeated_at = now + Span::from_millis(33);
     loop {
         while receiver.poll_transmit(now).is_some() {}

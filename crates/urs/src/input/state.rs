@@ -1,5 +1,7 @@
 //! The states of the four devices that the web client has.
 
+use nearlight_wire::Key;
+
 use super::bytes::Reader;
 use super::{InputError, four_letters};
 
@@ -35,6 +37,114 @@ pub mod key {
     pub const DOWN_ARROW: u8 = 64;
     /// How many there are.
     pub const COUNT: u8 = 110;
+    /// W3C codes of all but Unity's own last five, from number 1 on, as Unity's `Key` counts.
+    pub const CODES: [&str; 105] = [
+        "Space",
+        "Enter",
+        "Tab",
+        "Backquote",
+        "Quote",
+        "Semicolon",
+        "Comma",
+        "Period",
+        "Slash",
+        "Backslash",
+        "BracketLeft",
+        "BracketRight",
+        "Minus",
+        "Equal",
+        "KeyA",
+        "KeyB",
+        "KeyC",
+        "KeyD",
+        "KeyE",
+        "KeyF",
+        "KeyG",
+        "KeyH",
+        "KeyI",
+        "KeyJ",
+        "KeyK",
+        "KeyL",
+        "KeyM",
+        "KeyN",
+        "KeyO",
+        "KeyP",
+        "KeyQ",
+        "KeyR",
+        "KeyS",
+        "KeyT",
+        "KeyU",
+        "KeyV",
+        "KeyW",
+        "KeyX",
+        "KeyY",
+        "KeyZ",
+        "Digit1",
+        "Digit2",
+        "Digit3",
+        "Digit4",
+        "Digit5",
+        "Digit6",
+        "Digit7",
+        "Digit8",
+        "Digit9",
+        "Digit0",
+        "ShiftLeft",
+        "ShiftRight",
+        "AltLeft",
+        "AltRight",
+        "ControlLeft",
+        "ControlRight",
+        "MetaLeft",
+        "MetaRight",
+        "ContextMenu",
+        "Escape",
+        "ArrowLeft",
+        "ArrowRight",
+        "ArrowUp",
+        "ArrowDown",
+        "Backspace",
+        "PageDown",
+        "PageUp",
+        "Home",
+        "End",
+        "Insert",
+        "Delete",
+        "CapsLock",
+        "NumLock",
+        "PrintScreen",
+        "ScrollLock",
+        "Pause",
+        "NumpadEnter",
+        "NumpadDivide",
+        "NumpadMultiply",
+        "NumpadAdd",
+        "NumpadSubtract",
+        "NumpadDecimal",
+        "NumpadEqual",
+        "Numpad0",
+        "Numpad1",
+        "Numpad2",
+        "Numpad3",
+        "Numpad4",
+        "Numpad5",
+        "Numpad6",
+        "Numpad7",
+        "Numpad8",
+        "Numpad9",
+        "F1",
+        "F2",
+        "F3",
+        "F4",
+        "F5",
+        "F6",
+        "F7",
+        "F8",
+        "F9",
+        "F10",
+        "F11",
+        "F12",
+    ];
 }
 
 /// Bits of [`GamepadState::buttons`], as Unity's `GamepadButton` counts them.
@@ -44,6 +154,9 @@ pub mod pad {
     pub const SOUTH: u32 = 1 << 6;
     pub const WEST: u32 = 1 << 7;
     pub const LEFT_STICK: u32 = 1 << 8;
+    /// Their W3C numbers (Gamepad, "standard" mapping) by their bits: the pad's four directions, the four letters, sticks, shoulders, start,
+    /// select.
+    pub const STANDARD: [u8; 14] = [12, 13, 14, 15, 3, 1, 0, 2, 10, 11, 4, 5, 9, 8];
 }
 
 /// A whole state of one device (of one finger, for a touch screen).
@@ -191,6 +304,13 @@ impl TouchState {
             started_seconds,
             started_position,
         })
+    }
+}
+
+impl KeyboardState {
+    /// All keys that are down, by their place.
+    pub(crate) fn down(&self) -> impl Iterator<Item = Key> + '_ {
+        (1..).zip(key::CODES).filter(|(number, _)| self.is_down(*number)).filter_map(|(_, code)| Key::from_code(code))
     }
 }
 

@@ -1,8 +1,7 @@
-//! The gamepad: sticks walk and look, A grabs, B pushes, X throws, Y resets, triggers go down and up; as on the project's page.
+//! The gamepad: sticks walk and look, triggers go down and up, as on the project's page.
 
-use nearlight_wire::Action;
+use nearlight_wire::Gamepad as Told;
 
-use super::Acts;
 use super::camera::{Camera, Motion};
 use crate::input::{GamepadState, pad};
 
@@ -10,8 +9,11 @@ use crate::input::{GamepadState, pad};
 const DEAD_ZONE: f32 = 0.12;
 /// Radians a second at full deflection.
 const TURN_SPEED: f32 = 2.4;
-const PRESSES: [(u32, Action); 3] =
-    [(pad::EAST, Action::Push), (pad::WEST, Action::Throw), (pad::NORTH, Action::Reset)];
+/// Triggers' numbers in the standard mapping, whose buttons are 17.
+const TRIGGERS: [usize; 2] = [6, 7];
+const BUTTONS: usize = 17;
+/// A trigger counts as pressed from here on. Guess: what browsers do.
+const PRESSED: f32 = 0.1;
 
 #[derive(Debug, Default)]
 pub(super) struct Gamepad {
@@ -19,25 +21,28 @@ pub(super) struct Gamepad {
 }
 
 impl Gamepad {
-    pub(super) fn on_state(&mut self, state: &GamepadState, acts: &mut Acts) {
-        let (now, before) = (state.buttons, self.state.buttons);
-        let went = |bit| now & bit != 0 && before & bit == 0;
-        if went(pad::SOUTH) {
-            acts.push(Action::Grab);
-        }
-        if now & pad::SOUTH == 0 && before & pad::SOUTH != 0 {
-            acts.push(Action::Release);
-        }
-        for (bit, action) in PRESSES {
-            if went(bit) {
-                acts.push(action);
-            }
-        }
+    pub(super) const fn on_state(&mut self, state: &GamepadState) {
         self.state = *state;
     }
 
-    pub(super) fn let_go(&mut self, acts: &mut Acts) {
-        self.on_state(&GamepadState::default(), acts);
+    /// As the wire tells of it.
+    pub(super) fn told(&self) -> Told {
+        let GamepadState { buttons, left_stick, right_stick, left_trigger, right_trigger } = self.state;
+        let mut told = Told { values: vec![0; BUTTONS], ..Told::default() };
+        for (bit, number) in pad::STANDARD.into_iter().enumerate() {
+            if buttons >> bit & 1 == 1 {
+                told.values[usize::from(number)] = u8::MAX;
+            }
+        }
+        for (number, way) in TRIGGERS.into_iter().zip([left_trigger, right_trigger]) {
+            told.values[number] = if way > PRESSED { (way.min(1.0) * f32::from(u8::MAX)) as u8 } else { 0 };
+        }
+        let down = told.values.iter().enumerate().filter(|(_, value)| **value > 0);
+        told.pressed = down.fold(0, |pressed, (number, _)| pressed | 1 << number);
+        // Down is positive in the standard mapping.
+        let axes = [left_stick[0], -left_stick[1], right_stick[0], -right_stick[1]];
+        told.axes = axes.map(|axis| (axis.clamp(-1.0, 1.0) * f32::from(i16::MAX)) as i16).to_vec();
+        told
     }
 
     pub(super) fn add_to(&self, motion: &mut Motion) {

@@ -1,8 +1,8 @@
 //! The user of a stock client: joins mouse, keys, fingers and gamepad into one camera and says where it is and what it does.
 //!
 //! The client sends whole states, so what happened is what differs from the state before. Walking and held sticks go on between
-//! messages: [`User::poll_timeout`] says when the next step is due. The hands are those of the project's own page: movement looks,
-//! WASD and arrows walk, left button grabs, right one pushes, middle one and F throw, R puts everything back.
+//! messages: [`User::poll_timeout`] says when the next step is due. Views move as on the project's own page: movement looks, WASD and
+//! arrows walk. What else keys, buttons and fingers mean is the application's to say: it gets them as from any other client.
 
 mod camera;
 mod gamepad;
@@ -10,12 +10,11 @@ mod mouse;
 mod touch;
 
 use nearlight_units::{InputSeq, Span, Time};
-use nearlight_wire::{Action, Fov, Hand, InputEvent, InputSample, MAX_INPUT_EVENTS, Pose, View};
+use nearlight_wire::{Devices, Fov, InputEvent, InputSample, MAX_INPUT_EVENTS, MAX_KEYS, Pointer, Pose, View};
 
 use crate::input::{Event, InputError, KeyboardState, Message, Packet, State, What, key};
 use camera::{Camera, Motion};
 use gamepad::Gamepad;
-use mouse::Mouse;
 use touch::Touch;
 
 /// While something moves, a sample is due this often: twice for each frame at 60 frames a second.
@@ -43,32 +42,25 @@ const WALK_KEYS: [(u8, [f32; 3]); 12] = [
     (key::C, [0.0, -1.0, 0.0]),
 ];
 
-/// What a device did to the world, in order.
-#[derive(Debug, Default)]
-struct Acts(Vec<Action>);
-
-impl Acts {
-    fn push(&mut self, action: Action) {
-        if self.0.len() < MAX_INPUT_EVENTS {
-            self.0.push(action);
-        }
-    }
-}
-
 /// One client's user.
 #[derive(Debug)]
 pub struct User {
     camera: Camera,
     keys: KeyboardState,
-    mouse: Mouse,
+    /// None before the client has told of a mouse.
+    pointer: Option<Pointer>,
     touch: Touch,
-    gamepad: Gamepad,
+    /// None before the client has told of one.
+    gamepad: Option<Gamepad>,
     /// Number and layout of what the client said it has.
     devices: Vec<(i32, String)>,
     /// Size of the picture in pixels.
     picture: (u16, u16),
     newest: InputSeq,
-    acts: Acts,
+    /// As the newest event has left them, and what led there, in order.
+    told: Devices,
+    happened: Vec<InputEvent>,
+    events: u32,
     /// The moment of the newest change that no sample tells of.
     unsent: Option<Time>,
     stepped_to: Time,
@@ -82,13 +74,15 @@ impl User {
         Self {
             camera: Camera::at(start),
             keys: KeyboardState::default(),
-            mouse: Mouse::default(),
+            pointer: None,
             touch: Touch::default(),
-            gamepad: Gamepad::default(),
+            gamepad: None,
             devices: Vec::new(),
             picture,
             newest: InputSeq(0),
-            acts: Acts::default(),
+            told: Devices::default(),
+            happened: Vec::new(),
+            events: 0,
             unsent: Some(now),
             stepped_to: now,
             refused: 0,
@@ -139,9 +133,12 @@ impl User {
     /// Nothing more will come: keys, buttons, fingers and sticks are let go of.
     pub fn let_go(&mut self, now: Time) {
         self.keys = KeyboardState::default();
-        self.mouse.let_go(&mut self.acts);
-        self.touch.let_go(&mut self.acts);
-        self.gamepad.let_go(&mut self.acts);
+        if let Some(pointer) = &mut self.pointer {
+            pointer.buttons = 0;
+        }
+        self.touch.let_go();
+        self.gamepad = None;
+        self.note();
         self.unsent = Some(now);
     }
 
@@ -156,7 +153,7 @@ impl User {
         self.refused
     }
 
-    /// Walks on to `now`; where anything changed, the user as it is. Each action is handed out once.
+    /// Walks on to `now`; where anything changed, the user as it is. Each event is handed out once.
     pub fn poll_sample(&mut self, now: Time) -> Option<InputSample> {
         self.step(now);
         let sampled_at = self.unsent.take()?;
@@ -165,9 +162,25 @@ impl User {
         let head = self.camera.pose();
         let aspect = f32::from(self.picture.0.max(1)) / f32::from(self.picture.1.max(1));
         let views = vec![View { pose: head, fov: Fov::symmetric(VIEW_HEIGHT, aspect) }];
-        let events = std::mem::take(&mut self.acts).0;
-        let events = events.into_iter().map(|action| InputEvent { seq, hand: Hand::Gaze, action }).collect();
-        Some(InputSample { seq, sampled_at, head, views, hands: Vec::new(), events })
+        let events = std::mem::take(&mut self.happened);
+        let first_event = self.events;
+        self.events = self.events.wrapping_add(events.len() as u32);
+        let devices = self.told.clone();
+        Some(InputSample { devices, first_event, events, ..InputSample::of_views(seq, sampled_at, head, views) })
+    }
+
+    /// What the newest event has changed.
+    fn note(&mut self) {
+        let devices = Devices {
+            keys: self.keys.down().take(MAX_KEYS).collect(),
+            pointer: self.pointer,
+            touches: self.touch.told(),
+            gamepads: self.gamepad.iter().map(Gamepad::told).collect(),
+            ..Devices::default()
+        };
+        let room = MAX_INPUT_EVENTS - self.happened.len();
+        self.happened.extend(devices.changes_from(&self.told).into_iter().take(room));
+        self.told = devices;
     }
 
     /// When to poll again though no message comes; earlier costs nothing, later makes a walking user jerk.
@@ -176,9 +189,9 @@ impl User {
         if self.unsent.is_some() {
             return Some(self.stepped_to);
         }
-        let moves = self.camera.moves() || !self.motion().is_still() || self.gamepad.turns();
-        let step = moves.then(|| self.stepped_to + STEP);
-        step.into_iter().chain(self.touch.poll_timeout()).min()
+        let moves =
+            self.camera.moves() || !self.motion().is_still() || self.gamepad.as_ref().is_some_and(Gamepad::turns);
+        moves.then(|| self.stepped_to + STEP)
     }
 
     fn motion(&self) -> Motion {
@@ -192,7 +205,7 @@ impl User {
         }
         motion.run = self.keys.is_down(key::LEFT_SHIFT) || self.keys.is_down(key::RIGHT_SHIFT);
         self.touch.add_to(&mut motion);
-        self.gamepad.add_to(&mut motion);
+        self.gamepad.iter().for_each(|gamepad| gamepad.add_to(&mut motion));
         motion
     }
 
@@ -202,14 +215,11 @@ impl User {
         self.stepped_to = self.stepped_to.max(now);
         if step > Span::ZERO {
             let seconds = step.as_secs_f64() as f32;
-            let turned = self.gamepad.turn(&mut self.camera, seconds);
+            let turned = self.gamepad.as_ref().is_some_and(|gamepad| gamepad.turn(&mut self.camera, seconds));
             let walked = self.camera.walk(self.motion(), seconds);
             if turned || walked {
                 self.unsent = Some(now);
             }
-        }
-        if self.touch.on_time(now, &mut self.acts) {
-            self.unsent = Some(now);
         }
     }
 
@@ -218,21 +228,15 @@ impl User {
         match state {
             // A browser tells of a finger once more as a mouse.
             State::Mouse(_) if self.touch.was_touched(now) => return,
-            State::Mouse(state) => self.mouse.on_state(state, &mut self.camera, &mut self.acts),
-            State::Keyboard(state) => {
-                let went = |key| state.is_down(key) && !self.keys.is_down(key);
-                if went(key::F) {
-                    self.acts.push(Action::Throw);
-                }
-                if went(key::R) {
-                    self.acts.push(Action::Reset);
-                }
-                self.keys = *state;
+            State::Mouse(state) => {
+                mouse::on_state(self.pointer.get_or_insert_default(), state, self.picture, &mut self.camera);
             }
-            State::Touch(state) => self.touch.on_state(now, state, self.picture, &mut self.camera, &mut self.acts),
-            State::Gamepad(state) => self.gamepad.on_state(state, &mut self.acts),
+            State::Keyboard(state) => self.keys = *state,
+            State::Touch(state) => self.touch.on_state(now, state, self.picture, &mut self.camera),
+            State::Gamepad(state) => self.gamepad.get_or_insert_default().on_state(state),
             State::Other(_) => return,
         }
+        self.note();
         self.unsent = Some(now);
     }
 }

@@ -1,8 +1,7 @@
-//! The mouse: every movement looks, whether the pointer is locked or not, for the client does not say; buttons act on what is ahead.
+//! The mouse: every movement looks, whether the pointer is locked or not, for the client does not say.
 
-use nearlight_wire::Action;
+use nearlight_wire::{Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 
-use super::Acts;
 use super::camera::Camera;
 use crate::input::{MouseState, button};
 
@@ -10,55 +9,31 @@ use crate::input::{MouseState, button};
 const RADIANS: f32 = std::f32::consts::PI / 1_500.0;
 /// No movement between two events is longer, in pixels. Guess: a wide screen crossed at once.
 const LONGEST: f32 = 4_000.0;
+const BUTTONS: [(u16, PointerButton); 3] = [
+    (button::LEFT, PointerButton::Primary),
+    (button::MIDDLE, PointerButton::Auxiliary),
+    (button::RIGHT, PointerButton::Secondary),
+];
 
-/// What a wheel tells for one notch, as browsers count it, and the most notches that one event is taken for.
-const NOTCH: f32 = 100.0;
-const MOST_NOTCHES: f32 = 8.0;
-
-#[derive(Debug, Default)]
-pub(super) struct Mouse {
-    buttons: u16,
-    /// Of a notch, since the last whole one.
-    turned: f32,
+/// Takes the state over, which has its origin below on the left; `picture` is in pixels.
+pub(super) fn on_state(pointer: &mut Pointer, state: &MouseState, picture: (u16, u16), camera: &mut Camera) {
+    let [right, up] = state.delta.map(|pixels| pixels.clamp(-LONGEST, LONGEST));
+    camera.turn(-right * RADIANS, up * RADIANS);
+    // The client hands on the browser's `deltaY`, which grows towards the user. What is not a number casts to 0.
+    let scrolled = state.scroll.map(|pixels| (pixels * WHEEL_UNITS_PER_PIXEL as f32) as i32);
+    pointer.captured = true;
+    pointer.at = place(state.position, picture);
+    for (total, way) in pointer.moved.iter_mut().zip([right as i32, -up as i32]) {
+        *total = total.wrapping_add(way);
+    }
+    for (total, way) in pointer.scrolled.iter_mut().zip(scrolled) {
+        *total = total.wrapping_add(way);
+    }
+    let down = BUTTONS.into_iter().filter(|(bit, _)| state.buttons & bit != 0);
+    pointer.buttons = down.fold(0, |buttons, (_, button)| buttons | button.bit());
 }
 
-impl Mouse {
-    pub(super) fn on_state(&mut self, state: &MouseState, camera: &mut Camera, acts: &mut Acts) {
-        let [right, up] = state.delta.map(|pixels| pixels.clamp(-LONGEST, LONGEST) * RADIANS);
-        camera.turn(-right, up);
-        let went = |bit| state.buttons & bit != 0 && self.buttons & bit == 0;
-        if went(button::LEFT) {
-            acts.push(Action::Grab);
-        }
-        if state.buttons & button::LEFT == 0 && self.buttons & button::LEFT != 0 {
-            acts.push(Action::Release);
-        }
-        if went(button::MIDDLE) {
-            acts.push(Action::Throw);
-        }
-        if went(button::RIGHT) {
-            acts.push(Action::Push);
-        }
-        self.buttons = state.buttons;
-        self.turn_wheel(state.scroll[1], acts);
-    }
-
-    /// The client hands on the browser's `deltaY`, which grows towards the user.
-    fn turn_wheel(&mut self, towards_user: f32, acts: &mut Acts) {
-        if towards_user.is_nan() {
-            return;
-        }
-        self.turned += (towards_user / NOTCH).clamp(-MOST_NOTCHES, MOST_NOTCHES);
-        let notches = self.turned.trunc();
-        self.turned -= notches;
-        let action = if notches > 0.0 { Action::Nearer } else { Action::Farther };
-        (0..notches.abs() as u8).for_each(|_| acts.push(action));
-    }
-
-    pub(super) fn let_go(&mut self, acts: &mut Acts) {
-        if self.buttons & button::LEFT != 0 {
-            acts.push(Action::Release);
-        }
-        self.buttons = 0;
-    }
+/// A place in pixels from the lower left corner.
+pub(super) fn place([x, y]: [f32; 2], (width, height): (u16, u16)) -> ScreenPoint {
+    ScreenPoint::new(x / f32::from(width.max(1)), 1.0 - y / f32::from(height.max(1)))
 }

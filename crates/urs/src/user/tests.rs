@@ -1,3 +1,4 @@
+use nearlight_wire::{Key, PointerButton, ScreenPoint};
 use proptest::prelude::*;
 
 use super::*;
@@ -68,14 +69,18 @@ fn gamepad(buttons: u32, axes: [f32; 6]) -> Vec<u8> {
     state(*b"GPAD", &[buttons.to_le_bytes().to_vec(), floats(&axes)].concat())
 }
 
-/// What the user did, and where it is then.
-fn after(user: &mut User, millis: u64, messages: &[Vec<u8>]) -> (Vec<Action>, Pose) {
+/// What happened to the user's devices, and where the user is then.
+fn after(user: &mut User, millis: u64, messages: &[Vec<u8>]) -> (Vec<InputEvent>, Pose) {
     let now = Time::from_millis(millis);
     for message in messages {
         user.on_message(now, message).expect("a message");
     }
     let sample = user.poll_sample(now).expect("a change");
-    (sample.events.iter().map(|event| event.action).collect(), sample.head)
+    (sample.events, sample.head)
+}
+
+fn w3c_key(code: &str, pressed: bool) -> InputEvent {
+    InputEvent::Key { key: Key::from_code(code).expect("a key"), pressed }
 }
 
 /// Where a rotation takes (0, 0, -1).
@@ -98,33 +103,41 @@ fn a_mouse_that_moves_turns_the_view_the_way_it_moves() {
 }
 
 #[test]
-fn buttons_and_keys_act_once_when_they_go_down() {
+fn buttons_and_keys_are_told_once_when_they_go_down_and_up() {
     use crate::input::{button, pad};
     let still = [0.0; 2];
+    let at = ScreenPoint::new(0.0, 1.0);
+    let click = |button, pressed| InputEvent::Button { button, pressed, at };
+    let press = |button, pressed| InputEvent::GamepadButton { gamepad: 0, button, pressed };
     for (name, messages, expected) in [
-        ("left", vec![mouse(still, button::LEFT)], vec![Action::Grab]),
+        ("left", vec![mouse(still, button::LEFT)], vec![click(PointerButton::Primary, true)]),
         (
             "left and up",
             vec![mouse(still, button::LEFT), mouse(still, button::LEFT), mouse(still, 0)],
-            vec![Action::Grab, Action::Release],
+            vec![click(PointerButton::Primary, true), click(PointerButton::Primary, false)],
         ),
-        ("right", vec![mouse(still, button::RIGHT), mouse(still, button::RIGHT)], vec![Action::Push]),
-        ("middle", vec![mouse(still, button::MIDDLE)], vec![Action::Throw]),
-        ("wheel", vec![wheel(-100.0), wheel(60.0), wheel(60.0)], vec![Action::Farther, Action::Nearer]),
-        ("a wheel gone mad", vec![wheel(f32::NAN), wheel(1e30)], vec![Action::Nearer; 8]),
-        ("F", vec![keys(&[key::F]), keys(&[key::F, key::W]), keys(&[])], vec![Action::Throw]),
-        ("R twice", vec![keys(&[key::R]), keys(&[]), keys(&[key::R])], vec![Action::Reset, Action::Reset]),
+        ("right", vec![mouse(still, button::RIGHT)], vec![click(PointerButton::Secondary, true)]),
+        ("middle", vec![mouse(still, button::MIDDLE)], vec![click(PointerButton::Auxiliary, true)]),
+        (
+            "F, then W as well",
+            vec![keys(&[key::F]), keys(&[key::F, key::W]), keys(&[])],
+            vec![w3c_key("KeyF", true), w3c_key("KeyW", true), w3c_key("KeyF", false), w3c_key("KeyW", false)],
+        ),
         (
             "A of a gamepad",
             vec![gamepad(pad::SOUTH, [0.0; 6]), gamepad(0, [0.0; 6])],
-            vec![Action::Grab, Action::Release],
+            vec![press(0, true), press(0, false)],
         ),
         (
-            "B, X, Y",
-            vec![gamepad(pad::EAST | pad::WEST | pad::NORTH, [0.0; 6])],
-            vec![Action::Push, Action::Throw, Action::Reset],
+            "B, X, Y and a trigger",
+            vec![gamepad(pad::EAST | pad::WEST | pad::NORTH, [0.0, 0.0, 0.0, 0.0, 0.0, 0.5])],
+            vec![press(1, true), press(2, true), press(3, true), press(7, true)],
         ),
-        ("a channel that stops", vec![mouse(still, button::LEFT), packet(9, &[])], vec![Action::Grab, Action::Release]),
+        (
+            "a channel that stops",
+            vec![mouse(still, button::LEFT), packet(9, &[])],
+            vec![click(PointerButton::Primary, true), click(PointerButton::Primary, false)],
+        ),
         (
             "a letter",
             vec![packet(4, &[b"TXET".as_slice(), &[24, 0, 2, 0], &[0; 12], &[119, 0, 0, 0]].concat()), keys(&[])],
@@ -133,6 +146,19 @@ fn buttons_and_keys_act_once_when_they_go_down() {
     ] {
         assert_eq!(after(&mut user(), 1, &messages).0, expected, "{name}");
     }
+    for (number, code) in [(key::SPACE, "Space"), (key::W, "KeyW"), (key::DOWN_ARROW, "ArrowDown"), (105, "F12")] {
+        assert_eq!(after(&mut user(), 1, &[keys(&[number])]).0, [w3c_key(code, true)]);
+    }
+}
+
+#[test]
+fn the_wheel_and_the_movement_add_up() {
+    let mut user = user();
+    for message in [wheel(-100.0), wheel(60.0), wheel(f32::NAN), mouse([3.0, 5.0], 0)] {
+        user.on_message(Time::ZERO, &message).expect("a message");
+    }
+    let pointer = user.poll_sample(Time::ZERO).expect("a change").devices.pointer.expect("a mouse");
+    assert_eq!((pointer.scrolled, pointer.moved, pointer.captured), ([0, -40 * 16], [3, -5], true));
 }
 
 #[test]
@@ -168,7 +194,7 @@ fn a_held_stick_keeps_turning_and_a_pause_is_not_walked_through() {
 }
 
 #[test]
-fn fingers_walk_look_tap_and_hold() {
+fn fingers_walk_look_and_tap() {
     let mut user = user();
     // The left half is a stick: 7 % of the width up is full speed ahead.
     let (_, start) = after(&mut user, 1, &[finger(1, [100.0, 100.0], 1), finger(1, [100.0, 300.0], 2)]);
@@ -181,7 +207,7 @@ fn fingers_walk_look_tap_and_hold() {
         1_000,
         &[finger(2, [1_000.0, 300.0], 1), finger(2, [900.0, 300.0], 2), finger(2, [900.0, 300.0], 3)],
     );
-    assert!(ahead(looked)[0] > 0.1 && acts.is_empty(), "{looked:?} {acts:?}");
+    assert!(ahead(looked)[0] > 0.1 && acts.len() == 2, "{looked:?} {acts:?}");
     // A tap, told once more by the browser as a click and as a mouse.
     let tap = [
         finger(3, [1_000.0, 300.0], 1),
@@ -190,15 +216,9 @@ fn fingers_walk_look_tap_and_hold() {
         mouse([0.0; 2], 0),
         finger(3, [1_000.0, 300.0], 3),
     ];
-    assert_eq!(after(&mut user, 2_000, &tap).0, [Action::Push]);
-    // A finger that rests holds, when its time has come and without a message.
-    after(&mut user, 3_000, &[finger(4, [1_000.0, 300.0], 1)]);
-    while let Some(next) = user.poll_timeout().filter(|next| *next < Time::from_millis(3_380)) {
-        assert!(user.poll_sample(next).is_none_or(|sample| sample.events.is_empty()));
-    }
-    assert_eq!(user.poll_timeout(), Some(Time::from_millis(3_380)));
-    assert_eq!(after(&mut user, 3_380, &[]).0, [Action::Grab]);
-    assert_eq!(after(&mut user, 3_500, &[finger(4, [1_000.0, 300.0], 3)]).0, [Action::Release]);
+    let at = ScreenPoint::new(1_000.0 / 1_280.0, 1.0 - 300.0 / 720.0);
+    let told = [InputEvent::TouchBegan { id: 3, at }, InputEvent::TouchEnded { id: 3, at, cancelled: false }];
+    assert_eq!(after(&mut user, 2_000, &tap).0, told);
 }
 
 #[test]

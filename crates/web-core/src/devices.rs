@@ -1,0 +1,159 @@
+//! The user's devices on their way from the page: lists of numbers, as [`presence`](crate::presence) reads them.
+
+use nearlight_session::DeviceInput;
+use nearlight_wire::{
+    Controller, Gamepad, Hand, HandJoints, JOINTS, Joint, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS,
+    MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_TOUCHES, Pointer, PointerButton, ScreenPoint, Touch,
+    WHEEL_UNITS_PER_PIXEL,
+};
+
+use crate::presence::Numbers;
+
+/// The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`.
+pub(crate) const POINTER_COLUMNS: [&str; 8] =
+    ["x", "y", "captured", "movedX", "movedY", "scrolledX", "scrolledY", "buttons"];
+/// The numbers of a finger: its name, fractions of the picture, pressure from 0 to 1.
+pub(crate) const TOUCH_COLUMNS: [&str; 4] = ["id", "x", "y", "pressure"];
+
+/// W3C's `MouseEvent.buttons` has the secondary button before the auxiliary one.
+const BUTTONS: [(u8, PointerButton); 5] = [
+    (1, PointerButton::Primary),
+    (2, PointerButton::Secondary),
+    (4, PointerButton::Auxiliary),
+    (8, PointerButton::Back),
+    (16, PointerButton::Forward),
+];
+
+/// Reads [`POINTER_COLUMNS`]; no numbers for no pointer.
+pub(crate) fn pointer(values: &[f64]) -> Option<DeviceInput> {
+    if values.is_empty() {
+        return Some(DeviceInput::Pointer(None));
+    }
+    let values: [f64; POINTER_COLUMNS.len()] = values.try_into().ok()?;
+    let [x, y, captured, moved_x, moved_y, scrolled_x, scrolled_y, buttons] = values;
+    let unit = f64::from(WHEEL_UNITS_PER_PIXEL);
+    let down = BUTTONS.into_iter().filter(|(bit, _)| buttons as u8 & bit != 0);
+    Some(DeviceInput::Pointer(Some(Pointer {
+        at: ScreenPoint::new(x as f32, y as f32),
+        captured: captured > 0.0,
+        // Totals wrap around in the wire's 32 bits.
+        moved: [moved_x, moved_y].map(|total| total as i64 as i32),
+        scrolled: [scrolled_x, scrolled_y].map(|total| (total * unit) as i64 as i32),
+        buttons: down.fold(0, |set, (_, button)| set | button.bit()),
+    })))
+}
+
+/// Reads [`TOUCH_COLUMNS`] for each finger; more than a session takes are left out.
+pub(crate) fn touches(values: &[f64]) -> Option<DeviceInput> {
+    let (fingers, []) = values.as_chunks::<{ TOUCH_COLUMNS.len() }>() else { return None };
+    let touches = fingers.iter().take(MAX_TOUCHES).map(|[id, x, y, pressure]| Touch {
+        id: *id as u32,
+        at: ScreenPoint::new(*x as f32, *y as f32),
+        pressure: (pressure * f64::from(u8::MAX)) as u8,
+    });
+    Some(DeviceInput::Touches(touches.collect()))
+}
+
+/// Reads for each gamepad: number, count of buttons, how far each is down and whether it counts as pressed, count of axes, axes.
+pub(crate) fn gamepads(values: &[f32]) -> Option<DeviceInput> {
+    let mut numbers = Numbers(values);
+    let mut gamepads = Vec::new();
+    while !numbers.0.is_empty() {
+        let index = numbers.count(MAX_GAMEPADS as u8 - 1)?;
+        let mut gamepad = Gamepad { index, ..Gamepad::default() };
+        for button in 0..numbers.count(MAX_GAMEPAD_BUTTONS as u8)? {
+            let [value, pressed] = numbers.take()?;
+            gamepad.values.push((value.clamp(0.0, 1.0) * f32::from(u8::MAX)).round() as u8);
+            gamepad.pressed |= u32::from(pressed > 0.0) << button;
+        }
+        gamepad.axes = axes(&mut numbers, MAX_GAMEPAD_AXES)?;
+        gamepads.push(gamepad);
+    }
+    gamepads.truncate(MAX_GAMEPADS);
+    Some(DeviceInput::Gamepads(gamepads))
+}
+
+/// Reads a controller: hand, aim, whether it is held and the grip if so, count of buttons with how far each is down, whether it counts as
+/// pressed and whether it is touched, count of axes, axes.
+pub(crate) fn controller(numbers: &mut Numbers<'_>) -> Option<Controller> {
+    let hand = Hand::from_code(numbers.count(2)?)?;
+    let mut controller = Controller::pointing(hand, numbers.pose()?);
+    if numbers.count(1)? == 1 {
+        controller.grip = Some(numbers.pose()?);
+    }
+    for button in 0..numbers.count(MAX_CONTROLLER_BUTTONS as u8)? {
+        let [value, pressed, touched] = numbers.take()?;
+        controller.values.push((value.clamp(0.0, 1.0) * f32::from(u16::MAX)).round() as u16);
+        controller.pressed |= u16::from(pressed > 0.0) << button;
+        controller.touched |= u16::from(touched > 0.0) << button;
+    }
+    controller.axes = axes(numbers, MAX_CONTROLLER_AXES)?;
+    Some(controller)
+}
+
+/// Reads a pose and a radius for each of a hand's joints, the wrist first; no numbers for a hand that is not tracked any more.
+pub(crate) fn joints(hand: u8, values: &[f32]) -> Option<DeviceInput> {
+    let hand = Hand::from_code(hand).filter(|hand| *hand != Hand::None)?;
+    if values.is_empty() {
+        return Some(DeviceInput::JointsGone(hand));
+    }
+    let mut numbers = Numbers(values);
+    let mut wrist = None;
+    let mut joints = [Joint::default(); JOINTS];
+    for joint in &mut joints {
+        let (pose, [radius]) = (numbers.pose()?, numbers.take()?);
+        let origin = *wrist.get_or_insert(pose.position);
+        let offset = [0, 1, 2].map(|axis: usize| pose.position[axis] - origin[axis]);
+        *joint = Joint { offset, orientation: pose.orientation, radius };
+    }
+    let wrist = wrist.filter(|_| numbers.0.is_empty())?;
+    Some(DeviceInput::Joints(Box::new(HandJoints { hand, wrist, joints })))
+}
+
+fn axes(numbers: &mut Numbers<'_>, most: usize) -> Option<Vec<i16>> {
+    let count = numbers.count(most as u8)?;
+    let part = |value: f32| (value.clamp(-1.0, 1.0) * f32::from(i16::MAX)).round() as i16;
+    (0..count).map(|_| numbers.take().map(|[value]| part(value))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pointer_s_buttons_are_w3c_s() {
+        let Some(DeviceInput::Pointer(Some(pointer))) = pointer(&[0.5, 1.0, 1.0, 3.0, -4.0, 0.5, -1.0, 2.0]) else {
+            panic!("a pointer")
+        };
+        assert_eq!(pointer.buttons, PointerButton::Secondary.bit());
+        assert_eq!(
+            (pointer.moved, pointer.scrolled, pointer.at.y, pointer.captured),
+            ([3, -4], [8, -16], u16::MAX, true)
+        );
+        assert_eq!(super::pointer(&[]), Some(DeviceInput::Pointer(None)));
+        assert_eq!(super::pointer(&[1.0; 7]), None);
+    }
+
+    #[test]
+    fn gamepads_are_read_whole_or_not_at_all() {
+        let values = [1.0, 2.0, 0.0, 0.0, 1.0, 1.0, 2.0, -1.0, 0.5];
+        let Some(DeviceInput::Gamepads(pads)) = gamepads(&values) else { panic!("a gamepad") };
+        let expected = Gamepad { index: 1, pressed: 2, values: vec![0, 255], axes: vec![-32_767, 16_384] };
+        assert_eq!(pads, [expected]);
+        for length in 1..values.len() {
+            assert_eq!(gamepads(&values[..length]), None, "{length} numbers");
+        }
+        assert_eq!(gamepads(&[]), Some(DeviceInput::Gamepads(Vec::new())));
+    }
+
+    #[test]
+    fn joints_are_told_from_the_wrist() {
+        let values: Vec<f32> =
+            (0..JOINTS).flat_map(|at| [1.0 + at as f32 / 100.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.01]).collect();
+        let Some(DeviceInput::Joints(hand)) = joints(2, &values) else { panic!("a hand") };
+        assert_eq!((hand.hand, hand.wrist), (Hand::Right, [1.0, 2.0, 3.0]));
+        assert!((hand.joints[24].offset[0] - 0.24).abs() < 1e-6);
+        assert_eq!(joints(1, &[]), Some(DeviceInput::JointsGone(Hand::Left)));
+        assert_eq!((joints(0, &values), joints(2, &values[1..])), (None, None));
+    }
+}

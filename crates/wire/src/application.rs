@@ -1,0 +1,45 @@
+//! Messages of the application's own, which Nearlight carries and does not read.
+
+use std::borrow::Cow;
+
+use crate::cursor::Reader;
+use crate::{Further, Kind, WireError};
+
+/// Bytes of an application message that may be lost: it fits one datagram.
+pub const MAX_UNRELIABLE_MESSAGE_BYTES: usize = 1_100;
+/// Bytes of one that travels on the control stream, there as base64.
+pub const MAX_RELIABLE_MESSAGE_BYTES: usize = 16 * 1_024;
+
+/// A message that may be lost, come twice or overtake others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnreliableMessage<'a>(pub Cow<'a, [u8]>);
+
+impl<'a> UnreliableMessage<'a> {
+    /// The datagram.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(2 + self.0.len());
+        self.write(&mut bytes);
+        bytes
+    }
+
+    pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
+        debug_assert!(self.0.len() <= MAX_UNRELIABLE_MESSAGE_BYTES);
+        bytes.extend([Kind::Further.first_byte(), Further::Application as u8]);
+        bytes.extend_from_slice(&self.0);
+    }
+
+    pub(crate) fn read(reader: &mut Reader<'a>) -> Result<Self, WireError> {
+        let data = reader.rest();
+        if data.len() > MAX_UNRELIABLE_MESSAGE_BYTES {
+            return Err(WireError::Field("application message"));
+        }
+        Ok(Self(data.into()))
+    }
+
+    /// The same message with bytes of its own.
+    #[must_use]
+    pub fn into_owned(self) -> UnreliableMessage<'static> {
+        UnreliableMessage(Cow::Owned(self.0.into_owned()))
+    }
+}
