@@ -1,5 +1,6 @@
 //! The files that a run leaves: events as JSON lines, a trace, a table.
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ impl Recorder {
     }
 
     pub fn write(&mut self, at: Time, session: u32, event: &Event) -> Result<(), ClientError> {
-        let record = Record { at, origin: Origin::Client, session, event };
+        let record = Record { at, origin: Origin::Client, session, event: Cow::Borrowed(event) };
         if let Some((path, writer)) = &mut self.events {
             write_line(writer, &record).map_err(|source| failed(EVENTS, path, source))?;
         }

@@ -22,7 +22,7 @@ impl<W: Write> CsvWriter<W> {
 
     /// Adds a row for a displayed frame; other events have none.
     pub fn write(&mut self, record: &Record<'_>) -> io::Result<()> {
-        let Event::FrameDisplayed { timeline } = record.event else { return Ok(()) };
+        let Event::FrameDisplayed { timeline } = &*record.event else { return Ok(()) };
         let stages = STAGES.map(|stage| micros(timeline.stage(stage)));
         writeln!(
             self.writer,
@@ -51,6 +51,8 @@ fn micros(span: Span) -> String {
 mod tests {
     use nearlight_units::{FrameId, InputSeq, Time};
 
+    use std::borrow::Cow;
+
     use super::*;
     use crate::{Origin, Timeline};
 
@@ -65,8 +67,8 @@ mod tests {
             clock_error: Span::from_nanos(1_500),
             late: true,
         };
-        for event in [Event::FrameDisplayed { timeline }, Event::FrameSkipped { reason: "pacer queue" }] {
-            let record = Record { at: Time::ZERO, origin: Origin::Client, session: 1, event: &event };
+        for event in [Event::FrameDisplayed { timeline }, Event::FrameSkipped { reason: "pacer queue".into() }] {
+            let record = Record { at: Time::ZERO, origin: Origin::Client, session: 1, event: Cow::Borrowed(&event) };
             table.write(&record).expect("memory");
         }
         let text = String::from_utf8(bytes).expect("text");

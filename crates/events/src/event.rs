@@ -1,14 +1,16 @@
 //! What happened, as one line of JSON each.
 
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
-use serde::Serialize;
+use serde::{Deserialize, Deserializer, Serialize};
+use thiserror::Error;
 
 use crate::{RecoveryKind, Timeline};
 
 /// Which end saw it. Times of a record are on that end's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
     Server,
@@ -16,22 +18,28 @@ pub enum Origin {
 }
 
 /// A limit that a rate decision weighed.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
-    pub limit: &'static str,
+    pub limit: Cow<'static, str>,
     pub rate: Bitrate,
 }
 
 /// A way to protect a frame that was weighed; its cost counts packets, sent and expected to be lost.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProtectionCandidate {
-    pub basis: &'static str,
+    pub basis: Cow<'static, str>,
     pub repairs: u16,
+    /// Infinite, and null in JSON, where it was out of the question.
+    #[serde(deserialize_with = "or_infinite")]
     pub cost: f64,
 }
 
+fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Option::<f64>::deserialize(deserializer).map(|number| number.unwrap_or(f64::INFINITY))
+}
+
 /// Something that happened. Lengths are nanoseconds, rates bits per second.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A frame reached the display.
@@ -42,20 +50,19 @@ pub enum Event {
     /// An input's first pixels reached the display.
     MotionToPhoton { input: InputSeq, frame: FrameId, span: Span },
     /// A frame will never be displayed.
-    FrameLost { frame: FrameId, reason: &'static str },
+    FrameLost { frame: FrameId, reason: Cow<'static, str> },
     /// A frame was whole and did not have the digest that its repairs carry: its symbols were thrown away.
     FrameCorrupt { frame: FrameId },
-    /// A frame became whole only through symbols that were sent again.
-    FrameRepaired { frame: FrameId, symbols: u32, late: bool },
-    /// A frame became whole through repairs, when `behind` newer frames had begun to come.
-    FrameRecovered { frame: FrameId, symbols: u32, behind: u32 },
+    /// A frame that had lost something became whole, when `behind` newer frames had begun to come: by `symbols` that were computed from
+    /// repairs or, where none were, by symbols that were sent again.
+    FrameRecovered { frame: FrameId, by: RecoveryKind, symbols: u32, behind: u32 },
     /// The decoder goes on after a frame was not there in time: with `frame`, when `frames` newer ones had begun to come.
     PictureHealed { frame: FrameId, by: RecoveryKind, frames: u32 },
     /// Repairs were made for a frame and those before it, `covers` in all; the probability that it is not whole in time, where
     /// the policy reckons with it; and every candidate.
     FrameProtected {
         frame: FrameId,
-        basis: &'static str,
+        basis: Cow<'static, str>,
         repairs: u16,
         covers: u8,
         expected_loss: Option<f64>,
@@ -66,34 +73,35 @@ pub enum Event {
     /// The receiver asked for a frame that is predicted from `decoded` or an older one.
     ReferenceRequested { decoded: FrameId, newest: FrameId },
     /// The receiver asked for a key frame.
-    KeyFrameRequested { newest: FrameId, reason: &'static str },
+    KeyFrameRequested { newest: FrameId, reason: Cow<'static, str> },
     /// The sender decided that the next frame is a key frame.
-    KeyFrameForced { reason: &'static str },
+    KeyFrameForced { reason: Cow<'static, str> },
     /// The sender left out a frame before it was encoded.
-    FrameSkipped { reason: &'static str },
+    FrameSkipped { reason: Cow<'static, str> },
     /// A frame left the encoder, predicted from `reference`.
     FrameSent { frame: FrameId, bytes: u64, key: bool, reference: Option<FrameId>, symbols: u32 },
     /// A whole frame went to the decoder.
     FrameReady { frame: FrameId },
-    /// Media datagrams so far: that left (server), that arrived (client). Ten a second at most, while there are any.
-    Traffic { packets: u64, bytes: Bytes, repairs: u64 },
+    /// Media datagrams so far: that left (server), that arrived (client). Of these, pieces that were sent again, and repairs. Ten a second
+    /// at most, while there are any.
+    Traffic { packets: u64, bytes: Bytes, retransmissions: u64, repairs: u64 },
     /// The rate controller changed its mind: target, pacing rate and all candidates.
-    RateDecision { target: Bitrate, pacing: Bitrate, binding: &'static str, candidates: Vec<Candidate> },
+    RateDecision { target: Bitrate, pacing: Bitrate, binding: Cow<'static, str>, candidates: Vec<Candidate> },
     /// Clock synchronisation: the server's clock minus the client's, and how far that may be off.
     ClockEstimated { offset: Span, error: Span, round_trip: Span, drift_ppm: f64 },
     /// A datagram that no parser accepts.
     MalformedDatagram { reason: String },
 }
 
-/// An event with its moment and end.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// An event with its moment and end. It reads what it has written, and nothing that lacks a field or has another name.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record<'a> {
     /// Nanoseconds on the clock of `origin`.
     pub at: Time,
     pub origin: Origin,
     pub session: u32,
     #[serde(flatten)]
-    pub event: &'a Event,
+    pub event: Cow<'a, Event>,
 }
 
 /// Appends a record as one line of JSON.
@@ -102,19 +110,134 @@ pub fn write_line(writer: &mut impl Write, record: &Record<'_>) -> io::Result<()
     writer.write_all(b"\n")
 }
 
+/// A line of an events file says nothing that this version knows.
+#[derive(Debug, Error)]
+#[error(
+    "line {line} of the events is none that this version writes: {source}; use one version of server, client and reader"
+)]
+pub struct UnknownLine {
+    /// Counted from 1.
+    pub line: usize,
+    source: serde_json::Error,
+}
+
+/// The records of an events file in the order of writing. A last line without an end was cut off with its writer, and is left out.
+pub fn read_lines(text: &str) -> impl Iterator<Item = Result<Record<'static>, UnknownLine>> + '_ {
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    let numbered = whole.lines().enumerate();
+    numbered.map(|(index, line)| serde_json::from_str(line).map_err(|source| UnknownLine { line: index + 1, source }))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn line(event: Event) -> String {
+        let mut line = Vec::new();
+        let record = Record { at: Time::from_micros(5), origin: Origin::Server, session: 1, event: Cow::Owned(event) };
+        write_line(&mut line, &record).expect("memory never fails");
+        String::from_utf8(line).expect("JSON is UTF-8")
+    }
+
     #[test]
     fn a_record_is_one_flat_line() {
-        let event = Event::FrameSkipped { reason: "pacer queue" };
-        let mut line = Vec::new();
-        let record = Record { at: Time::from_micros(5), origin: Origin::Server, session: 1, event: &event };
-        write_line(&mut line, &record).expect("memory never fails");
         assert_eq!(
-            String::from_utf8(line).expect("JSON is UTF-8"),
+            line(Event::FrameSkipped { reason: "pacer queue".into() }),
             "{\"at\":5000,\"origin\":\"server\",\"session\":1,\"event\":\"frame_skipped\",\"reason\":\"pacer queue\"}\n"
         );
+    }
+
+    /// One of each; a new event is missing here until it is added, and the match below does not compile without it.
+    fn every_event() -> Vec<Event> {
+        let (frame, newest, symbols, reason) = (FrameId(7), FrameId(9), 3, Cow::Borrowed("a reason"));
+        let (target, pacing, span) = (Bitrate::from_mbps(8), Bitrate::from_mbps(20), Span::from_micros(-3));
+        let (input, boundaries) = (InputSeq(4), std::array::from_fn(|boundary| Time::from_micros(boundary as u64)));
+        let timeline = Timeline { frame, input, boundaries, clock_error: Span::from_micros(1), late: true };
+        let weighed = |cost| ProtectionCandidate { basis: "block".into(), repairs: 2, cost };
+        vec![
+            Event::FrameDisplayed { timeline: timeline.clone() },
+            Event::FramePassedOver { timeline },
+            Event::MotionToPhoton { input, frame, span },
+            Event::FrameLost { frame, reason: reason.clone() },
+            Event::FrameCorrupt { frame },
+            Event::FrameRecovered { frame, by: RecoveryKind::LateRepair, symbols, behind: 1 },
+            Event::PictureHealed { frame, by: RecoveryKind::KeyFrame, frames: 2 },
+            Event::FrameProtected {
+                frame,
+                basis: "block".into(),
+                repairs: 2,
+                covers: 1,
+                expected_loss: None,
+                candidates: vec![weighed(1.5), weighed(f64::INFINITY)],
+            },
+            Event::SymbolsRequested { frame, symbols, attempt: 1 },
+            Event::ReferenceRequested { decoded: frame, newest },
+            Event::KeyFrameRequested { newest, reason: reason.clone() },
+            Event::KeyFrameForced { reason: reason.clone() },
+            Event::FrameSkipped { reason: reason.clone() },
+            Event::FrameSent { frame, bytes: 10_000, key: false, reference: Some(FrameId(6)), symbols },
+            Event::FrameReady { frame },
+            Event::Traffic { packets: 10, bytes: Bytes::new(12_000), retransmissions: 2, repairs: 1 },
+            Event::RateDecision {
+                target,
+                pacing,
+                binding: "loss".into(),
+                candidates: vec![Candidate { limit: "loss".into(), rate: target }],
+            },
+            Event::ClockEstimated { offset: span, error: span, round_trip: span, drift_ppm: -1.5 },
+            Event::MalformedDatagram { reason: "too short".to_owned() },
+        ]
+    }
+
+    /// Where an event stands in [`every_event`].
+    fn place(event: &Event) -> usize {
+        match event {
+            Event::FrameDisplayed { .. } => 0,
+            Event::FramePassedOver { .. } => 1,
+            Event::MotionToPhoton { .. } => 2,
+            Event::FrameLost { .. } => 3,
+            Event::FrameCorrupt { .. } => 4,
+            Event::FrameRecovered { .. } => 5,
+            Event::PictureHealed { .. } => 6,
+            Event::FrameProtected { .. } => 7,
+            Event::SymbolsRequested { .. } => 8,
+            Event::ReferenceRequested { .. } => 9,
+            Event::KeyFrameRequested { .. } => 10,
+            Event::KeyFrameForced { .. } => 11,
+            Event::FrameSkipped { .. } => 12,
+            Event::FrameSent { .. } => 13,
+            Event::FrameReady { .. } => 14,
+            Event::Traffic { .. } => 15,
+            Event::RateDecision { .. } => 16,
+            Event::ClockEstimated { .. } => 17,
+            Event::MalformedDatagram { .. } => 18,
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_back() {
+        let events = every_event();
+        let places: Vec<_> = events.iter().map(place).collect();
+        assert_eq!(places, (0..events.len()).collect::<Vec<_>>());
+        let text: String = events.iter().cloned().map(line).collect();
+        let read: Vec<_> =
+            read_lines(&text).map(|record| record.expect("its own writing").event.into_owned()).collect();
+        assert_eq!(read, events);
+    }
+
+    #[test]
+    fn a_renamed_event_or_field_is_an_error_and_a_line_that_was_cut_off_is_not() {
+        let whole = line(every_event().swap_remove(15));
+        let fault =
+            |text: &str| read_lines(text).find_map(Result::err).map(|unknown| (unknown.line, unknown.to_string()));
+        assert_eq!(fault(&format!("{whole}{}", &whole[..30])), None);
+        for (from, to, told) in [
+            ("\"traffic\"", "\"transport\"", "unknown variant `transport`"),
+            ("\"retransmissions\"", "\"repeats\"", "missing field `retransmissions`"),
+            ("{", "", "line 2"),
+        ] {
+            let (line, words) = fault(&format!("{whole}{}{whole}", whole.replace(from, to))).expect("an error");
+            assert!(line == 2 && words.contains(told), "{words}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! One schema for what happened, the same in server, native client, browser and lab; and its writers.
+//! One schema for what happened, the same in server, native client, browser and lab; its writers and its reader.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +14,7 @@ mod trace;
 mod typescript;
 
 pub use csv::CsvWriter;
-pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, write_line};
+pub use event::{Candidate, Event, Origin, ProtectionCandidate, Record, UnknownLine, read_lines, write_line};
 pub use file::create_private_file;
 pub use recovery::{Recovery, RecoveryCounts, RecoveryKind};
 pub use stalls::{STALL, StallCounts, Stalls};

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::FrameCounts;
 
 /// What healed the picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryKind {

@@ -48,7 +48,7 @@ impl<W: Write + Seek> TraceWriter<W> {
 
     /// Takes one record; it reaches the file with the next [`TraceWriter::flush`].
     pub fn write(&mut self, record: &Record<'_>) {
-        match record.event {
+        match &*record.event {
             Event::FrameDisplayed { timeline } => self.write_frame(record, timeline, &STAGES),
             Event::FramePassedOver { timeline } => {
                 let known =
@@ -92,7 +92,7 @@ impl<W: Write + Seek> TraceWriter<W> {
             if timeline.late {
                 args.insert("late".into(), true.into());
             }
-            if matches!(record.event, Event::FramePassedOver { .. }) {
+            if matches!(*record.event, Event::FramePassedOver { .. }) {
                 args.insert("passed_over".into(), true.into());
             }
             let length = length.max(Span::ZERO).as_nanos() as f64 / 1e3;
@@ -167,6 +167,7 @@ fn micros(time: Time) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::io::Cursor;
 
     use nearlight_units::{FrameId, InputSeq};
@@ -184,7 +185,7 @@ mod tests {
     }
 
     fn record(at: Time, event: &Event) -> Record<'_> {
-        Record { at, origin: Origin::Client, session: 7, event }
+        Record { at, origin: Origin::Client, session: 7, event: Cow::Borrowed(event) }
     }
 
     fn events(bytes: &[u8]) -> Vec<Value> {
@@ -269,11 +270,11 @@ mod tests {
         let rate = Event::RateDecision {
             target: Bitrate::from_mbps(8),
             pacing: Bitrate::from_mbps(20),
-            binding: "delay",
+            binding: "delay".into(),
             candidates: Vec::new(),
         };
         trace.write(&record(Time::from_millis(1), &rate));
-        let lost = Event::FrameLost { frame: FrameId(3), reason: "too old" };
+        let lost = Event::FrameLost { frame: FrameId(3), reason: "too old".into() };
         trace.write(&record(Time::from_millis(2), &lost));
         drop(trace);
         let written = events(file.get_ref());

@@ -5,12 +5,11 @@
 
 use std::collections::BTreeMap;
 
-use nearlight_events::{Stage, Timeline};
+use nearlight_events::{Event, Record, Stage, UnknownLine, read_lines};
 use nearlight_flows::Direction;
 use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec, Random};
 use nearlight_rate::Bounds;
-use nearlight_units::{Bitrate, Bytes, Span, Time};
-use serde::Deserialize;
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
 use crate::histogram::Histogram;
 use crate::plan::{Cell, Content, Encoder, Recovery, Segment, Transport};
@@ -138,31 +137,15 @@ pub fn path_seeds(seed: u64) -> [u64; 2] {
     segment_seeds(&mut Random::new(seed), 1)[0]
 }
 
-/// A line of an events file, as far as a record needs it.
-#[derive(Clone, Debug, Deserialize)]
-struct Line {
-    at: Time,
-    session: u32,
-    event: String,
-    frame: Option<u32>,
-    bytes: Option<u64>,
-    packets: Option<u64>,
-    repairs: Option<u64>,
-    #[serde(default)]
-    key: bool,
-    target: Option<Bitrate>,
-    span: Option<Span>,
-    timeline: Option<Timeline>,
-}
-
 /// Frames by session and number.
-type Frame = (u32, u32);
+type Frame = (u32, FrameId);
 
-/// The lines of an events file in order, on the path's clock; what comes before its time zero counts as then. A line that was cut
-/// off is left out.
-fn lines(text: &str, origin: Time) -> impl Iterator<Item = Line> + '_ {
-    let parsed = text.lines().filter_map(|line| serde_json::from_str::<Line>(line).ok());
-    parsed.map(move |line| Line { at: Time::ZERO + line.at.saturating_since(origin), ..line })
+/// The records of an events file in order, on the path's clock; what comes before its time zero counts as then.
+fn records(text: &str, origin: Time) -> impl Iterator<Item = Result<Record<'static>, UnknownLine>> + '_ {
+    read_lines(text).map(move |record| {
+        let record = record?;
+        Ok(Record { at: Time::ZERO + record.at.saturating_since(origin), ..record })
+    })
 }
 
 /// A sum that grows, known at some moments.
@@ -194,20 +177,23 @@ impl Curve {
     }
 }
 
-/// The record of a live run.
-#[must_use]
-pub fn record(live: &LiveRun<'_>) -> RunRecord {
+/// The record of a live run. An error says that the events are not those of this version, so that figures would be missing.
+pub fn record(live: &LiveRun<'_>) -> Result<RunRecord, UnknownLine> {
     let setting = &live.cell.setting;
     let (from, to) = (Time::ZERO + setting.warm_up, Time::ZERO + setting.duration);
     let quality = FrameQuality::new(setting.source.bounds, setting.source.fps);
     let mut story = Story::new(from, to, quality);
-    lines(live.server_events, live.origin).for_each(|line| story.on_server(&line));
-    lines(live.client_events, live.origin).for_each(|line| story.on_client(&line, setting.client.deadline));
+    for record in records(live.server_events, live.origin) {
+        story.on_server(&record?);
+    }
+    for record in records(live.client_events, live.origin) {
+        story.on_client(&record?, setting.client.deadline);
+    }
     story.finish();
     let mut record = RunRecord::new(live.cell, live.seed);
     record.live = Some(live.note.clone());
     record.dropped.clone_from(&live.link.dropped);
-    let Story { mut tally, sent, received, packets, targets, repairs, in_time, .. } = story;
+    let Story { mut tally, sent, received, packets, targets, retransmissions, in_time, .. } = story;
     tally.packets_sent = packets.between(from, to).round() as u64;
     tally.bytes_sent = sent.between(from, to).round() as u64;
     tally.bytes_received = received.between(from, to).round() as u64;
@@ -239,12 +225,12 @@ pub fn record(live: &LiveRun<'_>) -> RunRecord {
     }
     if let Some(media) = record.media.first_mut() {
         // Events do not tell which bytes were redundant, nor which pictures were whole.
-        tally.write(media, &Sums { repairs, redundant: 0, other: 0, fates: None, healed: None, in_time });
+        tally.write(media, &Sums { retransmissions, redundant: 0, other: 0, fates: None, healed: None, in_time });
     }
     for link in &mut record.links {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;
     }
-    record
+    Ok(record)
 }
 
 /// What the events have told so far.
@@ -254,7 +240,7 @@ struct Story {
     received: Curve,
     packets: Curve,
     targets: Vec<(Time, Bitrate)>,
-    repairs: u64,
+    retransmissions: u64,
     quality: FrameQuality,
     /// When each frame was handed to the sender, and what it is worth.
     sent_frames: BTreeMap<Frame, (Time, f64)>,
@@ -272,7 +258,7 @@ impl Story {
             received: Curve::default(),
             packets: Curve::default(),
             targets: Vec::new(),
-            repairs: 0,
+            retransmissions: 0,
             quality,
             sent_frames: BTreeMap::new(),
             in_time: (0, 0.0),
@@ -280,40 +266,40 @@ impl Story {
         }
     }
 
-    fn on_server(&mut self, line: &Line) {
-        let at = line.at;
-        match (line.event.as_str(), line) {
-            ("frame_sent", Line { frame: Some(frame), key, bytes, .. }) => {
-                let quality = self.quality.on_frame(bytes.unwrap_or(0) as usize, *key);
-                self.sent_frames.insert((line.session, *frame), (at, quality));
+    fn on_server(&mut self, record: &Record<'_>) {
+        let at = record.at;
+        match &*record.event {
+            Event::FrameSent { frame, key, bytes, .. } => {
+                let quality = self.quality.on_frame(*bytes as usize, *key);
+                self.sent_frames.insert((record.session, *frame), (at, quality));
                 self.tally.on_capture(at);
                 self.tally.on_frame_sent(at, *key);
             }
-            ("frame_skipped", _) => {
+            Event::FrameSkipped { .. } => {
                 self.tally.on_capture(at);
                 self.tally.on_skipped(at);
             }
-            ("rate_decision", Line { target: Some(target), .. }) => self.targets.push((at, *target)),
-            ("traffic", Line { bytes: Some(bytes), packets: Some(packets), repairs: Some(repairs), .. }) => {
-                self.sent.add(at, *bytes);
+            Event::RateDecision { target, .. } => self.targets.push((at, *target)),
+            Event::Traffic { bytes, packets, retransmissions, .. } => {
+                self.sent.add(at, bytes.get());
                 self.packets.add(at, *packets);
-                self.repairs = *repairs;
+                self.retransmissions = *retransmissions;
             }
             _ => {}
         }
     }
 
-    fn on_client(&mut self, line: &Line, deadline: Span) {
-        let at = line.at;
-        match (line.event.as_str(), line) {
-            ("frame_ready", Line { frame: Some(frame), .. }) => {
-                let key = (line.session, *frame);
+    fn on_client(&mut self, record: &Record<'_>, deadline: Span) {
+        let at = record.at;
+        match &*record.event {
+            Event::FrameReady { frame } => {
+                let key = (record.session, *frame);
                 let Some((sent_at, _)) = self.sent_frames.get(&key).copied() else { return };
                 self.tally.on_frame_received(at, sent_at, sent_at);
                 self.waiting.insert(key, at);
             }
-            ("frame_displayed", Line { timeline: Some(timeline), .. }) => {
-                let key = (line.session, timeline.frame.0);
+            Event::FrameDisplayed { timeline } => {
+                let key = (record.session, timeline.frame);
                 self.waiting.remove(&key);
                 let Some((sent_at, quality)) = self.sent_frames.get(&key).copied() else { return };
                 // All are the server's own, so that their sum owes nothing to the mapping of clocks.
@@ -328,8 +314,8 @@ impl Story {
                 }
                 self.tally.on_timeline(captured_at, timeline);
             }
-            ("motion_to_photon", Line { span: Some(span), .. }) => self.tally.on_motion_to_photon(at, *span),
-            ("traffic", Line { bytes: Some(bytes), .. }) => self.received.add(at, *bytes),
+            Event::MotionToPhoton { span, .. } => self.tally.on_motion_to_photon(at, *span),
+            Event::Traffic { bytes, .. } => self.received.add(at, bytes.get()),
             _ => {}
         }
     }

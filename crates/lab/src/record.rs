@@ -107,8 +107,8 @@ pub struct MediaRecord {
     pub passed_over: u64,
     pub packets_sent: u64,
     pub packets_lost: u64,
-    /// Packets that carried symbols again, from the session's start; of live runs also those that stood in for some.
-    pub repairs: u64,
+    /// Packets that carried symbols again, from the session's start.
+    pub retransmissions: u64,
     /// Of what was sent in the measured time: what another datagram could have stood in for, and all else.
     pub redundant_bytes: u64,
     pub other_bytes: u64,

@@ -310,7 +310,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("frame_skip_ratio", Samples::Values(share(media.skipped, media.captured)));
     take("late_frame_ratio", Samples::Values(share(media.late + media.passed_over, media.sent_frames)));
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
-    take("repair_ratio", Samples::Values(share(media.repairs, media.packets_sent)));
+    take("retransmission_ratio", Samples::Values(share(media.retransmissions, media.packets_sent)));
     take("redundancy_ratio", Samples::Values(share(media.redundant_bytes, media.other_bytes)));
     if let Some(FateCounts { residual, bad, runs }) = media.fates {
         take("residual_frame_loss", Samples::Values(share(residual, media.sent_frames)));

@@ -47,9 +47,16 @@ fn events() -> (String, String) {
         line(
             &mut server,
             sent,
-            &format!(r#""event":"frame_sent","frame":{frame},"bytes":10000,"key":{},"symbols":9"#, frame == 0),
+            &format!(
+                r#""event":"frame_sent","frame":{frame},"bytes":10000,"key":{},"reference":null,"symbols":9"#,
+                frame == 0
+            ),
         );
-        let traffic = format!(r#""event":"traffic","packets":{},"bytes":{},"repairs":0"#, frame * 9, frame * 10_000);
+        let traffic = format!(
+            r#""event":"traffic","packets":{},"bytes":{},"retransmissions":{frame},"repairs":0"#,
+            frame * 9,
+            frame * 10_000
+        );
         line(&mut server, sent, &traffic);
         line(&mut client, sent + 10, &traffic);
         if frame % 10 == 0 {
@@ -80,7 +87,7 @@ fn events_of_both_ends_become_the_record_of_a_run() {
     let (server_events, client_events) = (&server_events[..], &client_events[..]);
     let origin = Time::from_nanos(ORIGIN);
     let live = LiveRun { cell: &plan.cells[0], seed: 1, origin, server_events, client_events, link, note };
-    let record = record(&live);
+    let record = record(&live).expect("events of today");
     let figures = summarise(&record.labels, &[&record]).metrics;
     for (name, mean) in [
         ("target_mbps", 4.0),
@@ -96,6 +103,8 @@ fn events_of_both_ends_become_the_record_of_a_run() {
         // Each frame has 4 Mb/s of at most 100: ln 5 / ln 101.
         ("utility", 0.9 * 0.348_73),
         ("packet_loss_ratio", 0.01),
+        // One of a frame's nine packets, of the whole session over the measured time's packets.
+        ("retransmission_ratio", 549.0 / (8.0 * 50.0 * 9.0)),
         ("key_frames", 0.0),
         // 4.2 MB in eight seconds of 8 Mb/s.
         ("utilisation", 0.525),
@@ -113,6 +122,27 @@ fn events_of_both_ends_become_the_record_of_a_run() {
 }
 
 #[test]
+fn events_of_another_version_are_refused_rather_than_left_out_of_the_figures() {
+    let plan = plan(PLAN);
+    let (server, client) = events();
+    let origin = Time::from_nanos(ORIGIN);
+    let refused = |server_events: &str, client_events: &str| {
+        let (link, note) = (LiveLink::default(), LiveNote::default());
+        let live = LiveRun { cell: &plan.cells[0], seed: 1, origin, server_events, client_events, link, note };
+        record(&live).err().map(|refused| refused.to_string())
+    };
+    assert_eq!(refused(&server, &client), None);
+    for name in ["rate_decision", "frame_sent", "traffic"] {
+        let renamed = server.replace(name, "something_else");
+        assert!(refused(&renamed, &client).is_some_and(|words| words.contains("something_else")), "{name}");
+    }
+    for name in ["frame_ready", "frame_displayed", "traffic"] {
+        let renamed = client.replace(name, "something_else");
+        assert!(refused(&server, &renamed).is_some_and(|words| words.contains("something_else")), "{name}");
+    }
+}
+
+#[test]
 fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("live-ramp.csv");
     let steps = (0..30).map(|second| format!("{second},{}\n", second + 2)).collect::<Vec<_>>().concat();
@@ -125,7 +155,7 @@ fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
         let (note, origin) = (LiveNote::default(), Time::ZERO);
         let live = LiveRun { cell, seed, origin, server_events: "", client_events: "", link, note };
         let capacities = |record: &RunRecord| record.links[0].sides[0].capacity.clone();
-        let told = capacities(&record(&live));
+        let told = capacities(&record(&live).expect("no events"));
         assert_eq!(told, capacities(&run(cell, seed).expect("a run")), "seed {seed}");
         let [there, _] = paths(cell, seed).expect("paths");
         let path = there.path(path_seeds(seed)[0]);

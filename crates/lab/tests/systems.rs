@@ -51,7 +51,7 @@ fn every_way_of_recovery_does_what_it_says() {
     // Of 14 packets one is lost in an eighth of the frames; each spoils its followers up to the next key frame.
     let (lost, bad) = (figure(&none, "residual_frame_loss"), figure(&none, "bad_frame_ratio"));
     assert!((0.05..0.25).contains(&lost) && bad > 2.0 * lost, "{lost} {bad}");
-    assert!(none.media[0].redundant_bytes == 0 && none.media[0].repairs == 0, "nobody asks");
+    assert!(none.media[0].redundant_bytes == 0 && none.media[0].retransmissions == 0, "nobody asks");
     assert!((55..=60).contains(&none.media[0].key_frames), "{}", none.media[0].key_frames);
     assert!(figure(&protected, "bad_frame_ratio") < 0.6 * bad && figure(&protected, "healed_by_retransmission") == 0.0);
     assert!(figure(&protected, "healed_by_repair") > 20.0);
@@ -81,7 +81,11 @@ fn over_tcp_everything_arrives_and_waits_for_what_was_lost() {
     let tcp = run_system("controller = 'tcp-cubic'\nkey_every = 10");
     let media = &tcp.media[0];
     assert!(figure(&tcp, "residual_frame_loss") < 0.05, "late while the window grows and after time-outs");
-    assert!(media.received_frames == media.sent_frames && media.repairs > 10, "{} repairs", media.repairs);
+    assert!(
+        media.received_frames == media.sent_frames && media.retransmissions > 10,
+        "{} sent again",
+        media.retransmissions
+    );
     let udp = run_system("controller = 'fixed'");
     let p99 = |run: &RunRecord| run.media[0].frame_network_latency.quantile(0.99).expect("frames");
     assert!(p99(&tcp) > p99(&udp), "{} {}", p99(&tcp), p99(&udp));

@@ -108,10 +108,10 @@ fn redundancy_makes_up_for_what_the_cell_gives_up() {
     let lossy = "standard-11ax/loss:30%/retries:0";
     let (without, with) = (first(&sessions("1", lossy, "")), first(&sessions("1", lossy, "fec = \"fixed:60\"")));
     assert!(
-        with.media[0].repairs * 2 < without.media[0].repairs,
+        with.media[0].retransmissions * 2 < without.media[0].retransmissions,
         "{} {}",
-        with.media[0].repairs,
-        without.media[0].repairs
+        with.media[0].retransmissions,
+        without.media[0].retransmissions
     );
 }
 

@@ -1,5 +1,6 @@
 //! `--events`: what happened, written by one thread so that no session waits for a disk.
 
+use std::borrow::Cow;
 use std::io::{BufWriter, Write};
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
@@ -33,7 +34,10 @@ impl Journal {
             loop {
                 match waiting.recv_timeout(FLUSH_INTERVAL) {
                     Ok((at, session, event)) => {
-                        write_line(&mut file, &Record { at, origin: Origin::Server, session, event: &event })?;
+                        write_line(
+                            &mut file,
+                            &Record { at, origin: Origin::Server, session, event: Cow::Owned(event) },
+                        )?;
                     }
                     Err(RecvTimeoutError::Timeout) => file.flush()?,
                     Err(RecvTimeoutError::Disconnected) => return file.flush(),

@@ -293,13 +293,13 @@ pub(crate) fn underway(now: Time, round_trip: Span, frames: &FrameHistory, frame
 /// The plan for the log.
 pub(crate) fn protection_event(frame: FrameId, plan: &Plan) -> Event {
     let candidate = |weighed: &nearlight_fec::policy::Candidate| ProtectionCandidate {
-        basis: weighed.basis.name(),
+        basis: weighed.basis.name().into(),
         repairs: weighed.repairs,
         cost: weighed.cost,
     };
     Event::FrameProtected {
         frame,
-        basis: plan.basis.name(),
+        basis: plan.basis.name().into(),
         repairs: plan.repairs,
         covers: plan.cover,
         expected_loss: plan.expected_loss,

@@ -255,8 +255,10 @@ impl Receiver {
         self.recovery.media_bytes += media.bytes.get();
         self.recovery.redundant_bytes += media.redundant.get();
         if self.config.events && self.recent.is_due(now) {
-            let (packets, bytes, repairs) = (self.packets, self.received, self.recovery.repairs);
-            self.emit(now, || Event::Traffic { packets, bytes, repairs });
+            let (packets, bytes) = (self.packets, self.received);
+            let (retransmissions, repairs) =
+                (self.repaired + self.pictures.counts.repeated_packets, self.recovery.repairs);
+            self.emit(now, || Event::Traffic { packets, bytes, retransmissions, repairs });
         }
     }
 
@@ -299,10 +301,12 @@ impl Receiver {
             let late = u64::from(behind > 0);
             self.recovery.by_late_repair += late;
             self.recovery.by_repair += 1 - late;
-            self.emit(now, || Event::FrameRecovered { frame, symbols: recovered, behind });
+            let by = if late == 0 { RecoveryKind::Repair } else { RecoveryKind::LateRepair };
+            self.emit(now, || Event::FrameRecovered { frame, by, symbols: recovered, behind });
         } else if repaired > 0 {
             self.recovery.by_retransmission += 1;
-            self.emit(now, || Event::FrameRepaired { frame, symbols: repaired, late: behind > 0 });
+            let by = RecoveryKind::Retransmission;
+            self.emit(now, || Event::FrameRecovered { frame, by, symbols: repaired, behind });
         }
     }
 
@@ -405,7 +409,7 @@ impl Receiver {
 
     /// The decoder refused a frame: only a key frame helps.
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
-        self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it" });
+        self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it".into() });
         self.set_broken();
         self.request_restart(now);
     }

@@ -271,7 +271,7 @@ impl Sender {
     pub fn on_skipped(&mut self, now: Time, reason: SkipReason) {
         self.decoder_load.on_skipped();
         self.statistics.skipped += 1;
-        self.emit(now, || Event::FrameSkipped { reason: reason.name() });
+        self.emit(now, || Event::FrameSkipped { reason: reason.name().into() });
     }
 
     /// A frame was encoded: it is cut into symbols and queued. Its id is [`EncoderTarget::next`].
@@ -480,8 +480,9 @@ impl Sender {
 
     fn log_decision(&mut self, now: Time) {
         let Decision { target, pacing, binding, ref limits, .. } = self.decision;
-        let candidates = limits.iter().map(|(limit, rate)| Candidate { limit: limit.name(), rate: *rate }).collect();
-        self.emit(now, || Event::RateDecision { target, pacing, binding: binding.name(), candidates });
+        let candidates =
+            limits.iter().map(|(limit, rate)| Candidate { limit: limit.name().into(), rate: *rate }).collect();
+        self.emit(now, || Event::RateDecision { target, pacing, binding: binding.name().into(), candidates });
     }
 
     fn on_feedback(&mut self, now: Time, feedback: &Feedback) {

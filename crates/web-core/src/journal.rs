@@ -1,5 +1,6 @@
 //! What happened lately, kept for whoever asks the page for it.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use nearlight_events::{Event, Origin, Record, write_line};
@@ -31,7 +32,7 @@ impl Journal {
     pub fn lines(&self) -> Vec<u8> {
         let mut lines = Vec::new();
         for (at, event) in &self.records {
-            let record = Record { at: *at, origin: Origin::Client, session: self.session, event };
+            let record = Record { at: *at, origin: Origin::Client, session: self.session, event: Cow::Borrowed(event) };
             write_line(&mut lines, &record).expect("memory takes every line");
         }
         lines

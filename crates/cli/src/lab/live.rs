@@ -114,7 +114,7 @@ impl Live {
             link: moved(&before, &after),
             note: note(&after),
         };
-        Ok(live::record(&live))
+        Ok(live::record(&live)?)
     }
 
     /// The program itself, and the file that gets its words.

@@ -229,7 +229,7 @@ impl Media {
     }
 
     /// Packets that carried symbols again.
-    pub(crate) fn repairs(&self, now: Time) -> u64 {
+    pub(crate) fn retransmissions(&self, now: Time) -> u64 {
         self.ends.sender().statistics(Ends::server_clock(now)).retransmissions
     }
 

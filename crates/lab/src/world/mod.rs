@@ -260,17 +260,17 @@ impl<'a> World<'a> {
                 Actor::Rival(_) => continue,
                 Actor::Media(media) => {
                     let (redundant, other) = media.redundancy(self.now);
-                    let (repairs, fates) = (media.repairs(self.now), Some(media.fates()));
+                    let (retransmissions, fates) = (media.retransmissions(self.now), Some(media.fates()));
                     let (healed, in_time) = (media.healed(self.now), media.in_time());
-                    let end = Sums { repairs, redundant, other, fates, healed, in_time };
+                    let end = Sums { retransmissions, redundant, other, fates, healed, in_time };
                     let mut tally = media.tally;
                     tally.on_end();
                     (media.failed, tally, end)
                 }
                 Actor::Reliable(media) => {
-                    let (repairs, redundant, other) = media.repairs();
+                    let (retransmissions, redundant, other) = media.retransmissions();
                     let (fates, in_time) = (Some(media.fates()), media.in_time());
-                    let end = Sums { repairs, redundant, other, fates, healed: None, in_time };
+                    let end = Sums { retransmissions, redundant, other, fates, healed: None, in_time };
                     (media.failed, media.tally, end)
                 }
             };

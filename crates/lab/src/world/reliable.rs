@@ -138,7 +138,7 @@ impl Reliable {
     }
 
     /// Segments that were sent again, their bytes, and all other bytes.
-    pub(crate) fn repairs(&self) -> (u64, u64, u64) {
+    pub(crate) fn retransmissions(&self) -> (u64, u64, u64) {
         let statistics = self.stream.statistics();
         let segment = flows::bulk::Config::default().packet.get();
         let again = statistics.retransmissions;

@@ -57,7 +57,7 @@ pub(crate) struct Tally {
 /// What a session came to beyond its tally.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
-    pub(crate) repairs: u64,
+    pub(crate) retransmissions: u64,
     pub(crate) redundant: u64,
     pub(crate) other: u64,
     pub(crate) fates: Option<FateCounts>,
@@ -266,7 +266,7 @@ impl Tally {
 
     /// Everything that was counted, with the session's own sums, as the record keeps it.
     pub(crate) fn write(&self, record: &mut MediaRecord, sums: &Sums) {
-        let Sums { repairs, redundant, other, fates, healed, in_time: (in_time, quality) } = *sums;
+        let Sums { retransmissions, redundant, other, fates, healed, in_time: (in_time, quality) } = *sums;
         let StallCounts { stalls, stalled, watched, .. } = self.stalls();
         let service = (self.captured > 0).then_some(ServiceRecord { in_time, quality, stalls, stalled, watched });
         *record = MediaRecord {
@@ -282,7 +282,7 @@ impl Tally {
             passed_over: self.passed_over,
             packets_sent: self.packets_sent,
             packets_lost: self.packets_lost,
-            repairs,
+            retransmissions,
             redundant_bytes: redundant,
             other_bytes: other,
             fates,

@@ -198,7 +198,7 @@ impl Receiver {
         let frame = note.frame;
         for back in (1..=missing.min(MAX_NAMED)).rev() {
             let frame = FrameId(frame.0 - back);
-            self.emit(now, || Event::FrameLost { frame, reason: "no picture of it came" });
+            self.emit(now, || Event::FrameLost { frame, reason: "no picture of it came".into() });
         }
         self.counts.completed += 1;
         self.uplink.on_acknowledged(note.header.input);

@@ -125,7 +125,7 @@ impl Receiver {
             None => "repair takes too long",
         };
         self.transmit.push_back(ToServer::KeyFrameRequest(KeyFrameRequest { newest }));
-        self.emit(now, || Event::KeyFrameRequested { newest, reason });
+        self.emit(now, || Event::KeyFrameRequested { newest, reason: reason.into() });
     }
 
     pub(super) fn repair_policy(&self) -> RepairPolicy {

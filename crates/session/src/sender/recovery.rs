@@ -85,7 +85,7 @@ impl Sender {
     pub(crate) fn set_key_wanted(&mut self, now: Time, reason: &'static str) {
         if self.recovery.key_wanted.is_none() {
             self.recovery.key_wanted = Some(reason);
-            self.emit(now, || Event::KeyFrameForced { reason });
+            self.emit(now, || Event::KeyFrameForced { reason: reason.into() });
         }
     }
 

@@ -112,7 +112,7 @@ impl Sender {
         self.statistics.sent += size;
         if self.config.events && self.recent.is_due(now) {
             let SenderStatistics { packets, sent: bytes, retransmissions, repairs, .. } = self.statistics;
-            self.emit(now, || Event::Traffic { packets, bytes, repairs: retransmissions + repairs });
+            self.emit(now, || Event::Traffic { packets, bytes, retransmissions, repairs });
         }
         self.follow_probe(now);
         seq

@@ -1,6 +1,6 @@
 //! Redundancy on the way: what it saves on lossy paths, what it costs on clean ones, and that it never delivers anything else.
 
-use nearlight_events::Event;
+use nearlight_events::{Event, RecoveryKind};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
@@ -144,7 +144,7 @@ fn plans_and_recoveries_are_told() {
     });
     assert!(weighed.count() > 50);
     let recovered = std::iter::from_fn(|| story.receiver.poll_event())
-        .filter(|(_, event)| matches!(event, Event::FrameRecovered { .. }))
+        .filter(|(_, event)| matches!(event, Event::FrameRecovered { by: RecoveryKind::Repair, .. }))
         .count();
     let counts = story.received().recovery;
     assert!(recovered > 0 && counts.by_repair > 0 && counts.symbols >= counts.by_repair, "{counts:?}");

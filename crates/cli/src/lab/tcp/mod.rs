@@ -6,6 +6,7 @@
 mod serve;
 mod view;
 
+use std::borrow::Cow;
 use std::fs::File;
 use std::io::{self, BufWriter, Read, Write as _};
 use std::path::Path;
@@ -88,7 +89,7 @@ impl Journal {
     }
 
     fn write(&self, at: Time, event: &Event) -> anyhow::Result<()> {
-        let record = Record { at, origin: self.origin, session: 1, event };
+        let record = Record { at, origin: self.origin, session: 1, event: Cow::Borrowed(event) };
         write_line(&mut *locked(&self.file), &record).context("cannot write events")
     }
 

@@ -151,7 +151,7 @@ impl Studio<'_> {
         let begin = self.clock.now();
         let (mut due, mut told_at) = (begin, begin);
         let rate = arguments.rate;
-        let event = Event::RateDecision { target: rate, pacing: rate, binding: "fixed", candidates: Vec::new() };
+        let event = Event::RateDecision { target: rate, pacing: rate, binding: "fixed".into(), candidates: Vec::new() };
         self.journal.write(begin, &event)?;
         loop {
             sleep_until(self.clock, due);
@@ -168,7 +168,7 @@ impl Studio<'_> {
             drop(queue);
             due = (due + interval).max(now);
             if oldest.is_some_and(|oldest| now - oldest > LONGEST_WAIT_OVER_TCP) {
-                self.journal.write(now, &Event::FrameSkipped { reason: "socket full" })?;
+                self.journal.write(now, &Event::FrameSkipped { reason: "socket full".into() })?;
                 continue;
             }
             let key = since_key == 0 || (arguments.key_every > 0 && since_key >= arguments.key_every);
@@ -191,7 +191,7 @@ impl Studio<'_> {
 
     fn tell_traffic(&self, now: Time) -> anyhow::Result<()> {
         let TcpCounts { segments, bytes, retransmissions, .. } = tcp_counts(self.stream).context("TCP_INFO")?;
-        let event = Event::Traffic { packets: segments, bytes: Bytes::new(bytes), repairs: retransmissions };
+        let event = Event::Traffic { packets: segments, bytes: Bytes::new(bytes), retransmissions, repairs: 0 };
         self.journal.write(now, &event)
     }
 }

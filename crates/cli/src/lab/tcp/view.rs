@@ -167,7 +167,7 @@ impl Display<'_> {
             if now - told_at >= TRAFFIC_EVERY {
                 told_at = now;
                 let bytes = Bytes::new(self.shared.received.load(Ordering::Relaxed));
-                self.journal.write(now, &Event::Traffic { packets: 0, bytes, repairs: 0 })?;
+                self.journal.write(now, &Event::Traffic { packets: 0, bytes, retransmissions: 0, repairs: 0 })?;
             }
             due = (due + interval).max(now);
         }
