@@ -227,16 +227,28 @@ fn a_flood_of_wrong_tokens_from_the_owner_s_address_does_not_lock_the_owner_out(
 
 #[test]
 fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
-    // Of a live source there is never much in hand, so this one goes down to the lowest rung once it has looked.
-    let server = Server::start(&["--controller", "buffer-occupancy", "--max-rate", "6500kbit", "--test-card"]);
+    // It starts low, and goes up to the highest rung once the client's buffer has filled.
+    let server = Server::start(&[
+        "--controller",
+        "buffer-occupancy",
+        "--min-rate",
+        "200kbit",
+        "--rate",
+        "200kbit",
+        "--max-rate",
+        "6500kbit",
+        "--test-card",
+    ]);
     let picture = scratch("ladder.png");
     let summary = server.summary("6", &["--screenshot", picture.to_str().expect("a plain path")]);
     let png = std::fs::read(&picture).expect("a picture");
     let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("a header"));
-    assert_eq!((side(16), side(20)), (256, 144), "from 320x240");
+    assert_eq!((side(16), side(20)), (320, 240), "from 256x144");
     // The decoder was opened anew, and everything else went on.
     assert!(count(&summary, "frames", "displayed") >= 60, "{summary}");
-    assert_eq!((count(&summary, "frames", "lost"), count(&summary, "loss", "key_frames")), (0, 1), "{summary}");
+    assert_eq!(count(&summary, "frames", "lost"), 0, "{summary}");
+    // One for each new size: it may stop at a rung between.
+    assert!((1..=2).contains(&count(&summary, "loss", "key_frames")), "{summary}");
     assert!(summary["pause_ms_max"].as_f64().expect("a pause") < 2_000.0, "{summary}");
     let _ = std::fs::remove_file(picture);
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use nearlight_events::{Event, Record, Stage, UnknownLine, read_lines};
 use nearlight_flows::Direction;
 use nearlight_link::{Hop as _, LoadError, LoadedPath, PathSpec, Random};
-use nearlight_rate::Bounds;
+use nearlight_rate::{Bounds, new_controller};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
 use crate::histogram::Histogram;
@@ -72,6 +72,14 @@ pub fn controller_of(cell: &Cell) -> &str {
     cell.media.first().and_then(|media| media.controller.as_deref()).unwrap_or(&cell.controller)
 }
 
+/// How many frames the live client holds.
+fn playback_buffer(cell: &Cell) -> Option<u8> {
+    if cell.system.reliable.is_some() {
+        return Some(0);
+    }
+    Some(new_controller(controller_of(cell), bounds_of(cell)).ok()?.playback_buffer())
+}
+
 /// Why a cell cannot be run over a real path; none if it can.
 #[must_use]
 pub fn refusal(cell: &Cell) -> Option<&'static str> {
@@ -97,6 +105,10 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
         (
             cell.setting.feedback_every.is_some(),
             "its client reports at a distance of its own; live it reports each frame",
+        ),
+        (
+            playback_buffer(cell) != Some(cell.setting.client.playback_buffer),
+            "its client holds another number of frames than live, where the controller says how many (`playback_buffer`)",
         ),
         (cell.setting.source.fps > 240, "it has more than 240 frames a second"),
         (

@@ -93,13 +93,53 @@ fn over_tcp_everything_arrives_and_waits_for_what_was_lost() {
 }
 
 #[test]
-fn the_buffer_rule_hears_of_the_receivers_frames() {
+fn the_buffer_rule_stays_down_where_frames_are_shown_as_they_come() {
     let plan = text("controller = 'buffer-occupancy'\nrecovery = 'none'\nkey_every = 10")
         .replace("minimum = \"4mbit\"", "minimum = \"200kbit\"");
     let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
     let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
     // A live source fills no buffer: the rate stays on the lowest rungs although the path carries 20 Mb/s.
     assert!(figure(&run, "received_mbps") < 0.6, "{}", figure(&run, "received_mbps"));
+}
+
+/// What a session of the buffer rule came to, with so many frames in the client's buffer, and its targets in kb/s, ten a second.
+fn with_buffer(frames: u8, forward: &str) -> (RunRecord, Vec<u32>) {
+    let plan = text("controller = 'buffer-occupancy'")
+        .replace("minimum = \"4mbit\"", "minimum = \"200kbit\"")
+        .replace("start = \"4mbit\"", "start = \"200kbit\"")
+        .replace("maximum = \"4mbit\"", "maximum = \"6500kbit\"")
+        .replace("duration = \"20s\"", "duration = \"45s\"\nsample = \"100ms\"\nwarm_up = \"0s\"")
+        .replace("rate=20mbit,queue=1000p,delay=10ms,loss=1%,25%", forward)
+        .replace("vsync_hz = 120", &format!("vsync_hz = 120\nplayback_buffer = {frames}"));
+    let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
+    let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
+    let targets = run.media[0].target.clone();
+    (run, targets)
+}
+
+#[test]
+fn the_buffer_rule_leaves_its_lowest_rung_where_the_client_plays_from_a_buffer() {
+    let (run, targets) = with_buffer(11, "rate=20mbit,queue=1000p,delay=10ms");
+    assert_eq!((targets[0], targets[targets.len() - 1]), (200, 6_500));
+    assert!(targets.windows(2).all(|pair| pair[0] <= pair[1]), "{targets:?}");
+    // What that costs: eleven frame intervals.
+    let latency = figure(&run, "frame_latency_ms");
+    assert!((370.0..420.0).contains(&latency), "{latency} ms");
+    let (run, targets) = with_buffer(0, "rate=20mbit,queue=1000p,delay=10ms");
+    assert!(targets.iter().all(|target| *target == 200), "{targets:?}");
+    assert!(figure(&run, "frame_latency_ms") < 40.0);
+}
+
+#[test]
+fn the_buffer_rule_goes_down_and_up_with_what_the_path_carries() {
+    // 20 Mb/s but for six seconds in thirty, in which the path carries as much as the third of nine rungs; a run begins anywhere in it.
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("buffer-dip.csv");
+    std::fs::write(&trace, "t_s,mbps\n0,20\n12,1\n18,20\n30,20\n").expect("a file");
+    let (_, targets) = with_buffer(11, &format!("trace={},queue=1000p,delay=10ms", trace.display()));
+    let mut left = targets.iter();
+    for (target, what) in [(6_500, "full at first"), (200, "empty in the dip"), (6_500, "full after it")] {
+        assert!(left.any(|rung| *rung == target), "the buffer is {what}: {targets:?}");
+    }
 }
 
 #[test]

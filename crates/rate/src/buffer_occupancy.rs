@@ -1,8 +1,10 @@
 //! Buffer occupancy: the rate follows from what the receiver holds ready to show, and from nothing else.
 //!
 //! Below a reservoir the lowest rung, above reservoir and cushion the highest, in between a line; a rung is left only when the line
-//! crosses the next one. A live source cannot fill a buffer beyond its own delay: on a path without delay to spare the buffer stays in
-//! the reservoir and the rate at the bottom. That is the rule's structure, whatever the path carries.
+//! crosses the next one. A live source cannot fill a buffer beyond its own delay: a receiver that shows frames as they come never leaves
+//! the reservoir, and the rate stays at the bottom, whatever the path carries. So this controller asks the receiver to play from a
+//! buffer ([`RateController::playback_buffer`]), which costs latency: eleven frames, 0.37 s at 30 frames a second. What waits on the path
+//! is missing in the buffer, so that the rate falls as queues grow.
 //!
 //! Source: Huang et al., A Buffer-Based Approach to Rate Adaptation (SIGCOMM 2014), BBA-0, as Alhilal et al., Nebula (WWW 2022)
 //! put it into a live pipeline.
@@ -22,6 +24,8 @@ use crate::{Bounds, Decision, Feedback, Limit, RateController, SentFrame, SentPa
 /// In frames. Guess: see the departures.
 const RESERVOIR: u32 = 3;
 const CUSHION: u32 = 7;
+/// One more than full: when it is counted, one may just have been played and the next one be on its way.
+const WANTED: u8 = (RESERVOIR + CUSHION + 1) as u8;
 /// Frames from decision to decision (Nebula, section 6.2: a group of pictures).
 const GROUP: u32 = 10;
 
@@ -90,6 +94,10 @@ impl RateController for BufferOccupancy {
             self.frames = 0;
             self.decide();
         }
+    }
+
+    fn playback_buffer(&self) -> u8 {
+        WANTED
     }
 
     fn on_playback_buffer(&mut self, _now: Time, frames: u32) {

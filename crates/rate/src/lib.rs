@@ -318,7 +318,12 @@ pub trait RateController: Send {
     /// Media that waits in the sender to be sent, told before each feedback message.
     fn on_sender_queue(&mut self, _now: Time, _queued: Bytes) {}
 
-    /// Frames that the receiver holds and has not shown yet.
+    /// How many frames the receiver should hold before it shows them, because the rate follows from those; 0: none.
+    fn playback_buffer(&self) -> u8 {
+        0
+    }
+
+    /// Whole frames that wait for their time in the receiver's playback buffer.
     fn on_playback_buffer(&mut self, _now: Time, _frames: u32) {}
 
     /// The time that [`RateController::poll_timeout`] named has come.

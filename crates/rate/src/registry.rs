@@ -149,7 +149,7 @@ pub const PRESETS: &[Preset] = &[
     },
     Preset {
         name: "buffer-occupancy",
-        summary: "buffer occupancy: the receiver's frames in hand choose the rung, so that a live source stays near the bottom",
+        summary: "buffer occupancy: clients play from a buffer of 11 frames, and how full it is chooses the rung: more latency",
         source: "BBA-0 of Huang et al. (SIGCOMM 2014), as in Nebula (WWW 2022), section 6.1",
         bounds: NEBULA,
         make: |bounds| Box::new(BufferOccupancy::new(bounds)),

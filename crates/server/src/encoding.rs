@@ -141,8 +141,14 @@ fn encode_all(
         };
         let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(&job.picture) };
         let _ = give_back.try_send(job.picture);
-        let frame =
-            EncodedFrame { id: job.id, reference: coded.reference, header, bits: coded.bits.into(), distortion };
+        let frame = EncodedFrame {
+            id: job.id,
+            reference: coded.reference,
+            header,
+            bits: coded.bits.into(),
+            distortion,
+            group_index: None,
+        };
         if !mailbox.deliver(Delivery::Frame(frame)) {
             return Ok(());
         }

@@ -217,6 +217,7 @@ impl SessionCommon {
             controller: names.controller.into(),
             fec: names.redundancy.unwrap_or_else(|| NO_REDUNDANCY.into()),
             references: self.references,
+            playback_buffer: sender.target().playback_buffer,
             sound: self.sound.clone(),
             clipboard: self.clipboard,
             pacing: self.state.pacing.to_string(),
@@ -266,7 +267,8 @@ impl Drop for SessionCommon {
 }
 
 fn stream_target(sender: &Sender, display: DisplayKind) -> StreamTarget {
-    let MediaTarget { encoder, refusal, step, render_to_display, best_capture, sound } = sender.target();
+    let MediaTarget { encoder, refusal, step, render_to_display, best_capture, sound, playback_buffer: _ } =
+        sender.target();
     StreamTarget { encoder, refusal, display, step, render_to_display, best_capture, sound }
 }
 

@@ -216,6 +216,9 @@ impl ServerState {
             MediaTransport::Datagrams { largest, references } => (Framing::Symbols, largest, references, true),
             MediaTransport::Rtp { reports_arrivals } => (Framing::Rtp, Peer::LARGEST_DATAGRAM, false, reports_arrivals),
         };
+        let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
+        let controller =
+            if reports_arrivals || self.controller == FIXED { chosen() } else { Box::new(Remb::new(self.bounds)) };
         let config = SenderConfig {
             framing,
             max_datagram: largest.min(self.datagram),
@@ -224,11 +227,10 @@ impl ServerState {
             events: self.journal.is_some(),
             maximum: Some(self.bounds.maximum),
             references,
+            // Other protocols' receivers hold what they like.
+            playback_buffer: if framing == Framing::Symbols { controller.playback_buffer() } else { 0 },
             ..SenderConfig::default()
         };
-        let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
-        let controller =
-            if reports_arrivals || self.controller == FIXED { chosen() } else { Box::new(Remb::new(self.bounds)) };
         let redundancy = Some(new_policy(&self.fec).expect("checked when the server started"));
         Sender::new(now, config, Algorithms { controller, redundancy })
     }

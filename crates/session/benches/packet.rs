@@ -58,7 +58,14 @@ impl Pair {
         let header = self.header(input);
         self.sender.on_frame(
             self.now,
-            EncodedFrame { id, reference, header, bits: (&self.bits).into(), distortion: Distortion::UNKNOWN },
+            EncodedFrame {
+                id,
+                reference,
+                header,
+                bits: (&self.bits).into(),
+                distortion: Distortion::UNKNOWN,
+                group_index: None,
+            },
         );
         let mut packets = 0;
         self.sender.on_timeout(self.now);

@@ -198,7 +198,8 @@ pub fn receiver(operations: &[ReceiverOperation]) {
     run(receiver, operations);
 }
 
-/// The same for symbols and repairs of true frames, some of them forged, with receivers that mend losses in different ways.
+/// The same for symbols and repairs of true frames, some of them forged, with receivers that mend losses in different ways and play at once
+/// or from a buffer.
 pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_loss_recovery(match kind % 5 {
@@ -208,6 +209,9 @@ pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
         3 => LossRecovery::Symbols,
         _ => LossRecovery::Transport,
     });
+    if kind >= 128 {
+        receiver.set_playback_buffer(kind - 128, Span::from_millis(1));
+    }
     let with_time = |(operation, wait): &(TrueOperation, u8)| {
         let wait = ReceiverOperation::Wait { hundreds_of_micros: u16::from(wait % 64) };
         [ReceiverOperation::True(operation.clone()), wait, ReceiverOperation::Poll]
@@ -246,6 +250,8 @@ fn run(mut receiver: Receiver, operations: &[ReceiverOperation]) {
         );
         let (frames, bytes) = receiver.held();
         assert!(frames <= 96 && bytes <= 16 << 20, "{frames} frames of {bytes} bytes are held");
+        let (frames, bytes) = receiver.held_playback();
+        assert!(frames <= 255 && bytes <= 16 << 20, "{frames} frames of {bytes} bytes wait to be played");
         let _ = (receiver.poll_timeout(), receiver.statistics(now), receiver.clock(now));
     }
 }
@@ -444,6 +450,7 @@ fn apply_to_sender(sender: &mut Sender, now: &mut Time, operation: &SenderOperat
                     header: header(*now),
                     bits: bits.into(),
                     distortion: Distortion::UNKNOWN,
+                    group_index: None,
                 },
             );
         }

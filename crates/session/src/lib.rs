@@ -21,6 +21,7 @@ mod decoder_load;
 pub mod fuzzing;
 mod history;
 mod inbox;
+mod playback;
 mod presentation;
 mod protection;
 mod receiver;
@@ -75,6 +76,8 @@ pub enum Wake {
     Input,
     /// Frame reports want to leave.
     Report,
+    /// A frame is to be played from the playback buffer, or its filling to be told: late means a picture that stands.
+    Playback,
     /// A key frame is to be asked for, or to be made: late means that the picture stands for longer.
     KeyFrame,
     /// A packet of sound is given up and the decoder gets those behind it: late means that they are missing as well.

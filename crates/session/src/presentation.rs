@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nearlight_events::Timeline;
 use nearlight_units::{FrameId, InputSeq, Span, Time};
-use nearlight_wire::{FrameHeader, FrameReport, MAX_FRAME_REPORTS, Report, marker::Marker};
+use nearlight_wire::{FrameHeader, FrameReport, MAX_FRAME_REPORTS, marker::Marker};
 
 use crate::assembly::Transfer;
 use crate::uplink::Uplink;
@@ -129,13 +129,14 @@ impl Presentation {
         self.first_report_at.get_or_insert(now);
     }
 
-    pub(crate) fn poll_report(&mut self, now: Time) -> Option<Report> {
-        let due = self.first_report_at? + REPORT_HOLD <= now || self.reports.len() == MAX_FRAME_REPORTS;
-        if !due {
-            return None;
-        }
+    pub(crate) fn is_report_due(&self, now: Time) -> bool {
+        self.first_report_at.is_some_and(|at| at + REPORT_HOLD <= now) || self.reports.len() == MAX_FRAME_REPORTS
+    }
+
+    /// What is to be told of frames, due or not.
+    pub(crate) fn take_reports(&mut self) -> Vec<FrameReport> {
         self.first_report_at = None;
-        Some(Report { frames: std::mem::take(&mut self.reports) })
+        std::mem::take(&mut self.reports)
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {

@@ -112,7 +112,9 @@ pub(crate) struct Protection {
     distortion: RateDistortion,
     content: Content,
     group: u32,
+    /// Of the newest frame in its group, and whether a frame starts the group for the policy: by what the encoder says, else by references.
     index: u32,
+    placed: bool,
     /// Mean deviation of the round trip, as in RFC 6298.
     jitter: Span,
     /// Mean time from the whole frame to its picture.
@@ -130,6 +132,7 @@ impl Protection {
             content: Content::default(),
             group,
             index: 0,
+            placed: false,
             jitter: Span::ZERO,
             decode: Span::ZERO,
         }
@@ -183,7 +186,9 @@ impl Protection {
         older: &mut FrameHistory,
         path: PathFacts,
     ) -> Plan {
-        self.index = if frame.key { 0 } else { self.index.saturating_add(1) };
+        self.placed = frame.group_index.is_some();
+        let next = if frame.key { 0 } else { self.index.saturating_add(1) };
+        self.index = frame.group_index.unwrap_or(next);
         let reach = if frame.cut().is_some() { 1 } else { self.policy.reach() };
         let window = reach.min(1 + older.before(frame.id).min(usize::from(u8::MAX - 1)) as u8);
         let facts = FrameFacts { window, ..self.facts(now, frame, path) };
@@ -228,7 +233,7 @@ impl Protection {
         FrameFacts {
             sources: frame.symbols,
             packet: frame.symbol_size(0),
-            key: frame.key,
+            key: if self.placed { self.index == 0 } else { frame.key },
             index: self.index,
             group: self.group,
             interval: path.interval,

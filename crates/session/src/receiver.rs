@@ -6,11 +6,14 @@ use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryK
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
-use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
+use nearlight_wire::{
+    FrameHeader, RepairHeader, Report, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker,
+};
 
 use crate::arrivals::ArrivalLog;
-use crate::assembly::{Assembler, Completed, Forged};
+use crate::assembly::{Assembler, Completed, Forged, Transfer};
 use crate::clock::{ClockEstimate, ClockSync};
+use crate::playback::PlaybackBuffer;
 use crate::presentation::{Displayed, Presentation};
 use crate::recent::RecentRate;
 use crate::sound::{PlayedSound, SoundPlayer};
@@ -124,6 +127,8 @@ pub struct Receiver {
     arrivals: ArrivalLog,
     clock: ClockSync,
     uplink: Uplink,
+    /// None: frames go to the decoder as they come.
+    playback: Option<Box<PlaybackBuffer>>,
     presentation: Presentation,
     pictures: Pictures,
     transmit: VecDeque<ToServer>,
@@ -166,6 +171,7 @@ impl Receiver {
             arrivals: ArrivalLog::default(),
             clock: ClockSync::default(),
             uplink: Uplink::default(),
+            playback: None,
             presentation: Presentation::default(),
             pictures: Pictures::default(),
             transmit: VecDeque::new(),
@@ -197,6 +203,12 @@ impl Receiver {
     /// How what is lost is made good, from now on.
     pub fn set_loss_recovery(&mut self, recovery: LossRecovery) {
         self.loss_recovery = recovery;
+    }
+
+    /// Frames wait until so many are held, each for as many frame intervals, and the server hears how many are; before the first frame. 0: they
+    /// go to the decoder as they come.
+    pub fn set_playback_buffer(&mut self, frames: u8, frame_interval: Span) {
+        self.playback = (frames > 0).then(|| Box::new(PlaybackBuffer::new(frames, frame_interval)));
     }
 
     /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
@@ -371,6 +383,21 @@ impl Receiver {
 
     /// The next frame for the decoder.
     pub fn poll_frame(&mut self, now: Time) -> Option<ReadyFrame> {
+        let (frame, transfer) = if self.playback.is_some() {
+            while let Some((frame, transfer)) = self.poll_whole(now) {
+                self.playback.as_mut()?.on_frame(now, frame, transfer);
+            }
+            self.playback.as_mut()?.poll(now)?
+        } else {
+            self.poll_whole(now)?
+        };
+        self.presentation.on_ready(frame.id, frame.header.clone(), transfer);
+        self.emit(now, || Event::FrameReady { frame: frame.id });
+        Some(frame)
+    }
+
+    /// The next frame that can be decoded after those before it.
+    fn poll_whole(&mut self, now: Time) -> Option<(ReadyFrame, Transfer)> {
         loop {
             let whole = self.assembler.poll_whole()?;
             // The picture moves: what is asked for next is another loss.
@@ -385,12 +412,19 @@ impl Receiver {
             };
             let bits_from = whole.bytes.len() - bits.len();
             self.uplink.on_acknowledged(header.input);
-            self.presentation.on_ready(whole.id, header.clone(), whole.transfer);
             let show = !self.assembler.has_deliverable();
-            let frame = whole.id;
-            self.emit(now, || Event::FrameReady { frame });
-            return Some(ReadyFrame { id: whole.id, key: whole.key, header, bytes: whole.bytes, bits_from, show });
+            let frame = ReadyFrame { id: whole.id, key: whole.key, header, bytes: whole.bytes, bits_from, show };
+            return Some((frame, whole.transfer));
         }
+    }
+
+    fn poll_report(&mut self, now: Time) -> Option<Report> {
+        let playback = self.playback.as_deref_mut();
+        if !self.presentation.is_report_due(now) && !playback.as_ref().is_some_and(|buffer| buffer.is_report_due(now)) {
+            return None;
+        }
+        let buffered = playback.map(|buffer| buffer.report(now));
+        Some(Report { buffered, frames: self.presentation.take_reports() })
     }
 
     pub fn on_decoded(&mut self, now: Time, frame: FrameId) {
@@ -410,6 +444,9 @@ impl Receiver {
     /// The decoder refused a frame: only a key frame helps.
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
         self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it".into() });
+        if self.playback.as_mut().is_some_and(|buffer| buffer.skip_to_key_frame()) {
+            return;
+        }
         self.set_broken();
         self.request_restart(now);
     }
@@ -458,17 +495,18 @@ impl Receiver {
             .or_else(|| self.poll_acknowledgement().map(ToServer::Acknowledgement))
             .or_else(|| self.arrivals.poll_report(now).map(ToServer::Feedback))
             .or_else(|| self.clock.poll_ping(now).map(ToServer::Ping))
-            .or_else(|| self.presentation.poll_report(now).map(ToServer::Report))?;
+            .or_else(|| self.poll_report(now).map(ToServer::Report))?;
         Some(message.to_bytes())
     }
 
-    /// When to call [`Receiver::poll_transmit`] next even if nothing happens.
+    /// When to call [`Receiver::poll_frame`] and [`Receiver::poll_transmit`] next even if nothing happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         earliest([
             Some(self.clock.poll_timeout()),
             self.arrivals.poll_timeout(),
             self.presentation.poll_timeout(),
+            self.playback.as_ref().and_then(|buffer| buffer.poll_timeout()).map(|at| (at, Wake::Playback)),
             self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
             self.restart_due().map(|at| (at, Wake::KeyFrame)),
             self.input_repeat_at.map(|at| (at, Wake::Input)),
@@ -576,6 +614,10 @@ impl Receiver {
     pub(crate) fn held(&self) -> (usize, usize) {
         assert!(self.pictures.held() <= 256, "{} notes and pictures are held", self.pictures.held());
         self.assembler.held()
+    }
+
+    pub(crate) fn held_playback(&self) -> (usize, usize) {
+        self.playback.as_ref().map_or((0, 0), |buffer| buffer.held())
     }
 
     pub(crate) fn newest(&self) -> Option<FrameId> {

@@ -65,6 +65,9 @@ pub struct EncodedFrame<'a> {
     pub header: FrameHeader,
     pub bits: Cow<'a, [u8]>,
     pub distortion: Distortion,
+    /// Where it stands in its group of pictures, from 0, where `reference` does not tell: some redundancy policies plan by it. None: it is
+    /// counted from the last frame without a reference.
+    pub group_index: Option<u32>,
 }
 
 /// Mean squared errors of a picture's 8-bit luma, in squared levels.
@@ -276,12 +279,14 @@ impl Sender {
 
     /// A frame was encoded: it is cut into symbols and queued. Its id is [`EncoderTarget::next`].
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
-        let EncodedFrame { id, reference, header, bits, distortion } = frame;
+        let EncodedFrame { id, reference, mut header, bits, distortion, group_index } = frame;
         self.on_distortion(distortion);
+        header.deadline += self.config.frame_interval * i64::from(self.config.playback_buffer);
         let mut bytes = self.frames.spare(bits.len() + nearlight_wire::MAX_FRAME_HEADER_BYTES);
         header.write(&mut bytes);
         bytes.extend_from_slice(&bits);
-        let kept = KeptFrame::new(id, reference, bytes, self.payload(), header.deadline);
+        let mut kept = KeptFrame::new(id, reference, bytes, self.payload(), header.deadline);
+        kept.group_index = group_index;
         self.queue(now, kept, &header);
     }
 
@@ -289,9 +294,11 @@ impl Sender {
     /// protocol makes: the policy plans as for repairs of our own that cover this frame alone.
     pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
         debug_assert_eq!(self.config.framing, Framing::Rtp);
-        let EncodedFrame { id, reference, header, bits, distortion } = frame;
+        let EncodedFrame { id, reference, header, bits, distortion, group_index } = frame;
         self.on_distortion(distortion);
-        self.queue(now, KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline), &header)
+        let mut kept = KeptFrame::given(id, reference, bits.into_owned(), cut, header.deadline);
+        kept.group_index = group_index;
+        self.queue(now, kept, &header)
     }
 
     /// Something else leaves on the same path now, such as sound, under the number that is answered. It does not wait, and media waits

@@ -22,7 +22,7 @@ mod tally;
 mod typescript;
 
 use nearlight_session::{DeviceInput, LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
-use nearlight_units::{FrameId, Time};
+use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
     Base64, ClientMessage, ControlReader, DisplayKind, Hello, Key, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES,
@@ -184,6 +184,8 @@ impl Core {
             if welcome.references && !self.tally.is_reliable() {
                 self.receiver.set_loss_recovery(LossRecovery::References);
             }
+            let frame_interval = Span::from_secs(1) / i64::from(welcome.stream.fps.max(1));
+            self.receiver.set_playback_buffer(welcome.playback_buffer, frame_interval);
             if welcome.sound.is_some() {
                 self.receiver.set_sound();
             }

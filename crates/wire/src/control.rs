@@ -82,6 +82,10 @@ pub struct Welcome {
     /// The encoder predicts from acknowledged frames where it is asked to: the client acknowledges.
     #[serde(default)]
     pub references: bool,
+    /// The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
+    /// session that is shown as soon as it comes.
+    #[serde(default)]
+    pub playback_buffer: u8,
     /// None: there is nothing to hear, or the client did not ask for it.
     #[serde(default)]
     pub sound: Option<SoundDescription>,

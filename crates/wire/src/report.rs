@@ -1,4 +1,4 @@
-//! What became of frames at the client, for the server's metrics and for rate controllers that use it.
+//! What became of frames at the client and what it holds of them, for the server's metrics and for rate controllers that use it.
 
 use nearlight_units::{FrameId, Span};
 
@@ -7,6 +7,8 @@ use crate::{Kind, WireError};
 
 /// One report covers at most this many frames.
 pub const MAX_FRAME_REPORTS: usize = 32;
+/// In the byte of the count: how many frames are held follows.
+const BUFFERED: u8 = 0x80;
 
 /// The client's share of one displayed frame's timeline, each length in microseconds on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,15 +27,18 @@ pub struct FrameReport {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Between 1 and [`MAX_FRAME_REPORTS`] frames.
+    /// Whole frames that wait for their time in the client's playback buffer; none of a client without one.
+    pub buffered: Option<u8>,
+    /// At most [`MAX_FRAME_REPORTS`] frames, and none only where `buffered` is told.
     pub frames: Vec<FrameReport>,
 }
 
 impl Report {
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
-        debug_assert!((1..=MAX_FRAME_REPORTS).contains(&self.frames.len()));
+        debug_assert!(self.frames.len() <= MAX_FRAME_REPORTS && (self.buffered.is_some() || !self.frames.is_empty()));
         bytes.push(Kind::Report.first_byte());
-        bytes.push(self.frames.len() as u8);
+        bytes.push(self.frames.len() as u8 | if self.buffered.is_some() { BUFFERED } else { 0 });
+        bytes.extend(self.buffered);
         for frame in &self.frames {
             bytes.extend_from_slice(&frame.frame.0.to_be_bytes());
             bytes.push(u8::from(frame.late) | (u8::from(frame.motion_to_photon.is_some()) << 1));
@@ -45,8 +50,10 @@ impl Report {
     }
 
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
-        let count = usize::from(reader.u8()?);
-        if count == 0 || count > MAX_FRAME_REPORTS {
+        let first = reader.u8()?;
+        let buffered = if first & BUFFERED != 0 { Some(reader.u8()?) } else { None };
+        let count = usize::from(first & !BUFFERED);
+        if count > MAX_FRAME_REPORTS || (count == 0 && buffered.is_none()) {
             return Err(WireError::Field("count"));
         }
         let mut frames = Vec::with_capacity(count);
@@ -69,6 +76,6 @@ impl Report {
                 late: flags & 1 != 0,
             });
         }
-        Ok(Self { frames })
+        Ok(Self { buffered, frames })
     }
 }

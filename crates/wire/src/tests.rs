@@ -269,7 +269,9 @@ fn every_uplink_message_survives_the_wire() {
         ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(12) }),
         ToServer::Acknowledgement(Acknowledgement { decoded: FrameId(12), newest: FrameId(14), lost: true }),
         ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }),
+        ToServer::Report(Report { buffered: Some(11), frames: Vec::new() }),
         ToServer::Report(Report {
+            buffered: None,
             frames: vec![FrameReport {
                 frame: FrameId(1),
                 network: Span::from_micros(300),
@@ -290,6 +292,26 @@ fn every_uplink_message_survives_the_wire() {
         }
         let longer = [&bytes[..], &[0]].concat();
         assert_eq!(ToServer::parse(&longer), Err(WireError::Trailing(1)));
+    }
+}
+
+#[test]
+fn a_report_says_something() {
+    let report = |frames: usize, buffered| {
+        let (network, reassemble, decode, present) = (Span::ZERO, Span::ZERO, Span::ZERO, Span::ZERO);
+        let frame = FrameId(1);
+        let frame = FrameReport { frame, network, reassemble, decode, present, motion_to_photon: None, late: false };
+        ToServer::Report(Report { buffered, frames: vec![frame; frames] }).to_bytes()
+    };
+    assert_eq!(report(0, Some(7)).len(), 3);
+    for (frames, buffered) in [(1, Some(0)), (32, Some(255)), (32, None)] {
+        assert!(ToServer::parse(&report(frames, buffered)).is_ok());
+    }
+    let mut nothing = report(1, None);
+    nothing.truncate(2);
+    for count in [0, 33, 0x7F, 0xA1, 0xFF] {
+        nothing[1] = count;
+        assert_eq!(ToServer::parse(&[&nothing[..], &[1]].concat()), Err(WireError::Field("count")), "{count}");
     }
 }
 

@@ -182,6 +182,11 @@ fec: string,
  */
 references: boolean, 
 /**
+ * The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
+ * session that is shown as soon as it comes.
+ */
+playback_buffer: number, 
+/**
  * None: there is nothing to hear, or the client did not ask for it.
  */
 sound: SoundDescription | null, pacing: string, max_rate_bps: number, 

@@ -17,9 +17,9 @@ pub struct Drain {
 }
 
 impl Drain {
-    /// The run ended at `now`; `newest` is the last frame of which anything arrived.
-    pub fn new(now: Time, newest: Option<FrameId>, statistics: &ReceiverStatistics) -> Self {
-        Self { newest, until: now + LIMIT, packets_missing: statistics.loss.packets }
+    /// What the display will have got at `shown_at` was under way when the run ended; `newest` is the last frame of which anything arrived.
+    pub fn new(shown_at: Time, newest: Option<FrameId>, statistics: &ReceiverStatistics) -> Self {
+        Self { newest, until: shown_at + LIMIT, packets_missing: statistics.loss.packets }
     }
 
     /// Whether a datagram still matters.

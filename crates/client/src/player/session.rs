@@ -33,6 +33,8 @@ pub struct Session<'a> {
     receiver: Receiver,
     decoder: DecoderThread,
     /// None: the session has no sound.
+    /// How long frames wait in the playback buffer.
+    playback_delay: Span,
     sound: Option<SoundOutput>,
     /// Frames that the decoder has not reported on.
     decoding: usize,
@@ -79,6 +81,9 @@ impl<'a> Session<'a> {
             true => LossRecovery::References,
             false => LossRecovery::Symbols,
         });
+        let frame_interval = Span::from_secs(1) / i64::from(welcome.stream.fps.max(1));
+        receiver.set_playback_buffer(welcome.playback_buffer, frame_interval);
+        let playback_delay = frame_interval * i64::from(welcome.playback_buffer);
         let sound = welcome.sound.is_some().then(|| SoundOutput::new(run.player.clock.now())).transpose()?;
         if sound.is_some() {
             receiver.set_sound();
@@ -96,6 +101,7 @@ impl<'a> Session<'a> {
             stream: welcome.stream,
             receiver,
             decoder,
+            playback_delay,
             sound,
             decoding: 0,
             newest: None,
@@ -319,7 +325,7 @@ impl<'a> Session<'a> {
 
     fn start_drain(&mut self) {
         let now = self.run.player.clock.now();
-        self.drain = Some(Drain::new(now, self.newest, &self.receiver.statistics(now)));
+        self.drain = Some(Drain::new(now + self.playback_delay, self.newest, &self.receiver.statistics(now)));
     }
 
     fn tell_status(&mut self, now: Time) {

@@ -257,6 +257,7 @@ impl Studio {
             controller: self.sender.names().controller.into(),
             fec: "none".into(),
             references: true,
+            playback_buffer: 0,
             sound: (self.behaviour.sound && hears).then(|| SoundDescription {
                 codec: "opus".into(),
                 sample_rate: SOUND_RATE,
@@ -328,6 +329,7 @@ impl Studio {
                 header,
                 bits: coded.bits.into(),
                 distortion: Distortion::UNKNOWN,
+                group_index: None,
             },
         );
         stream

@@ -128,6 +128,7 @@ settings! {
         decode: Length,
         recovery: RecoveryKind,
         deadline: Spanned<Length>,
+        playback_buffer: Spanned<u8>,
     }
 }
 

@@ -217,6 +217,8 @@ pub struct Client {
     pub recovery: Recovery,
     /// From capture to display; what takes longer is late.
     pub deadline: Span,
+    /// Frames that are held before they are decoded and shown; 0: they are shown as they come.
+    pub playback_buffer: u8,
 }
 
 /// A link that several flows may share.

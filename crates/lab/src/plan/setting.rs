@@ -51,6 +51,12 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
         let what = "no frame is displayed within no time: give `deadline` a time, such as deadline = \"100ms\"";
         return Err(place.error(place_of(body.client.deadline.as_ref(), at), what));
     }
+    let transport = body.transport.unwrap_or_default();
+    let playback_buffer = or(body.client.playback_buffer.as_ref(), 0);
+    if playback_buffer > 0 && transport == super::Transport::WebRtc {
+        let what = "over WebRTC the browser holds what it likes: leave out `playback_buffer`";
+        return Err(place.error(place_of(body.client.playback_buffer.as_ref(), at), what));
+    }
     if let Some(names) = &body.own_rates {
         for name in names.as_ref() {
             known_controller(place, names.span().start, name)?;
@@ -71,13 +77,14 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
         datagram: usize::from(datagram),
         headers: Bytes::new(u64::from(body.headers.unwrap_or(28))),
         ecn: body.ecn.as_ref().map_or(Ok(Ecn::NotCapable), |written| ecn(place, written))?,
-        transport: body.transport.unwrap_or_default(),
+        transport,
         feedback_every: feedback_every(place, at, body)?,
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
             recovery: body.client.recovery.map_or(Recovery::Repair, recovery),
             deadline,
+            playback_buffer,
         },
         own_rates: body.own_rates.as_ref().map_or_else(Vec::new, |names| names.as_ref().clone()),
         source,

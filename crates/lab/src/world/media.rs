@@ -1,7 +1,6 @@
 //! A media session's place in the world: both ends of it, its encoder, its decoder and its display.
 
 use std::collections::VecDeque;
-use std::sync::atomic::Ordering;
 
 use nearlight_codec::{CodecError, Reference};
 use nearlight_events::RecoveryCounts;
@@ -17,7 +16,6 @@ use super::ends::Ends;
 use super::fates::Fates;
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
-use super::wrapped::Shared;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Client, Recovery};
 use crate::record::FateCounts;
@@ -47,10 +45,6 @@ pub(crate) struct MediaConfig {
     pub(crate) group: u32,
     pub(crate) captures: Captures,
     pub(crate) quality: FrameQuality,
-    /// For the sender's policy: the place in its group of the frame that leaves the encoder.
-    pub(crate) index: Shared,
-    /// For the sender's controller: frames that the client has and has not shown.
-    pub(crate) buffered: Shared,
 }
 
 /// A receiver that waits for a whole group gives it up after this. Guess: a group and a half at 30 frames a second.
@@ -184,6 +178,8 @@ impl Media {
             Recovery::None => LossRecovery::Nothing { patience: NO_PATIENCE },
             Recovery::Group => LossRecovery::Nothing { patience: GROUP_PATIENCE },
         });
+        let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(config.fps));
+        receiver.set_playback_buffer(config.client.playback_buffer, frame_interval);
         if config.captures == Captures::Fitted {
             ends.sender_mut().set_display_hz(config.client.refresh);
         }
@@ -449,11 +445,12 @@ impl Media {
         self.frames.push(Sent { captured, at: now, index, came: None });
         self.fates.on_sent(captured.at, coded.bits.len(), coded.is_key());
         self.tally.on_frame_sent(captured.at, coded.is_key());
-        self.config.index.store(index, Ordering::Relaxed);
         // A receiver that decodes whatever comes takes each frame as if it stood alone.
-        let reference = coded.reference.filter(|_| self.config.recovery != Recovery::None);
+        let stands_alone = self.config.recovery == Recovery::None;
+        let reference = coded.reference.filter(|_| !stands_alone);
+        let group_index = stands_alone.then_some(index);
         let Coded { bits, distortion, .. } = coded;
-        self.ends.on_frame(now, EncodedFrame { id, reference, header, bits, distortion });
+        self.ends.on_frame(now, EncodedFrame { id, reference, header, bits, distortion, group_index });
     }
 
     fn take_frames(&mut self, now: Time) {
@@ -525,8 +522,6 @@ impl Media {
     fn refresh(&mut self, now: Time) {
         self.next_refresh = self.config.next_refresh(now);
         self.ends.receiver.on_input(now, Presence::of_views(HEAD, vec![VIEW]));
-        let held = self.decoding.len() + usize::from(self.decoded.is_some());
-        self.config.buffered.store(held as u32, Ordering::Relaxed);
         let Some(shown) = self.decoded.take() else { return };
         let marker = Marker { frame: shown.id, input: shown.input };
         let displayed = self.ends.on_displayed(now, shown.id, marker);
@@ -560,7 +555,7 @@ impl Media {
             return;
         }
         self.ends.wake_client(now);
-        if self.ends.has_late_frame() {
+        if self.ends.has_late_frame() || self.config.client.playback_buffer > 0 {
             self.take_frames(now);
         }
         while let Some(bytes) = self.ends.poll_client(now) {

@@ -9,7 +9,6 @@ mod reliable;
 mod rival;
 mod standstill;
 mod tally;
-mod wrapped;
 
 pub use self::reliable::LONGEST_WAIT_OVER_TCP;
 pub(crate) use self::tally::{Sums, Tally};
@@ -33,7 +32,6 @@ use self::media::{Media, MediaConfig};
 use self::network::Arrival;
 use self::reliable::Reliable;
 use self::rival::Rival;
-use self::wrapped::{Buffered, Placed, Shared};
 use crate::encoder::new_encoder;
 use crate::plan::{self, Cell, Kind, Recovery, Setting, TrafficModel};
 use crate::record::{LinkRecord, MediaRecord, RivalRecord, RunRecord, WifiRecord};
@@ -332,16 +330,13 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         captures: cell.system.captures,
         // Whatever rates a preset keeps, all are judged by those of the plan.
         quality: FrameQuality::new(setting.source.bounds, setting.source.fps),
-        index: Shared::default(),
-        buffered: Shared::default(),
     };
     if let Some(law) = cell.system.reliable {
         return Ok(Actor::Reliable(Box::new(Reliable::new(config, law, bounds.maximum, made))));
     }
     let mut controller = new_controller(name, bounds)?;
     controller.set_priority(Ends::server_clock(start), media.priority);
-    let sender =
-        new_sender(cell, &config, Box::new(Buffered { inner: controller, frames: Shared::clone(&config.buffered) }))?;
+    let sender = new_sender(cell, &config, controller)?;
     let ends = new_ends(cell, &config, sender, phases.seed)?;
     Ok(Actor::Media(Box::new(Media::new(config, ends, made.0, made.1))))
 }
@@ -388,14 +383,12 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
         frame_interval,
         group: cell.system.group,
         references: cell.system.recovery == Recovery::Reference,
+        playback_buffer: config.client.playback_buffer,
         // What is compared with published systems does as they do.
         unrestrained: matches!(cell.system.recovery, Recovery::Intra | Recovery::None | Recovery::Group),
         ..SenderConfig::default()
     };
-    let inner = new_policy(&cell.system.fec)?;
-    let stands_alone = cell.system.recovery == Recovery::None;
-    let policy = if stands_alone { Box::new(Placed { inner, index: Shared::clone(&config.index) }) } else { inner };
-    let algorithms = Algorithms { controller, redundancy: Some(policy) };
+    let algorithms = Algorithms { controller, redundancy: Some(new_policy(&cell.system.fec)?) };
     Ok(Sender::new(Ends::server_clock(config.start), sender, algorithms))
 }
 

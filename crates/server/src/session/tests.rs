@@ -113,6 +113,10 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
+        Self::controlled("fixed", Bounds::up_to(Bitrate::from_mbps(4)))
+    }
+
+    fn controlled(controller: &str, bounds: Bounds) -> Self {
         let clock = Clock::start();
         let format = Format { size: Size { width: 256, height: 144 }, fps: 30, stereo: false };
         let encoders = Encoders::default();
@@ -132,9 +136,9 @@ impl Server {
             adapter: "test card".into(),
             format,
             codec: CodecKind::Vp8,
-            controller: "fixed".into(),
+            controller: controller.into(),
             fec: "none".into(),
-            bounds: Bounds::up_to(Bitrate::from_mbps(4)),
+            bounds,
             pacing: nearlight_pace::Mode::Compressed,
             bad_paths: None,
             datagram: usize::MAX,
@@ -262,6 +266,27 @@ async fn pictures_messages_and_inputs_cross_a_carrier_in_memory() {
     client.say(CarrierEvent::Message(ClientMessage::Goodbye));
     assert_eq!(client.ended().await, "the client said goodbye");
     assert!(server.state.try_admit(server.state.clock.now(), CLIENT).is_ok(), "its place is free again");
+}
+
+#[tokio::test]
+async fn the_buffer_rule_goes_up_with_a_client_that_holds_what_it_is_told_to_hold() {
+    let lowest = Bitrate::from_kbps(200);
+    let bounds = Bounds { minimum: lowest, start: lowest, maximum: Bitrate::from_kbps(6_500) };
+    let server = Server::controlled("buffer-occupancy", bounds);
+    let mut client = server.connect();
+    client.say(negotiated());
+    client.hello(nearlight_wire::PROTOCOL_VERSION);
+    let ServerMessage::Welcome(welcome) = client.message().await else { panic!("no welcome") };
+    assert!(welcome.playback_buffer > 0, "the client is told to hold frames");
+    client.receiver.set_playback_buffer(welcome.playback_buffer, Span::from_secs(1) / 30);
+    client.say(CarrierEvent::Connected);
+    let mut targets = Vec::new();
+    while targets.last() != Some(&bounds.maximum.as_bps()) {
+        if let ServerMessage::Rate(status) = client.message().await {
+            targets.push(status.target_bps);
+        }
+    }
+    assert_eq!(targets[0], lowest.as_bps(), "{targets:?}");
 }
 
 #[tokio::test]

@@ -63,6 +63,8 @@ pub(crate) struct KeptFrame {
     resent_at: Vec<Option<Time>>,
     /// Repairs that leave behind it.
     pub(crate) planned: Option<Planned>,
+    /// Where its encoder says that it stands in its group.
+    pub(crate) group_index: Option<u32>,
     /// The next repair of this frame alone.
     pub(crate) next_repair: u16,
     digest: Option<u32>,
@@ -89,6 +91,7 @@ impl KeptFrame {
             last_sent_at: Time::ZERO,
             resent_at: Vec::new(),
             planned: None,
+            group_index: None,
             next_repair: 0,
             digest: None,
             cut: None,

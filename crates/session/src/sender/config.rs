@@ -35,6 +35,8 @@ pub struct SenderConfig {
     /// The encoder can predict from any frame that the receiver has acknowledged ([`crate::EncoderTarget::recover`]), so that a loss needs
     /// no key frame. Only where the receiver acknowledges.
     pub references: bool,
+    /// Frames that the receiver holds before it shows them: they are of use so many frame intervals longer. 0 where it holds none.
+    pub playback_buffer: u8,
     /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
     pub unrestrained: bool,
 }
@@ -51,6 +53,7 @@ impl Default for SenderConfig {
             maximum: None,
             group: 0,
             references: false,
+            playback_buffer: 0,
             unrestrained: false,
         }
     }

@@ -44,8 +44,11 @@ impl Sender {
             }
             self.outcomes.push_back(*frame);
         }
-        self.timing.on_reported(now);
+        if let Some(buffered) = report.buffered {
+            self.controller.on_playback_buffer(now, buffered.into());
+        }
         if let Some(newest) = report.frames.last() {
+            self.timing.on_reported(now);
             self.decoder_load.on_report(now, newest.decode);
         }
         self.take_decision(now);

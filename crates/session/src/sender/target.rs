@@ -44,6 +44,8 @@ pub struct MediaTarget {
     pub best_capture: Option<Time>,
     /// How many bits a second the coder of the sound should spend.
     pub sound: Bitrate,
+    /// How many frames the receiver should hold before it shows them; the receiver is told once, when the session opens.
+    pub playback_buffer: u8,
 }
 
 impl Sender {
@@ -57,6 +59,7 @@ impl Sender {
             render_to_display: self.render_to_display,
             best_capture: self.timing.best(),
             sound: self.sound_rate(),
+            playback_buffer: self.config.playback_buffer,
         }
     }
 

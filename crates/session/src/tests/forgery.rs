@@ -54,7 +54,10 @@ impl Path {
         let bits = bits(id).into();
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let header = frame_header(self.now);
-        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
+        self.sender.on_frame(
+            self.now,
+            EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN, group_index: None },
+        );
         self.left()
     }
 

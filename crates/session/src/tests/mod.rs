@@ -3,6 +3,7 @@
 mod forgery;
 mod path;
 mod pictures;
+mod playback;
 mod protection;
 mod recovery;
 mod reliable;

@@ -230,7 +230,8 @@ impl Story {
         self.references.push(reference);
         let header = FrameHeader { input, input_received_at, ..frame_header(now) };
         let bits = vec![id.0 as u8; if key { self.frame_bytes * 4 } else { self.frame_bytes }];
-        let frame = EncodedFrame { id, reference, header, bits: bits.into(), distortion: self.distortion };
+        let frame =
+            EncodedFrame { id, reference, header, bits: bits.into(), distortion: self.distortion, group_index: None };
         self.sender.on_frame(now, frame);
     }
 

@@ -186,8 +186,14 @@ impl OneWay {
         let id = self.sender.target().encoder.next;
         let bits = (0..bytes).map(|at| (at as u32 * 31 + id.0) as u8).collect::<Vec<u8>>().into();
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
-        let frame =
-            EncodedFrame { id, reference, header: frame_header(self.now), bits, distortion: Distortion::UNKNOWN };
+        let frame = EncodedFrame {
+            id,
+            reference,
+            header: frame_header(self.now),
+            bits,
+            distortion: Distortion::UNKNOWN,
+            group_index: None,
+        };
         self.sender.on_frame(self.now, frame);
         let datagrams: Vec<Vec<u8>> = std::iter::from_fn(|| self.sender.poll_transmit(self.now)).collect();
         let sources = datagrams.iter().filter(|datagram| matches!(ToClient::parse(datagram), Ok(ToClient::Symbol(..))));

@@ -34,7 +34,17 @@ fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame(
     let mut send = |now: Time, id: u32| {
         let reference = id.checked_sub(1).map(FrameId);
         let (header, distortion) = (frame_header(now), Distortion::UNKNOWN);
-        sender.on_frame(now, EncodedFrame { id: FrameId(id), reference, header, bits: (&bits[..]).into(), distortion });
+        sender.on_frame(
+            now,
+            EncodedFrame {
+                id: FrameId(id),
+                reference,
+                header,
+                bits: (&bits[..]).into(),
+                distortion,
+                group_index: None,
+            },
+        );
         std::iter::from_fn(|| sender.poll_transmit(now)).collect::<Vec<_>>()
     };
 

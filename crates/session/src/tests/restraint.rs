@@ -46,7 +46,10 @@ impl Server {
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
         let header = frame_header(self.now);
         let bits = vec![7; 5_000].into();
-        self.sender.on_frame(self.now, EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN });
+        self.sender.on_frame(
+            self.now,
+            EncodedFrame { id, reference, header, bits, distortion: Distortion::UNKNOWN, group_index: None },
+        );
         self.leaving()
     }
 
@@ -107,7 +110,7 @@ impl Server {
             motion_to_photon: None,
             late: false,
         };
-        let datagram = ToServer::Report(Report { frames: vec![frame] }).to_bytes();
+        let datagram = ToServer::Report(Report { buffered: None, frames: vec![frame] }).to_bytes();
         self.sender.on_datagram(self.now, &datagram);
     }
 }

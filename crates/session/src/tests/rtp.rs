@@ -31,6 +31,7 @@ fn frame(now: Time, id: u32, bits: &[u8]) -> EncodedFrame<'_> {
         header: frame_header(now),
         bits: bits.into(),
         distortion: Distortion::UNKNOWN,
+        group_index: None,
     }
 }
 

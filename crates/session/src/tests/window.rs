@@ -64,6 +64,7 @@ fn media_beyond_the_window_wait_for_feedback() {
         header: frame_header(now),
         bits: vec![0; 20_000].into(),
         distortion: Distortion::UNKNOWN,
+        group_index: None,
     };
     sender.on_frame(now, frame);
     let leaves = |sender: &mut Sender, at: Time| {

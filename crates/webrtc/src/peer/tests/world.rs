@@ -307,8 +307,17 @@ impl World {
             ..header
         };
         self.sent.push((0, bits.clone()));
-        self.peer
-            .on_frame(now, EncodedFrame { id, reference, header, bits: bits.into(), distortion: Distortion::UNKNOWN });
+        self.peer.on_frame(
+            now,
+            EncodedFrame {
+                id,
+                reference,
+                header,
+                bits: bits.into(),
+                distortion: Distortion::UNKNOWN,
+                group_index: None,
+            },
+        );
     }
 
     /// Frames at the session's rate; a frame that the sender refuses is left out.

@@ -1,0 +1,124 @@
+//! A playback buffer: frames are shown so much later than they came that a path which falls behind for a while goes unseen.
+//!
+//! Each frame is played a fixed time after its rendering began. The first frame that comes waits for as many frame intervals as the buffer
+//! is to hold frames. A frame that comes after its time is played at once, and all after it so much later: the picture has stood. What
+//! is more than the buffer is to hold is played early, so that no such delay stays for longer than its cause.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Span, Time};
+
+use crate::ReadyFrame;
+use crate::assembly::Transfer;
+
+/// All frames together, in bytes: as much as frames in part may take.
+const MAX_BYTES: usize = 16 << 20;
+
+#[derive(Debug)]
+struct Held {
+    frame: ReadyFrame,
+    transfer: Transfer,
+}
+
+impl Held {
+    /// On the server's clock.
+    const fn made_at(&self) -> Time {
+        self.frame.header.render_started_at
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct PlaybackBuffer {
+    /// How many frames it is to hold.
+    frames: u8,
+    interval: Span,
+    held: VecDeque<Held>,
+    bytes: usize,
+    /// From a frame's rendering, on the server's clock, to its time here. None before the first frame.
+    delay: Option<Span>,
+    /// How many frames the server was told of, and when.
+    told: Option<(u8, Time)>,
+}
+
+impl PlaybackBuffer {
+    pub(crate) const fn new(frames: u8, interval: Span) -> Self {
+        Self { frames, interval, held: VecDeque::new(), bytes: 0, delay: None, told: None }
+    }
+
+    /// A whole frame came.
+    pub(crate) fn on_frame(&mut self, now: Time, frame: ReadyFrame, transfer: Transfer) {
+        let age = now - frame.header.render_started_at;
+        let usual = age + self.interval * i64::from(self.frames);
+        let mut delay = match self.delay {
+            // One frame more may just be about to be played.
+            Some(delay) if delay <= usual + self.interval => delay.max(age),
+            _ => usual,
+        };
+        self.bytes += frame.bits().len();
+        self.held.push_back(Held { frame, transfer });
+        let (mut early, mut played) = (0, 0);
+        // What is too much for memory is played at once.
+        while self.bytes - played > MAX_BYTES || self.held.len() - early > usize::from(u8::MAX) {
+            played += self.held[early].frame.bits().len();
+            early += 1;
+            delay = delay.min(now - self.held[early - 1].made_at());
+        }
+        self.delay = Some(delay);
+    }
+
+    /// The next frame whose time has come.
+    pub(crate) fn poll(&mut self, now: Time) -> Option<(ReadyFrame, Transfer)> {
+        self.due().filter(|due| *due <= now)?;
+        let Held { mut frame, transfer } = self.held.pop_front()?;
+        self.bytes -= frame.bits().len();
+        frame.show = self.due().is_none_or(|due| due > now);
+        // What it waited here is no time of the decoder's.
+        Some((frame, Transfer { completed_at: now, ..transfer }))
+    }
+
+    /// The decoder cannot go on: what waits is of no use up to the next key frame. False where none waits.
+    pub(crate) fn skip_to_key_frame(&mut self) -> bool {
+        let useless = self.held.iter().take_while(|held| !held.frame.key).count();
+        self.bytes -= self.held.drain(..useless).map(|held| held.frame.bits().len()).sum::<usize>();
+        !self.held.is_empty()
+    }
+
+    fn due(&self) -> Option<Time> {
+        Some(self.held.front()?.made_at() + self.delay?)
+    }
+
+    /// When [`PlaybackBuffer::poll`] has a frame, or the server is to hear how many there are.
+    pub(crate) fn poll_timeout(&self) -> Option<Time> {
+        self.due().into_iter().chain(self.report_due()).min()
+    }
+
+    /// When the server is to hear that there are more or fewer frames than it knows of: once for a frame at most.
+    fn report_due(&self) -> Option<Time> {
+        match self.told {
+            Some((told, _)) if told == self.count() => None,
+            Some((_, at)) => Some(at + self.interval),
+            None => (!self.held.is_empty()).then_some(Time::ZERO),
+        }
+    }
+
+    pub(crate) fn is_report_due(&self, now: Time) -> bool {
+        self.report_due().is_some_and(|due| due <= now)
+    }
+
+    /// How many frames there are, which the server is told now.
+    pub(crate) fn report(&mut self, now: Time) -> u8 {
+        let count = self.count();
+        self.told = Some((count, now));
+        count
+    }
+
+    fn count(&self) -> u8 {
+        u8::try_from(self.held.len()).unwrap_or(u8::MAX)
+    }
+
+    /// Frames, and bytes of coded pictures.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn held(&self) -> (usize, usize) {
+        (self.held.len(), self.bytes)
+    }
+}
