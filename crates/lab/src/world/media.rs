@@ -7,12 +7,12 @@ use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{
     AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, EncoderTarget,
-    FrameSkipper, LossRecovery, Presence, Receiver,
+    FrameSkipper, LossRecovery, Presence,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
-use super::ends::Ends;
+use super::carrier::{Carrier, server_clock};
 use super::fates::Fates;
 use super::network::{Arrival, End, Network, Parcel};
 use super::tally::Tally;
@@ -128,7 +128,7 @@ struct Decoding {
 
 pub(crate) struct Media {
     config: MediaConfig,
-    ends: Ends,
+    carrier: Box<dyn Carrier>,
     encoder: Box<dyn FrameEncoder>,
     screen: Option<Screen>,
     captured: u32,
@@ -166,11 +166,11 @@ pub(crate) struct Media {
 impl Media {
     pub(crate) fn new(
         config: MediaConfig,
-        mut ends: Ends,
+        mut carrier: Box<dyn Carrier>,
         encoder: Box<dyn FrameEncoder>,
         screen: Option<Screen>,
     ) -> Self {
-        let receiver: &mut Receiver = &mut ends.receiver;
+        let receiver = carrier.receiver_mut();
         receiver.set_loss_recovery(match config.recovery {
             Recovery::Repair => LossRecovery::Symbols,
             Recovery::Reference => LossRecovery::References,
@@ -181,7 +181,7 @@ impl Media {
         let frame_interval = Span::from_nanos(1_000_000_000 / i64::from(config.fps));
         receiver.set_playback_buffer(config.client.playback_buffer, frame_interval);
         if config.captures == Captures::Fitted {
-            ends.sender_mut().set_display_hz(config.client.refresh);
+            carrier.sender_mut().set_display_hz(config.client.refresh);
         }
         let schedule = config.schedule();
         let next_capture = schedule.due();
@@ -189,7 +189,7 @@ impl Media {
         let due = next_capture.min(next_refresh);
         let tally = config.tally();
         Self {
-            ends,
+            carrier,
             encoder,
             screen,
             captured: 0,
@@ -221,12 +221,12 @@ impl Media {
     }
 
     pub(crate) fn target(&self) -> Bitrate {
-        self.ends.sender().decision().target
+        self.carrier.sender().decision().target
     }
 
     /// Packets that carried symbols again.
     pub(crate) fn retransmissions(&self, now: Time) -> u64 {
-        self.ends.sender().statistics(Ends::server_clock(now)).retransmissions
+        self.carrier.sender().statistics(server_clock(now)).retransmissions
     }
 
     /// Redundant bytes, and all others, that were sent in the measured time.
@@ -239,11 +239,11 @@ impl Media {
 
     /// What healed the picture, where the session's own receiver puts it together.
     pub(crate) fn healed(&self, now: Time) -> Option<RecoveryCounts> {
-        Some(self.ends.recovery(now)?.since(&self.healed_before))
+        Some(self.carrier.recovery(now)?.since(&self.healed_before))
     }
 
     fn sent_bytes(&self, now: Time) -> (u64, u64) {
-        let statistics = self.ends.sender().statistics(Ends::server_clock(now));
+        let statistics = self.carrier.sender().statistics(server_clock(now));
         (statistics.redundant.get(), statistics.sent.get())
     }
 
@@ -264,19 +264,19 @@ impl Media {
         if far {
             self.tally.on_packet_received(now, arrival, arrival.bytes.len() as u64);
             self.on_piece(now, arrival);
-            self.ends.on_client_datagram(now, &arrival.bytes, arrival.marked);
+            self.carrier.on_client_datagram(now, &arrival.bytes, arrival.marked);
             self.take_frames(now);
             self.drain_receiver(now, network);
         } else {
             self.tally.on_answer_received(now - arrival.sent_at);
-            self.ends.on_server_datagram(now, &arrival.bytes);
+            self.carrier.on_server_datagram(now, &arrival.bytes);
             self.drain_sender(now, network);
         }
         self.plan();
     }
 
     fn on_piece(&mut self, now: Time, arrival: &Arrival) {
-        let frame = self.ends.frame_of(&arrival.bytes).and_then(|frame| self.frames.get_mut(frame.0 as usize));
+        let frame = self.carrier.frame_of(&arrival.bytes).and_then(|frame| self.frames.get_mut(frame.0 as usize));
         if let Some(frame) = frame {
             self.tally.on_media_received(now, now - arrival.sent_at);
             frame.came = Some((frame.came.map_or(now, |(first, _)| first), now));
@@ -293,7 +293,7 @@ impl Media {
         if now >= self.next_capture {
             if self.sent_before.is_none() && now >= self.tally.from() {
                 self.sent_before = Some(self.sent_bytes(now));
-                self.healed_before = self.ends.recovery(now).unwrap_or_default();
+                self.healed_before = self.carrier.recovery(now).unwrap_or_default();
             }
             self.capture(now);
         }
@@ -304,7 +304,7 @@ impl Media {
         }
         while self.decoding.front().is_some_and(|decoding| decoding.done_at <= now) {
             let Some(done) = self.decoding.pop_front() else { break };
-            self.ends.on_decoded(now, done.id);
+            self.carrier.on_decoded(now, done.id);
             if done.show {
                 // A picture that was not shown by the next one never will be.
                 if self.decoded.replace(done).is_some() {
@@ -342,29 +342,29 @@ impl Media {
     fn capture(&mut self, now: Time) {
         let number = self.captured;
         self.captured += 1;
-        self.schedule.on_passed(now, [self.ends.best_capture()]);
+        self.schedule.on_passed(now, [self.carrier.best_capture()]);
         self.next_capture = self.config.before_stop(self.schedule.due());
         if !self.is_active(now) {
             return;
         }
-        let server = Ends::server_clock(now);
-        if let Some(input) = self.ends.sender_mut().poll_input(server) {
+        let server = server_clock(now);
+        if let Some(input) = self.carrier.sender_mut().poll_input(server) {
             self.newest_input = (input.sample.seq, input.received_at);
         }
         self.tally.on_capture(now);
-        let step = self.ends.sender().decision().step;
+        let step = self.carrier.sender().decision().step;
         let facts = CaptureFacts {
-            refusal: self.ends.sender().target().refusal,
+            refusal: self.carrier.sender().target().refusal,
             frame_rate: step.map_or(1.0, |step| step.frame_rate),
             // Frames take the same time from capture to bits, however many are in work.
             encoder_free: true,
         };
         if let CaptureDecision::Skip(reason) = self.skipper.on_moment(&facts) {
-            self.ends.sender_mut().on_skipped(server, reason);
+            self.carrier.sender_mut().on_skipped(server, reason);
             self.tally.on_skipped(now);
             return;
         }
-        let target = self.answered.open(self.ends.sender().target().encoder);
+        let target = self.answered.open(self.carrier.sender().target().encoder);
         let reference = self.reference(&target);
         let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::Reference);
         let scale = step.map_or(1.0, |step| step.scale);
@@ -426,8 +426,8 @@ impl Media {
 
     fn send_frame(&mut self, now: Time, encoding: Encoding) {
         let Encoding { captured, coded, index, .. } = encoding;
-        let id = self.ends.sender().target().encoder.next;
-        let captured_at = Ends::server_clock(captured.at);
+        let id = self.carrier.sender().target().encoder.next;
+        let captured_at = server_clock(captured.at);
         let rendered_at = captured_at + self.config.render;
         let header = FrameHeader {
             width: 64,
@@ -437,7 +437,7 @@ impl Media {
             render_started_at: captured_at,
             rendered_at,
             converted_at: rendered_at,
-            encoded_at: Ends::server_clock(now),
+            encoded_at: server_clock(now),
             display_at: captured_at + self.config.client.deadline,
             deadline: captured_at + self.config.client.deadline,
             views: vec![VIEW],
@@ -450,18 +450,18 @@ impl Media {
         let reference = coded.reference.filter(|_| !stands_alone);
         let group_index = stands_alone.then_some(index);
         let Coded { bits, distortion, .. } = coded;
-        self.ends.on_frame(now, EncodedFrame { id, reference, header, bits, distortion, group_index });
+        self.carrier.on_frame(now, EncodedFrame { id, reference, header, bits, distortion, group_index });
     }
 
     fn take_frames(&mut self, now: Time) {
-        while let Some(frame) = self.ends.poll_frame(now) {
+        while let Some(frame) = self.carrier.poll_frame(now) {
             let (id, show) = (frame.id(), frame.show());
             let Some(Sent { captured, at: sent_at, index, came }) = self.frames.get(id.0 as usize).copied() else {
                 continue;
             };
             let quality = self.screen.as_mut().map(|screen| screen.decode(frame.bits(), captured.number));
             if quality == Some(None) {
-                self.ends.on_decode_failed(now, id);
+                self.carrier.on_decode_failed(now, id);
                 continue;
             }
             self.tally.on_frame_received(now, captured.at, sent_at);
@@ -506,7 +506,7 @@ impl Media {
             self.show_group(now);
         }
         // It waits decoded: a sender would take it for a decoder that falls behind.
-        self.ends.on_decoded(now, decoding.id);
+        self.carrier.on_decoded(now, decoding.id);
         self.forming.push(Decoding { show: true, ..decoding });
         if index + 1 >= self.config.group {
             self.show_group(now);
@@ -521,10 +521,10 @@ impl Media {
 
     fn refresh(&mut self, now: Time) {
         self.next_refresh = self.config.next_refresh(now);
-        self.ends.receiver.on_input(now, Presence::of_views(HEAD, vec![VIEW]));
+        self.carrier.receiver_mut().on_input(now, Presence::of_views(HEAD, vec![VIEW]));
         let Some(shown) = self.decoded.take() else { return };
         let marker = Marker { frame: shown.id, input: shown.input };
-        let displayed = self.ends.on_displayed(now, shown.id, marker);
+        let displayed = self.carrier.on_displayed(now, shown.id, marker);
         let latency = now - shown.captured_at;
         let late = latency > self.config.client.deadline;
         self.tally.on_displayed(now, shown.captured_at, latency, late, shown.quality);
@@ -540,13 +540,13 @@ impl Media {
     }
 
     fn drain_sender(&mut self, now: Time, network: &mut Network) {
-        self.ends.wake_server(now);
-        while let Some(bytes) = self.ends.poll_server(now) {
+        self.carrier.on_server_timeout(now);
+        while let Some(bytes) = self.carrier.poll_server_transmit(now) {
             self.tally.on_packet_sent(now, bytes.len());
             let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
-            self.ends.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
+            self.carrier.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
         }
-        self.sender_due = self.ends.server_due().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
+        self.sender_due = self.carrier.poll_server_timeout().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
 
     fn drain_receiver(&mut self, now: Time, network: &mut Network) {
@@ -554,15 +554,13 @@ impl Media {
             self.receiver_due = Time::FAR_FUTURE;
             return;
         }
-        self.ends.wake_client(now);
-        if self.ends.has_late_frame() || self.config.client.playback_buffer > 0 {
-            self.take_frames(now);
-        }
-        while let Some(bytes) = self.ends.poll_client(now) {
+        self.carrier.on_client_timeout(now);
+        self.take_frames(now);
+        while let Some(bytes) = self.carrier.poll_client_transmit(now) {
             network.send(now, parcel(self.config.flow, false, self.config.headers, bytes));
         }
-        self.tally.on_stuck(self.ends.receiver.is_stuck());
-        self.receiver_due = self.ends.client_due().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
+        self.tally.on_stuck(self.carrier.receiver().is_stuck());
+        self.receiver_due = self.carrier.poll_client_timeout().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
     }
 }
 

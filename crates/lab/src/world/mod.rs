@@ -1,6 +1,6 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
-mod ends;
+mod carrier;
 mod fates;
 mod links;
 mod media;
@@ -25,7 +25,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wifi::{ConfigError, Scenario};
 use thiserror::Error;
 
-use self::ends::{Ends, WebRtcConfig};
+use self::carrier::{Carrier, Datagrams, WebRtc, WebRtcConfig, server_clock};
 use self::links::{EXCHANGES, refresh_phase};
 pub(crate) use self::links::{Links, segment_seeds, trace_start};
 use self::media::{Media, MediaConfig};
@@ -335,13 +335,13 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         return Ok(Actor::Reliable(Box::new(Reliable::new(config, law, bounds.maximum, made))));
     }
     let mut controller = new_controller(name, bounds)?;
-    controller.set_priority(Ends::server_clock(start), media.priority);
+    controller.set_priority(server_clock(start), media.priority);
     let sender = new_sender(cell, &config, controller)?;
-    let ends = new_ends(cell, &config, sender, phases.seed)?;
-    Ok(Actor::Media(Box::new(Media::new(config, ends, made.0, made.1))))
+    let carrier = new_carrier(cell, &config, sender, phases.seed)?;
+    Ok(Actor::Media(Box::new(Media::new(config, carrier, made.0, made.1))))
 }
 
-fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Result<Ends, RunError> {
+fn new_carrier(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Result<Box<dyn Carrier>, RunError> {
     let mut receiver = Receiver::new(ReceiverConfig { events: false });
     let setting = &cell.setting;
     match setting.transport {
@@ -349,7 +349,7 @@ fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Res
             if let Some(interval) = setting.feedback_every {
                 receiver.set_feedback_interval(interval);
             }
-            Ok(Ends::new(sender, receiver))
+            Ok(Box::new(Datagrams { sender, receiver }))
         }
         plan::Transport::WebRtc => {
             let codec = match setting.source.encoder {
@@ -365,7 +365,7 @@ fn new_ends(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Res
                 mends: cell.system.fec != plan::NO_FEC,
                 seed: seed.wrapping_add(u64::from(config.flow) << 32),
             };
-            Ends::over_webrtc(&webrtc, sender, receiver)
+            Ok(Box::new(WebRtc::connected(&webrtc, sender, receiver)?))
         }
     }
 }
@@ -389,7 +389,7 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
         ..SenderConfig::default()
     };
     let algorithms = Algorithms { controller, redundancy: Some(new_policy(&cell.system.fec)?) };
-    Ok(Sender::new(Ends::server_clock(config.start), sender, algorithms))
+    Ok(Sender::new(server_clock(config.start), sender, algorithms))
 }
 
 fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {

@@ -1,0 +1,108 @@
+//! What carries a session between its two ends: datagrams of our own, or WebRTC's protocols.
+//!
+//! The counterpart of the server's carriers for both ends at once and without waiting: who drives it moves the datagrams and the clock.
+//! All times are the world's; the ends have clocks of their own.
+
+mod datagrams;
+mod webrtc;
+
+pub(super) use self::datagrams::Datagrams;
+pub(super) use self::webrtc::{WebRtc, WebRtcConfig};
+
+use nearlight_events::RecoveryCounts;
+use nearlight_session::{Displayed, EncodedFrame, ReadyFrame, Receiver, Sender};
+use nearlight_units::{FrameId, Span, Time};
+use nearlight_wire::marker::Marker;
+
+/// The server's clock is ahead by this: nothing may rely on equal clocks.
+const CLOCKS_APART: Span = Span::from_secs(1_000);
+
+/// The server's clock.
+pub(super) fn server_clock(now: Time) -> Time {
+    now + CLOCKS_APART
+}
+
+/// A frame for the decoder.
+pub(super) enum Whole {
+    Own(ReadyFrame),
+    Played { id: FrameId, show: bool, bits: Vec<u8> },
+}
+
+impl Whole {
+    pub(super) const fn id(&self) -> FrameId {
+        match self {
+            Self::Own(frame) => frame.id,
+            Self::Played { id, .. } => *id,
+        }
+    }
+
+    /// Whether no newer one waits.
+    pub(super) const fn show(&self) -> bool {
+        match self {
+            Self::Own(frame) => frame.show,
+            Self::Played { show, .. } => *show,
+        }
+    }
+
+    pub(super) fn bits(&self) -> &[u8] {
+        match self {
+            Self::Own(frame) => frame.bits(),
+            Self::Played { bits, .. } => bits,
+        }
+    }
+}
+
+/// Both ends of one session. Facts first, then the timers of the end that they concern, then its datagrams until none.
+pub(super) trait Carrier {
+    fn sender(&self) -> &Sender;
+
+    fn sender_mut(&mut self) -> &mut Sender;
+
+    fn receiver(&self) -> &Receiver;
+
+    fn receiver_mut(&mut self) -> &mut Receiver;
+
+    /// [`nearlight_session::MediaTarget::best_capture`] in the world's clock.
+    fn best_capture(&self) -> Option<Time> {
+        self.sender().target().best_capture.map(|at| at - CLOCKS_APART)
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>);
+
+    /// Of which frame a datagram to the client carries a piece, whichever time it is sent.
+    fn frame_of(&self, bytes: &[u8]) -> Option<FrameId>;
+
+    fn on_server_datagram(&mut self, now: Time, bytes: &[u8]);
+
+    /// The server's timers, before its datagrams are taken.
+    fn on_server_timeout(&mut self, now: Time);
+
+    fn poll_server_transmit(&mut self, now: Time) -> Option<Vec<u8>>;
+
+    /// A datagram of the server's is of no more use.
+    fn take_back(&mut self, _datagram: Vec<u8>) {}
+
+    fn poll_server_timeout(&mut self) -> Option<Time>;
+
+    /// A datagram came to the client, marked by a queue on its way or not.
+    fn on_client_datagram(&mut self, now: Time, bytes: &[u8], marked: bool);
+
+    /// The client's timers, before its datagrams are taken; may bring frames for the decoder.
+    fn on_client_timeout(&mut self, now: Time);
+
+    fn poll_client_transmit(&mut self, now: Time) -> Option<Vec<u8>>;
+
+    fn poll_client_timeout(&mut self) -> Option<Time>;
+
+    /// The next frame for the decoder.
+    fn poll_frame(&mut self, now: Time) -> Option<Whole>;
+
+    fn on_decoded(&mut self, now: Time, frame: FrameId);
+
+    fn on_decode_failed(&mut self, now: Time, frame: FrameId);
+
+    fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Marker) -> Option<Displayed>;
+
+    /// How frames that had lost something became whole; none where the client does not tell.
+    fn recovery(&self, now: Time) -> Option<RecoveryCounts>;
+}

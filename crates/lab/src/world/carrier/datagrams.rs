@@ -1,0 +1,102 @@
+//! Datagrams of our own: the session's sender and receiver are the ends.
+
+use nearlight_events::RecoveryCounts;
+use nearlight_session::{Displayed, EncodedFrame, Receiver, Sender};
+use nearlight_units::{FrameId, Time};
+use nearlight_wire::ToClient;
+use nearlight_wire::marker::Marker;
+
+use super::{CLOCKS_APART, Carrier, Whole, server_clock};
+
+pub(in crate::world) struct Datagrams {
+    pub(in crate::world) sender: Sender,
+    pub(in crate::world) receiver: Receiver,
+}
+
+impl Carrier for Datagrams {
+    fn sender(&self) -> &Sender {
+        &self.sender
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        &mut self.sender
+    }
+
+    fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    fn receiver_mut(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
+        self.sender.on_frame(server_clock(now), frame);
+    }
+
+    fn frame_of(&self, bytes: &[u8]) -> Option<FrameId> {
+        match ToClient::parse(bytes) {
+            Ok(ToClient::Symbol(header, _)) if !header.flags.probe => Some(header.frame),
+            _ => None,
+        }
+    }
+
+    fn on_server_datagram(&mut self, now: Time, bytes: &[u8]) {
+        self.sender.on_datagram(server_clock(now), bytes);
+    }
+
+    fn on_server_timeout(&mut self, now: Time) {
+        self.sender.on_timeout(server_clock(now));
+    }
+
+    fn poll_server_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.sender.poll_transmit(server_clock(now))
+    }
+
+    fn take_back(&mut self, datagram: Vec<u8>) {
+        self.sender.take_back(datagram);
+    }
+
+    fn poll_server_timeout(&mut self) -> Option<Time> {
+        self.sender.poll_timeout().map(|(at, _)| at - CLOCKS_APART)
+    }
+
+    fn on_client_datagram(&mut self, now: Time, bytes: &[u8], marked: bool) {
+        if marked {
+            self.receiver.on_marked_datagram(now, bytes);
+        } else {
+            self.receiver.on_datagram(now, bytes);
+        }
+    }
+
+    /// The receiver runs its timers as its datagrams are taken.
+    fn on_client_timeout(&mut self, _now: Time) {}
+
+    fn poll_client_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.receiver.poll_transmit(now)
+    }
+
+    fn poll_client_timeout(&mut self) -> Option<Time> {
+        self.receiver.poll_timeout().map(|(at, _)| at)
+    }
+
+    fn poll_frame(&mut self, now: Time) -> Option<Whole> {
+        self.receiver.poll_frame(now).map(Whole::Own)
+    }
+
+    fn on_decoded(&mut self, now: Time, frame: FrameId) {
+        self.receiver.on_decoded(now, frame);
+    }
+
+    fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
+        self.receiver.on_decode_failed(now, frame);
+    }
+
+    fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Marker) -> Option<Displayed> {
+        self.receiver.on_displayed(now, frame, Some(marker))
+    }
+
+    fn recovery(&self, now: Time) -> Option<RecoveryCounts> {
+        Some(self.receiver.statistics(now).recovery)
+    }
+}

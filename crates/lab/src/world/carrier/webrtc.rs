@@ -1,0 +1,324 @@
+//! WebRTC's protocols: the server's end is the very peer that serves browsers, and the client's a player that reports, asks for what is
+//! missing and puts frames together as browsers do; beside it our receiver sends inputs and pings on a data channel and knows the
+//! display, as in the page. They are connected before the session begins, over a path without delay.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::time::Instant;
+
+use nearlight_events::RecoveryCounts;
+use nearlight_session::{Displayed, EncodedFrame, PictureFacts, Receiver, Sender};
+use nearlight_units::{FrameId, Span, Time};
+use nearlight_webrtc::player::{PlayedFrame, Player, PlayerConfig, Reporting};
+use nearlight_webrtc::{Certificate, ChannelId, CodecKind, Event, Message, Offer, Peer, PeerConfig, Remote};
+use nearlight_wire::marker::Marker;
+
+use super::{CLOCKS_APART, Carrier, Whole, server_clock};
+use crate::world::RunError;
+
+/// The player's clock is ahead by this, so that it can connect before the world's time begins.
+const PLAYER_AHEAD: Span = Span::from_secs(10);
+/// Connecting begins so long before the session; it takes a fraction of that.
+const CONNECTING: Span = Span::from_secs(1);
+/// A request for a key frame is repeated after this while frames come that cannot be decoded. Guess: about what libwebrtc does.
+const KEY_FRAME_RETRY: Span = Span::from_millis(200);
+/// Frames whose names are remembered: two seconds at 120 frames a second.
+const MAX_NAMED: usize = 256;
+/// The channel for inputs and notes.
+const CHANNEL: &str = "session";
+const SERVER: ([u8; 4], u16) = ([192, 0, 2, 1], 8_091);
+const CLIENT: ([u8; 4], u16) = ([198, 51, 100, 7], 40_000);
+
+/// How a session goes over WebRTC.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::world) struct WebRtcConfig {
+    pub(in crate::world) start: Time,
+    pub(in crate::world) codec: CodecKind,
+    pub(in crate::world) datagram: usize,
+    /// From one report of arrivals to the next.
+    pub(in crate::world) feedback_every: Span,
+    /// The client takes repairs, as FlexFEC.
+    pub(in crate::world) mends: bool,
+    pub(in crate::world) seed: u64,
+}
+
+/// A frame that the player will name by its timestamp.
+#[derive(Clone, Copy)]
+struct Named {
+    timestamp: u32,
+    id: FrameId,
+    key: bool,
+    arrived_at: Option<Time>,
+}
+
+pub(in crate::world) struct WebRtc {
+    peer: Peer,
+    player: Player,
+    receiver: Receiver,
+    channel: ChannelId,
+    named: VecDeque<Named>,
+    whole: VecDeque<PlayedFrame>,
+    given_up: u64,
+    /// Nothing but a key frame can be decoded.
+    broken: bool,
+    key_frame_asked_at: Option<Time>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the library's times have no other name; only differences matter")]
+fn origin() -> Instant {
+    Instant::now()
+}
+
+fn address((address, port): ([u8; 4], u16)) -> SocketAddr {
+    (address, port).into()
+}
+
+impl WebRtc {
+    pub(in crate::world) fn connected(
+        config: &WebRtcConfig,
+        sender: Sender,
+        receiver: Receiver,
+    ) -> Result<Self, RunError> {
+        let refused = |error: &dyn std::fmt::Display| RunError::WebRtc(error.to_string());
+        let origin = origin();
+        let (server, client) = (server_clock(config.start) - CONNECTING, player_clock(config.start) - CONNECTING);
+        let reporting = Reporting::TransportWide(config.feedback_every);
+        let player_config = PlayerConfig { reporting, mends: config.mends, ..PlayerConfig::default() };
+        let (mut player, offer) =
+            Player::with_config(player_config, client, origin, address(CLIENT)).map_err(|error| refused(&error))?;
+        let offer = Offer::parse(&offer).map_err(|error| refused(&error))?;
+        let codec = offer.video().iter().find(|offered| offered.codec == config.codec);
+        let certificate = Certificate::generate().map_err(|error| refused(&error))?;
+        let candidates = vec![address(SERVER)];
+        let peer = PeerConfig {
+            origin,
+            candidates,
+            tcp_candidates: Vec::new(),
+            certificate,
+            seed: config.seed,
+            datagram: config.datagram,
+        };
+        let mut peer = Peer::answering(server, peer, &offer, codec, sender).map_err(|error| refused(&error))?;
+        let answer = peer.on_offer(server, &offer).map_err(|error| refused(&error))?;
+        player.on_answer(client, &answer).map_err(|error| refused(&error))?;
+        let channel = connect(&mut peer, &mut player, (server, client))
+            .ok_or_else(|| RunError::WebRtc("the two ends do not find each other".into()))?;
+        peer.set_note_channel(Some(channel));
+        Ok(Self {
+            peer,
+            player,
+            receiver,
+            channel,
+            named: VecDeque::new(),
+            whole: VecDeque::new(),
+            given_up: 0,
+            broken: false,
+            key_frame_asked_at: None,
+        })
+    }
+
+    fn named(&self, frame: FrameId) -> Option<&Named> {
+        self.named.iter().rev().find(|named| named.id == frame)
+    }
+
+    fn take_played(&mut self) {
+        self.whole.extend(std::iter::from_fn(|| self.player.poll_frame()));
+    }
+
+    fn next_whole(&mut self, now: Time) -> Option<Whole> {
+        loop {
+            let played = self.whole.pop_front()?;
+            let Some(named) = self.named.iter_mut().rev().find(|named| named.timestamp == played.rtp_timestamp) else {
+                continue;
+            };
+            let Named { id, key, .. } = *named;
+            named.arrived_at = Some(now);
+            if self.player.given_up() != self.given_up {
+                self.given_up = self.player.given_up();
+                self.broken = true;
+            }
+            self.broken &= !key;
+            if self.broken {
+                self.request_key_frame(now);
+                continue;
+            }
+            return Some(Whole::Played { id, show: self.whole.is_empty(), bits: played.bits });
+        }
+    }
+
+    fn request_key_frame(&mut self, now: Time) {
+        if self.key_frame_asked_at.is_none_or(|at| now - at >= KEY_FRAME_RETRY) {
+            self.key_frame_asked_at = Some(now);
+            self.player.request_key_frame(player_clock(now));
+        }
+    }
+}
+
+impl Carrier for WebRtc {
+    fn sender(&self) -> &Sender {
+        self.peer.sender()
+    }
+
+    fn sender_mut(&mut self) -> &mut Sender {
+        self.peer.sender_mut()
+    }
+
+    fn receiver(&self) -> &Receiver {
+        &self.receiver
+    }
+
+    fn receiver_mut(&mut self) -> &mut Receiver {
+        &mut self.receiver
+    }
+
+    fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
+        let timestamp = self.peer.timestamp_at(frame.header.render_started_at).unwrap_or_default();
+        let named = Named { timestamp, id: frame.id, key: frame.reference.is_none(), arrived_at: None };
+        if named.key {
+            self.player.expect_key_frame(timestamp);
+        }
+        self.named.push_back(named);
+        if self.named.len() > MAX_NAMED {
+            self.named.pop_front();
+        }
+        self.peer.on_frame(server_clock(now), frame);
+    }
+
+    /// RTP's header is in the clear; other sources than the picture's have other timestamps.
+    fn frame_of(&self, bytes: &[u8]) -> Option<FrameId> {
+        if !is_rtp(bytes) {
+            return None;
+        }
+        let timestamp = u32::from_be_bytes(bytes.get(4..8)?.try_into().ok()?);
+        self.named.iter().rev().find(|named| named.timestamp == timestamp).map(|named| named.id)
+    }
+
+    fn on_server_datagram(&mut self, now: Time, bytes: &[u8]) {
+        let now = server_clock(now);
+        self.peer.on_datagram(now, Remote::udp(address(CLIENT)), address(SERVER), bytes);
+        while let Some(event) = self.peer.poll_event() {
+            if let Event::Message { message: Message::Binary(bytes), .. } = event {
+                self.peer.sender_mut().on_datagram(now, &bytes);
+            }
+        }
+    }
+
+    fn on_server_timeout(&mut self, now: Time) {
+        let now = server_clock(now);
+        self.peer.on_timeout(now);
+        while let Some(datagram) = self.peer.sender_mut().poll_beside(now) {
+            // A full channel loses it like a full path would.
+            let _ = self.peer.send(now, self.channel, Message::Binary(datagram));
+        }
+    }
+
+    fn poll_server_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
+        self.peer.poll_transmit(server_clock(now)).map(|transmit| transmit.datagram)
+    }
+
+    fn poll_server_timeout(&mut self) -> Option<Time> {
+        self.peer.poll_timeout().map(|(at, _)| at - CLOCKS_APART)
+    }
+
+    /// The library tells nothing of marks.
+    fn on_client_datagram(&mut self, now: Time, bytes: &[u8], _marked: bool) {
+        self.player.on_datagram(player_clock(now), address(SERVER), bytes);
+        self.take_played();
+        while let Some((_, message)) = self.player.poll_message() {
+            if let Message::Binary(bytes) = message {
+                self.receiver.on_datagram(now, &bytes);
+            }
+        }
+    }
+
+    fn on_client_timeout(&mut self, now: Time) {
+        self.player.on_timeout(player_clock(now));
+        self.take_played();
+        while let Some(bytes) = self.receiver.poll_transmit(now) {
+            self.player.send(player_clock(now), CHANNEL, Message::Binary(bytes));
+        }
+    }
+
+    fn poll_client_transmit(&mut self, _now: Time) -> Option<Vec<u8>> {
+        self.player.poll_transmit().map(|transmit| transmit.datagram)
+    }
+
+    fn poll_client_timeout(&mut self) -> Option<Time> {
+        let receiver = self.receiver.poll_timeout().map(|(at, _)| at);
+        let player = self.player.poll_timeout();
+        let player = player.map(|at| at.max(Time::ZERO + PLAYER_AHEAD) - PLAYER_AHEAD);
+        [receiver, player].into_iter().flatten().min()
+    }
+
+    fn poll_frame(&mut self, now: Time) -> Option<Whole> {
+        self.next_whole(now)
+    }
+
+    fn on_decoded(&mut self, now: Time, frame: FrameId) {
+        let Some(named) = self.named(frame) else { return };
+        let facts = PictureFacts { rtp_timestamp: named.timestamp, received_at: named.arrived_at };
+        self.receiver.on_picture(now, facts);
+    }
+
+    fn on_decode_failed(&mut self, now: Time, _frame: FrameId) {
+        self.broken = true;
+        self.request_key_frame(now);
+    }
+
+    fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Marker) -> Option<Displayed> {
+        let timestamp = self.named(frame)?.timestamp;
+        self.receiver.on_picture_displayed(now, timestamp, Some(marker))
+    }
+
+    /// Browsers do not tell.
+    fn recovery(&self, _now: Time) -> Option<RecoveryCounts> {
+        None
+    }
+}
+
+/// RFC 7983, and RFC 5761 section 4 to tell RTCP apart.
+fn is_rtp(bytes: &[u8]) -> bool {
+    matches!(bytes, [128..=191, second, ..] if !(192..=223).contains(second))
+}
+
+fn player_clock(now: Time) -> Time {
+    now + PLAYER_AHEAD
+}
+
+/// Lets the two find each other; the server's name of the channel, once it is open at both ends.
+fn connect(peer: &mut Peer, player: &mut Player, (mut server, mut client): (Time, Time)) -> Option<ChannelId> {
+    let end = server + CONNECTING;
+    let mut channel = None;
+    while server < end {
+        loop {
+            let down = peer.poll_transmit(server);
+            if let Some(transmit) = &down {
+                player.on_datagram(client, address(SERVER), &transmit.datagram);
+            }
+            let up = player.poll_transmit();
+            if let Some(transmit) = &up {
+                peer.on_datagram(server, Remote::udp(address(CLIENT)), address(SERVER), &transmit.datagram);
+            }
+            if down.is_none() && up.is_none() {
+                break;
+            }
+        }
+        while let Some(event) = peer.poll_event() {
+            if let Event::Opened { channel: opened, label } = event
+                && label == CHANNEL
+            {
+                channel = Some(opened);
+            }
+        }
+        if channel.is_some() && peer.is_connected() && player.is_open(CHANNEL) {
+            return channel;
+        }
+        let until_peer = peer.poll_timeout().map_or(CONNECTING, |(at, _)| at - server);
+        let until_player = player.poll_timeout().map_or(CONNECTING, |at| at - client);
+        let step = until_peer.min(until_player).max(Span::from_micros(100));
+        (server, client) = (server + step, client + step);
+        peer.on_timeout(server);
+        player.on_timeout(client);
+    }
+    None
+}
