@@ -197,14 +197,14 @@ export class Hud {
   #writeFacts(): void {
     const [stream, carrier] = [this.#stream, this.#carrier];
     const decoder = carrier?.name === "webrtc" ? "the browser's WebRTC" : "WebCodecs";
-    const held = this.#welcome?.playback_buffer ? ` · plays from a buffer of ${this.#welcome.playback_buffer} frames` : "";
+    const held = this.#welcome?.playback_buffer ? `, ${this.#welcome.playback_buffer} frames buffered` : "";
     list("facts", [
       ["Encoder", stream?.encoder ?? "–"],
       ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
       ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
       ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why) : "–"],
-      ["Control", this.#welcome ? `${this.#welcome.controller} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}${held}` : "–"],
+      ["Control", this.#welcome ? `${this.#welcome.controller}${held} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }
 }

@@ -6,12 +6,10 @@ use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryK
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
-use nearlight_wire::{
-    FrameHeader, RepairHeader, Report, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker,
-};
+use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
-use crate::assembly::{Assembler, Completed, Forged, Transfer};
+use crate::assembly::{Assembler, Completed, Forged};
 use crate::clock::{ClockEstimate, ClockSync};
 use crate::playback::PlaybackBuffer;
 use crate::presentation::{Displayed, Presentation};
@@ -21,6 +19,7 @@ use crate::uplink::{DeviceInput, Presence, Uplink};
 use crate::{Wake, earliest};
 
 mod pictures;
+mod playback;
 mod requests;
 mod sound;
 
@@ -205,12 +204,6 @@ impl Receiver {
         self.loss_recovery = recovery;
     }
 
-    /// Frames wait until so many are held, each for as many frame intervals, and the server hears how many are; before the first frame. 0: they
-    /// go to the decoder as they come.
-    pub fn set_playback_buffer(&mut self, frames: u8, frame_interval: Span) {
-        self.playback = (frames > 0).then(|| Box::new(PlaybackBuffer::new(frames, frame_interval)));
-    }
-
     /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
     pub fn set_feedback_interval(&mut self, interval: Span) {
         self.arrivals.set_interval(interval);
@@ -379,52 +372,6 @@ impl Receiver {
     /// The next message of the server's application that might have been lost.
     pub fn poll_application_message(&mut self) -> Option<Vec<u8>> {
         self.messages.pop_front()
-    }
-
-    /// The next frame for the decoder.
-    pub fn poll_frame(&mut self, now: Time) -> Option<ReadyFrame> {
-        let (frame, transfer) = if self.playback.is_some() {
-            while let Some((frame, transfer)) = self.poll_whole(now) {
-                self.playback.as_mut()?.on_frame(now, frame, transfer);
-            }
-            self.playback.as_mut()?.poll(now)?
-        } else {
-            self.poll_whole(now)?
-        };
-        self.presentation.on_ready(frame.id, frame.header.clone(), transfer);
-        self.emit(now, || Event::FrameReady { frame: frame.id });
-        Some(frame)
-    }
-
-    /// The next frame that can be decoded after those before it.
-    fn poll_whole(&mut self, now: Time) -> Option<(ReadyFrame, Transfer)> {
-        loop {
-            let whole = self.assembler.poll_whole()?;
-            // The picture moves: what is asked for next is another loss.
-            (self.key_frame_asked_at, self.reference_asked) = (None, None);
-            if let Some(by) = whole.healed_by {
-                self.on_healed(now, whole.id, whole.skipped, by);
-            }
-            let Ok((header, bits)) = FrameHeader::parse(&whole.bytes) else {
-                self.malformed += 1;
-                self.set_broken();
-                continue;
-            };
-            let bits_from = whole.bytes.len() - bits.len();
-            self.uplink.on_acknowledged(header.input);
-            let show = !self.assembler.has_deliverable();
-            let frame = ReadyFrame { id: whole.id, key: whole.key, header, bytes: whole.bytes, bits_from, show };
-            return Some((frame, whole.transfer));
-        }
-    }
-
-    fn poll_report(&mut self, now: Time) -> Option<Report> {
-        let playback = self.playback.as_deref_mut();
-        if !self.presentation.is_report_due(now) && !playback.as_ref().is_some_and(|buffer| buffer.is_report_due(now)) {
-            return None;
-        }
-        let buffered = playback.map(|buffer| buffer.report(now));
-        Some(Report { buffered, frames: self.presentation.take_reports() })
     }
 
     pub fn on_decoded(&mut self, now: Time, frame: FrameId) {
