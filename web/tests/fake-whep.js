@@ -37,8 +37,8 @@ async function answer(offer) {
       session = channel;
       channel.onmessage = ({ data }) => {
         const view = new DataView(data);
-        if (view.getUint8(0) === 0x27) pong(channel, view);
-        if (view.getUint8(0) === 0x23) {
+        if (view.getUint8(0) === 0x37) pong(channel, view);
+        if (view.getUint8(0) === 0x33) {
           input = Math.max(input, view.getUint32(1));
           window.fakeWhep.inputs += 1;
         }
@@ -92,7 +92,7 @@ function greet(channel, message) {
 
 function pong(channel, ping) {
   const view = new DataView(new ArrayBuffer(25));
-  view.setUint8(0, 0x22);
+  view.setUint8(0, 0x32);
   view.setBigUint64(1, ping.getBigUint64(1));
   for (const at of [9, 17]) view.setBigUint64(at, micros());
   channel.send(view.buffer);
@@ -101,7 +101,7 @@ function pong(channel, ping) {
 /** A frame note (docs/wire.md) that goes with the frame's only moment of sending. */
 function note(encoded, { frame, input, began }) {
   const view = new DataView(new ArrayBuffer(18 + 111));
-  view.setUint8(0, 0x2b);
+  view.setUint8(0, 0x3b);
   view.setUint8(1, encoded.type === "key" ? 3 : 2);
   view.setUint32(2, frame);
   view.setUint32(6, encoded.timestamp ?? encoded.getMetadata().rtpTimestamp);
