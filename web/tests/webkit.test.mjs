@@ -59,10 +59,17 @@ class Browser {
     return this.#ask("POST", `${this.#session}/execute/sync`, { script, args: [] });
   }
 
-  /** Waits until the script answers something that counts as true. */
+  /**
+   * Waits until the script answers something that counts as true. Under load WebKit's driver sometimes loses an answer ("Could not parse
+   * script result"), so an error only means to ask again.
+   */
   async until(script, what) {
-    const seen = await eventually(() => this.evaluate(script), Boolean, 60_000);
-    assert.ok(seen, `${what}: ${await this.evaluate("return JSON.stringify(window.nearlight)")}`);
+    let error;
+    const ask = () => this.evaluate(script).catch((reason) => void (error = reason));
+    const seen = await eventually(ask, Boolean, 60_000);
+    if (seen) return;
+    const state = await this.evaluate("return JSON.stringify(window.nearlight)").catch(String);
+    assert.fail(`${what} never happened: ${state}. The driver's last error: ${error}`);
   }
 }
 
