@@ -35,7 +35,7 @@ pub use member::{MemberFacts, MemberId};
 /// As in simulcast over WebRTC: encoders cost more than what a fourth group would gain.
 pub const MOST_LAYERS: usize = 3;
 /// Two key frames of a layer are at least this far apart: a newcomer waits no longer for its first picture, and the others' pictures do not
-/// suffer for longer than a fifth of the time.
+/// suffer for longer than a fifth of the time. A layer that everybody has left has ended, and the next one in its place may begin at once.
 pub const KEY_FRAME_DISTANCE: Span = Span::from_millis(200);
 /// A layer that nobody has yet waits so long for those who are to join it together. Guess: an encoder's last picture takes no longer.
 const START_WAIT: Span = Span::from_millis(100);

@@ -261,6 +261,22 @@ fn a_blocked_path_gets_nothing_and_joins_again() {
     assert_eq!(audience.layer(1), None);
 }
 
+/// Key frames are kept apart for the sake of those who are in the layer. A layer that everybody has left keeps nobody waiting.
+#[test]
+fn a_layer_that_everybody_has_left_begins_at_once_for_a_newcomer() {
+    let mut audience = Audience::of(&[4.0, 4.0, 0.5]);
+    audience.run(0.1);
+    let left = audience.layer(2).expect("a layer of its own");
+    audience.leave(2);
+    let plan = audience.picture(PictureNews::New);
+    assert!(!plan.live[left], "its encoder is not needed any more");
+    audience.come(3, 0.5);
+    let plan = audience.picture(PictureNews::New);
+    let frame = plan.frames.iter().find(|frame| frame.members == [MemberId(3)]).expect("its first picture");
+    assert!(frame.key);
+    assert_eq!(audience.keys(0, Time::ZERO), 1, "the others see nothing of it");
+}
+
 #[test]
 fn who_asks_again_and_again_is_answered_ever_more_rarely() {
     let mut audience = Audience::of(&[4.0; 3]);
@@ -308,6 +324,7 @@ fn step() -> impl Strategy<Value = Step> {
 #[derive(Default)]
 struct Watch {
     in_layer: BTreeMap<MemberId, usize>,
+    /// Of layers that have an encoder: one that nobody was left in begins anew.
     last_key: BTreeMap<usize, Time>,
     /// Since when a viewer gets more than it may.
     above: BTreeMap<MemberId, Time>,
@@ -320,6 +337,7 @@ impl Watch {
             assert!(plan.frames.is_empty() && audience.facts.len() == 1 && audience.facts.contains_key(&alone));
             self.in_layer.clear();
         }
+        self.last_key.retain(|layer, _| plan.live[*layer]);
         let mut seen = Vec::new();
         for frame in &plan.frames {
             assert!(plan.live[frame.layer] && frame.scale > 0.0 && frame.scale <= 1.0 && frame.rate > Bitrate::ZERO);
