@@ -103,6 +103,10 @@ pub(crate) struct ServeArguments {
     /// When pictures are captured: fitted to a single client's display and inputs so that neither waits in vain, or even
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
+    /// Code each picture of --video and --test-card once for all clients, in up to three layers of rate and size: on or off. With off
+    /// each client has an encoder of its own, as with the other sources
+    #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    shared_encodes: bool,
     /// The largest datagram in bytes; if not given what the transport takes
     #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
     datagram: Option<u16>,
@@ -190,6 +194,7 @@ impl ServeArguments {
             max_rate: self.max_rate,
             pacing: self.pacing,
             fitted_captures: self.captures,
+            shared_encodes: self.shared_encodes,
             datagram: self.datagram,
             encoders: self.stand_in.map_or_else(Encoders::default, |stand_in| stand_in.encoders(clock)),
             sound: self.sound,

@@ -71,6 +71,24 @@ impl Picture {
         self.red.resize(size.pixels() / 4, 128);
     }
 
+    /// Becomes `copies` of `from` side by side in the whole of `size`, each pixel the mean of those that it covers; `size` must pass
+    /// [`Size::check`], its width with room for the copies.
+    pub fn fit(&mut self, from: &Self, size: Size, copies: u8) {
+        self.set_size(size);
+        if from.size == size && copies <= 1 {
+            self.luma.copy_from_slice(&from.luma);
+            self.blue.copy_from_slice(&from.blue);
+            self.red.copy_from_slice(&from.red);
+            return;
+        }
+        let halves = |size: Size| (usize::from(size.width / 2), usize::from(size.height / 2));
+        let whole = |size: Size| (usize::from(size.width), usize::from(size.height));
+        let copies = usize::from(copies.max(1));
+        fit_plane((&from.luma, whole(from.size)), (&mut self.luma, whole(size)), copies);
+        fit_plane((&from.blue, halves(from.size)), (&mut self.blue, halves(size)), copies);
+        fit_plane((&from.red, halves(from.size)), (&mut self.red, halves(size)), copies);
+    }
+
     #[must_use]
     pub fn view(&self) -> PictureView<'_> {
         PictureView {
@@ -80,6 +98,33 @@ impl Picture {
             red: &self.red,
             luma_stride: usize::from(self.size.width),
             chroma_stride: usize::from(self.size.width / 2),
+        }
+    }
+}
+
+/// Rows are summed first, so that each pixel is read once for each row of the result that it takes part in.
+fn fit_plane((from, (columns, rows)): (&[u8], (usize, usize)), to: (&mut [u8], (usize, usize)), copies: usize) {
+    let (to, (width, height)) = to;
+    let share = (width / copies).max(1);
+    // What each place of the result covers: at least one pixel.
+    let span = |place: usize, of: usize, pixels: usize| {
+        let start = place * pixels / of;
+        (start, ((place + 1) * pixels / of).max(start + 1))
+    };
+    let spans: Vec<(usize, usize)> = (0..width).map(|x| span(x % share, share, columns)).collect();
+    let mut sums = vec![0_u32; columns];
+    for (y, row) in to.chunks_exact_mut(width).enumerate() {
+        let (first, end) = span(y, height, rows);
+        sums.fill(0);
+        for source in from[first * columns..end * columns].chunks_exact(columns) {
+            for (sum, pixel) in sums.iter_mut().zip(source) {
+                *sum += u32::from(*pixel);
+            }
+        }
+        for (pixel, (left, right)) in row.iter_mut().zip(&spans) {
+            let (left, right) = ((*left).min(columns - 1), (*right).min(columns));
+            let count = ((right - left) * (end - first)) as u32;
+            *pixel = ((sums[left..right].iter().sum::<u32>() + count / 2) / count) as u8;
         }
     }
 }
@@ -136,5 +181,35 @@ impl PictureView<'_> {
     #[must_use]
     pub fn luma_at(&self, x: usize, y: usize) -> u8 {
         self.luma[y * self.luma_stride + x]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pictures_fit_other_sizes_by_the_mean_of_what_each_pixel_covers() {
+        let size = |width, height| Size { width, height };
+        let mut from = Picture::new(size(64, 32));
+        for (index, pixel) in from.luma.iter_mut().enumerate() {
+            *pixel = if index % 64 < 32 { 40 } else { 200 };
+        }
+        from.red.fill(90);
+        let mut to = Picture::new(size(16, 16));
+        to.fit(&from, size(32, 16), 1);
+        assert_eq!((to.size, to.luma[0], to.luma[15], to.luma[16], to.luma[31]), (size(32, 16), 40, 40, 200, 200));
+        assert!(to.red.iter().all(|pixel| *pixel == 90) && to.blue.iter().all(|pixel| *pixel == 128));
+        // Two copies: each half of the row has both halves of the picture.
+        to.fit(&from, size(64, 32), 2);
+        assert_eq!([0, 15, 16, 31, 32, 47, 48, 63].map(|x| to.luma[64 * 9 + x]), [40, 40, 200, 200, 40, 40, 200, 200]);
+        to.fit(&from, size(64, 32), 1);
+        assert_eq!(to, from);
+        // An edge inside a pixel is their mean, and a larger picture repeats pixels.
+        to.fit(&from, size(96, 48), 1);
+        assert_eq!((to.luma[0], to.luma[95]), (40, 200));
+        from.luma[0] = 80;
+        to.fit(&from, size(32, 16), 1);
+        assert_eq!(to.luma[0], 50);
     }
 }

@@ -3,7 +3,9 @@
 use std::error::Error;
 use std::time::Instant;
 
-use nearlight_scene::{Backend, PictureRequest, RenderRequest, Source, Viewer, ViewerInput, WorldSource, choose_size};
+use nearlight_scene::{
+    Application as _, Backend, PictureRequest, RenderRequest, Source, Viewer, ViewerInput, WorldSource, choose_size,
+};
 use nearlight_units::{FrameId, InputSeq, Time};
 use nearlight_wire::{Fov, Pose, View, marker::Marker};
 

@@ -1,13 +1,17 @@
 //! A test card: everything in it shows something that a broken pipeline would spoil.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
 
 use nearlight_units::{Span, Time};
 use nearlight_wire::InputEvent;
 
 use crate::canvas::{Canvas, check_size, marker_draw};
+use crate::push::{Beat, Watch};
 use crate::{
-    ApplicationMessage, DevicesDescription, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput,
+    Application, ApplicationMessage, Damage, DevicesDescription, Output, PictureSink, Pixels, PushSource,
+    RenderRequest, SceneError, Source, SubmittedPicture, Viewer, ViewerInput,
 };
 
 /// How long the picture answers an input event with a bright border.
@@ -114,7 +118,7 @@ fn still(width: u16, height: u16) -> Canvas {
     card
 }
 
-impl Source for TestCard {
+impl Application for TestCard {
     fn describe(&self) -> String {
         "test card".into()
     }
@@ -160,7 +164,9 @@ impl Source for TestCard {
     fn poll_output(&mut self) -> Option<(Viewer, Output)> {
         self.answers.pop_front()
     }
+}
 
+impl Source for TestCard {
     fn advance(&mut self, now: Time) {
         self.now = self.now.max(now);
     }
@@ -177,5 +183,84 @@ impl Source for TestCard {
         marker_draw(request.marker, &mut self.canvas.bytes, stride);
         take(self.canvas.pixels());
         Ok(())
+    }
+}
+
+/// The test card as a source that paces itself: the same pictures for all viewers, without a marker.
+#[derive(Debug)]
+pub struct PacedTestCard {
+    size: (u16, u16),
+    fps: u16,
+    card: Arc<Mutex<TestCard>>,
+    watch: Option<Watch>,
+}
+
+impl PacedTestCard {
+    /// Pictures of this size, so many a second.
+    pub fn new(size: (u16, u16), fps: u16) -> Result<Self, SceneError> {
+        check_size(size.0, size.1)?;
+        Ok(Self { size, fps, card: Arc::default(), watch: None })
+    }
+}
+
+impl PacedTestCard {
+    fn card(&self) -> MutexGuard<'_, TestCard> {
+        self.card.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Application for PacedTestCard {
+    fn describe(&self) -> String {
+        self.card().describe()
+    }
+
+    fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
+        self.card().on_input(now, viewer, input);
+    }
+
+    fn on_viewer_left(&mut self, viewer: Viewer) {
+        self.card().on_viewer_left(viewer);
+    }
+
+    fn on_devices(&mut self, now: Time, viewer: Viewer, devices: &DevicesDescription) {
+        self.card().on_devices(now, viewer, devices);
+    }
+
+    fn on_message(&mut self, now: Time, viewer: Viewer, message: ApplicationMessage) {
+        self.card().on_message(now, viewer, message);
+    }
+
+    fn on_clipboard(&mut self, now: Time, viewer: Viewer, text: String) {
+        self.card().on_clipboard(now, viewer, text);
+    }
+
+    fn poll_output(&mut self) -> Option<(Viewer, Output)> {
+        self.card().poll_output()
+    }
+}
+
+impl PushSource for PacedTestCard {
+    fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
+        let (watch, mut beat) = Beat::new(self.fps);
+        let (card, (width, height)) = (Arc::clone(&self.card), self.size);
+        thread::Builder::new().name("test card".into()).spawn(move || {
+            let mut number = 0;
+            while let Some(at) = beat.wait(&|| sink.now()) {
+                let mut card = card.lock().unwrap_or_else(PoisonError::into_inner);
+                card.advance(at);
+                card.draw(width, height, number);
+                number += 1;
+                let pixels = card.scratch.pixels();
+                sink.submit(&SubmittedPicture { pixels, captured_at: at, damage: Damage::Whole, views: &[] });
+            }
+        })?;
+        self.watch = Some(watch);
+        Ok(())
+    }
+
+    fn set_watched(&mut self, watched: bool) {
+        if let Some(watch) = &self.watch {
+            watch.set(watched);
+        }
     }
 }

@@ -1,4 +1,7 @@
-//! Where pictures come from: the rendered world, a video file or a test card, each with the latency marker drawn in.
+//! Where pictures come from: the rendered world, a video file or a test card.
+//!
+//! Sources are of two kinds. A [`Source`] draws a picture on demand, for one viewer's views and with the latency marker in it. A
+//! [`PushSource`] paces itself and submits the same pictures for all.
 
 #![forbid(unsafe_code)]
 
@@ -8,6 +11,7 @@ mod glb;
 mod open;
 mod plaza;
 pub mod predict;
+mod push;
 mod render;
 mod rendered;
 mod solid;
@@ -16,11 +20,12 @@ mod video;
 mod world;
 
 pub use canvas::marker_draw;
-pub use card::TestCard;
-pub use open::{OpenOptions, SourceKind, open};
+pub use card::{PacedTestCard, TestCard};
+pub use open::{OpenOptions, Opened, SourceKind, open};
+pub use push::{Area, Damage, PictureSink, PushSource, SubmittedPicture};
 pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
 pub use rendered::{START, WorldSource};
-pub use sustain::{PictureRequest, choose_size};
+pub use sustain::{PictureRequest, choose_size, of_coding};
 pub use video::VideoSource;
 
 use nearlight_sound::Cues;
@@ -107,8 +112,8 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
-/// A source of frames.
-pub trait Source: Send {
+/// What a source of either kind is for its viewers beside pictures: it takes what they do and answers.
+pub trait Application: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
     fn describe(&self) -> String;
 
@@ -127,18 +132,22 @@ pub trait Source: Send {
     /// The viewer's clipboard has this text, where owner and viewer allow that it is told.
     fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, _text: String) {}
 
-    /// The next thing for a viewer beside pictures and sound; asked after each [`Source::advance`] until none.
+    /// The next thing for a viewer beside pictures and sound; asked after each [`Source::advance`], and of a source that paces itself at
+    /// least every 50 ms, until none.
     fn poll_output(&mut self) -> Option<(Viewer, Output)> {
         None
     }
-
-    /// Moves the world on to `now`, which never goes back.
-    fn advance(&mut self, now: Time);
 
     /// What is to be heard since the last call; none where there is never anything to hear.
     fn poll_cues(&mut self) -> Option<Cues> {
         None
     }
+}
+
+/// A source that draws pictures on demand.
+pub trait Source: Application {
+    /// Moves the world on to `now`, which never goes back.
+    fn advance(&mut self, now: Time);
 
     /// Draws one picture of the world as it is and hands it, mapped, to `take`.
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError>;

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nearlight_units::Time;
 
 use crate::render::Backend;
-use crate::{SceneError, Source, TestCard, VideoSource, WorldSource};
+use crate::{PushSource, SceneError, Source, TestCard, VideoSource, WorldSource};
 
 /// What to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,13 +42,20 @@ pub struct OpenOptions<'a> {
     pub clock: &'a dyn Fn() -> Time,
 }
 
-/// Opens a source; it is ready to draw.
-pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Box<dyn Source>, SceneError> {
+/// A source of one of the two kinds.
+pub enum Opened {
+    OnDemand(Box<dyn Source>),
+    SelfPaced(Box<dyn PushSource>),
+}
+
+/// Opens a source. A test card is one that draws on demand: [`crate::PacedTestCard`] is for those who know its size.
+pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Opened, SceneError> {
     Ok(match kind {
         SourceKind::World { scene } => {
-            Box::new(WorldSource::open(scene.clone(), options.backend.or_environment()?, options.clock)?)
+            let world = WorldSource::open(scene.clone(), options.backend.or_environment()?, options.clock)?;
+            Opened::OnDemand(Box::new(world))
         }
-        SourceKind::Video(file) => Box::new(VideoSource::open(file, options.size, options.fps)?),
-        SourceKind::TestCard => Box::new(TestCard::default()),
+        SourceKind::Video(file) => Opened::SelfPaced(Box::new(VideoSource::open(file, options.size, options.fps)?)),
+        SourceKind::TestCard => Opened::OnDemand(Box::<TestCard>::default()),
     })
 }

@@ -9,7 +9,7 @@ use nearlight_wire::Pose;
 use crate::plaza::Environment;
 use crate::render::{Backend, Drawn, Renderer};
 use crate::world::{Setting, World};
-use crate::{Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput, glb};
+use crate::{Application, Output, Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput, glb};
 
 /// Where a viewer starts: at eye height, in front of everything.
 pub const START: Pose = Pose { position: [0.0, 1.6, 0.0], orientation: [0.0, 0.0, 0.0, 1.0] };
@@ -62,7 +62,7 @@ impl WorldSource {
     }
 }
 
-impl Source for WorldSource {
+impl Application for WorldSource {
     fn describe(&self) -> String {
         self.renderer.summary().to_string()
     }
@@ -79,13 +79,15 @@ impl Source for WorldSource {
         self.world.on_viewer_left(viewer);
     }
 
+    fn poll_cues(&mut self) -> Option<Cues> {
+        Some(self.world.cues())
+    }
+}
+
+impl Source for WorldSource {
     fn advance(&mut self, now: Time) {
         self.now = now;
         self.world.advance(now);
-    }
-
-    fn poll_cues(&mut self) -> Option<Cues> {
-        Some(self.world.cues())
     }
 
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {

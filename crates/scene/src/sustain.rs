@@ -87,6 +87,17 @@ pub fn choose_size(
     Err(SceneError::Adapter("there is no candidate size".into()))
 }
 
+/// What a source of this size and rate takes whose pictures cost nothing to draw, such as a film that another process decodes.
+#[must_use]
+pub fn of_coding(size: (u16, u16), fps: u16) -> Sustained {
+    let (width, height) = size;
+    let total = total(Span::ZERO, f64::from(width) * f64::from(height));
+    let wanted = PictureRequest { size: Some(size), fps: Some(fps), views: 1 };
+    let reason = reason(&wanted, (width, height, fps), Span::ZERO, total, None);
+    let keeps = total <= Span::from_secs_f64(1.0 / f64::from(fps.max(1)));
+    Sustained { width, height, fps, render_median: Span::ZERO, keeps, reason }
+}
+
 fn candidates(wanted: &PictureRequest) -> Vec<(u16, u16, u16)> {
     match (wanted.size, wanted.fps) {
         (Some((width, height)), Some(fps)) => vec![(width, height, fps)],
@@ -172,7 +183,7 @@ mod tests {
     use std::sync::atomic::{AtomicU64, Ordering};
 
     use super::*;
-    use crate::{Pixels, ViewerInput};
+    use crate::{Application, Pixels, ViewerInput};
 
     /// Takes a fixed time per pixel on a clock of its own.
     struct Slow<'a> {
@@ -180,7 +191,7 @@ mod tests {
         nanos_per_pixel: f64,
     }
 
-    impl Source for Slow<'_> {
+    impl Application for Slow<'_> {
         fn describe(&self) -> String {
             "slow".into()
         }
@@ -188,7 +199,9 @@ mod tests {
         fn on_input(&mut self, _now: Time, _viewer: Viewer, _input: &ViewerInput) {}
 
         fn on_viewer_left(&mut self, _viewer: Viewer) {}
+    }
 
+    impl Source for Slow<'_> {
         fn advance(&mut self, _now: Time) {}
 
         fn render(&mut self, request: &RenderRequest<'_>, _take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {

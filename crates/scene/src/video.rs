@@ -1,15 +1,17 @@
-//! A video file as a source, decoded by the `ffmpeg` command line, looped for ever.
+//! A video file as a source that paces itself, decoded by the `ffmpeg` command line, looped for ever.
 
 use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use nearlight_units::Time;
 
-use crate::canvas::{Canvas, check_size, marker_draw};
-use crate::{Pixels, RenderRequest, SceneError, Source, Viewer, ViewerInput};
+use crate::canvas::{Canvas, check_size};
+use crate::push::{Beat, Watch};
+use crate::{Application, Damage, PictureSink, PushSource, SceneError, SubmittedPicture, Viewer, ViewerInput};
 
 /// Decoded pictures that wait for their time: enough to hide a slow one.
 const QUEUE: usize = 3;
@@ -21,15 +23,19 @@ const MAX_COMPLAINT: usize = 400;
 /// One decoder whose pictures all viewers share. Every picture is written once by the pipe and lent out from there.
 pub struct VideoSource {
     file: PathBuf,
+    size: (u16, u16),
     fps: u16,
     child: Child,
+    /// None once it plays.
+    film: Option<Film>,
+    watch: Option<Watch>,
+}
+
+/// Decoded pictures in order, and where their memory goes.
+struct Film {
     ready: Receiver<Canvas>,
     spent: SyncSender<Canvas>,
-    current: Canvas,
-    /// For viewers whose size is not the decoder's.
-    resized: Canvas,
-    started_at: Option<Time>,
-    shown: u64,
+    first: Canvas,
 }
 
 impl VideoSource {
@@ -55,14 +61,14 @@ impl VideoSource {
         }
         std::thread::spawn(move || pump(pipe, &ready_to, &spent_from));
         match ready.recv_timeout(FIRST_PICTURE) {
-            Ok(current) => {
-                let file = file.to_path_buf();
-                let resized = Canvas::default();
+            Ok(first) => {
+                let (file, size) = (file.to_path_buf(), (width, height));
                 if let Some(mut stderr) = child.stderr.take() {
                     // Left unread it would stop the decoder once the pipe is full.
                     std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
                 }
-                Ok(Self { file, fps, child, ready, spent, current, resized, started_at: None, shown: 0 })
+                let film = Some(Film { ready, spent, first });
+                Ok(Self { file, size, fps, child, film, watch: None })
             }
             Err(error) => {
                 // It has either ended already or is of no more use.
@@ -124,47 +130,54 @@ fn in_plain_words(words: &str) -> String {
     }
 }
 
-impl Source for VideoSource {
+impl Film {
+    /// Submits each picture when it is due. One that equals the one before, as in a film with fewer pictures a second, is no news.
+    fn play(self, mut beat: Beat, sink: &dyn PictureSink) {
+        let Self { ready, spent, first } = self;
+        let (mut next, mut shown) = (Some(first), None::<Canvas>);
+        while let Some(captured_at) = beat.wait(&|| sink.now()) {
+            let Some(picture) = next.take().or_else(|| ready.recv().ok()) else {
+                let reason = "its decoder, ffmpeg, has ended; start the server again".into();
+                return sink.on_failed(SceneError::File { file: "the film".into(), reason });
+            };
+            if shown.as_ref() == Some(&picture) {
+                let _ = spent.try_send(picture);
+                continue;
+            }
+            let pixels = picture.pixels();
+            sink.submit(&SubmittedPicture { pixels, captured_at, damage: Damage::Whole, views: &[] });
+            if let Some(old) = shown.replace(picture) {
+                let _ = spent.try_send(old);
+            }
+        }
+    }
+}
+
+impl Application for VideoSource {
     fn describe(&self) -> String {
         let name = self.file.file_name().unwrap_or(self.file.as_os_str());
-        format!("video {} ({}x{}, ffmpeg)", name.display(), self.current.width, self.current.height)
+        let (width, height) = self.size;
+        format!("video {} ({width}x{height}, ffmpeg)", name.display())
     }
 
     fn on_input(&mut self, _now: Time, _viewer: Viewer, _input: &ViewerInput) {}
 
     fn on_viewer_left(&mut self, _viewer: Viewer) {}
+}
 
-    fn advance(&mut self, now: Time) {
-        let start = *self.started_at.get_or_insert(now);
-        let due = (now.saturating_since(start).as_secs_f64() * f64::from(self.fps)) as u64;
-        // A picture that is late is skipped; where the decoder is late the last one stays.
-        while self.shown < due {
-            let Ok(next) = self.ready.try_recv() else { break };
-            let old = std::mem::replace(&mut self.current, next);
-            let _ = self.spent.try_send(old);
-            self.shown += 1;
-        }
-        // What the decoder could not deliver in time is not asked for again.
-        self.shown = self.shown.max(due.saturating_sub(QUEUE as u64));
+impl PushSource for VideoSource {
+    fn start(&mut self, sink: Arc<dyn PictureSink>) -> std::io::Result<()> {
+        let Some(film) = self.film.take() else { return Ok(()) };
+        let (watch, beat) = Beat::new(self.fps);
+        std::thread::Builder::new().name("film".into()).spawn(move || film.play(beat, sink.as_ref()))?;
+        self.watch = Some(watch);
+        Ok(())
     }
 
-    fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
-        check_size(request.width, request.height)?;
-        let copies = request.views.len().max(1);
-        let fits = (self.current.width, self.current.height) == (request.width, request.height);
-        let canvas = if fits && copies == 1 {
-            &mut self.current
-        } else {
-            if (self.resized.width, self.resized.height) != (request.width, request.height) {
-                self.resized = Canvas::new(request.width, request.height);
-            }
-            self.resized.tile(&self.current, copies);
-            &mut self.resized
-        };
-        let stride = canvas.stride();
-        marker_draw(request.marker, &mut canvas.bytes, stride);
-        take(canvas.pixels());
-        Ok(())
+    fn set_watched(&mut self, watched: bool) {
+        if let Some(watch) = &self.watch {
+            watch.set(watched);
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::thread;
+use std::thread::{self, JoinHandle};
 
 use nearlight_codec::quality::Change;
 use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
@@ -39,6 +39,18 @@ pub(crate) struct EncoderLane {
     jobs: Sender<Job>,
     free: Receiver<Picture>,
     next: Option<Picture>,
+    thread: JoinHandle<()>,
+}
+
+/// An encoder thread that gets no more pictures.
+#[derive(Debug)]
+pub(crate) struct EndingLane(JoinHandle<()>);
+
+impl EndingLane {
+    /// Its last frame was delivered.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.is_finished()
+    }
 }
 
 impl EncoderLane {
@@ -55,7 +67,7 @@ impl EncoderLane {
         for _ in 0..PICTURES {
             let _ = give_back.try_send(Picture::new(config.size));
         }
-        thread::Builder::new().name(format!("encode-{}", mailbox.viewer.0)).spawn(move || {
+        let thread = thread::Builder::new().name(format!("encode-{}", mailbox.viewer.0)).spawn(move || {
             let opened = encoders.open(mailbox.codec, config);
             let coded = opened.and_then(|encoder| encode_all(&mailbox, encoder, config, (clock, &work, &give_back)));
             if let Err(error) = coded {
@@ -63,7 +75,12 @@ impl EncoderLane {
                 mailbox.deliver(Delivery::Failed(error.to_string()));
             }
         })?;
-        Ok(Self { jobs, free, next: None })
+        Ok(Self { jobs, free, next: None, thread })
+    }
+
+    /// What is in work is still delivered.
+    pub(crate) fn end(self) -> EndingLane {
+        EndingLane(self.thread)
     }
 
     /// Whether there is a picture to draw into: not while the encoder is behind.
@@ -99,14 +116,17 @@ fn encode_all(
     let mut answered = AnsweredTargets::default();
     // The marker changes with every frame, and nobody misses it.
     let mut change = Change::below(marker::HEIGHT);
+    // The encoder counts from 0, also where the client has had frames before.
+    let mut first = None;
     for job in work {
         let target = mailbox.target();
+        let first = *first.get_or_insert(job.id);
         if job.picture.size != size {
             size = job.picture.size;
             encoder.set_size(size)?;
-            if !mailbox.deliver(Delivery::Size(size, job.views.len() as u8)) {
-                return Ok(());
-            }
+        }
+        if !mailbox.announce(size, job.views.len() as u8) {
+            return Ok(());
         }
         let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = answered.open(target.encoder);
         if wanted != rate {
@@ -116,8 +136,8 @@ fn encode_all(
                 tracing::warn!(viewer = mailbox.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
-        if let Some(frame) = acknowledged {
-            encoder.on_decoded(frame);
+        if let Some(frame) = acknowledged.and_then(|frame| frame.0.checked_sub(first.0)) {
+            encoder.on_decoded(FrameId(frame));
         }
         let reference = match (key, recover) {
             (true, _) => Reference::Nothing,
@@ -141,14 +161,9 @@ fn encode_all(
         };
         let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(&job.picture) };
         let _ = give_back.try_send(job.picture);
-        let frame = EncodedFrame {
-            id: job.id,
-            reference: coded.reference,
-            header,
-            bits: coded.bits.into(),
-            distortion,
-            group_index: None,
-        };
+        let reference = coded.reference.map(|frame| FrameId(first.0 + frame.0));
+        let bits = coded.bits.into();
+        let frame = EncodedFrame { id: job.id, reference, header, bits, distortion, group_index: None };
         if !mailbox.deliver(Delivery::Frame(frame)) {
             return Ok(());
         }
@@ -189,6 +204,11 @@ mod tests {
         }
     }
 
+    fn mailbox(target: StreamTarget, deliveries: mpsc::Sender<Delivery>) -> Arc<EncoderMailbox> {
+        let mailbox = EncoderMailbox::new(Viewer(1), CodecKind::Vp8, target, deliveries, mpsc::channel(1).0);
+        Arc::new(mailbox.with_stream(CONFIG.size, 0))
+    }
+
     fn job(picture: Picture, id: FrameId) -> Job {
         Job {
             picture,
@@ -209,13 +229,7 @@ mod tests {
     #[test]
     fn a_session_that_stalls_costs_no_frame_its_number_and_gets_one_key_frame() {
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let mailbox = Arc::new(EncoderMailbox::new(
-            Viewer(1),
-            CodecKind::Vp8,
-            target(CONFIG.rate, true),
-            deliveries,
-            mpsc::channel(1).0,
-        ));
+        let mailbox = mailbox(target(CONFIG.rate, true), deliveries);
         let mut lane = EncoderLane::start(mailbox, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
         let mut next = FrameId(0);
         // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
@@ -270,13 +284,7 @@ mod tests {
     #[test]
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);
-        let mailbox = Arc::new(EncoderMailbox::new(
-            Viewer(1),
-            CodecKind::Vp8,
-            target(CONFIG.rate, false),
-            deliveries,
-            mpsc::channel(1).0,
-        ));
+        let mailbox = mailbox(target(CONFIG.rate, false), deliveries);
         let encoders = Encoders::new(Scribes);
         let mut lane = EncoderLane::start(Arc::clone(&mailbox), CONFIG, Clock::start(), encoders).expect("a thread");
         for (id, kbps) in (0..).zip([1_000, 8_000, 300, 301, 8_000]) {

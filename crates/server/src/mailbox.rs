@@ -2,16 +2,19 @@
 //!
 //! Each side takes a lock for a few assignments only, so neither waits for the other's work.
 
+use std::borrow::Cow;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use nearlight_codec::{CodecKind, Size};
 use nearlight_rate::Step;
 use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Viewer};
-use nearlight_session::{EncodedFrame, EncoderTarget, ReceivedInput, SkipReason, SoundPacket};
-use nearlight_units::{Bitrate, Span, Time};
-use nearlight_wire::{DisplayKind, InputEvent, MAX_RELIABLE_MESSAGE_BYTES, Pose};
+use nearlight_session::{Distortion, EncodedFrame, EncoderTarget, ReceivedInput, SkipReason, SoundPacket};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_wire::{DisplayKind, FrameHeader, InputEvent, MAX_RELIABLE_MESSAGE_BYTES, Pose};
 use tokio::sync::mpsc;
+
+use crate::fan_out::News;
 
 /// Events that wait for the next frame; a client that sends more between two frames loses the oldest.
 const MAX_EVENTS: usize = 1_024;
@@ -76,6 +79,32 @@ struct Shared {
     post: Vec<Post>,
     skipped: Vec<SkipReason>,
     head: Pose,
+    next_frame: FrameId,
+    /// Size and number of views that the session knows of.
+    stream: Option<(Size, u8)>,
+    /// The newest key frame that was delivered.
+    key_frame: Option<FrameId>,
+    chain: Chain,
+}
+
+/// The frames of a layer that the client shares with others.
+#[derive(Clone, Copy, Debug, Default)]
+struct Chain {
+    /// Counts the layers that the client was given: what an earlier one still has in work is not for it any more.
+    number: u64,
+    /// A key frame and all that followed were delivered.
+    is_whole: bool,
+    /// A frame could not be delivered.
+    is_broken: bool,
+}
+
+/// A frame that several clients get.
+#[derive(Clone, Debug)]
+pub(crate) struct SharedFrame<'a> {
+    pub(crate) key: bool,
+    pub(crate) size: Size,
+    pub(crate) bits: &'a [u8],
+    pub(crate) distortion: Distortion,
 }
 
 /// What one client's session and the studio share.
@@ -90,6 +119,8 @@ pub(crate) struct EncoderMailbox {
     sounds: Option<mpsc::Sender<SoundPacket>>,
     outputs: mpsc::Sender<Output>,
     overrun: AtomicBool,
+    /// Where the studio hears at once that there is an input or a message.
+    news: OnceLock<std::sync::mpsc::Sender<News>>,
 }
 
 impl EncoderMailbox {
@@ -100,8 +131,18 @@ impl EncoderMailbox {
         deliveries: mpsc::Sender<Delivery>,
         outputs: mpsc::Sender<Output>,
     ) -> Self {
-        let shared =
-            Shared { target, input: None, events: Vec::new(), post: Vec::new(), skipped: Vec::new(), head: START };
+        let shared = Shared {
+            target,
+            input: None,
+            events: Vec::new(),
+            post: Vec::new(),
+            skipped: Vec::new(),
+            head: START,
+            next_frame: FrameId(0),
+            stream: None,
+            key_frame: None,
+            chain: Chain::default(),
+        };
         Self {
             viewer,
             codec,
@@ -111,7 +152,19 @@ impl EncoderMailbox {
             sounds: None,
             outputs,
             overrun: AtomicBool::new(false),
+            news: OnceLock::new(),
         }
+    }
+
+    /// The session has told its client of pictures of this size and number of views.
+    pub(crate) fn with_stream(self, size: Size, views: u8) -> Self {
+        self.shared().stream = Some((size, views));
+        self
+    }
+
+    /// The studio wants to hear of inputs and messages as they come.
+    pub(crate) fn set_news(&self, news: std::sync::mpsc::Sender<News>) {
+        let _ = self.news.set(news);
     }
 
     /// The client hears: packets of sound go here.
@@ -139,7 +192,16 @@ impl EncoderMailbox {
         let excess = shared.events.len().saturating_sub(MAX_EVENTS);
         shared.events.drain(..excess);
         shared.head = input.sample.head;
-        shared.input = Some(input);
+        let is_first = shared.input.replace(input).is_none();
+        drop(shared);
+        self.tell_of_input(is_first);
+    }
+
+    fn tell_of_input(&self, is_first: bool) {
+        if let Some(news) = self.news.get().filter(|_| is_first) {
+            // A studio that has ended has said why.
+            let _ = news.send(News::Input);
+        }
     }
 
     /// False where more waits for the application than it has taken.
@@ -147,9 +209,12 @@ impl EncoderMailbox {
         let mut shared = self.shared();
         let waiting: usize = shared.post.iter().map(Post::bytes).sum();
         let fits = waiting + post.bytes() <= MAX_POST_BYTES;
+        let is_first = shared.post.is_empty();
         if fits {
             shared.post.push(post);
         }
+        drop(shared);
+        self.tell_of_input(fits && is_first);
         fits
     }
 
@@ -196,9 +261,73 @@ impl EncoderMailbox {
         std::mem::take(&mut self.shared().skipped)
     }
 
+    /// The number of the client's next frame, which is then to be delivered.
+    pub(crate) fn take_frame_id(&self) -> FrameId {
+        let mut shared = self.shared();
+        let id = shared.next_frame;
+        shared.next_frame = id.next();
+        id
+    }
+
+    /// Tells the session where the pictures change from the next frame on. False when it is gone.
+    pub(crate) fn announce(&self, size: Size, views: u8) -> bool {
+        let known = self.shared().stream.replace((size, views));
+        known == Some((size, views)) || self.deliver(Delivery::Size(size, views))
+    }
+
     /// False when the session is gone.
     pub(crate) fn deliver(&self, delivery: Delivery) -> bool {
+        if let Delivery::Frame(frame) = &delivery
+            && frame.reference.is_none()
+        {
+            self.shared().key_frame = Some(frame.id);
+        }
         self.deliveries.blocking_send(delivery).is_ok()
+    }
+
+    /// The session wants a frame that needs none of those before, and none was delivered since.
+    pub(crate) fn is_key_wanted(&self) -> bool {
+        let shared = self.shared();
+        let EncoderTarget { key, recover, next, .. } = shared.target.encoder;
+        (key || recover) && shared.key_frame.is_none_or(|frame| frame < next)
+    }
+
+    /// The client gets the frames of a layer, beginning with a key frame; frames of others are not for it any more. Answers the number
+    /// by which that layer delivers.
+    pub(crate) fn begin_chain(&self) -> u64 {
+        let mut shared = self.shared();
+        shared.chain = Chain { number: shared.chain.number + 1, ..Chain::default() };
+        shared.chain.number
+    }
+
+    /// Whether a frame of the layer could not be delivered since the last call: the next one that is must be a key frame.
+    pub(crate) fn take_broken(&self) -> bool {
+        std::mem::take(&mut self.shared().chain.is_broken)
+    }
+
+    /// Never waits: the others' frames would wait too. A session that has no room loses the frame and with it the chain.
+    pub(crate) fn deliver_shared(&self, chain: u64, frame: &SharedFrame<'_>, header: FrameHeader) {
+        let mut shared = self.shared();
+        let goes_on = frame.key || shared.chain.is_whole;
+        if shared.chain.number != chain || !goes_on {
+            return;
+        }
+        let (id, stream) = (shared.next_frame, (frame.size, header.views.len() as u8));
+        let reference = id.0.checked_sub(1).filter(|_| !frame.key).map(FrameId);
+        let SharedFrame { bits, distortion, .. } = *frame;
+        let coded =
+            EncodedFrame { id, reference, header, bits: Cow::Owned(bits.to_vec()), distortion, group_index: None };
+        let told =
+            shared.stream == Some(stream) || self.deliveries.try_send(Delivery::Size(stream.0, stream.1)).is_ok();
+        if told {
+            shared.stream = Some(stream);
+        }
+        let delivered = told && self.deliveries.try_send(Delivery::Frame(coded)).is_ok();
+        (shared.chain.is_whole, shared.chain.is_broken) = (delivered, !delivered);
+        if delivered {
+            shared.next_frame = id.next();
+            shared.key_frame = if frame.key { Some(id) } else { shared.key_frame };
+        }
     }
 
     /// A packet that the session has no room for is lost: it would be late.

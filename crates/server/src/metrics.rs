@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nearlight_session::SenderStatistics;
+use nearlight_session::{SenderStatistics, SharedStatistics};
 use nearlight_units::{Bitrate, Span};
 use nearlight_wire::FrameReport;
 use prometheus_client::encoding::text::encode;
@@ -45,6 +45,37 @@ pub(crate) struct SessionFigures {
     pub(crate) target: Bitrate,
 }
 
+/// What viewers who get the same pictures share, since it was told last; layers and viewers as they are now.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct SharedFigures {
+    added: SharedStatistics,
+    pub(crate) layers: usize,
+    /// Viewers who get a layer.
+    pub(crate) sharing: usize,
+}
+
+impl SharedFigures {
+    /// One audience's counts, before and now.
+    pub(crate) fn on_counted(&mut self, before: SharedStatistics, now: SharedStatistics) {
+        self.added.pictures += now.pictures - before.pictures;
+        self.added.encodes += now.encodes - before.encodes;
+        self.added.key_frames += now.key_frames - before.key_frames;
+        self.added.switches += now.switches - before.switches;
+    }
+}
+
+/// What a source that paces itself takes.
+#[derive(Default)]
+struct Encodes {
+    pictures: Counter,
+    shared: Counter,
+    own: Counter,
+    key_frames: Counter,
+    switches: Counter,
+    layers: Gauge,
+    sharing: Gauge,
+}
+
 type Gauges = Family<SessionLabel, Gauge<f64, std::sync::atomic::AtomicU64>>;
 
 /// A counter for each session, and where its figure is found.
@@ -63,6 +94,7 @@ struct Exported {
     network: Histogram,
     decode: Histogram,
     late_frames: Counter,
+    encodes: Encodes,
 }
 
 /// Everything the server counts.
@@ -118,6 +150,7 @@ impl Metrics {
             network: histogram(),
             decode: histogram(),
             late_frames: Counter::default(),
+            encodes: Encodes::default(),
             registry,
         };
         Self { exported: exported.register(), live: Mutex::default() }
@@ -166,6 +199,22 @@ impl Metrics {
         }
     }
 
+    /// So many pictures went to viewers' own encoders.
+    pub(crate) fn on_own_encodes(&self, count: u64) {
+        self.exported.encodes.own.inc_by(count);
+    }
+
+    pub(crate) fn on_shared(&self, figures: &SharedFigures) {
+        let SharedFigures { added, layers, sharing } = *figures;
+        let encodes = &self.exported.encodes;
+        encodes.pictures.inc_by(added.pictures);
+        encodes.shared.inc_by(added.encodes);
+        encodes.key_frames.inc_by(added.key_frames);
+        encodes.switches.inc_by(added.switches);
+        encodes.layers.set(layers as i64);
+        encodes.sharing.set(sharing as i64);
+    }
+
     /// The page that Prometheus fetches.
     pub(crate) fn text(&self) -> String {
         let live = self.live();
@@ -209,6 +258,18 @@ impl Exported {
         registry.register("sessions", "Sessions that were opened", self.sessions.clone());
         registry.register("refusals", "Clients that were turned away", self.refusals.clone());
         registry.register("frames_late", "Frames displayed after their deadline", self.late_frames.clone());
+        let Encodes { pictures, shared, own, key_frames, switches, layers, sharing } = &self.encodes;
+        registry.register("shared_pictures", "Pictures that were coded for several viewers", pictures.clone());
+        registry.register("shared_encodes", "Frames coded for them, in all layers", shared.clone());
+        registry.register("shared_key_frames", "Key frames among them", key_frames.clone());
+        registry.register(
+            "own_encodes",
+            "Pictures of a source that paces itself that went to a viewer's own encoder",
+            own.clone(),
+        );
+        registry.register("layer_switches", "Viewers that went from one layer to another", switches.clone());
+        registry.register("layers", "Layers that are coded now", layers.clone());
+        registry.register("layer_viewers", "Viewers that get a layer now", sharing.clone());
         let mut latency = |name, help, histogram: &Histogram| {
             registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         };

@@ -62,6 +62,8 @@ pub struct ServeOptions {
     pub pacing: Pacing,
     /// A single client's pictures are captured when its inputs and its display make the least of both waits; false: at even distances.
     pub fitted_captures: bool,
+    /// A video's and the test card's pictures are coded once for all viewers; false: once for each.
+    pub shared_encodes: bool,
     /// The largest datagram, where the transport takes it; none: what the transport takes.
     pub datagram: Option<u16>,
     /// Where encoders come from.

@@ -11,7 +11,10 @@ use nearlight_net::{
     bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
-use nearlight_scene::{OpenOptions, PictureRequest as SizeWish, SceneError, Source, Sustained, choose_size, open};
+use nearlight_scene::{
+    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeWish, SceneError, SourceKind, Sustained, choose_size,
+    of_coding, open,
+};
 use nearlight_session::Captures;
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
@@ -31,7 +34,7 @@ use crate::rtc::whep::{self, Refused, Whep};
 use crate::rtc::{self, Exchange};
 use crate::sound::Mixer;
 use crate::state::{Offers, ServerState};
-use crate::studio::{Format, Studio};
+use crate::studio::{Format, Studio, StudioOptions};
 use crate::{urs, websocket, webtransport};
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
@@ -181,7 +184,13 @@ impl BoundServer {
         let Self { options, clock, token, identity, listener, exchange, bad_paths } = self;
         let now = move || clock.now();
         let mut source = open_source(&options, &now)?;
-        let (format, sustained) = choose_format(source.as_mut(), &options, &now)?;
+        let (format, sustained) = choose_format(&mut source, &options, &now)?;
+        // One client's pictures can be drawn when it is best for that one.
+        let shared_encodes = options.shared_encodes && options.max_clients > 1;
+        if shared_encodes && options.source == SourceKind::TestCard {
+            let Size { width, height } = format.size;
+            source = Opened::SelfPaced(Box::new(PacedTestCard::new((width, height), format.fps)?));
+        }
         let bounds = bounds(format, &options);
         let (journal, journal_thread) = match &options.events {
             Some(path) => {
@@ -191,14 +200,25 @@ impl BoundServer {
             }
             None => (None, None),
         };
-        let adapter = source.describe();
-        let heard = options.sound && source.poll_cues().is_some();
+        let (adapter, cues) = match &mut source {
+            Opened::OnDemand(source) => (source.describe(), source.poll_cues()),
+            Opened::SelfPaced(source) => (source.describe(), source.poll_cues()),
+        };
+        let heard = options.sound && cues.is_some();
         let sound = heard.then(|| Mixer::start(clock)).transpose().map_err(ServerError::Thread)?;
         let encoders = options.encoders.clone();
         let captures = if options.fitted_captures { Captures::Fitted } else { Captures::Even };
-        let studio =
-            Studio::start(source, format, clock, encoders, sound.clone(), captures).map_err(ServerError::Thread)?;
         let metrics = Arc::new(Metrics::new());
+        let studio = StudioOptions {
+            format,
+            clock,
+            encoders,
+            sound: sound.clone(),
+            captures,
+            shared_encodes,
+            metrics: Arc::clone(&metrics),
+        };
+        let studio = Studio::start(source, studio).map_err(ServerError::Thread)?;
         let (closing, closing_seen) = watch::channel(false);
         let self_signed = identity.is_self_signed();
         let state = Arc::new(ServerState {
@@ -434,7 +454,7 @@ fn bounds(format: Format, options: &ServeOptions) -> Bounds {
 }
 
 /// A video is decoded to one size from the start, so `auto` cannot be measured for it.
-fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Box<dyn Source>, SceneError> {
+fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Opened, SceneError> {
     let size = match options.size {
         PictureSize::Auto => VIDEO_SIZE,
         PictureSize::Fixed { width, height } => (width, height),
@@ -445,7 +465,7 @@ fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Box<dyn
 
 /// Size and frame rate as the owner asked for, the rest as the machine sustains it.
 fn choose_format(
-    source: &mut dyn Source,
+    source: &mut Opened,
     options: &ServeOptions,
     now: &dyn Fn() -> Time,
 ) -> Result<(Format, Sustained), ServerError> {
@@ -458,7 +478,10 @@ fn choose_format(
         }
     };
     let wanted = SizeWish { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
-    let sustained = choose_size(source, &wanted, now)?;
+    let sustained = match source {
+        Opened::OnDemand(source) => choose_size(source.as_mut(), &wanted, now)?,
+        Opened::SelfPaced(_) => of_coding(wanted.size.unwrap_or(VIDEO_SIZE), wanted.fps.unwrap_or(VIDEO_FPS)),
+    };
     if !sustained.keeps {
         tracing::warn!(
             "this machine does not keep {}; choose a smaller --size or --fps, or leave both out: then they are measured",

@@ -74,7 +74,8 @@ impl SessionCommon {
         let hears = sound && state.sound.is_some();
         let (output_sender, outputs) = mpsc::channel(OUTPUTS);
         let target = stream_target(sender, display);
-        let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender);
+        let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender)
+            .with_stream(Size { width: stream.width, height: stream.height }, stream.views);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
         let (references, sound) = (false, None);
         let clipboard = false;

@@ -1,4 +1,6 @@
 //! The studio: one thread that owns the source of pictures, moves the shared world on and draws each client's view.
+//!
+//! Where the source paces itself, the thread runs [`crate::fan_out`] instead.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -9,13 +11,19 @@ use nearlight_codec::convert::{self, PixelOrder};
 use nearlight_codec::{EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
-use nearlight_scene::{PixelFormat, Pixels, RenderRequest, START, SceneError, Source, Viewer, ViewerInput};
-use nearlight_session::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, UNKNOWN_TO_DISPLAY};
-use nearlight_units::{FrameId, InputSeq, Span, Time};
-use nearlight_wire::{DisplayKind, Fov, Pose, View, marker::Marker};
+use nearlight_scene::{
+    Application, Opened, PixelFormat, Pixels, RenderRequest, START, SceneError, Source, ViewerInput,
+};
+use nearlight_session::{
+    CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, ReceivedInput, UNKNOWN_TO_DISPLAY,
+};
+use nearlight_units::{InputSeq, Span, Time};
+use nearlight_wire::{DisplayKind, Fov, InputSample, Pose, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, Job, display_budget};
+use crate::fan_out::{FanOut, News};
 use crate::mailbox::{Delivery, EncoderMailbox, Post};
+use crate::metrics::Metrics;
 use crate::overload::{Moment, OverloadMonitor};
 use crate::sound::Mixer;
 
@@ -64,36 +72,70 @@ impl Format {
     }
 }
 
+/// What the studio needs beside its source.
+pub(crate) struct StudioOptions {
+    pub(crate) format: Format,
+    pub(crate) clock: Clock,
+    pub(crate) encoders: Encoders,
+    /// None: nobody is to hear anything.
+    pub(crate) sound: Option<Mixer>,
+    pub(crate) captures: Captures,
+    /// Viewers who get the same pictures share encoders.
+    pub(crate) shared_encodes: bool,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Where viewers are told of, by the kind of the source.
+enum Arrivals {
+    OnDemand(Sender<Arc<EncoderMailbox>>),
+    SelfPaced(Sender<News>),
+}
+
+/// A source that paces itself holds a sender too, so that its studio would never see them all gone.
+impl Drop for Arrivals {
+    fn drop(&mut self) {
+        if let Self::SelfPaced(news) = self {
+            let _ = news.send(News::Closed);
+        }
+    }
+}
+
 /// The studio's handle: viewers are added here; the thread ends when it is dropped.
 pub(crate) struct Studio {
-    mailboxes: Sender<Arc<EncoderMailbox>>,
+    arrivals: Arrivals,
     thread: Option<JoinHandle<Result<(), SceneError>>>,
 }
 
 impl Studio {
-    pub(crate) fn start(
-        source: Box<dyn Source>,
-        format: Format,
-        clock: Clock,
-        encoders: Encoders,
-        sound: Option<Mixer>,
-        captures: Captures,
-    ) -> std::io::Result<Self> {
-        let (mailboxes, arrivals) = channel();
-        let set = Set { source, format, clock, encoders, sound, captures, viewers: Vec::new() };
-        let thread = thread::Builder::new().name("studio".into()).spawn(move || set.run(&arrivals))?;
-        Ok(Self { mailboxes, thread: Some(thread) })
+    pub(crate) fn start(source: Opened, options: StudioOptions) -> std::io::Result<Self> {
+        let name = || thread::Builder::new().name("studio".into());
+        let (arrivals, thread) = match source {
+            Opened::OnDemand(source) => {
+                let (mailboxes, arrivals) = channel();
+                let StudioOptions { format, clock, encoders, sound, captures, .. } = options;
+                let set = Set { source, format, clock, encoders, sound, captures, viewers: Vec::new() };
+                (Arrivals::OnDemand(mailboxes), name().spawn(move || set.run(&arrivals))?)
+            }
+            Opened::SelfPaced(source) => {
+                let (news, fan_out) = FanOut::start(source, options)?;
+                (Arrivals::SelfPaced(news), name().spawn(move || fan_out.run())?)
+            }
+        };
+        Ok(Self { arrivals, thread: Some(thread) })
     }
 
     /// False when the studio has failed.
     pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) -> bool {
-        self.mailboxes.send(mailbox).is_ok()
+        match &self.arrivals {
+            Arrivals::OnDemand(mailboxes) => mailboxes.send(mailbox).is_ok(),
+            Arrivals::SelfPaced(news) => news.send(News::Viewer(mailbox)).is_ok(),
+        }
     }
 
     /// Ends the thread and says how it ended.
     pub(crate) fn finish(mut self) -> Result<(), SceneError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
-        drop(self.mailboxes);
+        drop(self.arrivals);
         thread.join().unwrap_or_else(|_| Err(SceneError::Adapter("the studio thread panicked; see the log".into())))
     }
 
@@ -111,7 +153,6 @@ struct ViewerState {
     views: Vec<View>,
     input: InputSeq,
     input_received_at: Option<Time>,
-    next_frame: FrameId,
     skipper: FrameSkipper,
     ended: bool,
 }
@@ -184,7 +225,6 @@ impl Set {
                 views: Vec::new(),
                 input: InputSeq(0),
                 input_received_at: None,
-                next_frame: FrameId(0),
                 skipper: FrameSkipper::default(),
                 ended: false,
             }),
@@ -202,28 +242,17 @@ impl Set {
                 self.source.on_viewer_left(viewer.mailbox.viewer);
                 continue;
             }
-            if let Some(input) = viewer.mailbox.take_input() {
-                let (head, devices) = (input.sample.head, input.sample.devices);
-                let done = ViewerInput { head, devices, hands: input.hands, events: input.events };
-                self.source.on_input(now, viewer.mailbox.viewer, &done);
+            if let Some((sample, received_at)) = hand_over(self.source.as_mut(), now, &viewer.mailbox) {
                 // The server's own clock: the client's differs by an unknown offset, and only differences matter here.
-                viewer.predictor.on_sample(input.received_at, &input.sample.views);
-                viewer.views = input.sample.views;
-                viewer.input = input.sample.seq;
-                viewer.input_received_at = Some(input.received_at);
-            }
-            for post in viewer.mailbox.take_post() {
-                hand_over(self.source.as_mut(), now, viewer.mailbox.viewer, post);
+                viewer.predictor.on_sample(received_at, &sample.views);
+                viewer.views = sample.views;
+                viewer.input = sample.seq;
+                viewer.input_received_at = Some(received_at);
             }
         }
         self.viewers.retain(|viewer| !viewer.ended);
         self.source.advance(now);
-        while let Some((to, output)) = self.source.poll_output() {
-            // Who has left needs nothing more.
-            if let Some(viewer) = self.viewers.iter().find(|viewer| viewer.mailbox.viewer == to) {
-                viewer.mailbox.put_out(output);
-            }
-        }
+        put_out(self.source.as_mut(), &self.viewers.iter().map(|viewer| viewer.mailbox.as_ref()));
         if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
             sound.on_cues(cues);
         }
@@ -235,11 +264,38 @@ impl Set {
     }
 }
 
-fn hand_over(source: &mut dyn Source, now: Time, viewer: Viewer, post: Post) {
-    match post {
-        Post::Message(message) => source.on_message(now, viewer, message),
-        Post::Clipboard(text) => source.on_clipboard(now, viewer, text),
-        Post::Devices(devices) => source.on_devices(now, viewer, &devices),
+/// Gives the application what a viewer has sent. Answers its newest input, where there is one, and when that came.
+pub(crate) fn hand_over(
+    application: &mut dyn Application,
+    now: Time,
+    mailbox: &EncoderMailbox,
+) -> Option<(InputSample, Time)> {
+    let viewer = mailbox.viewer;
+    let input = mailbox.take_input().map(|ReceivedInput { sample, received_at, events, hands, .. }| {
+        let done = ViewerInput { head: sample.head, devices: sample.devices.clone(), hands, events };
+        application.on_input(now, viewer, &done);
+        (sample, received_at)
+    });
+    for post in mailbox.take_post() {
+        match post {
+            Post::Message(message) => application.on_message(now, viewer, message),
+            Post::Clipboard(text) => application.on_clipboard(now, viewer, text),
+            Post::Devices(devices) => application.on_devices(now, viewer, &devices),
+        }
+    }
+    input
+}
+
+/// Gives viewers what the application has for them.
+pub(crate) fn put_out<'a>(
+    application: &mut dyn Application,
+    viewers: &(impl Iterator<Item = &'a EncoderMailbox> + Clone),
+) {
+    while let Some((to, output)) = application.poll_output() {
+        // Who has left needs nothing more.
+        if let Some(mailbox) = viewers.clone().find(|mailbox| mailbox.viewer == to) {
+            mailbox.put_out(output);
+        }
     }
 }
 
@@ -259,13 +315,15 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     let size = format.size_for(target.display, target.step.scale);
     let render_started_at = clock.now();
     let display_at = render_started_at + target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
-    let views = views_at(viewer, (target.display, format.views_for(target.display)), size, display_at);
+    let wanted = (target.display, format.views_for(target.display));
+    let views = views_at(&viewer.views, &viewer.predictor, wanted, size, display_at);
+    let id = viewer.mailbox.take_frame_id();
     let request = RenderRequest {
         viewer: viewer.mailbox.viewer,
         views: &views,
         width: size.width,
         height: size.height,
-        marker: Marker { frame: viewer.next_frame, input: viewer.input },
+        marker: Marker { frame: id, input: viewer.input },
     };
     let mut rendered_at = render_started_at;
     let mut converted = Ok(());
@@ -279,7 +337,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     }
     let job = Job {
         picture,
-        id: viewer.next_frame,
+        id,
         input: viewer.input,
         input_received_at: viewer.input_received_at.unwrap_or(render_started_at),
         render_started_at,
@@ -289,7 +347,6 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         deadline: render_started_at + display_budget(format.frame_interval()),
         views,
     };
-    viewer.next_frame = viewer.next_frame.next();
     viewer.ended = !viewer.lane.encode(job);
     Ok(decision.into())
 }
@@ -298,16 +355,22 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
 ///
 /// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a
 /// screen has no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
-fn views_at(viewer: &ViewerState, (display, wanted): (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
+pub(crate) fn views_at(
+    sampled: &[View],
+    predictor: &Predictor,
+    (display, wanted): (DisplayKind, u8),
+    size: Size,
+    at: Time,
+) -> Vec<View> {
     let wanted = usize::from(wanted);
-    if viewer.views.len() == wanted {
-        return if display == DisplayKind::Headset { viewer.predictor.predict(at) } else { viewer.views.clone() };
+    if sampled.len() == wanted {
+        return if display == DisplayKind::Headset { predictor.predict(at) } else { sampled.to_vec() };
     }
     // The display changed and its first sample is not here yet, or there has been no sample at all; a screen in stereo never sends two.
-    let pose = viewer.views.first().map_or(START, |view| view.pose);
+    let pose = sampled.first().map_or(START, |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
     let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
-    match (display, viewer.views.first()) {
+    match (display, sampled.first()) {
         (DisplayKind::Screen, known) if wanted == 2 => eyes(*known.unwrap_or(&view), size).to_vec(),
         _ => vec![view; wanted],
     }
@@ -325,7 +388,7 @@ fn eyes(view: View, size: Size) -> [View; 2] {
     })
 }
 
-fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {
+pub(crate) fn for_codec(pixels: Pixels<'_>) -> convert::Pixels<'_> {
     let order = match pixels.format {
         PixelFormat::Rgba => PixelOrder::Rgba,
         PixelFormat::Bgra => PixelOrder::Bgra,

@@ -1,9 +1,9 @@
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use nearlight_codec::{CodecKind, Encoders, Size};
 use nearlight_net::Token;
 use nearlight_rate::Bounds;
-use nearlight_scene::TestCard;
+use nearlight_scene::{Opened, PacedTestCard, TestCard};
 use nearlight_session::{Captures, EncodedFrame, Presence, Receiver, ReceiverConfig, Sender, Wake};
 use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Guest;
@@ -17,7 +17,7 @@ use crate::admission::Admission;
 use crate::metrics::Metrics;
 use crate::pairing::Pairing;
 use crate::state::{MediaTransport, Offers};
-use crate::studio::{Format, Studio};
+use crate::studio::{Format, Studio, StudioOptions};
 
 const CLIENT: Guest = Guest { address: std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), trusted: true };
 const NEVER: Duration = Duration::from_secs(20);
@@ -105,7 +105,11 @@ impl Carrier for Memory {
     }
 }
 
-/// A server without ports, whose world is the test card.
+fn bounds() -> Bounds {
+    Bounds::up_to(Bitrate::from_mbps(4))
+}
+
+/// A server without ports, whose source is a test card.
 struct Server {
     state: Arc<ServerState>,
     closing: watch::Sender<bool>,
@@ -113,22 +117,35 @@ struct Server {
 
 impl Server {
     fn start() -> Self {
-        Self::controlled("fixed", Bounds::up_to(Bitrate::from_mbps(4)))
+        Self::controlled("fixed", bounds())
     }
 
     fn controlled(controller: &str, bounds: Bounds) -> Self {
+        Self::with((controller, bounds), Opened::OnDemand(Box::<TestCard>::default()), 1)
+    }
+
+    fn with((controller, bounds): (&str, Bounds), source: Opened, clients: usize) -> Self {
         let clock = Clock::start();
         let format = Format { size: Size { width: 256, height: 144 }, fps: 30, stereo: false };
         let encoders = Encoders::default();
-        let studio =
-            Studio::start(Box::new(TestCard::default()), format, clock, encoders.clone(), None, Captures::Fitted);
+        let metrics = Arc::new(Metrics::new());
+        let options = StudioOptions {
+            format,
+            clock,
+            encoders: encoders.clone(),
+            sound: None,
+            captures: Captures::Fitted,
+            shared_encodes: true,
+            metrics: Arc::clone(&metrics),
+        };
+        let studio = Studio::start(source, options);
         let (closing, closing_seen) = watch::channel(false);
         let state = ServerState {
             clock,
             pairing: Pairing::new(Token::generate().expect("random numbers"), None),
             offers: Offers::new(),
             greeting: ServerState::new_greeting(),
-            admission: Admission::new(1),
+            admission: Admission::new(clients),
             next_session: AtomicU32::new(1),
             studio: studio.expect("a thread"),
             sound: None,
@@ -143,7 +160,7 @@ impl Server {
             bad_paths: None,
             datagram: usize::MAX,
             encoders,
-            metrics: Arc::new(Metrics::new()),
+            metrics,
             journal: None,
             closing: closing_seen,
         };
@@ -158,7 +175,8 @@ impl Server {
         let (to_client, down) = unbounded_channel();
         let sender = state.new_sender(now, MediaTransport::Datagrams { largest: 1_200, references: false });
         let carrier = Memory { clock: state.clock, sender, from_client, to_client, events: Vec::new() };
-        let task = tokio::spawn(Box::new(SessionTask::new(Arc::clone(state), 1, permit, carrier, None)).run());
+        let number = state.next_session.fetch_add(1, Ordering::Relaxed);
+        let task = tokio::spawn(Box::new(SessionTask::new(Arc::clone(state), number, permit, carrier, None)).run());
         let receiver = Receiver::new(ReceiverConfig { events: false });
         Client { clock: state.clock, up, down, receiver, task, displayed: 0, keys: 0, newest_input: None }
     }
@@ -236,6 +254,93 @@ impl Client {
             }
         }
     }
+}
+
+impl Server {
+    /// The test card as a source that paces itself.
+    fn paced(clients: usize) -> Self {
+        let card = PacedTestCard::new((256, 144), 30).expect("a size that holds the marker");
+        Self::with(("fixed", bounds()), Opened::SelfPaced(Box::new(card)), clients)
+    }
+
+    /// A client that is shown pictures.
+    fn watch(&self) -> Client {
+        let client = self.connect();
+        client.say(negotiated());
+        client.hello(nearlight_wire::PROTOCOL_VERSION);
+        client.say(CarrierEvent::Connected);
+        client
+    }
+
+    /// A figure of the metrics.
+    fn figure(&self, name: &str) -> u64 {
+        let text = self.state.metrics.text();
+        let line = text.lines().find_map(|line| line.strip_prefix(&format!("nearlight_{name} "))).map(str::to_owned);
+        line.and_then(|figure| figure.parse().ok()).unwrap_or_else(|| panic!("no {name} in\n{text}"))
+    }
+}
+
+impl Client {
+    /// Watches so many more pictures.
+    async fn pictures(mut self, count: u32) -> Self {
+        let wanted = self.displayed + count;
+        while self.displayed < wanted {
+            let came = tokio::time::timeout(NEVER, self.down.recv()).await.expect("pictures come");
+            match came.expect("the session goes on") {
+                ToClient::Datagram(datagram) => self.on_datagram(&datagram),
+                ToClient::Message(_) => {}
+                ToClient::Closed(words) => panic!("{words}"),
+            }
+        }
+        self
+    }
+}
+
+/// All watch at once, as each would in a process of its own.
+async fn all_watch(clients: Vec<Client>, pictures: u32) -> Vec<Client> {
+    let tasks: Vec<_> = clients.into_iter().map(|client| tokio::spawn(client.pictures(pictures))).collect();
+    let mut watched = Vec::new();
+    for task in tasks {
+        watched.push(task.await.expect("no panic"));
+    }
+    watched
+}
+
+#[tokio::test]
+async fn several_viewers_of_one_picture_cost_one_encode() {
+    let server = Server::paced(6);
+    let clients = (0..5).map(|_| server.watch()).collect();
+    let mut clients = all_watch(clients, 45).await;
+    // A newcomer joins them, and its first picture is a key frame for all.
+    let before: u32 = clients.iter().map(|client| client.keys).sum();
+    clients.push(server.watch());
+    let clients = all_watch(clients, 45).await;
+    let (pictures, encodes) = (server.figure("shared_pictures_total"), server.figure("shared_encodes_total"));
+    assert!(pictures >= 80 && encodes == pictures, "{encodes} encodes of {pictures} pictures: all have the same rate");
+    assert_eq!((server.figure("layers"), server.figure("layer_viewers")), (1, 6));
+    let after: u32 = clients.iter().map(|client| client.keys).sum();
+    assert!(after > before && after <= before + 2 * 6, "{before}, then {after} key frames");
+}
+
+#[tokio::test]
+async fn a_viewer_goes_from_its_own_encoder_to_a_layer_and_back() {
+    let server = Server::paced(2);
+    let first = server.watch().pictures(20).await;
+    assert_eq!((first.keys, server.figure("layers")), (1, 0), "alone, with an encoder of its own");
+    let own = server.figure("own_encodes_total");
+    assert!(own >= 20);
+    let mut both = all_watch(vec![first, server.watch()], 30).await;
+    assert_eq!(server.figure("layer_viewers"), 2);
+    let second = both.pop().expect("two");
+    second.say(CarrierEvent::Message(ClientMessage::Goodbye));
+    assert_eq!(second.ended().await, "the client said goodbye");
+    let before = server.figure("own_encodes_total");
+    let mut first = both.pop().expect("two");
+    while server.figure("own_encodes_total") < before + 20 {
+        first = first.pictures(1).await;
+    }
+    assert_eq!(server.figure("layers"), 0);
+    assert!((3..=4).contains(&first.keys), "its first, one to join, one to come back: {}", first.keys);
 }
 
 fn negotiated() -> CarrierEvent {

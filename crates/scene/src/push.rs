@@ -1,0 +1,155 @@
+//! Sources that pace themselves: they submit a picture when there is a new one, and say when it was captured.
+//!
+//! A window submits what its display server reports as damaged, a film what is due, an application each picture that it has drawn. What
+//! does not change submits nothing. All viewers get the same pictures, which therefore carry no latency marker; whoever sends them may
+//! draw it where a picture goes to a single viewer.
+
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use nearlight_units::{Span, Time};
+use nearlight_wire::View;
+
+use crate::{Application, Pixels, SceneError};
+
+/// A source later than this many pictures goes on from now instead of catching up. Guess: a tenth of a second at 30 pictures a second.
+const MOST_BEHIND: u64 = 3;
+
+/// A rectangle of a picture, in pixels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Area {
+    pub left: u16,
+    pub top: u16,
+    pub width: u16,
+    pub height: u16,
+}
+
+/// What of a picture differs from the one that was submitted before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Damage<'a> {
+    /// All of it, as far as the source knows.
+    Whole,
+    /// These rectangles. Where there are none, the picture is no news and is dropped.
+    Areas(&'a [Area]),
+}
+
+/// A finished picture, borrowed for the length of one call.
+#[derive(Clone, Copy, Debug)]
+pub struct SubmittedPicture<'a> {
+    /// May have another size than the one before.
+    pub pixels: Pixels<'a>,
+    /// What it shows, on the clock of [`PictureSink::now`]; never earlier than that of the picture before.
+    pub captured_at: Time,
+    pub damage: Damage<'a>,
+    /// The views that it was rendered for, left eye first in the left half; empty for a picture that does not depend on where anybody is.
+    pub views: &'a [View],
+}
+
+/// Where a source's pictures go. Any thread may submit; of two pictures the newer one wins, and nobody waits.
+pub trait PictureSink: Send + Sync {
+    /// The clock that pictures are stamped with.
+    fn now(&self) -> Time;
+
+    /// A new picture. A sink that nobody watches drops it.
+    fn submit(&self, picture: &SubmittedPicture<'_>);
+
+    /// No picture will come any more.
+    fn on_failed(&self, error: SceneError);
+}
+
+/// A source that paces itself. Its pictures are the same for all viewers.
+pub trait PushSource: Application {
+    /// Pictures go to `sink` from now on, while they are watched. Called once, before anything below.
+    fn start(&mut self, sink: std::sync::Arc<dyn PictureSink>) -> std::io::Result<()>;
+
+    /// Somebody watches from now on, or nobody any more: pictures would be made in vain.
+    fn set_watched(&mut self, watched: bool);
+}
+
+/// Tells a source's thread whether anybody watches; the thread ends when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Watch(Sender<bool>);
+
+impl Watch {
+    pub(crate) fn set(&self, watched: bool) {
+        // A thread that has ended has said why.
+        let _ = self.0.send(watched);
+    }
+}
+
+/// The moments of a source with a constant rate, in its own thread.
+#[derive(Debug)]
+pub(crate) struct Beat {
+    watch: Receiver<bool>,
+    watched: bool,
+    fps: u16,
+    first: Option<Time>,
+    count: u64,
+}
+
+impl Beat {
+    pub(crate) fn new(fps: u16) -> (Watch, Self) {
+        let (sender, watch) = channel();
+        (Watch(sender), Self { watch, watched: false, fps: fps.max(1), first: None, count: 0 })
+    }
+
+    /// Waits for the next moment at which somebody watches; none when the source is gone.
+    pub(crate) fn wait(&mut self, now: &dyn Fn() -> Time) -> Option<Time> {
+        loop {
+            if !self.watched {
+                self.first = None;
+                self.watched = self.watch.recv().ok()?;
+                continue;
+            }
+            let at = now();
+            let late = self.first.is_none_or(|first| at > first + self.after(self.count + MOST_BEHIND));
+            if late {
+                (self.first, self.count) = (Some(at), 0);
+            }
+            let due = self.first.unwrap_or(at) + self.after(self.count);
+            let wait = Duration::from_nanos(due.saturating_since(at).as_nanos().unsigned_abs());
+            match self.watch.recv_timeout(wait) {
+                Ok(watched) => self.watched = watched,
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.count += 1;
+                    return Some(due);
+                }
+            }
+        }
+    }
+
+    /// So many intervals, counted from the first so that no rounding adds up.
+    fn after(&self, count: u64) -> Span {
+        Span::from_nanos((count * 1_000_000_000 / u64::from(self.fps)) as i64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn moments_are_even_and_what_is_missed_is_not_caught_up() {
+        let (watch, mut beat) = Beat::new(100);
+        watch.set(true);
+        let clock = Cell::new(Time::from_millis(5));
+        let mut next = |late: i64| {
+            let due = beat.wait(&|| clock.get()).expect("the source is there");
+            clock.set(due + Span::from_millis(late));
+            due - Time::ZERO
+        };
+        let moments = [0, 0, 25, 0, 60, 0, 0].map(&mut next).map(|moment| moment.as_nanos() / 1_000_000);
+        // 25 ms late: the moments missed pass at once. 60 ms late: the next is now, and others follow from there.
+        assert_eq!(moments, [5, 15, 25, 35, 45, 105, 115]);
+    }
+
+    #[test]
+    fn nobody_waits_for_a_source_that_is_gone() {
+        let (watch, mut beat) = Beat::new(30);
+        drop(watch);
+        assert_eq!(beat.wait(&|| Time::ZERO), None);
+    }
+}

@@ -1,0 +1,521 @@
+//! The studio of a source that paces itself: its pictures are coded once for all viewers who get the same.
+//!
+//! Viewers with the same codec and kind of display are an audience, of which [`Simulcast`] decides who gets which layer; here that is done.
+//! A viewer alone has an encoder of its own, with the latency marker in its pictures. Shared pictures carry none, so nothing can be said of
+//! motion-to-photon while somebody else watches.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::time::Duration;
+
+use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Picture, Size};
+use nearlight_net::Clock;
+use nearlight_scene::predict::Predictor;
+use nearlight_scene::{PushSource, SceneError};
+use nearlight_session::{
+    CaptureDecision, CaptureFacts, FrameSkipper, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews,
+    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY,
+};
+use nearlight_units::{InputSeq, Time};
+use nearlight_wire::marker::{CELL_PIXELS, COLUMNS, HEIGHT, Marker, WIDTH};
+use nearlight_wire::{DisplayKind, View};
+
+use crate::encoding::{EncoderLane, EndingLane, Job, display_budget};
+use crate::layer::{LayerEncoder, LayerJob, Recipient};
+use crate::mailbox::{Delivery, EncoderMailbox};
+use crate::metrics::{Metrics, SharedFigures};
+use crate::pictures::{Pictures, SharedPicture};
+use crate::sound::Mixer;
+use crate::studio::{Format, StudioOptions, hand_over, put_out, views_at};
+
+/// However long no picture comes, it is looked this often whether somebody still needs the one that there is.
+const LOOK: Duration = Duration::from_millis(50);
+/// Inputs that wait for a picture that may show them. A client that sends more between two pictures has some reported a picture later.
+const MOST_INPUTS: usize = 64;
+
+/// What the studio hears of.
+#[derive(Debug)]
+pub(crate) enum News {
+    Viewer(Arc<EncoderMailbox>),
+    Input,
+    Picture,
+    Failed(SceneError),
+    Closed,
+}
+
+/// An input that the source was given.
+#[derive(Clone, Copy, Debug)]
+struct Given {
+    input: InputSeq,
+    received_at: Time,
+    handed_at: Time,
+}
+
+/// How a viewer's pictures are coded.
+enum Coding {
+    /// By an encoder of its own.
+    Own { lane: EncoderLane, skipper: FrameSkipper, newest: u64 },
+    /// That encoder still has a picture in work.
+    Ending(EndingLane),
+    /// Not at all, or in a layer that delivers by this number.
+    Layer(u64),
+}
+
+struct Watcher {
+    mailbox: Arc<EncoderMailbox>,
+    member: MemberId,
+    coding: Coding,
+    predictor: Predictor,
+    views: Vec<View>,
+    given: VecDeque<Given>,
+    shown: Option<Given>,
+    left: bool,
+}
+
+impl Watcher {
+    /// What the pictures show that were captured since.
+    fn on_captured(&mut self, captured_at: Time) {
+        while self.given.front().is_some_and(|given| given.handed_at <= captured_at) {
+            self.shown = self.given.pop_front();
+        }
+    }
+
+    /// The input that a picture shows and when that came.
+    fn shown(&self, captured: &SharedPicture) -> (InputSeq, Time) {
+        self.shown.map_or((InputSeq(0), captured.captured_at), |shown| (shown.input, shown.received_at))
+    }
+
+    fn facts(&self) -> MemberFacts {
+        let target = self.mailbox.target();
+        let is_ready = match &self.coding {
+            Coding::Own { .. } => false,
+            Coding::Ending(lane) => lane.has_ended(),
+            Coding::Layer(_) => true,
+        };
+        MemberFacts {
+            rate: target.encoder.rate,
+            scale: target.step.scale,
+            frame_rate: target.step.frame_rate,
+            key: self.mailbox.is_key_wanted(),
+            refusal: target.refusal,
+            is_ready,
+        }
+    }
+
+    fn kind(&self) -> (CodecKind, DisplayKind) {
+        (self.mailbox.codec, self.mailbox.target().display)
+    }
+}
+
+/// Viewers who can get the same frames.
+struct Audience {
+    kind: (CodecKind, DisplayKind),
+    simulcast: Simulcast,
+    layers: [Option<LayerEncoder>; MOST_LAYERS],
+    watchers: Vec<Watcher>,
+    /// What `simulcast` had counted when metrics heard of it last.
+    counted: SharedStatistics,
+}
+
+/// What all viewers have in common.
+struct Common {
+    format: Format,
+    clock: Clock,
+    encoders: Encoders,
+    shared_encodes: bool,
+}
+
+pub(crate) struct FanOut {
+    source: Box<dyn PushSource>,
+    pictures: Arc<Pictures>,
+    heard: Receiver<News>,
+    news: Sender<News>,
+    sound: Option<Mixer>,
+    metrics: Arc<Metrics>,
+    common: Common,
+    audiences: Vec<Audience>,
+    /// The newest picture that everybody was offered.
+    offered: u64,
+}
+
+impl FanOut {
+    /// Answers where viewers are told of.
+    pub(crate) fn start(
+        mut source: Box<dyn PushSource>,
+        options: StudioOptions,
+    ) -> std::io::Result<(Sender<News>, Self)> {
+        let StudioOptions { format, clock, encoders, sound, shared_encodes, metrics, .. } = options;
+        let (news, heard) = channel();
+        let pictures = Arc::new(Pictures::new(clock, news.clone()));
+        source.start(Arc::<Pictures>::clone(&pictures))?;
+        let common = Common { format, clock, encoders, shared_encodes };
+        let (audiences, offered) = (Vec::new(), 0);
+        let own = news.clone();
+        Ok((news, Self { source, pictures, heard, news: own, sound, metrics, common, audiences, offered }))
+    }
+
+    pub(crate) fn run(mut self) -> Result<(), SceneError> {
+        loop {
+            let nobody = self.audiences.is_empty();
+            self.pictures.set_watched(!nobody);
+            let first = if nobody {
+                self.source.set_watched(false);
+                let Ok(news) = self.heard.recv() else { return Ok(()) };
+                Some(news)
+            } else {
+                match self.heard.recv_timeout(LOOK) {
+                    Ok(news) => Some(news),
+                    Err(RecvTimeoutError::Timeout) => None,
+                    Err(RecvTimeoutError::Disconnected) => return Ok(()),
+                }
+            };
+            for news in first.into_iter().chain(self.heard.try_iter().collect::<Vec<_>>()) {
+                match news {
+                    News::Viewer(mailbox) => self.take_in(mailbox),
+                    News::Input | News::Picture => {}
+                    News::Failed(error) => {
+                        tracing::error!(%error, "the studio stopped");
+                        let watchers = self.audiences.iter().flat_map(|audience| &audience.watchers);
+                        for watcher in watchers {
+                            watcher.mailbox.deliver(Delivery::Failed(error.to_string()));
+                        }
+                        return Err(error);
+                    }
+                    News::Closed => return Ok(()),
+                }
+            }
+            let now = self.common.clock.now();
+            self.take_inputs(now);
+            let watchers = self.audiences.iter().flat_map(|audience| &audience.watchers);
+            put_out(self.source.as_mut(), &watchers.map(|watcher| watcher.mailbox.as_ref()));
+            self.regroup(now);
+            self.offer(now);
+            if let (Some(sound), Some(cues)) = (&self.sound, self.source.poll_cues()) {
+                sound.on_cues(cues);
+            }
+            self.tell_metrics();
+        }
+    }
+
+    fn take_in(&mut self, mailbox: Arc<EncoderMailbox>) {
+        mailbox.set_news(self.news.clone());
+        let member = MemberId(mailbox.viewer.0);
+        let coding = Coding::Layer(mailbox.begin_chain());
+        let watcher = Watcher {
+            mailbox,
+            member,
+            coding,
+            predictor: Predictor::default(),
+            views: Vec::new(),
+            given: VecDeque::new(),
+            shown: None,
+            left: false,
+        };
+        if self.audiences.is_empty() {
+            self.pictures.set_watched(true);
+            self.source.set_watched(true);
+        }
+        self.place(self.common.clock.now(), watcher);
+    }
+
+    /// Puts a viewer among those who can get the same frames; where nothing is shared, among nobody else.
+    fn place(&mut self, now: Time, watcher: Watcher) {
+        let (kind, shared) = (watcher.kind(), self.common.shared_encodes);
+        let place = self.audiences.iter().position(|audience| shared && audience.kind == kind);
+        let index = place.unwrap_or_else(|| {
+            let Format { size, fps, .. } = self.common.format;
+            self.audiences.push(Audience {
+                kind,
+                simulcast: Simulcast::new(size.pixels() as u32, fps),
+                layers: [const { None }; MOST_LAYERS],
+                watchers: Vec::new(),
+                counted: SharedStatistics::default(),
+            });
+            self.audiences.len() - 1
+        });
+        let audience = &mut self.audiences[index];
+        audience.simulcast.on_member(now, watcher.member, watcher.facts());
+        audience.watchers.push(watcher);
+    }
+
+    fn take_inputs(&mut self, now: Time) {
+        for watcher in self.audiences.iter_mut().flat_map(|audience| &mut audience.watchers) {
+            if watcher.mailbox.has_left() {
+                watcher.left = true;
+                self.source.on_viewer_left(watcher.mailbox.viewer);
+                continue;
+            }
+            let handed = hand_over(self.source.as_mut(), now, &watcher.mailbox);
+            let Some((sample, received_at)) = handed else { continue };
+            watcher.predictor.on_sample(received_at, &sample.views);
+            watcher.views = sample.views;
+            if watcher.given.len() < MOST_INPUTS {
+                watcher.given.push_back(Given { input: sample.seq, received_at, handed_at: now });
+            }
+        }
+    }
+
+    /// Drops who has left, and moves who has put on a headset or taken it off.
+    fn regroup(&mut self, now: Time) {
+        let mut moved = Vec::new();
+        for audience in &mut self.audiences {
+            let Audience { watchers, simulcast, kind, .. } = audience;
+            let gone = watchers.extract_if(.., |watcher| watcher.left || watcher.kind() != *kind);
+            for mut watcher in gone {
+                simulcast.on_member_left(now, watcher.member);
+                if !watcher.left {
+                    if let Coding::Layer(chain) = &mut watcher.coding {
+                        *chain = watcher.mailbox.begin_chain();
+                    }
+                    moved.push(watcher);
+                }
+            }
+        }
+        for watcher in moved {
+            self.place(now, watcher);
+        }
+        // Their counts must reach metrics before they are forgotten.
+        self.tell_metrics();
+        self.audiences.retain(|audience| !audience.watchers.is_empty());
+    }
+
+    fn offer(&mut self, now: Time) {
+        let Some(captured) = self.pictures.newest() else { return };
+        let news = if captured.number == self.offered { PictureNews::Same } else { PictureNews::New };
+        self.offered = captured.number;
+        let mut own = 0;
+        for audience in &mut self.audiences {
+            own += audience.offer(now, &self.common, (&captured, news));
+        }
+        self.metrics.on_own_encodes(own);
+    }
+
+    fn tell_metrics(&mut self) {
+        let mut figures = SharedFigures::default();
+        for audience in &mut self.audiences {
+            let now = audience.simulcast.statistics();
+            figures.on_counted(audience.counted, now);
+            audience.counted = now;
+            figures.layers += audience.layers.iter().flatten().count();
+            let sharing = |watcher: &&Watcher| audience.simulcast.layer_of(watcher.member).is_some();
+            figures.sharing += audience.watchers.iter().filter(sharing).count();
+        }
+        self.metrics.on_shared(&figures);
+    }
+}
+
+impl Audience {
+    /// Answers how many pictures went to viewers' own encoders.
+    fn offer(&mut self, now: Time, common: &Common, (captured, news): (&Arc<SharedPicture>, PictureNews)) -> u64 {
+        let single = self.watchers.len() == 1;
+        for watcher in &mut self.watchers {
+            watcher.on_captured(captured.captured_at);
+            if !single {
+                watcher.end_own();
+            }
+            if watcher.mailbox.take_broken() {
+                self.simulcast.on_not_delivered(now, watcher.member);
+            }
+            self.simulcast.set_facts(now, watcher.member, watcher.facts());
+        }
+        self.simulcast.set_pixels(captured.picture.size.pixels() as u32, common.format.fps);
+        let busy: [bool; MOST_LAYERS] =
+            std::array::from_fn(|slot| self.layers[slot].as_ref().is_some_and(LayerEncoder::is_busy));
+        let plan = self.simulcast.on_picture(now, news, busy);
+        for (encoder, live) in self.layers.iter_mut().zip(plan.live) {
+            if !live {
+                *encoder = None;
+            }
+        }
+        if news == PictureNews::New {
+            for (member, reason) in &plan.skipped {
+                if let Some(watcher) = self.watchers.iter().find(|watcher| watcher.member == *member) {
+                    watcher.mailbox.on_skipped(*reason);
+                }
+            }
+        }
+        for frame in plan.frames {
+            self.encode(common, captured, &frame);
+        }
+        let alone = plan.alone.and_then(|alone| self.watchers.iter_mut().find(|watcher| watcher.member == alone));
+        alone.map_or(0, |watcher| u64::from(watcher.encode_own(now, common, captured, news)))
+    }
+
+    fn encode(&mut self, common: &Common, captured: &Arc<SharedPicture>, frame: &LayerFrame) {
+        let (codec, display) = self.kind;
+        let source = Format { size: captured.picture.size, ..common.format };
+        let (size, copies) = (source.size_for(display, frame.scale), common.format.views_for(display));
+        let slot = &mut self.layers[frame.layer];
+        if slot.is_none() {
+            let threads = EncoderConfig::usual_threads();
+            let config = EncoderConfig { size, fps: common.format.fps, rate: frame.rate, threads };
+            match LayerEncoder::start(codec, config, common.clock, common.encoders.clone()) {
+                Ok(encoder) => *slot = Some(encoder),
+                Err(error) => {
+                    for watcher in &mut self.watchers {
+                        watcher.mailbox.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+                        watcher.left = true;
+                    }
+                    return;
+                }
+            }
+        }
+        let recipients = self.watchers.iter_mut().filter(|watcher| frame.members.contains(&watcher.member));
+        let recipients = recipients.map(|watcher| {
+            if frame.joined.contains(&watcher.member) {
+                watcher.coding = Coding::Layer(watcher.mailbox.begin_chain());
+            }
+            watcher.recipient(captured, (display, copies), size)
+        });
+        let recipients: Vec<Recipient> = recipients.collect();
+        let (captured, rate, key) = (Arc::clone(captured), frame.rate, frame.key);
+        let job = LayerJob { captured, size, copies, rate, key, recipients };
+        if slot.as_ref().is_some_and(|encoder| !encoder.encode(job)) {
+            // It has told those whom it had frames for; a new one begins with a key frame.
+            *slot = None;
+            for watcher in &self.watchers {
+                if frame.members.contains(&watcher.member) {
+                    self.simulcast.on_not_delivered(common.clock.now(), watcher.member);
+                }
+            }
+        }
+    }
+}
+
+impl Watcher {
+    /// Its encoder gets no more pictures.
+    fn end_own(&mut self) {
+        if matches!(self.coding, Coding::Own { .. })
+            && let Coding::Own { lane, .. } = std::mem::replace(&mut self.coding, Coding::Layer(0))
+        {
+            self.coding = Coding::Ending(lane.end());
+        }
+    }
+
+    /// The moment at which a picture will be on its display, as far as that is known.
+    fn display_at(&self, captured: &SharedPicture) -> Time {
+        captured.captured_at + self.mailbox.target().render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY)
+    }
+
+    /// The views that the picture was rendered for; where it does not depend on any, as if it had been for this viewer's.
+    fn views(&self, captured: &SharedPicture, kind: (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
+        if captured.views.len() == usize::from(kind.1) {
+            return captured.views.clone();
+        }
+        views_at(&self.views, &self.predictor, kind, size, at)
+    }
+
+    fn recipient(&self, captured: &SharedPicture, kind: (DisplayKind, u8), size: Size) -> Recipient {
+        let chain = if let Coding::Layer(chain) = self.coding { chain } else { 0 };
+        let (input, input_received_at) = self.shown(captured);
+        let display_at = self.display_at(captured);
+        let views = self.views(captured, kind, size, display_at);
+        Recipient { mailbox: Arc::clone(&self.mailbox), chain, input, input_received_at, display_at, views }
+    }
+
+    /// Codes a picture for this viewer alone, at exactly its rate. True where it was coded.
+    fn encode_own(&mut self, now: Time, common: &Common, captured: &Arc<SharedPicture>, news: PictureNews) -> bool {
+        let target = self.mailbox.target();
+        let source = Format { size: captured.picture.size, ..common.format };
+        let size = source.size_for(target.display, target.step.scale);
+        match &self.coding {
+            Coding::Own { .. } => {}
+            Coding::Ending(lane) if !lane.has_ended() => return false,
+            Coding::Ending(_) | Coding::Layer(_) => {
+                // What a layer has in work is not for it any more.
+                self.mailbox.begin_chain();
+                let threads = EncoderConfig::usual_threads();
+                let config = EncoderConfig { size, fps: common.format.fps, rate: target.encoder.rate, threads };
+                let lane = EncoderLane::start(Arc::clone(&self.mailbox), config, common.clock, common.encoders.clone());
+                match lane {
+                    Ok(lane) => self.coding = Coding::Own { lane, skipper: FrameSkipper::default(), newest: 0 },
+                    Err(error) => {
+                        self.mailbox.deliver(Delivery::Failed(format!("no thread for the encoder: {error}")));
+                        self.left = true;
+                        return false;
+                    }
+                }
+            }
+        }
+        let wanted = self.mailbox.is_key_wanted();
+        let Coding::Own { lane, skipper, newest } = &mut self.coding else { return false };
+        if news == PictureNews::Same && *newest == captured.number && !wanted {
+            return false;
+        }
+        let (refusal, frame_rate) = (target.refusal, target.step.frame_rate);
+        let facts = CaptureFacts { refusal, frame_rate, encoder_free: lane.has_picture() };
+        if let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) {
+            // A picture that the frame rate leaves out is not to come later after all.
+            if reason == SkipReason::FrameRate {
+                *newest = captured.number;
+            }
+            if news == PictureNews::New {
+                self.mailbox.on_skipped(reason);
+            }
+            return false;
+        }
+        let Some(mut picture) = lane.poll_picture() else { return false };
+        *newest = captured.number;
+        let kind = (target.display, common.format.views_for(target.display));
+        picture.fit(&captured.picture, size, kind.1);
+        let id = self.mailbox.take_frame_id();
+        let (input, input_received_at) = self.shown(captured);
+        draw_marker(Marker { frame: id, input }, &mut picture);
+        let display_at = self.display_at(captured);
+        let job = Job {
+            picture,
+            id,
+            input,
+            input_received_at,
+            render_started_at: captured.captured_at,
+            rendered_at: captured.captured_at,
+            converted_at: captured.converted_at,
+            display_at,
+            // A picture that stood still for long is as urgent as a new one.
+            deadline: captured.captured_at.max(now) + display_budget(common.format.frame_interval()),
+            views: self.views(captured, kind, size, display_at),
+        };
+        let Coding::Own { lane, .. } = &mut self.coding else { return false };
+        self.left = !lane.encode(job);
+        true
+    }
+}
+
+/// Draws the marker into the top left corner, white and black in limited range. Pictures smaller than the marker are left as they are.
+fn draw_marker(marker: Marker, picture: &mut Picture) {
+    let Size { width, height } = picture.size;
+    let (width, height) = (usize::from(width), usize::from(height));
+    if width < WIDTH || height < HEIGHT {
+        return;
+    }
+    let cells = marker.cells();
+    for (y, row) in picture.luma.chunks_exact_mut(width).take(HEIGHT).enumerate() {
+        for (x, pixel) in row[..WIDTH].iter_mut().enumerate() {
+            *pixel = if cells[y / CELL_PIXELS * COLUMNS + x / CELL_PIXELS] { 235 } else { 16 };
+        }
+    }
+    for plane in [&mut picture.blue, &mut picture.red] {
+        for row in plane.chunks_exact_mut(width / 2).take(HEIGHT / 2) {
+            row[..WIDTH / 2].fill(128);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nearlight_units::FrameId;
+
+    use super::*;
+
+    #[test]
+    fn the_marker_reads_back_from_a_converted_picture() {
+        let marker = Marker { frame: FrameId(77), input: InputSeq(3) };
+        let mut picture = Picture::new(Size { width: 256, height: 144 });
+        draw_marker(marker, &mut picture);
+        assert_eq!(Marker::read(|x, y| picture.view().luma_at(x, y)), Some(marker));
+        let mut small = Picture::new(Size { width: 64, height: 32 });
+        draw_marker(marker, &mut small);
+        assert_eq!(small, Picture::new(small.size));
+    }
+}
