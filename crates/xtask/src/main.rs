@@ -36,7 +36,11 @@ fn page(check: bool) -> Result<()> {
 /// What cargo says at run time goes first: with a target folder that several checkouts share, the program may have been compiled in another.
 fn workspace_root() -> Result<PathBuf> {
     let manifest = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
-    Path::new(&manifest).ancestors().nth(2).map(Path::to_path_buf).context("the xtask crate lies outside of the workspace")
+    Path::new(&manifest)
+        .ancestors()
+        .nth(2)
+        .map(Path::to_path_buf)
+        .context("the xtask crate lies outside of the workspace")
 }
 
 /// Compiles the receiver to WASM and says where the module lies.
