@@ -33,6 +33,32 @@ whole_path "1280x720 at 30 fps, clean"
 whole_path "1280x720 at 30 fps, 2 % loss each way" --drop 2%
 whole_path "1280x720 at 30 fps, VP8" --codec vp8
 
+printf '\n== viewers of the same pictures: --test-card at 1280x720, 30 frames a second, encoded once and for each viewer\n'
+cargo build --quiet --release -p nearlight-client --example many_viewers
+watched() {
+  local shared=$1 viewers=$2 out server url began ended from
+  out=$(mktemp)
+  "$nearlight" serve --json --port 0 --test-card --size 1280x720 --fps 30 --sound off --max-clients 64 --shared-encodes "$shared" \
+    >"$out" 2>/dev/null &
+  server=$!
+  while ! grep -q url "$out"; do sleep 0.1; kill -0 "$server"; done
+  url=$(sed -n 's/.*"url":"\([^"]*\)".*/\1/p' "$out")
+  cpu_ticks() { awk '{ print $14 + $15 }' "/proc/$server/stat"; }
+  # The arrival of each viewer takes a quarter of a second and is not measured.
+  "$(dirname "$nearlight")/examples/many_viewers" "$url" "$viewers" $((seconds + viewers / 4 + 4)) &
+  sleep $((viewers / 4 + 2))
+  from=$(cpu_ticks) began=$(date +%s%N)
+  sleep "$seconds"
+  ended=$(date +%s%N)
+  printf 'shared %s, %s viewers: the server takes %s %% of a core\n' "$shared" "$viewers" \
+    $((($(cpu_ticks) - from) * 100000000000 / $(getconf CLK_TCK) / (ended - began)))
+  wait $!
+  kill -INT "$server"
+  wait "$server" || true
+}
+for viewers in 1 5 20; do watched on "$viewers"; done
+for viewers in 1 5; do watched off "$viewers"; done
+
 if [ -d web/node_modules ]; then
   printf '\n== headless Chromium\n'
   (cd web && NEARLIGHT_BIN="$nearlight" node tests/bench.mjs "$seconds")
