@@ -27,7 +27,7 @@ pub use arriving::ArrivingRate;
 pub use in_flight::InFlight;
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
 
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use serde::Serialize;
 
 use crate::silence::Silence;
@@ -47,12 +47,12 @@ pub struct SentPacket {
     pub app_limited: bool,
 }
 
-/// A sent packet's fate. Arrivals are on the receiver's clock, whose offset is unknown: only differences mean something.
+/// A sent packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketReport {
     pub packet: SentPacket,
     /// None: reported missing by the receiver.
-    pub arrived_at: Option<Time>,
+    pub arrived_at: Option<RemoteTime>,
     /// It arrived with the mark "congestion experienced" (RFC 3168).
     pub ce: bool,
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use nearlight_events::{Candidate, Event};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
 use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentFrame};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Feedback, FrameHeader, FrameReport, MAX_UNRELIABLE_MESSAGE_BYTES, Pong, SYMBOL_HEADER_BYTES, ToServer,
     UnreliableMessage,
@@ -249,7 +249,11 @@ impl Sender {
             ToServer::Ping(ping) => {
                 if self.pongs.len() < MAX_PONGS {
                     let client_sent_at = ping.client_sent_at;
-                    self.pongs.push_back(Pong { client_sent_at, server_received_at: now, server_sent_at: now });
+                    self.pongs.push_back(Pong {
+                        client_sent_at,
+                        server_received_at: now.for_peer(),
+                        server_sent_at: now.for_peer(),
+                    });
                 }
             }
         }
@@ -350,7 +354,7 @@ impl Sender {
     /// The next datagram that is no media: an answer to a ping or to events, or a message of the application.
     pub fn poll_beside(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(pong) = self.pongs.pop_front() {
-            return Some(Pong { server_sent_at: now, ..pong }.to_bytes());
+            return Some(Pong { server_sent_at: now.for_peer(), ..pong }.to_bytes());
         }
         if let Some(acknowledgement) = self.inbox.poll_acknowledgement() {
             return Some(acknowledgement.to_bytes());
@@ -501,8 +505,13 @@ impl Sender {
         });
     }
 
-    /// `round_trip` makes a sample of when the newest packet was sent and when it arrived, the latter on the client's clock.
-    fn take_feedback(&mut self, now: Time, feedback: &Feedback, round_trip: impl FnOnce((Time, Time)) -> Option<Span>) {
+    /// `round_trip` makes a sample of when the newest packet was sent and when it arrived.
+    fn take_feedback(
+        &mut self,
+        now: Time,
+        feedback: &Feedback,
+        round_trip: impl FnOnce((Time, RemoteTime)) -> Option<Span>,
+    ) {
         let matched = self.packets.on_feedback(feedback);
         let round_trip = matched.newest_arrival.and_then(round_trip);
         let new_pace = self.headroom.as_mut().is_some_and(|headroom| learn(headroom, matched.reports));

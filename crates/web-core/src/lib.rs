@@ -22,7 +22,7 @@ mod tally;
 mod typescript;
 
 use nearlight_session::{DeviceInput, LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::marker::{self, Marker};
 use nearlight_wire::{
     Base64, ClientMessage, ControlReader, DisplayKind, Hello, Key, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES,
@@ -368,6 +368,10 @@ const fn display_kind(immersive: bool) -> DisplayKind {
 
 fn time(micros: f64) -> Time {
     Time::from_nanos((micros * 1e3) as u64)
+}
+
+fn server_time(micros: f64) -> RemoteTime {
+    RemoteTime::from_nanos((micros * 1e3) as u64)
 }
 
 fn micros(time: Time) -> f64 {

@@ -63,7 +63,8 @@ fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
         [0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0];
     assert_eq!(core.on_presence(at(0.0), &presence), 1);
     let moment = |millis: f64| time(at(millis));
-    let pong = Pong { client_sent_at: moment(0.0), server_received_at: moment(0.0), server_sent_at: moment(0.0) };
+    let asked = moment(0.0).for_peer();
+    let pong = Pong { client_sent_at: asked, server_received_at: asked, server_sent_at: asked };
     core.on_datagram(at(0.0), &pong.to_bytes());
     let header = FrameHeader {
         width: 64,

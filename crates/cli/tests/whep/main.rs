@@ -6,7 +6,7 @@ use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
 use nearlight_codec::new_decoder;
-use nearlight_units::{InputSeq, Time};
+use nearlight_units::{InputSeq, RemoteTime, Time};
 use nearlight_webrtc::Message;
 use nearlight_webrtc::player::{PlayedFrame, Player};
 use nearlight_wire::marker::Marker;
@@ -174,7 +174,7 @@ fn hello(protocol: u8) -> Message {
 
 fn input(number: u32) -> Message {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 4.0 / 3.0) };
-    let sample = InputSample::of_views(InputSeq(number), Time::from_micros(5), Pose::default(), vec![view]);
+    let sample = InputSample::of_views(InputSeq(number), RemoteTime::from_micros(5), Pose::default(), vec![view]);
     Message::Binary(ToServer::Input(sample).to_bytes())
 }
 
@@ -222,13 +222,19 @@ fn losses_are_healed() {
 fn inputs_steer_the_picture_once_the_client_has_said_hello() {
     let server = Server::start(&[]);
     let (mut client, _) = Client::connect(&server);
-    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(7) }).to_bytes()));
+    client.say(
+        "session",
+        Message::Binary(ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(7) }).to_bytes()),
+    );
     client.run(|client| client.frames.len() >= 5);
     assert!(client.messages.is_empty(), "a stranger hears nothing: {:?}", client.messages);
     client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
     client.say("session", input(9));
-    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(8) }).to_bytes()));
+    client.say(
+        "session",
+        Message::Binary(ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(8) }).to_bytes()),
+    );
     let seen = client.frames.len();
     client.run(|client| client.frames.len() >= seen + 30 && client.heard("rate").is_some());
     assert_eq!(client.decode().last().map(|marker| marker.input), Some(InputSeq(9)), "the pictures show the input");
@@ -240,7 +246,7 @@ fn inputs_steer_the_picture_once_the_client_has_said_hello() {
                 let named = client.frames.iter().any(|frame| frame.rtp_timestamp == note.rtp_timestamp);
                 notes += usize::from(named && note.header.width == 320);
             }
-            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == Time::from_micros(8)),
+            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == RemoteTime::from_micros(8)),
             other => panic!("{other:?} has no business on this channel"),
         }
     }

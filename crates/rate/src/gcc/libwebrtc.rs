@@ -16,7 +16,7 @@
 //! * Loss of packets that arrive later than reported is taken back within the block of 250 ms.
 //! * No estimate from the network, no congestion window, no priority for audio: nothing here has them.
 
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, RemoteTime, Span, Time};
 
 use super::acked::AckedRate;
 use super::aimd::{Aimd, Mover, Observation};
@@ -104,7 +104,7 @@ pub struct LibWebrtc {
     probed: Option<(Time, Bitrate)>,
     probe_decides: bool,
     round_trip: Option<Span>,
-    last_arrival: Option<Time>,
+    last_arrival: Option<RemoteTime>,
     silence: Silence,
     /// Sending times of packets whose loss is not counted: they have been paid for with a silence.
     forgiven: Option<(Time, Time)>,
@@ -184,7 +184,7 @@ impl LibWebrtc {
 
     /// Of the new arrivals, with the unknown offset of the receiver's clock.
     fn lowest_delay(&self) -> Option<Span> {
-        let delay = |report: &PacketReport| report.arrived_at.map(|arrived| arrived - report.packet.sent_at);
+        let delay = |report: &PacketReport| report.arrived_at.map(|arrived| arrived.ahead_of(report.packet.sent_at));
         self.arrivals.iter().filter_map(delay).min()
     }
 
