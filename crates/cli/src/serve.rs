@@ -100,6 +100,9 @@ pub(crate) struct ServeArguments {
     /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
+    /// The congestion control of TCP connections that carry media, such as bbr or cubic (Linux); if not given the system's
+    #[arg(long, value_name = "NAME")]
+    tcp_control: Option<String>,
     /// When pictures are captured: fitted to a single client's display and inputs so that neither waits in vain, or even
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
@@ -193,6 +196,7 @@ impl ServeArguments {
             min_rate: self.min_rate,
             max_rate: self.max_rate,
             pacing: self.pacing,
+            tcp_control: self.tcp_control,
             fitted_captures: self.captures,
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,
