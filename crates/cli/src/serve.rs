@@ -99,6 +99,9 @@ pub(crate) struct ServeArguments {
     /// Pacing mode: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
+    /// Congestion control of the TCP connections that carry media, such as bbr or cubic (Linux) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    tcp_control: Option<String>,
     /// Capture times: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
@@ -192,6 +195,7 @@ impl ServeArguments {
             min_rate: self.min_rate,
             max_rate: self.max_rate,
             pacing: self.pacing,
+            tcp_control: self.tcp_control,
             fitted_captures: self.captures,
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,

@@ -157,6 +157,7 @@ impl Server {
             fec: "none".into(),
             bounds,
             pacing: nearlight_pace::Mode::Compressed,
+            tcp_control: None,
             bad_paths: None,
             datagram: usize::MAX,
             encoders,

@@ -56,7 +56,7 @@ pub(crate) struct PacketHistory {
 
 /// What one feedback message said that was not known before.
 pub(crate) struct Matched<'a> {
-    pub(crate) reports: &'a [PacketReport],
+    pub(crate) reports: &'a mut [PacketReport],
     /// When the newest of them was sent and when it arrived.
     pub(crate) newest_arrival: Option<(Time, RemoteTime)>,
     /// It tells of packets that left so long ago that they are forgotten, and of no others.
@@ -94,7 +94,7 @@ impl PacketHistory {
         self.reports.clear();
         let mut newest_arrival = None;
         let Some(first) = self.first() else {
-            return Matched { reports: &[], newest_arrival, outdated: false };
+            return Matched { reports: &mut [], newest_arrival, outdated: false };
         };
         let newest_covered = feedback.first.0.saturating_add(feedback.arrivals.len() as u32 - 1);
         let newest_sent = first + (self.packets.len() as u32 - 1);
@@ -126,7 +126,7 @@ impl PacketHistory {
         let names_forgotten =
             |forgotten: u32| feedback.iter().any(|arrival| arrival.at.is_some() && arrival.seq.0 <= forgotten);
         let outdated = self.reports.is_empty() && self.forgotten.is_some_and(names_forgotten);
-        Matched { reports: &self.reports, newest_arrival, outdated }
+        Matched { reports: &mut self.reports, newest_arrival, outdated }
     }
 
     /// Pieces that feedback up to the newest packet covered says are lost, that have not left again since and that no repair brings;
