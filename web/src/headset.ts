@@ -2,11 +2,13 @@
 
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
+import { HAND_LAYOUT } from "./generated/core.ts";
 import type { ControllerDescription } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Hand, Haptics } from "./messages.ts";
 import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
-import { type Controller, poseNumbers, presenceNumbers } from "./presence.ts";
+import { pack } from "./packing.ts";
+import { type Controller, poseRow, presenceNumbers } from "./presence.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 import type { VrOffer } from "./shell.ts";
 import { hasWebGl2 } from "./support.ts";
@@ -19,6 +21,8 @@ const USUAL_HZ = 72;
 /** Trigger and squeeze in the gamepad of a tracked controller (xr-standard mapping); a source without a gamepad only tells of events. */
 const TRIGGER = 0;
 const SQUEEZE = 1;
+/** The feature by which emulators give a source that follows the eyes. No browser of 2026 has it, and what is unknown is not granted. */
+const EYE_TRACKING = "eye-tracking";
 /** The thumbstick's axes in that mapping. */
 const [STICK_X, STICK_Y] = [2, 3];
 
@@ -65,6 +69,8 @@ export class Headset {
   /** Sources that select or squeeze, by the events that all of them tell of. */
   readonly #selecting = new Set<XRInputSource>();
   readonly #squeezing = new Set<XRInputSource>();
+  /** Pointers whose first ray was told of as the gaze; later ones follow the hand. */
+  readonly #glances = new Set<XRInputSource>();
   /** Hands whose joints were told of last. */
   readonly #jointed = new Set<Hand>();
   #steppedAt = 0;
@@ -75,7 +81,7 @@ export class Headset {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
     const session = await navigator.xr.requestSession("immersive-vr", {
       requiredFeatures: ["local-floor"],
-      optionalFeatures: ["hand-tracking"],
+      optionalFeatures: ["hand-tracking", EYE_TRACKING],
     });
     const canvas = document.createElement("canvas");
     // An emulator shows it on the page, where people and tests look for it by this name.
@@ -152,8 +158,28 @@ export class Headset {
     const views = pose.views.map((view) => {
       return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), MARGIN) };
     });
-    const controllers = [...this.#parts.session.inputSources].flatMap((source) => this.#controller(frame, source));
-    return presenceNumbers({ head: poseOf(pose.transform), views, controllers });
+    const sources = [...this.#parts.session.inputSources];
+    const controllers = sources.filter((source) => !this.#followsEyes(source)).flatMap((source) => this.#controller(frame, source));
+    return presenceNumbers({ head: poseOf(pose.transform), views, gaze: this.#gaze(frame, sources), controllers });
+  }
+
+  /** Where eyes are not tracked, a ray of this mode only says where the head is turned, and points as any other does. */
+  #followsEyes({ targetRayMode }: XRInputSource): boolean {
+    return targetRayMode === "gaze" && (this.#parts.session.enabledFeatures ?? []).includes(EYE_TRACKING);
+  }
+
+  /** Where the eyes look: a source that follows them, or the first ray of a pointer that exists only while the user pinches. */
+  #gaze(frame: XRFrame, sources: readonly XRInputSource[]): Pose | null {
+    for (const known of this.#glances) if (!sources.includes(known)) this.#glances.delete(known);
+    for (const source of sources) {
+      const glances = source.targetRayMode === "transient-pointer" && !this.#glances.has(source);
+      if (!this.#followsEyes(source) && !glances) continue;
+      const ray = frame.getPose(source.targetRaySpace, this.#world);
+      if (!ray) continue;
+      if (glances) this.#glances.add(source);
+      return poseOf(ray.transform);
+    }
+    return null;
   }
 
   #controller(frame: XRFrame, source: XRInputSource): Controller[] {
@@ -178,7 +204,8 @@ export class Headset {
       if (!source.hand || hand === "none") continue;
       const joints = [...source.hand.values()].map((joint) => frame.getJointPose?.(joint, this.#world));
       if (joints.some((joint) => !joint)) continue;
-      const values = joints.flatMap((joint) => (joint ? [...poseNumbers(poseOf(joint.transform)), joint.radius ?? 0] : []));
+      const rows = joints.flatMap((joint) => (joint ? [{ ...poseRow(poseOf(joint.transform)), radius: joint.radius ?? 0 }] : []));
+      const values = pack(HAND_LAYOUT, { joints: rows });
       tracked.add(hand);
       this.#jointed.add(hand);
       this.#out.onDevice(performance.now(), { device: "joints", hand, values });
@@ -191,7 +218,7 @@ export class Headset {
   }
 
   #tellControllers(): void {
-    const controllers = [...this.#parts.session.inputSources].map((source) => {
+    const controllers = [...this.#parts.session.inputSources].filter((source) => !this.#followsEyes(source)).map((source) => {
       return { hand: handOf(source), profiles: [...source.profiles], haptics: actuatorOf(source) !== undefined };
     });
     this.#out.onControllers(controllers);

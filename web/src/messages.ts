@@ -3,8 +3,7 @@
 import type { ReceivedPicture } from "./carrier.ts";
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
-import type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
-import type { ControllerDescription, GamepadDescription } from "./generated/wire.ts";
+import type { CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
 
@@ -77,18 +76,13 @@ export interface StartMessage {
   painter: PainterChoice;
 }
 
-export interface Devices {
-  gamepads: GamepadDescription[];
-  controllers: ControllerDescription[];
-}
-
 export type ToWorker =
   | StartMessage
   /** As `presenceNumbers` lays them out. */
   | { type: "presence"; at: PageTime; values: Float32Array<ArrayBuffer> }
   | { type: "device"; at: PageTime; input: DeviceInput }
   /** What the user's gamepads and controllers are. */
-  | ({ type: "devices" } & Devices)
+  | ({ type: "devices" } & DevicesDescription)
   | { type: "clipboard"; text: string }
   /** A message for the application. */
   | { type: "send"; data: Uint8Array<ArrayBuffer>; reliable: boolean }

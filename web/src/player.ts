@@ -5,10 +5,10 @@ import { type CoreTime, type PageClock, type PageTime, micros } from "./clock.ts
 import { Core, strip_below } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
-import { type CodecKind, HANDS } from "./generated/wire.ts";
+import { type CodecKind, type DevicesDescription, HANDS } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { SoundDecoder } from "./listener.ts";
-import type { Devices, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
+import type { Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
 import type { Crop, FrameId, MarkerPixels, PictureKey, RtpTimestamp } from "./picture.ts";
 
 export interface PlayerOptions {
@@ -164,7 +164,7 @@ export class Player {
     this.#pump();
   }
 
-  onDevices(devices: Devices): void {
+  onDevices(devices: DevicesDescription): void {
     this.#say(this.#core.devices(JSON.stringify({ type: "devices", ...devices })));
   }
 

@@ -126,5 +126,5 @@ export class Walker {
 
 /** One view and no controllers. */
 function presence(head: Pose, aspect: number): Float32Array<ArrayBuffer> {
-  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], controllers: [] });
+  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], gaze: null, controllers: [] });
 }

@@ -5,9 +5,9 @@ import { PageClock, type PageTime } from "./clock.ts";
 import { decodableCodecs } from "./codecs.ts";
 import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
-import type { CodecKind } from "./generated/wire.ts";
+import type { CodecKind, DevicesDescription } from "./generated/wire.ts";
 import { hears, SpeakerPort } from "./listener.ts";
-import type { Devices, FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
 import type { MarkerPixels, PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
@@ -42,7 +42,7 @@ class Media {
   /** The newest presence, which a new session needs before the user moves again. */
   #presence: Float32Array<ArrayBuffer> | null = null;
   /** The user's gamepads and controllers, which a new session needs to hear of as well. */
-  #devices: Devices | null = null;
+  #devices: DevicesDescription | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
 
   constructor(start: StartMessage, codecs: CodecKind[], hearing: boolean) {

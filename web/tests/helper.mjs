@@ -49,16 +49,17 @@ export async function openPage(browser, options = {}) {
   return { context, page, errors };
 }
 
-/** Gives the page an emulated headset at `window.emulated`; call before the page is loaded. */
-export async function emulateHeadset(page) {
+/** Gives the page an emulated headset at `window.emulated`, with these features beside its own; call before the page is loaded. */
+export async function emulateHeadset(page, ...features) {
   await page.addInitScript(await readFile(path.join(here, "../node_modules/iwer/build/iwer.min.js"), "utf8"));
-  await page.addInitScript(() => {
-    const device = new window.IWER.XRDevice(window.IWER.metaQuest3);
+  await page.addInitScript((features) => {
+    const { metaQuest3, XRDevice } = window.IWER;
+    const device = new XRDevice({ ...metaQuest3, supportedFeatures: [...metaQuest3.supportedFeatures, ...features] });
     // Chromium brings a WebXR without devices, which the emulator must replace.
     device.installRuntime({ forceInstall: true });
     device.stereoEnabled = true;
     window.emulated = device;
-  });
+  }, features);
 }
 
 /** Keeps the page's connections for `inbound`; call before the page is loaded. */

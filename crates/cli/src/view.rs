@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::thread;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use nearlight_client::{
-    HeadlessOptions, Outage, ViewOptions, WindowOptions, headless, summary_json, summary_table, window,
+    ApplicationMessage, HeadlessOptions, Messages, Outage, ViewOptions, WindowOptions, headless, message_json,
+    summary_json, summary_table, window,
 };
 use nearlight_codec::CodecKind;
 use nearlight_link::Probability;
@@ -61,6 +63,15 @@ pub(crate) struct ViewArguments {
     /// Headless: write the received sound as a WAV file
     #[arg(long, value_name = "FILE", requires = "headless")]
     record_sound: Option<PathBuf>,
+    /// Exchange clipboard text with the application if the server allows it too: on or off
+    #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    clipboard: bool,
+    /// Send this text to the application once the session has begun; repeatable
+    #[arg(long, value_name = "TEXT")]
+    send: Vec<String>,
+    /// Print each message from the application as a JSON line
+    #[arg(long)]
+    print_messages: bool,
     /// Drop this fraction of datagrams at random in both directions
     #[arg(long, default_value = "0")]
     drop: Probability,
@@ -85,12 +96,26 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     let (json, without_window) = (arguments.json, arguments.headless);
     let display_hz = arguments.display_hz;
     let clock = stand_in::clock(arguments.clock_origin);
+    if arguments.clipboard && without_window {
+        bail!("--clipboard on needs a window: leave out --headless");
+    }
+    let texts = arguments.send.clone();
+    let printing = arguments.print_messages;
     let view = options(arguments)?;
+    let messages = view.messages.clone();
+    for text in texts {
+        let message = ApplicationMessage { data: text.into_bytes(), reliable: true };
+        messages.send(message).context("--send")?;
+    }
+    let printer = printing.then(|| thread::spawn(move || print(&messages)));
     let watched = if without_window {
         headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) }, clock)
     } else {
         window::run(WindowOptions::new(view))
     };
+    if let Some(printer) = printer {
+        printer.join().map_err(|_| anyhow!("the application's messages could not be printed"))??;
+    }
     match watched {
         Ok(summary) if json => println!("{}", summary_json(&summary)),
         Ok(summary) => print!("{}", summary_table(&summary)),
@@ -100,6 +125,17 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Prints messages as they come, until the viewer has ended.
+fn print(messages: &Messages) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().context("an event loop for messages")?;
+    runtime.block_on(async {
+        while let Some(message) = messages.recv().await {
+            println!("{}", message_json(&message));
+        }
+    });
+    Ok(())
 }
 
 fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
@@ -113,6 +149,7 @@ fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
     if let Some(codec) = arguments.codec {
         view.codecs = vec![codec];
     }
+    view.clipboard = arguments.clipboard;
     view.intra_only = arguments.intra;
     if let Some(nanos) = arguments.stand_in_decode {
         view.decoders = stand_in::model_decoders(Span::from_nanos(nanos));

@@ -43,7 +43,8 @@ pub async fn watch_until(
     mut stopped: watch::Receiver<bool>,
 ) -> Result<Summary, ClientError> {
     let (handles, ports) = channels();
-    let HeadlessOptions { view, display_hz, samples_per_second } = options;
+    let HeadlessOptions { mut view, display_hz, samples_per_second } = options;
+    view.clipboard = false;
     let file = view.record.screenshot.clone();
     let last = file.as_ref().map(|_| Arc::new(Mutex::new(None)));
     let slots = display_hz.map(|hz| {
@@ -60,6 +61,8 @@ pub async fn watch_until(
         screen: Arc::new(screen),
         ports,
         on_status: Box::new(|_| ()),
+        // Whoever has no display has neither gamepads nor a clipboard.
+        on_output: Box::new(|_| ()),
     };
     let stop = handles.stop;
     let stopping = tokio::spawn(async move {

@@ -10,6 +10,7 @@
 mod camera;
 mod error;
 pub mod headless;
+mod messages;
 mod options;
 mod player;
 mod record;
@@ -20,5 +21,7 @@ mod wav;
 pub mod window;
 
 pub use error::{ClientError, ExitClass};
+pub use messages::{MessageError, Messages};
+pub use nearlight_wire::ApplicationMessage;
 pub use options::{HeadlessOptions, NotAnOutage, Outage, PathOptions, RecordOptions, ViewOptions, WindowOptions};
-pub use report::{summary_json, summary_table};
+pub use report::{message_json, summary_json, summary_table};

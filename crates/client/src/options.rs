@@ -9,6 +9,8 @@ use nearlight_net::Link;
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
+use crate::Messages;
+
 /// No picture within this time of the start is an error. Guess: long enough for a server that measures its encoder first.
 const FIRST_PICTURE: Span = Span::from_secs(10);
 
@@ -33,6 +35,10 @@ pub struct ViewOptions {
     pub intra_only: bool,
     /// Asks for the world's sound, decodes it and keeps it in step, as if it were played. A window has no sound output.
     pub sound: bool,
+    /// Lets texts of the clipboard pass, where the server's owner does as well. Only a window has one.
+    pub clipboard: bool,
+    /// Messages between this program and the application.
+    pub messages: Messages,
     /// Where decoders come from.
     pub decoders: Decoders,
 }
@@ -52,6 +58,8 @@ impl ViewOptions {
             path: PathOptions::default(),
             intra_only: false,
             sound: false,
+            clipboard: false,
+            messages: Messages::default(),
             decoders: Decoders::default(),
         }
     }

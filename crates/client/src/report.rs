@@ -3,11 +3,22 @@
 use std::fmt::Write as _;
 
 use nearlight_events::{STAGES, Summary};
+use nearlight_wire::{ApplicationMessage, Base64};
 
 /// One line of JSON, as docs/json.md describes it.
 #[must_use]
 pub fn summary_json(summary: &Summary) -> String {
     serde_json::to_string(summary).expect("a summary is plain data")
+}
+
+/// A message of the application's as one line of JSON, as docs/json.md describes it.
+#[must_use]
+pub fn message_json(message: &ApplicationMessage) -> String {
+    let (name, content) = match str::from_utf8(&message.data) {
+        Ok(text) => ("text", serde_json::json!(text)),
+        Err(_) => ("base64", serde_json::json!(Base64(message.data.clone()))),
+    };
+    serde_json::json!({ "event": "message", "reliable": message.reliable, name: content }).to_string()
 }
 
 /// A table for a terminal.

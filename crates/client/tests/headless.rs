@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nearlight_client::headless::watch_until;
-use nearlight_client::{ClientError, ExitClass, HeadlessOptions, Outage, PathOptions, ViewOptions};
+use nearlight_client::{
+    ApplicationMessage, ClientError, ExitClass, HeadlessOptions, MessageError, Outage, PathOptions, ViewOptions,
+};
 use nearlight_codec::CodecKind;
 use nearlight_events::Summary;
 use nearlight_link::Probability;
@@ -91,6 +93,39 @@ async fn a_clean_path_loses_nothing_and_leaves_its_records() {
     assert_eq!(text(&folder.file("frames.csv")).lines().count() as u64, shown + 1);
     let picture = image::open(folder.file("last.png")).expect("a picture").to_rgba8();
     assert_eq!(picture.dimensions(), (SIZE.width.into(), SIZE.height.into()));
+}
+
+/// The server for tests sends every message back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_pass_both_ways_and_wait_for_the_next_connection() {
+    // Each session ends after a second; the client comes back.
+    let server = Server::start(Behaviour { goodbye_after: Some(u32::from(FPS)), ..Behaviour::default() });
+    let options = options(&server.link, 4);
+    let messages = options.view.messages.clone();
+    let message = |text: &str, reliable| ApplicationMessage { data: text.into(), reliable };
+    messages.send(message("before it is welcomed", true)).expect("room");
+    let program = messages.clone();
+    let talking = tokio::spawn(async move {
+        let first = program.recv().await;
+        let mut count = 0;
+        // Messages that may be lost are sent until one has come back.
+        let unreliable = loop {
+            let _ = program.send(message("again and again", false));
+            match tokio::time::timeout(std::time::Duration::from_millis(50), program.recv()).await {
+                Ok(answer) => break answer,
+                Err(_) => count += 1,
+            }
+            assert!(count < 1_000, "no message came back");
+        };
+        (first, unreliable)
+    });
+    view(options).await.expect("a run");
+    let (first, unreliable) = talking.await.expect("no panic");
+    assert_eq!(first, Some(message("before it is welcomed", true)));
+    assert_eq!(unreliable, Some(message("again and again", false)));
+    while messages.recv().await.is_some() {}
+    assert_eq!(messages.send(message("too late", true)), Err(MessageError::Ended));
+    assert!(server.sessions() >= 2, "{} sessions", server.sessions());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

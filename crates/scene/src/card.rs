@@ -1,11 +1,11 @@
 //! A test card: everything in it shows something that a broken pipeline would spoil.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::InputEvent;
+use nearlight_wire::{Base64, CursorShape, Devices, HandJoints, Haptics, HapticsTarget, InputEvent};
 
 use crate::canvas::{Canvas, check_size};
 use crate::push::{Beat, Watch};
@@ -22,11 +22,19 @@ const BARS: [[u8; 3]; 7] =
 
 /// A message that asks for a line of text about each input event.
 const REPORT: &[u8] = b"report input";
+/// Begins a message that says how the viewer's pointer is to be: `captured` or `free`, and a keyword of CSS or `image`.
+const POINTER: &str = "pointer ";
+/// How the card answers a button that goes down. Guess: as short as a click of the button itself.
+const SHAKE_MILLISECONDS: u16 = 60;
+/// Pixels along each side of the pointer that is an image.
+const CROSSHAIR: u8 = 32;
 /// Answers that nobody fetches are dropped, oldest first.
 const MAX_ANSWERS: usize = 256;
 
-/// Answers what viewers send, so that each way through the pipeline can be seen: the border flashes at input, messages and the clipboard's
-/// text come back as they are, and to the message `report input` a viewer hears of every further input event in a message of its own.
+/// Answers what viewers send, so that each way through the pipeline can be seen: the border flashes at input, a gamepad or controller of
+/// which a button goes down shakes, and messages and the clipboard's text come back as they are. To the message `report input` a viewer
+/// hears of every further input event, and of hands and gaze that begin or end, in a message of its own. `pointer free image` gives the
+/// viewer's pointer an image, `pointer captured grab` that shape, and captures it.
 ///
 /// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of pictures as a row of lights.
 #[derive(Debug, Default)]
@@ -39,11 +47,50 @@ pub struct TestCard {
     scratch: Canvas,
     /// Counts the pictures drawn; the row of lights shows it.
     drawn: u32,
-    reporting: BTreeSet<Viewer>,
+    /// Who wants reports, and what of hands and gaze was reported.
+    reporting: BTreeMap<Viewer, Tracked>,
     answers: VecDeque<(Viewer, Output)>,
 }
 
+/// Which hands are tracked joint by joint, and whether it is known where the eyes look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tracked {
+    hands: [bool; 2],
+    gaze: bool,
+}
+
+impl Tracked {
+    /// What is different now, for people and scripts; places in metres.
+    fn changes(&mut self, devices: &Devices, hands: &[Option<HandJoints>; 2]) -> Vec<String> {
+        let place = |[x, y, z]: [f32; 3]| format!("{x:.2} {y:.2} {z:.2}");
+        let now = Self { hands: hands.each_ref().map(Option::is_some), gaze: devices.gaze.is_some() };
+        let before = std::mem::replace(self, now);
+        let mut lines = Vec::new();
+        for (index, name) in ["left", "right"].into_iter().enumerate() {
+            match &hands[index] {
+                Some(hand) if !before.hands[index] => {
+                    let tip = [0, 1, 2].map(|axis| hand.wrist[axis] + hand.joints[INDEX_TIP].offset[axis]);
+                    lines.push(format!("hand {name} wrist at {}, index tip at {}", place(hand.wrist), place(tip)));
+                }
+                None if before.hands[index] => lines.push(format!("hand {name} gone")),
+                _ => {}
+            }
+        }
+        match devices.gaze {
+            Some(gaze) if !before.gaze => lines.push(format!("gaze from {}", place(gaze.position))),
+            None if before.gaze => lines.push("gaze gone".into()),
+            _ => {}
+        }
+        lines
+    }
+}
+
 impl TestCard {
+    fn report(&mut self, viewer: Viewer, line: String) {
+        let message = ApplicationMessage { data: line.into_bytes(), reliable: true };
+        self.answer(viewer, Output::Message(message));
+    }
+
     fn answer(&mut self, viewer: Viewer, output: Output) {
         if self.answers.len() == MAX_ANSWERS {
             self.answers.pop_front();
@@ -78,6 +125,33 @@ impl TestCard {
             card.fill((across - edge, 0), (edge, down), [255; 3]);
         }
     }
+}
+
+/// The place of the index finger's tip among a hand's joints: behind the wrist, four of the thumb and the index finger's others.
+const INDEX_TIP: usize = 9;
+
+/// The device whose button goes down.
+const fn shaken(event: &InputEvent) -> Option<HapticsTarget> {
+    match *event {
+        InputEvent::GamepadButton { gamepad, pressed: true, .. } => Some(HapticsTarget::Gamepad(gamepad)),
+        InputEvent::ControllerButton { hand, pressed: true, .. } => Some(HapticsTarget::Controller(hand)),
+        _ => None,
+    }
+}
+
+/// Reads a message that begins with [`POINTER`].
+fn pointer(message: &[u8]) -> Option<Output> {
+    let (mode, shape) = str::from_utf8(message).ok()?.strip_prefix(POINTER)?.split_once(' ')?;
+    let cursor = if shape == "image" { crosshair() } else { CursorShape::Named(shape.to_owned()) };
+    Some(Output::Pointer { cursor, captured: mode == "captured" })
+}
+
+/// A red cross around the pixel that points.
+fn crosshair() -> CursorShape {
+    let middle = CROSSHAIR / 2;
+    let pixels = (0..CROSSHAIR).flat_map(|row| (0..CROSSHAIR).map(move |column| row == middle || column == middle));
+    let rgba = pixels.flat_map(|on| if on { [255, 0, 0, 255] } else { [0; 4] }).collect();
+    CursorShape::Image { width: CROSSHAIR, height: CROSSHAIR, hotspot: [middle; 2], rgba: Base64(rgba) }
 }
 
 /// An event for people and scripts.
@@ -130,10 +204,14 @@ impl Application for TestCard {
         if !input.events.is_empty() {
             self.flash_until = now + FLASH;
         }
-        if self.reporting.contains(&viewer) {
-            for event in &input.events {
-                let data = words(event).into_bytes();
-                self.answer(viewer, Output::Message(ApplicationMessage { data, reliable: true }));
+        for target in input.events.iter().filter_map(shaken) {
+            let haptics = Haptics { target, milliseconds: SHAKE_MILLISECONDS, strong: 0.5, weak: 1.0 };
+            self.answer(viewer, Output::Haptics(haptics));
+        }
+        if let Some(tracked) = self.reporting.get_mut(&viewer) {
+            let changes = tracked.changes(&input.devices, &input.hands);
+            for line in input.events.iter().map(words).chain(changes) {
+                self.report(viewer, line);
             }
         }
     }
@@ -143,19 +221,21 @@ impl Application for TestCard {
     }
 
     fn on_devices(&mut self, _now: Time, viewer: Viewer, devices: &DevicesDescription) {
-        if self.reporting.contains(&viewer) {
+        if self.reporting.contains_key(&viewer) {
             let names = devices.gamepads.iter().map(|gamepad| format!("gamepad {} is {}", gamepad.index, gamepad.name));
             let profiles = devices.controllers.iter().filter_map(|controller| controller.profiles.first());
             for line in names.chain(profiles.map(|profile| format!("controller is {profile}"))) {
-                let message = ApplicationMessage { data: line.into_bytes(), reliable: true };
-                self.answer(viewer, Output::Message(message));
+                self.report(viewer, line);
             }
         }
     }
 
     fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
         if message.data == REPORT {
-            self.reporting.insert(viewer);
+            self.reporting.entry(viewer).or_default();
+        }
+        if let Some(pointer) = pointer(&message.data) {
+            self.answer(viewer, pointer);
         }
         self.answer(viewer, Output::Message(message));
     }

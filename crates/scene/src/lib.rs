@@ -27,11 +27,11 @@ pub use rendered::{START, WorldSource};
 pub use sustain::{PictureRequest, choose_size, of_coding};
 pub use video::VideoSource;
 
+pub use nearlight_wire::{ApplicationMessage, DevicesDescription};
+
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{
-    ControllerDescription, CursorShape, Devices, GamepadDescription, HandJoints, Haptics, InputEvent, Pose, View,
-};
+use nearlight_wire::{CursorShape, Devices, HandJoints, Haptics, InputEvent, Pose, View};
 
 /// Names a client within one server run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,23 +46,6 @@ pub struct ViewerInput {
     pub hands: [Option<HandJoints>; 2],
     /// New, in order, each handed over once. A source that follows them need not look for differences between states.
     pub events: Vec<InputEvent>,
-}
-
-/// What a viewer's gamepads and controllers are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DevicesDescription {
-    pub gamepads: Vec<GamepadDescription>,
-    pub controllers: Vec<ControllerDescription>,
-}
-
-/// A message between the application and its viewer's page or program, which nobody in between reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplicationMessage {
-    /// At most [`MAX_RELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_RELIABLE_MESSAGE_BYTES), or
-    /// [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) where it is not reliable.
-    pub data: Vec<u8>,
-    /// It comes once and in order; otherwise it may be lost, come twice or overtake others.
-    pub reliable: bool,
 }
 
 /// What a source has for a viewer beside pictures and sound.

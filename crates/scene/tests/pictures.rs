@@ -6,11 +6,11 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use nearlight_scene::{
-    Application as _, Backend, OpenOptions, Opened, PictureSink, RenderRequest, START, SceneError, Source, SourceKind,
-    SubmittedPicture, Viewer, ViewerInput, WorldSource, list_adapters, open,
+    Application as _, ApplicationMessage, Backend, OpenOptions, Opened, Output, PictureSink, RenderRequest, START,
+    SceneError, Source, SourceKind, SubmittedPicture, Viewer, ViewerInput, WorldSource, list_adapters, open,
 };
 use nearlight_units::Time;
-use nearlight_wire::{Fov, InputEvent, Key, Pose, View};
+use nearlight_wire::{CursorShape, Fov, Hand, HandJoints, HapticsTarget, InputEvent, JOINTS, Joint, Key, Pose, View};
 
 const ME: Viewer = Viewer(1);
 
@@ -172,6 +172,55 @@ fn the_test_card_answers_input() {
     source.advance(Time::from_millis(900));
     let moved = picture(source.as_mut(), &[view(START), view(START)], (640, 360));
     assert_eq!(moved[200 * 640 + 10..200 * 640 + 300], moved[200 * 640 + 330..200 * 640 + 620]);
+}
+
+#[test]
+fn the_test_card_reports_hands_and_gaze_shakes_devices_and_sets_the_pointer() {
+    let mut source = on_demand(&SourceKind::TestCard);
+    let now = Time::from_millis(100);
+    let says = |source: &mut Box<dyn Source>, text: &str| {
+        source.on_message(now, ME, ApplicationMessage { data: text.into(), reliable: true });
+    };
+    let answers = |source: &mut Box<dyn Source>| -> Vec<Output> {
+        std::iter::from_fn(|| source.poll_output()).map(|(_, output)| output).collect()
+    };
+    says(&mut source, "report input");
+    answers(&mut source);
+    let mut joints = [Joint::default(); JOINTS];
+    joints[9].offset = [0.0, 0.0, -0.17];
+    let hand = HandJoints { hand: Hand::Right, wrist: [0.25, 1.5, -0.5], joints };
+    let mut input = ViewerInput { hands: [None, Some(hand)], ..looking(0.0, 0.0) };
+    input.devices.gaze = Some(Pose { position: [0.0, 1.6, 0.0], ..Pose::default() });
+    input.events = vec![InputEvent::GamepadButton { gamepad: 2, button: 1, pressed: true }];
+    source.on_input(now, ME, &input);
+    input.events.clear();
+    source.on_input(now, ME, &input);
+    source.on_input(now, ME, &looking(0.0, 0.0));
+    let all = answers(&mut source);
+    let texts: Vec<_> = all
+        .iter()
+        .filter_map(|output| match output {
+            Output::Message(message) => Some(String::from_utf8_lossy(&message.data)),
+            _ => None,
+        })
+        .collect();
+    let hand = "hand right wrist at 0.25 1.50 -0.50, index tip at 0.25 1.50 -0.67";
+    let expected = ["gamepad 2 button 1 down", hand, "gaze from 0.00 1.60 0.00", "hand right gone", "gaze gone"];
+    assert_eq!(texts, expected, "once each");
+    let shaken = all.iter().filter(|output| {
+        matches!(output, Output::Haptics(haptics) if haptics.target == HapticsTarget::Gamepad(2) && haptics.milliseconds > 0)
+    });
+    assert_eq!(shaken.count(), 1);
+    says(&mut source, "pointer free image");
+    says(&mut source, "pointer captured grab");
+    let pointers: Vec<_> =
+        answers(&mut source).into_iter().filter(|output| matches!(output, Output::Pointer { .. })).collect();
+    assert_eq!(pointers[1], Output::Pointer { cursor: CursorShape::Named("grab".into()), captured: true });
+    let Output::Pointer { cursor: CursorShape::Image { width, height, rgba, .. }, captured: false } = &pointers[0]
+    else {
+        panic!("{pointers:?}")
+    };
+    assert_eq!(rgba.0.len(), usize::from(*width) * usize::from(*height) * 4);
 }
 
 /// A file in cargo's folder for tests, gone at the end.

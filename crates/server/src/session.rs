@@ -190,9 +190,7 @@ impl<C: Carrier> SessionTask<C> {
                 self.carrier.sender_mut().set_display_hz(display_hz);
                 Ok(())
             }
-            ClientMessage::Devices { gamepads, controllers } => {
-                self.on_post(Post::Devices(devices(gamepads, controllers)))
-            }
+            ClientMessage::Devices(described) => self.on_post(Post::Devices(devices(described))),
             ClientMessage::Clipboard { text } => self.on_post(Post::Clipboard(text)),
             ClientMessage::Application { data } => {
                 self.on_post(Post::Message(ApplicationMessage { data: data.0, reliable: true }))

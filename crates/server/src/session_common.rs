@@ -7,8 +7,8 @@ use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Vie
 use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{
-    Base64, ControllerDescription, DisplayKind, GamepadDescription, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS,
-    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
+    Base64, DisplayKind, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus, SOUND_RATE,
+    ServerMessage, SoundDescription, StreamDescription, Welcome,
 };
 use tokio::sync::mpsc;
 
@@ -250,18 +250,15 @@ impl SessionCommon {
 }
 
 /// What is kept of a client's description of its devices.
-pub(crate) fn devices(
-    mut gamepads: Vec<GamepadDescription>,
-    mut controllers: Vec<ControllerDescription>,
-) -> DevicesDescription {
-    for gamepad in &mut gamepads {
+pub(crate) fn devices(mut devices: DevicesDescription) -> DevicesDescription {
+    for gamepad in &mut devices.gamepads {
         gamepad.name = gamepad.name.chars().take(MAX_NAME).collect();
     }
-    for controller in &mut controllers {
+    for controller in &mut devices.controllers {
         controller.profiles.truncate(MAX_PROFILES);
         controller.profiles.iter_mut().for_each(|profile| *profile = profile.chars().take(MAX_NAME).collect());
     }
-    DevicesDescription { gamepads, controllers }
+    devices
 }
 
 /// However the session ends, the studio is not to wait for it.

@@ -12,6 +12,7 @@
 
 mod devices;
 mod journal;
+mod layout;
 mod pairing;
 mod presence;
 mod rtp;
@@ -143,7 +144,7 @@ impl Core {
     /// anything else.
     pub fn devices(&self, json: &str) -> Option<Vec<u8>> {
         let message = serde_json::from_str::<ClientMessage>(json).ok()?;
-        matches!(message, ClientMessage::Devices { .. }).then(|| write_control(&message))
+        matches!(message, ClientMessage::Devices(_)).then(|| write_control(&message))
     }
 
     /// The control message with a message of the application's; none where it is too long.
@@ -199,8 +200,7 @@ impl Core {
         self.receiver.on_datagram(time(now), bytes);
     }
 
-    /// The user was there at `at`: head, count of views and views, count of controllers and controllers (see `presence`). Answers with the
-    /// input's sequence number, or 0 where the list is malformed.
+    /// The user was there at `at`: `PRESENCE_LAYOUT`, then `CONTROLLER_LAYOUT` for each. Answers with the input's sequence number, or 0 where the list is malformed.
     pub fn on_presence(&mut self, at: f64, values: &[f32]) -> u32 {
         presence::presence(values).map_or(0, |presence| self.receiver.on_input(time(at), presence).0)
     }
@@ -226,12 +226,12 @@ impl Core {
         self.on_device(at, devices::touches(values))
     }
 
-    /// All gamepads: for each its number, count of buttons with value and 1 where pressed, count of axes and axes.
+    /// All gamepads (`GAMEPAD_LAYOUT` each).
     pub fn on_gamepads(&mut self, at: f64, values: &[f32]) -> bool {
         self.on_device(at, devices::gamepads(values))
     }
 
-    /// The joints of a hand: a pose and a radius each, or no numbers where it is not tracked any more.
+    /// The joints of a hand (`HAND_LAYOUT`), or no numbers where it is not tracked any more.
     pub fn on_joints(&mut self, at: f64, hand: u8, values: &[f32]) -> bool {
         self.on_device(at, devices::joints(hand, values))
     }

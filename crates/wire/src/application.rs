@@ -10,6 +10,23 @@ pub const MAX_UNRELIABLE_MESSAGE_BYTES: usize = 1_100;
 /// Bytes of one that travels on the control stream, there as base64.
 pub const MAX_RELIABLE_MESSAGE_BYTES: usize = 16 * 1_024;
 
+/// A message between the application and its user's page or program, which nobody in between reads.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationMessage {
+    /// At most [`MAX_RELIABLE_MESSAGE_BYTES`], or [`MAX_UNRELIABLE_MESSAGE_BYTES`] where it is not reliable.
+    pub data: Vec<u8>,
+    /// It comes once and in order; otherwise it may be lost, come twice or overtake others.
+    pub reliable: bool,
+}
+
+impl ApplicationMessage {
+    /// The most bytes that this kind of message may have.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        if self.reliable { MAX_RELIABLE_MESSAGE_BYTES } else { MAX_UNRELIABLE_MESSAGE_BYTES }
+    }
+}
+
 /// A message that may be lost, come twice or overtake others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreliableMessage<'a>(pub Cow<'a, [u8]>);

@@ -183,10 +183,7 @@ pub enum ClientMessage {
         display_hz: u16,
     },
     /// What the user's gamepads and controllers are; all of them, whenever one comes or goes.
-    Devices {
-        gamepads: Vec<GamepadDescription>,
-        controllers: Vec<ControllerDescription>,
-    },
+    Devices(DevicesDescription),
     /// The text of the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
     Clipboard {
         text: String,
@@ -196,6 +193,14 @@ pub enum ClientMessage {
         data: Base64,
     },
     Goodbye,
+}
+
+/// What a user's gamepads and controllers are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct DevicesDescription {
+    pub gamepads: Vec<GamepadDescription>,
+    pub controllers: Vec<ControllerDescription>,
 }
 
 /// A gamepad that a client has.

@@ -27,12 +27,15 @@ mod symbol;
 mod typescript;
 
 pub use acknowledgement::Acknowledgement;
-pub use application::{MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage};
+pub use application::{
+    ApplicationMessage, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage,
+};
 pub use clock::{Ping, Pong};
 pub use codec::{CodecKind, UnknownCodec};
 pub use control::{
-    ClientMessage, ControlReader, ControllerDescription, DisplayKind, GamepadDescription, Hello, MAX_CONTROL_BYTES,
-    RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome, write_control,
+    ClientMessage, ControlReader, ControllerDescription, DevicesDescription, DisplayKind, GamepadDescription, Hello,
+    MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome,
+    write_control,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};

@@ -11,11 +11,17 @@ export const POSE_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternion
 /** The numbers of a view: its pose, and the tangents of its edges. */
 export const VIEW_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","left","right","down","up"] as const;
 
-/** Views in a presence, at most. */
-export const MAX_VIEWS = 2 as const;
+/** Where the user is; rows of the same columns, behind their number where that is not always the same. */
+export const PRESENCE_LAYOUT = [{"name":"head","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":1,"most":1},{"name":"views","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","left","right","down","up"],"least":1,"most":2},{"name":"gaze","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":0,"most":1}] as const;
 
-/** Controllers in a presence, at most. */
-export const MAX_CONTROLLERS = 3 as const;
+/** Each controller behind it, at most `MAX_CONTROLLERS`. */
+export const CONTROLLER_LAYOUT = [{"name":"hand","columns":["code"],"least":1,"most":1},{"name":"aim","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":1,"most":1},{"name":"grip","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":0,"most":1},{"name":"buttons","columns":["value","pressed","touched"],"least":0,"most":10},{"name":"axes","columns":["value"],"least":0,"most":4}] as const;
+
+/** Each gamepad. */
+export const GAMEPAD_LAYOUT = [{"name":"pad","columns":["index"],"least":1,"most":1},{"name":"buttons","columns":["value","pressed"],"least":0,"most":20},{"name":"axes","columns":["value"],"least":0,"most":6}] as const;
+
+/** The joints of a hand. */
+export const HAND_LAYOUT = [{"name":"joints","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","radius"],"least":25,"most":25}] as const;
 
 /** The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`. */
 export const POINTER_COLUMNS = ["x","y","captured","movedX","movedY","scrolledX","scrolledY","buttons"] as const;

@@ -9,17 +9,8 @@ export const HANDS = ["none","left","right"] as const;
 /** Gamepads of a user, at most. */
 export const MAX_GAMEPADS = 4 as const;
 
-/** Buttons of a gamepad, at most. */
-export const MAX_GAMEPAD_BUTTONS = 20 as const;
-
-/** Axes of a gamepad, at most. */
-export const MAX_GAMEPAD_AXES = 6 as const;
-
-/** Buttons of a controller, at most. */
-export const MAX_CONTROLLER_BUTTONS = 10 as const;
-
-/** Axes of a controller, at most. */
-export const MAX_CONTROLLER_AXES = 4 as const;
+/** Controllers of a user, at most. */
+export const MAX_CONTROLLERS = 3 as const;
 
 /** Fingers, at most. */
 export const MAX_TOUCHES = 10 as const;
@@ -111,6 +102,11 @@ profiles: Array<string>,
  * It can shake.
  */
 haptics: boolean, };
+
+/**
+ * What a user's gamepads and controllers are.
+ */
+export type DevicesDescription = { gamepads: Array<GamepadDescription>, controllers: Array<ControllerDescription>, };
 
 /**
  * A position in metres and a rotation.

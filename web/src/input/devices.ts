@@ -11,9 +11,9 @@ export type DeviceInput =
   | { device: "pointer"; values: number[] }
   /** `TOUCH_COLUMNS` for each finger. */
   | { device: "touches"; values: number[] }
-  /** For each its number, count of buttons with value and 1 where pressed, count of axes and axes. */
+  /** `GAMEPAD_LAYOUT` for each. */
   | { device: "gamepads"; values: number[] }
-  /** A pose and a radius for each joint, or nothing where the hand is not tracked any more. */
+  /** `HAND_LAYOUT`, or nothing where the hand is not tracked any more. */
   | { device: "joints"; hand: Hand; values: number[] }
   /** Whatever is held counts as let go of. */
   | { device: "release" };

@@ -1,7 +1,9 @@
 // Gamepads: all of them go to the application; the first with the standard layout also walks and looks.
 
-import { MAX_GAMEPADS, MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS } from "../generated/wire.ts";
+import { GAMEPAD_LAYOUT } from "../generated/core.ts";
+import { MAX_GAMEPADS } from "../generated/wire.ts";
 import type { Haptics } from "../messages.ts";
+import { pack, values as rows } from "../packing.ts";
 import type { Wish } from "./camera.ts";
 import type { InputOut } from "./devices.ts";
 
@@ -40,11 +42,7 @@ export class GamepadInput {
   }
 
   #tell(now: number, pads: Gamepad[]): void {
-    const values = pads.flatMap(({ index, buttons, axes }) => {
-      const told = buttons.slice(0, MAX_GAMEPAD_BUTTONS);
-      const ways = axes.slice(0, MAX_GAMEPAD_AXES);
-      return [index, told.length, ...told.flatMap(({ value, pressed }) => [value, Number(pressed)]), ways.length, ...ways];
-    });
+    const values = pads.flatMap(({ index, buttons, axes }) => pack(GAMEPAD_LAYOUT, { pad: { index }, buttons, axes: rows(axes) }));
     const text = values.join();
     if (text === this.#told) return;
     this.#told = text;

@@ -8,6 +8,7 @@ mod session;
 mod sound;
 mod tally;
 mod view;
+mod writer;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use nearlight_events::{RecoveryKind, Summary};
 use nearlight_net::Clock;
 use nearlight_session::{DeviceInput, ReceiverStatistics};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{CursorShape, Pose, marker::Marker};
+use nearlight_wire::{CursorShape, GamepadDescription, Haptics, Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
 use crate::record::Recorder;
@@ -37,8 +38,24 @@ pub(crate) const STATUS_INTERVAL: Span = Span::from_millis(500);
 /// What a user did, and when.
 #[derive(Clone, Debug)]
 pub(crate) enum UserInput {
-    Moved { at: Time, head: Pose },
-    Device { at: Time, input: DeviceInput },
+    Moved {
+        at: Time,
+        head: Pose,
+    },
+    Device {
+        at: Time,
+        input: DeviceInput,
+    },
+    /// The user pasted this.
+    Clipboard(String),
+}
+
+/// What the application has for the user beside pictures and sound.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum UserOutput {
+    Haptics(Haptics),
+    /// For the clipboard.
+    Clipboard(String),
 }
 
 /// Names a frame across sessions, whose frame ids all begin at 0.
@@ -112,6 +129,8 @@ pub(crate) struct Handles {
     pub start: watch::Receiver<Option<Pose>>,
     /// How the application wants the pointer.
     pub pointer: watch::Receiver<PointerWish>,
+    /// The gamepads that the user has.
+    pub gamepads: watch::Sender<Vec<GamepadDescription>>,
 }
 
 /// How the application wants the user's pointer.
@@ -148,6 +167,7 @@ pub(crate) struct Ports {
     stop: Stop,
     start: watch::Sender<Option<Pose>>,
     pointer: watch::Sender<PointerWish>,
+    gamepads: watch::Receiver<Vec<GamepadDescription>>,
 }
 
 /// The channels between a player and its surroundings. Happenings need no bound: as many are under way as frames in the decoder.
@@ -157,6 +177,7 @@ pub(crate) fn channels() -> (Handles, Ports) {
     let (stop, stop_port) = watch::channel(false);
     let (start_port, start) = watch::channel(None);
     let (pointer_port, pointer) = watch::channel(PointerWish::default());
+    let (gamepads, gamepads_port) = watch::channel(Vec::new());
     let reports = happenings.clone();
     let ports = Ports {
         inputs: input_port,
@@ -165,8 +186,9 @@ pub(crate) fn channels() -> (Handles, Ports) {
         stop: Stop(stop_port),
         start: start_port,
         pointer: pointer_port,
+        gamepads: gamepads_port,
     };
-    (Handles { inputs, happenings, stop, start, pointer }, ports)
+    (Handles { inputs, happenings, stop, start, pointer, gamepads }, ports)
 }
 
 /// How one connection ended.
@@ -186,6 +208,7 @@ pub(crate) struct Player {
     pub screen: Arc<dyn Screen>,
     pub ports: Ports,
     pub on_status: Box<dyn FnMut(Status) + Send>,
+    pub on_output: Box<dyn FnMut(UserOutput) + Send>,
 }
 
 /// A player at work.
@@ -216,6 +239,7 @@ impl Player {
             player: self,
         };
         let outcome = run.play().await;
+        run.player.options.messages.end();
         run.recorder.flush()?;
         outcome?;
         Ok(run.tally.summary(run.end().min(run.player.clock.now())))

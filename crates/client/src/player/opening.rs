@@ -44,7 +44,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         codecs: options.codecs.clone(),
         display_hz,
         sound: options.sound,
-        clipboard: false,
+        clipboard: options.clipboard,
         marker: true,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;

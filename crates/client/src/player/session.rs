@@ -1,18 +1,25 @@
 //! One connection: moves datagrams and messages between transport, receiver, decoder and display.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
+use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, NetError, Received};
 use nearlight_session::{LossRecovery, Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::{ClientMessage, ServerMessage, StreamDescription};
+use nearlight_wire::{
+    ApplicationMessage, Base64, ClientMessage, DevicesDescription, GamepadDescription, MAX_CLIPBOARD_BYTES,
+    ServerMessage, StreamDescription,
+};
 
 use super::decoder::{CAPACITY, DecoderThread, Outlets};
 use super::drain::{Drain, frame_of};
 use super::opening::Opened;
 use super::sound::SoundOutput;
 use super::view::views;
-use super::{Ended, Happening, Losses, PointerWish, Ports, Run, STATUS_INTERVAL, Status, UserInput};
+use super::writer::ControlWriter;
+use super::{
+    Ended, Happening, Losses, Player, PointerWish, Ports, Run, STATUS_INTERVAL, Status, UserInput, UserOutput,
+};
 use crate::ClientError;
 
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
@@ -22,19 +29,24 @@ const SHORTEST_SLEEP: Span = Span::from_micros(100);
 /// second, whatever there is to see. The page waits as long.
 const LONGEST_SILENCE: Span = Span::from_secs(4);
 
+/// How long a server may take to read what it was told last. Guess: several round trips of a slow path.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+
 /// A welcomed connection at work.
 pub struct Session<'a> {
     run: &'a mut Run,
     connection: Connection,
-    to_server: ControlSender<ClientMessage>,
+    to_server: ControlWriter,
     from_server: ControlReceiver<ServerMessage>,
     number: u32,
     stream: StreamDescription,
     receiver: Receiver,
     decoder: DecoderThread,
-    /// None: the session has no sound.
+    /// Owner and user let texts of the clipboard pass.
+    clipboard: bool,
     /// How long frames wait in the playback buffer.
     playback_delay: Span,
+    /// None: the session has no sound.
     sound: Option<SoundOutput>,
     /// Frames that the decoder has not reported on.
     decoding: usize,
@@ -57,6 +69,9 @@ enum Next {
     Message(Box<ServerMessage>),
     Happening(Happening),
     Input(UserInput),
+    /// This program has a message for the application.
+    Outgoing(ApplicationMessage),
+    Gamepads(Vec<GamepadDescription>),
     Deadline,
     Stop,
     Lost(String),
@@ -92,11 +107,16 @@ impl<'a> Session<'a> {
         let status_at = now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
+        // Every server is told anew, where there is anything to tell.
+        if !run.player.ports.gamepads.borrow().is_empty() {
+            run.player.ports.gamepads.mark_changed();
+        }
         Ok(Self {
             run,
             connection,
-            to_server,
+            to_server: ControlWriter::start(to_server),
             from_server,
+            clipboard: welcome.clipboard,
             number: welcome.session,
             stream: welcome.stream,
             receiver,
@@ -119,6 +139,7 @@ impl<'a> Session<'a> {
     pub async fn watch(mut self) -> Result<Ended, ClientError> {
         let outcome = self.serve().await;
         let now = self.run.player.clock.now();
+        let finished = matches!(outcome, Ok(Ended::Finished));
         let mut statistics = self.receiver.statistics(now);
         if let Some(drain) = self.drain {
             statistics.loss.packets = drain.packets_missing;
@@ -128,10 +149,12 @@ impl<'a> Session<'a> {
         }
         self.run.tally.on_session_over(&statistics, self.receiver.clock(now).map(|clock| clock.error));
         self.write_events()?;
-        if matches!(outcome, Ok(Ended::Finished)) {
-            // The server may be gone already; then nobody minds.
-            let _ = self.to_server.send(&ClientMessage::Goodbye).await;
+        if finished {
+            // The server may be gone already, or read nothing more; then nobody minds.
+            self.to_server.send(ClientMessage::Goodbye);
+            let to_server = tokio::time::timeout(GOODBYE_LIMIT, self.to_server.finish()).await;
             self.connection.finish(0, "the viewer left").await;
+            drop(to_server);
         }
         outcome
     }
@@ -162,6 +185,11 @@ impl<'a> Session<'a> {
                 }
                 Next::Happening(happening) => self.on_happening(happening),
                 Next::Input(input) => self.on_input(input),
+                Next::Outgoing(message) => self.on_outgoing(message),
+                Next::Gamepads(gamepads) => {
+                    let controllers = Vec::new();
+                    self.say(ClientMessage::Devices(DevicesDescription { gamepads, controllers }));
+                }
                 Next::Deadline => self.on_deadline()?,
                 Next::Stop => self.start_drain(),
                 Next::Lost(_) if self.drain.is_some() => return Ok(Ended::Finished),
@@ -173,9 +201,10 @@ impl<'a> Session<'a> {
     async fn next(&mut self, now: Time) -> Next {
         let wake = self.wake().max(now + SHORTEST_SLEEP);
         let watching = self.drain.is_none();
+        let writes = watching && self.to_server.has_room();
         let Self { run, connection, from_server, alarm, .. } = self;
-        let player = &mut run.player;
-        let Ports { inputs, happenings, stop, .. } = &mut player.ports;
+        let Player { ports, options, .. } = &mut run.player;
+        let Ports { inputs, happenings, stop, gamepads, .. } = ports;
         tokio::select! {
             received = connection.recv_datagram() => match received {
                 Ok(received) => Next::Datagram(received),
@@ -189,6 +218,8 @@ impl<'a> Session<'a> {
             },
             Some(happening) = happenings.recv() => Next::Happening(happening),
             Some(input) = inputs.recv(), if watching => Next::Input(input),
+            message = options.messages.next_outgoing(), if writes => Next::Outgoing(message),
+            Ok(()) = gamepads.changed(), if writes => Next::Gamepads(gamepads.borrow_and_update().clone()),
             () = stop.wait(), if watching => Next::Stop,
             () = alarm.at(wake) => Next::Deadline,
         }
@@ -241,6 +272,9 @@ impl<'a> Session<'a> {
         }
         self.newest = self.newest.max(frame_of(&received.datagram));
         self.receiver.on_datagram(received.at, &received.datagram);
+        while let Some(data) = self.receiver.poll_application_message() {
+            self.run.player.options.messages.on_incoming(ApplicationMessage { data, reliable: false });
+        }
     }
 
     fn on_message(&mut self, message: ServerMessage) -> Result<Option<Ended>, ClientError> {
@@ -253,8 +287,14 @@ impl<'a> Session<'a> {
             ServerMessage::Pointer { cursor, captured } => {
                 self.run.player.ports.pointer.send_replace(PointerWish { cursor, captured });
             }
-            // A window has neither gamepads nor a clipboard of its own, and no application on this side.
-            ServerMessage::Haptics(_) | ServerMessage::Clipboard { .. } | ServerMessage::Application { .. } => {}
+            ServerMessage::Haptics(haptics) => (self.run.player.on_output)(UserOutput::Haptics(haptics)),
+            ServerMessage::Clipboard { text } if self.clipboard && text.len() <= MAX_CLIPBOARD_BYTES => {
+                (self.run.player.on_output)(UserOutput::Clipboard(text));
+            }
+            ServerMessage::Clipboard { .. } => tracing::debug!("the server sent a clipboard text that nobody allowed"),
+            ServerMessage::Application { data } => {
+                self.run.player.options.messages.on_incoming(ApplicationMessage { data: data.0, reliable: true });
+            }
             ServerMessage::Welcome(_) | ServerMessage::Challenge { .. } => {
                 tracing::debug!("the server greeted twice; ignored");
             }
@@ -306,6 +346,24 @@ impl<'a> Session<'a> {
             UserInput::Device { at, input } => {
                 self.receiver.on_device(at, input);
             }
+            UserInput::Clipboard(text) if self.clipboard => self.say(ClientMessage::Clipboard { text }),
+            UserInput::Clipboard(_) => {
+                tracing::warn!("nothing was pasted: the server's owner does not let texts of the clipboard pass");
+            }
+        }
+    }
+
+    fn on_outgoing(&mut self, ApplicationMessage { data, reliable }: ApplicationMessage) {
+        if reliable {
+            self.say(ClientMessage::Application { data: Base64(data) });
+        } else if !self.receiver.on_application_message(data) {
+            tracing::debug!("too many messages that may be lost wait: one is");
+        }
+    }
+
+    fn say(&self, message: ClientMessage) {
+        if !self.to_server.send(message) {
+            tracing::warn!("the server reads too slowly: a message to it was dropped");
         }
     }
 

@@ -1,19 +1,33 @@
-//! Mouse and keys: what they mean to the user in the world.
+//! Mouse, keys, fingers and gamepads: what they mean to the user in the world.
 
 use std::collections::BTreeSet;
 
 use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Key, Pointer, PointerButton, Pose, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
+use nearlight_wire::{Gamepad, Key, Pointer, PointerButton, Pose, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 use winit::event::MouseButton;
 use winit::keyboard::KeyCode;
 
+use super::fingers::{FingerEvent, Fingers};
 use crate::camera::{Camera, Motion};
 
 /// Radians per unit that a mouse reports. Guess: a usual mouse turns a full circle on a forearm's length of table.
 const MOUSE_RADIANS: f32 = 0.0022;
 /// No server renders faster, and a gaming mouse reports 1,000 times a second.
 const SHORTEST_GAP: Span = Span::from_nanos(1_000_000_000 / 240);
+
+/// Sticks rest somewhere in here, as a share of their way; as on the page.
+const DEAD_ZONE: f32 = 0.12;
+/// Radians a second at full deflection, as on the page.
+const STICK_TURN_SPEED: f32 = 2.4;
+/// Places in the standard mapping.
+const STICK_RIGHT: usize = 0;
+const STICK_DOWN: usize = 1;
+const LOOK_RIGHT: usize = 2;
+const LOOK_DOWN: usize = 3;
+const DOWN_TRIGGER: usize = 6;
+const UP_TRIGGER: usize = 7;
+const RUN_BUTTON: u32 = 10;
 
 /// What an event asks for, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -24,6 +38,8 @@ pub struct Answer {
     pub inputs: Vec<DeviceInput>,
     /// Catch the mouse, or let it go.
     pub catch: Option<bool>,
+    /// The user pastes.
+    pub paste: bool,
 }
 
 impl Answer {
@@ -38,6 +54,9 @@ pub struct Controls {
     camera: Camera,
     held: BTreeSet<KeyCode>,
     pointer: Pointer,
+    fingers: Fingers,
+    /// The first gamepad, which walks and looks.
+    gamepad: Option<Gamepad>,
     /// Movement and wheel that are less than a unit.
     rest: [f64; 4],
     stepped_at: Time,
@@ -50,6 +69,8 @@ impl Controls {
             camera: Camera::at(start),
             held: BTreeSet::new(),
             pointer: Pointer::default(),
+            fingers: Fingers::default(),
+            gamepad: None,
             rest: [0.0; 4],
             stepped_at: now,
             told_at: Time::ZERO,
@@ -58,6 +79,11 @@ impl Controls {
 
     pub fn pose(&self) -> Pose {
         self.camera.pose()
+    }
+
+    /// The window has the mouse.
+    pub fn has_mouse(&self) -> bool {
+        self.pointer.captured
     }
 
     /// A key went down or up; `text` is what it typed.
@@ -75,7 +101,24 @@ impl Controls {
         if code == KeyCode::Escape && self.pointer.captured {
             return Answer { catch: pressed.then_some(false), ..Answer::default() };
         }
+        answer.paste = changed && pressed && self.pastes(code);
         answer
+    }
+
+    /// The system's shortcut for pasting was completed.
+    fn pastes(&self, code: KeyCode) -> bool {
+        let held = |codes: [KeyCode; 2]| codes.iter().any(|code| self.held.contains(code));
+        let command = if cfg!(target_os = "macos") {
+            [KeyCode::SuperLeft, KeyCode::SuperRight]
+        } else {
+            [KeyCode::ControlLeft, KeyCode::ControlRight]
+        };
+        match code {
+            KeyCode::KeyV => held(command),
+            KeyCode::Insert => held([KeyCode::ShiftLeft, KeyCode::ShiftRight]),
+            KeyCode::Paste => true,
+            _ => false,
+        }
     }
 
     /// Where the application wants the mouse caught (`catches`), the first click only does that; further ones act.
@@ -106,7 +149,20 @@ impl Controls {
         self.point()
     }
 
-    /// The pointer is there, in fractions of the window's width and height.
+    /// A finger came, moved or left.
+    pub fn on_finger(&mut self, event: FingerEvent) -> Answer {
+        let [left, up] = self.fingers.on_event(event);
+        self.camera.turn(left, up);
+        Answer { moved: [left, up] != [0.0; 2], ..Answer::of(DeviceInput::Touches(self.fingers.told())) }
+    }
+
+    /// The gamepads are as these say.
+    pub fn on_gamepads(&mut self, gamepads: &[Gamepad]) -> Answer {
+        self.gamepad = gamepads.first().cloned();
+        Answer::of(DeviceInput::Gamepads(gamepads.to_vec()))
+    }
+
+    /// The pointer is there, in fractions of the picture's width and height.
     pub fn on_cursor(&mut self, x: f32, y: f32) -> Answer {
         self.pointer.at = ScreenPoint::new(x, y);
         if self.pointer.captured { Answer::default() } else { self.point() }
@@ -138,6 +194,8 @@ impl Controls {
     pub fn on_unfocused(&mut self) -> Answer {
         self.held.clear();
         self.pointer.buttons = 0;
+        self.fingers.let_go();
+        self.gamepad = None;
         Answer::of(DeviceInput::ReleaseAll)
     }
 
@@ -145,6 +203,10 @@ impl Controls {
     pub fn on_step(&mut self, now: Time) -> Answer {
         let span = now - self.stepped_at;
         self.stepped_at = now;
+        let seconds = span.as_secs_f64() as f32;
+        let turn = |axis| -self.stick(axis) * STICK_TURN_SPEED * seconds;
+        let (left, up) = (turn(LOOK_RIGHT), turn(LOOK_DOWN));
+        self.camera.turn(left, up);
         self.camera.walk(self.motion(), span);
         self.tell(now)
     }
@@ -172,8 +234,27 @@ impl Controls {
                 _ => {}
             }
         }
+        self.fingers.add_to(&mut motion);
+        motion.right += self.stick(STICK_RIGHT);
+        motion.forward -= self.stick(STICK_DOWN);
+        if let Some(Gamepad { values, pressed, .. }) = &self.gamepad {
+            let trigger =
+                |button: usize| values.get(button).map_or(0.0, |value| f32::from(*value) / f32::from(u8::MAX));
+            motion.up += trigger(UP_TRIGGER) - trigger(DOWN_TRIGGER);
+            motion.run |= pressed >> RUN_BUTTON & 1 == 1;
+        }
         let unit = |value: f32| value.clamp(-1.0, 1.0);
         Motion { right: unit(motion.right), up: unit(motion.up), forward: unit(motion.forward), run: motion.run }
+    }
+}
+
+impl Controls {
+    /// How far a stick is out: nothing in the dead zone, then a soft start to full deflection.
+    fn stick(&self, axis: usize) -> f32 {
+        let value = self.gamepad.as_ref().and_then(|gamepad| gamepad.axes.get(axis)).copied().unwrap_or(0);
+        let value = f32::from(value) / f32::from(i16::MAX);
+        let size = (value.abs() - DEAD_ZONE).max(0.0) / (1.0 - DEAD_ZONE);
+        value.signum() * size * size
     }
 }
 
@@ -261,6 +342,37 @@ mod tests {
         controls.set_caught(true);
         let told = (1..=1_000).filter(|at| controls.on_motion(Time::from_millis(*at), 1.0, 0.0).moved).count();
         assert!((190..=241).contains(&told), "{told} samples in a second");
+    }
+
+    #[test]
+    fn a_gamepads_sticks_walk_and_look_until_the_window_loses_the_user() {
+        let mut controls = controls();
+        let axes = vec![0, -i16::MAX, i16::MAX / 2, 3_000];
+        let gamepad = Gamepad { index: 0, pressed: 0, values: vec![0; 17], axes };
+        let told = controls.on_gamepads(std::slice::from_ref(&gamepad)).inputs;
+        assert_eq!(told, [DeviceInput::Gamepads(vec![gamepad])]);
+        let before = controls.pose();
+        for step in 1..=60 {
+            assert!(controls.on_step(Time::from_millis(step * 16)).moved);
+        }
+        let after = controls.pose();
+        assert!(after.position[2] < before.position[2] - 0.5, "{after:?}");
+        let [x, y, ..] = after.orientation;
+        assert!(y < -0.05 && x.abs() < 1e-6, "to the right, and the resting axis does nothing: {after:?}");
+        controls.on_unfocused();
+        assert_eq!(controls.motion(), Motion::default());
+    }
+
+    #[test]
+    fn pasting_is_asked_for_once() {
+        let mut controls = controls();
+        assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste);
+        controls.on_key(KeyCode::KeyV, false, None);
+        controls.on_key(KeyCode::ControlLeft, true, None);
+        let pasted = [true, true].map(|pressed| controls.on_key(KeyCode::KeyV, pressed, None).paste);
+        assert_eq!(pasted, [!cfg!(target_os = "macos"), false]);
+        controls.on_key(KeyCode::ShiftRight, true, None);
+        assert!(controls.on_key(KeyCode::Insert, true, None).paste);
     }
 
     #[test]

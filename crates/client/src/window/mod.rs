@@ -1,33 +1,41 @@
-//! A viewer in a window, with mouse and keys.
+//! A viewer in a window, with mouse, keys, fingers and gamepads.
 //!
 //! A picture counts as displayed once it was handed to the display's queue; the marker is read from the luma below that very
 //! picture. Pixels are copied twice on this side of the decoder: out of its memory, and into the graphics adapter's.
 
+mod clipboard;
 mod controls;
+mod cursor;
+mod fingers;
+mod gamepads;
 mod paint;
 mod painter;
 mod pictures;
 
 use std::sync::Arc;
 
+use nearlight_codec::Size;
 use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{CursorShape, Pose};
+use nearlight_wire::{Gamepad, GamepadDescription, Pose};
 use tokio::sync::{mpsc, watch};
 use winit::application::ApplicationHandler;
-use winit::dpi::PhysicalSize;
-use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, WindowEvent};
+use winit::dpi::{PhysicalPosition, PhysicalSize};
+use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, Touch, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy};
 use winit::keyboard::PhysicalKey;
-use winit::window::{CursorGrabMode, CursorIcon, Window, WindowId};
+use winit::window::{CursorGrabMode, Window, WindowId};
 
-use crate::player::{Player, PointerWish, Status, UserInput, channels};
+use crate::player::{Player, PointerWish, Status, UserInput, UserOutput, channels};
 use crate::{ClientError, WindowOptions, screenshot};
+use clipboard::ClipboardThread;
 use controls::{Answer, Controls};
+use fingers::FingerEvent;
+use gamepads::GamepadNews;
 use paint::{PaintThread, Work};
-use painter::Painter;
+use painter::{Painter, letterbox};
 use pictures::Pictures;
 
 /// The refresh rate that the server is told where the system does not know the display's.
@@ -41,6 +49,7 @@ const TITLE: &str = "Nearlight";
 /// What other threads tell the window.
 enum Wake {
     Status(Status),
+    Gamepads(GamepadNews),
     Ended(Box<Result<Summary, ClientError>>),
 }
 
@@ -94,6 +103,18 @@ struct Stage {
     stop: watch::Sender<bool>,
     start: watch::Receiver<Option<Pose>>,
     pointer: watch::Receiver<PointerWish>,
+    /// The application wants no pointer to be seen.
+    pointer_hidden: bool,
+    described: watch::Sender<Vec<GamepadDescription>>,
+    /// As they were told last, for the moment when the window gets the user back.
+    gamepads: Vec<Gamepad>,
+    focused: bool,
+    /// None: the user lets no texts pass.
+    clipboard: Option<ClipboardThread>,
+    /// The server does not know them: there is no session, or it is new.
+    gamepads_unknown: bool,
+    /// Size of the picture in pixels; none before the first.
+    picture: Option<Size>,
     pictures: Arc<Pictures>,
     /// None before the server has said where the user begins.
     controls: Option<Controls>,
@@ -124,6 +145,11 @@ impl App {
         let paint = PaintThread::start(work, (orders, desk), move |error| {
             drop(failure.send_event(Wake::Ended(Box::new(Err(error)))));
         })?;
+        let clipboard =
+            self.options.view.clipboard.then(|| ClipboardThread::start(handles.inputs.clone())).transpose()?;
+        let news = self.proxy.clone();
+        let haptics = gamepads::start(move |told| drop(news.send_event(Wake::Gamepads(told))))?;
+        let texts = clipboard.clone();
         let status = self.proxy.clone();
         let player = Player {
             clock: self.clock,
@@ -132,6 +158,11 @@ impl App {
             screen: Arc::clone(&pictures) as Arc<_>,
             ports,
             on_status: Box::new(move |now| drop(status.send_event(Wake::Status(now)))),
+            on_output: Box::new(move |output| match output {
+                // A thread that has ended said why.
+                UserOutput::Haptics(pulse) => drop(haptics.send(pulse)),
+                UserOutput::Clipboard(text) => texts.iter().for_each(|clipboard| clipboard.write(text.clone())),
+            }),
         };
         let proxy = self.proxy.clone();
         let thread = std::thread::Builder::new().name("player".into());
@@ -145,6 +176,13 @@ impl App {
             stop: handles.stop,
             start: handles.start,
             pointer: handles.pointer,
+            pointer_hidden: false,
+            described: handles.gamepads,
+            gamepads: Vec::new(),
+            focused: true,
+            clipboard,
+            gamepads_unknown: true,
+            picture: None,
             pictures,
             controls: None,
             step_at: self.clock.now(),
@@ -196,7 +234,15 @@ impl ApplicationHandler<Wake> for App {
     fn user_event(&mut self, event_loop: &ActiveEventLoop, wake: Wake) {
         let Some(stage) = &mut self.stage else { return };
         match wake {
-            Wake::Status(status) => stage.window.set_title(&title(&status)),
+            Wake::Status(status) => {
+                stage.on_status(&status);
+                stage.window.set_title(&title(&status));
+            }
+            Wake::Gamepads(GamepadNews::Described(gamepads)) => drop(stage.described.send_replace(gamepads)),
+            Wake::Gamepads(GamepadNews::States(gamepads)) => {
+                stage.gamepads = gamepads;
+                stage.tell_gamepads();
+            }
             Wake::Ended(outcome) => self.end(event_loop, *outcome),
         }
     }
@@ -222,10 +268,13 @@ impl ApplicationHandler<Wake> for App {
                 stage.steer(|controls, _| controls.on_button(button, pressed, catches));
             }
             WindowEvent::CursorMoved { position, .. } => {
-                let size = stage.window.inner_size();
-                let part = |way: f64, whole: u32| (way / f64::from(whole.max(1))) as f32;
-                let (x, y) = (part(position.x, size.width), part(position.y, size.height));
+                let [x, y] = stage.place(position);
                 stage.steer(|controls, _| controls.on_cursor(x, y));
+            }
+            WindowEvent::Touch(Touch { phase, location, force, id, .. }) => {
+                let pressure = force.map_or(1.0, |force| force.normalized() as f32);
+                let event = FingerEvent { id, phase, at: stage.place(location), pressure, aspect: stage.aspect() };
+                stage.steer(|controls, _| controls.on_finger(event));
             }
             WindowEvent::MouseWheel { delta, .. } => {
                 // winit counts away from the user, browsers towards.
@@ -237,7 +286,12 @@ impl ApplicationHandler<Wake> for App {
                 };
                 stage.steer(|controls, _| controls.on_wheel(right, down));
             }
+            WindowEvent::Focused(true) => {
+                stage.focused = true;
+                stage.tell_gamepads();
+            }
             WindowEvent::Focused(false) => {
+                stage.focused = false;
                 stage.catch_mouse(false);
                 stage.steer(|controls, _| controls.on_unfocused());
             }
@@ -256,19 +310,19 @@ impl ApplicationHandler<Wake> for App {
         let now = stage.clock.now();
         if now >= stage.step_at {
             stage.step_at = (stage.step_at + STEP).max(now);
-            stage.step(now);
+            stage.step(now, event_loop);
         }
         event_loop.set_control_flow(ControlFlow::WaitUntil(stage.clock.instant(stage.step_at).into_std()));
     }
 }
 
 impl Stage {
-    fn step(&mut self, now: Time) {
+    fn step(&mut self, now: Time, event_loop: &ActiveEventLoop) {
         if self.controls.is_none() {
             let start: Option<Pose> = *self.start.borrow();
             self.controls = start.map(|start| Controls::new(now, &start));
         }
-        self.show_cursor();
+        self.follow_pointer_wish(event_loop);
         self.steer(Controls::on_step);
     }
 
@@ -276,7 +330,7 @@ impl Stage {
     fn steer(&mut self, event: impl FnOnce(&mut Controls, Time) -> Answer) {
         let now = self.clock.now();
         let Some(controls) = &mut self.controls else { return };
-        let Answer { moved, inputs, catch } = event(controls, now);
+        let Answer { moved, inputs, catch, paste } = event(controls, now);
         if moved {
             let head = controls.pose();
             // A full queue means that nobody is connected, and then nobody minds.
@@ -288,21 +342,70 @@ impl Stage {
         if let Some(catch) = catch {
             self.catch_mouse(catch);
         }
+        if let (true, Some(clipboard)) = (paste, &self.clipboard) {
+            clipboard.read();
+        }
+    }
+
+    fn on_status(&mut self, status: &Status) {
+        match *status {
+            Status::Connecting { .. } => self.gamepads_unknown = true,
+            Status::Watching { size: (width, height), .. } => {
+                self.picture = Some(Size { width, height });
+                if std::mem::take(&mut self.gamepads_unknown) {
+                    self.tell_gamepads();
+                }
+            }
+        }
+    }
+
+    /// Gamepads belong to the window that has the keys.
+    fn tell_gamepads(&mut self) {
+        if self.focused {
+            let gamepads = std::mem::take(&mut self.gamepads);
+            self.steer(|controls, _| controls.on_gamepads(&gamepads));
+            self.gamepads = gamepads;
+        }
+    }
+
+    /// Where a point of the window is in the picture, in fractions of its width and height.
+    fn place(&self, point: PhysicalPosition<f64>) -> [f32; 2] {
+        let [left, top, width, height] = self.picture_area();
+        [(point.x as f32 - left) / width.max(1.0), (point.y as f32 - top) / height.max(1.0)]
+    }
+
+    /// Width of the picture by its height.
+    fn aspect(&self) -> f32 {
+        let [.., width, height] = self.picture_area();
+        width.max(1.0) / height.max(1.0)
+    }
+
+    fn picture_area(&self) -> [f32; 4] {
+        let window = self.window.inner_size();
+        let unknown = [0.0, 0.0, window.width as f32, window.height as f32];
+        self.picture.map_or(unknown, |picture| letterbox(picture, (window.width, window.height)))
     }
 
     fn send(&self, input: DeviceInput) {
         let _ = self.inputs.try_send(UserInput::Device { at: self.clock.now(), input });
     }
 
-    /// The pointer looks as the application wants it to; an image counts as the usual arrow.
-    fn show_cursor(&mut self) {
-        if self.pointer.has_changed().unwrap_or(false) {
-            let wish = self.pointer.borrow_and_update().clone();
-            let icon = match &wish.cursor {
-                CursorShape::Named(name) => name.parse().unwrap_or_default(),
-                CursorShape::Image { .. } => CursorIcon::Default,
-            };
-            self.window.set_cursor(icon);
+    /// The pointer looks as the application wants it to, and is free where it does not take the pointer's movement.
+    fn follow_pointer_wish(&mut self, event_loop: &ActiveEventLoop) {
+        if !self.pointer.has_changed().unwrap_or(false) {
+            return;
+        }
+        let wish = self.pointer.borrow_and_update().clone();
+        let cursor = cursor::cursor(&wish.cursor, |image| event_loop.create_custom_cursor(image));
+        self.pointer_hidden = cursor.is_none();
+        if let Some(cursor) = cursor {
+            self.window.set_cursor(cursor);
+        }
+        let caught = self.controls.as_ref().is_some_and(Controls::has_mouse);
+        if caught && !wish.captured {
+            self.catch_mouse(false);
+        } else {
+            self.window.set_cursor_visible(!caught && !self.pointer_hidden);
         }
     }
 
@@ -317,7 +420,7 @@ impl Stage {
         if !caught {
             let _ = window.set_cursor_grab(CursorGrabMode::None);
         }
-        window.set_cursor_visible(!caught);
+        window.set_cursor_visible(!caught && !self.pointer_hidden);
         self.steer(|controls, _| controls.set_caught(caught));
     }
 }

@@ -253,7 +253,7 @@ fn pipeline(
 }
 
 /// Where a picture lies in a window without being stretched: left, top, width and height.
-fn letterbox(picture: Size, window: (u32, u32)) -> [f32; 4] {
+pub fn letterbox(picture: Size, window: (u32, u32)) -> [f32; 4] {
     let (width, height) = (f32::from(picture.width), f32::from(picture.height));
     let (wide, high) = (window.0 as f32, window.1 as f32);
     let scale = (wide / width).min(high / height);

@@ -147,6 +147,13 @@ async fn visit(
                 Ok(Received { at, datagram }) => studio.sender.on_datagram(at, &datagram),
                 Err(_) => return Ok(()),
             },
+            message = from_client.recv() => match message {
+                Ok(ClientMessage::Application { data }) => {
+                    to_client.send(&ServerMessage::Application { data }).await?;
+                }
+                Ok(message) => heard.lock().expect("no panic").push_str(&format!("{message:?}")),
+                Err(_) => return Ok(()),
+            },
             _ = blocks.tick(), if behaviour.sound && hello.sound => {
                 let now = studio.clock.now();
                 studio.sender.on_sound(now, tone.next(now));
@@ -289,7 +296,12 @@ impl Studio {
             self.sender.on_skipped(started, reason);
             return None;
         }
-        self.input = self.sender.poll_input(started).or(self.input.take());
+        if let Some(input) = self.sender.poll_input(started) {
+            for message in &input.messages {
+                self.sender.on_application_message(message.clone());
+            }
+            self.input = Some(input);
+        }
         let id = self.sender.target().encoder.next;
         let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
         let stream = self.resize(id.0);

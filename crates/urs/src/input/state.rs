@@ -145,6 +145,11 @@ pub mod key {
         "F11",
         "F12",
     ];
+
+    /// The number of the key with this W3C code.
+    pub fn number(code: &str) -> Option<u8> {
+        CODES.iter().position(|known| *known == code).map(|place| place as u8 + 1)
+    }
 }
 
 /// Bits of [`GamepadState::buttons`], as Unity's `GamepadButton` counts them.

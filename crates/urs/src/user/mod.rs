@@ -8,6 +8,7 @@ mod camera;
 mod gamepad;
 mod mouse;
 mod touch;
+mod typing;
 
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{Devices, Fov, InputEvent, InputSample, MAX_INPUT_EVENTS, MAX_KEYS, Pointer, Pose, View};
@@ -16,6 +17,7 @@ use crate::input::{Event, InputError, KeyboardState, Message, Packet, State, Wha
 use camera::{Camera, Motion};
 use gamepad::Gamepad;
 use touch::Touch;
+use typing::Typing;
 
 /// While something moves, a sample is due this often: twice for each frame at 60 frames a second.
 const STEP: Span = Span::from_millis(8);
@@ -47,6 +49,7 @@ const WALK_KEYS: [(u8, [f32; 3]); 12] = [
 pub struct User {
     camera: Camera,
     keys: KeyboardState,
+    typing: Typing,
     /// None before the client has told of a mouse.
     pointer: Option<Pointer>,
     touch: Touch,
@@ -74,6 +77,7 @@ impl User {
         Self {
             camera: Camera::at(start),
             keys: KeyboardState::default(),
+            typing: Typing::default(),
             pointer: None,
             touch: Touch::default(),
             gamepad: None,
@@ -179,9 +183,13 @@ impl User {
             gamepads: self.gamepad.iter().map(Gamepad::told).collect(),
             ..Devices::default()
         };
-        let room = MAX_INPUT_EVENTS - self.happened.len();
-        self.happened.extend(devices.changes_from(&self.told).into_iter().take(room));
+        self.happen(devices.changes_from(&self.told));
         self.told = devices;
+    }
+
+    fn happen(&mut self, events: impl IntoIterator<Item = InputEvent>) {
+        let room = MAX_INPUT_EVENTS - self.happened.len();
+        self.happened.extend(events.into_iter().take(room));
     }
 
     /// When to poll again though no message comes; earlier costs nothing, later makes a walking user jerk.
@@ -225,14 +233,27 @@ impl User {
     }
 
     fn on_event(&mut self, now: Time, event: &Event) {
-        let What::State(state) = &event.what else { return };
+        let state = match &event.what {
+            What::State(state) => state,
+            What::Text(code) => {
+                if let Some(letter) = self.typing.letter(&self.keys, *code) {
+                    self.happen(InputEvent::typed(letter.encode_utf8(&mut [0; 4])));
+                    self.unsent = Some(now);
+                }
+                return;
+            }
+            What::Other(_) => return,
+        };
         match state {
             // A browser tells of a finger once more as a mouse.
             State::Mouse(_) if self.touch.was_touched(now) => return,
             State::Mouse(state) => {
                 mouse::on_state(self.pointer.get_or_insert_default(), state, self.picture, &mut self.camera);
             }
-            State::Keyboard(state) => self.keys = *state,
+            State::Keyboard(state) => {
+                self.typing.on_state(&self.keys, state);
+                self.keys = *state;
+            }
             State::Touch(state) => self.touch.on_state(now, state, self.picture, &mut self.camera),
             State::Gamepad(state) => self.gamepad.get_or_insert_default().on_state(state),
             State::Other(_) => return,
