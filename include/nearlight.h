@@ -2,8 +2,8 @@
 //
 // docs/embedding.md is the guide. Generated from crates/capi; do not edit.
 //
-// Every structure begins with `size`, which the caller sets to its sizeof before it is passed, whether the library reads or writes
-// it; nl_options_init and nl_picture_init do. So structures can grow, and programs built against an older header go on working.
+// Every structure that is passed by its address begins with `size`: set everything to zero and `size` to the sizeof before the call,
+// whether the library reads or writes the structure. So structures can grow, and programs built against an older header go on working.
 //
 // Every function may be called from any thread at any time, also with a server that was closed, which is an error like another. No
 // function ends the process, and none keeps a pointer to the caller's memory after it has returned, but for nl_set_callback's `user`.
@@ -579,8 +579,8 @@ nl_status nl_send(nl_host *host,
 // Shakes a gamepad or controller of `viewer`, or of all with 0.
 nl_status nl_haptics(nl_host *host, uint32_t viewer, const nl_haptics_pulse *pulse);
 
-// How the pointer of `viewer` looks, or of all with 0: a keyword of CSS' `cursor`, such as "default", "grab" or "none"; and with
-// `captured` 1 whether it is captured when the user clicks, for its movement.
+// How the pointer of `viewer` looks, or of all and of those who come with 0: a keyword of CSS' `cursor`, such as "default", "grab" or
+// "none"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
 nl_status nl_set_pointer(nl_host *host,
                          uint32_t viewer,
                          const char *cursor,

@@ -151,7 +151,10 @@ pub unsafe extern "C" fn nl_haptics(host: *mut nl_host, viewer: u32, pulse: *con
         } else if pulse.target == nl_haptics_target::Controller as u32 {
             HapticsTarget::Controller(hand_of(pulse.index)?)
         } else {
-            return Err(Fault::argument(format!("{} is no nl_haptics_target", pulse.target)));
+            return Err(Fault::argument(format!(
+                "{} is no nl_haptics_target: set it to one of NL_HAPTICS_TARGET_...",
+                pulse.target
+            )));
         };
         let milliseconds = u16::try_from(pulse.milliseconds).unwrap_or(u16::MAX);
         let (strong, weak) = (pulse.strong, pulse.weak);
@@ -159,8 +162,8 @@ pub unsafe extern "C" fn nl_haptics(host: *mut nl_host, viewer: u32, pulse: *con
     })
 }
 
-/// How the pointer of `viewer` looks, or of all with 0: a keyword of CSS' `cursor`, such as "default", "grab" or "none"; and with
-/// `captured` 1 whether it is captured when the user clicks, for its movement.
+/// How the pointer of `viewer` looks, or of all and of those who come with 0: a keyword of CSS' `cursor`, such as "default", "grab" or
+/// "none"; and with `captured` 1 that it is captured when the user clicks, for its movement. Until it is set it is "default" and free.
 ///
 /// # Safety
 /// `cursor` ends with a zero byte.
@@ -258,7 +261,7 @@ fn hand_of(code: u32) -> Result<Hand, Fault> {
         .into_iter()
         .find(|(known, _)| *known as u32 == code)
         .map(|(_, hand)| hand)
-        .ok_or_else(|| Fault::argument(format!("{code} is no nl_hand")))
+        .ok_or_else(|| Fault::argument(format!("{code} is no nl_hand: set it to one of NL_HAND_...")))
 }
 
 /// # Safety

@@ -118,7 +118,10 @@ impl Given {
         }
         let layouts = [nl_layout::Mono, nl_layout::SideBySide, nl_layout::Layers];
         if layouts.iter().all(|layout| *layout as u32 != picture.layout) {
-            return Err(Fault::new(nl_status::Picture, format!("{} is no nl_layout", picture.layout)));
+            return Err(Fault::new(
+                nl_status::Picture,
+                format!("{} is no nl_layout: set it to one of NL_LAYOUT_...", picture.layout),
+            ));
         }
         Ok(Self {
             views: picture.views.map(view_of),
@@ -184,7 +187,12 @@ unsafe fn image<'a>(picture: &nl_picture, planes: &'a [nl_plane; 3]) -> Result<I
         format if format == nl_pixel_format::I420 as u32 => {
             Layout::I420([plane(0, width, height)?, plane(1, width / 2, height / 2)?, plane(2, width / 2, height / 2)?])
         }
-        format => return Err(Fault::new(nl_status::Picture, format!("{format} is no nl_pixel_format"))),
+        format => {
+            return Err(Fault::new(
+                nl_status::Picture,
+                format!("{format} is no nl_pixel_format: set it to one of NL_PIXEL_FORMAT_..."),
+            ));
+        }
     };
     Ok(Image { size, layout, rows })
 }

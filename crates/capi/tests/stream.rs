@@ -15,8 +15,8 @@ use tokio::sync::watch;
 struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
-        let path = std::env::temp_dir().join(format!("nearlight-capi-{}", std::process::id()));
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("nearlight-capi-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&path).expect("a folder for temporary files");
         Self(path)
     }
@@ -122,7 +122,7 @@ fn start(program: &Path) -> (Child, BufReader<std::process::ChildStdout>, Link) 
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_c_program_is_seen_touched_and_heard_of() {
-    let folder = Folder::new();
+    let folder = Folder::new("stream");
     let program = folder.0.join("program");
     build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c"), &program);
     let (mut child, mut output, link) = start(&program);
@@ -150,6 +150,12 @@ async fn a_c_program_is_seen_touched_and_heard_of() {
     let picture = image::open(&screenshot).expect("a picture").to_rgba8();
     assert_eq!(picture.dimensions(), (320, 192));
     assert!(picture.get_pixel(300, 180).0[..3].iter().all(|value| *value > 240), "{:?}", picture.get_pixel(300, 180));
+}
+
+#[test]
+fn the_example_builds_without_a_warning() {
+    let folder = Folder::new("example");
+    build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/five_calls.c"), &folder.0.join("five_calls"));
 }
 
 /// Nothing but the interface is visible, so that the library gets along with other versions of what it contains.

@@ -105,6 +105,10 @@ fn convert_padded(
     target: Target<'_>,
 ) -> Result<(), CodecError> {
     let Target { luma, blue, red, stride } = target;
+    // The library goes on beyond the height for as long as there are rows.
+    let rows = usize::from(size.height);
+    let (luma, bytes) = (&mut luma[..rows * stride], &bytes[..rows * from_stride as usize]);
+    let (blue, red) = (&mut blue[..rows / 2 * (stride / 2)], &mut red[..rows / 2 * (stride / 2)]);
     let mut planes = YuvPlanarImageMut {
         y_plane: BufferStoreMut::Borrowed(luma),
         y_stride: stride as u32,

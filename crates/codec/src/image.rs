@@ -144,11 +144,13 @@ fn write(image: &Image<'_>, target: Target<'_>) -> Result<(), CodecError> {
             let (columns, height, stride) = chroma_shape;
             for (row, source) in rows_of(chroma, (columns * 2, height), rows).enumerate() {
                 let start = row * stride;
-                let (blue, red) = (&mut blue[start..start + columns], &mut red[start..start + columns]);
-                for ((blue, red), [from_blue, from_red]) in
-                    blue.iter_mut().zip(red).zip(source.as_chunks::<2>().0.iter())
-                {
-                    (*blue, *red) = (*from_blue, *from_red);
+                let pairs = source.as_chunks::<2>().0;
+                // One plane after the other: the compiler makes vector code of either loop.
+                for (blue, pair) in blue[start..start + columns].iter_mut().zip(pairs) {
+                    *blue = pair[0];
+                }
+                for (red, pair) in red[start..start + columns].iter_mut().zip(pairs) {
+                    *red = pair[1];
                 }
             }
         }

@@ -22,7 +22,7 @@ use crate::HostError;
 use crate::event::{Event, What};
 use crate::options::Options;
 use crate::picture::{self, Content, Picture};
-use crate::source::{Program, Shared};
+use crate::source::{Pointer, Program, Shared};
 use crate::viewer::ViewerState;
 
 /// Threads of the event loop, as `nearlight serve` has.
@@ -269,7 +269,8 @@ impl Host {
         self.put_out(to, &Output::Haptics(pulse))
     }
 
-    /// How the pointer looks, and whether it is captured when the user clicks, for its movement.
+    /// How the pointer looks, and whether it is captured when the user clicks, for its movement: of a viewer, or of all and of those who
+    /// come. Until it is set it is the system's usual one and free.
     pub fn set_pointer(&self, to: Option<Viewer>, cursor: CursorShape, captured: bool) -> Result<(), HostError> {
         if let CursorShape::Image { width, height, rgba, hotspot } = &cursor {
             let sides = [width, height].iter().all(|side| (1..=MAX_CURSOR_SIDE).contains(*side));
@@ -279,6 +280,10 @@ impl Host {
             if hotspot[0] >= *width || hotspot[1] >= *height {
                 return Err(HostError::Output("a pointer's hotspot lies within its image"));
             }
+        }
+        self.check_open()?;
+        if to.is_none() {
+            *self.shared.pointer() = Pointer { cursor: cursor.clone(), captured };
         }
         self.put_out(to, &Output::Pointer { cursor, captured })
     }

@@ -9,12 +9,25 @@ use nearlight_scene::{
     ViewerInput,
 };
 use nearlight_units::Time;
+use nearlight_wire::CursorShape;
 
 use crate::event::{Events, What};
 use crate::viewer::Viewers;
 
 /// What waits for viewers until the studio takes it. Guess: several pictures' worth of more than a program has a reason to say.
 const MOST_OUTPUTS: usize = 1_024;
+
+/// How the pointer of those looks who come: free, because a program knows where it is and need not draw one.
+pub(crate) struct Pointer {
+    pub(crate) cursor: CursorShape,
+    pub(crate) captured: bool,
+}
+
+impl Default for Pointer {
+    fn default() -> Self {
+        Self { cursor: CursorShape::Named("default".into()), captured: false }
+    }
+}
 
 /// What the program's threads and the server's have in common.
 #[derive(Default)]
@@ -24,6 +37,7 @@ pub(crate) struct Shared {
     pub(crate) events: Events,
     viewers: Mutex<Viewers>,
     outputs: Mutex<VecDeque<(Viewer, Output)>>,
+    pointer: Mutex<Pointer>,
     pub(crate) submitted: AtomicU64,
     pub(crate) unwatched: AtomicU64,
 }
@@ -35,6 +49,11 @@ impl Shared {
 
     fn outputs(&self) -> MutexGuard<'_, VecDeque<(Viewer, Output)>> {
         self.outputs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// For those who come.
+    pub(crate) fn pointer(&self) -> MutexGuard<'_, Pointer> {
+        self.pointer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// False where there is no room for all of them: then none is taken.
@@ -79,7 +98,13 @@ impl Application for Program {
     }
 
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
-        self.shared.viewers().on_input(viewer, input);
+        let is_first = self.shared.viewers().on_input(viewer, input);
+        if is_first {
+            // Whoever sends input has been greeted, and is not told in vain.
+            let Pointer { cursor, captured } = &*self.shared.pointer();
+            let output = Output::Pointer { cursor: cursor.clone(), captured: *captured };
+            self.shared.put_out([(viewer, output)].into_iter());
+        }
         for event in &input.events {
             self.shared.events.push(now, Some(viewer), What::Input(event.clone()));
         }

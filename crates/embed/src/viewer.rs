@@ -33,6 +33,7 @@ struct Record {
     hands: [Option<HandJoints>; 2],
     /// Counts all viewers' acts; 0: never.
     acted: u64,
+    heard: bool,
 }
 
 /// Everybody who watches.
@@ -57,7 +58,8 @@ impl Viewers {
         record.display = Some((display.kind, display.capture_to_display));
     }
 
-    pub(crate) fn on_input(&mut self, viewer: Viewer, input: &ViewerInput) {
+    /// Answers whether it is the viewer's first.
+    pub(crate) fn on_input(&mut self, viewer: Viewer, input: &ViewerInput) -> bool {
         let record = self.records.entry(viewer).or_default();
         record.head = input.head;
         record.devices.clone_from(&input.devices);
@@ -66,6 +68,7 @@ impl Viewers {
             self.acts += 1;
             record.acted = self.acts;
         }
+        !std::mem::replace(&mut record.heard, true)
     }
 
     pub(crate) fn contains(&self, viewer: Viewer) -> bool {
@@ -128,7 +131,8 @@ mod tests {
         assert_eq!((screen.drives, headset.drives, headset.display_at), (true, false, Time::from_millis(40)));
         assert!(headset.views.iter().all(|view| (view.pose.position[0] - 0.04).abs() < 1e-4), "{headset:?}");
         let events = vec![InputEvent::Text("x".into())];
-        viewers.on_input(Viewer(5), &ViewerInput { events, ..ViewerInput::default() });
+        assert!(viewers.on_input(Viewer(5), &ViewerInput { events, ..ViewerInput::default() }), "its first");
+        assert!(!viewers.on_input(Viewer(5), &ViewerInput::default()), "not its first");
         assert_eq!(viewers.driver(), Some(Viewer(5)));
         viewers.on_left(Viewer(5));
         assert_eq!(viewers.driver(), Some(Viewer(3)));
