@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
 use nearlight_net::{CertificateHash, Link};
+use nearlight_server::qr_code;
 
 /// How standard output is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,8 +57,8 @@ impl Announcement {
 
     /// The same with the certificate that has taken the place of the one that the links name.
     pub(crate) fn renewed(&self, certificate: CertificateHash) -> Self {
-        let named = |link: &Link| Link { certificate: link.certificate.and(Some(certificate)), ..link.clone() };
-        Self { local: named(&self.local), others: self.others.iter().map(named).collect(), ..self.clone() }
+        let others = self.others.iter().map(|link| link.renewed(certificate)).collect();
+        Self { local: self.local.renewed(certificate), others, ..self.clone() }
     }
 
     fn links(&self) -> impl Iterator<Item = String> {
@@ -76,7 +77,8 @@ impl Announcement {
 
     fn words(&self) -> anyhow::Result<String> {
         // A phone or a headset reads the code, so it names an address that they can reach.
-        let code = qr_code(&self.others.first().unwrap_or(&self.local).to_string())?;
+        let code = qr_code(&self.others.first().unwrap_or(&self.local).to_string())
+            .context("the link does not fit a QR code")?;
         let named = self.links().enumerate().map(|(place, link)| match place {
             0 => format!("  Open   {link}"),
             _ => format!("  or, from another machine,   {link}"),
@@ -84,11 +86,6 @@ impl Announcement {
         let links = named.collect::<Vec<_>>().join("\n");
         Ok(format!("\n{links}\n\n{code}"))
     }
-}
-
-fn qr_code(text: &str) -> anyhow::Result<String> {
-    let code = qrcode::QrCode::new(text).context("the link does not fit a QR code")?;
-    Ok(code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build())
 }
 
 #[cfg(test)]

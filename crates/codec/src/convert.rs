@@ -3,16 +3,30 @@
 
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImage, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
-use crate::{CodecError, Picture, PictureView, Size};
+use crate::image::{Plane, Target};
+use crate::{CodecError, LARGEST_SIDE, Picture, PictureView, Size};
 
-/// Order of a pixel's four bytes.
+/// Order of a pixel's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PixelOrder {
     Rgba,
     Bgra,
+    /// Three bytes.
+    Rgb,
 }
 
-/// Rendered or captured pixels, four bytes each, top row first.
+impl PixelOrder {
+    /// Bytes of a pixel.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Rgba | Self::Bgra => 4,
+            Self::Rgb => 3,
+        }
+    }
+}
+
+/// Rendered or captured pixels, top row first.
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
     pub size: Size,
@@ -28,23 +42,89 @@ pub struct Pixels<'a> {
 pub fn to_picture(pixels: Pixels<'_>, picture: &mut Picture) -> Result<(), CodecError> {
     let Pixels { size, order, bytes, stride } = pixels;
     size.check()?;
-    let stride = check_rgb("an RGB buffer", size, bytes.len(), stride)?;
     picture.set_size(size);
+    let stride_of_luma = size.width.into();
+    let Picture { luma, blue, red, .. } = picture;
+    convert_packed(order, Plane { bytes, stride }, size, Target { luma, blue, red, stride: stride_of_luma })
+}
+
+/// Converts pixels into part of a picture; `size` is even.
+pub(crate) fn convert_packed(
+    order: PixelOrder,
+    plane: Plane<'_>,
+    size: Size,
+    target: Target<'_>,
+) -> Result<(), CodecError> {
+    let Target { luma, blue, red, stride } = target;
+    let from_stride = check_rgb("an RGB buffer", size, (plane.bytes.len(), plane.stride), order.bytes())?;
+    // The library leaves out two rows where the second one ends without its padding.
+    let padded = (plane.bytes.len() / plane.stride).min(luma.len() / stride);
+    let pairs = (padded / 2).min(blue.len() / (stride / 2)).min(red.len() / (stride / 2));
+    let pairs = pairs.min(usize::from(size.height / 2));
+    if pairs > 0 {
+        let size = Size { height: 2 * pairs as u16, ..size };
+        let target = Target { luma: &mut *luma, blue: &mut *blue, red: &mut *red, stride };
+        convert_padded(order, (plane.bytes, from_stride), size, target)?;
+    }
+    if pairs < usize::from(size.height / 2) {
+        let plane = Plane { bytes: &plane.bytes[2 * pairs * plane.stride..], ..plane };
+        let half = pairs * stride / 2;
+        let (luma, blue, red) = (&mut luma[2 * pairs * stride..], &mut blue[half..], &mut red[half..]);
+        convert_pair(order, plane, size.width, Target { luma, blue, red, stride })?;
+    }
+    Ok(())
+}
+
+/// Converts two rows by way of memory with as much padding as the library wants, none.
+fn convert_pair(order: PixelOrder, plane: Plane<'_>, width: u16, target: Target<'_>) -> Result<(), CodecError> {
+    const LONGEST: usize = LARGEST_SIDE as usize;
+    let (mut rgb, mut luma) = ([0; 2 * 4 * LONGEST], [0; 2 * LONGEST]);
+    let [mut blue, mut red] = [[0; LONGEST / 2]; 2];
+    let columns = usize::from(width);
+    let row = columns * order.bytes();
+    for (to, from) in rgb.chunks_exact_mut(row).zip(plane.bytes.chunks(plane.stride)).take(2) {
+        to.copy_from_slice(&from[..row]);
+    }
+    let (luma, half) = (&mut luma[..2 * columns], columns / 2);
+    let (blue, red) = (&mut blue[..half], &mut red[..half]);
+    let own = Target { luma: &mut *luma, blue: &mut *blue, red: &mut *red, stride: columns };
+    convert_padded(order, (&rgb[..2 * row], row as u32), Size { width, height: 2 }, own)?;
+    for (to, from) in target.luma.chunks_mut(target.stride).zip(luma.chunks_exact(columns)) {
+        to[..columns].copy_from_slice(from);
+    }
+    target.blue[..half].copy_from_slice(blue);
+    target.red[..half].copy_from_slice(red);
+    Ok(())
+}
+
+/// Converts pixels whose rows and those of the target all have their padding.
+fn convert_padded(
+    order: PixelOrder,
+    (bytes, from_stride): (&[u8], u32),
+    size: Size,
+    target: Target<'_>,
+) -> Result<(), CodecError> {
+    let Target { luma, blue, red, stride } = target;
+    // The library goes on beyond the height for as long as there are rows.
+    let rows = usize::from(size.height);
+    let (luma, bytes) = (&mut luma[..rows * stride], &bytes[..rows * from_stride as usize]);
+    let (blue, red) = (&mut blue[..rows / 2 * (stride / 2)], &mut red[..rows / 2 * (stride / 2)]);
     let mut planes = YuvPlanarImageMut {
-        y_plane: BufferStoreMut::Borrowed(&mut picture.luma),
-        y_stride: size.width.into(),
-        u_plane: BufferStoreMut::Borrowed(&mut picture.blue),
-        u_stride: u32::from(size.width / 2),
-        v_plane: BufferStoreMut::Borrowed(&mut picture.red),
-        v_stride: u32::from(size.width / 2),
+        y_plane: BufferStoreMut::Borrowed(luma),
+        y_stride: stride as u32,
+        u_plane: BufferStoreMut::Borrowed(blue),
+        u_stride: stride as u32 / 2,
+        v_plane: BufferStoreMut::Borrowed(red),
+        v_stride: stride as u32 / 2,
         width: size.width.into(),
         height: size.height.into(),
     };
     let convert = match order {
         PixelOrder::Rgba => yuv::rgba_to_yuv420,
         PixelOrder::Bgra => yuv::bgra_to_yuv420,
+        PixelOrder::Rgb => yuv::rgb_to_yuv420,
     };
-    convert(&mut planes, bytes, stride, YuvRange::Limited, YuvStandardMatrix::Bt709, YuvConversionMode::Balanced)
+    convert(&mut planes, bytes, from_stride, YuvRange::Limited, YuvStandardMatrix::Bt709, YuvConversionMode::Balanced)
         .map_err(|error| library("rgb_to_yuv420", &error))
 }
 
@@ -68,8 +148,8 @@ pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), Codec
         .map_err(|error| library("yuv420_to_rgba", &error))
 }
 
-fn check_rgb(what: &'static str, size: Size, got: usize, stride: usize) -> Result<u32, CodecError> {
-    let row = usize::from(size.width) * 4;
+fn check_rgb(what: &'static str, size: Size, (got, stride): (usize, usize), bytes: usize) -> Result<u32, CodecError> {
+    let row = usize::from(size.width) * bytes;
     let needed = stride.max(row).saturating_mul(usize::from(size.height) - 1).saturating_add(row);
     if stride < row || got < needed {
         return Err(CodecError::Buffer { what, size, needed, got });
@@ -147,8 +227,10 @@ mod tests {
 
     #[test]
     fn the_last_row_needs_no_padding() {
-        let bytes = vec![0; 256 * 15 + 128];
+        let bytes = vec![255; 256 * 15 + 128];
         let pixels = Pixels { size: SIZE, order: PixelOrder::Bgra, bytes: &bytes, stride: 256 };
-        to_picture(pixels, &mut Picture::new(SIZE)).unwrap();
+        let mut picture = Picture::new(SIZE);
+        to_picture(pixels, &mut picture).unwrap();
+        assert!(picture.luma.iter().all(|luma| *luma == 235), "{:?}", &picture.luma[13 * 32..]);
     }
 }

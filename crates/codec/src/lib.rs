@@ -12,6 +12,7 @@
 pub mod convert;
 mod factory;
 mod h264;
+pub mod image;
 mod measure;
 mod picture;
 pub mod quality;
@@ -146,6 +147,9 @@ pub enum CodecError {
     /// The caller's fault.
     #[error("{what} of {got} bytes is too small for {size}, which needs {needed}")]
     Buffer { what: &'static str, size: Size, needed: usize, got: usize },
+    /// The caller's fault.
+    #[error("{what} of {size} has rows of {needed} bytes, so that they cannot begin {got} bytes apart")]
+    Stride { what: &'static str, size: Size, needed: usize, got: usize },
     /// The stream's fault.
     #[error("the {codec} decoder refused the bits: {reason}")]
     Bits { codec: &'static str, reason: String },

@@ -46,6 +46,12 @@ impl Link {
         Ok(link)
     }
 
+    /// The same with the certificate that has taken the place of the one that it names; one that names none is as it was.
+    #[must_use]
+    pub fn renewed(&self, certificate: CertificateHash) -> Self {
+        Self { certificate: self.certificate.and(Some(certificate)), ..self.clone() }
+    }
+
     /// Host and port as they stand in an address.
     #[must_use]
     pub fn authority(&self) -> String {

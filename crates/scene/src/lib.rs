@@ -21,7 +21,7 @@ mod world;
 
 pub use card::{PacedTestCard, TestCard};
 pub use open::{OpenOptions, Opened, SourceKind, open};
-pub use push::{Area, Damage, PictureSink, PushSource, SubmittedPicture};
+pub use push::{Area, Damage, PictureSink, Planes, PlanesContent, PushSource, SubmittedPicture};
 pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
 pub use rendered::{START, WorldSource};
 pub use sustain::{PictureRequest, choose_size, of_coding};
@@ -31,7 +31,7 @@ pub use nearlight_wire::{ApplicationMessage, DevicesDescription};
 
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{CursorShape, Devices, HandJoints, Haptics, InputEvent, Pose, View};
+use nearlight_wire::{CursorShape, Devices, DisplayKind, HandJoints, Haptics, InputEvent, Pose, View};
 
 /// Names a client within one server run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +46,18 @@ pub struct ViewerInput {
     pub hands: [Option<HandJoints>; 2],
     /// New, in order, each handed over once. A source that follows them need not look for differences between states.
     pub events: Vec<InputEvent>,
+}
+
+/// What a viewer sees with, as of its newest input.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewerDisplay<'a> {
+    pub kind: DisplayKind,
+    /// One for a screen, two for a headset, left first, as they were sampled.
+    pub views: &'a [View],
+    /// When the sample came.
+    pub received_at: Time,
+    /// From a picture's capture to its display.
+    pub capture_to_display: Span,
 }
 
 /// What a source has for a viewer beside pictures and sound.
@@ -97,6 +109,12 @@ pub trait Application: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
     fn describe(&self) -> String;
 
+    /// Somebody watches who may never send an input.
+    fn on_viewer_joined(&mut self, _now: Time, _viewer: Viewer) {}
+
+    /// Where the viewer looks from, told before each input: for a source that paces itself and renders for the poses of its viewers.
+    fn on_display(&mut self, _now: Time, _viewer: Viewer, _display: &ViewerDisplay<'_>) {}
+
     /// A viewer came, moved or acted.
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput);
 
@@ -145,6 +163,8 @@ pub enum SceneError {
     Size { width: u16, height: u16, reason: String },
     #[error("cannot load {file}: {reason}")]
     File { file: String, reason: String },
+    #[error("the program's own source of pictures was not given: start the server with it")]
+    NoSource,
 }
 
 /// What `--size auto` and `--fps auto` settled on, and why.

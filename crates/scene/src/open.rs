@@ -16,6 +16,8 @@ pub enum SourceKind {
     },
     Video(PathBuf),
     TestCard,
+    /// The program that opens the server brings its own, which [`open`] does not know.
+    Own,
 }
 
 impl SourceKind {
@@ -25,7 +27,7 @@ impl SourceKind {
         match self {
             Self::World { scene } => scene.as_deref(),
             Self::Video(file) => Some(file),
-            Self::TestCard => None,
+            Self::TestCard | Self::Own => None,
         }
     }
 }
@@ -57,5 +59,6 @@ pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Opened, Scen
         }
         SourceKind::Video(file) => Opened::SelfPaced(Box::new(VideoSource::open(file, options.size, options.fps)?)),
         SourceKind::TestCard => Opened::OnDemand(Box::<TestCard>::default()),
+        SourceKind::Own => return Err(SceneError::NoSource),
     })
 }

@@ -5,7 +5,7 @@
 
 use glam::{Quat, Vec3};
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Pose, View};
+use nearlight_wire::{DisplayKind, Pose, View};
 
 /// The farthest prediction: half a head turn takes about this long, beyond it the last pose is the better guess.
 pub const MAX_AHEAD: Span = Span::from_millis(100);
@@ -49,6 +49,17 @@ impl Predictor {
             self.samples.remove(0);
         }
         self.samples.push(Sample { at: sampled_at, views: views.to_vec() });
+    }
+
+    /// What to draw for a display: a headset's views as they will be at `at`, a screen's as they are.
+    ///
+    /// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a screen has
+    /// no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
+    pub fn views_for(&self, display: DisplayKind, at: Time) -> Vec<View> {
+        match display {
+            DisplayKind::Headset => self.predict(at),
+            DisplayKind::Screen => self.samples.last().map_or_else(Vec::new, |newest| newest.views.clone()),
+        }
     }
 
     /// The views at the moment `at`, on the samples' clock; empty before the first sample.
@@ -131,6 +142,14 @@ mod tests {
             assert!((pose.position[0] - x).abs() < 1e-4 && angle < 1e-3, "{samples:?} at {at}: {pose:?}");
         }
         assert!(Predictor::default().predict(Time::ZERO).is_empty());
+    }
+
+    #[test]
+    fn a_screen_s_view_is_not_extrapolated() {
+        let predictor = fed(&[(0, 0.0, 0.0), (10, 0.01, 0.02)]);
+        assert_eq!(predictor.views_for(DisplayKind::Screen, Time::from_millis(40)), [view(0.01, 0.02)]);
+        let ahead = predictor.views_for(DisplayKind::Headset, Time::from_millis(40));
+        assert!((ahead[0].pose.position[0] - 0.04).abs() < 1e-4, "{ahead:?}");
     }
 
     #[test]

@@ -44,6 +44,29 @@ pub struct SubmittedPicture<'a> {
     pub views: &'a [View],
 }
 
+/// A picture's planes in 4:2:0, BT.709 matrix, limited range, rows without padding: what encoders take.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Planes {
+    pub width: u16,
+    pub height: u16,
+    /// `width` by `height`.
+    pub luma: Vec<u8>,
+    /// Half as wide and half as high.
+    pub blue: Vec<u8>,
+    pub red: Vec<u8>,
+}
+
+/// What is known of a picture whose planes are handed over.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanesContent<'a> {
+    /// As in [`SubmittedPicture`].
+    pub captured_at: Time,
+    /// As in [`SubmittedPicture`].
+    pub views: &'a [View],
+    /// The left half is the left eye's picture, the right half the right eye's.
+    pub side_by_side: bool,
+}
+
 /// Where a source's pictures go. Any thread may submit; of two pictures the newer one wins, and nobody waits.
 pub trait PictureSink: Send + Sync {
     /// The clock that pictures are stamped with.
@@ -51,6 +74,19 @@ pub trait PictureSink: Send + Sync {
 
     /// A new picture. A sink that nobody watches drops it.
     fn submit(&self, picture: &SubmittedPicture<'_>);
+
+    /// Planes of this size for [`PictureSink::submit_planes`], with an old picture in them: where one is free, no memory is allocated.
+    fn lend(&self, size: (u16, u16)) -> Planes;
+
+    /// A new picture in the encoders' own format, which is not copied. Planes that do not have the lengths of their size are a failure
+    /// of the source.
+    fn submit_planes(&self, planes: Planes, content: &PlanesContent<'_>);
+
+    /// Takes planes back that were lent and are not to be shown.
+    fn put_back(&self, planes: Planes);
+
+    /// There is something for [`Application::poll_output`] that need not wait for the next picture.
+    fn on_output(&self);
 
     /// No picture will come any more.
     fn on_failed(&self, error: SceneError);

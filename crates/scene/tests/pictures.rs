@@ -6,8 +6,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::time::Duration;
 
 use nearlight_scene::{
-    Application as _, ApplicationMessage, Backend, OpenOptions, Opened, Output, PictureSink, RenderRequest, START,
-    SceneError, Source, SourceKind, SubmittedPicture, Viewer, ViewerInput, WorldSource, list_adapters, open,
+    Application as _, ApplicationMessage, Backend, OpenOptions, Opened, Output, PictureSink, Planes, PlanesContent,
+    RenderRequest, START, SceneError, Source, SourceKind, SubmittedPicture, Viewer, ViewerInput, WorldSource,
+    list_adapters, open,
 };
 use nearlight_units::Time;
 use nearlight_wire::{CursorShape, Fov, Hand, HandJoints, HapticsTarget, InputEvent, JOINTS, Joint, Key, Pose, View};
@@ -42,6 +43,18 @@ impl PictureSink for Album {
     fn submit(&self, picture: &SubmittedPicture<'_>) {
         let _ = self.0.send((picture.captured_at, picture.pixels.bytes.to_vec()));
     }
+
+    fn lend(&self, (width, height): (u16, u16)) -> Planes {
+        Planes { width, height, ..Planes::default() }
+    }
+
+    fn submit_planes(&self, planes: Planes, content: &PlanesContent<'_>) {
+        let _ = self.0.send((content.captured_at, planes.luma));
+    }
+
+    fn put_back(&self, _: Planes) {}
+
+    fn on_output(&self) {}
 
     fn on_failed(&self, error: SceneError) {
         panic!("{error}");

@@ -6,13 +6,13 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
 use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
-use nearlight_scene::{PushSource, SceneError};
+use nearlight_scene::{PushSource, SceneError, ViewerDisplay};
 use nearlight_session::{
     CaptureDecision, CaptureFacts, FrameSkipper, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews,
     SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY,
@@ -32,6 +32,10 @@ use crate::studio::{Format, StudioOptions, hand_over, put_out, views_at};
 const LOOK: Duration = Duration::from_millis(50);
 /// Inputs that wait for a picture that may show them. A client that sends more between two pictures has some reported a picture later.
 const MOST_INPUTS: usize = 64;
+
+/// News that wait for the studio, which looks at all of them at once. Each viewer has two of inputs and messages between two looks at most,
+/// pictures and outputs have one each, and sessions begin one by one, so that nobody ever waits for room.
+const MOST_NEWS: usize = 1_024;
 
 /// What the studio hears of.
 #[derive(Debug)]
@@ -129,7 +133,7 @@ pub(crate) struct FanOut {
     source: Box<dyn PushSource>,
     pictures: Arc<Pictures>,
     heard: Receiver<News>,
-    news: Sender<News>,
+    news: SyncSender<News>,
     sound: Option<Mixer>,
     metrics: Arc<Metrics>,
     common: Common,
@@ -143,9 +147,9 @@ impl FanOut {
     pub(crate) fn start(
         mut source: Box<dyn PushSource>,
         options: StudioOptions,
-    ) -> std::io::Result<(Sender<News>, Self)> {
+    ) -> std::io::Result<(SyncSender<News>, Self)> {
         let StudioOptions { format, clock, encoders, sound, shared_encodes, metrics, .. } = options;
-        let (news, heard) = channel();
+        let (news, heard) = sync_channel(MOST_NEWS);
         let pictures = Arc::new(Pictures::new(clock, news.clone()));
         source.start(Arc::<Pictures>::clone(&pictures))?;
         let common = Common { format, clock, encoders, shared_encodes };
@@ -215,7 +219,9 @@ impl FanOut {
             self.pictures.set_watched(true);
             self.source.set_watched(true);
         }
-        self.place(self.common.clock.now(), watcher);
+        let now = self.common.clock.now();
+        self.source.on_viewer_joined(now, watcher.mailbox.viewer);
+        self.place(now, watcher);
     }
 
     /// Puts a viewer among those who can get the same frames; where nothing is shared, among nobody else.
@@ -248,6 +254,10 @@ impl FanOut {
             let handed = hand_over(self.source.as_mut(), now, &watcher.mailbox);
             let Some((sample, received_at)) = handed else { continue };
             watcher.predictor.on_sample(received_at, &sample.views);
+            let target = watcher.mailbox.target();
+            let capture_to_display = target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
+            let display = ViewerDisplay { kind: target.display, views: &sample.views, received_at, capture_to_display };
+            self.source.on_display(now, watcher.mailbox.viewer, &display);
             watcher.views = sample.views;
             if watcher.given.len() < MOST_INPUTS {
                 watcher.given.push_back(Given { input: sample.seq, received_at, handed_at: now });
@@ -343,8 +353,9 @@ impl Audience {
 
     fn encode(&mut self, common: &Common, captured: &Arc<SharedPicture>, frame: &LayerFrame) {
         let (codec, display) = self.kind;
-        let source = Format { size: captured.picture.size, ..common.format };
-        let (size, copies) = (source.size_for(display, frame.scale), common.format.views_for(display));
+        let eyes = common.format.views_for(display);
+        let source = Format { size: captured.for_eyes(eyes).0.size, ..common.format };
+        let size = source.size_for(display, frame.scale);
         let slot = &mut self.layers[frame.layer];
         if slot.is_none() {
             let threads = EncoderConfig::usual_threads();
@@ -365,11 +376,11 @@ impl Audience {
             if frame.joined.contains(&watcher.member) {
                 watcher.coding = Coding::Layer(watcher.mailbox.begin_chain());
             }
-            watcher.recipient(captured, (display, copies), size)
+            watcher.recipient(captured, (display, eyes), size)
         });
         let recipients: Vec<Recipient> = recipients.collect();
         let (captured, rate, key) = (Arc::clone(captured), frame.rate, frame.key);
-        let job = LayerJob { captured, size, copies, rate, key, recipients };
+        let job = LayerJob { captured, size, eyes, rate, key, recipients };
         if slot.as_ref().is_some_and(|encoder| !encoder.encode(job)) {
             // It has told those whom it had frames for; a new one begins with a key frame.
             *slot = None;
@@ -397,10 +408,11 @@ impl Watcher {
         captured.captured_at + self.mailbox.target().render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY)
     }
 
-    /// The views that the picture was rendered for; where it does not depend on any, as if it had been for this viewer's.
+    /// The views that the picture was rendered for, a single one for both eyes; where it does not depend on any, as if it had been for this
+    /// viewer's.
     fn views(&self, captured: &SharedPicture, kind: (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
-        if captured.views.len() == usize::from(kind.1) {
-            return captured.views.clone();
+        if let Some(first) = captured.views.first() {
+            return (0..usize::from(kind.1)).map(|eye| *captured.views.get(eye).unwrap_or(first)).collect();
         }
         views_at(&self.views, &self.predictor, kind, size, at)
     }
@@ -416,7 +428,9 @@ impl Watcher {
     /// Codes a picture for this viewer alone, at exactly its rate. True where it was coded.
     fn encode_own(&mut self, now: Time, common: &Common, captured: &Arc<SharedPicture>, news: PictureNews) -> bool {
         let target = self.mailbox.target();
-        let source = Format { size: captured.picture.size, ..common.format };
+        let kind = (target.display, common.format.views_for(target.display));
+        let (view, copies) = captured.for_eyes(kind.1);
+        let source = Format { size: view.size, ..common.format };
         let size = source.size_for(target.display, target.step.scale);
         match &self.coding {
             Coding::Own { .. } => {}
@@ -456,8 +470,7 @@ impl Watcher {
         }
         let Some(mut picture) = lane.poll_picture() else { return false };
         *newest = captured.number;
-        let kind = (target.display, common.format.views_for(target.display));
-        picture.fit(&captured.picture, size, kind.1);
+        picture.fit(view, size, copies);
         let id = self.mailbox.take_frame_id();
         let (input, input_received_at) = self.shown(captured);
         if let Coding::Own { lane, .. } = &mut self.coding {

@@ -36,8 +36,8 @@ pub(crate) struct Recipient {
 pub(crate) struct LayerJob {
     pub(crate) captured: Arc<SharedPicture>,
     pub(crate) size: Size,
-    /// How many times the picture is in it, side by side.
-    pub(crate) copies: u8,
+    /// For so many, side by side.
+    pub(crate) eyes: u8,
     pub(crate) rate: Bitrate,
     pub(crate) key: bool,
     pub(crate) recipients: Vec<Recipient>,
@@ -114,7 +114,7 @@ impl Coding {
         (fitted, change): (&mut Picture, &mut Change),
         job: &LayerJob,
     ) -> Result<(), CodecError> {
-        let LayerJob { captured, size, copies, rate, key, .. } = job;
+        let LayerJob { captured, size, eyes, rate, key, .. } = job;
         if *size != self.config.size {
             encoder.set_size(*size)?;
             self.config.size = *size;
@@ -126,10 +126,11 @@ impl Coding {
                 tracing::warn!(%rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
-        let picture = if captured.picture.size == *size && *copies == 1 {
+        let (view, copies) = captured.for_eyes(*eyes);
+        let picture = if captured.picture.size == *size && view.size == *size && copies == 1 {
             &captured.picture
         } else {
-            fitted.fit(&captured.picture, *size, *copies);
+            fitted.fit(view, *size, copies);
             fitted
         };
         let reference = if *key { Reference::Nothing } else { Reference::Newest };

@@ -122,7 +122,7 @@ pub(crate) struct EncoderMailbox {
     outputs: mpsc::Sender<Output>,
     overrun: AtomicBool,
     /// Where the studio hears at once that there is an input or a message.
-    news: OnceLock<std::sync::mpsc::Sender<News>>,
+    news: OnceLock<std::sync::mpsc::SyncSender<News>>,
 }
 
 impl EncoderMailbox {
@@ -166,7 +166,7 @@ impl EncoderMailbox {
     }
 
     /// The studio wants to hear of inputs and messages as they come.
-    pub(crate) fn set_news(&self, news: std::sync::mpsc::Sender<News>) {
+    pub(crate) fn set_news(&self, news: std::sync::mpsc::SyncSender<News>) {
         let _ = self.news.set(news);
     }
 

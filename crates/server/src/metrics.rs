@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nearlight_scene::Viewer;
 use nearlight_session::{SenderStatistics, SharedStatistics};
 use nearlight_units::{Bitrate, Span};
 use nearlight_wire::FrameReport;
@@ -43,6 +44,31 @@ pub(crate) enum Refusal {
 pub(crate) struct SessionFigures {
     pub(crate) sender: SenderStatistics,
     pub(crate) target: Bitrate,
+}
+
+/// A live session's figures, as of the last fifth of a second.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionStatistics {
+    /// Counts since the session began.
+    pub sender: SenderStatistics,
+    /// Rate that the controller allows the encoder.
+    pub target: Bitrate,
+}
+
+/// Reads what the sessions of a running server count.
+#[derive(Clone)]
+pub struct Observer(pub(crate) Arc<Metrics>);
+
+impl Observer {
+    /// Figures of each open session, in the order of their viewers' numbers.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<(Viewer, SessionStatistics)> {
+        let told = |(session, figures): (&u32, &SessionFigures)| {
+            let SessionFigures { sender, target } = *figures;
+            (Viewer(*session), SessionStatistics { sender, target })
+        };
+        self.0.live().iter().map(told).collect()
+    }
 }
 
 /// What viewers who get the same pictures share, since it was told last; layers and viewers as they are now.

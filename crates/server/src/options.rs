@@ -85,6 +85,46 @@ pub struct ServeOptions {
     pub impairment: Option<Impairment>,
 }
 
+impl ServeOptions {
+    /// Everything as `nearlight serve` has it without options, but on a free port.
+    #[must_use]
+    pub fn new(source: SourceKind) -> Self {
+        Self {
+            address: None,
+            port: 0,
+            rtc_port: None,
+            tcp_control: None,
+            announced: Vec::new(),
+            hosts: Vec::new(),
+            ice_servers: Vec::new(),
+            token: None,
+            certificate: None,
+            source,
+            backend: Backend::default(),
+            size: PictureSize::Auto,
+            fps: None,
+            codec: CodecKind::H264,
+            controller: nearlight_rate::PRESETS[0].name.into(),
+            fec: "planner".into(),
+            start_rate: None,
+            min_rate: None,
+            max_rate: None,
+            pacing: Pacing::Compressed,
+            fitted_captures: true,
+            shared_encodes: true,
+            datagram: None,
+            encoders: Encoders::default(),
+            sound: true,
+            clipboard: false,
+            max_clients: 8,
+            stereo: false,
+            unity: None,
+            events: None,
+            impairment: None,
+        }
+    }
+}
+
 /// How Unity Render Streaming's web clients are let in. They know no token of their own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnityOptions {

@@ -12,8 +12,8 @@ use nearlight_net::{
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{
-    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeWish, SceneError, SourceKind, Sustained, choose_size,
-    of_coding, open,
+    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeWish, PushSource, SceneError, SourceKind, Sustained,
+    choose_size, of_coding, open,
 };
 use nearlight_session::Captures;
 use nearlight_tcp::{CongestionControlError, check_congestion_control};
@@ -27,7 +27,7 @@ use crate::bad_paths::BadPaths;
 use crate::hosts::Hosts;
 use crate::http::Site;
 use crate::journal::{Journal, JournalThread};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::pairing::Pairing;
@@ -187,9 +187,20 @@ impl BoundServer {
 
     /// Opens the renderer and everything else behind the port, which takes a second or two.
     pub fn start(self) -> Result<Server, ServerError> {
+        let clock = self.clock;
+        let source = open_source(&self.options, &move || clock.now())?;
+        self.start_with(source)
+    }
+
+    /// The same with a source of the program's own in place of the options'. Where it paces itself, the options' size and frame rate are
+    /// what rates and encoders are chosen for.
+    pub fn start_own(self, source: Box<dyn PushSource>) -> Result<Server, ServerError> {
+        self.start_with(Opened::SelfPaced(source))
+    }
+
+    fn start_with(self, mut source: Opened) -> Result<Server, ServerError> {
         let Self { options, clock, token, identity, listener, exchange, bad_paths } = self;
         let now = move || clock.now();
-        let mut source = open_source(&options, &now)?;
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
         // One client's pictures can be drawn when it is best for that one.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
@@ -292,6 +303,12 @@ impl Server {
     pub fn format(&self) -> String {
         let Format { size, fps, .. } = self.state.format;
         format!("{}x{} at {fps} fps: {}", size.width, size.height, self.sustained.reason)
+    }
+
+    /// Reads the sessions' figures while the server runs.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.state.metrics))
     }
 
     /// Serves until `stop` is done, then says goodbye to every client. `on_renewal` hears of each certificate that takes the place of the one

@@ -3,7 +3,7 @@
 //! Where the source paces itself, the thread runs [`crate::fan_out`] instead.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -88,7 +88,7 @@ pub(crate) struct StudioOptions {
 /// Where viewers are told of, by the kind of the source.
 enum Arrivals {
     OnDemand(Sender<Arc<EncoderMailbox>>),
-    SelfPaced(Sender<News>),
+    SelfPaced(SyncSender<News>),
 }
 
 /// A source that paces itself holds a sender too, so that its studio would never see them all gone.
@@ -348,10 +348,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     Ok(decision.into())
 }
 
-/// What to draw: a headset's views as they will be at display time, a screen's as they are.
-///
-/// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a
-/// screen has no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
+/// What to draw: see [`Predictor::views_for`].
 pub(crate) fn views_at(
     sampled: &[View],
     predictor: &Predictor,
@@ -361,7 +358,7 @@ pub(crate) fn views_at(
 ) -> Vec<View> {
     let wanted = usize::from(wanted);
     if sampled.len() == wanted {
-        return if display == DisplayKind::Headset { predictor.predict(at) } else { sampled.to_vec() };
+        return predictor.views_for(display, at);
     }
     // The display changed and its first sample is not here yet, or there has been no sample at all; a screen in stereo never sends two.
     let pose = sampled.first().map_or(START, |view| view.pose);

@@ -44,6 +44,12 @@ impl Fov {
         Self { left: -up * aspect, right: up * aspect, down: -up, up }
     }
 
+    fn check(&self) -> Result<(), WireError> {
+        let Self { left, right, down, up } = *self;
+        let possible = [left, right, down, up].iter().all(|tangent| tangent.abs() <= MAX_TANGENT);
+        if possible && left < right && down < up { Ok(()) } else { Err(WireError::Field("fov")) }
+    }
+
     /// The view widened on all sides by `margin` times its width and height (0.1 = a tenth on each side).
     #[must_use]
     pub fn widened(self, margin: f32) -> Self {
@@ -99,14 +105,22 @@ pub(crate) fn check_orientation(orientation: &[f32; 4]) -> Result<(), WireError>
 impl View {
     pub(crate) const BYTES: usize = Pose::BYTES + 16;
 
+    /// Whether the wire carries it, for views that a program made: what a peer sent has been checked.
+    pub fn check(&self) -> Result<(), WireError> {
+        let Self { pose: Pose { position, orientation }, fov } = self;
+        if !position.iter().all(|coordinate| coordinate.abs() <= MAX_COORDINATE) {
+            return Err(WireError::Field("position"));
+        }
+        check_orientation(orientation)?;
+        fov.check()
+    }
+
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let pose = Pose::read(reader)?;
-        let mut tangent = || {
-            let value = reader.f32("fov")?;
-            if value.abs() <= MAX_TANGENT { Ok(value) } else { Err(WireError::Field("fov")) }
-        };
+        let mut tangent = || reader.f32("fov");
         let fov = Fov { left: tangent()?, right: tangent()?, down: tangent()?, up: tangent()? };
-        if fov.left < fov.right && fov.down < fov.up { Ok(Self { pose, fov }) } else { Err(WireError::Field("fov")) }
+        fov.check()?;
+        Ok(Self { pose, fov })
     }
 
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
@@ -129,5 +143,30 @@ impl View {
         for view in views {
             view.write(bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_that_no_peer_would_take_is_found_where_it_is_made() {
+        let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.5) };
+        assert_eq!(view.check(), Ok(()));
+        let poses = [
+            Pose { position: [f32::NAN, 0.0, 0.0], ..Pose::default() },
+            Pose { position: [0.0, 2e4, 0.0], ..Pose::default() },
+            Pose { orientation: [0.0; 4], ..Pose::default() },
+            Pose { orientation: [0.0, f32::INFINITY, 0.0, 1.0], ..Pose::default() },
+        ];
+        assert!(poses.into_iter().all(|pose| View { pose, ..view }.check().is_err()));
+        let fovs = [
+            Fov { up: f32::NAN, ..view.fov },
+            Fov { left: 2.0, right: 1.0, ..view.fov },
+            Fov { up: 21.0, ..view.fov },
+            Fov { left: 0.0, right: 0.0, down: 0.0, up: 0.0 },
+        ];
+        assert!(fovs.into_iter().all(|fov| View { fov, ..view }.check().is_err()));
     }
 }
