@@ -6,7 +6,9 @@ use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryK
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
-use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
+use nearlight_wire::{
+    FrameHeader, RecoveryPolicy, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker,
+};
 
 use crate::arrivals::ArrivalLog;
 use crate::assembly::{Assembler, Completed, Forged};
@@ -54,12 +56,34 @@ pub enum LossRecovery {
     References,
     /// Asks for a key frame at once and discards what comes before it: what ALVR's client does.
     KeyFrames,
+    /// Leaves out what is not whole in time, hands out the frames after it for all that, and asks for a key frame after each frame until one
+    /// comes: what OpenUVR's device does.
+    ///
+    /// OpenUVR, RTSS 2021, section IV.B.3, and its code (`receiving/src/raw.c`). Departures:
+    ///
+    /// - A frame is dropped 3 ms after its loss shows: by a later packet, a newer frame, or silence. OpenUVR drops it after 3 ms of silence,
+    ///   for its packets leave back to back, and drops the wrong one where packets of two frames meet: ours are numbered.
+    /// - A frame of which nothing came is dropped as well; OpenUVR does not notice it, and what follows is damaged without a request.
+    /// - A request is repeated after a round trip and 53 ms where no frame follows: our sources may pause, OpenUVR's never do.
+    /// - A decoder that refuses a damaged frame gets nothing more until the key frame, as browsers may demand.
+    OpenUvr,
     /// Asks for nothing, as receivers do whose streams bring all their redundancy along; what is not whole by `patience` after its loss
     /// showed is given up.
     Nothing { patience: Span },
     /// The transport itself sends again what is lost, as TCP does: what is missing is on its way, however late. Asks for a key frame where the
     /// decoder refused a frame, and for nothing else.
     Transport,
+}
+
+impl From<RecoveryPolicy> for LossRecovery {
+    fn from(policy: RecoveryPolicy) -> Self {
+        match policy {
+            RecoveryPolicy::Repair => Self::Symbols,
+            RecoveryPolicy::Reference => Self::References,
+            RecoveryPolicy::Intra => Self::KeyFrames,
+            RecoveryPolicy::OpenUvr { .. } => Self::OpenUvr,
+        }
+    }
 }
 
 /// A whole frame in decoding order.
@@ -74,6 +98,8 @@ pub struct ReadyFrame {
     bits_from: usize,
     /// False: a newer frame is ready as well, so decode this one for it and do not display it.
     pub show: bool,
+    /// A frame that it is predicted from, or one before that, was left out: the decoded picture is not what the server's encoder had in mind.
+    pub damaged: bool,
 }
 
 impl ReadyFrame {
@@ -139,6 +165,8 @@ pub struct Receiver {
     /// When a frame that predicts from a decoded one was asked for, and how many such requests had been in vain.
     reference_asked: Option<(Time, u32)>,
     key_frame_asked_at: Option<Time>,
+    /// The frame that was done with when it was asked for.
+    key_frame_asked_after: Option<FrameId>,
     /// How long packets of media take from the server of late, less the offset of its clock.
     way_down: Option<Span>,
     input_repeat_at: Option<Time>,
@@ -180,6 +208,7 @@ impl Receiver {
             acknowledge: false,
             reference_asked: None,
             key_frame_asked_at: None,
+            key_frame_asked_after: None,
             way_down: None,
             input_repeat_at: None,
             messages: VecDeque::new(),
@@ -202,6 +231,7 @@ impl Receiver {
     /// How what is lost is made good, from now on.
     pub fn set_loss_recovery(&mut self, recovery: LossRecovery) {
         self.loss_recovery = recovery;
+        self.assembler.set_takes_damaged(recovery == LossRecovery::OpenUvr);
     }
 
     /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
@@ -461,16 +491,22 @@ impl Receiver {
         ])
     }
 
-    /// The picture stands, and nothing is outstanding or due that could move it: neither symbols nor a frame to go on with. That must
+    /// The picture stands or is damaged, and nothing is outstanding or due that could mend it: neither symbols nor a frame to go on with. That must
     /// never be after [`Receiver::poll_transmit`] has said that nothing is left; simulations and fuzzers ask. Receivers that never ask
     /// for anything are not meant.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost; where the transport repairs,
         // as long as that takes.
-        let asks = matches!(self.loss_recovery, LossRecovery::Symbols | LossRecovery::References);
-        let stands = asks && self.assembler.is_standing();
-        stands && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
+        let suffers = match self.loss_recovery {
+            LossRecovery::Symbols | LossRecovery::References => self.assembler.is_standing(),
+            LossRecovery::OpenUvr => {
+                let damaged = self.assembler.is_waiting_for_key_frame() && !self.assembler.has_deliverable();
+                damaged || self.assembler.is_standing()
+            }
+            LossRecovery::KeyFrames | LossRecovery::Nothing { .. } | LossRecovery::Transport => false,
+        };
+        suffers && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
     }
 
     pub fn poll_event(&mut self) -> Option<(Time, Event)> {
@@ -495,6 +531,7 @@ impl Receiver {
                 // A picture whose note was lost may be newer than all that are known by number.
                 sent: sent.max(self.counts.decoded + lost),
                 displayed: self.presentation.displayed,
+                damaged: self.presentation.damaged,
                 late: self.presentation.late,
                 lost,
                 ..self.counts
