@@ -15,6 +15,7 @@ use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
+use nearlight_wire::RecoveryPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::announcement::{Announcement, Style};
@@ -85,8 +86,15 @@ pub(crate) struct ServeArguments {
     controller: String,
     /// Redundancy against losses: planner, planner:PERCENT at most, nebula, planner-as-nebula, escot-gop, webrtc, fixed:PERCENT or none;
     /// over WebRTC where the client takes FlexFEC
-    #[arg(long, default_value = "planner", value_name = "POLICY")]
-    fec: String,
+    /// If not given, planner, or none where --recovery never requests a lost packet again, which planner counts on
+    #[arg(long, value_name = "POLICY")]
+    fec: Option<String>,
+    /// What clients do about losses. reference: request packets, then a frame predicted from one that they have decoded; repair: packets, then
+    /// a key frame; intra: a key frame at once, and no picture before it; openuvr[:FRAMES]: decode on with damaged pictures, and request a
+    /// key frame after each frame until one comes, which the server ignores for so many frames (6) after a key frame. WebRTC clients,
+    /// Unity's among them, recover in their own way, and over a WebSocket nothing is lost
+    #[arg(long, default_value = "reference", value_name = "POLICY")]
+    recovery: RecoveryPolicy,
     /// Rate to start with (what `--controller fixed` stays at). Like every rate here it is what may be sent at most: pictures that need
     /// fewer bits are sent with fewer, and a machine that draws fewer pictures sends less
     #[arg(long, value_parser = parse::bitrate)]
@@ -188,7 +196,8 @@ impl ServeArguments {
             fps: self.fps,
             codec: self.codec,
             controller: self.controller,
-            fec: self.fec,
+            fec: self.fec.unwrap_or_else(|| usual_redundancy(self.recovery).to_owned()),
+            recovery: self.recovery,
             start_rate: self.rate,
             min_rate: self.min_rate,
             max_rate: self.max_rate,
@@ -206,6 +215,11 @@ impl ServeArguments {
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),
         })
     }
+}
+
+/// The redundancy policy of somebody who has named none.
+const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
+    if recovery.requests_symbols() { "planner" } else { "none" }
 }
 
 impl ServeArguments {

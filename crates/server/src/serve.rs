@@ -236,6 +236,7 @@ impl BoundServer {
             codec: options.codec,
             controller: options.controller,
             fec: options.fec,
+            recovery: options.recovery,
             bounds,
             pacing: options.pacing,
             bad_paths,

@@ -8,7 +8,8 @@ use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, Sound
 use nearlight_units::Time;
 use nearlight_wire::{
     Base64, ControllerDescription, DisplayKind, GamepadDescription, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS,
-    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
+    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription,
+    StreamDescription, Welcome,
 };
 use tokio::sync::mpsc;
 
@@ -54,7 +55,7 @@ pub(crate) struct SessionCommon {
     /// What the client shows pictures on.
     pub(crate) display: DisplayKind,
     /// The client is to acknowledge frames.
-    references: bool,
+    recovery: RecoveryPolicy,
     mailbox: Arc<EncoderMailbox>,
     stream: StreamDescription,
 }
@@ -77,7 +78,7 @@ impl SessionCommon {
         let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender)
             .with_stream(Size { width: stream.width, height: stream.height }, stream.views);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
-        let (references, sound) = (false, None);
+        let (recovery, sound) = (RecoveryPolicy::Repair, None);
         let clipboard = false;
         Ok(Self {
             state,
@@ -89,7 +90,7 @@ impl SessionCommon {
             hears,
             sound,
             display,
-            references,
+            recovery,
             mailbox,
             stream,
         })
@@ -102,9 +103,9 @@ impl SessionCommon {
         self
     }
 
-    /// Whether the client is to acknowledge frames.
-    pub(crate) fn with_references(mut self, references: bool) -> Self {
-        self.references = references;
+    /// What the client is to do about losses.
+    pub(crate) const fn with_recovery(mut self, recovery: RecoveryPolicy) -> Self {
+        self.recovery = recovery;
         self
     }
 
@@ -217,7 +218,7 @@ impl SessionCommon {
             server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(),
             controller: names.controller.into(),
             fec: names.redundancy.unwrap_or_else(|| NO_REDUNDANCY.into()),
-            references: self.references,
+            recovery: self.recovery,
             playback_buffer: sender.target().playback_buffer,
             sound: self.sound.clone(),
             clipboard: self.clipboard,

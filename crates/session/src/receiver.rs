@@ -125,6 +125,8 @@ pub struct ReceiverStatistics {
     pub malformed: u64,
     /// How often the symbols of a whole frame were thrown away because they did not make up the digest that its repairs carry.
     pub corrupt: u64,
+    /// Frames that the decoder refused.
+    pub refused: u64,
     pub unreadable_markers: u64,
 }
 
@@ -180,6 +182,7 @@ pub struct Receiver {
     key_frames: u64,
     malformed: u64,
     corrupt: u64,
+    refused: u64,
     packets: u64,
     received: Bytes,
     recent: RecentRate,
@@ -220,6 +223,7 @@ impl Receiver {
             key_frames: 0,
             malformed: 0,
             corrupt: 0,
+            refused: 0,
             packets: 0,
             received: Bytes::ZERO,
             recent: RecentRate::default(),
@@ -420,6 +424,7 @@ impl Receiver {
 
     /// The decoder refused a frame: only a key frame helps.
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
+        self.refused += 1;
         self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it".into() });
         if self.playback.as_mut().is_some_and(|buffer| buffer.skip_to_key_frame()) {
             return;
@@ -547,6 +552,7 @@ impl Receiver {
             received_rate: self.recent.rate(now),
             malformed: self.malformed,
             corrupt: self.corrupt,
+            refused: self.refused,
             unreadable_markers: self.presentation.unreadable_markers,
         }
     }
