@@ -184,6 +184,7 @@ export class Hud {
       ["healed by", healing(counts)],
       ["by reference", shown(counts?.byReference)],
       ["frames lost", shown(counts?.lost)],
+      ["damaged", shown(counts?.damaged)],
       ["late", shown(counts?.late)],
       ["key frames", shown(counts?.keyFrames)],
       ["round trip", length(counts?.roundTripUs)],
@@ -193,6 +194,17 @@ export class Hud {
       // Packets, and the length of what was made up in their place.
       ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${counts.sound.concealed * 10} ms` : "–"],
     ]);
+  }
+
+  /** What is done about losses, and what of it this browser cannot do. */
+  #recovery(): string {
+    const name = this.#carrier?.name;
+    if (!this.#welcome || !name) return "–";
+    if (name === "webrtc") return "the browser's";
+    if (name === "websocket") return "the transport's";
+    const { recovery } = this.#welcome;
+    const refuses = recovery.startsWith("openuvr") && (this.#statistics?.refused ?? 0) > 0;
+    return refuses ? because(recovery, "this browser's decoder refuses damaged frames, so pictures stand until the key frame") : recovery;
   }
 
   #writeFacts(): void {
@@ -205,6 +217,7 @@ export class Hud {
       ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
       ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why) : "–"],
+      ["Recovery", this.#recovery()],
       ["Control", this.#welcome ? `${this.#welcome.controller}${held} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }

@@ -15,6 +15,7 @@ use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
 use nearlight_units::Bitrate;
 use nearlight_wifi::load_path;
+use nearlight_wire::RecoveryPolicy;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::announcement::{Announcement, Style};
@@ -84,9 +85,16 @@ pub(crate) struct ServeArguments {
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
     /// Redundancy policy (FEC): planner, planner:PERCENT (its upper limit), nebula, planner-as-nebula, escot-gop, webrtc,
-    /// fixed:PERCENT or none. Over WebRTC it needs a client that accepts FlexFEC
-    #[arg(long, default_value = "planner", value_name = "POLICY")]
-    fec: String,
+    /// fixed:PERCENT or none. Over WebRTC it needs a client that accepts FlexFEC [default: planner; none if --recovery never
+    /// requests retransmissions, which planner relies on]
+    #[arg(long, value_name = "POLICY")]
+    fec: Option<String>,
+    /// Loss recovery of clients. reference: request packets, then a frame predicted from one that they have decoded; repair:
+    /// packets, then a key frame; intra: a key frame at once, freezing until it arrives; openuvr[:FRAMES]: keep decoding damaged
+    /// pictures and request a key frame after each frame until one arrives, while the server ignores requests for FRAMES frames
+    /// (default 6) after a key frame. WebRTC clients recover in their own way, and over a WebSocket nothing is lost
+    #[arg(long, default_value = "reference", value_name = "POLICY")]
+    recovery: RecoveryPolicy,
     /// Initial rate; with `--controller fixed` the constant rate. Rates are upper limits: simple pictures need fewer bits
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
@@ -190,7 +198,8 @@ impl ServeArguments {
             fps: self.fps,
             codec: self.codec,
             controller: self.controller,
-            fec: self.fec,
+            fec: self.fec.unwrap_or_else(|| usual_redundancy(self.recovery).to_owned()),
+            recovery: self.recovery,
             start_rate: self.rate,
             min_rate: self.min_rate,
             max_rate: self.max_rate,
@@ -209,6 +218,11 @@ impl ServeArguments {
             impairment: bad_path.map(|path| Impairment { path, seed: self.seed }),
         })
     }
+}
+
+/// The redundancy policy of somebody who has named none.
+const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
+    if recovery.requests_symbols() { "planner" } else { "none" }
 }
 
 impl ServeArguments {

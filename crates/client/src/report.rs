@@ -33,7 +33,10 @@ pub fn summary_table(summary: &Summary) -> String {
     line("adapter", stream.adapter.clone());
     line("frames", {
         let counts = format!("{} sent, {} completed, {} decoded, ", frames.sent, frames.completed, frames.decoded);
-        format!("{counts}{} displayed, {} late, {} lost", frames.displayed, frames.late, frames.lost)
+        {
+            let damaged = if frames.damaged > 0 { format!(" ({} damaged)", frames.damaged) } else { String::new() };
+            format!("{counts}{} displayed{damaged}, {} late, {} lost", frames.displayed, frames.late, frames.lost)
+        }
     });
     line("frame rate", format!("{:.2} /s, longest pause {:.0} ms", summary.fps, summary.pause_ms_max));
     line(

@@ -237,7 +237,7 @@ impl Encoder for H264Encoder {
     }
 }
 
-/// Decodes with the caller's thread, one access unit in Annex B format per call, error concealment off.
+/// Decodes with the caller's thread, one access unit in Annex B format per call, error concealment off unless it is wanted.
 ///
 /// OpenH264 notices a missing reference by the gap in the frame numbers; from then on, as after any damage, every frame is an error
 /// until the next key frame. It does not notice a lost frame that nothing refers to.
@@ -245,6 +245,8 @@ pub struct H264Decoder {
     library: LibraryDecoder,
     /// The last picture is good to refer to.
     synchronised: bool,
+    /// Pictures of which the library says that a reference is missing are taken.
+    conceals: bool,
 }
 
 impl H264Decoder {
@@ -252,7 +254,7 @@ impl H264Decoder {
         // The wrapper's default has error concealment off and no threads.
         let library = LibraryDecoder::with_api_config(OpenH264API::from_source(), LibraryDecoderConfig::new())
             .map_err(|error| CodecError::Library { codec: CODEC, call: "create", reason: error.to_string() })?;
-        Ok(Self { library, synchronised: false })
+        Ok(Self { library, synchronised: false, conceals: false })
     }
 }
 
@@ -270,9 +272,13 @@ impl Decoder for H264Decoder {
             return Err(bitstream::refused("a key frame must come first"));
         }
         self.synchronised &= !unit.picture;
-        let picture = library::decode(&mut self.library, bits)?;
+        let picture = library::decode(&mut self.library, bits, self.conceals)?;
         self.synchronised |= unit.picture && picture.is_some();
         Ok(picture)
+    }
+
+    fn set_concealing(&mut self) {
+        self.conceals = library::conceal(&mut self.library);
     }
 }
 

@@ -110,6 +110,9 @@ pub trait Decoder: Send {
     /// The decoded picture, or none where the decoder needs more data. Bits from the network may be damaged: an error, no panic,
     /// and errors from then on until the next key frame.
     fn decode(&mut self, bits: &[u8]) -> Result<Option<PictureView<'_>>, CodecError>;
+    /// From now on a frame whose reference is missing is decoded with what there is in its place, into a damaged picture, rather than
+    /// refused. A decoder that does not notice what is missing does so anyway.
+    fn set_concealing(&mut self) {}
 }
 
 /// Opens an encoder; its first frame will be a key frame.

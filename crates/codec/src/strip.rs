@@ -70,7 +70,7 @@ mod tests {
             // The memory of one frame is the next one's.
             for (frame, picture) in [(7, &first), (8, &second)] {
                 let marker = Marker { frame: FrameId(frame), input: InputSeq(3) };
-                marked.fit(picture, size, 1);
+                marked.fit(picture.view(), size, 1);
                 marked.add_marker(strip, marker);
                 assert_eq!(marked.size, size.with_strip(Some(strip)));
                 assert!(marked.view().check().is_ok() && marked.blue.len() == marked.size.pixels() / 4);

@@ -41,6 +41,7 @@ proptest! {
     #[test]
     fn damaged_frames_do_no_harm(
         kind in codec(),
+        conceals: bool,
         frame in 0usize..6,
         cut in prop::option::of(0.0f64..1.0),
         flips in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..20),
@@ -57,6 +58,9 @@ proptest! {
             }
         }
         let mut decoder = new_decoder(kind).unwrap();
+        if conceals {
+            decoder.set_concealing();
+        }
         for (number, bits) in frames.iter().enumerate() {
             let picture = decoder.decode(bits);
             // Whatever the damage did, the key frame and what follows it are whole.
@@ -74,6 +78,33 @@ fn a_stream_must_start_with_a_key_frame() {
         assert!(matches!(decoder.decode(&frames[0]), Ok(Some(_))), "{kind}");
         assert!(matches!(decoder.decode(&frames[1]), Ok(Some(_))), "{kind}");
     }
+}
+
+/// Frames 3 and 4 are lost. What each of the others is decoded into: nothing, what it should be, or something else.
+fn without_two(kind: CodecKind, conceals: bool) -> Vec<Option<bool>> {
+    let frames = stream(kind, &[true, false, false, false, false, false, false, false, true, false]);
+    let (mut whole, mut lossy) = (new_decoder(kind).unwrap(), new_decoder(kind).unwrap());
+    if conceals {
+        lossy.set_concealing();
+    }
+    let decoded = frames.iter().enumerate().map(|(number, bits)| {
+        let should = whole.decode(bits).unwrap().expect("a picture").luma.to_vec();
+        let lost = (3..5).contains(&number);
+        (!lost).then(|| lossy.decode(bits).ok().flatten().map(|picture| picture.luma == should))
+    });
+    decoded.flatten().collect()
+}
+
+#[test]
+fn a_missing_reference_is_refused_or_decoded_into_a_damaged_picture() {
+    let (whole, damaged) = (Some(true), Some(false));
+    let refused = [whole, whole, whole, None, None, None, whole, whole];
+    let concealed = [whole, whole, whole, damaged, damaged, damaged, whole, whole];
+    assert_eq!(without_two(CodecKind::H264, false), refused);
+    assert_eq!(without_two(CodecKind::H264, true), concealed);
+    // Its frames have no numbers: nothing is noticed.
+    assert_eq!(without_two(CodecKind::Vp8, false), concealed);
+    assert_eq!(without_two(CodecKind::Vp8, true), concealed);
 }
 
 #[test]

@@ -82,6 +82,8 @@ pub enum Event {
     FrameSent { frame: FrameId, bytes: u64, key: bool, reference: Option<FrameId>, symbols: u32 },
     /// A whole frame went to the decoder.
     FrameReady { frame: FrameId },
+    /// It was predicted from a frame that was left out, or from one that was: the decoded picture is damaged.
+    FrameDamaged { frame: FrameId },
     /// Media datagrams so far: that left (server), that arrived (client). Of these, pieces that were sent again, and repairs. Ten a second
     /// at most, while there are any.
     Traffic { packets: u64, bytes: Bytes, retransmissions: u64, repairs: u64 },
@@ -190,6 +192,7 @@ mod tests {
             Event::FrameSkipped { reason: reason.clone() },
             Event::FrameSent { frame, bytes: 10_000, key: false, reference: Some(FrameId(6)), symbols },
             Event::FrameReady { frame },
+            Event::FrameDamaged { frame },
             Event::Traffic { packets: 10, bytes: Bytes::new(12_000), retransmissions: 2, repairs: 1 },
             Event::RateDecision {
                 target,
@@ -228,11 +231,12 @@ mod tests {
             Event::FrameSkipped { .. } => 12,
             Event::FrameSent { .. } => 13,
             Event::FrameReady { .. } => 14,
-            Event::Traffic { .. } => 15,
-            Event::RateDecision { .. } => 16,
-            Event::ClockEstimated { .. } => 17,
-            Event::MalformedDatagram { .. } => 18,
-            Event::TcpState { .. } => 19,
+            Event::FrameDamaged { .. } => 15,
+            Event::Traffic { .. } => 16,
+            Event::RateDecision { .. } => 17,
+            Event::ClockEstimated { .. } => 18,
+            Event::MalformedDatagram { .. } => 19,
+            Event::TcpState { .. } => 20,
         }
     }
 
@@ -249,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_renamed_event_or_field_is_an_error_and_a_line_that_was_cut_off_is_not() {
-        let whole = line(every_event().swap_remove(15));
+        let whole = line(every_event().swap_remove(16));
         let fault =
             |text: &str| read_lines(text).find_map(Result::err).map(|unknown| (unknown.line, unknown.to_string()));
         assert_eq!(fault(&format!("{whole}{}", &whole[..30])), None);

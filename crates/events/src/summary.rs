@@ -92,6 +92,8 @@ pub struct FrameCounts {
     pub completed: u64,
     pub decoded: u64,
     pub displayed: u64,
+    /// Displayed although something that they were predicted from was left out; none where recovery does not allow it.
+    pub damaged: u64,
     /// Displayed after their deadline, or decoded only because later frames needed them.
     pub late: u64,
     /// Never decoded.

@@ -3,7 +3,7 @@
 //! Knows no process, socket or clock. Who ran server and client hands over what they wrote and what the link counted; all times
 //! are on one clock, that of the machine.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nearlight_events::{Event, Record, Stage, UnknownLine, read_lines};
 use nearlight_flows::Direction;
@@ -116,7 +116,7 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
             "its receiver asks for nothing, which the live one does whatever is lost",
         ),
         (
-            cell.system.recovery == Recovery::Reference && matches!(cell.setting.source.encoder, Encoder::Model(_)),
+            cell.system.recovery == Recovery::REFERENCE && matches!(cell.setting.source.encoder, Encoder::Model(_)),
             "its encoder is a model of frame sizes, which predicts from no older frame live",
         ),
         (
@@ -256,7 +256,9 @@ struct Story {
     quality: FrameQuality,
     /// When each frame was handed to the sender, and what it is worth.
     sent_frames: BTreeMap<Frame, (Time, f64)>,
-    /// Frames that were displayed in time, and the sum of their qualities. The live receiver shows nothing that is damaged.
+    /// Frames that were decoded without something that they were predicted from.
+    damaged: BTreeSet<Frame>,
+    /// Frames that were displayed in time and undamaged, and the sum of their qualities.
     in_time: (u64, f64),
     /// Frames that were decoded and have not been displayed.
     waiting: BTreeMap<Frame, Time>,
@@ -273,6 +275,7 @@ impl Story {
             retransmissions: 0,
             quality,
             sent_frames: BTreeMap::new(),
+            damaged: BTreeSet::new(),
             in_time: (0, 0.0),
             waiting: BTreeMap::new(),
         }
@@ -310,6 +313,9 @@ impl Story {
                 self.tally.on_frame_received(at, sent_at, sent_at);
                 self.waiting.insert(key, at);
             }
+            Event::FrameDamaged { frame } => {
+                self.damaged.insert((record.session, *frame));
+            }
             Event::FrameDisplayed { timeline } => {
                 let key = (record.session, timeline.frame);
                 self.waiting.remove(&key);
@@ -320,7 +326,9 @@ impl Story {
                 let latency = at - captured_at;
                 // Captures are counted when they are sent or left out: no event tells of the moment itself for each of them.
                 self.tally.on_displayed(at, sent_at, latency, latency > deadline, None);
-                if latency <= deadline && self.tally.counts_frame(sent_at) {
+                let damaged = self.damaged.remove(&key);
+                self.tally.on_condition(at, sent_at, damaged);
+                if latency <= deadline && !damaged && self.tally.counts_frame(sent_at) {
                     self.in_time.0 += 1;
                     self.in_time.1 += quality;
                 }

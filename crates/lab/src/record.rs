@@ -103,6 +103,12 @@ pub struct MediaRecord {
     pub key_frames: u64,
     pub received_frames: u64,
     pub displayed: u64,
+    /// Of these, pictures that were predicted from a frame that was never decoded.
+    #[serde(default)]
+    pub damaged: u64,
+    /// The longest time that the display showed nothing but such pictures, in microseconds; not known of runs that earlier versions made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub longest_damage: Option<u64>,
     pub late: u64,
     pub passed_over: u64,
     pub packets_sent: u64,

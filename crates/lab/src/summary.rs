@@ -307,6 +307,10 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     let share = |part: u64, whole: u64| if whole == 0 { Vec::new() } else { vec![part as f64 / whole as f64] };
     let lost = media.sent_frames.saturating_sub(media.received_frames);
     take("frame_drop_ratio", Samples::Values(share(lost, media.sent_frames)));
+    if let Some(longest) = media.longest_damage {
+        take("damaged_frame_ratio", Samples::Values(share(media.damaged, media.displayed)));
+        take("longest_damage_ms", Samples::Values(vec![longest as f64 / 1e3]));
+    }
     take("frame_skip_ratio", Samples::Values(share(media.skipped, media.captured)));
     take("late_frame_ratio", Samples::Values(share(media.late + media.passed_over, media.sent_frames)));
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));

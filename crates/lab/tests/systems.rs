@@ -61,6 +61,27 @@ fn every_way_of_recovery_does_what_it_says() {
     assert!(figure(&group, "bad_frame_ratio") < bad);
 }
 
+#[test]
+fn openuvr_shows_damage_until_its_key_frame_comes() {
+    let [usual, long] =
+        ["openuvr", "openuvr:60"].map(|name| run_system(&format!("controller = 'fixed'\nrecovery = '{name}'")));
+    for run in [&usual, &long] {
+        let media = &run.media[0];
+        assert_eq!((media.retransmissions, media.redundant_bytes, media.stuck), (0, 0, 0));
+        // What is damaged is not good, and what was dropped is not shown.
+        let (damaged, bad) = (figure(run, "damaged_frame_ratio"), figure(run, "bad_frame_ratio"));
+        assert!(damaged > 0.0 && bad > damaged, "{damaged} {bad}");
+        assert!(figure(run, "frame_drop_ratio") > 0.05, "of 14 packets one is lost in an eighth of the frames");
+    }
+    // A period of two seconds in which nobody listens leaves fewer key frames and longer damage.
+    assert!(usual.media[0].key_frames > 2 * long.media[0].key_frames, "{}", long.media[0].key_frames);
+    let [short, longer] = [&usual, &long].map(|run| figure(run, "longest_damage_ms"));
+    assert!(longer > 1_000.0 && short < longer, "{short} {longer}");
+    assert!(figure(&usual, "healed_by_key_frame") > 10.0);
+    let reference = run_system("controller = 'fixed'\nrecovery = 'reference'");
+    assert_eq!((reference.media[0].damaged, figure(&reference, "longest_damage_ms")), (0, 0.0));
+}
+
 /// Half a second of nothing: what was sent meanwhile is past repair.
 #[test]
 fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
@@ -170,6 +191,7 @@ fn systems_that_cannot_work_are_refused() {
         ("controller = 'fixed'\nfec = 'nobody'", "there is no redundancy policy `nobody`"),
         ("controller = 'fixed'\nrecovery = 'none'", "add key_every"),
         ("controller = 'fixed'\nrecovery = 'group'\nkey_every = 11", "from 1 to 10"),
+        ("controller = 'fixed'\nrecovery = 'prayer'", "openuvr:FRAMES (0 to 600); in plans also none and group"),
         ("controller = 'tcp-cubic'\nfec = 'planner'", "leave out `fec`"),
         ("controller = 'tcp-vegas'", "tcp-cubic"),
         ("controller = 'tcp-cubic'\ncaptures = 'fitted'", "leave out `captures`"),

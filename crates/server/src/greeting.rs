@@ -57,11 +57,10 @@ impl NewSession {
         state: &Arc<ServerState>,
         max_datagram: usize,
     ) -> Result<(SessionCommon, Sender), CodecError> {
-        let references = state.keeps_references(self.preferences.codec)?;
-        let sender =
-            state.new_sender(state.clock.now(), MediaTransport::Datagrams { largest: max_datagram, references });
+        let recovery = state.recovery(self.preferences.codec)?;
+        let sender = state.new_sender(state.clock.now(), MediaTransport::Datagrams { largest: max_datagram, recovery });
         let common = SessionCommon::open(Arc::clone(state), self.number, self.preferences, &sender)?;
-        Ok((common.with_sound_in_datagrams().with_references(references), sender))
+        Ok((common.with_sound_in_datagrams().with_recovery(recovery), sender))
     }
 }
 

@@ -11,6 +11,7 @@ use nearlight_pace::Mode as Pacing;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Mode;
+use nearlight_wire::RecoveryPolicy;
 
 /// Size of the picture for a screen. A headset gets as many pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,9 @@ pub struct ServeOptions {
     pub controller: String,
     /// A redundancy policy of `nearlight_fec`.
     pub fec: String,
+    /// What clients of our own protocol do about losses, where their transport loses anything. References where an encoder keeps none: symbols
+    /// are requested, then a key frame.
+    pub recovery: RecoveryPolicy,
     /// Rate to begin with; none leaves it to the controller's usual start.
     pub start_rate: Option<Bitrate>,
     /// Lowest rate; none: what the controllers' bounds begin at.
@@ -106,6 +110,7 @@ impl ServeOptions {
             codec: CodecKind::H264,
             controller: nearlight_rate::PRESETS[0].name.into(),
             fec: "planner".into(),
+            recovery: RecoveryPolicy::Reference,
             start_rate: None,
             min_rate: None,
             max_rate: None,

@@ -253,6 +253,7 @@ impl BoundServer {
             codec: options.codec,
             controller: options.controller,
             fec: options.fec,
+            recovery: options.recovery,
             bounds,
             pacing: options.pacing,
             tcp_control: options.tcp_control.clone(),

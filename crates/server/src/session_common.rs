@@ -7,8 +7,8 @@ use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Vie
 use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{
-    Base64, DisplayKind, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus, SOUND_RATE,
-    ServerMessage, SoundDescription, StreamDescription, Welcome,
+    Base64, DisplayKind, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy,
+    SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
 };
 use tokio::sync::mpsc;
 
@@ -57,7 +57,7 @@ pub(crate) struct SessionCommon {
     /// What the client shows pictures on.
     pub(crate) display: DisplayKind,
     /// The client is to acknowledge frames.
-    references: bool,
+    recovery: RecoveryPolicy,
     mailbox: Arc<EncoderMailbox>,
     stream: StreamDescription,
 }
@@ -81,7 +81,7 @@ impl SessionCommon {
             .with_stream(Size { width: stream.width, height: stream.height }, stream.views)
             .with_marker(marker);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
-        let (references, sound) = (false, None);
+        let (recovery, sound) = (RecoveryPolicy::Repair, None);
         let clipboard = false;
         Ok(Self {
             state,
@@ -93,7 +93,7 @@ impl SessionCommon {
             hears,
             sound,
             display,
-            references,
+            recovery,
             mailbox,
             stream,
         })
@@ -106,9 +106,9 @@ impl SessionCommon {
         self
     }
 
-    /// Whether the client is to acknowledge frames.
-    pub(crate) fn with_references(mut self, references: bool) -> Self {
-        self.references = references;
+    /// What the client is to do about losses.
+    pub(crate) const fn with_recovery(mut self, recovery: RecoveryPolicy) -> Self {
+        self.recovery = recovery;
         self
     }
 
@@ -221,7 +221,7 @@ impl SessionCommon {
             server: concat!("nearlight ", env!("CARGO_PKG_VERSION")).into(),
             controller: names.controller.into(),
             fec: names.redundancy.unwrap_or_else(|| NO_REDUNDANCY.into()),
-            references: self.references,
+            recovery: self.recovery,
             playback_buffer: sender.target().playback_buffer,
             sound: self.sound.clone(),
             clipboard: self.clipboard,

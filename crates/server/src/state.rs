@@ -16,7 +16,7 @@ use nearlight_session::{Algorithms, Framing, Sender, SenderConfig};
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
 use nearlight_webrtc::Peer;
-use nearlight_wire::{Bytes32, Hello, PROTOCOL_VERSION, RefusalReason};
+use nearlight_wire::{Bytes32, Hello, PROTOCOL_VERSION, RecoveryPolicy, RefusalReason};
 use tokio::sync::watch;
 
 use crate::admission::{Admission, NotAdmitted, Permit, QUIET};
@@ -53,8 +53,8 @@ pub(crate) struct Rejection {
 /// What carries a session's media.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MediaTransport {
-    /// Datagrams of our own protocol of at most so many bytes, and whether the client acknowledges frames.
-    Datagrams { largest: usize, references: bool },
+    /// Datagrams of our own protocol of at most so many bytes, and what both ends do about losses.
+    Datagrams { largest: usize, recovery: RecoveryPolicy },
     /// RTP, and whether the client tells when packets arrive.
     Rtp { reports_arrivals: bool },
 }
@@ -77,6 +77,7 @@ pub(crate) struct ServerState {
     pub(crate) codec: CodecKind,
     pub(crate) controller: String,
     pub(crate) fec: String,
+    pub(crate) recovery: RecoveryPolicy,
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
     /// Of TCP connections that carry media; none: the system's.
@@ -213,18 +214,25 @@ impl ServerState {
         }
     }
 
-    /// Whether the codec's encoder can predict from frames that a client has acknowledged.
-    pub(crate) fn keeps_references(&self, codec: CodecKind) -> Result<bool, CodecError> {
+    /// What is done about losses in a session with this codec, whose encoder may keep no references.
+    pub(crate) fn recovery(&self, codec: CodecKind) -> Result<RecoveryPolicy, CodecError> {
         let Format { size, fps, .. } = self.format;
         let config = EncoderConfig { size, fps, rate: self.bounds.start, threads: EncoderConfig::usual_threads() };
-        Ok(self.encoders.describe(codec, config)?.keeps_references)
+        let keeps_references = self.encoders.describe(codec, config)?.keeps_references;
+        Ok(match self.recovery {
+            RecoveryPolicy::Reference if !keeps_references => RecoveryPolicy::Repair,
+            chosen => chosen,
+        })
     }
 
     /// A session's sender.
     pub(crate) fn new_sender(&self, now: Time, transport: MediaTransport) -> Sender {
-        let (framing, largest, references, reports_arrivals) = match transport {
-            MediaTransport::Datagrams { largest, references } => (Framing::Symbols, largest, references, true),
-            MediaTransport::Rtp { reports_arrivals } => (Framing::Rtp, Peer::LARGEST_DATAGRAM, false, reports_arrivals),
+        let (framing, largest, recovery, reports_arrivals) = match transport {
+            MediaTransport::Datagrams { largest, recovery } => (Framing::Symbols, largest, recovery, true),
+            // The client's own: it sends NACKs, then asks for a key frame.
+            MediaTransport::Rtp { reports_arrivals } => {
+                (Framing::Rtp, Peer::LARGEST_DATAGRAM, RecoveryPolicy::Repair, reports_arrivals)
+            }
         };
         let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
         let controller =
@@ -236,11 +244,11 @@ impl ServerState {
             frame_interval: self.format.frame_interval(),
             events: self.journal.is_some(),
             maximum: Some(self.bounds.maximum),
-            references,
             // Other protocols' receivers hold what they like.
             playback_buffer: if framing == Framing::Symbols { controller.playback_buffer() } else { 0 },
             ..SenderConfig::default()
-        };
+        }
+        .recovering(recovery, true);
         let redundancy = Some(new_policy(&self.fec).expect("checked when the server started"));
         Sender::new(now, config, Algorithms { controller, redundancy })
     }

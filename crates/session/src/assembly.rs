@@ -47,6 +47,8 @@ pub(crate) struct Whole {
     pub(crate) healed_by: Option<RecoveryKind>,
     /// How many frames before it were given up because of it.
     pub(crate) skipped: u32,
+    /// A frame that it is predicted from, or one before that, was left out.
+    pub(crate) damaged: bool,
     pub(crate) bytes: Vec<u8>,
     pub(crate) transfer: Transfer,
 }
@@ -95,6 +97,10 @@ pub(crate) struct Assembler {
     delivered: VecDeque<u32>,
     /// No frame is of use but a key frame and one that is predicted from a delivered frame.
     broken: bool,
+    /// The decoder takes frames whose reference was left out, and no frame waits for one that is predicted from a delivered frame.
+    takes_damaged: bool,
+    /// The first frame that was left out since the newest key frame, where the decoder goes on without it.
+    damaged_from: Option<u32>,
     /// When symbols may have become suspect, or patience may end.
     check_at: Option<Time>,
     /// When the newest symbol of any frame came: the sender was alive then.
@@ -124,6 +130,30 @@ impl Assembler {
 
     pub(crate) const fn is_broken(&self) -> bool {
         self.broken
+    }
+
+    /// The decoder goes on after a frame that was left out, with what it has.
+    pub(crate) const fn set_takes_damaged(&mut self, takes: bool) {
+        self.takes_damaged = takes;
+    }
+
+    /// Only a key frame makes the picture what it should be.
+    pub(crate) const fn is_waiting_for_key_frame(&self) -> bool {
+        self.broken || self.damaged_from.is_some()
+    }
+
+    /// The newest frame that was handed out or given up.
+    pub(crate) fn done_to(&self) -> Option<FrameId> {
+        self.done_to.map(FrameId)
+    }
+
+    /// Frame `id` will never be there.
+    fn on_chain_broken(&mut self, id: u32) {
+        if self.takes_damaged && !self.delivered.is_empty() {
+            self.damaged_from.get_or_insert(id);
+        } else {
+            self.broken = true;
+        }
     }
 
     /// The decoder cannot go on, and what it had is gone: everything up to the next key frame is lost.
@@ -241,7 +271,8 @@ impl Assembler {
             (_, _, 0) => Some(RecoveryKind::Repair),
             _ => Some(RecoveryKind::LateRepair),
         };
-        let whole = Whole { id: FrameId(id), key, healed_by, skipped: 0, bytes: assembly.bytes, transfer };
+        let whole =
+            Whole { id: FrameId(id), key, healed_by, skipped: 0, damaged: false, bytes: assembly.bytes, transfer };
         self.whole.insert(id, Waiting { whole, shape, digest: assembly.digest });
         self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
     }
@@ -260,7 +291,7 @@ impl Assembler {
         self.newest = Some(id);
         if id - newest > MAX_GAP {
             self.give_up_before(id);
-            self.broken = true;
+            self.on_chain_broken(newest + 1);
         } else {
             for between in newest + 1..id {
                 self.frames.insert(between, Assembly::placeholder(now));
@@ -281,7 +312,7 @@ impl Assembler {
             match oldest {
                 Some(oldest) if oldest < id => {
                     self.give_up_before(oldest + 1);
-                    self.broken = true;
+                    self.on_chain_broken(oldest);
                 }
                 _ => return false,
             }
@@ -314,7 +345,9 @@ impl Assembler {
         self.give_up_before(id);
         let mut whole = self.whole.remove(&id)?.whole;
         whole.skipped = id - first.min(id);
-        if whole.skipped > 0 || self.broken {
+        if self.takes_damaged {
+            self.note_damage(&mut whole, first);
+        } else if whole.skipped > 0 || self.broken {
             whole.healed_by = Some(if whole.key { RecoveryKind::KeyFrame } else { RecoveryKind::Reference });
         }
         self.bytes -= whole.bytes.len();
@@ -327,8 +360,27 @@ impl Assembler {
         Some(whole)
     }
 
+    /// Where the decoder goes on whatever is missing: a key frame ends the damage, and a gap before any other frame begins it. `first` is the
+    /// oldest frame that was not done with.
+    fn note_damage(&mut self, whole: &mut Whole, first: u32) {
+        if whole.key {
+            let from = self.damaged_from.take();
+            if from.is_some() || self.broken || whole.skipped > 0 {
+                whole.skipped = whole.id.0 - from.unwrap_or(first).min(whole.id.0);
+                whole.healed_by = Some(RecoveryKind::KeyFrame);
+            }
+        } else if whole.skipped > 0 {
+            self.damaged_from.get_or_insert(first);
+        }
+        whole.damaged = self.damaged_from.is_some();
+    }
+
     fn deliverable(&self) -> Option<u32> {
-        self.whole.iter().find_map(|(id, waiting)| self.starts(*id, waiting.shape).then_some(*id))
+        self.whole.iter().find_map(|(id, waiting)| {
+            // Where nothing but its turn decides, a frame waits for those before it until they are given up.
+            let waits = self.takes_damaged && !waiting.shape.key && self.frames.range(..id).next().is_some();
+            (!waits && self.starts(*id, waiting.shape)).then_some(*id)
+        })
     }
 
     /// The decoder has had the frame so far before this one.
@@ -339,7 +391,12 @@ impl Assembler {
 
     /// Where the decoder would go on with it as soon as it is whole.
     fn starts(&self, id: u32, shape: Shape) -> bool {
-        shape.key || self.is_delivered(id, shape.reference_distance)
+        shape.key
+            || if self.takes_damaged {
+                !self.delivered.is_empty()
+            } else {
+                self.is_delivered(id, shape.reference_distance)
+            }
     }
 
     /// Frames on their way with which the decoder could go on.
@@ -445,12 +502,17 @@ impl Assembler {
     /// Gives up on frames that have been missing for too long: the chain is broken from then on.
     pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) {
         // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
-        let heard_at = self.heard_at;
+        let (heard_at, takes_damaged) = (self.heard_at, self.takes_damaged);
         let overdue = |assembly: &Assembly| {
-            let patience = |since: Time| now - since >= policy.give_up && heard_at - since >= policy.retry;
+            let heard = |since: Time| takes_damaged || heard_at - since >= policy.retry;
+            let patience = |since: Time| now - since >= policy.give_up && heard(since);
             assembly.is_refused() || assembly.suspect_since.is_some_and(patience)
         };
         if self.check_at.is_none_or(|at| now < at) {
+            return;
+        }
+        if self.takes_damaged && !self.delivered.is_empty() {
+            self.drop_overdue(overdue);
             return;
         }
         let Some(id) = self.frames.iter().rev().find_map(|(id, assembly)| overdue(assembly).then_some(*id)) else {
@@ -460,6 +522,18 @@ impl Assembler {
         let end = self.newest.filter(|_| self.broken).unwrap_or(id);
         self.give_up_before(end.saturating_add(1));
         self.broken = true;
+    }
+
+    /// Gives up the frames before the next whole one that are overdue: the decoder goes on with that one.
+    fn drop_overdue(&mut self, overdue: impl Fn(&Assembly) -> bool) {
+        while let Some((&id, assembly)) = self.frames.first_key_value() {
+            let next_whole = self.whole.keys().next().copied();
+            if next_whole.is_some_and(|whole| whole < id) || !overdue(assembly) {
+                return;
+            }
+            self.give_up_before(id.saturating_add(1));
+            self.on_chain_broken(id);
+        }
     }
 
     /// Notes that the chain is broken where the next frame predicts from one that the decoder will never have. While the chain is

@@ -1,6 +1,6 @@
 //! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without
 //! bound, nothing is handed out twice, no frame is handed out against a digest that was known, `poll_*` comes to an end, and while the
-//! picture stands a request is outstanding or due.
+//! picture stands or is damaged a request is outstanding or due.
 
 use arbitrary::Arbitrary;
 use nearlight_fec::policy::{POLICIES, new_policy};
@@ -202,11 +202,12 @@ pub fn receiver(operations: &[ReceiverOperation]) {
 /// or from a buffer.
 pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
-    receiver.set_loss_recovery(match kind % 5 {
+    receiver.set_loss_recovery(match kind % 6 {
         0 => LossRecovery::References,
         1 => LossRecovery::KeyFrames,
         2 => LossRecovery::Nothing { patience: Span::from_millis(20) },
         3 => LossRecovery::Symbols,
+        4 => LossRecovery::OpenUvr,
         _ => LossRecovery::Transport,
     });
     if kind >= 128 {

@@ -33,6 +33,7 @@ struct Pending {
     id: FrameId,
     header: FrameHeader<RemoteTime>,
     transfer: Transfer,
+    damaged: bool,
     decoded_at: Option<Time>,
 }
 
@@ -46,16 +47,18 @@ pub(crate) struct Presentation {
     reports: Vec<FrameReport>,
     first_report_at: Option<Time>,
     pub(crate) displayed: u64,
+    /// Of these, pictures that were predicted from a frame that was left out.
+    pub(crate) damaged: u64,
     pub(crate) late: u64,
     pub(crate) unreadable_markers: u64,
 }
 
 impl Presentation {
-    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader<RemoteTime>, transfer: Transfer) {
+    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader<RemoteTime>, transfer: Transfer, damaged: bool) {
         if self.pending.len() == MAX_PENDING {
             self.pending.pop_front();
         }
-        self.pending.push_back(Pending { id, header, transfer, decoded_at: None });
+        self.pending.push_back(Pending { id, header, transfer, damaged, decoded_at: None });
     }
 
     /// False for a frame that was not handed out or is decoded already.
@@ -88,6 +91,7 @@ impl Presentation {
         self.late += passed_over.iter().filter(|pending| pending.decoded_at.is_some()).count() as u64;
         let pending = self.pending.pop_front()?;
         self.displayed += 1;
+        self.damaged += u64::from(pending.damaged);
         let marker = marker.filter(|marker| marker.frame == id);
         self.unreadable_markers += u64::from(marker.is_none());
         // Without a single clock exchange nothing of the server's times can be said.

@@ -18,11 +18,13 @@ use crate::sound::{PlayedSound, SoundPlayer};
 use crate::uplink::{DeviceInput, Presence, Uplink};
 use crate::{Wake, earliest};
 
+mod loss_recovery;
 mod pictures;
 mod playback;
 mod requests;
 mod sound;
 
+pub use loss_recovery::LossRecovery;
 use pictures::Pictures;
 pub use pictures::{PictureFacts, RtpCounts};
 
@@ -43,25 +45,6 @@ pub struct ReceiverConfig {
     pub events: bool,
 }
 
-/// How a receiver makes good what is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum LossRecovery {
-    /// Asks for the missing symbols, then for a key frame.
-    #[default]
-    Symbols,
-    /// The server's encoder predicts from acknowledged frames where it is asked to: acknowledges what is decoded, asks for missing symbols,
-    /// then for such a frame, then for a key frame.
-    References,
-    /// Asks for a key frame at once and discards what comes before it: what ALVR's client does.
-    KeyFrames,
-    /// Asks for nothing, as receivers do whose streams bring all their redundancy along; what is not whole by `patience` after its loss
-    /// showed is given up.
-    Nothing { patience: Span },
-    /// The transport itself sends again what is lost, as TCP does: what is missing is on its way, however late. Asks for a key frame where the
-    /// decoder refused a frame, and for nothing else.
-    Transport,
-}
-
 /// A whole frame in decoding order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyFrame {
@@ -74,6 +57,8 @@ pub struct ReadyFrame {
     bits_from: usize,
     /// False: a newer frame is ready as well, so decode this one for it and do not display it.
     pub show: bool,
+    /// A frame that it is predicted from, or one before that, was left out: the decoded picture is not what the server's encoder had in mind.
+    pub damaged: bool,
 }
 
 impl ReadyFrame {
@@ -99,6 +84,8 @@ pub struct ReceiverStatistics {
     pub malformed: u64,
     /// How often the symbols of a whole frame were thrown away because they did not make up the digest that its repairs carry.
     pub corrupt: u64,
+    /// Frames that the decoder refused.
+    pub refused: u64,
     pub unreadable_markers: u64,
 }
 
@@ -139,6 +126,8 @@ pub struct Receiver {
     /// When a frame that predicts from a decoded one was asked for, and how many such requests had been in vain.
     reference_asked: Option<(Time, u32)>,
     key_frame_asked_at: Option<Time>,
+    /// The frame that was done with when it was asked for.
+    key_frame_asked_after: Option<FrameId>,
     /// How long packets of media take from the server of late, less the offset of its clock.
     way_down: Option<Span>,
     input_repeat_at: Option<Time>,
@@ -152,6 +141,7 @@ pub struct Receiver {
     key_frames: u64,
     malformed: u64,
     corrupt: u64,
+    refused: u64,
     packets: u64,
     received: Bytes,
     recent: RecentRate,
@@ -180,6 +170,7 @@ impl Receiver {
             acknowledge: false,
             reference_asked: None,
             key_frame_asked_at: None,
+            key_frame_asked_after: None,
             way_down: None,
             input_repeat_at: None,
             messages: VecDeque::new(),
@@ -191,6 +182,7 @@ impl Receiver {
             key_frames: 0,
             malformed: 0,
             corrupt: 0,
+            refused: 0,
             packets: 0,
             received: Bytes::ZERO,
             recent: RecentRate::default(),
@@ -202,6 +194,7 @@ impl Receiver {
     /// How what is lost is made good, from now on.
     pub fn set_loss_recovery(&mut self, recovery: LossRecovery) {
         self.loss_recovery = recovery;
+        self.assembler.set_takes_damaged(recovery == LossRecovery::OpenUvr);
     }
 
     /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
@@ -390,6 +383,7 @@ impl Receiver {
 
     /// The decoder refused a frame: only a key frame helps.
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
+        self.refused += 1;
         self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it".into() });
         if self.playback.as_mut().is_some_and(|buffer| buffer.skip_to_key_frame()) {
             return;
@@ -461,16 +455,22 @@ impl Receiver {
         ])
     }
 
-    /// The picture stands, and nothing is outstanding or due that could move it: neither symbols nor a frame to go on with. That must
+    /// The picture stands or is damaged, and nothing is outstanding or due that could mend it: neither symbols nor a frame to go on with. That must
     /// never be after [`Receiver::poll_transmit`] has said that nothing is left; simulations and fuzzers ask. Receivers that never ask
     /// for anything are not meant.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
         // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost; where the transport repairs,
         // as long as that takes.
-        let asks = matches!(self.loss_recovery, LossRecovery::Symbols | LossRecovery::References);
-        let stands = asks && self.assembler.is_standing();
-        stands && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
+        let suffers = match self.loss_recovery {
+            LossRecovery::Symbols | LossRecovery::References => self.assembler.is_standing(),
+            LossRecovery::OpenUvr => {
+                let damaged = self.assembler.is_waiting_for_key_frame() && !self.assembler.has_deliverable();
+                damaged || self.assembler.is_standing()
+            }
+            LossRecovery::KeyFrames | LossRecovery::Nothing { .. } | LossRecovery::Transport => false,
+        };
+        suffers && self.assembler.poll_timeout().is_none() && self.restart_due().is_none()
     }
 
     pub fn poll_event(&mut self) -> Option<(Time, Event)> {
@@ -495,6 +495,7 @@ impl Receiver {
                 // A picture whose note was lost may be newer than all that are known by number.
                 sent: sent.max(self.counts.decoded + lost),
                 displayed: self.presentation.displayed,
+                damaged: self.presentation.damaged,
                 late: self.presentation.late,
                 lost,
                 ..self.counts
@@ -510,6 +511,7 @@ impl Receiver {
             received_rate: self.recent.rate(now),
             malformed: self.malformed,
             corrupt: self.corrupt,
+            refused: self.refused,
             unreadable_markers: self.presentation.unreadable_markers,
         }
     }

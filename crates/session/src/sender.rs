@@ -212,7 +212,7 @@ impl Sender {
             events: VecDeque::new(),
             next_seq: PacketSeq(0),
             next_frame: FrameId(0),
-            recovery: Recovery::new(config.references),
+            recovery: Recovery::new(&config),
             round_trip: None,
             window: WindowGate::new(now),
             restraint: Restraint::new(&config),

@@ -182,9 +182,9 @@ impl Core {
         self.tally.on_message(time(now), &message);
         if let ServerMessage::Welcome(welcome) = &message {
             self.journal.session = welcome.session;
-            // Over a reliable transport nothing is lost that a reference could heal.
-            if welcome.references && !self.tally.is_reliable() {
-                self.receiver.set_loss_recovery(LossRecovery::References);
+            // Over a reliable transport nothing is lost.
+            if !self.tally.is_reliable() {
+                self.receiver.set_loss_recovery(welcome.recovery.into());
             }
             let frame_interval = Span::from_secs(1) / i64::from(welcome.stream.fps.max(1));
             self.receiver.set_playback_buffer(welcome.playback_buffer, frame_interval);

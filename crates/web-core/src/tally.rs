@@ -65,6 +65,8 @@ pub(crate) struct Statistics {
     completed: u64,
     decoded: u64,
     displayed: u64,
+    /// Of these, pictures that were predicted from a frame that was left out.
+    damaged: u64,
     late: u64,
     lost: u64,
     packets_lost: u64,
@@ -83,6 +85,8 @@ pub(crate) struct Statistics {
     by_reference: u64,
     malformed: u64,
     corrupt: u64,
+    /// Frames that the decoder refused.
+    refused: u64,
     unreadable_markers: u64,
     received_bps: u64,
     /// None until the clocks are synchronised.
@@ -187,6 +191,7 @@ impl Tally {
             completed: frames.completed,
             decoded: frames.decoded,
             displayed: frames.displayed,
+            damaged: frames.damaged,
             late: frames.late,
             lost: frames.lost,
             packets_lost: loss.packets,
@@ -200,6 +205,7 @@ impl Tally {
             by_reference: recovery.healed_by_reference,
             malformed: statistics.malformed,
             corrupt: statistics.corrupt,
+            refused: statistics.refused,
             unreadable_markers: statistics.unreadable_markers,
             received_bps: statistics.received_rate.as_bps(),
             clock_error_us: clock.map(|clock| micros(clock.error)),

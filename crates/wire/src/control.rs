@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::codec::known_codecs;
-use crate::{Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, Pose, TokenProof, WireError};
+use crate::{Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, Pose, RecoveryPolicy, TokenProof, WireError};
 
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
@@ -84,9 +84,9 @@ pub struct Welcome {
     /// The redundancy policy's name.
     #[serde(default)]
     pub fec: String,
-    /// The encoder predicts from acknowledged frames where it is asked to: the client acknowledges.
+    /// What both ends do about losses; over a transport that loses nothing the client has nothing to do.
     #[serde(default)]
-    pub references: bool,
+    pub recovery: RecoveryPolicy,
     /// The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
     /// session that is shown as soon as it comes.
     #[serde(default)]

@@ -19,6 +19,7 @@ mod note;
 mod output;
 mod pose;
 mod proof;
+mod recovery;
 mod repair;
 mod report;
 mod sound;
@@ -52,6 +53,7 @@ pub use output::{
 };
 pub use pose::{Fov, Pose, View};
 pub use proof::{Binding, Bytes32, EXPORTER_LABEL, NotBytes32, Role, TokenProof};
+pub use recovery::{RecoveryPolicy, UnknownRecovery};
 pub use repair::{COVERED_FRAME_BYTES, CoveredFrame, MAX_COVERED_FRAMES, REPAIR_HEADER_BYTES, RepairHeader};
 pub use report::{FrameReport, MAX_FRAME_REPORTS, Report};
 pub use sound::{BLOCK, MAX_SOUND_PACKET_BYTES, SOUND_HEADER_BYTES, SOUND_RATE, Sound};

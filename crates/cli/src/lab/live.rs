@@ -13,7 +13,7 @@ use nearlight_emulate::{
     Layer, Link, LinkOptions, Means, Report, Wanted, ask_to_end, end_with_this_thread, machine_time,
 };
 use nearlight_lab::live::{self, LiveLink, LiveNote, LiveRun};
-use nearlight_lab::plan::{Encoder, Recovery, Setting};
+use nearlight_lab::plan::{Encoder, Setting};
 use nearlight_lab::{Cell, Histogram, RunError, RunRecord};
 use nearlight_net::Link as Address;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
@@ -197,7 +197,8 @@ impl Live {
             .args(["--rate", &kbps(bounds.start), "--min-rate", &kbps(bounds.minimum)])
             .args(["--captures", cell.system.captures.name()])
             .args(["--max-rate", &kbps(bounds.maximum), "--pacing", &setting.pacing.to_string()])
-            .args(["--fec", &cell.system.fec, "--datagram", &setting.datagram.to_string()])
+            .args(["--fec", &cell.system.fec, "--recovery", &cell.system.recovery.to_string()])
+            .args(["--datagram", &setting.datagram.to_string()])
             .env_remove("NEARLIGHT_TOKEN");
         self.set_server(&mut command, &stand_in, zero)?;
         Ok((command, words))
@@ -210,9 +211,6 @@ impl Live {
             .args(["view", &address.to_string(), "--headless", "--json"])
             .args(["--seconds", &setting.duration.as_secs_f64().to_string()]);
         self.set_client(&mut command, setting, zero);
-        if cell.system.recovery == Recovery::Intra {
-            command.arg("--intra");
-        }
         Ok((command, words))
     }
 }

@@ -19,6 +19,7 @@ pub const CAPACITY: usize = 2;
 /// What the thread works with.
 struct Work {
     decoder: Box<dyn Decoder>,
+    conceals: bool,
     epoch: u32,
     clock: Clock,
     screen: Arc<dyn Screen>,
@@ -43,7 +44,7 @@ impl DecoderThread {
     /// `epoch` tells its reports from those of earlier decoders.
     pub fn start(decoders: &Decoders, kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ClientError> {
         let Outlets { clock, screen, reports } = outlets;
-        let work = Work { decoder: decoders.open(kind)?, epoch, clock, screen, reports };
+        let work = Work { decoder: decoders.open(kind)?, conceals: false, epoch, clock, screen, reports };
         let (jobs, queue) = sync_channel(CAPACITY);
         let thread = std::thread::Builder::new()
             .name("decoder".into())
@@ -78,6 +79,9 @@ impl Work {
     fn run(mut self, queue: &Receiver<ReadyFrame>) {
         while let Ok(frame) = queue.recv() {
             let ticket = Ticket { epoch: self.epoch, frame: frame.id };
+            if frame.damaged && !std::mem::replace(&mut self.conceals, true) {
+                self.decoder.set_concealing();
+            }
             let decoded = self.decoder.decode(frame.bits());
             let at = self.clock.now();
             let (picture, outcome) = match decoded {

@@ -87,15 +87,13 @@ impl<'a> Session<'a> {
             encoder = welcome.stream.encoder,
             adapter = welcome.stream.adapter,
             controller = welcome.controller,
+            recovery = %welcome.recovery,
             "watching"
         );
         let decoder = decoder_of(run, &welcome.stream)?;
         let mut receiver = Receiver::new(ReceiverConfig { events: run.player.options.record.wants_events() });
-        receiver.set_loss_recovery(match welcome.references {
-            _ if run.player.options.intra_only => LossRecovery::KeyFrames,
-            true => LossRecovery::References,
-            false => LossRecovery::Symbols,
-        });
+        let intra_only = run.player.options.intra_only;
+        receiver.set_loss_recovery(if intra_only { LossRecovery::KeyFrames } else { welcome.recovery.into() });
         let frame_interval = Span::from_secs(1) / i64::from(welcome.stream.fps.max(1));
         receiver.set_playback_buffer(welcome.playback_buffer, frame_interval);
         let playback_delay = frame_interval * i64::from(welcome.playback_buffer);

@@ -127,6 +127,7 @@ fn add_frames(one: FrameCounts, other: FrameCounts) -> FrameCounts {
         completed: one.completed + other.completed,
         decoded: one.decoded + other.decoded,
         displayed: one.displayed + other.displayed,
+        damaged: one.damaged + other.damaged,
         late: one.late + other.late,
         lost: one.lost + other.lost,
     }

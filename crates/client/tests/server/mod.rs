@@ -18,8 +18,8 @@ use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
 use nearlight_units::{Bitrate, BlockId, Span, Time};
 use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
-    Bytes32, ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, Role, SOUND_RATE, ServerMessage,
-    SoundDescription, StreamDescription, TokenProof, View, Welcome,
+    Bytes32, ClientMessage, Fov, FrameHeader, Pose, RateStatus, RecoveryPolicy, RefusalReason, Role, SOUND_RATE,
+    ServerMessage, SoundDescription, StreamDescription, TokenProof, View, Welcome,
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
@@ -264,7 +264,7 @@ impl Studio {
             server: "a server for tests".into(),
             controller: self.sender.names().controller.into(),
             fec: "none".into(),
-            references: true,
+            recovery: RecoveryPolicy::Reference,
             playback_buffer: 0,
             sound: (self.behaviour.sound && hears).then(|| SoundDescription {
                 codec: "opus".into(),

@@ -5,8 +5,8 @@ use std::ptr::null_mut;
 
 use openh264::decoder::Decoder;
 use openh264_sys2::{
-    DECODING_STATE, SBufferInfo, SSysMEMBuffer, dsBitstreamError, dsDataErrorConcealed, dsNoParamSets, dsOutOfMemory,
-    dsRefListNullPtrs, dsRefLost,
+    DECODER_OPTION_ERROR_CON_IDC, DECODING_STATE, ERROR_CON_SLICE_COPY, SBufferInfo, SSysMEMBuffer, dsBitstreamError,
+    dsDataErrorConcealed, dsNoParamSets, dsOutOfMemory, dsRefListNullPtrs, dsRefLost,
 };
 
 use super::bitstream::refused;
@@ -46,8 +46,20 @@ const STATES: [(DECODING_STATE, &str); 6] = [
     (dsOutOfMemory, "out of memory"),
 ];
 
+/// Turns error concealment on; false where the library does not do it.
+pub fn conceal(decoder: &mut Decoder) -> bool {
+    let mut method = ERROR_CON_SLICE_COPY;
+    // SAFETY: the decoder is initialised and borrowed alone; this option reads one number of this type, during the call only.
+    unsafe { decoder.raw_api().set_option(DECODER_OPTION_ERROR_CON_IDC, (&raw mut method).cast()) == 0 }
+}
+
 /// Decodes one access unit and borrows the picture from the decoder, which the wrapper's own `decode` would make us copy.
-pub fn decode<'a>(decoder: &'a mut Decoder, bits: &[u8]) -> Result<Option<PictureView<'a>>, CodecError> {
+/// `conceals`: damage that [`conceal`] painted over is no error.
+pub fn decode<'a>(
+    decoder: &'a mut Decoder,
+    bits: &[u8],
+    conceals: bool,
+) -> Result<Option<PictureView<'a>>, CodecError> {
     let length = i32::try_from(bits.len()).map_err(|_| refused("more than 2 GiB in one frame"))?;
     let mut planes = [null_mut::<u8>(); 3];
     let mut info = SBufferInfo::default();
@@ -56,7 +68,9 @@ pub fn decode<'a>(decoder: &'a mut Decoder, bits: &[u8]) -> Result<Option<Pictur
     let state = unsafe {
         decoder.raw_api().decode_frame_no_delay(bits.as_ptr(), length, (&raw mut planes).cast(), &raw mut info)
     };
-    if state != 0 {
+    // A picture that was made without its reference says so.
+    let concealed = if conceals { dsRefLost | dsDataErrorConcealed } else { 0 };
+    if state & !concealed != 0 {
         let known: Vec<&str> = STATES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, text)| *text).collect();
         return Err(refused(&format!("{} (state {state:#x})", known.join(", "))));
     }

@@ -121,6 +121,11 @@ impl Screen {
         Ok(Self { decoder: new_decoder(kind)?, enlarged: Picture::new(film.size), film })
     }
 
+    /// The decoder goes on where a reference is missing.
+    pub fn set_concealing(&mut self) {
+        self.decoder.set_concealing();
+    }
+
     /// None where the decoder refuses the bits or has no picture yet; `number` is the capture that they were made of.
     pub fn decode(&mut self, bits: &[u8], number: u32) -> Option<Quality> {
         let picture = self.decoder.decode(bits).ok()??;

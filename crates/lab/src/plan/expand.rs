@@ -506,7 +506,7 @@ fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
     let reasons = [
         (setting.transport != Transport::WebRtc, None),
         (system.reliable.is_some(), Some("frames over TCP")),
-        (system.recovery != Recovery::Repair || system.group > 0, Some("any recovery but `repair`")),
+        (system.recovery != Recovery::REPAIR || system.group > 0, Some("any recovery but `repair`")),
         (setting.ecn != Ecn::NotCapable, Some("marks in place of losses")),
     ];
     reasons.into_iter().find_map(|(applies, what)| applies.then_some(what))?

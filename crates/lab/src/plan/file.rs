@@ -9,10 +9,10 @@ use serde::Deserialize;
 use serde::de::{Error as _, IgnoredAny};
 use toml::Spanned;
 
-use super::Transport;
 use super::phases::Phases;
 use super::published::PublishedFigure;
 use super::values::{Length, Rate, Size};
+use super::{Recovery, Transport};
 
 /// A table of settings that may each be left out; a case's own win over those of `[all]`.
 macro_rules! settings {
@@ -126,7 +126,7 @@ settings! {
     ClientPart {
         vsync_hz: Spanned<u16>,
         decode: Length,
-        recovery: RecoveryKind,
+        recovery: Recovery,
         deadline: Spanned<Length>,
         playback_buffer: Spanned<u8>,
     }
@@ -149,16 +149,6 @@ impl TryFrom<String> for EncoderKind {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum RecoveryKind {
-    Repair,
-    Reference,
-    Intra,
-    None,
-    Group,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
 pub(super) enum ContentKind {
     Sample,
     Game,
@@ -170,7 +160,7 @@ pub(super) enum ContentKind {
 pub(super) struct SystemPart {
     pub(super) controller: String,
     pub(super) fec: Option<String>,
-    pub(super) recovery: Option<RecoveryKind>,
+    pub(super) recovery: Option<Recovery>,
     pub(super) key_every: Option<u32>,
     pub(super) captures: Option<Captures>,
 }

@@ -16,6 +16,7 @@ mod traffic;
 mod values;
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use nearlight_rate::Bounds;
 use nearlight_session::Captures;
 use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::Scenario;
+use nearlight_wire::RecoveryPolicy;
 use serde::Deserialize;
 use thiserror::Error;
 
@@ -167,14 +169,11 @@ pub enum Content {
 }
 
 /// How what is lost comes back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
 pub enum Recovery {
-    /// Missing packets are asked for, then a key frame.
-    Repair,
-    /// Missing packets are asked for, then a frame that is predicted from one that the receiver has, then a key frame.
-    Reference,
-    /// A key frame at once; whatever comes before it is discarded.
-    Intra,
+    /// One of the product's.
+    Policy(RecoveryPolicy),
     /// Nothing is asked for: what is not whole when a newer frame is, is left out, and its followers are decoded without it.
     None,
     /// Groups of pictures travel as one, and are shown when a group is whole or the next one comes; nothing is asked for.
@@ -182,15 +181,40 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    /// As in plans and labels.
+    pub const REPAIR: Self = Self::Policy(RecoveryPolicy::Repair);
+    pub const REFERENCE: Self = Self::Policy(RecoveryPolicy::Reference);
+
+    /// Frames are decoded although something is missing that they were predicted from, as far as the session tells of it.
     #[must_use]
-    pub const fn name(self) -> &'static str {
+    pub const fn shows_damage(self) -> bool {
+        matches!(self, Self::Policy(RecoveryPolicy::OpenUvr { .. }))
+    }
+}
+
+/// As in plans and labels.
+impl fmt::Display for Recovery {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Repair => "repair",
-            Self::Reference => "reference",
-            Self::Intra => "intra",
-            Self::None => "none",
-            Self::Group => "group",
+            Self::Policy(policy) => policy.fmt(formatter),
+            Self::None => formatter.write_str("none"),
+            Self::Group => formatter.write_str("group"),
+        }
+    }
+}
+
+/// A name that no recovery of plans has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}; in plans also none and group")]
+pub struct UnknownRecovery(#[from] nearlight_wire::UnknownRecovery);
+
+impl TryFrom<String> for Recovery {
+    type Error = UnknownRecovery;
+
+    fn try_from(name: String) -> Result<Self, UnknownRecovery> {
+        match name.as_str() {
+            "none" => Ok(Self::None),
+            "group" => Ok(Self::Group),
+            policy => Ok(Self::Policy(policy.parse()?)),
         }
     }
 }

@@ -10,7 +10,6 @@ use toml::Spanned;
 
 use super::expand::{LONGEST, known_controller};
 use super::file::{Body, ContentKind, EncoderKind, SourcePart};
-use super::system::recovery;
 use super::text::{Text, or, place as place_of};
 use super::values::{Length, Rate};
 use super::{Client, Content, Encoder, ModelOptions, NO_FEC, PlanError, Recovery, Setting, Source};
@@ -82,7 +81,7 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
-            recovery: body.client.recovery.map_or(Recovery::Repair, recovery),
+            recovery: body.client.recovery.unwrap_or(Recovery::REPAIR),
             deadline,
             playback_buffer,
         },

@@ -5,7 +5,7 @@ use nearlight_flows::law_of;
 use nearlight_rate::Preset;
 use nearlight_session::Captures;
 
-use super::file::{RecoveryKind, SystemPart};
+use super::file::SystemPart;
 use super::{Recovery, Setting, System};
 
 /// A group of pictures is at most so long: the longest that a repair for a whole group can cover.
@@ -24,17 +24,6 @@ impl System {
     }
 }
 
-/// The recovery of a name.
-pub(super) const fn recovery(kind: RecoveryKind) -> Recovery {
-    match kind {
-        RecoveryKind::Repair => Recovery::Repair,
-        RecoveryKind::Reference => Recovery::Reference,
-        RecoveryKind::Intra => Recovery::Intra,
-        RecoveryKind::None => Recovery::None,
-        RecoveryKind::Group => Recovery::Group,
-    }
-}
-
 /// The controller's name, what belongs to it, and the labels of both; an error says what is wrong.
 pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>), String> {
     let group = part.key_every.unwrap_or(0);
@@ -45,7 +34,7 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
     }
     let fec = part.fec.clone().unwrap_or_else(|| "none".to_owned());
     new_policy(&fec).map_err(|error| error.to_string())?;
-    let recovery = part.recovery.map_or(Recovery::Repair, recovery);
+    let recovery = part.recovery.unwrap_or(Recovery::REPAIR);
     match (recovery, reliable) {
         (Recovery::None, None) if group == 0 => {
             return Err("without recovery a loss is never healed: add key_every, such as key_every = 10".to_owned());
@@ -61,8 +50,8 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
         }
         _ => {}
     }
-    let name = if reliable.is_some() { "reliable" } else { recovery.name() };
-    let labels = [("controller", part.controller.as_str()), ("fec", fec.as_str()), ("recovery", name)];
+    let name = if reliable.is_some() { "reliable".to_owned() } else { recovery.to_string() };
+    let labels = [("controller", part.controller.as_str()), ("fec", fec.as_str()), ("recovery", name.as_str())];
     let mut labels = labels.map(|(label, value)| (label.to_owned(), value.to_owned())).to_vec();
     let captures = part.captures.unwrap_or_default();
     if captures == Captures::Fitted {

@@ -62,7 +62,7 @@ impl Metric {
 }
 
 /// What serves the user comes first.
-pub(super) const METRICS: [Metric; 46] = [
+pub(super) const METRICS: [Metric; 48] = [
     metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
     metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
     metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
@@ -88,6 +88,8 @@ pub(super) const METRICS: [Metric; 46] = [
     metric("redundancy_ratio", "redundancy", "", Better::Lower, 4).wanted(Wanted::OfSystems),
     metric("residual_frame_loss", "frames not whole in time", "", Better::Lower, 4).wanted(Wanted::OfSystems),
     metric("bad_frame_ratio", "frames bad", "", Better::Lower, 4).wanted(Wanted::OfSystems),
+    metric("damaged_frame_ratio", "pictures damaged", "of those displayed", Better::Lower, 4).wanted(Wanted::OfSystems),
+    metric("longest_damage_ms", "longest damage", "ms", Better::Lower, 0).wanted(Wanted::OfSystems),
     metric("recovery_frames", "bad frames in a row", "", Better::Lower, 1).wanted(Wanted::OfSystems),
     metric("key_frames", "key frames", "", Better::Lower, 1),
     metric("jain", "fairness (Jain)", "", Better::Higher, 3),

@@ -44,6 +44,14 @@ impl Whole {
         }
     }
 
+    /// Something is missing that it was predicted from, as far as the session knows.
+    pub(super) const fn is_damaged(&self) -> bool {
+        match self {
+            Self::Own(frame) => frame.damaged,
+            Self::Played { .. } => false,
+        }
+    }
+
     pub(super) fn bits(&self) -> &[u8] {
         match self {
             Self::Own(frame) => frame.bits(),

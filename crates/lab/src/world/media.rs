@@ -168,13 +168,14 @@ impl Media {
         config: MediaConfig,
         mut carrier: Box<dyn Carrier>,
         encoder: Box<dyn FrameEncoder>,
-        screen: Option<Screen>,
+        mut screen: Option<Screen>,
     ) -> Self {
+        if let Some(screen) = screen.as_mut().filter(|_| config.recovery.shows_damage()) {
+            screen.set_concealing();
+        }
         let receiver = carrier.receiver_mut();
         receiver.set_loss_recovery(match config.recovery {
-            Recovery::Repair => LossRecovery::Symbols,
-            Recovery::Reference => LossRecovery::References,
-            Recovery::Intra => LossRecovery::KeyFrames,
+            Recovery::Policy(policy) => policy.into(),
             Recovery::None => LossRecovery::Nothing { patience: NO_PATIENCE },
             Recovery::Group => LossRecovery::Nothing { patience: GROUP_PATIENCE },
         });
@@ -366,7 +367,7 @@ impl Media {
         }
         let target = self.answered.open(self.carrier.sender().target().encoder);
         let reference = self.reference(&target);
-        let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::Reference);
+        let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::REFERENCE);
         let scale = step.map_or(1.0, |step| step.scale);
         match self.encoder.encode(&Capture { number, at: now, rate: target.rate, reference, acknowledged, scale }) {
             Ok(coded) => {
@@ -389,8 +390,8 @@ impl Media {
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
         match self.config.recovery {
             _ if first || scheduled => Reference::Nothing,
-            Recovery::Repair | Recovery::Reference | Recovery::Intra if target.key => Reference::Nothing,
-            Recovery::Reference if target.recover => Reference::Acknowledged,
+            Recovery::Policy(_) if target.key => Reference::Nothing,
+            Recovery::REFERENCE if target.recover => Reference::Acknowledged,
             _ => Reference::Newest,
         }
     }
@@ -455,7 +456,7 @@ impl Media {
 
     fn take_frames(&mut self, now: Time) {
         while let Some(frame) = self.carrier.poll_frame(now) {
-            let (id, show) = (frame.id(), frame.show());
+            let (id, show, damaged) = (frame.id(), frame.show(), frame.is_damaged());
             let Some(Sent { captured, at: sent_at, index, came }) = self.frames.get(id.0 as usize).copied() else {
                 continue;
             };
@@ -469,7 +470,7 @@ impl Media {
                 self.tally.on_frame_assembled(captured.at, last - first);
             }
             self.fates.on_whole(now, id.0 as usize);
-            let intact = self.is_intact(id, index);
+            let intact = !damaged && self.is_intact(id, index);
             self.newest_decoded = Some((id, intact));
             let decoding = Decoding {
                 done_at: now,
@@ -491,7 +492,7 @@ impl Media {
     /// Whether all frames are there that this one was predicted from.
     fn is_intact(&self, id: FrameId, index: u32) -> bool {
         let follows = |(newest, intact): (FrameId, bool)| intact && newest.next() == id;
-        // Where losses are repaired the session hands out nothing without its reference.
+        // Otherwise the session knows.
         self.config.recovery != Recovery::None || index == 0 || self.newest_decoded.is_some_and(follows)
     }
 
@@ -528,6 +529,7 @@ impl Media {
         let latency = now - shown.captured_at;
         let late = latency > self.config.client.deadline;
         self.tally.on_displayed(now, shown.captured_at, latency, late, shown.quality);
+        self.tally.on_condition(now, shown.captured_at, !shown.intact);
         if let Some(displayed) = &displayed {
             self.tally.on_timeline(shown.captured_at, &displayed.timeline);
         }

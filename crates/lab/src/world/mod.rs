@@ -382,11 +382,14 @@ fn new_sender(cell: &Cell, config: &MediaConfig, controller: Box<dyn RateControl
         pacing,
         frame_interval,
         group: cell.system.group,
-        references: cell.system.recovery == Recovery::Reference,
         playback_buffer: config.client.playback_buffer,
         // What is compared with published systems does as they do.
-        unrestrained: matches!(cell.system.recovery, Recovery::Intra | Recovery::None | Recovery::Group),
+        unrestrained: matches!(cell.system.recovery, Recovery::None | Recovery::Group),
         ..SenderConfig::default()
+    };
+    let sender = match cell.system.recovery {
+        Recovery::Policy(policy) => sender.recovering(policy, true),
+        Recovery::None | Recovery::Group => sender,
     };
     let algorithms = Algorithms { controller, redundancy: Some(new_policy(&cell.system.fec)?) };
     Ok(Sender::new(server_clock(config.start), sender, algorithms))

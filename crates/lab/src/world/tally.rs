@@ -28,6 +28,11 @@ pub(crate) struct Tally {
     pub(crate) key_frames: u64,
     pub(crate) received: u64,
     pub(crate) displayed: u64,
+    /// Of these, pictures that were predicted from a frame that was never decoded.
+    pub(crate) damaged: u64,
+    /// Since when the display has shown such pictures, and the longest time that it did.
+    damaged_since: Option<Time>,
+    longest_damage: Span,
     pub(crate) late: u64,
     pub(crate) passed_over: u64,
     pub(crate) packets_sent: u64,
@@ -85,6 +90,9 @@ impl Tally {
             key_frames: 0,
             received: 0,
             displayed: 0,
+            damaged: 0,
+            damaged_since: None,
+            longest_damage: Span::ZERO,
             late: 0,
             passed_over: 0,
             packets_sent: 0,
@@ -194,6 +202,7 @@ impl Tally {
 
     /// The session has ended.
     pub(crate) fn on_end(&mut self) {
+        self.end_damage(self.to);
         if let Some(standstill) = &mut self.standstill {
             standstill.on_end();
         }
@@ -249,6 +258,25 @@ impl Tally {
         }
     }
 
+    /// The picture that is on the display since `now` is damaged or whole.
+    pub(crate) fn on_condition(&mut self, now: Time, counted_at: Time, damaged: bool) {
+        if !self.counts_frame(counted_at) {
+            return;
+        }
+        self.damaged += u64::from(damaged);
+        if damaged {
+            self.damaged_since.get_or_insert(now);
+        } else {
+            self.end_damage(now);
+        }
+    }
+
+    fn end_damage(&mut self, now: Time) {
+        if let Some(since) = self.damaged_since.take() {
+            self.longest_damage = self.longest_damage.max(now - since);
+        }
+    }
+
     pub(crate) fn on_motion_to_photon(&mut self, now: Time, span: Span) {
         if self.counts(now) {
             self.motion_to_photon.add(micros(span));
@@ -278,6 +306,8 @@ impl Tally {
             key_frames: self.key_frames,
             received_frames: self.received,
             displayed: self.displayed,
+            damaged: self.damaged,
+            longest_damage: Some(micros(self.longest_damage)),
             late: self.late,
             passed_over: self.passed_over,
             packets_sent: self.packets_sent,

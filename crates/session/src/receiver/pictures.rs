@@ -202,7 +202,8 @@ impl Receiver {
         }
         self.counts.completed += 1;
         self.uplink.on_acknowledged(note.header.input);
-        self.presentation.on_ready(frame, note.header, transfer);
+        // The browser says nothing of what it conceals.
+        self.presentation.on_ready(frame, note.header, transfer, false);
         self.emit(now, || Event::FrameReady { frame });
         if self.presentation.on_decoded(decoded_at, frame) {
             self.counts.decoded += 1;

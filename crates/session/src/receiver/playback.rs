@@ -5,7 +5,7 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{FrameHeader, Report};
 
 use super::{ReadyFrame, Receiver};
-use crate::assembly::Transfer;
+use crate::assembly::{Transfer, Whole};
 use crate::playback::PlaybackBuffer;
 
 impl Receiver {
@@ -25,8 +25,11 @@ impl Receiver {
         } else {
             self.poll_whole(now)?
         };
-        self.presentation.on_ready(frame.id, frame.header.clone(), transfer);
+        self.presentation.on_ready(frame.id, frame.header.clone(), transfer, frame.damaged);
         self.emit(now, || Event::FrameReady { frame: frame.id });
+        if frame.damaged {
+            self.emit(now, || Event::FrameDamaged { frame: frame.id });
+        }
         Some(frame)
     }
 
@@ -47,7 +50,8 @@ impl Receiver {
             let bits_from = whole.bytes.len() - bits.len();
             self.uplink.on_acknowledged(header.input);
             let show = !self.assembler.has_deliverable();
-            let frame = ReadyFrame { id: whole.id, key: whole.key, header, bytes: whole.bytes, bits_from, show };
+            let Whole { id, key, damaged, bytes, .. } = whole;
+            let frame = ReadyFrame { id, key, header, bytes, bits_from, show, damaged };
             return Some((frame, whole.transfer));
         }
     }

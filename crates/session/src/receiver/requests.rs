@@ -22,6 +22,8 @@ const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 const GIVE_UP: Span = Span::from_millis(200);
 /// The same where the transport repairs: it would have given up the connection by then. Guess.
 const RELIABLE_GIVE_UP: Span = Span::from_secs(60);
+/// OpenUVR's device drops a frame after this (`elapsed > 3000000` in `receiving/src/raw.c`, in nanoseconds).
+const OPENUVR_PATIENCE: Span = Span::from_millis(3);
 /// A key frame is asked for when a frame has been missing for this or two round trips, and whatever comes first is decoded. Guess: half
 /// of the time that a frame is waited for.
 const KEY_FRAME_PATIENCE: Span = Span::from_millis(100);
@@ -47,6 +49,7 @@ impl Receiver {
     pub(super) fn restart_due(&self) -> Option<Time> {
         let asks = match self.loss_recovery {
             LossRecovery::Symbols | LossRecovery::References | LossRecovery::KeyFrames => true,
+            LossRecovery::OpenUvr => return self.next_request_due(),
             LossRecovery::Nothing { .. } => false,
             LossRecovery::Transport => self.assembler.is_broken(),
         };
@@ -61,6 +64,16 @@ impl Receiver {
         let key_frame = self.key_frame_asked_at.map(|at| at + self.key_frame_retry());
         let reference = self.reference_asked.map(|(at, _)| at + self.reference_retry());
         Some(due).max(key_frame).max(reference)
+    }
+
+    /// The same where a key frame is asked for after each frame until one comes: at once when a frame was handed out or dropped since the last
+    /// request, else when that had no answer.
+    fn next_request_due(&self) -> Option<Time> {
+        if !self.assembler.is_waiting_for_key_frame() || self.assembler.has_deliverable() {
+            return None;
+        }
+        let asked_at = self.key_frame_asked_at.filter(|_| self.key_frame_asked_after == self.assembler.done_to());
+        Some(asked_at.map_or(Time::ZERO, |at| at + self.reference_retry()))
     }
 
     pub(super) fn request_restart(&mut self, now: Time) {
@@ -119,7 +132,9 @@ impl Receiver {
 
     fn request_key_frame(&mut self, now: Time) {
         let Some(newest) = self.assembler.newest() else { return };
+        self.key_frame_asked_after = self.assembler.done_to();
         let reason = match self.key_frame_asked_at.replace(now) {
+            _ if self.loss_recovery == LossRecovery::OpenUvr => "a frame was dropped and no key frame has come since",
             Some(_) => "request unanswered",
             None if self.assembler.is_broken() => "nothing that could be decoded is on its way",
             None => "repair takes too long",
@@ -131,6 +146,7 @@ impl Receiver {
     pub(super) fn repair_policy(&self) -> RepairPolicy {
         let round_trip = self.round_trip();
         let give_up = match self.loss_recovery {
+            LossRecovery::OpenUvr => return RepairPolicy { retry: OPENUVR_PATIENCE, give_up: OPENUVR_PATIENCE },
             LossRecovery::Nothing { patience } => patience,
             LossRecovery::Transport => RELIABLE_GIVE_UP,
             _ => GIVE_UP.max(round_trip * 4),

@@ -4,6 +4,7 @@ use nearlight_fec::policy::RedundancyPolicy;
 use nearlight_pace::Mode;
 use nearlight_rate::RateController;
 use nearlight_units::{Bitrate, Span};
+use nearlight_wire::RecoveryPolicy;
 
 /// Who writes the packets, and who tells what the receiver lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,6 +40,24 @@ pub struct SenderConfig {
     pub playback_buffer: u8,
     /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
     pub unrestrained: bool,
+    /// After a key frame, requests for another one are ignored for so many frames, and until then frames go on to leave as they are: what
+    /// OpenUVR's host does. None: a request that comes too soon is answered later, and what is queued before the answer is dropped.
+    pub ignored_requests: Option<u16>,
+}
+
+impl SenderConfig {
+    /// The same for a session that recovers in this way. `keeps_references`: the encoder can predict from acknowledged frames.
+    #[must_use]
+    pub const fn recovering(self, policy: RecoveryPolicy, keeps_references: bool) -> Self {
+        let (references, unrestrained, ignored_requests) = match policy {
+            RecoveryPolicy::Repair => (false, false, None),
+            RecoveryPolicy::Reference => (keeps_references, false, None),
+            // What is compared with published systems does as they do.
+            RecoveryPolicy::Intra => (false, true, None),
+            RecoveryPolicy::OpenUvr { ignored_frames } => (false, true, Some(ignored_frames)),
+        };
+        Self { references, unrestrained, ignored_requests, ..self }
+    }
 }
 
 /// What most tests and simulations want: datagrams of our own of 1,200 bytes, 30 frames a second, nothing scheduled.
@@ -55,6 +74,7 @@ impl Default for SenderConfig {
             references: false,
             playback_buffer: 0,
             unrestrained: false,
+            ignored_requests: None,
         }
     }
 }

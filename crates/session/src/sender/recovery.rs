@@ -4,7 +4,7 @@ use nearlight_events::Event;
 use nearlight_units::{Bytes, FrameId, Span, Time};
 use nearlight_wire::{Acknowledgement, KeyFrameRequest};
 
-use super::Sender;
+use super::{Sender, SenderConfig};
 
 /// Two key frames for one receiver are at least this far apart. Guess: three frames at 30 frames a second.
 const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
@@ -25,12 +25,25 @@ pub(super) struct Recovery {
     receiver_waits: bool,
     /// A key frame that was asked for too soon after the one before it is made then.
     key_due: Option<Time>,
+    ignored: Option<IgnoredRequests>,
+}
+
+/// For how many frames after a key frame requests are ignored.
+///
+/// OpenUVR, RTSS 2021, section IV.B.3, and its code (`sending/src/ffmpeg_cuda_encode.c`). Departures:
+///
+/// - Any key frame begins the period, also one that nobody has asked for; in OpenUVR one that was asked for.
+/// - The server says how long it is; in OpenUVR each request does.
+#[derive(Debug)]
+struct IgnoredRequests {
+    frames: u16,
+    left: u16,
 }
 
 impl Recovery {
-    pub(super) const fn new(references: bool) -> Self {
+    pub(super) fn new(config: &SenderConfig) -> Self {
         Self {
-            references,
+            references: config.references,
             acknowledged: None,
             reference_wanted: false,
             key_wanted: Some("first frame"),
@@ -38,6 +51,7 @@ impl Recovery {
             last_key: None,
             receiver_waits: false,
             key_due: None,
+            ignored: config.ignored_requests.map(|frames| IgnoredRequests { frames, left: 0 }),
         }
     }
 
@@ -53,6 +67,9 @@ impl Recovery {
 
     /// A frame was coded; true where it mends the chain without being a key frame.
     pub(super) fn on_frame(&mut self, now: Time, frame: FrameId, reference: Option<FrameId>) -> bool {
+        if let Some(ignored) = &mut self.ignored {
+            ignored.left = if reference.is_none() { ignored.frames } else { ignored.left.saturating_sub(1) };
+        }
         let Some(reference) = reference else {
             (self.acknowledged, self.reference_wanted, self.key_wanted) = (None, false, None);
             (self.newest_start, self.last_key) = (Some(frame), Some((frame, now)));
@@ -98,9 +115,17 @@ impl Sender {
 
     /// The receiver wants a key frame.
     pub(super) fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
-        let answered = self.recovery.last_key.is_some_and(|(id, _)| id > request.newest);
         // A receiver cannot have seen frames that were never sent.
-        if answered || request.newest >= self.next_frame {
+        if request.newest >= self.next_frame {
+            return;
+        }
+        if let Some(ignored) = &self.recovery.ignored {
+            if ignored.left == 0 {
+                self.set_key_wanted(now, "receiver asked");
+            }
+            return;
+        }
+        if self.recovery.last_key.is_some_and(|(id, _)| id > request.newest) {
             return;
         }
         // What still waits to leave is of no use to it, and the key frame would wait behind it.

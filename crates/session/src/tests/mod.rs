@@ -1,6 +1,7 @@
 //! Sender and receiver joined by a virtual path: stories of a frame's way.
 
 mod forgery;
+mod openuvr;
 mod path;
 mod pictures;
 mod playback;

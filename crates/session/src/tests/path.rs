@@ -6,7 +6,7 @@ use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, RateController, new_controller};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
+use nearlight_wire::{Fov, FrameHeader, Pose, RecoveryPolicy, ToClient, View, marker::Marker};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
@@ -73,6 +73,11 @@ pub(super) struct Story {
     /// What each frame was predicted from.
     references: Vec<Option<FrameId>>,
     decoded: BTreeSet<FrameId>,
+    takes_damaged: bool,
+    /// Of these, frames that something is missing of that they were predicted from.
+    damaged: BTreeSet<FrameId>,
+    /// A datagram of each of these frames is lost whenever it is sent.
+    pub(super) left_out: BTreeSet<FrameId>,
     decoding: Vec<(Time, FrameId, Marker, bool)>,
     /// The decoder takes so long for a frame, one at a time.
     pub(super) decode_time: Span,
@@ -113,6 +118,9 @@ impl Story {
             newest_input: None,
             references: Vec::new(),
             decoded: BTreeSet::new(),
+            takes_damaged: false,
+            damaged: BTreeSet::new(),
+            left_out: BTreeSet::new(),
             decoding: Vec::new(),
             decode_time: DECODE,
         }
@@ -133,6 +141,14 @@ impl Story {
     pub(super) fn referring(mut self) -> Self {
         self.config.references = true;
         self.receiver.set_loss_recovery(LossRecovery::References);
+        self.begin_anew()
+    }
+
+    /// Both ends do about losses what a policy says; the encoder keeps references.
+    pub(super) fn recovering(mut self, policy: RecoveryPolicy) -> Self {
+        self.config = self.config.recovering(policy, true);
+        self.receiver.set_loss_recovery(policy.into());
+        self.takes_damaged = matches!(policy, RecoveryPolicy::OpenUvr { .. });
         self.begin_anew()
     }
 
@@ -240,7 +256,10 @@ impl Story {
             assert!(frame.bits().iter().all(|byte| *byte == frame.id.0 as u8), "frame {} is damaged", frame.id);
             let reference = self.references[frame.id.0 as usize];
             let decodable = reference.is_none_or(|reference| self.decoded.contains(&reference));
-            assert!(decodable, "frame {} refers to {reference:?}, which the decoder has not had", frame.id);
+            let damaged = !decodable || reference.is_some_and(|reference| self.damaged.contains(&reference));
+            assert_eq!(frame.damaged, damaged, "frame {} refers to {reference:?}", frame.id);
+            assert!(!damaged || self.takes_damaged, "frame {} refers to what the decoder has not had", frame.id);
+            self.damaged.extend(damaged.then_some(frame.id));
             assert!(self.decoded.last().is_none_or(|last| *last < frame.id), "frame {} comes too late", frame.id);
             self.decoded.insert(frame.id);
             let marker = Marker { frame: frame.id, input: frame.header.input };
@@ -260,7 +279,7 @@ impl Story {
         assert!(datagram.len() <= 1_200);
         let copies = if self.random.random_bool(self.conditions.duplicates) { 2 } else { 1 };
         for _ in 0..copies {
-            if self.conditions.outage || self.loses(to_client) {
+            if self.conditions.outage || self.loses(to_client) || self.leaves_out(datagram) {
                 continue;
             }
             let jitter = self.conditions.jitter.mul_f64(self.random.random::<f64>());
@@ -270,6 +289,11 @@ impl Story {
             let arrives_at = std::cmp::Reverse((Time::from_nanos(arrival.next_multiple_of(turn)), self.count));
             self.in_flight.push(InFlight { arrives_at, to_client, datagram: datagram.to_vec() });
         }
+    }
+
+    fn leaves_out(&self, datagram: &[u8]) -> bool {
+        let is_left_out = |frame| self.left_out.contains(&frame);
+        matches!(ToClient::parse(datagram), Ok(ToClient::Symbol(header, _)) if header.index == 1 && is_left_out(header.frame))
     }
 
     fn loses(&mut self, to_client: bool) -> bool {

@@ -1,0 +1,128 @@
+//! How a session makes good what is lost.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// What client and server do about a frame that was not received whole, written as its name.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
+#[cfg_attr(test, derive(ts_rs::TS), ts(type = "string"))]
+pub enum RecoveryPolicy {
+    /// The client requests the missing symbols again, then a key frame.
+    #[default]
+    Repair,
+    /// The client acknowledges what it has decoded. It requests the missing symbols, then a frame predicted from an acknowledged one, then a
+    /// key frame.
+    Reference,
+    /// The client requests a key frame at once, and discards all frames before it: what ALVR's client does.
+    Intra,
+    /// The client leaves out what is not whole, decodes the frames after it, damaged as they are, and requests a key frame after each frame
+    /// until one comes: what OpenUVR does (RTSS 2021, section IV.B.3). Having made a key frame, the server ignores requests for so many
+    /// frames.
+    OpenUvr { ignored_frames: u16 },
+}
+
+impl RecoveryPolicy {
+    /// OpenUVR as released: its device sends 5 (`receiving/src/raw.c`), and its host ignores requests for one frame more
+    /// (`sending/src/ffmpeg_cuda_encode.c` counts from `~5` to 0). 100 ms at its 60 frames a second.
+    pub const OPENUVR_IGNORED_FRAMES: u16 = 6;
+    /// Guess: ten seconds at 60 frames a second; nobody waits longer for a picture.
+    const MOST_IGNORED_FRAMES: u16 = 600;
+    /// As OpenUVR was released.
+    pub const OPENUVR: Self = Self::OpenUvr { ignored_frames: Self::OPENUVR_IGNORED_FRAMES };
+
+    /// Without what belongs to it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Repair => "repair",
+            Self::Reference => "reference",
+            Self::Intra => "intra",
+            Self::OpenUvr { .. } => "openuvr",
+        }
+    }
+
+    /// The client requests lost symbols, so that the server may count on that.
+    #[must_use]
+    pub const fn requests_symbols(self) -> bool {
+        match self {
+            Self::Repair | Self::Reference => true,
+            Self::Intra | Self::OpenUvr { .. } => false,
+        }
+    }
+}
+
+impl fmt::Display for RecoveryPolicy {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OpenUvr { ignored_frames } if *ignored_frames != Self::OPENUVR_IGNORED_FRAMES => {
+                write!(formatter, "{}:{ignored_frames}", self.name())
+            }
+            _ => formatter.write_str(self.name()),
+        }
+    }
+}
+
+/// A name that is no recovery policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "there is no recovery policy {name:?}; choose one of: repair, reference, intra, openuvr, openuvr:FRAMES (0 to 600)"
+)]
+pub struct UnknownRecovery {
+    pub name: String,
+}
+
+impl FromStr for RecoveryPolicy {
+    type Err = UnknownRecovery;
+
+    fn from_str(text: &str) -> Result<Self, UnknownRecovery> {
+        let plain = [Self::Repair, Self::Reference, Self::Intra, Self::OPENUVR];
+        if let Some(policy) = plain.into_iter().find(|policy| policy.name() == text) {
+            return Ok(policy);
+        }
+        let frames = text.strip_prefix("openuvr:").and_then(|frames| frames.parse().ok());
+        let ignored = frames.filter(|frames| *frames <= Self::MOST_IGNORED_FRAMES);
+        let policy = ignored.map(|ignored_frames| Self::OpenUvr { ignored_frames });
+        policy.ok_or_else(|| UnknownRecovery { name: text.to_owned() })
+    }
+}
+
+impl From<RecoveryPolicy> for String {
+    fn from(policy: RecoveryPolicy) -> Self {
+        policy.to_string()
+    }
+}
+
+impl TryFrom<String> for RecoveryPolicy {
+    type Error = UnknownRecovery;
+
+    fn try_from(name: String) -> Result<Self, UnknownRecovery> {
+        name.parse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        for name in ["repair", "reference", "intra", "openuvr", "openuvr:0", "openuvr:600"] {
+            let policy: RecoveryPolicy = name.parse().expect(name);
+            assert_eq!(policy.to_string(), name);
+            assert_eq!(serde_json::to_string(&policy).expect("a string"), format!("{name:?}"));
+        }
+        assert_eq!("openuvr:6".parse(), Ok(RecoveryPolicy::OPENUVR));
+    }
+
+    #[test]
+    fn other_names_are_refused_in_words() {
+        for name in ["", "OpenUVR", "openuvr:", "openuvr:601", "openuvr:-1", "intra:5", "none"] {
+            let error = name.parse::<RecoveryPolicy>().expect_err(name).to_string();
+            assert!(error.contains(&format!("{name:?}")) && error.contains("openuvr:FRAMES"), "{error}");
+        }
+        assert!(serde_json::from_str::<RecoveryPolicy>("\"prayer\"").is_err());
+    }
+}
