@@ -417,8 +417,11 @@ impl Receiver {
             }
             let timeline = displayed.timeline.clone();
             self.emit(now, || Event::FrameDisplayed { timeline });
-            for (input, span) in &displayed.inputs {
-                self.emit(now, || Event::MotionToPhoton { input: *input, frame, span: *span });
+            for (input, span) in displayed.inputs.iter().copied() {
+                self.emit(now, || Event::InputToPhoton { input, frame, span });
+            }
+            if let Some((input, span)) = displayed.inputs.last().copied() {
+                self.emit(now, || Event::MotionToPhoton { input, frame, span });
             }
         }
         Some(displayed)

@@ -17,7 +17,7 @@ const FIELDS: [TimelineNumber; 6] = [
     ("frame", |_, displayed| f64::from(displayed.timeline.frame.0)),
     ("displayedAt", |now, _| now.as_nanos() as f64 / 1e3),
     ("total", |_, displayed| micros(displayed.timeline.total())),
-    ("motionToPhoton", |_, displayed| displayed.inputs.last().map_or(f64::NAN, |(_, span)| micros(*span))),
+    ("motionToPhoton", |_, displayed| displayed.motion_to_photon().map_or(f64::NAN, micros)),
     ("clockError", |_, displayed| micros(displayed.timeline.clock_error)),
     ("late", |_, displayed| f64::from(u8::from(displayed.timeline.late))),
 ];
@@ -103,8 +103,8 @@ pub(crate) struct Sound {
     late: u64,
     /// From the moment in the world to its being heard; none while nothing is played.
     delay_us: Option<f64>,
-    /// Median distance between sound and picture.
-    apart_us: f64,
+    /// Median distance between sound and picture; none while nothing is played.
+    apart_us: Option<f64>,
 }
 
 pub struct Tally {
@@ -160,9 +160,7 @@ impl Tally {
         let Some(displayed) = displayed else { return };
         let Displayed { timeline, total, inputs, .. } = displayed;
         self.builder.on_displayed(timeline, *total);
-        for (_, span) in inputs {
-            self.builder.on_motion_to_photon(*span);
-        }
+        self.builder.on_inputs_displayed(inputs.iter().map(|(_, span)| *span));
         if self.rows.len() == MAX_ROWS * ROW {
             self.rows.drain(..ROW);
         }
@@ -211,7 +209,7 @@ impl Tally {
                 concealed: sound.counts.concealed,
                 late: sound.counts.late,
                 delay_us: sound.delay.map(micros),
-                apart_us: micros(sound.apart.percentile(50)),
+                apart_us: sound.apart.percentile(50).map(micros),
             }),
         };
         serde_json::to_string(&counters).expect("counters are plain numbers")

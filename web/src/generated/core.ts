@@ -63,9 +63,9 @@ export type SoundStatistics = { packets: number, lost: number, repeated: number,
  */
 delayUs: number | null, 
 /**
- * Median distance between sound and picture.
+ * Median distance between sound and picture; none while nothing is played.
  */
-apartUs: number, };
+apartUs: number | null, };
 
 /**
  * What the browser has counted of the pictures since the session began.

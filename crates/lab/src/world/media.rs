@@ -534,9 +534,8 @@ impl Media {
         if shown.intact && !late {
             self.fates.on_good(shown.id.0 as usize);
         }
-        for (_, span) in displayed.iter().flat_map(|displayed| &displayed.inputs) {
-            self.tally.on_motion_to_photon(now, *span);
-        }
+        let inputs = displayed.iter().flat_map(|displayed| &displayed.inputs);
+        self.tally.on_inputs_displayed(now, inputs.map(|(_, span)| *span));
     }
 
     fn drain_sender(&mut self, now: Time, network: &mut Network) {
