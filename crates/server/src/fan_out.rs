@@ -15,7 +15,7 @@ use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PushSource, SceneError};
 use nearlight_session::{
     CaptureDecision, CaptureFacts, FrameSkipper, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews,
-    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY,
+    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY, share_layers,
 };
 use nearlight_units::{InputSeq, Time};
 use nearlight_wire::marker::{CELL_PIXELS, COLUMNS, HEIGHT, Marker, WIDTH};
@@ -284,6 +284,9 @@ impl FanOut {
         let Some(captured) = self.pictures.newest() else { return };
         let news = if captured.number == self.offered { PictureNews::Same } else { PictureNews::New };
         self.offered = captured.number;
+        let mut kinds: Vec<&mut Simulcast> =
+            self.audiences.iter_mut().map(|audience| &mut audience.simulcast).collect();
+        share_layers(now, &mut kinds);
         let mut own = 0;
         for audience in &mut self.audiences {
             own += audience.offer(now, &self.common, (&captured, news));

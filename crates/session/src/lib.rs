@@ -52,7 +52,7 @@ pub use sender::{
 };
 pub use simulcast::{
     ALONE_AFTER, KEY_FRAME_DISTANCE, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews, SharedPlan,
-    SharedStatistics, Simulcast,
+    SharedStatistics, Simulcast, share_layers,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::{DeviceInput, Presence};
