@@ -41,7 +41,7 @@ use nearlight_units::Time;
 pub use answered::AnsweredTargets;
 pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, SkipReason};
 pub use clock::ClockEstimate;
-pub use history::Cut;
+pub use history::{Cut, MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
