@@ -286,6 +286,7 @@ export class Player {
     // Who has not shown that it knows the token is neither shown nor answered.
     if (this.#closed || this.#core.awaits_proof()) return;
     const now = this.#now();
+    this.#core.on_timeout(now);
     for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
       const { key, show } = frame;
       const id = frame.id as FrameId;

@@ -1,10 +1,12 @@
 //! What the page shows and the summary says: collected from displayed frames and the server's messages.
 
+use std::collections::BTreeMap;
+
 use nearlight_events::{
     Rates, Recovery, RecoveryKind, ReportedRates, STAGES, SoundSummary, Summary, SummaryBuilder, SummaryRest,
     SummaryStream,
 };
-use nearlight_session::{Displayed, Receiver};
+use nearlight_session::{Displayed, Receiver, Wake};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{ServerMessage, StreamDescription};
 use serde::Serialize;
@@ -37,6 +39,9 @@ pub(crate) enum TransportName {
 }
 
 impl TransportName {
+    /// In the order in which the page tries them.
+    pub(crate) const ALL: [Self; 3] = [Self::WebTransport, Self::WebRtc, Self::WebSocket];
+
     /// As the page and the summary have it.
     const fn name(self) -> &'static str {
         match self {
@@ -52,7 +57,7 @@ impl TransportName {
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        [Self::WebTransport, Self::WebRtc, Self::WebSocket].into_iter().find(|transport| transport.name() == name)
+        Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 }
 
@@ -84,6 +89,9 @@ pub(crate) struct Statistics {
     malformed: u64,
     corrupt: u64,
     unreadable_markers: u64,
+    /// How often a timer was due, by the reason for which it was set.
+    #[cfg_attr(test, ts(type = "Record<string, number>"))]
+    wakes: BTreeMap<&'static str, u64>,
     received_bps: u64,
     /// None until the clocks are synchronised.
     clock_error_us: Option<f64>,
@@ -115,6 +123,7 @@ pub struct Tally {
     first_shown_at: Option<Time>,
     last_shown_at: Time,
     rows: Vec<f64>,
+    wakes: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
@@ -132,6 +141,7 @@ impl Tally {
             first_shown_at: None,
             last_shown_at: Time::default(),
             rows: Vec::new(),
+            wakes: BTreeMap::new(),
         }
     }
 
@@ -150,6 +160,11 @@ impl Tally {
             | ServerMessage::Application { .. }
             | ServerMessage::Goodbye { .. } => {}
         }
+    }
+
+    /// The receiver's timer was due.
+    pub fn on_wake(&mut self, wake: Wake) {
+        *self.wakes.entry(wake.name()).or_default() += 1;
     }
 
     /// A frame is on the display; `displayed` is what the receiver made of it.
@@ -199,6 +214,7 @@ impl Tally {
             malformed: statistics.malformed,
             corrupt: statistics.corrupt,
             unreadable_markers: statistics.unreadable_markers,
+            wakes: self.wakes.clone(),
             received_bps: statistics.received_rate.as_bps(),
             clock_error_us: clock.map(|clock| micros(clock.error)),
             round_trip_us: clock.map(|clock| micros(clock.round_trip)),

@@ -47,7 +47,11 @@ healedBy: RecoveryKind | null, healedAfter: number,
 /**
  * Times that a frame predicted from an acknowledged one healed it.
  */
-byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, receivedBps: number, 
+byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, 
+/**
+ * How often a timer was due, by the reason for which it was set.
+ */
+wakes: Record<string, number>, receivedBps: number, 
 /**
  * None until the clocks are synchronised.
  */
