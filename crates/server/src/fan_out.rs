@@ -446,8 +446,7 @@ impl Watcher {
         if news == PictureNews::Same && *newest == captured.number && !wanted {
             return false;
         }
-        let (refusal, frame_rate) = (target.refusal, target.step.frame_rate);
-        let facts = CaptureFacts { refusal, frame_rate, encoder_free: lane.has_picture() };
+        let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
         if let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) {
             // A picture that the frame rate leaves out is not to come later after all.
             if reason == SkipReason::FrameRate {
