@@ -77,8 +77,7 @@ pub(crate) struct ServeArguments {
     /// stream; headsets on the page get two square ones anyhow
     #[arg(long)]
     stereo: bool,
-    /// Codec to prefer: h264 or vp8
-    #[arg(long, default_value = "h264")]
+    #[arg(long, default_value = "h264", help = format!("Codec to prefer: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
     codec: CodecKind,
     /// Rate controller
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
