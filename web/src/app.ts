@@ -150,7 +150,7 @@ class App {
 
   #startWorker(): void {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
-    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d, ?transport= and the name of one.
+    // In front of the fragment: ?painter=webgl2, ?painter=2d, ?transport= and the name of one.
     const options = new URLSearchParams(location.search);
     const painter = options.get("painter");
     const transport = transportOf(options.get("transport"));
@@ -165,8 +165,6 @@ class App {
       certificate: this.#certificate,
       epoch: performance.timeOrigin,
       displayHz: 60,
-      // For those who measure with a camera.
-      showMarker: options.has("marker"),
       clipboard: this.#clipboard,
       painter: painter === "webgl2" || painter === "2d" ? painter : "auto",
     };
@@ -236,7 +234,7 @@ class App {
         this.#hud.onStatistics(message.statistics);
         break;
       case "frame":
-        if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.views);
+        if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.crop, message.views);
         else message.picture.close();
         break;
       case "answer":
@@ -285,8 +283,10 @@ class App {
           this.#controllers = controllers;
           this.#tellDevices();
         },
-        onShown: (at, frame, pixels) =>
-          this.#worker.postMessage({ type: "shown", at: pageTime(at), frame, pixels } satisfies ToWorker, [pixels.buffer]),
+        onShown: (at, frame, marker) => {
+          const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
+          this.#worker.postMessage(message, marker ? [marker.rgba.buffer] : []);
+        },
         onEnd: () => {
           this.#headset = null;
           this.#controllers = [];

@@ -5,7 +5,7 @@ import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./ma
 import type { ControllerDescription } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Hand, Haptics } from "./messages.ts";
-import type { PictureKey } from "./picture.ts";
+import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
 import { type Controller, poseNumbers, presenceNumbers } from "./presence.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 import type { VrOffer } from "./shell.ts";
@@ -28,14 +28,15 @@ export interface HeadsetOut {
   onDevice(at: number, input: DeviceInput): void;
   /** The controllers are these from now on. */
   onControllers(controllers: ControllerDescription[]): void;
-  /** The frame was drawn into the headset's layer; `pixels` are its marker's. */
-  onShown(at: number, frame: PictureKey, pixels: Uint8Array<ArrayBuffer>): void;
+  /** The frame was drawn into the headset's layer; `marker` are the pixels below it in the same texture, null where it has no marker. */
+  onShown(at: number, frame: PictureKey, marker: MarkerPixels | null): void;
   onEnd(): void;
 }
 
 interface Arrived {
   frame: PictureKey;
   picture: VideoFrame;
+  crop: Crop;
   views: Float32Array;
 }
 
@@ -108,9 +109,9 @@ export class Headset {
   }
 
   /** Takes a picture over; the newest wins. */
-  onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array): void {
+  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array): void {
     this.#arrived?.picture.close();
-    this.#arrived = { frame, picture, views };
+    this.#arrived = { frame, picture, crop, views };
     if (this.#ended) this.#drop();
   }
 
@@ -128,14 +129,14 @@ export class Headset {
     const arrived = this.#arrived;
     this.#arrived = null;
     if (arrived) {
-      this.#parts.reprojection.upload(arrived.picture, arrived.views);
+      this.#parts.reprojection.upload(arrived.picture, arrived.crop, arrived.views);
       arrived.picture.close();
     }
     this.#parts.reprojection.draw(this.#parts.layer.framebuffer, eyes);
     if (arrived) {
       // Reading waits for the graphics queue: the eyes' pixels exist when it returns.
-      const pixels = this.#parts.reprojection.marker();
-      this.#out.onShown(performance.now(), arrived.frame, pixels);
+      const marker = this.#parts.reprojection.marker();
+      this.#out.onShown(performance.now(), arrived.frame, marker);
     }
     this.#tellJoints(frame);
     this.#walk(now, pose);

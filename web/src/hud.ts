@@ -37,6 +37,7 @@ const LIMIT_NAMES: Record<string, string> = {
   buffer: "the playback buffer",
   encoder: "the encoder's time",
   decoder: "the decoder's time",
+  transport: "what TCP lets go",
   feedback_timeout: "missing feedback",
 };
 

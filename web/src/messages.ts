@@ -6,7 +6,7 @@ import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName 
 import type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 import type { ControllerDescription, GamepadDescription } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
-import type { FrameId, PictureKey } from "./picture.ts";
+import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
 
 export type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
@@ -72,8 +72,6 @@ export interface StartMessage {
   /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
   epoch: number;
   displayHz: number;
-  /** Leave the latency marker visible. */
-  showMarker: boolean;
   /** Let the application read and write the clipboard, where the server's owner does. */
   clipboard: boolean;
   painter: PainterChoice;
@@ -95,8 +93,8 @@ export type ToWorker =
   /** A message for the application. */
   | { type: "send"; data: Uint8Array<ArrayBuffer>; reliable: boolean }
   | { type: "display"; immersive: boolean; displayHz: number }
-  /** The headset showed a frame whose marker pixels were these, rows from the top. */
-  | { type: "shown"; at: PageTime; frame: PictureKey; pixels: Uint8Array<ArrayBuffer> }
+  /** The headset showed a frame, whose marker had these pixels. */
+  | { type: "shown"; at: PageTime; frame: PictureKey; marker: MarkerPixels | null }
   /** The loudspeaker asks here for samples. */
   | { type: "speaker"; port: MessagePort }
   | { type: "speaker-clock"; clock: SpeakerClock }
@@ -125,7 +123,7 @@ export type FromWorker =
   | { type: "timelines"; rows: Float64Array<ArrayBuffer> }
   | { type: "statistics"; statistics: Statistics; marker: Marker | null }
   /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */
-  | { type: "frame"; frame: PictureKey; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
+  | { type: "frame"; frame: PictureKey; picture: VideoFrame; crop: Crop; views: Float32Array<ArrayBuffer> }
   /** `text` is an object of JSON for a summary, lines of JSON for events. */
   | { type: "answer"; id: number; text: string };
 

@@ -6,8 +6,8 @@ import { RTP_FORMATS } from "./codecs.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
 
-/** Where the server takes offers. */
-const PATH = "whep";
+/** Where the server takes offers; this page crops the rows below the pictures that hold the latency marker, so it asks for them. */
+const PATH = "whep?marker=strip";
 /** How often the browser is asked what it counted. */
 const COUNT_MS = 250;
 /** Decoded pictures that wait for the worker. The display wants the newest, the counters want all: a few for a worker that paints. */

@@ -2,14 +2,14 @@
 
 import type { Carrier, ReceivedPicture } from "./carrier.ts";
 import { type CoreTime, type PageClock, type PageTime, micros } from "./clock.ts";
-import { Core } from "./core/core.js";
+import { Core, strip_below } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
 import { type CodecKind, HANDS } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { SoundDecoder } from "./listener.ts";
 import type { Devices, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
-import type { FrameId, PictureKey } from "./picture.ts";
+import type { Crop, FrameId, MarkerPixels, PictureKey, RtpTimestamp } from "./picture.ts";
 
 export interface PlayerOptions {
   carrier: Carrier;
@@ -28,7 +28,7 @@ export interface PlayerOut {
   onMessage(message: ServerMessage): void;
   /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
    *  it shows, so only a screen can take it. */
-  onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
+  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array<ArrayBuffer> | null): void;
   /** A message of the application's that might have been lost. */
   onUnreliable(data: Uint8Array<ArrayBuffer>): void;
   /** The server has proven that it knows the token. */
@@ -39,9 +39,16 @@ export interface PlayerOut {
   onBroken(why: string): void;
 }
 
+/** Of a picture in pixels, without the marker below it. */
+interface Size {
+  width: number;
+  height: number;
+}
+
 /** What is known of a frame between receiver and display. */
 interface Passing {
   show: boolean;
+  size: Size;
   views: Float32Array<ArrayBuffer>;
 }
 
@@ -52,7 +59,8 @@ export class Player {
   readonly #out: PlayerOut;
   readonly #passing = new Map<FrameId, Passing>();
   #decoder: Decoder | null = null;
-  /** The newest picture of the browser's own receiver whose note has not come, while a headset needs it. */
+  /** The newest picture of the browser's own receiver of which the note must come first: a headset needs it, or nothing else says
+   *  where the picture ends. */
   #unnoted: ReceivedPicture | null = null;
   #immersive: boolean;
   readonly #sound = new SoundDecoder((block, samples) => {
@@ -89,6 +97,7 @@ export class Player {
           this.#pump();
         }
         if (message.type === "stream") this.#onStream(message);
+        if (this.#unnoted) this.#offer(this.#unnoted);
         this.#out.onMessage(message);
       }
     } catch (error) {
@@ -187,9 +196,9 @@ export class Player {
     this.#carrier.sendControl(this.#core.display(immersive, displayHz));
   }
 
-  /** The frame's pixels exist since `at`; `pixels` are the marker's, RGBA. */
-  onShown(at: PageTime, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
-    this.#core.on_displayed(micros(at), frame, pixels, bottomUp);
+  /** The frame's pixels exist since `at`; `marker` are those that hold its marker. */
+  onShown(at: PageTime, frame: PictureKey, marker: MarkerPixels | null): void {
+    this.#core.on_displayed(micros(at), frame, marker?.rgba ?? new Uint8Array(), marker?.width ?? 0);
     this.#pump();
   }
 
@@ -266,19 +275,30 @@ export class Player {
     const passing = this.#passing.get(frame);
     this.#passing.delete(frame);
     // A screen may have a chance for a picture that another has caught up with; a headset draws the newest for where it looks now.
-    if (passing && (passing.show || !this.#immersive)) this.#out.onPicture(frame, picture, passing.views);
-    else picture.close();
+    if (passing && (passing.show || !this.#immersive)) {
+      this.#out.onPicture(frame, picture, cropTo(passing.size, picture) ?? whole(picture), passing.views);
+    } else picture.close();
     this.#pump();
   }
 
-  /** A headset draws a picture for where its views were, which only the note says; a screen shows it whatever it is. */
+  /** A headset draws a picture for where its views were, which only the note says; a screen shows it as soon as it is known where the
+   *  picture ends. */
   #offer(received: ReceivedPicture): void {
     const { picture, rtpTimestamp } = received;
     if (this.#unnoted !== received) this.#unnoted?.picture.close();
     this.#unnoted = null;
     const views = this.#core.picture_views(rtpTimestamp) as Float32Array<ArrayBuffer> | undefined;
-    if (views || !this.#immersive) this.#out.onPicture(rtpTimestamp, picture, views ?? null);
+    const crop = this.#cropOf(picture, rtpTimestamp);
+    if (crop && (views || !this.#immersive)) this.#out.onPicture(rtpTimestamp, picture, crop, views ?? null);
     else this.#unnoted = received;
+  }
+
+  /** By its note, or while that is on its way by the stream's description. Null where that is of another size: a picture may overtake
+   *  the message that describes it. */
+  #cropOf(picture: VideoFrame, rtpTimestamp: RtpTimestamp): Crop | null {
+    const noted = this.#core.picture_size(rtpTimestamp);
+    if (noted) return cropTo(sizeOf(noted), picture) ?? whole(picture);
+    return this.#stream && cropTo(this.#stream, picture);
   }
 
   /** Hands out all work that the core has: frames to the decoder, datagrams to the link, its next deadline to the timer. */
@@ -291,9 +311,9 @@ export class Player {
       const { key, show } = frame;
       const id = frame.id as FrameId;
       const views = frame.views() as Float32Array<ArrayBuffer>;
-      const bits = frame.bits();
+      const [bits, size] = [frame.bits(), sizeOf(frame.size())];
       frame.free();
-      this.#passing.set(id, { show, views });
+      this.#passing.set(id, { show, size, views });
       if (this.#decoder) this.#decoder.decode(id, key, bits);
       else this.#core.on_decode_failed(this.#now(), id);
     }
@@ -326,4 +346,20 @@ export class Player {
       Math.max(0, (due - now) / 1000),
     );
   }
+}
+
+function sizeOf([width = 0, height = 0]: Uint16Array): Size {
+  return { width, height };
+}
+
+/** How what was decoded falls into a picture of this size and the marker below it; null where it is neither that nor the picture alone. */
+function cropTo({ width, height }: Size, { displayWidth, displayHeight }: VideoFrame): Crop | null {
+  if (displayWidth === width && displayHeight === height) return { height, marker: null };
+  const strip = strip_below(width, height, displayWidth, displayHeight);
+  return strip ? { height, marker: sizeOf(strip) } : null;
+}
+
+/** All that was decoded, where it is not as it was described. */
+function whole({ displayHeight }: VideoFrame): Crop {
+  return { height: displayHeight, marker: null };
 }

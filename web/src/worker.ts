@@ -9,7 +9,7 @@ import type { CodecKind } from "./generated/wire.ts";
 import { hears, SpeakerPort } from "./listener.ts";
 import type { Devices, FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
-import type { PictureKey } from "./picture.ts";
+import type { MarkerPixels, PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
@@ -52,9 +52,9 @@ class Media {
     this.#hears = hearing;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
-    const { painter, why } = painterFor(start.canvas, start.painter, !start.showMarker);
+    const { painter, why } = painterFor(start.canvas, start.painter);
     this.#screen = new Screen(painter, {
-      onShown: (frame, pixels, bottomUp) => this.#onShown(this.#clock.now(), frame, pixels, bottomUp),
+      onShown: (frame, marker) => this.#onShown(this.#clock.now(), frame, marker),
       onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
     scope.postMessage({ type: "painter", name: painter.name, why });
@@ -87,7 +87,7 @@ class Media {
         this.#player?.onDisplay(message.immersive, this.#displayHz);
         break;
       case "shown":
-        this.#onShown(message.at, message.frame, message.pixels, false);
+        this.#onShown(message.at, message.frame, message.marker);
         break;
       case "speaker":
         this.#speaker = new SpeakerPort(message.port, (heardAt, moments, left) => {
@@ -159,9 +159,9 @@ class Media {
       },
       {
         onMessage: (message) => this.#onServer(message),
-        onPicture: (frame, picture, views) => {
-          if (!this.#immersive) this.#screen.show(frame, picture);
-          else if (views) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
+        onPicture: (frame, picture, crop, views) => {
+          if (!this.#immersive) this.#screen.show(frame, picture, crop);
+          else if (views) scope.postMessage({ type: "frame", frame, picture, crop, views }, [picture, views.buffer]);
           else picture.close();
         },
         onUnreliable: (data) => scope.postMessage({ type: "received", data, reliable: false }, [data.buffer]),
@@ -206,8 +206,8 @@ class Media {
     scope.postMessage({ type: "state", state: { state: "refused", reason, message } });
   }
 
-  #onShown(at: PageTime, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
-    this.#player?.onShown(at, frame, pixels, bottomUp);
+  #onShown(at: PageTime, frame: PictureKey, marker: MarkerPixels | null): void {
+    this.#player?.onShown(at, frame, marker);
     this.#connection.onShown();
   }
 

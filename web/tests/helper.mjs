@@ -273,9 +273,22 @@ export const SMALL = ["--size", "640x360", "--fps", "30"];
 /** A probe for `until`. */
 export const live = () => window.nearlight?.state === "live";
 
-/** What the page shows of the world, below the marker. */
+/** What the page shows of the world. */
 export function picture(page) {
   return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
+}
+
+/** The canvas of the page's pictures: its size, and the share of its lowest eight rows that is as black or as white as a marker's cells. */
+export function canvas(page) {
+  return page.evaluate(async () => {
+    const bitmap = await createImageBitmap(document.getElementById("picture"));
+    const { width, height } = bitmap;
+    const context = new OffscreenCanvas(width, 8).getContext("2d");
+    context.drawImage(bitmap, 0, height - 8, width, 8, 0, 0, width, 8);
+    const { data } = context.getImageData(0, 0, width, 8);
+    const pure = Array.from({ length: width * 8 }, (_, index) => data[index * 4 + 1]).filter((level) => level < 24 || level > 231);
+    return { size: [width, height], pure: pure.length / (width * 8) };
+  });
 }
 
 /** Standard deviation of the brightness in a screenshot, 0 to 127; the page computes it. */

@@ -33,17 +33,17 @@ struct Arguments {
 enum Command {
     /// Serve a page with an interactive 3D world and print the link to it
     Serve(Box<serve::ServeArguments>),
-    /// Watch a stream in a window, or without one to measure it
+    /// Show a stream in a window, or measure it without one
     View(Box<view::ViewArguments>),
     /// Run a command, or a shell, behind an emulated link
     Link(Box<link::LinkArguments>),
     /// Run experiments in virtual time, and list plans, rate controllers and redundancy policies
     Lab(lab::LabArguments),
-    /// Put headsets into an 802.11ax cell in virtual time
+    /// Simulate headsets in an 802.11ax cell in virtual time
     Wifi(Box<wifi::WifiArguments>),
-    /// Study a packet capture of a stream: what it carries, how frames are sent, what the network did
+    /// Analyse a packet capture of a stream: contents, frame timing, effects of the network
     Analyze(analyze::AnalyzeArguments),
-    /// Say what this machine can do, and what to install or change
+    /// Check what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
 }
 

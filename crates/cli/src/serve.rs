@@ -28,131 +28,133 @@ pub(crate) struct ServeArguments {
     /// Port for the page (TCP) and the media (UDP); 0 picks a free one
     #[arg(long, default_value_t = 8090)]
     port: u16,
-    /// Port for WebRTC (UDP); if not given the one after --port
+    /// Port for WebRTC (UDP) [default: the one after --port]
     #[arg(long)]
     rtc_port: Option<u16>,
-    /// A helper for WebRTC clients whose network lets through neither the UDP port nor the page's TCP port: stun:HOST:PORT or
-    /// turn:NAME:PASSWORD@HOST:PORT?transport=tcp; may be given again
+    /// STUN or TURN server for WebRTC clients whose network blocks both the UDP port and the page's TCP port: stun:HOST:PORT or
+    /// turn:NAME:PASSWORD@HOST:PORT?transport=tcp; repeatable
     #[arg(long = "ice-server", value_name = "URL")]
     ice_servers: Vec<IceServer>,
-    /// Address to listen on; every address if not given
+    /// Address to listen on [default: all addresses]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// An address in front of this machine, such as a router's or a container host's, whose ports of the same numbers lead here: for the
-    /// links and for WebRTC; may be given again
+    /// Public address that forwards the same ports to this machine, such as a router's or a container host's; used in links and as a
+    /// WebRTC candidate; repeatable
     #[arg(long = "announce", value_name = "ADDRESS")]
     announced: Vec<IpAddr>,
-    /// A further name under which clients ask for this server, such as one in your network's name service: requests for other names than
-    /// this machine's and the certificate's are refused; may be given again
+    /// Additional host name of this server, such as one in your DNS. Requests for other names than this machine's and the
+    /// certificate's are refused; repeatable
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
-    /// Pairing token, 16 characters or more; a new one at each start if not given
+    /// Pairing token of at least 16 characters [default: a new random one at each start]
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Option<Token>,
-    /// Certificate chain in PEM, for a name that browsers trust
+    /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
     #[arg(long, requires = "key")]
     cert: Option<PathBuf>,
-    /// Private key of --cert in PEM
+    /// PEM file with the private key of --cert
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
-    /// Serve a glTF scene (.glb) in place of the plaza
+    /// Serve a glTF scene (.glb) instead of the built-in world
     #[arg(long, conflicts_with_all = ["video", "test_card"])]
     scene: Option<PathBuf>,
-    /// Serve a video file, looped (anything that the ffmpeg command decodes)
+    /// Serve a video file in a loop (any format that the ffmpeg command decodes)
     #[arg(long, conflicts_with = "test_card")]
     video: Option<PathBuf>,
     /// Serve a test card
     #[arg(long)]
     test_card: bool,
-    /// Graphics interface: auto, vulkan or gl
+    /// Graphics API: auto, vulkan or gl
     #[arg(long, default_value = "auto")]
     backend: Backend,
-    /// Picture size such as 1280x720, or auto
+    /// Picture size such as 1280x720; auto measures what this machine sustains
     #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
     size: PictureSize,
-    /// Frames a second, or auto
+    /// Frames per second; auto measures what this machine sustains
     #[arg(long, default_value = "auto", value_parser = parse::fps)]
     fps: Fps,
-    /// Give screens a picture of two halves side by side too, one for each eye, such as 3664x1920 for a headset that shows a flat
-    /// stream; headsets on the page get two square ones anyhow
+    /// Send side-by-side stereo to screens as well, such as 3664x1920 for a headset that shows a flat stream. Headsets on the page
+    /// always get one square view per eye
     #[arg(long)]
     stereo: bool,
-    #[arg(long, default_value = "h264", help = format!("Codec to prefer: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
+    #[arg(long, default_value = "h264", help = format!("Preferred codec: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
     codec: CodecKind,
-    /// Rate controller
+    /// Rate controller; `nearlight lab list` names all of them
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
-    /// Redundancy against losses: planner, planner:PERCENT at most, nebula, planner-as-nebula, escot-gop, webrtc, fixed:PERCENT or none;
-    /// over WebRTC where the client takes FlexFEC
+    /// Redundancy policy (FEC): planner, planner:PERCENT (its upper limit), nebula, planner-as-nebula, escot-gop, webrtc,
+    /// fixed:PERCENT or none. Over WebRTC it needs a client that accepts FlexFEC
     #[arg(long, default_value = "planner", value_name = "POLICY")]
     fec: String,
-    /// Rate to start with (what `--controller fixed` stays at). Like every rate here it is what may be sent at most: pictures that need
-    /// fewer bits are sent with fewer, and a machine that draws fewer pictures sends less
+    /// Initial rate; with `--controller fixed` the constant rate. Rates are upper limits: simple pictures need fewer bits
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
-    /// Highest rate, redundancy included; if not given what the picture can use: a quarter of a bit for each pixel
+    /// Maximum rate, including redundancy [default: a quarter of a bit per pixel]
     #[arg(long, value_parser = parse::bitrate)]
     max_rate: Option<Bitrate>,
-    /// Lowest rate
+    /// Minimum rate
     #[arg(long, value_parser = parse::bitrate)]
     min_rate: Option<Bitrate>,
-    /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
+    /// Pacing mode: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
-    /// When pictures are captured: fitted to a single client's display and inputs so that neither waits in vain, or even
+    /// Congestion control of the TCP connections that carry media, such as bbr or cubic (Linux) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    tcp_control: Option<String>,
+    /// Capture times: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
-    /// Code each picture of --video and --test-card once for all clients, in up to three layers of rate and size: on or off. With off
-    /// each client has an encoder of its own, as with the other sources
+    /// Encode each picture of --video and --test-card once for all clients, in up to three layers of rate and size: on or off. With
+    /// off, and with other sources, each client has its own encoder
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     shared_encodes: bool,
-    /// The largest datagram in bytes; if not given what the transport takes
+    /// Maximum datagram size in bytes [default: what the transport allows]
     #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
     datagram: Option<u16>,
-    /// Let clients hear the world: on or off
+    /// Send sound to clients: on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sound: bool,
-    /// Let texts of the clipboard pass between the application and users who allow it as well: on or off
+    /// Exchange clipboard text between the application and clients that allow it too: on or off
     #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     clipboard: bool,
-    /// Most clients at the same time
+    /// Maximum number of simultaneous clients
     #[arg(long, default_value = "8", value_parser = parse::count)]
     max_clients: usize,
-    /// Let Unity Render Streaming's web clients in, which know no token: whoever reaches the port sees and touches the world.
-    /// In private mode each connection's name is taken by one client
+    /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene.
+    /// In private mode, only one client can use each connection name
     #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
     unity_render_streaming: Option<UnityMode>,
-    /// They bring the token all the same, as ?token=TOKEN in the address of their signalling
+    /// Require the token from Unity's clients, as ?token=TOKEN in the URL of their signalling
     #[arg(long, requires = "unity_render_streaming")]
     unity_token: bool,
-    /// Serve Unity's own web client at /unity/: the package's folder client, with public and src in it
+    /// Serve Unity's own web client at /unity/, from the package's folder `client`, which contains `public` and `src`
     #[arg(long, requires = "unity_render_streaming", value_name = "FOLDER")]
     unity_pages: Option<PathBuf>,
-    /// Write what happens to this file, one JSON object a line
+    /// Write all events to this file as JSON lines
     #[arg(long)]
     events: Option<PathBuf>,
-    /// Send datagrams over a bad path on purpose, each way, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
+    /// Emulate an impaired path in both directions, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
     #[arg(long, value_name = "SPEC")]
     impair: Option<PathSpec>,
-    /// Lose this share of datagrams on purpose, each way: --impair loss=SHARE
+    /// Drop this fraction of datagrams at random in both directions; the same as --impair loss=SHARE
     #[arg(long, conflicts_with = "impair")]
     drop: Option<Probability>,
-    /// Seed of everything random on the bad path
+    /// Random seed of the impaired path
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// For `nearlight lab run --live`: what stands in for the codec, as JSON
+    /// For `nearlight lab run --live`: model that replaces the codec, as JSON
     #[arg(long, hide = true)]
     stand_in: Option<StandIn>,
-    /// For `nearlight lab run --live`: where the machine's clock stood at time zero
+    /// For `nearlight lab run --live`: the machine's clock at time zero
     #[arg(long, hide = true)]
     clock_origin: Option<u64>,
-    /// Give up capabilities, most of the file system and system calls that are not needed (Linux): on or off
+    /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sandbox: bool,
-    /// Print one JSON object with links and ports, once clients can connect
+    /// Print one JSON object with links and ports once clients can connect
     #[arg(long)]
     json: bool,
-    /// Print nothing but the links, a line each, and write only warnings and errors to standard error
+    /// Print only the links, one per line; write only warnings and errors to standard error
     #[arg(long, short)]
     quiet: bool,
 }
@@ -192,6 +194,7 @@ impl ServeArguments {
             min_rate: self.min_rate,
             max_rate: self.max_rate,
             pacing: self.pacing,
+            tcp_control: self.tcp_control,
             fitted_captures: self.captures,
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,
@@ -253,7 +256,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             announce()?;
         }
         if !quiet {
-            eprintln!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
+            eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
         }
         let on_renewal = |hash| {
             if style == Style::Terminal {
@@ -284,11 +287,11 @@ fn needs(options: &ServeOptions) -> anyhow::Result<Needs> {
 /// What the owner has opened, in plain words.
 fn unity_notice(unity: &UnityOptions) -> String {
     let who = if unity.token_needed {
-        "Unity Render Streaming's clients are let in with ?token=TOKEN in their address"
+        "Unity Render Streaming's clients are accepted with ?token=TOKEN in their URL"
     } else {
-        "WITHOUT A TOKEN, whoever reaches this port as a client of Unity Render Streaming sees and touches the world"
+        "WITHOUT A TOKEN, anyone who can reach this port with a client of Unity Render Streaming can view and control the scene"
     };
-    format!("{who}. Their signalling is taken by plain HTTP from other machines too; the media is encrypted.\n")
+    format!("{who}. Their signalling is also accepted over plain HTTP from other machines; the media is encrypted.\n")
 }
 
 /// Ends with the first signal that asks for an end. From the call on, not from the first poll, such a signal ends nothing by itself.

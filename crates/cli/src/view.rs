@@ -19,64 +19,64 @@ use crate::{parse, stand_in};
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ViewArguments {
-    /// The link that `nearlight serve` printed, token and all; quote it for the shell
+    /// The complete link that `nearlight serve` printed, including the token; quote it for the shell
     url: String,
-    /// Where the link names no certificate and no authority known to this machine vouches for the server's, take whatever one it shows:
-    /// only the proof of the token then tells the server from somebody in between
+    /// Accept any certificate on the first connection if the link names none and no trusted authority has signed the server's. Only
+    /// the proof of the token then distinguishes the server from a man in the middle
     #[arg(long)]
     trust_first_use: bool,
-    /// Watch without a window, with a user who walks and looks around
+    /// Run without a window, with a simulated user who walks and looks around
     #[arg(long)]
     headless: bool,
-    /// Stop after this many seconds; without it when the window closes or at Ctrl-C
+    /// Stop after this many seconds [default: when the window closes, or at Ctrl-C]
     #[arg(long, value_parser = parse::seconds)]
     seconds: Option<Span>,
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
-    /// Ask for a headset's two views
+    /// Request a headset's two views
     #[arg(long)]
     stereo: bool,
     /// Offer only this codec
     #[arg(long)]
     codec: Option<CodecKind>,
-    /// Headless: show pictures at this virtual display's slots; without it as soon as they are decoded
+    /// Headless: refresh rate of a virtual display [default: pictures are displayed when they are decoded]
     #[arg(long, requires = "headless", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     display_hz: Option<u16>,
-    /// Never ask for what was lost, but for a key frame at once
+    /// Request a key frame after each loss instead of retransmissions
     #[arg(long)]
     intra: bool,
-    /// Write what happens to this file, one JSON object a line
+    /// Write all events to this file as JSON lines
     #[arg(long)]
     events: Option<PathBuf>,
-    /// Write every frame's stages, and all else that happens, as a Chrome trace, for Perfetto
+    /// Write the stages of every frame and all events as a Chrome trace, for Perfetto
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Write every displayed frame's stages as a table
+    /// Write the stages of every displayed frame as CSV
     #[arg(long)]
     csv: Option<PathBuf>,
-    /// Write the last picture as PNG
+    /// Write the last picture as a PNG file
     #[arg(long)]
     screenshot: Option<PathBuf>,
-    /// Headless: write what is heard as WAV
+    /// Headless: write the received sound as a WAV file
     #[arg(long, value_name = "FILE", requires = "headless")]
     record_sound: Option<PathBuf>,
-    /// Lose this share of datagrams on purpose, each way
+    /// Drop this fraction of datagrams at random in both directions
     #[arg(long, default_value = "0")]
     drop: Probability,
-    /// Seed of the losses
+    /// Random seed of --drop
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Cut the path, as START:LENGTH in seconds; may be given several times
+    /// Interrupt the path: START:LENGTH in seconds; repeatable
     #[arg(long)]
     outage: Vec<Outage>,
-    /// Move to another local port after this many seconds; may be given several times
+    /// Change the local port after this many seconds; repeatable
     #[arg(long, value_parser = parse::seconds)]
     rebind: Vec<Span>,
-    /// For `nearlight lab run --live`: the server's frames are a model's, and each takes so many nanoseconds to decode
+    /// For `nearlight lab run --live`: the server's frames come from a model; decoding one takes this many nanoseconds
     #[arg(long, hide = true)]
     stand_in_decode: Option<i64>,
-    /// For `nearlight lab run --live`: where the machine's clock stood at time zero
+    /// For `nearlight lab run --live`: the machine's clock at time zero
     #[arg(long, hide = true, requires = "headless")]
     clock_origin: Option<u64>,
 }

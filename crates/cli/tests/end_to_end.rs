@@ -340,6 +340,7 @@ fn bad_files_and_values_are_refused_with_a_reason() {
         (&["serve", "--scene", "nowhere.glb", "--port", "0"], "nowhere.glb"),
         (&["serve", "--size", "1281x720"], "size"),
         (&["serve", "--controller", "magic", "--port", "0", "--test-card"], "gcc-libwebrtc"),
+        (&["serve", "--tcp-control", "no-such", "--port", "0", "--test-card"], "reno"),
         (&["serve", "--token", "short"], "token"),
         (&["view", "ftp://somewhere"], "link"),
     ] {

@@ -118,7 +118,7 @@ fn a_pipe_gets_the_links_and_nothing_else() {
     let output = Server::start(port(), &[], piped).finish();
     assert_links(&text(&output.stdout));
     let words = text(&output.stderr);
-    assert!(output.status.success() && words.contains("draws with") && words.contains("goodbye"), "{words}");
+    assert!(output.status.success() && words.contains("Source: ") && words.contains("goodbye"), "{words}");
 }
 
 #[test]

@@ -12,7 +12,7 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
-use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels, read_marker};
+use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels};
 use crate::{ClientError, HeadlessOptions, screenshot, user};
 
 /// What the server is told of the display where pictures are displayed at the decoder's output.
@@ -146,8 +146,7 @@ struct Pictures {
 }
 
 impl Screen for Pictures {
-    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>) {
-        let marker = read_marker(&picture);
+    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>) {
         // A player that has ended needs no report.
         match &self.slots {
             Some(slots) => drop(slots.send(Waiting { ticket, marker })),

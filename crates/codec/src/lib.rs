@@ -17,13 +17,14 @@ mod picture;
 pub mod quality;
 mod references;
 pub mod sample;
+mod strip;
 mod vp8;
 
 use nearlight_units::{Bitrate, FrameId};
 
 pub use factory::{Decoders, EncoderFactory, Encoders};
 pub use measure::{Measured, measure};
-pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
+pub use picture::{LARGEST_SIDE, Picture, PictureView, SMALLEST_SIDE, Size};
 pub use references::FARTHEST_REFERENCE;
 
 pub use nearlight_wire::CodecKind;

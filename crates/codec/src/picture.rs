@@ -8,7 +8,7 @@ use crate::CodecError;
 pub const LARGEST_SIDE: u16 = 4096;
 
 /// Shortest side: a macroblock, the unit of both codecs.
-const SMALLEST_SIDE: u16 = 16;
+pub const SMALLEST_SIDE: u16 = 16;
 
 /// Width and height in pixels, both even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

@@ -12,9 +12,10 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_emulate::{Layer, Link, LinkOptions, Wanted, set_congestion_law, tcp_counts};
+use nearlight_emulate::{Layer, Link, LinkOptions, Wanted};
 use nearlight_flows::{Arrival, Bulk, BulkConfig, Direction, Traffic as _};
 use nearlight_link::{Ecn, FlowId, Hop as _, Packet, Path, PathSpec};
+use nearlight_tcp::{set_congestion_control, tcp_info};
 use nearlight_units::{Bytes, Span, Time};
 
 type Failure = Box<dyn std::error::Error>;
@@ -183,14 +184,14 @@ fn send(arguments: &[String]) -> Result<(), Failure> {
     let [to, law, seconds] = arguments else { return Err("HOST:PORT LAW SECONDS".into()) };
     let end = Duration::from_secs(seconds.parse()?);
     let mut stream = TcpStream::connect(to)?;
-    set_congestion_law(&stream, law)?;
+    set_congestion_control(&stream, law)?;
     stream.set_write_timeout(Some(Duration::from_millis(200)))?;
     let begun = Instant::now();
     let looking = stream.try_clone()?;
     let looks = thread::spawn(move || {
         while begun.elapsed() < end {
             thread::sleep(LOOK);
-            let counts = tcp_counts(&looking).expect("a TCP socket has TCP_INFO");
+            let counts = tcp_info(&looking).expect("a TCP socket has TCP_INFO");
             println!("{}", counts.round_trip.as_micros());
         }
     });

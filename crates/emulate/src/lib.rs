@@ -20,7 +20,6 @@ mod relay;
 mod report;
 mod supervise;
 mod sys;
-mod tcp;
 mod translate;
 mod tun;
 
@@ -29,5 +28,4 @@ pub use lateness::Lateness;
 pub use link::{Link, LinkOptions, Means, OpenError, Refusal, Wanted};
 pub use report::{Amount, DirectionReport, Report};
 pub use supervise::{Ended, ask_to_end, end_with_this_thread, supervise};
-pub use tcp::{TcpCounts, set_congestion_law, tcp_counts};
 pub use tun::Layer;

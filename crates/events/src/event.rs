@@ -89,6 +89,19 @@ pub enum Event {
     Traffic { packets: u64, bytes: Bytes, retransmissions: u64, repairs: u64 },
     /// The rate controller changed its mind: target, pacing rate and all candidates.
     RateDecision { target: Bitrate, pacing: Bitrate, binding: Cow<'static, str>, candidates: Vec<Candidate> },
+    /// What the kernel told the sender of the TCP connection that carries the media. Ten a second at most.
+    TcpState {
+        /// Smoothed.
+        round_trip: Span,
+        congestion_window: Bytes,
+        delivery_rate: Bitrate,
+        /// The delivery rate was measured while TCP had nothing more to send.
+        app_limited: bool,
+        /// Handed to the kernel, and held back by it.
+        unsent: Bytes,
+        /// Segments that were sent again, so far.
+        retransmissions: u64,
+    },
     /// Clock synchronisation: the server's clock minus the client's, and how far that may be off.
     ClockEstimated { offset: Span, error: Span, round_trip: Span, drift_ppm: f64 },
     /// A datagram that no parser accepts.
@@ -189,6 +202,14 @@ mod tests {
             },
             Event::ClockEstimated { offset: span, error: span, round_trip: span, drift_ppm: -1.5 },
             Event::MalformedDatagram { reason: "too short".to_owned() },
+            Event::TcpState {
+                round_trip: span,
+                congestion_window: Bytes::new(20_000),
+                delivery_rate: target,
+                app_limited: true,
+                unsent: Bytes::ZERO,
+                retransmissions: 5,
+            },
         ]
     }
 
@@ -215,6 +236,7 @@ mod tests {
             Event::RateDecision { .. } => 17,
             Event::ClockEstimated { .. } => 18,
             Event::MalformedDatagram { .. } => 19,
+            Event::TcpState { .. } => 20,
         }
     }
 

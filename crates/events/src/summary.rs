@@ -229,7 +229,7 @@ pub struct Summary {
     pub stream: SummaryStream,
     /// Bound on the error of mapped server times at the end, in milliseconds.
     pub clock_error_ms: f64,
-    /// Displayed frames whose pixels carried no readable marker.
+    /// Displayed frames without a readable marker below their picture.
     pub unreadable_markers: u64,
 }
 

@@ -71,7 +71,7 @@ fn estimate(criterion: &mut Criterion) {
         bencher.iter(|| {
             number += 1;
             let sent_at = Time::from_micros(300 * number);
-            let arrived_at = (number % 97 > 0).then(|| sent_at + Span::from_millis(9));
+            let arrived_at = (number % 97 > 0).then(|| (sent_at + Span::from_millis(9)).for_peer());
             estimate.on_fate(&Fate { frame: FrameId(number as u32 / 50), sent_at, arrived_at });
         });
     });

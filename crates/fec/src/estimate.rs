@@ -8,7 +8,7 @@
 //! A queue that stays full for longer than the least delay is remembered ([`EPOCH`] and up to twice that) looks like a longer path without
 //! a queue, and its losses like random ones. Only a sender that never yields keeps one so.
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use serde::Serialize;
 
 use crate::gilbert::LossProcess;
@@ -45,8 +45,8 @@ const OUTAGE: u32 = 128;
 pub struct Fate {
     pub frame: FrameId,
     pub sent_at: Time,
-    /// On the receiver's clock, whose offset does not matter; none for a packet reported missing.
-    pub arrived_at: Option<Time>,
+    /// None for a packet reported missing.
+    pub arrived_at: Option<RemoteTime>,
 }
 
 /// The estimate, for policies and the log.
@@ -181,7 +181,7 @@ impl LossEstimate {
             }
             return;
         };
-        let delay = arrived_at - fate.sent_at;
+        let delay = arrived_at.ahead_of(fate.sent_at);
         self.base.on(fate.sent_at, delay);
         let queue = delay - self.base.get();
         self.ceiling.on(fate.sent_at, queue);
@@ -297,7 +297,7 @@ mod tests {
                 let mut arrived_at = None;
                 if waiting < self.room {
                     self.free_at = self.free_at.max(sent_at) + self.service;
-                    arrived_at = (!self.bad).then(|| self.free_at + Span::from_secs(3_600));
+                    arrived_at = (!self.bad).then(|| (self.free_at + Span::from_secs(3_600)).for_peer());
                 }
                 estimate.on_fate(&Fate { frame: FrameId(self.frame), sent_at, arrived_at });
             }
@@ -379,7 +379,7 @@ mod tests {
             let fate = Fate {
                 frame: FrameId(number() as u32 % 7),
                 sent_at: Time::from_nanos(number()),
-                arrived_at: (number() % 3 > 0).then(|| Time::from_nanos(number())),
+                arrived_at: (number() % 3 > 0).then(|| RemoteTime::from_nanos(number())),
             };
             estimate.on_fate(&fate);
             let summary = estimate.summary();

@@ -17,6 +17,7 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Clock;
 use crate::gate::{Gate, Pass, Reservation};
+use crate::shared_tcp::{SharedTcp, TcpSocket};
 
 /// The content type of a TLS record with a handshake message (RFC 8446 section 5.1), never the first byte of HTTP.
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -51,8 +52,8 @@ pub struct PageStream {
 }
 
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(SharedTcp),
+    Tls(Box<TlsStream<SharedTcp>>),
 }
 
 impl PageStream {
@@ -90,6 +91,15 @@ impl PageStream {
     #[must_use]
     pub const fn clock(&self) -> Clock {
         self.clock
+    }
+
+    /// The connection's TCP, for as long as it is open.
+    #[must_use]
+    pub fn tcp(&self) -> TcpSocket {
+        match &self.stream {
+            Stream::Plain(stream) => stream.socket(),
+            Stream::Tls(stream) => stream.get_ref().0.socket(),
+        }
     }
 
     /// Keeps the connection's place for a session.
@@ -193,6 +203,7 @@ async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Greeted> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let framed = SHORT_DATAGRAM.contains(&first[0]);
+    let stream = SharedTcp::new(stream);
     let stream = if first[0] == TLS_HANDSHAKE {
         let mut stream = tls.accept(stream).await?;
         stream.get_mut().1.set_buffer_limit(Some(UNSENT as usize));

@@ -1,6 +1,6 @@
 //! How much faster than the pacing rate a frame may leave.
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 
 /// Frames of fewer packets say too little of the path: their spread is mostly scheduling noise.
 const FEWEST_PACKETS: u32 = 4;
@@ -33,7 +33,7 @@ struct Burst {
     packets: u32,
     lost: u32,
     sent: (Time, Time),
-    arrived: Option<(Time, Time)>,
+    arrived: Option<(RemoteTime, RemoteTime)>,
 }
 
 impl Default for Headroom {
@@ -49,9 +49,9 @@ impl Headroom {
         self.factor
     }
 
-    /// The fate of a frame's packet; `arrived_at` is on the receiver's clock, None if it is missing. Packets come in the order in
+    /// The fate of a frame's packet; `arrived_at` is None if it is missing. Packets come in the order in
     /// which they were sent; the first of a later frame closes the one before it.
-    pub fn on_packet(&mut self, frame: FrameId, sent_at: Time, arrived_at: Option<Time>) {
+    pub fn on_packet(&mut self, frame: FrameId, sent_at: Time, arrived_at: Option<RemoteTime>) {
         let same = self.frame.filter(|burst| burst.frame == frame);
         if same.is_none()
             && let Some(done) = self.frame.take()
@@ -108,7 +108,7 @@ mod tests {
             for index in 0..30 {
                 let sent_at = start + gap * index;
                 free_at = free_at.max(sent_at) + capacity.time_to_send(PACKET);
-                headroom.on_packet(FrameId(number), sent_at, (index >= i64::from(lose)).then_some(free_at));
+                headroom.on_packet(FrameId(number), sent_at, (index >= i64::from(lose)).then_some(free_at.for_peer()));
             }
         }
         headroom.factor()
@@ -146,7 +146,7 @@ mod tests {
         let mut headroom = Headroom::default();
         for number in 0..50 {
             let at = Time::from_millis(u64::from(number) * 33);
-            headroom.on_packet(FrameId(number), at, Some(at));
+            headroom.on_packet(FrameId(number), at, Some(at.for_peer()));
         }
         assert!((headroom.factor() - 1.0).abs() < f64::EPSILON);
     }

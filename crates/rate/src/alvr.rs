@@ -175,7 +175,7 @@ impl Alvr {
 
     fn on_frame(&mut self, sample: &FrameSample) {
         if let Some(way_back) = self.way_back {
-            self.on_latency(sample.size, (sample.arrived_at - sample.sent_at) + way_back);
+            self.on_latency(sample.size, sample.arrived_at.ahead_of(sample.sent_at) + way_back);
         }
     }
 
@@ -220,7 +220,7 @@ impl RateController for Alvr {
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
         let newest = feedback.packets.iter().rev().find_map(|report| Some((report.packet.sent_at, report.arrived_at?)));
         if let (Some(round_trip), Some((sent_at, arrived_at))) = (feedback.round_trip, newest) {
-            self.way_back = Some(round_trip - (arrived_at - sent_at));
+            self.way_back = Some(round_trip - arrived_at.ahead_of(sent_at));
         }
         feedback.packets.iter().for_each(|report| self.frames.on_report(report));
         while let Some(sample) = self.frames.poll() {

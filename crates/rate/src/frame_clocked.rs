@@ -17,7 +17,7 @@
 //!   controller yields to flows that fill queues.
 //! * Where service is bursty, as on Wi-Fi, a frame's dispersion is a noisy measure; only the mean of several frames raises the rate.
 
-use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span, Time};
 
 use crate::backlog::Backlog;
 use crate::base_delay::BaseDelay;
@@ -63,7 +63,7 @@ const INTERVAL: Span = Span::from_micros(16_667);
 struct Train {
     frame: FrameId,
     sent: (Time, Time),
-    arrived: (Time, Time),
+    arrived: (RemoteTime, RemoteTime),
     gaps: u32,
     /// Behind the first packet, lost ones included: they passed the bottleneck or would have.
     bytes: Bytes,
@@ -180,7 +180,7 @@ impl FrameClocked {
             (None, Some(arrived_at)) if is_newer => {
                 self.end_train();
                 let sent_at = report.packet.sent_at;
-                self.queue = self.base.on_delay(now, arrived_at - sent_at);
+                self.queue = self.base.on_delay(now, arrived_at.ahead_of(sent_at));
                 // A queue of an interval holds a whole frame: what varies less is jitter, or others' frames.
                 if let Some(rate) = self.backlog.on_frame(arrived_at, self.queue, QUEUE, self.interval) {
                     self.overload = Some((rate, now));
@@ -382,7 +382,7 @@ mod tests {
                     };
                     reports.push(PacketReport {
                         packet,
-                        arrived_at: (!lost).then_some(leaves_at + Span::from_secs(90)),
+                        arrived_at: (!lost).then_some((leaves_at + Span::from_secs(90)).for_peer()),
                         ce: false,
                     });
                 }

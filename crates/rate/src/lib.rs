@@ -21,13 +21,15 @@ pub mod nebula;
 mod registry;
 pub mod scream;
 mod silence;
+mod tcp;
 pub mod windowed;
 
 pub use arriving::ArrivingRate;
 pub use in_flight::InFlight;
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
+pub use tcp::{TcpInfo, TcpRecovery};
 
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use serde::Serialize;
 
 use crate::silence::Silence;
@@ -47,12 +49,12 @@ pub struct SentPacket {
     pub app_limited: bool,
 }
 
-/// A sent packet's fate. Arrivals are on the receiver's clock, whose offset is unknown: only differences mean something.
+/// A sent packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketReport {
     pub packet: SentPacket,
     /// None: reported missing by the receiver.
-    pub arrived_at: Option<Time>,
+    pub arrived_at: Option<RemoteTime>,
     /// It arrived with the mark "congestion experienced" (RFC 3168).
     pub ce: bool,
 }
@@ -139,6 +141,8 @@ pub enum Limit {
     Encoder,
     /// The decoder falls behind.
     Decoder,
+    /// What TCP lets go, where it carries the media.
+    Transport,
     /// No feedback arrives.
     FeedbackTimeout,
 }
@@ -161,6 +165,7 @@ impl Limit {
             Self::Buffer => "buffer",
             Self::Encoder => "encoder",
             Self::Decoder => "decoder",
+            Self::Transport => "transport",
             Self::FeedbackTimeout => "feedback_timeout",
         }
     }
@@ -228,6 +233,21 @@ impl Decision {
         limits.push((Limit::Maximum, bounds.maximum));
         let pacing = target.mul_f64(pacing_factor).max(target);
         Self { target, pacing, window: None, step: None, redundancy: None, binding, limits }
+    }
+
+    /// The same with a further candidate from outside of the controller, and a target that is no higher: pacing keeps its distance from it.
+    /// A constant stays, and so does the lowest rate.
+    #[must_use]
+    pub fn limited_to(mut self, limit: Limit, rate: Bitrate) -> Self {
+        let lowest = self.limits.iter().find(|(limit, _)| *limit == Limit::Minimum).map(|(_, rate)| *rate);
+        let target = rate.max(lowest.unwrap_or(Bitrate::ZERO));
+        self.limits.push((limit, rate));
+        if target < self.target && self.binding != Limit::Fixed {
+            self.pacing = self.pacing.mul_f64(target.as_bps() as f64 / self.target.as_bps() as f64);
+            self.target = target;
+            self.binding = limit;
+        }
+        self
     }
 
     /// The same for sources that do not pace.
@@ -322,6 +342,10 @@ pub trait RateController: Send {
     fn playback_buffer(&self) -> u8 {
         0
     }
+
+    /// What TCP tells of itself, where media travel through it. Whoever applies the decision keeps to [`TcpInfo::rate_limit`], so a
+    /// controller need only listen that would otherwise ask for more, such as by probing.
+    fn on_tcp_info(&mut self, _now: Time, _info: &TcpInfo) {}
 
     /// Whole frames that wait for their time in the receiver's playback buffer.
     fn on_playback_buffer(&mut self, _now: Time, _frames: u32) {}

@@ -120,6 +120,6 @@ mod tests {
             probe: None,
             app_limited: false,
         };
-        crate::PacketReport { packet, arrived_at: Some(Time::ZERO), ce: false }
+        crate::PacketReport { packet, arrived_at: Some(nearlight_units::RemoteTime::ZERO), ce: false }
     }
 }

@@ -7,7 +7,7 @@ use std::thread;
 use nearlight_units::{Span, Time};
 use nearlight_wire::InputEvent;
 
-use crate::canvas::{Canvas, check_size, marker_draw};
+use crate::canvas::{Canvas, check_size};
 use crate::push::{Beat, Watch};
 use crate::{
     Application, ApplicationMessage, Damage, DevicesDescription, Output, PictureSink, Pixels, PushSource,
@@ -28,7 +28,7 @@ const MAX_ANSWERS: usize = 256;
 /// Answers what viewers send, so that each way through the pipeline can be seen: the border flashes at input, messages and the clipboard's
 /// text come back as they are, and to the message `report input` a viewer hears of every further input event in a message of its own.
 ///
-/// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of frames as a row of lights.
+/// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of pictures as a row of lights.
 #[derive(Debug, Default)]
 pub struct TestCard {
     now: Time,
@@ -37,6 +37,8 @@ pub struct TestCard {
     still: Canvas,
     canvas: Canvas,
     scratch: Canvas,
+    /// Counts the pictures drawn; the row of lights shows it.
+    drawn: u32,
     reporting: BTreeSet<Viewer>,
     answers: VecDeque<(Viewer, Output)>,
 }
@@ -49,7 +51,7 @@ impl TestCard {
         self.answers.push_back((viewer, output));
     }
 
-    fn draw(&mut self, width: u16, height: u16, frame: u32) {
+    fn draw(&mut self, width: u16, height: u16) {
         if (self.still.width, self.still.height) != (width, height) {
             self.still = still(width, height);
         }
@@ -61,9 +63,10 @@ impl TestCard {
         let share = (self.now.as_nanos() % 4_000_000_000) as f64 / 4e9;
         let left = (share * across.saturating_sub(side) as f64) as usize;
         card.fill((left, down * 70 / 100), (side, side), [255, 210, 80]);
-        let light = across / 34;
+        let (light, number) = (across / 34, self.drawn);
+        self.drawn = number.wrapping_add(1);
         for bit in 0..32 {
-            let on = frame >> (31 - bit) & 1 == 1;
+            let on = number >> (31 - bit) & 1 == 1;
             let colour = if on { [255; 3] } else { [24; 3] };
             card.fill((light + light * bit as usize, down * 92 / 100), (light * 3 / 4, down / 20), colour);
         }
@@ -174,19 +177,17 @@ impl Source for TestCard {
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
         check_size(request.width, request.height)?;
         let copies = request.views.len().max(1);
-        self.draw(request.width / copies as u16, request.height, request.marker.frame.0);
+        self.draw(request.width / copies as u16, request.height);
         if (self.canvas.width, self.canvas.height) != (request.width, request.height) {
             self.canvas = Canvas::new(request.width, request.height);
         }
         self.canvas.tile(&self.scratch, copies);
-        let stride = self.canvas.stride();
-        marker_draw(request.marker, &mut self.canvas.bytes, stride);
         take(self.canvas.pixels());
         Ok(())
     }
 }
 
-/// The test card as a source that paces itself: the same pictures for all viewers, without a marker.
+/// The test card as a source that paces itself: the same pictures for all viewers.
 #[derive(Debug)]
 pub struct PacedTestCard {
     size: (u16, u16),
@@ -244,12 +245,10 @@ impl PushSource for PacedTestCard {
         let (watch, mut beat) = Beat::new(self.fps);
         let (card, (width, height)) = (Arc::clone(&self.card), self.size);
         thread::Builder::new().name("test card".into()).spawn(move || {
-            let mut number = 0;
             while let Some(at) = beat.wait(&|| sink.now()) {
                 let mut card = card.lock().unwrap_or_else(PoisonError::into_inner);
                 card.advance(at);
-                card.draw(width, height, number);
-                number += 1;
+                card.draw(width, height);
                 let pixels = card.scratch.pixels();
                 sink.submit(&SubmittedPicture { pixels, captured_at: at, damage: Damage::Whole, views: &[] });
             }

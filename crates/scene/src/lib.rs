@@ -1,6 +1,6 @@
 //! Where pictures come from: the rendered world, a video file or a test card.
 //!
-//! Sources are of two kinds. A [`Source`] draws a picture on demand, for one viewer's views and with the latency marker in it. A
+//! Sources are of two kinds. A [`Source`] draws a picture on demand, for one viewer's views. A
 //! [`PushSource`] paces itself and submits the same pictures for all.
 
 #![forbid(unsafe_code)]
@@ -19,7 +19,6 @@ mod sustain;
 mod video;
 mod world;
 
-pub use canvas::marker_draw;
 pub use card::{PacedTestCard, TestCard};
 pub use open::{OpenOptions, Opened, SourceKind, open};
 pub use push::{Area, Damage, PictureSink, PushSource, SubmittedPicture};
@@ -32,7 +31,6 @@ use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{
     ControllerDescription, CursorShape, Devices, GamepadDescription, HandJoints, Haptics, InputEvent, Pose, View,
-    marker::Marker,
 };
 
 /// Names a client within one server run.
@@ -91,7 +89,6 @@ pub struct RenderRequest<'a> {
     /// Size of the whole picture in pixels, both even.
     pub width: u16,
     pub height: u16,
-    pub marker: Marker,
 }
 
 /// Byte order of a pixel.

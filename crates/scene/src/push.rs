@@ -1,8 +1,7 @@
 //! Sources that pace themselves: they submit a picture when there is a new one, and say when it was captured.
 //!
 //! A window submits what its display server reports as damaged, a film what is due, an application each picture that it has drawn. What
-//! does not change submits nothing. All viewers get the same pictures, which therefore carry no latency marker; whoever sends them may
-//! draw it where a picture goes to a single viewer.
+//! does not change submits nothing. All viewers get the same pictures.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;

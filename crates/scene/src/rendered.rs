@@ -110,14 +110,13 @@ fn environment(scene: Option<&Path>) -> Result<Environment, SceneError> {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_wire::{Fov, View, marker::Marker};
+    use nearlight_wire::{Fov, View};
 
     use super::*;
 
     fn draw(source: &mut WorldSource) -> Result<Vec<u8>, SceneError> {
         let views = [View { pose: START, fov: Fov::symmetric(1.0, 16.0 / 9.0) }];
-        let marker = Marker::default();
-        let request = RenderRequest { viewer: Viewer(1), views: &views, width: 320, height: 180, marker };
+        let request = RenderRequest { viewer: Viewer(1), views: &views, width: 320, height: 180 };
         let mut bytes = Vec::new();
         source.render(&request, &mut |pixels| bytes = pixels.bytes.to_vec())?;
         Ok(bytes)

@@ -1,7 +1,7 @@
 //! Which picture size and frame rate the machine sustains, measured at start.
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Fov, View, marker::Marker};
+use nearlight_wire::{Fov, View};
 
 use crate::{RenderRequest, START, SceneError, Source, Sustained, Viewer};
 
@@ -153,7 +153,7 @@ fn draw(source: &mut dyn Source, (width, height): (u16, u16), views: u8) -> Resu
     let aspect = f32::from(width) / f32::from(height) / f32::from(views.max(1));
     let view = View { pose: START, fov: Fov::symmetric(1.1, aspect) };
     let views = vec![view; usize::from(views.clamp(1, 2))];
-    let request = RenderRequest { viewer: Viewer(u32::MAX), views: &views, width, height, marker: Marker::default() };
+    let request = RenderRequest { viewer: Viewer(u32::MAX), views: &views, width, height };
     source.render(&request, &mut |_| {})
 }
 

@@ -7,21 +7,33 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use nearlight_codec::quality::Change;
-use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
+use nearlight_codec::{CodecError, CodecKind, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
 use nearlight_session::{AnsweredTargets, Distortion, EncodedFrame, EncoderTarget};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
-use nearlight_wire::{FrameHeader, View, marker};
+use nearlight_wire::marker::{Marker, Strip};
+use nearlight_wire::{FrameHeader, View};
 
 use crate::mailbox::{Delivery, EncoderMailbox};
 
 /// One picture in work and one on its way.
 const PICTURES: usize = 2;
 
+/// The rows that the marker takes below pictures of the configured size; none where they are too narrow, or where the encoder takes
+/// nothing that high.
+pub(crate) fn strip_below(encoders: &Encoders, codec: CodecKind, config: EncoderConfig) -> Option<Strip> {
+    let strip = Strip::of_width(config.size.width)?;
+    let coded = EncoderConfig { size: config.size.with_strip(Some(strip)), ..config };
+    encoders.describe(codec, coded).is_ok().then_some(strip)
+}
+
 /// A drawn and converted picture with what its frame header says.
 #[derive(Debug)]
 pub(crate) struct Job {
+    /// May have the marker below.
     pub(crate) picture: Picture,
+    /// The picture's own size.
+    pub(crate) size: Size,
     pub(crate) id: FrameId,
     pub(crate) input: InputSeq,
     pub(crate) input_received_at: Time,
@@ -40,6 +52,11 @@ pub(crate) struct EncoderLane {
     free: Receiver<Picture>,
     next: Option<Picture>,
     thread: JoinHandle<()>,
+    mailbox: Arc<EncoderMailbox>,
+    encoders: Encoders,
+    /// For pictures of the newest size.
+    config: EncoderConfig,
+    strip: Option<Strip>,
 }
 
 /// An encoder thread that gets no more pictures.
@@ -54,7 +71,7 @@ impl EndingLane {
 }
 
 impl EncoderLane {
-    /// Starts the thread. It ends when the lane is dropped or the session is gone.
+    /// Starts the thread, for pictures of the configured size at first. It ends when the lane is dropped or the session is gone.
     pub(crate) fn start(
         mailbox: Arc<EncoderMailbox>,
         config: EncoderConfig,
@@ -64,18 +81,41 @@ impl EncoderLane {
         // As many jobs as pictures at most. No job is ever refused: its frame id would be missing from the encoder's count.
         let (jobs, work) = channel();
         let (give_back, free) = sync_channel(PICTURES);
+        let strip = Self::strip_for(&mailbox, &encoders, config);
+        let coded = EncoderConfig { size: config.size.with_strip(strip), ..config };
         for _ in 0..PICTURES {
-            let _ = give_back.try_send(Picture::new(config.size));
+            let _ = give_back.try_send(Picture::new(coded.size));
         }
+        let (shared, factory) = (Arc::clone(&mailbox), encoders.clone());
         let thread = thread::Builder::new().name(format!("encode-{}", mailbox.viewer.0)).spawn(move || {
-            let opened = encoders.open(mailbox.codec, config);
-            let coded = opened.and_then(|encoder| encode_all(&mailbox, encoder, config, (clock, &work, &give_back)));
-            if let Err(error) = coded {
-                tracing::error!(viewer = mailbox.viewer.0, %error, "the encoder failed");
-                mailbox.deliver(Delivery::Failed(error.to_string()));
+            let opened = factory.open(shared.codec, coded);
+            let done = opened.and_then(|encoder| encode_all(&shared, encoder, coded, (clock, &work, &give_back)));
+            if let Err(error) = done {
+                tracing::error!(viewer = shared.viewer.0, %error, "the encoder failed");
+                shared.deliver(Delivery::Failed(error.to_string()));
             }
         })?;
-        Ok(Self { jobs, free, next: None, thread })
+        Ok(Self { jobs, free, next: None, thread, mailbox, encoders, config, strip })
+    }
+
+    fn strip_for(mailbox: &EncoderMailbox, encoders: &Encoders, config: EncoderConfig) -> Option<Strip> {
+        let strip = mailbox.marker.then(|| strip_below(encoders, mailbox.codec, config)).flatten();
+        if mailbox.marker && strip.is_none() {
+            let (viewer, size) = (mailbox.viewer.0, config.size);
+            tracing::info!(viewer, %size, "no room for the latency marker below these pictures; nothing is measured on their pixels");
+        }
+        strip
+    }
+
+    /// Adds the marker below a picture, where the client crops it and the encoder takes pictures that high.
+    pub(crate) fn add_marker(&mut self, marker: Marker, picture: &mut Picture) {
+        if picture.size != self.config.size {
+            self.config.size = picture.size;
+            self.strip = Self::strip_for(&self.mailbox, &self.encoders, self.config);
+        }
+        if let Some(strip) = self.strip {
+            picture.add_marker(strip, marker);
+        }
     }
 
     /// What is in work is still delivered.
@@ -111,21 +151,20 @@ fn encode_all(
     config: EncoderConfig,
     (clock, work, give_back): (Clock, &Receiver<Job>, &SyncSender<Picture>),
 ) -> Result<(), CodecError> {
-    let mut size: Size = config.size;
+    let mut coded_size: Size = config.size;
     let mut rate = config.rate;
     let mut answered = AnsweredTargets::default();
-    // The marker changes with every frame, and nobody misses it.
-    let mut change = Change::below(marker::HEIGHT);
+    let mut change = Change::default();
     // The encoder counts from 0, also where the client has had frames before.
     let mut first = None;
     for job in work {
         let target = mailbox.target();
         let first = *first.get_or_insert(job.id);
-        if job.picture.size != size {
-            size = job.picture.size;
-            encoder.set_size(size)?;
+        if job.picture.size != coded_size {
+            coded_size = job.picture.size;
+            encoder.set_size(coded_size)?;
         }
-        if !mailbox.announce(size, job.views.len() as u8) {
+        if !mailbox.announce(job.size, job.views.len() as u8) {
             return Ok(());
         }
         let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = answered.open(target.encoder);
@@ -147,8 +186,8 @@ fn encode_all(
         let coded = encoder.encode(&job.picture, reference)?;
         answered.on_coded(job.id, coded.is_key(), reference == Reference::Acknowledged);
         let header = FrameHeader {
-            width: size.width,
-            height: size.height,
+            width: job.size.width,
+            height: job.size.height,
             input: job.input,
             input_received_at: job.input_received_at,
             render_started_at: job.render_started_at,
@@ -159,7 +198,9 @@ fn encode_all(
             deadline: job.deadline,
             views: job.views,
         };
-        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(&job.picture) };
+        // The marker changes with every frame, and nobody misses it.
+        let frozen = change.on_picture(job.picture.view().top(job.size.height));
+        let distortion = Distortion { coded: coded.distortion, frozen };
         let _ = give_back.try_send(job.picture);
         let reference = coded.reference.map(|frame| FrameId(first.0 + frame.0));
         let bits = coded.bits.into();
@@ -179,7 +220,7 @@ pub(crate) fn display_budget(frame_interval: Span) -> Span {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_codec::{CodecKind, Coded, EncoderDescription, EncoderFactory};
+    use nearlight_codec::{Coded, EncoderDescription, EncoderFactory};
     use nearlight_rate::Step;
     use nearlight_scene::Viewer;
     use nearlight_units::Bitrate;
@@ -212,6 +253,7 @@ mod tests {
     fn job(picture: Picture, id: FrameId) -> Job {
         Job {
             picture,
+            size: CONFIG.size,
             id,
             input: InputSeq(0),
             input_received_at: Time::ZERO,
@@ -246,6 +288,20 @@ mod tests {
         }
         let wanted: Vec<_> = (0..next.0).map(|id| (FrameId(id), id.checked_sub(1).map(FrameId))).collect();
         assert_eq!(got, wanted);
+    }
+
+    #[test]
+    fn the_marker_goes_below_pictures_that_leave_room_for_it() {
+        let rows = |codec, width, height| {
+            let config = EncoderConfig { size: Size { width, height }, ..CONFIG };
+            strip_below(&Encoders::default(), codec, config).map(Strip::height)
+        };
+        for (codec, limit) in [(CodecKind::H264, None), (CodecKind::Vp8, Some(8))] {
+            assert_eq!(rows(codec, 1280, 720), Some(8));
+            assert_eq!((rows(codec, 256, 144), rows(codec, 128, 128)), (Some(24), None));
+            // OpenH264's limit, and the longest side of any picture.
+            assert_eq!((rows(codec, 3840, 2160), rows(codec, 2160, 4096)), (limit, None));
+        }
     }
 
     /// Writes the rate that it codes at in place of a picture.

@@ -1,7 +1,7 @@
 //! The studio of a source that paces itself: its pictures are coded once for all viewers who get the same.
 //!
 //! Viewers with the same codec and kind of display are an audience, of which [`Simulcast`] decides who gets which layer; here that is done.
-//! A viewer alone has an encoder of its own, with the latency marker in its pictures. Shared pictures carry none, so nothing can be said of
+//! A viewer alone has an encoder of its own, with the latency marker below its pictures. Shared pictures carry none, so nothing can be said of
 //! motion-to-photon while somebody else watches.
 
 use std::collections::VecDeque;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
-use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Picture, Size};
+use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PushSource, SceneError};
@@ -18,8 +18,7 @@ use nearlight_session::{
     SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY, share_layers,
 };
 use nearlight_units::{InputSeq, Time};
-use nearlight_wire::marker::{CELL_PIXELS, COLUMNS, HEIGHT, Marker, WIDTH};
-use nearlight_wire::{DisplayKind, View};
+use nearlight_wire::{DisplayKind, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, EndingLane, Job, display_budget};
 use crate::layer::{LayerEncoder, LayerJob, Recipient};
@@ -463,10 +462,13 @@ impl Watcher {
         picture.fit(&captured.picture, size, kind.1);
         let id = self.mailbox.take_frame_id();
         let (input, input_received_at) = self.shown(captured);
-        draw_marker(Marker { frame: id, input }, &mut picture);
+        if let Coding::Own { lane, .. } = &mut self.coding {
+            lane.add_marker(Marker { frame: id, input }, &mut picture);
+        }
         let display_at = self.display_at(captured);
         let job = Job {
             picture,
+            size,
             id,
             input,
             input_received_at,
@@ -481,43 +483,5 @@ impl Watcher {
         let Coding::Own { lane, .. } = &mut self.coding else { return false };
         self.left = !lane.encode(job);
         true
-    }
-}
-
-/// Draws the marker into the top left corner, white and black in limited range. Pictures smaller than the marker are left as they are.
-fn draw_marker(marker: Marker, picture: &mut Picture) {
-    let Size { width, height } = picture.size;
-    let (width, height) = (usize::from(width), usize::from(height));
-    if width < WIDTH || height < HEIGHT {
-        return;
-    }
-    let cells = marker.cells();
-    for (y, row) in picture.luma.chunks_exact_mut(width).take(HEIGHT).enumerate() {
-        for (x, pixel) in row[..WIDTH].iter_mut().enumerate() {
-            *pixel = if cells[y / CELL_PIXELS * COLUMNS + x / CELL_PIXELS] { 235 } else { 16 };
-        }
-    }
-    for plane in [&mut picture.blue, &mut picture.red] {
-        for row in plane.chunks_exact_mut(width / 2).take(HEIGHT / 2) {
-            row[..WIDTH / 2].fill(128);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use nearlight_units::FrameId;
-
-    use super::*;
-
-    #[test]
-    fn the_marker_reads_back_from_a_converted_picture() {
-        let marker = Marker { frame: FrameId(77), input: InputSeq(3) };
-        let mut picture = Picture::new(Size { width: 256, height: 144 });
-        draw_marker(marker, &mut picture);
-        assert_eq!(Marker::read(|x, y| picture.view().luma_at(x, y)), Some(marker));
-        let mut small = Picture::new(Size { width: 64, height: 32 });
-        draw_marker(marker, &mut small);
-        assert_eq!(small, Picture::new(small.size));
     }
 }

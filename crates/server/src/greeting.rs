@@ -117,6 +117,6 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
     };
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
-    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound };
+    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound, marker: hello.marker };
     Some(Welcomed { session: NewSession { number, preferences }, hello, proof, permit, greeting })
 }

@@ -107,12 +107,13 @@ impl Site {
         let progress = Arc::new(Progress::new(clock, stream.accepted_at() + limits.first_request));
         let client = Client(stream.peer().ip());
         let connection_info = ConnectionInfo { client, local: stream.local().ip(), secure: stream.secure() };
-        let reservation = stream.reservation();
+        let (reservation, tcp) = (stream.reservation(), stream.tcp());
         let (site, seen) = (Arc::clone(&self), Arc::clone(&progress));
         let layer = from_fn(move |mut request: Request, next: Next| {
             let (site, progress, connection_info) = (Arc::clone(&site), Arc::clone(&seen), connection_info.clone());
             request.extensions_mut().insert(connection_info.client);
             request.extensions_mut().insert(reservation.clone());
+            request.extensions_mut().insert(tcp.clone());
             async move {
                 progress.extend(site.limits.idle);
                 let response = site.answer(&connection_info, request, next).await;

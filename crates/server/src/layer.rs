@@ -86,7 +86,7 @@ struct Coding {
 impl Coding {
     fn run(mut self, encoders: &Encoders, work: &Receiver<LayerJob>) {
         let mut opened = encoders.open(self.codec, self.config);
-        let mut change = Change::below(0);
+        let mut change = Change::default();
         let mut fitted = Picture::new(self.config.size);
         for job in work {
             let coded = match &mut opened {
@@ -134,7 +134,7 @@ impl Coding {
         };
         let reference = if *key { Reference::Nothing } else { Reference::Newest };
         let coded = encoder.encode(picture, reference)?;
-        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(picture) };
+        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(picture.view()) };
         let frame = SharedFrame { key: coded.is_key(), size: *size, bits: &coded.bits, distortion };
         let encoded_at = self.clock.now();
         let budget = display_budget(Span::from_secs(1) / i64::from(self.config.fps));

@@ -112,6 +112,8 @@ pub(crate) struct SharedFrame<'a> {
 pub(crate) struct EncoderMailbox {
     pub(crate) viewer: Viewer,
     pub(crate) codec: CodecKind,
+    /// The client crops the rows below its pictures that hold the marker.
+    pub(crate) marker: bool,
     shared: Mutex<Shared>,
     left: AtomicBool,
     deliveries: mpsc::Sender<Delivery>,
@@ -146,6 +148,7 @@ impl EncoderMailbox {
         Self {
             viewer,
             codec,
+            marker: false,
             shared: Mutex::new(shared),
             left: AtomicBool::new(false),
             deliveries,
@@ -165,6 +168,11 @@ impl EncoderMailbox {
     /// The studio wants to hear of inputs and messages as they come.
     pub(crate) fn set_news(&self, news: std::sync::mpsc::Sender<News>) {
         let _ = self.news.set(news);
+    }
+
+    /// Whether the client crops the rows below its pictures that hold the marker.
+    pub(crate) fn with_marker(self, marker: bool) -> Self {
+        Self { marker, ..self }
     }
 
     /// The client hears: packets of sound go here.

@@ -64,6 +64,8 @@ pub struct ServeOptions {
     pub fitted_captures: bool,
     /// A video's and the test card's pictures are coded once for all viewers; false: once for each.
     pub shared_encodes: bool,
+    /// The congestion control of TCP connections that carry media; none: the system's.
+    pub tcp_control: Option<String>,
     /// The largest datagram, where the transport takes it; none: what the transport takes.
     pub datagram: Option<u16>,
     /// Where encoders come from.

@@ -16,6 +16,7 @@ use nearlight_scene::{
     of_coding, open,
 };
 use nearlight_session::Captures;
+use nearlight_tcp::{CongestionControlError, check_congestion_control};
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
@@ -71,6 +72,8 @@ pub enum ServerError {
     Fec(#[from] UnknownPolicy),
     #[error(transparent)]
     Cell(#[from] ConfigError),
+    #[error("--tcp-control: {0}")]
+    TcpControl(#[from] CongestionControlError),
     #[error("a picture of {width}x{height} cannot be coded: {reason}")]
     Size { width: u16, height: u16, reason: String },
     #[error("{low_name} {low} is above {high_name} {high}: leave one of them out, or exchange them")]
@@ -121,6 +124,9 @@ impl BoundServer {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
         new_policy(&options.fec)?;
         check_rates(&options)?;
+        if let Some(name) = &options.tcp_control {
+            check_congestion_control(name)?;
+        }
         if let Some(port) = options.rtc_port.filter(|port| *port == options.port && *port != 0) {
             return Err(ServerError::OnePortForBoth(port));
         }
@@ -238,6 +244,7 @@ impl BoundServer {
             fec: options.fec,
             bounds,
             pacing: options.pacing,
+            tcp_control: options.tcp_control.clone(),
             bad_paths,
             datagram: options.datagram.map_or(usize::MAX, usize::from),
             encoders: options.encoders,
@@ -335,6 +342,7 @@ impl Server {
                 }
                 Some(stream) = listener.accept_page() => {
                     if stream.framed() {
+                        state.on_media_connection(&stream.tcp());
                         pages.spawn(rtc::streams::serve(stream, Arc::clone(&exchange)));
                     } else {
                         pages.spawn(Arc::clone(&site).serve(stream));

@@ -12,6 +12,7 @@ use nearlight_wire::{
 };
 use tokio::sync::mpsc;
 
+use crate::encoding::strip_below;
 use crate::mailbox::{Delivery, EncoderMailbox, Post, StreamTarget};
 use crate::metrics::SessionFigures;
 use crate::state::ServerState;
@@ -35,6 +36,8 @@ pub(crate) struct ClientPreferences {
     pub(crate) display: DisplayKind,
     /// It wants to hear the world.
     pub(crate) sound: bool,
+    /// It crops the rows below the pictures that hold the latency marker.
+    pub(crate) marker: bool,
 }
 
 /// The part of a session that does not depend on its transport.
@@ -67,15 +70,16 @@ impl SessionCommon {
         preferences: ClientPreferences,
         sender: &Sender,
     ) -> Result<Self, CodecError> {
-        let ClientPreferences { codec, display, sound } = preferences;
-        let stream = describe(&state, codec, stream_target(sender, display))?;
+        let ClientPreferences { codec, display, sound, marker } = preferences;
+        let stream = describe(&state, (codec, marker), stream_target(sender, display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
         let hears = sound && state.sound.is_some();
         let (output_sender, outputs) = mpsc::channel(OUTPUTS);
         let target = stream_target(sender, display);
         let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender)
-            .with_stream(Size { width: stream.width, height: stream.height }, stream.views);
+            .with_stream(Size { width: stream.width, height: stream.height }, stream.views)
+            .with_marker(marker);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
         let (references, sound) = (false, None);
         let clipboard = false;
@@ -274,11 +278,17 @@ fn stream_target(sender: &Sender, display: DisplayKind) -> StreamTarget {
 }
 
 /// The stream as it starts.
-fn describe(state: &ServerState, codec: CodecKind, target: StreamTarget) -> Result<StreamDescription, CodecError> {
+fn describe(
+    state: &ServerState,
+    (codec, marker): (CodecKind, bool),
+    target: StreamTarget,
+) -> Result<StreamDescription, CodecError> {
     let StreamTarget { display, step, encoder: EncoderTarget { rate, .. }, .. } = target;
     let size = state.format.size_for(display, step.scale);
     let config = EncoderConfig { size, fps: state.format.fps, rate, threads: EncoderConfig::usual_threads() };
-    let EncoderDescription { name, codec_string, .. } = state.encoders.describe(codec, config)?;
+    let strip = if marker { strip_below(&state.encoders, codec, config) } else { None };
+    let coded = EncoderConfig { size: size.with_strip(strip), ..config };
+    let EncoderDescription { name, codec_string, .. } = state.encoders.describe(codec, coded)?;
     Ok(StreamDescription {
         codec,
         codec_string,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders};
 use nearlight_fec::policy::new_policy;
 use nearlight_link::Path;
-use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy};
+use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy, TcpSocket};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
@@ -79,6 +79,8 @@ pub(crate) struct ServerState {
     pub(crate) fec: String,
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
+    /// Of TCP connections that carry media; none: the system's.
+    pub(crate) tcp_control: Option<String>,
     pub(crate) bad_paths: Option<BadPaths>,
     /// The most that a datagram holds, whatever the transport takes.
     pub(crate) datagram: usize,
@@ -92,6 +94,14 @@ pub(crate) struct ServerState {
 impl ServerState {
     pub(crate) fn new_greeting() -> Arc<Gate> {
         Gate::new(MAX_GREETING, MAX_GREETING_PER_ADDRESS, 0)
+    }
+
+    /// A TCP connection is about to carry media: it gets the congestion control that the owner chose.
+    pub(crate) fn on_media_connection(&self, tcp: &TcpSocket) {
+        let Some(name) = &self.tcp_control else { return };
+        if let Err(error) = tcp.set_congestion_control(name) {
+            tracing::warn!(%error, "a TCP connection keeps the system's congestion control instead of {name}");
+        }
     }
 
     /// A codec and a place for a client that has shown that it knows the token. Where only the place of one who has fallen silent is

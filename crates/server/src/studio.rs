@@ -27,7 +27,7 @@ use crate::metrics::Metrics;
 use crate::overload::{Moment, OverloadMonitor};
 use crate::sound::Mixer;
 
-/// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
+/// The least width and height that a controller can shrink a picture to. Guess: the world can still be made out in it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
 
 /// Half of the way from one eye to the other, in metres: between grown-ups' 63 mm on average.
@@ -315,13 +315,8 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     let wanted = (target.display, format.views_for(target.display));
     let views = views_at(&viewer.views, &viewer.predictor, wanted, size, display_at);
     let id = viewer.mailbox.take_frame_id();
-    let request = RenderRequest {
-        viewer: viewer.mailbox.viewer,
-        views: &views,
-        width: size.width,
-        height: size.height,
-        marker: Marker { frame: id, input: viewer.input },
-    };
+    let request =
+        RenderRequest { viewer: viewer.mailbox.viewer, views: &views, width: size.width, height: size.height };
     let mut rendered_at = render_started_at;
     let mut converted = Ok(());
     source.render(&request, &mut |pixels| {
@@ -332,8 +327,10 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         viewer.lane.put_back(picture);
         return Err(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
     }
+    viewer.lane.add_marker(Marker { frame: id, input: viewer.input }, &mut picture);
     let job = Job {
         picture,
+        size,
         id,
         input: viewer.input,
         input_received_at: viewer.input_received_at.unwrap_or(render_started_at),
@@ -419,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_shrink_in_proportion_and_keep_room_for_the_marker() {
+    fn pictures_shrink_in_proportion_down_to_the_least() {
         let format = Format { size: Size { width: 1920, height: 1080 }, fps: 30, stereo: false };
         let screen = |scale| format.size_for(DisplayKind::Screen, scale);
         let headset = |scale| format.size_for(DisplayKind::Headset, scale);

@@ -17,9 +17,9 @@ use axum::response::Response;
 use axum::routing::get;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use nearlight_net::{Clock, Reservation};
+use nearlight_net::{Clock, Reservation, TcpSocket};
 use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
-use nearlight_units::Time;
+use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -38,6 +38,9 @@ const DATAGRAM: usize = 1_200;
 const UNSENT: usize = 8;
 /// A client that does not take this many control messages is cut off.
 const CONTROL_QUEUE: usize = 64;
+/// While media flow, TCP is asked so often what it does; also before each datagram of the client's is read, which may tell of arrivals.
+/// Guess: half of a short round trip. Asking takes a microsecond.
+const ASK_TCP: Span = Span::from_millis(10);
 /// How long the last messages may take to leave.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
@@ -47,6 +50,7 @@ pub(crate) struct WebSocketClient {
     peer: IpAddr,
     /// Of its TCP connection's place.
     reservation: Option<Reservation>,
+    tcp: Option<TcpSocket>,
 }
 
 /// The route; clients go to `clients`, to be served with the others.
@@ -58,14 +62,16 @@ async fn open(
     State(clients): State<mpsc::Sender<WebSocketClient>>,
     Extension(Client(peer)): Extension<Client>,
     reservation: Option<Extension<Reservation>>,
+    tcp: Option<Extension<TcpSocket>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
     // What is written is sent at once: nothing may wait for a buffer to fill.
     let upgrade = upgrade.max_message_size(MAX_CONTROL_BYTES).max_frame_size(MAX_CONTROL_BYTES).write_buffer_size(0);
     upgrade.on_upgrade(move |socket| async move {
         let reservation = reservation.map(|Extension(reservation)| reservation);
+        let tcp = tcp.map(|Extension(tcp)| tcp);
         // A server that starts no more sessions drops it.
-        let _ = clients.send(WebSocketClient { socket, peer, reservation }).await;
+        let _ = clients.send(WebSocketClient { socket, peer, reservation, tcp }).await;
     })
 }
 
@@ -75,6 +81,9 @@ pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     // Quiet as it may be while its session lasts; admission bounds how many there are.
     if let Some(reservation) = &greeting.reservation {
         reservation.claim();
+    }
+    if let Some(tcp) = &greeting.tcp {
+        state.on_media_connection(tcp);
     }
     if state.bad_paths.is_some() {
         tracing::warn!(
@@ -89,7 +98,7 @@ pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
             return greeting.refuse(None, &error.to_string()).await;
         }
     };
-    let carrier = WebSocketCarrier::new(state.clock, greeting.socket, sender, hello);
+    let carrier = WebSocketCarrier::new(state.clock, greeting, sender, hello);
     let task = SessionTask::new(state, session.number, permit, carrier, Some(common)).with_proof(proof);
     Box::new(task).run().await;
 }
@@ -142,22 +151,43 @@ struct WebSocketCarrier {
     /// The socket took no more: what is due waits in the sender.
     blocked: bool,
     events: VecDeque<CarrierEvent>,
+    /// None where the system tells nothing of it.
+    tcp: Option<TcpSocket>,
+    tcp_asked_at: Time,
 }
 
 impl WebSocketCarrier {
-    fn new(clock: Clock, socket: WebSocket, sender: Sender, hello: Hello) -> Self {
+    fn new(clock: Clock, client: WebSocketClient, sender: Sender, hello: Hello) -> Self {
+        let WebSocketClient { socket, tcp, .. } = client;
         let (sink, incoming) = socket.split();
         let (outgoing, messages) = mpsc::channel(UNSENT);
         let writing = tokio::spawn(write(sink, messages));
         let events = [CarrierEvent::Message(ClientMessage::Hello(hello)), CarrierEvent::Connected].into();
         let (control, outgoing) = (VecDeque::new(), Some(outgoing));
-        Self { clock, sender, incoming, outgoing, writing, control, blocked: false, events }
+        let tcp_asked_at = Time::ZERO;
+        Self { clock, sender, incoming, outgoing, writing, control, blocked: false, events, tcp, tcp_asked_at }
+    }
+
+    fn ask_tcp(&mut self, now: Time) {
+        let Some(tcp) = &self.tcp else { return };
+        self.tcp_asked_at = now;
+        match tcp.info() {
+            Ok(info) => self.sender.on_tcp_info(now, &info),
+            // It has closed, which reading will tell, or the system tells nothing.
+            Err(error) => {
+                tracing::debug!(%error, "nothing is known of a session's TCP");
+                self.tcp = None;
+            }
+        }
     }
 
     fn on_message(&mut self, message: Message) -> Result<Option<Time>, String> {
         let now = self.clock.now();
         match message {
-            Message::Binary(datagram) => self.sender.on_datagram(now, &datagram),
+            Message::Binary(datagram) => {
+                self.ask_tcp(now);
+                self.sender.on_datagram(now, &datagram);
+            }
             Message::Text(text) => {
                 let message = serde_json::from_str(&text);
                 let message =
@@ -202,6 +232,7 @@ impl Carrier for WebSocketCarrier {
             room = room => {
                 room?;
                 self.blocked = false;
+                self.ask_tcp(self.clock.now());
                 return Ok(None);
             }
         };
@@ -234,6 +265,9 @@ impl Carrier for WebSocketCarrier {
 
     fn transmit(&mut self, now: Time) {
         let Some(outgoing) = self.outgoing.clone() else { return };
+        if now - self.tcp_asked_at >= ASK_TCP {
+            self.ask_tcp(now);
+        }
         loop {
             let Ok(room) = outgoing.try_reserve() else {
                 self.blocked = true;

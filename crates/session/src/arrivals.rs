@@ -105,7 +105,7 @@ impl ArrivalLog {
         let seen = self.window.range(range);
         let marked =
             (0..).zip(seen.clone()).filter(|(_, seen)| seen.is_some_and(|seen| seen.ce)).map(|(place, _)| place);
-        let (marked, arrivals) = (marked.collect(), seen.map(|seen| seen.map(|seen| seen.at)).collect());
+        let (marked, arrivals) = (marked.collect(), seen.map(|seen| seen.map(|seen| seen.at.for_peer())).collect());
         self.reported_to = self.reported_to.max(to);
         if to == end {
             self.flush = false;
@@ -118,7 +118,7 @@ impl ArrivalLog {
         while self.first < keep_from && self.window.pop_front().is_some() {
             self.first += 1;
         }
-        Some(Feedback { sent_at: now, first: PacketSeq(from as u32), arrivals, marked })
+        Some(Feedback { sent_at: now.for_peer(), first: PacketSeq(from as u32), arrivals, marked })
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use nearlight_events::RecoveryKind;
 use nearlight_fec::digest;
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
 
 use crate::coded::Coded;
@@ -55,7 +55,7 @@ pub(crate) struct Whole {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
     /// Of the last first-time packet that arrived: when it left, on the server's clock, and when it came.
-    pub(crate) last_sent_at: Time,
+    pub(crate) last_sent_at: RemoteTime,
     pub(crate) last_arrived_at: Time,
     pub(crate) completed_at: Time,
     /// Symbols that came in a later datagram than their first, or were computed from repairs.
@@ -225,7 +225,7 @@ impl Assembler {
         self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
     }
 
-    fn complete(&mut self, now: Time, id: u32, sent_at: Time, recovered: u32) {
+    fn complete(&mut self, now: Time, id: u32, sent_at: RemoteTime, recovered: u32) {
         let Some(assembly) = self.frames.remove(&id) else { return };
         let Some(shape) = assembly.shape else { return };
         let key = shape.key;

@@ -7,7 +7,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
 /// Frames, and inputs, from which the best moment is sought: a second at 30 frames a second.
 const REMEMBERED: usize = 32;
@@ -57,7 +57,7 @@ struct Shown {
 /// When an input was made, on the client's clock, and when it came.
 #[derive(Clone, Copy, Debug)]
 struct Input {
-    sampled_at: Time,
+    sampled_at: RemoteTime,
     received_at: Time,
 }
 
@@ -85,7 +85,7 @@ impl CaptureTiming {
         }
     }
 
-    pub(crate) fn on_input(&mut self, received_at: Time, sampled_at: Time) {
+    pub(crate) fn on_input(&mut self, received_at: Time, sampled_at: RemoteTime) {
         remember(&mut self.inputs, Input { sampled_at, received_at });
     }
 

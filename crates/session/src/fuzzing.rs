@@ -7,7 +7,7 @@ use nearlight_fec::policy::{POLICIES, new_policy};
 use nearlight_fec::{Code, Encoder, digest};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
-use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Acknowledgement, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Key, KeyFrameRequest, MAX_COVERED_FRAMES,
     Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker,
@@ -139,7 +139,7 @@ fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
         flags: SymbolFlags { key: back == 0, retransmission: again, probe: false },
         reference_distance: back,
         seq: PacketSeq(seq.get()),
-        sent_at: now,
+        sent_at: now.for_peer(),
         frame: FrameId(frame.get()),
         index,
         symbols,
@@ -178,7 +178,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     let header = RepairHeader {
         on_demand: forged,
         seq: PacketSeq(seq.get()),
-        sent_at: now,
+        sent_at: now.for_peer(),
         frame: FrameId(newest),
         number,
         deadline_after_send_us: 0,
@@ -270,9 +270,9 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
             }
         }
         ReceiverOperation::Pong { sent, received, held } => {
-            let server_received_at = Time::from_micros(*received);
+            let server_received_at = RemoteTime::from_micros(*received);
             let pong = Pong {
-                client_sent_at: Time::from_micros(u64::from(sent.get())),
+                client_sent_at: RemoteTime::from_micros(u64::from(sent.get())),
                 server_received_at,
                 server_sent_at: server_received_at + Span::from_micros(i64::from(held.get())),
             };
@@ -299,7 +299,7 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         }
         ReceiverOperation::Sound { block, made, due, before } => {
             let before: &[u8] = if *before && block.get() > 0 { &[2] } else { &[] };
-            let made_at = Time::from_micros(made & ((1 << 53) - 1));
+            let made_at = RemoteTime::from_micros(made & ((1 << 53) - 1));
             let sound = Sound { block: BlockId(block.get()), made_at, due_after_us: *due, packet: &[1], before };
             receiver.on_datagram(*now, &sound.to_bytes());
         }
@@ -369,7 +369,7 @@ fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperati
 fn message(operation: &SenderOperation) -> Option<ToServer> {
     Some(match operation {
         SenderOperation::Feedback { first, arrivals, sent, marked } if !arrivals.is_empty() => {
-            let micros = |micros: &u32| Time::from_micros(u64::from(*micros));
+            let micros = |micros: &u32| RemoteTime::from_micros(u64::from(*micros));
             let arrivals = arrivals.iter().take(nearlight_wire::MAX_FEEDBACK_PACKETS);
             let arrivals: Vec<_> = arrivals.map(|at| at.as_ref().map(micros)).collect();
             let arrived = (0..).zip(&arrivals).filter(|(_, at)| *marked && at.is_some()).map(|(place, _)| place);
@@ -395,7 +395,7 @@ fn message(operation: &SenderOperation) -> Option<ToServer> {
                 lost: *lost,
             })
         }
-        SenderOperation::Ping(micros) => ToServer::Ping(Ping { client_sent_at: Time::from_micros(*micros) }),
+        SenderOperation::Ping(micros) => ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(*micros) }),
         _ => return None,
     })
 }

@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
 use crate::ReadyFrame;
 use crate::assembly::Transfer;
@@ -22,7 +22,7 @@ struct Held {
 
 impl Held {
     /// On the server's clock.
-    const fn made_at(&self) -> Time {
+    const fn made_at(&self) -> RemoteTime {
         self.frame.header.render_started_at
     }
 }
@@ -47,7 +47,7 @@ impl PlaybackBuffer {
 
     /// A whole frame came.
     pub(crate) fn on_frame(&mut self, now: Time, frame: ReadyFrame, transfer: Transfer) {
-        let age = now - frame.header.render_started_at;
+        let age = now.ahead_of(frame.header.render_started_at);
         let usual = age + self.interval * i64::from(self.frames);
         let mut delay = match self.delay {
             // One frame more may just be about to be played.
@@ -61,7 +61,7 @@ impl PlaybackBuffer {
         while self.bytes - played > MAX_BYTES || self.held.len() - early > usize::from(u8::MAX) {
             played += self.held[early].frame.bits().len();
             early += 1;
-            delay = delay.min(now - self.held[early - 1].made_at());
+            delay = delay.min(now.ahead_of(self.held[early - 1].made_at()));
         }
         self.delay = Some(delay);
     }
@@ -84,7 +84,7 @@ impl PlaybackBuffer {
     }
 
     fn due(&self) -> Option<Time> {
-        Some(self.held.front()?.made_at() + self.delay?)
+        Some(self.held.front()?.made_at().passed_by(self.delay?))
     }
 
     /// When [`PlaybackBuffer::poll`] has a frame, or the server is to hear how many there are.

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use nearlight_events::Timeline;
-use nearlight_units::{FrameId, InputSeq, Span, Time};
+use nearlight_units::{FrameId, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, FrameReport, MAX_FRAME_REPORTS, marker::Marker};
 
 use crate::assembly::Transfer;
@@ -39,7 +39,7 @@ impl Displayed {
 #[derive(Debug)]
 struct Pending {
     id: FrameId,
-    header: FrameHeader,
+    header: FrameHeader<RemoteTime>,
     transfer: Transfer,
     decoded_at: Option<Time>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Presentation {
 }
 
 impl Presentation {
-    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader, transfer: Transfer) {
+    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader<RemoteTime>, transfer: Transfer) {
         if self.pending.len() == MAX_PENDING {
             self.pending.pop_front();
         }
@@ -78,7 +78,7 @@ impl Presentation {
     }
 
     /// The header of a frame that was handed out and not yet displayed.
-    pub(crate) fn header(&self, id: FrameId) -> Option<&FrameHeader> {
+    pub(crate) fn header(&self, id: FrameId) -> Option<&FrameHeader<RemoteTime>> {
         self.pending.iter().find(|pending| pending.id == id).map(|pending| &pending.header)
     }
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind, Stage};
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
-use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
@@ -68,7 +68,7 @@ pub struct ReadyFrame {
     pub id: FrameId,
     /// Decodes without any other frame.
     pub key: bool,
-    pub header: FrameHeader,
+    pub header: FrameHeader<RemoteTime>,
     /// Header and coded picture as they travelled; [`ReadyFrame::bits`] is the picture.
     bytes: Vec<u8>,
     bits_from: usize,
@@ -286,7 +286,7 @@ impl Receiver {
 
     fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         self.first_frame.get_or_insert(header.frame);
-        self.on_way_down(now - header.sent_at);
+        self.on_way_down(now.ahead_of(header.sent_at));
         self.assembler.on_symbol(now, header, payload);
         self.after_media(now);
     }
@@ -294,7 +294,7 @@ impl Receiver {
     fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.recovery.repairs += 1;
         self.first_frame.get_or_insert(header.frame);
-        self.on_way_down(now - header.sent_at);
+        self.on_way_down(now.ahead_of(header.sent_at));
         self.assembler.on_repair(now, header, payload);
         self.after_media(now);
     }
@@ -446,7 +446,7 @@ impl Receiver {
 
     /// The header of a frame that was handed out and not yet displayed, for reprojection.
     #[must_use]
-    pub fn header(&self, frame: FrameId) -> Option<&FrameHeader> {
+    pub fn header(&self, frame: FrameId) -> Option<&FrameHeader<RemoteTime>> {
         self.presentation.header(frame)
     }
 

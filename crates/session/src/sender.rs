@@ -5,8 +5,10 @@ use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
-use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentFrame};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_rate::{
+    Decision, Feedback as RateFeedback, Limit, PacketReport, ProbeId, RateController, SentFrame, TcpInfo,
+};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Feedback, FrameHeader, FrameReport, MAX_UNRELIABLE_MESSAGE_BYTES, Pong, SYMBOL_HEADER_BYTES, ToServer,
     UnreliableMessage,
@@ -26,6 +28,7 @@ use crate::{Wake, earliest};
 
 mod config;
 mod display;
+mod head_of_line;
 mod receiver_feedback;
 mod recovery;
 mod releases;
@@ -36,6 +39,7 @@ mod target;
 
 pub use config::{Algorithms, Framing, SenderConfig, SenderNames};
 pub use display::UNKNOWN_TO_DISPLAY;
+use head_of_line::HeadOfLine;
 use receiver_feedback::Elsewhere;
 pub use receiver_feedback::ReceiverFeedback;
 use recovery::Recovery;
@@ -52,6 +56,8 @@ const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 const MAX_PONGS: usize = 16;
 /// Messages of the application that wait to leave.
 const MAX_MESSAGES: usize = 64;
+/// The state of TCP is logged so often.
+const LOG_TCP: Span = Span::from_millis(100);
 /// Events that nobody fetches are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
@@ -164,7 +170,17 @@ pub struct Sender {
     elsewhere: Elsewhere,
     outcomes: VecDeque<FrameReport>,
     symbols: Symbols,
+    /// Only where TCP carries the media and its kernel tells of it.
+    tcp: Option<Box<Tcp>>,
     statistics: SenderStatistics,
+}
+
+/// What follows from what TCP tells.
+#[derive(Debug, Default)]
+struct Tcp {
+    head_of_line: HeadOfLine,
+    limit: Option<Bitrate>,
+    logged_at: Option<Time>,
 }
 
 impl Sender {
@@ -209,6 +225,7 @@ impl Sender {
             elsewhere: Elsewhere::default(),
             outcomes: VecDeque::new(),
             symbols: Symbols::default(),
+            tcp: None,
             statistics: SenderStatistics::default(),
         };
         sender.log_decision(now);
@@ -252,7 +269,11 @@ impl Sender {
             ToServer::Ping(ping) => {
                 if self.pongs.len() < MAX_PONGS {
                     let client_sent_at = ping.client_sent_at;
-                    self.pongs.push_back(Pong { client_sent_at, server_received_at: now, server_sent_at: now });
+                    self.pongs.push_back(Pong {
+                        client_sent_at,
+                        server_received_at: now.for_peer(),
+                        server_sent_at: now.for_peer(),
+                    });
                 }
             }
         }
@@ -316,6 +337,30 @@ impl Sender {
         self.protection = None;
     }
 
+    /// What the kernel tells of the TCP connection that carries everything: best before each feedback message, and every 10 to 50 ms while
+    /// media flow.
+    pub fn on_tcp_info(&mut self, now: Time, info: &TcpInfo) {
+        let tcp = self.tcp.get_or_insert_default();
+        tcp.head_of_line.on_tcp_info(now, info);
+        tcp.limit = info.rate_limit();
+        let due = tcp.logged_at.is_none_or(|at| now - at >= LOG_TCP);
+        if due {
+            tcp.logged_at = Some(now);
+            let TcpInfo { round_trip, congestion_window, delivery_rate, app_limited, unsent, retransmissions, .. } =
+                *info;
+            self.emit(now, || Event::TcpState {
+                round_trip,
+                congestion_window,
+                delivery_rate,
+                app_limited,
+                unsent,
+                retransmissions,
+            });
+        }
+        self.controller.on_tcp_info(now, info);
+        self.take_decision(now);
+    }
+
     /// Time has passed: what [`Sender::poll_timeout`] named is done.
     pub fn on_timeout(&mut self, now: Time) {
         self.want_due_key(now);
@@ -353,7 +398,7 @@ impl Sender {
     /// The next datagram that is no media: an answer to a ping or to events, or a message of the application.
     pub fn poll_beside(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(pong) = self.pongs.pop_front() {
-            return Some(Pong { server_sent_at: now, ..pong }.to_bytes());
+            return Some(Pong { server_sent_at: now.for_peer(), ..pong }.to_bytes());
         }
         if let Some(acknowledgement) = self.inbox.poll_acknowledgement() {
             return Some(acknowledgement.to_bytes());
@@ -478,6 +523,11 @@ impl Sender {
 
     fn take_decision(&mut self, now: Time) {
         let decision = self.controller.decision();
+        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit);
+        let decision = match limit {
+            Some(limit) => decision.limited_to(Limit::Transport, limit),
+            None => decision,
+        };
         if decision == self.decision {
             return;
         }
@@ -510,10 +560,17 @@ impl Sender {
         });
     }
 
-    /// `round_trip` makes a sample of when the newest packet was sent and when it arrived, the latter on the client's clock.
-    fn take_feedback(&mut self, now: Time, feedback: &Feedback, round_trip: impl FnOnce((Time, Time)) -> Option<Span>) {
+    /// `round_trip` makes a sample of when the newest packet was sent and when it arrived.
+    fn take_feedback(
+        &mut self,
+        now: Time,
+        feedback: &Feedback,
+        round_trip: impl FnOnce((Time, RemoteTime)) -> Option<Span>,
+    ) {
         let matched = self.packets.on_feedback(feedback);
-        let round_trip = matched.newest_arrival.and_then(round_trip);
+        // What a lost segment held back is no part of the path.
+        let order = self.tcp.as_mut().map_or(Span::ZERO, |tcp| tcp.head_of_line.correct(matched.reports));
+        let round_trip = matched.newest_arrival.and_then(round_trip).map(|sample| (sample - order).max(Span::ZERO));
         let new_pace = self.headroom.as_mut().is_some_and(|headroom| learn(headroom, matched.reports));
         self.controller.on_sender_queue(now, self.pacer.queued());
         let news = !matched.reports.is_empty();

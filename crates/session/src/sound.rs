@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use nearlight_events::{Samples, SoundCounts};
-use nearlight_units::{BlockId, Span, Time};
+use nearlight_units::{BlockId, RemoteTime, Span, Time};
 use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
 
 use crate::ClockEstimate;
@@ -55,12 +55,12 @@ const MAX_DELAY: Span = Span::from_secs(1);
 /// A delay that nobody has asked samples for since says nothing of the present.
 const CURRENT: Span = Span::from_millis(200);
 
-/// A packet on its way to the decoder.
+/// A packet on its way from the encoder, with [`Time`], or to the decoder, with [`RemoteTime`]: the clock is the server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoundPacket {
+pub struct SoundPacket<T = Time> {
     pub block: BlockId,
-    /// The world's moment of its first sample, on the server's clock.
-    pub made_at: Time,
+    /// The world's moment of its first sample.
+    pub made_at: T,
     pub bytes: Vec<u8>,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct SoundPlayer {
     seen: u128,
     first: u32,
     /// A block's moment: all others follow from their numbers.
-    anchor: Option<(u32, Time)>,
+    anchor: Option<(u32, RemoteTime)>,
     /// After a block's moment its picture is expected on the display.
     due_after: Span,
     delay: DelayQuantile,
@@ -159,7 +159,7 @@ impl SoundPlayer {
     }
 
     /// The next packet for the decoder, in order. None before anybody asked for samples.
-    pub(crate) fn poll_packet(&mut self, now: Time) -> Option<SoundPacket> {
+    pub(crate) fn poll_packet(&mut self, now: Time) -> Option<SoundPacket<RemoteTime>> {
         let (anchor, made_at) = self.anchor?;
         let (oldest, _) = self.waiting.first_key_value()?;
         if *oldest > self.next_packet && self.give_up_at()? > now {

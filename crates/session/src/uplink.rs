@@ -154,7 +154,7 @@ impl Uplink {
             newest.events.get_or_insert(self.first_event.wrapping_add(events.len() as u32));
         }
         let (devices, first_event) = (self.devices.clone(), self.first_event);
-        let sample = InputSample::of_views(self.newest, sampled_at, head, views);
+        let sample = InputSample::of_views(self.newest, sampled_at.for_peer(), head, views);
         Some(InputSample { devices, first_event, events, ..sample })
     }
 

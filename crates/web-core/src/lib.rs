@@ -22,8 +22,8 @@ mod tally;
 mod typescript;
 
 use nearlight_session::{DeviceInput, LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
-use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::marker::{self, Marker};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
+use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
     Base64, ClientMessage, ControlReader, DisplayKind, Hello, Key, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES,
     PROTOCOL_VERSION, ServerMessage, write_control,
@@ -124,7 +124,8 @@ impl Core {
         let (sound, clipboard) = (self.wants_sound, self.wants_clipboard);
         let codecs = codecs.into_iter().filter_map(|name| name.parse().ok()).collect();
         let proof = self.pairing.as_ref().map(Pairing::proof);
-        let hello = Hello { protocol: PROTOCOL_VERSION, proof, client, display, codecs, display_hz, sound, clipboard };
+        let protocol = PROTOCOL_VERSION;
+        let hello = Hello { protocol, proof, client, display, codecs, display_hz, sound, clipboard, marker: true };
         write_control(&ClientMessage::Hello(hello))
     }
 
@@ -271,16 +272,21 @@ impl Core {
         self.receiver.picture_header(rtp_timestamp).map(|header| presence::view_numbers(&header.views))
     }
 
+    /// Width and height of such a picture, in pixels and without the marker below; none as long as nothing has been noted of it.
+    pub fn picture_size(&self, rtp_timestamp: u32) -> Option<Vec<u16>> {
+        self.receiver.picture_header(rtp_timestamp).map(|header| vec![header.width, header.height])
+    }
+
     /// What the browser has counted: a `PictureCounts` as JSON. Anything else is ignored.
     pub fn on_rtp_counts(&mut self, now: f64, counts: &str) {
         let Ok(counts) = serde_json::from_str::<rtp::PictureCounts>(counts) else { return };
         self.receiver.on_rtp_counts(time(now), counts.into());
     }
 
-    /// The frame is on the display; over WebRTC it is named by its RTP timestamp. `pixels` are the marker's as displayed: RGBA, rows from the top or, with `bottom_up`, from
-    /// the bottom.
-    pub fn on_displayed(&mut self, now: f64, frame: u32, pixels: &[u8], bottom_up: bool) {
-        let marker = read_marker(pixels, bottom_up);
+    /// The frame is on the display; over WebRTC it is named by its RTP timestamp. `pixels` are those of the strip below the picture
+    /// that hold the marker (`strip_below`): RGBA, rows from the top, `width` pixels each; none where there is no strip.
+    pub fn on_displayed(&mut self, now: f64, frame: u32, pixels: &[u8], width: u16) {
+        let marker = read_marker(pixels, width);
         self.last_marker = marker;
         let displayed = if self.webrtc {
             self.receiver.on_picture_displayed(time(now), frame, marker)
@@ -360,6 +366,11 @@ impl Frame {
         self.0.show
     }
 
+    /// Width and height of the picture, in pixels and without the marker below.
+    pub fn size(&self) -> Vec<u16> {
+        vec![self.0.header.width, self.0.header.height]
+    }
+
     /// What each eye of the picture shows: `VIEW_COLUMNS` for each.
     pub fn views(&self) -> Vec<f32> {
         presence::view_numbers(&self.0.header.views)
@@ -379,20 +390,31 @@ fn time(micros: f64) -> Time {
     Time::from_nanos((micros * 1e3) as u64)
 }
 
+fn server_time(micros: f64) -> RemoteTime {
+    RemoteTime::from_nanos((micros * 1e3) as u64)
+}
+
 fn micros(time: Time) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Reads the marker from exactly its pixels; none where there are fewer.
-fn read_marker(pixels: &[u8], bottom_up: bool) -> Option<Marker> {
-    if pixels.len() != marker::WIDTH * marker::HEIGHT * RGBA_BYTES {
+/// Width and height in pixels of what holds the marker below a picture of this size that was decoded in that size: directly below
+/// it, from the left. None where what was decoded is no picture with a marker.
+#[wasm_bindgen]
+pub fn strip_below(width: u16, height: u16, decoded_width: u16, decoded_height: u16) -> Option<Vec<u16>> {
+    let strip = Strip::below((width, height), (decoded_width, decoded_height))?;
+    Some(vec![strip.width(), strip.height()])
+}
+
+/// Reads the marker from exactly its pixels; none where there are more or fewer.
+fn read_marker(pixels: &[u8], width: u16) -> Option<Marker> {
+    let strip = Strip::of_width(width).filter(|strip| strip.width() == width)?;
+    let width = usize::from(width);
+    if pixels.len() != width * usize::from(strip.height()) * RGBA_BYTES {
         return None;
     }
     // The marker is black and white: green alone is as good as luma and needs no weights.
-    Marker::read(|x, y| {
-        let row = if bottom_up { marker::HEIGHT - 1 - y } else { y };
-        pixels[(row * marker::WIDTH + x) * RGBA_BYTES + 1]
-    })
+    Marker::read(strip, |x, y| pixels[(y * width + x) * RGBA_BYTES + 1])
 }
 
 #[cfg(test)]

@@ -4,8 +4,8 @@ use nearlight_session::{RtpCounts, RtpSound};
 use nearlight_units::Bytes;
 use serde::Deserialize;
 
+use crate::server_time;
 use crate::sound::BLOCK_MOMENTS;
-use crate::time;
 
 /// What the browser has counted of the pictures since the session began.
 #[derive(Deserialize)]
@@ -57,7 +57,7 @@ impl From<SoundCounts> for RtpSound {
             packets: counts.packets as u64,
             lost: counts.packets_lost as u64,
             concealed: counts.concealed as u64 / BLOCK_MOMENTS as u64,
-            heard: counts.heard.map(time),
+            heard: counts.heard.map(server_time),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The page's ears: packets for its decoder, samples for its loudspeaker.
 
 use nearlight_session::SoundPacket;
-use nearlight_units::BlockId;
+use nearlight_units::{BlockId, RemoteTime};
 use wasm_bindgen::prelude::*;
 
 use crate::{Core, rtp, time};
@@ -49,7 +49,7 @@ impl Core {
 
 /// A coded block on its way to the decoder.
 #[wasm_bindgen]
-pub struct SoundChunk(SoundPacket);
+pub struct SoundChunk(SoundPacket<RemoteTime>);
 
 #[wasm_bindgen]
 impl SoundChunk {

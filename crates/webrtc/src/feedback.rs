@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{PacketSeq, Span, Time};
+use nearlight_units::{PacketSeq, RemoteTime, Span};
 use nearlight_wire::Feedback;
 use rtc::rtcp::transport_feedbacks::transport_layer_cc::{PacketStatusChunk, SymbolTypeTcc, TransportLayerCc};
 
@@ -27,7 +27,7 @@ const ORIGIN: Span = Span::from_secs(3_600);
 pub(crate) struct Reports {
     /// Number of the first of `known`.
     first: u32,
-    known: VecDeque<Option<Time>>,
+    known: VecDeque<Option<RemoteTime>>,
     /// The newest reference time, unwrapped.
     reference: Option<i64>,
 }
@@ -44,7 +44,7 @@ impl Reports {
             let arrived = match status {
                 SymbolTypeTcc::PacketReceivedSmallDelta | SymbolTypeTcc::PacketReceivedLargeDelta => {
                     at += deltas.next()?.delta;
-                    u64::try_from(ORIGIN.as_micros() + at).ok().map(Time::from_micros)
+                    u64::try_from(ORIGIN.as_micros() + at).ok().map(RemoteTime::from_micros)
                 }
                 SymbolTypeTcc::PacketNotReceived | SymbolTypeTcc::PacketReceivedWithoutDelta => None,
             };
@@ -74,7 +74,7 @@ impl Reports {
         reference * REFERENCE
     }
 
-    fn note(&mut self, number: u32, arrived: Option<Time>) {
+    fn note(&mut self, number: u32, arrived: Option<RemoteTime>) {
         let Some(place) = number.checked_sub(self.first) else { return };
         let place = place as usize;
         if self.known.is_empty() || place > self.known.len() {

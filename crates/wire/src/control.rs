@@ -37,6 +37,10 @@ pub struct Hello {
     /// The user lets the application write to the clipboard.
     #[serde(default)]
     pub clipboard: bool,
+    /// The client crops the rows below the picture that hold the latency marker: it wants them. Of no effect over WebRTC, where the
+    /// offer asks.
+    #[serde(default)]
+    pub marker: bool,
 }
 
 /// How the sound is coded.
@@ -57,6 +61,7 @@ pub struct StreamDescription {
     pub codec: CodecKind,
     /// The codec string of WebCodecs, such as `avc1.42E01F`.
     pub codec_string: String,
+    /// Of the picture in pixels; what is decoded is higher where the latency marker lies below the picture.
     pub width: u16,
     pub height: u16,
     pub fps: u16,

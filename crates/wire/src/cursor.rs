@@ -1,6 +1,6 @@
 //! Big-endian reading with bounds, and the variable-length integers of `docs/wire.md`.
 
-use nearlight_units::Time;
+use nearlight_units::RemoteTime;
 
 use crate::{PROTOCOL_VERSION, WireError};
 
@@ -71,12 +71,12 @@ impl<'a> Reader<'a> {
     }
 
     /// Microseconds on some machine's clock, below [`MAX_MICROS`].
-    pub(crate) fn time(&mut self) -> Result<Time, WireError> {
+    pub(crate) fn time(&mut self) -> Result<RemoteTime, WireError> {
         Self::time_of(self.u64()?)
     }
 
-    pub(crate) fn time_of(micros: u64) -> Result<Time, WireError> {
-        if micros < MAX_MICROS { Ok(Time::from_micros(micros)) } else { Err(WireError::Field("time")) }
+    pub(crate) fn time_of(micros: u64) -> Result<RemoteTime, WireError> {
+        if micros < MAX_MICROS { Ok(RemoteTime::from_micros(micros)) } else { Err(WireError::Field("time")) }
     }
 
     /// A finite number; infinities and not-a-number are a fault of the peer.

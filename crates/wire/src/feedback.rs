@@ -2,7 +2,7 @@
 //!
 //! RFC 8888 quantises arrivals to 1/1024 s, ten packets of a 100 Mb/s stream; here the step is one microsecond.
 
-use nearlight_units::{PacketSeq, Time};
+use nearlight_units::{PacketSeq, RemoteTime};
 
 use crate::cursor::{Reader, write_signed_varint};
 use crate::{Kind, WireError};
@@ -18,7 +18,7 @@ const MAX_STEP: i32 = 1 << 30;
 pub struct Arrival {
     pub seq: PacketSeq,
     /// On the client's clock; none for a datagram that has not arrived.
-    pub at: Option<Time>,
+    pub at: Option<RemoteTime>,
     /// It carried the mark "congestion experienced" (RFC 3168).
     pub ce: bool,
 }
@@ -27,10 +27,10 @@ pub struct Arrival {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// When the report left, on the client's clock: minus the newest arrival it is the time the client held it back.
-    pub sent_at: Time,
+    pub sent_at: RemoteTime,
     pub first: PacketSeq,
     /// Fate of `first`, `first + 1`, ...: between 1 and [`MAX_FEEDBACK_PACKETS`] entries.
-    pub arrivals: Vec<Option<Time>>,
+    pub arrivals: Vec<Option<RemoteTime>>,
     /// Places in `arrivals`, in ascending order, of those that carried the mark "congestion experienced" (RFC 3168).
     pub marked: Vec<u8>,
 }

@@ -123,7 +123,7 @@ pub enum ToClient<'a> {
     Pong(Pong),
     Repair(RepairHeader, &'a [u8]),
     /// Only over WebRTC.
-    Note(FrameNote),
+    Note(FrameNote<nearlight_units::RemoteTime>),
     Sound(Sound<'a>),
     InputAcknowledgement(InputAcknowledgement),
     Application(UnreliableMessage<'a>),

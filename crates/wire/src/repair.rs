@@ -1,6 +1,6 @@
 //! A repair: what stands in for any one lost symbol of the frames that it covers.
 
-use nearlight_units::{FrameId, PacketSeq, Time};
+use nearlight_units::{FrameId, PacketSeq, RemoteTime};
 
 use crate::cursor::Reader;
 use crate::symbol::{MAX_FRAME_BYTES, symbol_range};
@@ -34,7 +34,7 @@ pub struct RepairHeader {
     /// Counted together with the symbols.
     pub seq: PacketSeq,
     /// When this datagram left, on the server's clock.
-    pub sent_at: Time,
+    pub sent_at: RemoteTime,
     /// The newest frame that it covers.
     pub frame: FrameId,
     /// Which repair of this frame, or of the frames that end with it, from 0.

@@ -1,6 +1,6 @@
 //! Ten milliseconds of what the user hears, and once more the ten before them.
 
-use nearlight_units::{BlockId, Span, Time};
+use nearlight_units::{BlockId, RemoteTime, Span};
 
 use crate::cursor::Reader;
 use crate::{Kind, WireError};
@@ -20,7 +20,7 @@ pub struct Sound<'a> {
     /// Blocks that were made at the same time have the same number, whoever hears them.
     pub block: BlockId,
     /// The world's moment that the packet's first decoded sample belongs to, on the server's clock.
-    pub made_at: Time,
+    pub made_at: RemoteTime,
     /// A picture of the world at `made_at` is expected on the display so many microseconds later: that is when to play the block.
     pub due_after_us: u32,
     /// 1 to [`MAX_SOUND_PACKET_BYTES`] bytes.

@@ -1,6 +1,6 @@
 //! One datagram's share of a frame.
 
-use nearlight_units::{FrameId, PacketSeq, Time};
+use nearlight_units::{FrameId, PacketSeq, RemoteTime};
 
 use crate::cursor::Reader;
 use crate::{Kind, WireError};
@@ -52,7 +52,7 @@ pub struct SymbolHeader {
     /// Counts every media datagram of the session, so that a gap is a loss.
     pub seq: PacketSeq,
     /// When this datagram left, on the server's clock.
-    pub sent_at: Time,
+    pub sent_at: RemoteTime,
     pub frame: FrameId,
     /// Which symbol of the frame, below `symbols`.
     pub index: u16,

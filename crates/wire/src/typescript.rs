@@ -6,14 +6,13 @@ use crate::{
     Base64, Bytes32, CodecKind, ControllerDescription, CursorShape, GamepadDescription, Hand, Haptics, HapticsTarget,
     MAX_CLIPBOARD_BYTES, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS, MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS,
     MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, RateStatus,
-    RefusalReason, ServerMessage, SoundDescription, StreamDescription, WEBTRANSPORT_PATH, Welcome, marker,
+    RefusalReason, ServerMessage, SoundDescription, StreamDescription, WEBTRANSPORT_PATH, Welcome,
 };
 
 #[test]
 fn the_page_has_the_types_of_today() {
     let mut module = Module::default();
     module.constant("The path of WebTransport's CONNECT request.", "WEBTRANSPORT_PATH", &WEBTRANSPORT_PATH);
-    module.constant("Size of the marker in pixels.", "MARKER_SIZE", &[marker::WIDTH, marker::HEIGHT]);
     module.constant("Hands by their codes.", "HANDS", &Hand::ALL);
     for (docs, name, value) in [
         ("Gamepads of a user, at most.", "MAX_GAMEPADS", MAX_GAMEPADS),

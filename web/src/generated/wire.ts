@@ -3,9 +3,6 @@
 /** The path of WebTransport's CONNECT request. */
 export const WEBTRANSPORT_PATH = "/nearlight" as const;
 
-/** Size of the marker in pixels. */
-export const MARKER_SIZE = [192,32] as const;
-
 /** Hands by their codes. */
 export const HANDS = ["none","left","right"] as const;
 
@@ -154,7 +151,11 @@ export type StreamDescription = { codec: CodecKind,
 /**
  * The codec string of WebCodecs, such as `avc1.42E01F`.
  */
-codec_string: string, width: number, height: number, fps: number, 
+codec_string: string, 
+/**
+ * Of the picture in pixels; what is decoded is higher where the latency marker lies below the picture.
+ */
+width: number, height: number, fps: number, 
 /**
  * Which encoder runs, with its version.
  */

@@ -5,8 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use nearlight_codec::new_decoder;
-use nearlight_units::{InputSeq, Time};
+use nearlight_codec::{Size, new_decoder};
+use nearlight_units::{InputSeq, RemoteTime, Time};
 use nearlight_webrtc::Message;
 use nearlight_webrtc::player::{PlayedFrame, Player};
 use nearlight_wire::marker::Marker;
@@ -69,6 +69,11 @@ impl Way {
     }
 }
 
+/// What the server sends.
+const SIZE: Size = Size { width: 320, height: 240 };
+/// Where a client makes its offer that takes the marker below its pictures.
+const CROPPING: &str = "/whep?marker=strip";
+
 /// A player with a socket and a clock.
 struct Client {
     player: Player,
@@ -84,13 +89,18 @@ fn clock() -> Instant {
 }
 
 impl Client {
+    /// A client that crops its pictures.
     fn connect(server: &Server) -> (Self, Answer) {
+        Self::connect_at(server, CROPPING)
+    }
+
+    fn connect_at(server: &Server, path: &str) -> (Self, Answer) {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
         let origin = clock();
         let local = socket.local_addr().expect("bound");
         let player = Player::new(Time::ZERO, origin, local, true).expect("an offer");
-        Self::meet(server, origin, player, Way::Udp(socket))
+        Self::meet((server, path), origin, player, Way::Udp(socket))
     }
 
     /// A client whose network lets no UDP through.
@@ -99,11 +109,16 @@ impl Client {
         stream.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
         let origin = clock();
         let player = Player::without_udp(Time::ZERO, origin, stream.local_addr().expect("connected"));
-        Self::meet(server, origin, player.expect("an offer"), Way::Tcp(stream, Vec::new())).0
+        Self::meet((server, CROPPING), origin, player.expect("an offer"), Way::Tcp(stream, Vec::new())).0
     }
 
-    fn meet(server: &Server, origin: Instant, (mut player, offer): (Player, String), way: Way) -> (Self, Answer) {
-        let answer = server.offer(TOKEN, &offer);
+    fn meet(
+        (server, path): (&Server, &str),
+        origin: Instant,
+        (mut player, offer): (Player, String),
+        way: Way,
+    ) -> (Self, Answer) {
+        let answer = server.offer_to(path, TOKEN, &offer);
         assert_eq!(answer.status, 201, "{}", answer.body);
         player.on_answer(Time::ZERO, &answer.body).expect("an answer");
         (Self { player, way, origin, frames: Vec::new(), messages: Vec::new() }, answer)
@@ -150,14 +165,15 @@ impl Client {
         texts.find(|value| value["type"] == kind)
     }
 
-    /// Decodes all frames; the numbers in the pictures' markers.
+    /// Decodes all frames; the numbers in the markers below the pictures.
     fn decode(&self) -> Vec<Marker> {
         let mut decoder = new_decoder(self.player.codec()).expect("a decoder");
         let mut markers = Vec::new();
         for (index, frame) in self.frames.iter().enumerate() {
             let decoded = decoder.decode(&frame.bits).unwrap_or_else(|error| panic!("frame {index}: {error}"));
             let picture = decoded.unwrap_or_else(|| panic!("frame {index} has no picture"));
-            let marker = Marker::read(|x, y| picture.luma[y * picture.luma_stride + x]);
+            let (picture, marker) = picture.without_strip(SIZE);
+            assert_eq!(picture.size, SIZE);
             markers.push(marker.unwrap_or_else(|| panic!("frame {index} has no marker")));
         }
         markers
@@ -174,7 +190,7 @@ fn hello(protocol: u8) -> Message {
 
 fn input(number: u32) -> Message {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 4.0 / 3.0) };
-    let sample = InputSample::of_views(InputSeq(number), Time::from_micros(5), Pose::default(), vec![view]);
+    let sample = InputSample::of_views(InputSeq(number), RemoteTime::from_micros(5), Pose::default(), vec![view]);
     Message::Binary(ToServer::Input(sample).to_bytes())
 }
 
@@ -190,6 +206,20 @@ fn a_player_decodes_every_frame_of_both_codecs() {
         assert!(client.frames.iter().all(|frame| frame.undelayed));
         assert_eq!(client.player.given_up(), 0);
     }
+}
+
+#[test]
+fn a_player_that_does_not_ask_gets_the_picture_alone() {
+    let server = Server::start(&["--codec", "vp8"]);
+    let (mut client, _) = Client::connect_at(&server, "/whep?of=another&kind");
+    client.run(|client| client.frames.len() >= 5);
+    let mut decoder = new_decoder(client.player.codec()).expect("a decoder");
+    for frame in &client.frames {
+        assert_eq!(decoder.decode(&frame.bits).expect("a frame").map(|picture| picture.size), Some(SIZE));
+    }
+    let refused = server.offer_to("/whep?marker=corner", TOKEN, "v=0");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("marker=strip"), "{}", refused.body);
 }
 
 #[test]
@@ -222,13 +252,19 @@ fn losses_are_healed() {
 fn inputs_steer_the_picture_once_the_client_has_said_hello() {
     let server = Server::start(&[]);
     let (mut client, _) = Client::connect(&server);
-    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(7) }).to_bytes()));
+    client.say(
+        "session",
+        Message::Binary(ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(7) }).to_bytes()),
+    );
     client.run(|client| client.frames.len() >= 5);
     assert!(client.messages.is_empty(), "a stranger hears nothing: {:?}", client.messages);
     client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
     client.say("session", input(9));
-    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(8) }).to_bytes()));
+    client.say(
+        "session",
+        Message::Binary(ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(8) }).to_bytes()),
+    );
     let seen = client.frames.len();
     client.run(|client| client.frames.len() >= seen + 30 && client.heard("rate").is_some());
     assert_eq!(client.decode().last().map(|marker| marker.input), Some(InputSeq(9)), "the pictures show the input");
@@ -240,7 +276,7 @@ fn inputs_steer_the_picture_once_the_client_has_said_hello() {
                 let named = client.frames.iter().any(|frame| frame.rtp_timestamp == note.rtp_timestamp);
                 notes += usize::from(named && note.header.width == 320);
             }
-            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == Time::from_micros(8)),
+            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == RemoteTime::from_micros(8)),
             other => panic!("{other:?} has no business on this channel"),
         }
     }

@@ -58,8 +58,12 @@ impl Server {
     }
 
     pub(crate) fn offer(&self, token: &str, sdp: &str) -> Answer {
+        self.offer_to("/whep", token, sdp)
+    }
+
+    pub(crate) fn offer_to(&self, path: &str, token: &str, sdp: &str) -> Answer {
         let authorization = format!("Bearer {token}");
-        self.ask("POST", "/whep", &[("Content-Type", "application/sdp"), ("Authorization", &authorization)], sdp)
+        self.ask("POST", path, &[("Content-Type", "application/sdp"), ("Authorization", &authorization)], sdp)
     }
 }
 

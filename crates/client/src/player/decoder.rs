@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use nearlight_codec::{CodecKind, Decoder, Decoders};
+use nearlight_codec::{CodecKind, Decoder, Decoders, Size};
 use nearlight_net::Clock;
 use nearlight_session::ReadyFrame;
 use tokio::sync::mpsc::UnboundedSender;
@@ -86,7 +86,9 @@ impl Work {
             };
             let _ = self.reports.send(Happening::Decoded { ticket, at, outcome });
             if let Some(picture) = picture.filter(|_| frame.show) {
-                self.screen.on_picture(ticket, at, picture);
+                let size = Size { width: frame.header.width, height: frame.header.height };
+                let (picture, marker) = picture.without_strip(size);
+                self.screen.on_picture(ticket, at, picture, marker);
             }
         }
     }

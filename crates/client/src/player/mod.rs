@@ -16,7 +16,7 @@ use nearlight_events::{RecoveryKind, Summary};
 use nearlight_net::Clock;
 use nearlight_session::{DeviceInput, ReceiverStatistics};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{CursorShape, Pose, marker, marker::Marker};
+use nearlight_wire::{CursorShape, Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
 use crate::record::Recorder;
@@ -56,7 +56,7 @@ pub(crate) enum Happening {
         at: Time,
         outcome: Result<(), CodecError>,
     },
-    /// The marker was read from the pixels that are displayed.
+    /// The marker was read from the decoded pixels below the picture.
     Displayed {
         ticket: Ticket,
         at: Time,
@@ -67,7 +67,7 @@ pub(crate) enum Happening {
 /// Where pictures go; called on the decoder's thread.
 pub(crate) trait Screen: Send + Sync {
     /// A picture to display came out of the decoder at `decoded_at`. Answers with [`Happening::Displayed`], now or later.
-    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>);
+    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>);
 }
 
 /// How things are going, for a title bar.
@@ -320,11 +320,4 @@ impl Run {
         let reason = self.trouble.clone().unwrap_or_else(|| "the connection did not open in time".to_owned());
         Err(ClientError::NoServer { seconds, reason })
     }
-}
-
-/// Reads the latency marker from a decoded picture's luma.
-pub(crate) fn read_marker(picture: &PictureView<'_>) -> Option<Marker> {
-    let large_enough =
-        usize::from(picture.size.width) >= marker::WIDTH && usize::from(picture.size.height) >= marker::HEIGHT;
-    large_enough.then(|| Marker::read(|x, y| picture.luma_at(x, y))).flatten()
 }

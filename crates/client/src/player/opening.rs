@@ -45,6 +45,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         display_hz,
         sound: options.sound,
         clipboard: false,
+        marker: true,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;

@@ -1,6 +1,6 @@
 //! A viewer in a window, with mouse and keys.
 //!
-//! A picture counts as displayed once it was handed to the display's queue; the marker is read from the luma of that very
+//! A picture counts as displayed once it was handed to the display's queue; the marker is read from the luma below that very
 //! picture. Pixels are copied twice on this side of the decoder: out of its memory, and into the graphics adapter's.
 
 mod controls;

@@ -6,7 +6,7 @@ use nearlight_codec::{Picture, PictureView, Size};
 use nearlight_units::Time;
 use nearlight_wire::marker::Marker;
 
-use crate::player::{Screen, Ticket, read_marker};
+use crate::player::{Screen, Ticket};
 
 /// A picture that nobody has shown yet.
 pub struct Waiting {
@@ -60,8 +60,7 @@ impl Pictures {
 }
 
 impl Screen for Pictures {
-    fn on_picture(&self, ticket: Ticket, _: Time, picture: PictureView<'_>) {
-        let marker = read_marker(&picture);
+    fn on_picture(&self, ticket: Ticket, _: Time, picture: PictureView<'_>, marker: Option<Marker>) {
         let spare = self.shelf().spare.pop();
         let mut copy = spare.unwrap_or_else(|| Picture::new(Size { width: 16, height: 16 }));
         picture.copy_to(&mut copy);
@@ -101,7 +100,7 @@ mod tests {
         for round in 0..10 {
             for frame in [2 * round, 2 * round + 1] {
                 let ticket = Ticket { epoch: 1, frame: FrameId(frame) };
-                pictures.on_picture(ticket, Time::ZERO, picture.view());
+                pictures.on_picture(ticket, Time::ZERO, picture.view(), None);
             }
             let newest = pictures.take().expect("waiting");
             assert_eq!(newest.ticket.frame, FrameId(2 * round + 1));

@@ -1,4 +1,4 @@
-//! A server that is just large enough to watch: a moving picture with the marker, real codec, real sender, real transport.
+//! A server that is just large enough to watch: a moving picture with the marker below it, real codec, real sender, real transport.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,7 +16,7 @@ use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Distortion, EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket};
 use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
 use nearlight_units::{Bitrate, BlockId, Span, Time};
-use nearlight_wire::marker::{self, Marker};
+use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
     Bytes32, ClientMessage, Fov, FrameHeader, Pose, RateStatus, RefusalReason, Role, SOUND_RATE, ServerMessage,
     SoundDescription, StreamDescription, TokenProof, View, Welcome,
@@ -212,7 +212,8 @@ impl Tone {
 impl Studio {
     fn new(connection: &Connection, behaviour: Behaviour, clock: Clock) -> Self {
         let rate = Bitrate::from_mbps(4);
-        let config = EncoderConfig { size: SIZE, fps: FPS, rate, threads: 1 };
+        let coded = SIZE.with_strip(Some(strip(SIZE)));
+        let config = EncoderConfig { size: coded, fps: FPS, rate, threads: 1 };
         let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
         let session = SenderConfig {
             max_datagram: connection.max_datagram_size(),
@@ -278,7 +279,7 @@ impl Studio {
             return None;
         }
         self.size = size;
-        self.encoder.set_size(size).expect("a size that both codecs have");
+        self.encoder.set_size(size.with_strip(Some(strip(size)))).expect("a size that both codecs have");
         Some(self.stream())
     }
 
@@ -293,7 +294,9 @@ impl Studio {
         let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
         let stream = self.resize(id.0);
         let mut picture = moving_picture(self.size, id.0);
-        draw_marker(&mut picture, Marker { frame: id, input });
+        let (strip, marker) = (strip(self.size), Marker { frame: id, input });
+        picture.add_marker(strip, marker);
+        repeat_marker(&mut picture, strip, marker);
         let rendered_at = self.clock.now();
         let target = self.sender.target().encoder;
         self.encoder.set_rate(target.rate).expect("any rate");
@@ -357,13 +360,19 @@ fn rate_status() -> RateStatus {
     }
 }
 
-fn draw_marker(picture: &mut Picture, marker: Marker) {
+fn strip(size: Size) -> Strip {
+    Strip::of_width(size.width).expect("wide enough for a marker")
+}
+
+/// Draws the marker once more, into the picture's top left corner, for those who look at a screen.
+fn repeat_marker(picture: &mut Picture, strip: Strip, marker: Marker) {
     let cells = marker.cells();
-    let width = usize::from(picture.size.width);
-    for (y, row) in picture.luma.chunks_exact_mut(width).take(marker::HEIGHT).enumerate() {
-        for (x, luma) in row[..marker::WIDTH].iter_mut().enumerate() {
-            let white = cells[y / marker::CELL_PIXELS * marker::COLUMNS + x / marker::CELL_PIXELS];
-            *luma = if white { 235 } else { 16 };
+    let rows = picture.luma.chunks_exact_mut(usize::from(picture.size.width)).take(usize::from(strip.height()));
+    for (y, row) in rows.enumerate() {
+        for (x, luma) in row.iter_mut().enumerate() {
+            if let Some(cell) = strip.cell_at(x, y) {
+                *luma = if cells[cell] { 235 } else { 16 };
+            }
         }
     }
 }

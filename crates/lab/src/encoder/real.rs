@@ -64,7 +64,7 @@ impl Camera {
         // A single thread: with more, libraries may code the same picture differently.
         let config = EncoderConfig { size: film.size, fps, rate, threads: 1 };
         let encoder = new_encoder(kind, config)?;
-        Ok(Self { film, config, encoder, change: Change::below(0) })
+        Ok(Self { film, config, encoder, change: Change::default() })
     }
 
     /// The nearest size with even sides; a library's smallest picture is a macroblock.
@@ -89,7 +89,7 @@ impl FrameEncoder for Camera {
             self.encoder.on_decoded(frame);
         }
         let picture = self.film.picture(capture.number);
-        let frozen = self.change.on_picture(&picture);
+        let frozen = self.change.on_picture(picture.view());
         let reference = capture.reference;
         let coded = if size == self.film.size {
             self.encoder.encode(&picture, reference)?

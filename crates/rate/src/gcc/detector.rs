@@ -1,6 +1,6 @@
 //! Over-use, under-use or neither: growth of delay against a threshold that adapts.
 
-use nearlight_units::{Span, Time};
+use nearlight_units::Span;
 
 /// Threshold at start, and its bounds, in the metric's milliseconds (draft section 5.4 `del_var_th`; libwebrtc `threshold_`).
 const THRESHOLD_START: f64 = 12.5;
@@ -53,7 +53,8 @@ pub struct Growth {
     pub gain: f64,
     /// The time that the sample covers.
     pub length: Span,
-    pub at: Time,
+    /// Since a moment that is the same for all samples.
+    pub at: Span,
 }
 
 /// Compares growth with the threshold.
@@ -63,7 +64,7 @@ pub struct Detector {
     samples: u32,
     previous: f64,
     threshold: f64,
-    adapted_at: Option<Time>,
+    adapted_at: Option<Span>,
     over_for: Option<Span>,
     over_samples: u32,
     usage: Usage,
@@ -133,9 +134,9 @@ impl Detector {
         }
     }
 
-    fn adapt(&mut self, metric: f64, now: Time) {
-        let since = now.saturating_since(self.adapted_at.unwrap_or(now)).min(LONGEST_ADAPTION);
-        self.adapted_at = Some(now);
+    fn adapt(&mut self, metric: f64, at: Span) {
+        let since = (at - self.adapted_at.unwrap_or(at)).max(Span::ZERO).min(LONGEST_ADAPTION);
+        self.adapted_at = Some(at);
         if metric > self.threshold + FURTHEST_ADAPTED {
             return;
         }
@@ -152,7 +153,7 @@ mod tests {
     /// Samples of 10 ms each, after 60 calm ones have brought the count to its full weight.
     fn usages(options: DetectorOptions, trends: &[f64]) -> Vec<Usage> {
         let mut detector = Detector::new(options);
-        let mut at = Time::from_secs(1);
+        let mut at = Span::from_secs(1);
         let mut feed = |trend: f64| {
             at += Span::from_millis(10);
             detector.on_growth(&Growth { trend, gain: 1.0, length: Span::from_millis(10), at });
@@ -178,12 +179,12 @@ mod tests {
     #[test]
     fn the_threshold_moves_by_its_speed_times_the_distance_times_the_time() {
         let mut detector = Detector::new(DetectorOptions::DRAFT);
-        let mut feed = |millis: u64, metric: f64| {
+        let mut feed = |millis: i64, metric: f64| {
             // Two samples: the count is 2 from the second on.
             let trend = metric / 2.0;
             let length = Span::from_millis(10);
             detector.samples = 1;
-            detector.on_growth(&Growth { trend, gain: 1.0, length, at: Time::from_millis(millis) });
+            detector.on_growth(&Growth { trend, gain: 1.0, length, at: Span::from_millis(millis) });
             detector.threshold()
         };
         feed(1_000, 0.0);

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::Time;
+use nearlight_units::RemoteTime;
 
 use super::detector::{Detector, DetectorOptions, Growth, Usage};
 use super::groups::Delta;
@@ -17,7 +17,7 @@ const GAIN: f64 = 4.0;
 /// Fits a line through smoothed one-way delay: libwebrtc `TrendlineEstimator`.
 #[derive(Clone, Debug)]
 pub struct Trendline {
-    first_arrival: Option<Time>,
+    first_arrival: Option<RemoteTime>,
     /// Sum of delay changes, in milliseconds.
     delay: f64,
     smoothed: f64,
@@ -45,14 +45,15 @@ impl Trendline {
         let first_arrival = *self.first_arrival.get_or_insert(delta.arrived_at);
         self.delay += (delta.arrived - delta.sent).as_millis_f64();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.delay;
-        self.history.push_back(((delta.arrived_at - first_arrival).as_millis_f64(), self.smoothed));
+        let at = delta.arrived_at - first_arrival;
+        self.history.push_back((at.as_millis_f64(), self.smoothed));
         if self.history.len() > WINDOW {
             self.history.pop_front();
         }
         if self.history.len() == WINDOW {
             self.slope = fitted_slope(&self.history).unwrap_or(self.slope);
         }
-        self.detector.on_growth(&Growth { trend: self.slope, gain: GAIN, length: delta.sent, at: delta.arrived_at });
+        self.detector.on_growth(&Growth { trend: self.slope, gain: GAIN, length: delta.sent, at });
     }
 
     /// Growth that was being counted is forgotten, for example because no feedback tells of it any more.
@@ -102,7 +103,7 @@ mod tests {
         for number in from..from + groups {
             let sent = Span::from_millis(10);
             let arrived = sent + Span::from_micros(growth);
-            let arrived_at = Time::from_secs(1) + arrived * number as i64;
+            let arrived_at = RemoteTime::from_secs(1) + arrived * number as i64;
             trendline.on_delta(&Delta { sent, arrived, arrived_at });
         }
     }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_units::{Bitrate, FrameId, RemoteTime, Span, Time};
 
 use super::loss_interval::LossIntervals;
 use crate::arriving::ArrivingRate;
@@ -156,7 +156,7 @@ impl Signal {
     }
 
     /// Answers the filtered queueing delay.
-    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: Time) -> Span {
+    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: RemoteTime) -> Span {
         let packet = &report.packet;
         if packet.frame != self.frame {
             self.frame = packet.frame;
@@ -164,7 +164,7 @@ impl Signal {
         }
         self.packets_of_frame += 1;
         self.arriving.on_packet(arrived_at, packet.size);
-        let queueing = self.base.on_delay(now, arrived_at - packet.sent_at);
+        let queueing = self.base.on_delay(now, arrived_at.ahead_of(packet.sent_at));
         let window = self.packets_of_last_frame.clamp(FILTERED, MOST_FILTERED);
         self.queue_delay = self.filter.on_value(queueing, window);
         self.queue_delay
@@ -241,7 +241,7 @@ mod tests {
                     probe: None,
                     app_limited: false,
                 };
-                let arrived_at = delay.map(|delay| sent_at + Span::from_millis(delay));
+                let arrived_at = delay.map(|delay| (sent_at + Span::from_millis(delay)).for_peer());
                 PacketReport { packet, arrived_at, ce: delay.is_some_and(|delay| delay % 2 == 1) }
             })
             .collect();

@@ -44,7 +44,7 @@ impl Session {
                 let (seq, app_limited) = (PacketSeq(self.seq + index), index + 1 == count);
                 let packet = SentPacket { seq, sent_at, size: PACKET, frame: Some(frame), probe: None, app_limited };
                 self.nebula.on_packet_sent(&packet);
-                PacketReport { packet, arrived_at: Some(sent_at + gap * i64::from(index)), ce: false }
+                PacketReport { packet, arrived_at: Some((sent_at + gap * i64::from(index)).for_peer()), ce: false }
             })
             .collect();
         self.frame += 1;

@@ -235,7 +235,7 @@ impl ScreamV2 {
             if report.ce {
                 marked += report.packet.size;
             }
-            self.delay.on_packet(now, arrived_at - report.packet.sent_at);
+            self.delay.on_packet(now, arrived_at.ahead_of(report.packet.sent_at));
             self.arriving.on_packet(arrived_at, report.packet.size);
         }
         (marked, lost)
@@ -409,7 +409,7 @@ mod tests {
             probe: None,
             app_limited: true,
         };
-        PacketReport { packet, arrived_at: arrived.then_some(Time::from_secs(1_000)), ce: false }
+        PacketReport { packet, arrived_at: arrived.then_some(nearlight_units::RemoteTime::from_secs(1_000)), ce: false }
     }
 
     #[test]

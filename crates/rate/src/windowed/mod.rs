@@ -26,7 +26,7 @@
 
 mod flight;
 
-use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, PacketSeq, RemoteTime, Span, Time};
 use nearlight_window::{AckSample, BbrV1, Cause, Congestion, Cubic, CubicOptions, WindowLaw};
 
 use self::flight::Flight;
@@ -107,7 +107,7 @@ impl<L: WindowLaw> Windowed<L> {
         let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
         self.round_trip = Some(smoothed);
         if let Some(PacketReport { packet, arrived_at: Some(arrived_at), .. }) = newest {
-            self.way_back = Some(sample - (*arrived_at - packet.sent_at));
+            self.way_back = Some(sample - arrived_at.ahead_of(packet.sent_at));
         }
     }
 
@@ -123,9 +123,9 @@ impl<L: WindowLaw> Windowed<L> {
         self.limit = if cause == Cause::Mark { Limit::Marks } else { Limit::Loss };
     }
 
-    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: Time) {
+    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: RemoteTime) {
         let packet = &report.packet;
-        let round_trip = self.way_back.map(|way_back| (arrived_at - packet.sent_at) + way_back);
+        let round_trip = self.way_back.map(|way_back| arrived_at.ahead_of(packet.sent_at) + way_back);
         let back_at = round_trip.map_or(now, |round_trip| packet.sent_at + round_trip.max(Span::ZERO));
         let used = self.most_in_flight.most().get() as f64 > USED * self.law.window().get() as f64;
         let Some(acked) = self.flight.on_arrived(packet.seq, back_at) else { return };

@@ -40,7 +40,7 @@ impl<L: WindowLaw> Stream<L> {
             .into_iter()
             .zip(0..)
             .map(|(packet, index)| {
-                let arrived_at = Some(packet.sent_at + ROUND_TRIP / 2 + Span::from_secs(900));
+                let arrived_at = Some((packet.sent_at + ROUND_TRIP / 2 + Span::from_secs(900)).for_peer());
                 PacketReport { packet, arrived_at: arrived_at.filter(|_| index >= lost), ce: false }
             })
             .collect();

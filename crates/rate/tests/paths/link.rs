@@ -323,7 +323,7 @@ impl Path {
         let (mut packets, mut waiting) = (Vec::with_capacity(report.arrivals.len() + 8), Vec::new());
         // Nothing overtakes on this path: sent packets and arrivals are in one order.
         while let Some(packet) = self.records.pop_front_if(|packet| packet.seq <= newest) {
-            let arrived_at = arrivals.next_if(|(seq, _)| *seq == packet.seq).map(|(_, at)| *at);
+            let arrived_at = arrivals.next_if(|(seq, _)| *seq == packet.seq).map(|(_, at)| at.for_peer());
             if arrived_at.is_some() || packet.seq.0 < missing_before {
                 packets.push(PacketReport { packet, arrived_at, ce: false });
             } else {

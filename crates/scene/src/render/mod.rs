@@ -9,7 +9,7 @@ mod target;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Fov, Pose, View, marker};
+use nearlight_wire::{Fov, Pose, View};
 
 use crate::canvas::check_size;
 use crate::plaza::{Environment, Surface};
@@ -192,13 +192,7 @@ impl Renderer {
         let (width, height) = TRIAL_SIZE;
         let pose = Pose { position: [0.0, 1.6, 0.0], ..Pose::default() };
         let views = [View { pose, fov: Fov::symmetric(1.1, f32::from(width) / f32::from(height)) }];
-        let request = RenderRequest {
-            viewer: crate::Viewer(u32::MAX),
-            views: &views,
-            width,
-            height,
-            marker: marker::Marker::default(),
-        };
+        let request = RenderRequest { viewer: crate::Viewer(u32::MAX), views: &views, width, height };
         let started = clock();
         self.draw(&request, &Show::default(), &mut |_| {})?;
         Ok(clock() - started)
@@ -251,8 +245,7 @@ impl Renderer {
         }
         let target = self.target(request.width, request.height)?;
         let eyes: Vec<Eye> = request.views.iter().map(Eye::new).collect();
-        let cells = request.marker.cells();
-        let blocks: Vec<u8> = eyes.iter().flat_map(|eye| eye.block(&cells)).collect();
+        let blocks: Vec<u8> = eyes.iter().flat_map(Eye::block).collect();
         self.queue.write_buffer(&self.eyes, 0, &blocks);
         let runs = self.upload(show, &eyes);
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
@@ -324,11 +317,6 @@ impl Renderer {
                 drawn.draws += 1;
             }
         }
-        pass.set_viewport(0.0, 0.0, marker::WIDTH as f32, marker::HEIGHT as f32, 0.0, 1.0);
-        pass.set_scissor_rect(0, 0, marker::WIDTH as u32, marker::HEIGHT as u32);
-        pass.set_bind_group(0, &self.eye_group, &[0]);
-        pass.set_pipeline(&self.pipelines.marker);
-        pass.draw(0..3, 0..1);
         drawn
     }
 

@@ -33,6 +33,8 @@ const MOST_BODIES: usize = 32;
 
 const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
+/// In the query of an offer.
+const MARKER: &str = "marker=";
 /// Of every session's ICE connection: none is begun anew.
 const ETAG: &str = "\"1\"";
 
@@ -89,7 +91,7 @@ impl Whep {
         self.state.check_token(client.0, token).map_err(Refused::from)
     }
 
-    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, WebRtcSession), Refused> {
+    fn accept(&self, client: Client, offer: &Offer, marker: bool) -> Result<(String, String, WebRtcSession), Refused> {
         let state = &self.state;
         let codec = state.choose(|kind| offer.video().iter().any(|offered| offered.codec == *kind))?;
         let now = state.clock.now();
@@ -106,7 +108,8 @@ impl Whep {
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
-        let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
+        let (display, sound) = (DisplayKind::Screen, offer.wants_sound());
+        let preferences = ClientPreferences { codec, display, sound, marker };
         let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, state.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
@@ -202,9 +205,10 @@ async fn offer(
     whep.authorize(client, request.headers())?;
     let state = &whep.state;
     state.count_offer(state.clock.now(), Guest { address: client.0, trusted: true })?;
+    let marker = wants_marker(request.uri().query().unwrap_or_default())?;
     let text = body(&whep, request, SDP).await?;
     let offer = Offer::parse(&text)?;
-    let (id, answer, task) = whep.accept(client, &offer)?;
+    let (id, answer, task) = whep.accept(client, &offer, marker)?;
     if whep.session_tasks.send(task).await.is_err() {
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }
@@ -258,6 +262,14 @@ async fn preflight() -> StatusCode {
 fn find(whep: &Whep, id: &str) -> Result<Session, Refused> {
     let session = whep.sessions().get(id).filter(|session| !session.ender.is_closed()).cloned();
     session.ok_or_else(|| Refused::new(StatusCode::NOT_FOUND, "there is no such session"))
+}
+
+/// Whether the query asks for the latency marker below the pictures, which a plain player would show.
+fn wants_marker(query: &str) -> Result<bool, Refused> {
+    let values = query.split('&').filter_map(|pair| pair.strip_prefix(MARKER));
+    let unknown =
+        || Refused::new(StatusCode::BAD_REQUEST, "the latency marker comes as marker=strip or, left out, not at all");
+    values.map(|value| (value == "strip").then_some(true).ok_or_else(unknown)).last().unwrap_or(Ok(false))
 }
 
 /// The token in a header, whose scheme may be written in any case (RFC 9110 section 11.1).

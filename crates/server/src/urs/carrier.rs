@@ -169,7 +169,8 @@ impl Carrier for UnityCarrier {
         {
             self.negotiated = true;
             let sound = self.at.peer.takes_sound();
-            let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound };
+            // Unity's clients crop nothing.
+            let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound, marker: false };
             return Some(CarrierEvent::Negotiated(preferences));
         }
         while let Some(event) = self.at.peer.poll_event() {

@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader};
 
 /// Packets overtake one another by less than this on real paths; RFC 9002 section 6.1.2 allows an eighth of a round trip.
@@ -45,7 +45,7 @@ pub(super) struct Assembly {
     highest: Option<usize>,
     pub(super) last_arrival_at: Time,
     pub(super) tail_wait: Span,
-    pub(super) last_first_transmission: Option<(Time, Time)>,
+    pub(super) last_first_transmission: Option<(RemoteTime, Time)>,
     pub(super) repaired: u32,
     /// When a newer frame was seen: everything missing of this one is suspect soon after.
     pub(super) overtaken_at: Option<Time>,

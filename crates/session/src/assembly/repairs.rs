@@ -1,7 +1,7 @@
 //! What repairs do: they complete frames, and their digests tell a frame that is not the sender's.
 
 use nearlight_fec::{Code, digest};
-use nearlight_units::{FrameId, Time};
+use nearlight_units::{FrameId, RemoteTime, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use super::frame::{Assembly, Shape};
@@ -142,7 +142,7 @@ impl Assembler {
     }
 
     /// Takes over frames that repairs have completed.
-    pub(super) fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: Time) {
+    pub(super) fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: RemoteTime) {
         while let Some((frame, bytes, recovered)) = coded.poll_whole() {
             let Some(assembly) = self.frames.get_mut(&frame.0) else { continue };
             if assembly.frame_bytes() == bytes.len() && !assembly.is_refused() {

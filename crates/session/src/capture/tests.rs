@@ -56,7 +56,7 @@ impl Story {
         for number in 0..30 * self.fps {
             let sampled = |number: u64| input_phase + number as f64 * between_inputs;
             while self.input_hz > 0 && sampled(input) + self.up <= at {
-                timing.on_input(time(sampled(input) + self.up), time(sampled(input)));
+                timing.on_input(time(sampled(input) + self.up), time(sampled(input)).for_peer());
                 input += 1;
             }
             let decoded = at + self.down + random.random_range(0.0..=self.jitter);
@@ -173,7 +173,7 @@ fn lies_cost_little() {
         let any = |random: &mut Pcg64Mcg| Time::from_nanos(random.random::<u64>() >> random.random_range(0..40));
         timing.set_display_hz([0, 1, 60, 90, u16::MAX][random.random_range(0..5)]);
         for _ in 0..random.random_range(0..40) {
-            timing.on_input(any(&mut random), any(&mut random));
+            timing.on_input(any(&mut random), any(&mut random).for_peer());
             timing.on_displayed(any(&mut random), Span::from_nanos(random.random()));
         }
         timing.on_reported(Time::from_millis(50 * step));

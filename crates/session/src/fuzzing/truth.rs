@@ -110,7 +110,7 @@ impl Witness {
         let header = RepairHeader {
             on_demand: lie.is_multiple_of(3),
             seq: receiver.next_seq(),
-            sent_at: now,
+            sent_at: now.for_peer(),
             frame: FrameId(newest),
             number,
             deadline_after_send_us: 0,
@@ -141,7 +141,8 @@ impl Witness {
     pub(super) fn check(&self, frame: &ReadyFrame) {
         if self.vouched.contains(&frame.id.0) {
             let truth = Truth::of(frame.id.0);
-            let true_bytes = frame.header == truth.header && frame.bits() == &truth.bytes[truth.bits_from..];
+            let true_bytes =
+                frame.header == truth.header.clone().for_peer() && frame.bits() == &truth.bytes[truth.bits_from..];
             assert!(true_bytes, "frame {} has not the bytes of its digest", frame.id);
         }
     }
@@ -159,7 +160,7 @@ fn symbol(receiver: &Receiver, now: Time, truth: &Truth, index: u16, again: bool
         flags: SymbolFlags { key: truth.reference_distance == 0, retransmission: again, probe: false },
         reference_distance: truth.reference_distance,
         seq: receiver.next_seq(),
-        sent_at: now,
+        sent_at: now.for_peer(),
         frame: truth.code.frame(),
         index,
         symbols: truth.code.sources(),

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use nearlight_fec::ParityGroups;
 use nearlight_rate::{PacketReport, SentPacket};
-use nearlight_units::{FrameId, PacketSeq, Span, Time};
+use nearlight_units::{FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, Nack};
 
 use super::Content;
@@ -25,7 +25,7 @@ pub(super) const REORDER_PACKETS: u32 = 3;
 pub(super) enum Fate {
     Unknown,
     Lost,
-    Arrived(Time),
+    Arrived(RemoteTime),
 }
 
 /// A packet of which nothing was heard is taken as unreported when so many later ones were: their reports were lost.
@@ -56,9 +56,9 @@ pub(crate) struct PacketHistory {
 
 /// What one feedback message said that was not known before.
 pub(crate) struct Matched<'a> {
-    pub(crate) reports: &'a [PacketReport],
-    /// When the newest of them was sent and when it arrived (the latter on the client's clock).
-    pub(crate) newest_arrival: Option<(Time, Time)>,
+    pub(crate) reports: &'a mut [PacketReport],
+    /// When the newest of them was sent and when it arrived.
+    pub(crate) newest_arrival: Option<(Time, RemoteTime)>,
     /// It tells of packets that left so long ago that they are forgotten, and of no others.
     pub(crate) outdated: bool,
 }
@@ -94,7 +94,7 @@ impl PacketHistory {
         self.reports.clear();
         let mut newest_arrival = None;
         let Some(first) = self.first() else {
-            return Matched { reports: &[], newest_arrival, outdated: false };
+            return Matched { reports: &mut [], newest_arrival, outdated: false };
         };
         let newest_covered = feedback.first.0.saturating_add(feedback.arrivals.len() as u32 - 1);
         let newest_sent = first + (self.packets.len() as u32 - 1);
@@ -126,7 +126,7 @@ impl PacketHistory {
         let names_forgotten =
             |forgotten: u32| feedback.iter().any(|arrival| arrival.at.is_some() && arrival.seq.0 <= forgotten);
         let outdated = self.reports.is_empty() && self.forgotten.is_some_and(names_forgotten);
-        Matched { reports: &self.reports, newest_arrival, outdated }
+        Matched { reports: &mut self.reports, newest_arrival, outdated }
     }
 
     /// Pieces that feedback up to the newest packet covered says are lost, that have not left again since and that no repair brings;
@@ -172,8 +172,8 @@ impl PacketHistory {
         PacketSeq(self.newest_covered)
     }
 
-    /// The next packet whose fate is settled, in the order of sending, with its arrival on the receiver's clock if it did arrive.
-    pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<Time>)> {
+    /// The next packet whose fate is settled, in the order of sending, with its arrival if it did arrive.
+    pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<RemoteTime>)> {
         let first = self.first()?;
         self.settled_to = self.settled_to.max(first);
         loop {
@@ -219,10 +219,10 @@ mod tests {
     fn reports_are_new_and_losses_may_be_taken_back() {
         let mut history = PacketHistory::default();
         (0..10).for_each(|seq| history.on_sent(sent(seq), Content::Other));
-        let at = Some(Time::from_millis(50));
+        let at = Some(RemoteTime::from_millis(50));
         let mut arrivals = vec![at, None, at, at, None];
-        let feedback = |arrivals: &[Option<Time>]| Feedback {
-            sent_at: Time::from_millis(60),
+        let feedback = |arrivals: &[Option<RemoteTime>]| Feedback {
+            sent_at: RemoteTime::from_millis(60),
             first: PacketSeq(0),
             arrivals: arrivals.to_vec(),
             marked: Vec::new(),
@@ -250,9 +250,9 @@ mod tests {
             });
         };
         let report = |seq: u32| Feedback {
-            sent_at: Time::from_secs(20),
+            sent_at: RemoteTime::from_secs(20),
             first: PacketSeq(seq),
-            arrivals: vec![Some(Time::from_secs(19))],
+            arrivals: vec![Some(RemoteTime::from_secs(19))],
             marked: Vec::new(),
         };
         send(&mut history, 0, 80_000);
@@ -270,9 +270,9 @@ mod tests {
         let mut history = PacketHistory::default();
         history.on_sent(sent(0), Content::Other);
         let feedback = Feedback {
-            sent_at: Time::ZERO,
+            sent_at: RemoteTime::ZERO,
             first: PacketSeq(u32::MAX - 1),
-            arrivals: vec![Some(Time::ZERO), Some(Time::ZERO)],
+            arrivals: vec![Some(RemoteTime::ZERO), Some(RemoteTime::ZERO)],
             marked: vec![1],
         };
         assert!(history.on_feedback(&feedback).reports.is_empty());

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use nearlight_events::{Event, LossCounts};
-use nearlight_units::{Bytes, FrameId, Time};
+use nearlight_units::{Bytes, FrameId, RemoteTime, Time};
 use nearlight_wire::{FrameHeader, FrameNote, marker::Marker};
 
 use super::{Media, Receiver};
@@ -47,7 +47,7 @@ pub struct RtpCounts {
 
 #[derive(Clone, Debug)]
 struct Noted {
-    note: FrameNote,
+    note: FrameNote<RemoteTime>,
     arrived_at: Time,
 }
 
@@ -59,7 +59,7 @@ struct Unnoted {
 
 /// A picture and what was noted of its frame.
 struct Joined {
-    note: FrameNote,
+    note: FrameNote<RemoteTime>,
     transfer: Transfer,
     decoded_at: Time,
     /// Frames just before it of which no picture came.
@@ -98,7 +98,7 @@ impl Pictures {
         self.notes.len() + self.unnoted.len() + self.joined.len()
     }
 
-    fn on_note(&mut self, now: Time, note: FrameNote) -> Option<Joined> {
+    fn on_note(&mut self, now: Time, note: FrameNote<RemoteTime>) -> Option<Joined> {
         self.newest = self.newest.max(Some(note.frame));
         if self.joined.iter().any(|(rtp_timestamp, _)| *rtp_timestamp == note.rtp_timestamp) {
             return None;
@@ -181,7 +181,7 @@ impl Pictures {
 /// The side of a receiver whose pictures come decoded. Frames are named by their RTP timestamps, for their numbers may not be known
 /// when they are drawn.
 impl Receiver {
-    pub(super) fn on_note(&mut self, now: Time, note: FrameNote) {
+    pub(super) fn on_note(&mut self, now: Time, note: FrameNote<RemoteTime>) {
         self.first_frame.get_or_insert(note.frame);
         let joined = self.pictures.on_note(now, note);
         self.on_joined(now, joined);
@@ -211,7 +211,7 @@ impl Receiver {
 
     /// What was noted of a picture that is not yet displayed; none as long as no note has come.
     #[must_use]
-    pub fn picture_header(&self, rtp_timestamp: u32) -> Option<&FrameHeader> {
+    pub fn picture_header(&self, rtp_timestamp: u32) -> Option<&FrameHeader<RemoteTime>> {
         self.header(self.pictures.frame(rtp_timestamp)?)
     }
 

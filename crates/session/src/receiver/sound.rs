@@ -1,6 +1,6 @@
 //! The receiver's ears: everything that has to do with sound goes through here.
 
-use nearlight_units::{BlockId, Bytes, Time};
+use nearlight_units::{BlockId, Bytes, RemoteTime, Time};
 use nearlight_wire::Sound;
 
 use super::Receiver;
@@ -21,7 +21,7 @@ impl Receiver {
     }
 
     /// The next packet for the sound's decoder; call until none.
-    pub fn poll_sound(&mut self, now: Time) -> Option<SoundPacket> {
+    pub fn poll_sound(&mut self, now: Time) -> Option<SoundPacket<RemoteTime>> {
         self.sound.as_mut()?.poll_packet(now)
     }
 

@@ -78,7 +78,7 @@ impl Sender {
         let measured = self.elsewhere.measured.filter(|measured| now - measured.at < MEASURED_MEMORY);
         let mut newest = None;
         self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
-            let transit = arrived_at - sent_at;
+            let transit = arrived_at.ahead_of(sent_at);
             newest = Some(transit);
             let Measured { round_trip, transit: then, .. } = measured?;
             Some(then.map_or(round_trip, |then| round_trip + (transit - then)).max(SHORTEST_ROUND_TRIP))

@@ -44,7 +44,7 @@ impl Sender {
         let before = before.map_or(&[][..], |before| &before.bytes).get(..).filter(|before| before.len() <= room);
         let sound = Sound {
             block: packet.block,
-            made_at: packet.made_at,
+            made_at: packet.made_at.for_peer(),
             due_after_us: u32::try_from(due_after.as_micros()).unwrap_or(u32::MAX),
             packet: &packet.bytes,
             before: before.unwrap_or_default(),

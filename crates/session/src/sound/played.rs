@@ -2,7 +2,7 @@
 //! now and then which moment of the world was at the ear.
 
 use nearlight_events::{Samples, SoundCounts};
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
 use super::SoundStatistics;
 use crate::ClockEstimate;
@@ -18,7 +18,7 @@ pub struct RtpSound {
     /// Blocks of 10 ms that were made up.
     pub concealed: u64,
     /// The world's moment that was at the ear, on the server's clock, where the machinery says so.
-    pub heard: Option<Time>,
+    pub heard: Option<RemoteTime>,
 }
 
 #[derive(Debug, Default)]

@@ -120,7 +120,7 @@ impl Story {
             return;
         }
         let (packet, before) = (block.to_be_bytes(), (block - 1).to_be_bytes());
-        let made_at = Time::from_millis(10 * u64::from(block));
+        let made_at = RemoteTime::from_millis(10 * u64::from(block));
         let due_after_us = self.due_after.as_micros() as u32;
         let sound = Sound { block: BlockId(block), made_at, due_after_us, packet: &packet, before: &before };
         let jitter = self.path.jitter.mul_f64(self.random.random_range(0.0..1.0));
@@ -358,7 +358,7 @@ fn hostile_numbers_hold_no_memory() {
     for _ in 0..20_000 {
         now += Span::from_micros(random.random_range(0..20_000));
         let block = if random.random_bool(0.5) { random.random() } else { random.random_range(0..400) };
-        let made_at = Time::from_micros(random.random_range(0..1 << 53));
+        let made_at = RemoteTime::from_micros(random.random_range(0..1 << 53));
         let sound = Sound { block: BlockId(block), made_at, due_after_us: random.random(), packet: &[1], before: &[] };
         player.on_sound(now, &sound, random.random_bool(0.9).then_some(clock));
         player.play(now, now + Span::from_micros(random.random_range(0..1 << 20)), Some(clock), &mut out);

@@ -60,7 +60,8 @@ fn facts(frame: u32) -> PictureFacts {
 fn receiver() -> Receiver {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     let asked = at(0) - Span::from_millis(100);
-    let pong = Pong { client_sent_at: asked, server_received_at: asked + OFFSET, server_sent_at: asked + OFFSET };
+    let there = (asked + OFFSET).for_peer();
+    let pong = Pong { client_sent_at: asked.for_peer(), server_received_at: there, server_sent_at: there };
     receiver.on_datagram(asked, &pong.to_bytes());
     let presence = Presence::of_views(Pose::default(), vec![view()]);
     receiver.on_input(at(0) - Span::from_millis(10), presence);

@@ -31,7 +31,7 @@ impl Listener {
             flags: SymbolFlags { key: distance == 0, retransmission: false, probe: false },
             reference_distance: distance,
             seq: PacketSeq(self.seq),
-            sent_at: self.now,
+            sent_at: self.now.for_peer(),
             frame: FrameId(frame),
             index: 0,
             symbols,

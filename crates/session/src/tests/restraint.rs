@@ -2,7 +2,7 @@
 
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, FrameReport, KeyFrameRequest, Missing, Nack, Report, ToClient, ToServer};
 
 use super::path::frame_header;
@@ -81,7 +81,7 @@ impl Server {
     /// All that has left arrived, so far apart.
     fn arrive(&mut self, apart: Span) {
         let count = self.sent.min(100);
-        let first = Time::from_secs(70) + (self.now - Time::ZERO);
+        let first = RemoteTime::from_secs(70) + (self.now - Time::ZERO);
         let arrivals: Vec<_> = (0..i64::from(count)).map(|place| Some(first + apart * place)).collect();
         let sent_at = first + apart * i64::from(count);
         let first = PacketSeq(self.sent - count);

@@ -3,7 +3,7 @@
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, Missing, Nack};
 
 use super::path::frame_header;
@@ -69,7 +69,7 @@ fn cut(ends: &[u32], repair_overhead: Option<u16>) -> Cut {
 
 /// Of packets from the first on, on a clock of the receiver's own.
 fn arrivals(first: u32, arrived: &[bool]) -> Feedback {
-    let at = Time::from_secs(77);
+    let at = RemoteTime::from_secs(77);
     let arrivals = arrived.iter().map(|came| came.then_some(at)).collect();
     Feedback { sent_at: at, first: PacketSeq(first), arrivals, marked: Vec::new() }
 }
@@ -145,7 +145,7 @@ fn what_goes_beside_shares_the_count_and_feedback_brings_its_own_round_trip() {
     leaving(&mut sender, later);
     sender.on_receiver_feedback(later, ReceiverFeedback::RoundTrip(Span::from_millis(20)));
     // Its way took 5 ms longer than that of the packets before.
-    let arrived_at = Time::from_secs(77) + Span::from_millis(65);
+    let arrived_at = RemoteTime::from_secs(77) + Span::from_millis(65);
     let feedback = Feedback { arrivals: vec![Some(arrived_at)], ..arrivals(2, &[]) };
     sender.on_receiver_feedback(later, ReceiverFeedback::Arrivals(&feedback));
     assert_eq!(sender.statistics(later).round_trip, Some(Span::from_millis(25)));

@@ -77,8 +77,8 @@ fn media_beyond_the_window_wait_for_feedback() {
     let (due, _) = sender.poll_timeout().expect("the rest of the frame");
     assert_eq!(due, now + Span::from_millis(500), "no busy waiting");
     // All but the last have arrived: the window has room for as many.
-    let arrivals = vec![Some(later); first as usize - 1];
-    let feedback = wire::Feedback { sent_at: later, first: PacketSeq(0), arrivals, marked: Vec::new() };
+    let arrivals = vec![Some(later.for_peer()); first as usize - 1];
+    let feedback = wire::Feedback { sent_at: later.for_peer(), first: PacketSeq(0), arrivals, marked: Vec::new() };
     sender.on_datagram(later, &wire::ToServer::Feedback(feedback).to_bytes());
     assert_eq!(leaves(&mut sender, later), first - 1);
     // Nothing is heard for half a second: what was under way is lost, and another window leaves.

@@ -165,8 +165,9 @@ impl User {
         let events = std::mem::take(&mut self.happened);
         let first_event = self.events;
         self.events = self.events.wrapping_add(events.len() as u32);
-        let devices = self.told.clone();
-        Some(InputSample { devices, first_event, events, ..InputSample::of_views(seq, sampled_at, head, views) })
+        // These clients do not say when: the moment at which their message came in stands for it.
+        let sample = InputSample::of_views(seq, sampled_at.for_peer(), head, views);
+        Some(InputSample { devices: self.told.clone(), first_event, events, ..sample })
     }
 
     /// What the newest event has changed.

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use nearlight_session::{MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
-use nearlight_units::{PacketSeq, Time};
+use nearlight_units::{PacketSeq, RemoteTime, Time};
 use nearlight_wire::Feedback;
 use rtc::rtcp::transport_feedbacks::cc_feedback_report::{
     CcFeedbackMetricBlock, CcFeedbackReport, CcFeedbackReportBlock,
@@ -29,7 +29,7 @@ enum Told {
     /// Its stream's part of the report ends before it: missing where a later packet of any stream has come.
     Awaited,
     Missing,
-    Arrived(Time),
+    Arrived(RemoteTime),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -123,7 +123,7 @@ impl StreamReports {
     }
 
     /// Runs of packets of which something is known.
-    fn runs(&self, places: std::ops::Range<usize>, sent_at: Time) -> Vec<Feedback> {
+    fn runs(&self, places: std::ops::Range<usize>, sent_at: RemoteTime) -> Vec<Feedback> {
         let mut runs: Vec<Feedback> = Vec::new();
         let mut goes_on = false;
         for (place, sent) in places.clone().zip(self.sent.range(places)) {
@@ -158,15 +158,15 @@ impl StreamReports {
     }
 }
 
-/// When a packet arrived, on the client's clock.
-fn arrival(reported_at: i64, metric: CcFeedbackMetricBlock) -> Option<Time> {
+/// When a packet arrived.
+fn arrival(reported_at: i64, metric: CcFeedbackMetricBlock) -> Option<RemoteTime> {
     let offset = if metric.arrival_time_offset >= NO_OFFSET { 0 } else { i64::from(metric.arrival_time_offset) };
     time(reported_at - offset * OFFSET)
 }
 
-fn time(timestamp: i64) -> Option<Time> {
+fn time(timestamp: i64) -> Option<RemoteTime> {
     let nanos = i128::from(timestamp) * 1_000_000_000 / i128::from(TIMESTAMP_SECOND) + i128::from(ORIGIN.as_nanos());
-    u64::try_from(nanos).ok().map(Time::from_nanos)
+    u64::try_from(nanos).ok().map(RemoteTime::from_nanos)
 }
 
 #[cfg(test)]

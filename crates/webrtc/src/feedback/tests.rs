@@ -34,7 +34,7 @@ fn report(base: u32, reference_time: u32, steps: &[Option<i64>]) -> TransportLay
 /// Microseconds after the first reference time.
 fn told(feedback: &Feedback) -> Vec<(u32, Option<i64>)> {
     let numbers = feedback.first.0..;
-    let since = |at: Time| (at - Time::ZERO - ORIGIN).as_micros();
+    let since = |at: RemoteTime| (at - RemoteTime::ZERO - ORIGIN).as_micros();
     numbers.zip(feedback.arrivals.iter().map(|at| at.map(since))).collect()
 }
 
@@ -47,7 +47,7 @@ fn arrivals_stand_on_the_reference_time_and_numbers_are_unwrapped() {
         told(&feedback),
         [(65_534, Some(65_000)), (65_535, None), (65_536, Some(67_000)), (65_537, Some(66_500))]
     );
-    assert_eq!((feedback.sent_at - Time::ZERO - ORIGIN).as_micros(), 67_000, "the newest arrival");
+    assert_eq!((feedback.sent_at - RemoteTime::ZERO - ORIGIN).as_micros(), 67_000, "the newest arrival");
 }
 
 #[test]

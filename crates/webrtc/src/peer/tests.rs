@@ -7,7 +7,7 @@ use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, RateController, new_controller};
 use nearlight_session::{Algorithms, Distortion, Framing, SenderConfig};
-use nearlight_units::{Bitrate, InputSeq, Span};
+use nearlight_units::{Bitrate, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
@@ -161,7 +161,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
     let control = opened("control", &world.events).expect("open after a second");
     let session = opened("session", &world.events).expect("open after a second");
     assert!(world.player.send(world.now, "control", Message::Text("hello".into())));
-    let ping = ToServer::Ping(Ping { client_sent_at: Time::from_micros(5) }).to_bytes();
+    let ping = ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(5) }).to_bytes();
     assert!(world.player.send(world.now, "session", Message::Binary(ping.clone())));
     world.run(Span::from_millis(50));
     for (channel, message) in [(control, Message::Text("hello".into())), (session, Message::Binary(ping))] {
@@ -172,7 +172,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
     world.play(10);
     world.run(Span::from_millis(50));
     assert!(world.messages.contains(&("control".into(), Message::Text("welcome".into()))));
-    let notes: Vec<FrameNote> = world
+    let notes: Vec<FrameNote<RemoteTime>> = world
         .messages
         .iter()
         .filter_map(|(label, message)| match message {
@@ -185,7 +185,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
         })
         .collect();
     for (frame, id) in world.frames.iter().zip(0..) {
-        let of_frame: Vec<&FrameNote> = notes.iter().filter(|note| note.frame == FrameId(id)).collect();
+        let of_frame: Vec<&FrameNote<RemoteTime>> = notes.iter().filter(|note| note.frame == FrameId(id)).collect();
         let last: Vec<bool> = of_frame.iter().map(|note| note.last).collect();
         assert_eq!(last, if frame.packets == 1 { vec![true] } else { vec![false, true] }, "frame {id}");
         assert!(of_frame.iter().all(|note| note.rtp_timestamp == frame.rtp_timestamp && note.key == (id == 0)));
@@ -211,7 +211,7 @@ fn a_lost_note_holds_no_other_back() {
     for ((label, message), heard_at) in world.messages.iter().zip(&world.heard_at) {
         let Message::Binary(bytes) = message else { continue };
         let Ok(ToClient::Note(note)) = ToClient::parse(bytes) else { panic!("{bytes:?} is no note") };
-        let taken = *heard_at - note.sent_at;
+        let taken = *heard_at - note.sent_at.on_shared_clock();
         assert!(label == "notes" && taken <= CLEAN.delay + Span::from_millis(1), "frame {} after {taken}", note.frame);
         noted.insert(note.frame);
     }

@@ -6,7 +6,7 @@ mod event;
 mod joints;
 mod key;
 
-use nearlight_units::{InputSeq, Time};
+use nearlight_units::{InputSeq, RemoteTime};
 
 use crate::cursor::Reader;
 use crate::{Further, Kind, Pose, View, WireError};
@@ -55,7 +55,7 @@ impl Hand {
 pub struct InputSample {
     pub seq: InputSeq,
     /// When the user moved, on the client's clock.
-    pub sampled_at: Time,
+    pub sampled_at: RemoteTime,
     pub head: Pose,
     /// One view for a screen, two for a headset, left first.
     pub views: Vec<View>,
@@ -70,7 +70,7 @@ pub struct InputSample {
 impl InputSample {
     /// A user without any device.
     #[must_use]
-    pub fn of_views(seq: InputSeq, sampled_at: Time, head: Pose, views: Vec<View>) -> Self {
+    pub fn of_views(seq: InputSeq, sampled_at: RemoteTime, head: Pose, views: Vec<View>) -> Self {
         Self { seq, sampled_at, head, views, devices: Devices::default(), first_event: 0, events: Vec::new() }
     }
 

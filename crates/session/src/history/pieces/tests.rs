@@ -1,5 +1,5 @@
 use nearlight_rate::SentPacket;
-use nearlight_units::Bytes;
+use nearlight_units::{Bytes, Time};
 
 use super::*;
 
@@ -11,8 +11,8 @@ fn at(millis: u64) -> Time {
 }
 
 fn feedback(first: u32, arrived: &[u8]) -> Feedback {
-    let arrivals = arrived.iter().map(|came| (*came == 1).then(|| at(5))).collect();
-    Feedback { sent_at: at(9), first: PacketSeq(first), arrivals, marked: Vec::new() }
+    let arrivals = arrived.iter().map(|came| (*came == 1).then(|| at(5).for_peer())).collect();
+    Feedback { sent_at: at(9).for_peer(), first: PacketSeq(first), arrivals, marked: Vec::new() }
 }
 
 fn named(nack: &Nack) -> Vec<(u32, u16)> {

@@ -48,7 +48,7 @@ fn streams_numbers_become_the_sender_s_own() {
     let [feedback] = &feedback[..] else { panic!("{feedback:?}") };
     // The last video packet had not come when the report left.
     assert_eq!(told(feedback), (100, vec![Some(1_000), Some(750), None, Some(500), Some(250)]));
-    assert_eq!(feedback.sent_at, Time::ZERO + ORIGIN + Span::from_secs(50));
+    assert_eq!(feedback.sent_at, RemoteTime::ZERO + ORIGIN + Span::from_secs(50));
 }
 
 #[test]
