@@ -306,7 +306,6 @@ export class Player {
     // Who has not shown that it knows the token is neither shown nor answered.
     if (this.#closed || this.#core.awaits_proof()) return;
     const now = this.#now();
-    this.#core.on_timeout(now);
     for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
       const { key, show } = frame;
       const id = frame.id as FrameId;
@@ -326,6 +325,8 @@ export class Player {
     for (let data = this.#core.poll_application(); data; data = this.#core.poll_application()) {
       this.#out.onUnreliable(data as Uint8Array<ArrayBuffer>);
     }
+    // What is whole goes ahead of a timer that may give it up.
+    this.#core.on_timeout(now);
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
       this.#carrier.sendDatagram(out);
     }

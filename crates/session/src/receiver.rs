@@ -135,7 +135,7 @@ impl Media {
 ///
 /// A driver hands over one fact, or calls [`Receiver::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
 /// [`Receiver::poll_timeout`]. Only [`Receiver::on_timeout`] gives frames up and asks for what is missing: a driver that never calls it
-/// never asks. It may be called at any time, and early calls cost little.
+/// never asks. It may be called at any time, and early calls cost little; whole frames that were not fetched before it may be given up.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,

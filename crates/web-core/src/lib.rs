@@ -313,7 +313,8 @@ impl Core {
         self.journal.lines()
     }
 
-    /// Time has passed: what `next_timeout` named is done. To be called before the `poll_*` methods; costs little where nothing is due.
+    /// Time has passed: what `next_timeout` named is done. To be called once frames are fetched and before `poll_transmit`; costs
+    /// little where nothing is due.
     pub fn on_timeout(&mut self, now: f64) {
         let now = time(now);
         if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
