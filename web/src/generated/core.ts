@@ -28,6 +28,9 @@ export const TOUCH_COLUMNS = ["id","x","y","pressure"] as const;
  */
 export type TransportName = "webtransport" | "webrtc" | "websocket";
 
+/** Transports in the order in which the page tries them. */
+export const TRANSPORTS = ["webtransport","webrtc","websocket"] as const;
+
 /**
  * Counters of the page's display; lengths are microseconds, rates bits per second.
  */
