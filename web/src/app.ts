@@ -2,6 +2,7 @@
 
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
+import { TRANSPORTS } from "./generated/core.ts";
 import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
 import { Headset, headsetOffer } from "./headset.ts";
 import { Hud } from "./hud.ts";
@@ -399,7 +400,7 @@ async function toggleFullscreen(): Promise<void> {
 }
 
 function transportOf(name: string | null): TransportChoice {
-  return name === "webtransport" || name === "webrtc" || name === "websocket" ? name : "auto";
+  return TRANSPORTS.find((transport) => transport === name) ?? "auto";
 }
 
 /** What the link says in its fragment, which no browser sends to a server. */

@@ -1,6 +1,7 @@
 // Keeps one session with the server alive: dials, watches, and dials again with back-off, over the transport that gets through.
 
 import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { dialWebRtc } from "./webrtc.ts";
 import { dialWebSocket } from "./websocket.ts";
@@ -230,7 +231,7 @@ function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
   if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as asked" }];
   const missed = transport === "auto" ? "webtransport" : transport;
   const why = there[missed] ? "" : `this browser lacks ${NAMES[missed]}`;
-  return (["webtransport", "webrtc", "websocket"] as const).filter((name) => there[name]).map((name) => ({ name, why }));
+  return TRANSPORTS.filter((name) => there[name]).map((name) => ({ name, why }));
 }
 
 function explain(error: unknown): string {

@@ -190,7 +190,7 @@ export class Hud {
       ["round trip", length(counts?.roundTripUs)],
       ["clock error", counts?.clockErrorUs == null ? "–" : `±${length(counts.clockErrorUs)}`],
       ["sound delay", length(counts?.sound?.delayUs)],
-      ["sound apart", counts?.sound?.delayUs == null ? "–" : length(counts.sound.apartUs)],
+      ["sound apart", length(counts?.sound?.apartUs)],
       // Packets, and the length of what was made up in their place.
       ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${counts.sound.concealed * 10} ms` : "–"],
     ]);

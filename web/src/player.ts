@@ -325,6 +325,8 @@ export class Player {
     for (let data = this.#core.poll_application(); data; data = this.#core.poll_application()) {
       this.#out.onUnreliable(data as Uint8Array<ArrayBuffer>);
     }
+    // What is whole goes ahead of a timer that may give it up.
+    this.#core.on_timeout(now);
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
       this.#carrier.sendDatagram(out);
     }

@@ -78,8 +78,7 @@ pub(crate) struct ServeArguments {
     /// always get one square view per eye
     #[arg(long)]
     stereo: bool,
-    /// Preferred codec: h264 or vp8
-    #[arg(long, default_value = "h264")]
+    #[arg(long, default_value = "h264", help = format!("Preferred codec: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
     codec: CodecKind,
     /// Rate controller; `nearlight lab list` names all of them
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]

@@ -93,6 +93,7 @@ fn the_world_is_seen_and_every_field_is_there() {
     for (group, fields) in [
         ("frames", &["sent", "completed", "decoded", "displayed", "late", "lost"][..]),
         ("motion_to_photon_ms", &["p50", "p95", "p99", "n"]),
+        ("input_to_photon_ms", &["p50", "p95", "p99", "n"]),
         ("rate_mbps", &["target", "sent", "received"]),
         ("loss", &["packets", "repaired", "key_frames"]),
     ] {

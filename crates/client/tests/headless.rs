@@ -76,7 +76,8 @@ async fn a_clean_path_loses_nothing_and_leaves_its_records() {
     assert!(frames.displayed >= at_least(3), "{frames:?}");
     assert!(frames.lost * 20 <= frames.sent, "{frames:?}");
     assert_eq!(frames.completed, frames.decoded);
-    assert!(summary.motion_to_photon_ms.n >= frames.displayed, "{:?}", summary.motion_to_photon_ms);
+    let (of_frames, of_inputs) = (&summary.motion_to_photon_ms, &summary.input_to_photon_ms);
+    assert!(of_inputs.n >= frames.displayed && of_frames.n <= frames.displayed, "{of_frames:?} {of_inputs:?}");
     assert_eq!((summary.stage_sum_error_us_max, summary.unreadable_markers, summary.loss.key_frames), (0, 0, 0));
     assert_eq!((summary.stream.codec.as_str(), summary.stream.transport.as_str()), ("h264", "webtransport"));
     assert!(summary.rate_mbps.received > 0.0 && (summary.rate_mbps.target - 4.0).abs() < 1e-9);

@@ -47,8 +47,10 @@ pub enum Event {
     /// A whole frame that the display passed over for a newer one. Its timeline starts with its rendering and ends with the last moment
     /// that is known of it.
     FramePassedOver { timeline: Timeline },
-    /// An input's first pixels reached the display.
+    /// The first pixels of `input` reached the display, the newest of those that `frame` is the first to show: one for a displayed frame.
     MotionToPhoton { input: InputSeq, frame: FrameId, span: Span },
+    /// The same for every input, also for those that a newer one overtook: they waited for the frame that shows the newer one.
+    InputToPhoton { input: InputSeq, frame: FrameId, span: Span },
     /// A frame will never be displayed.
     FrameLost { frame: FrameId, reason: Cow<'static, str> },
     /// A frame was whole and did not have the digest that its repairs carry: its symbols were thrown away.
@@ -173,6 +175,7 @@ mod tests {
             Event::FrameDisplayed { timeline: timeline.clone() },
             Event::FramePassedOver { timeline },
             Event::MotionToPhoton { input, frame, span },
+            Event::InputToPhoton { input, frame, span },
             Event::FrameLost { frame, reason: reason.clone() },
             Event::FrameCorrupt { frame },
             Event::FrameRecovered { frame, by: RecoveryKind::LateRepair, symbols, behind: 1 },
@@ -219,24 +222,25 @@ mod tests {
             Event::FrameDisplayed { .. } => 0,
             Event::FramePassedOver { .. } => 1,
             Event::MotionToPhoton { .. } => 2,
-            Event::FrameLost { .. } => 3,
-            Event::FrameCorrupt { .. } => 4,
-            Event::FrameRecovered { .. } => 5,
-            Event::PictureHealed { .. } => 6,
-            Event::FrameProtected { .. } => 7,
-            Event::SymbolsRequested { .. } => 8,
-            Event::ReferenceRequested { .. } => 9,
-            Event::KeyFrameRequested { .. } => 10,
-            Event::KeyFrameForced { .. } => 11,
-            Event::FrameSkipped { .. } => 12,
-            Event::FrameSent { .. } => 13,
-            Event::FrameReady { .. } => 14,
-            Event::FrameDamaged { .. } => 15,
-            Event::Traffic { .. } => 16,
-            Event::RateDecision { .. } => 17,
-            Event::ClockEstimated { .. } => 18,
-            Event::MalformedDatagram { .. } => 19,
-            Event::TcpState { .. } => 20,
+            Event::InputToPhoton { .. } => 3,
+            Event::FrameLost { .. } => 4,
+            Event::FrameCorrupt { .. } => 5,
+            Event::FrameRecovered { .. } => 6,
+            Event::PictureHealed { .. } => 7,
+            Event::FrameProtected { .. } => 8,
+            Event::SymbolsRequested { .. } => 9,
+            Event::ReferenceRequested { .. } => 10,
+            Event::KeyFrameRequested { .. } => 11,
+            Event::KeyFrameForced { .. } => 12,
+            Event::FrameSkipped { .. } => 13,
+            Event::FrameSent { .. } => 14,
+            Event::FrameReady { .. } => 15,
+            Event::FrameDamaged { .. } => 16,
+            Event::Traffic { .. } => 17,
+            Event::RateDecision { .. } => 18,
+            Event::ClockEstimated { .. } => 19,
+            Event::MalformedDatagram { .. } => 20,
+            Event::TcpState { .. } => 21,
         }
     }
 
@@ -253,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_renamed_event_or_field_is_an_error_and_a_line_that_was_cut_off_is_not() {
-        let whole = line(every_event().swap_remove(16));
+        let whole = line(every_event().swap_remove(17));
         let fault =
             |text: &str| read_lines(text).find_map(Result::err).map(|unknown| (unknown.line, unknown.to_string()));
         assert_eq!(fault(&format!("{whole}{}", &whole[..30])), None);

@@ -47,41 +47,37 @@ impl Samples {
         self.seen
     }
 
-    /// The sample below which a share of `percent` lies (nearest rank); zero without samples.
+    /// The sample below which a share of `percent` lies (nearest rank); none without samples.
     #[must_use]
-    pub fn percentile(&self, percent: u32) -> Span {
+    pub fn percentile(&self, percent: u32) -> Option<Span> {
         let mut sorted = self.values.clone();
         sorted.sort_unstable();
         let rank = (sorted.len() * percent as usize).div_ceil(100).max(1);
-        sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
+        sorted.get(rank - 1).copied()
     }
 }
 
-/// Percentiles in milliseconds and the number of samples.
+/// Percentiles in milliseconds and the number of samples. Null in JSON, and never zero, where there are no samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
-    pub p50: f64,
-    pub p95: f64,
-    pub p99: f64,
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
     pub n: u64,
 }
 
 impl From<&Samples> for Distribution {
     fn from(samples: &Samples) -> Self {
-        Self {
-            p50: milliseconds(samples.percentile(50)),
-            p95: milliseconds(samples.percentile(95)),
-            p99: milliseconds(samples.percentile(99)),
-            n: samples.count(),
-        }
+        let percentile = |percent| samples.percentile(percent).map(milliseconds);
+        Self { p50: percentile(50), p95: percentile(95), p99: percentile(99), n: samples.count() }
     }
 }
 
-/// One stage's share in milliseconds.
+/// One stage's share in milliseconds; null in JSON before any frame was displayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StageMedian {
-    pub p50: f64,
-    pub p95: f64,
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
 }
 
 /// What became of the frames that the server sent while the client watched.
@@ -218,7 +214,10 @@ pub struct Summary {
     /// Share of the time since the first picture in which a picture stood for more than [`STALL`](crate::STALL); null before any.
     pub stall_ratio: Option<f64>,
     pub stalls_per_minute: Option<f64>,
+    /// Of displayed frames: from the newest input that a frame is the first to show.
     pub motion_to_photon_ms: Distribution,
+    /// Of inputs: also from those that a newer one overtook.
+    pub input_to_photon_ms: Distribution,
     /// By stage name.
     pub stages_ms: serde_json::Map<String, serde_json::Value>,
     /// Largest difference between a frame's total and the sum of its stages.
@@ -241,6 +240,7 @@ pub struct Summary {
 pub struct SummaryBuilder {
     stages: [Samples; STAGES.len()],
     motion_to_photon: Samples,
+    input_to_photon: Samples,
     stage_sum_error: Span,
     stalls: Stalls,
     ended_at: Option<Time>,
@@ -268,8 +268,17 @@ impl SummaryBuilder {
         self.stage_sum_error = self.stage_sum_error.max((sum - total).abs());
     }
 
-    pub fn on_motion_to_photon(&mut self, span: Span) {
-        self.motion_to_photon.push(span);
+    /// A displayed frame's pixels were the first to show inputs, which were made these times before, the oldest first. The newest one's
+    /// is the frame's motion-to-photon time.
+    pub fn on_inputs_displayed(&mut self, spans: impl IntoIterator<Item = Span>) {
+        let mut newest = None;
+        for span in spans {
+            self.input_to_photon.push(span);
+            newest = Some(span);
+        }
+        if let Some(span) = newest {
+            self.motion_to_photon.push(span);
+        }
     }
 
     /// How motion-to-photon was distributed so far.
@@ -282,8 +291,8 @@ impl SummaryBuilder {
     #[must_use]
     pub fn build(&self, frames: FrameCounts, watched: Span, rest: SummaryRest) -> Summary {
         let stages_ms = STAGES.iter().zip(&self.stages).map(|(stage, samples)| {
-            let shares =
-                StageMedian { p50: milliseconds(samples.percentile(50)), p95: milliseconds(samples.percentile(95)) };
+            let percentile = |percent| samples.percentile(percent).map(milliseconds);
+            let shares = StageMedian { p50: percentile(50), p95: percentile(95) };
             (stage.name().to_owned(), serde_json::to_value(shares).expect("two numbers"))
         });
         let stalls = self.stalls.until(self.ended_at.unwrap_or(Time::ZERO));
@@ -295,6 +304,7 @@ impl SummaryBuilder {
             stall_ratio: stalls.ratio().map(|ratio| round(ratio, 1e4)),
             stalls_per_minute: stalls.per_minute().map(|count| round(count, 1e2)),
             motion_to_photon_ms: self.motion_to_photon(),
+            input_to_photon_ms: Distribution::from(&self.input_to_photon),
             stages_ms: stages_ms.collect(),
             stage_sum_error_us_max: self.stage_sum_error.as_micros(),
             rate_mbps: rest.rates,
@@ -343,13 +353,35 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_rank() {
         let mut samples = Samples::default();
-        assert_eq!(samples.percentile(50), Span::ZERO);
+        assert_eq!(samples.percentile(50), None);
         for value in 1..=100 {
             samples.push(Span::from_micros(value));
         }
-        assert_eq!(samples.percentile(50), Span::from_micros(50));
-        assert_eq!(samples.percentile(99), Span::from_micros(99));
-        assert_eq!(samples.percentile(100), Span::from_micros(100));
+        for percent in [50, 99, 100] {
+            assert_eq!(samples.percentile(percent), Some(Span::from_micros(i64::from(percent))));
+        }
+    }
+
+    #[test]
+    fn a_frames_motion_to_photon_is_its_newest_inputs_and_every_input_has_its_own() {
+        let mut builder = SummaryBuilder::default();
+        for spans in [[40, 24].as_slice(), &[41, 25], &[26], &[]] {
+            builder.on_inputs_displayed(spans.iter().map(|millis| Span::from_millis(*millis)));
+        }
+        let summary = builder.build(FrameCounts::default(), Span::from_secs(1), SummaryRest::default());
+        let (frames, inputs) = (summary.motion_to_photon_ms, summary.input_to_photon_ms);
+        assert_eq!((frames.p50, frames.p99, frames.n), (Some(25.0), Some(26.0), 3));
+        assert_eq!((inputs.p50, inputs.p99, inputs.n), (Some(26.0), Some(41.0), 5));
+    }
+
+    #[test]
+    fn without_samples_a_distribution_is_null() {
+        let summary =
+            SummaryBuilder::default().build(FrameCounts::default(), Span::from_secs(1), SummaryRest::default());
+        let object = serde_json::to_value(&summary).expect("plain data");
+        let none = serde_json::json!({ "p50": null, "p95": null, "p99": null, "n": 0 });
+        assert_eq!([&object["motion_to_photon_ms"], &object["input_to_photon_ms"]], [&none, &none]);
+        assert_eq!(object["stages_ms"]["network"], serde_json::json!({ "p50": null, "p95": null }));
     }
 
     #[test]
@@ -399,7 +431,7 @@ mod tests {
         }
         assert_eq!(samples.count(), 1_000_000);
         assert!(samples.values.len() <= MAX_SAMPLES);
-        let median = samples.percentile(50).as_nanos();
+        let median = samples.percentile(50).expect("samples").as_nanos();
         assert!((450_000..550_000).contains(&median), "median {median}");
     }
 }

@@ -335,6 +335,7 @@ impl Story {
                 self.tally.on_timeline(captured_at, timeline);
             }
             Event::MotionToPhoton { span, .. } => self.tally.on_motion_to_photon(at, *span),
+            Event::InputToPhoton { span, .. } => self.tally.on_input_to_photon(at, *span),
             Event::Traffic { bytes, .. } => self.received.add(at, bytes.get()),
             _ => {}
         }

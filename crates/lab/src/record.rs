@@ -145,7 +145,12 @@ pub struct MediaRecord {
     pub frame_latency: Histogram,
     pub one_way_delay: Histogram,
     pub queue_delay: Histogram,
+    /// Of displayed frames. Earlier versions kept that of inputs alone, under the name of this one.
+    #[serde(default, rename = "frame_motion_to_photon")]
     pub motion_to_photon: Histogram,
+    /// Of inputs.
+    #[serde(alias = "motion_to_photon")]
+    pub input_to_photon: Histogram,
     /// Of displayed frames, in the order of `nearlight_events::STAGES`; empty where nobody knows.
     #[serde(default)]
     pub stages: [Histogram; STAGES.len()],

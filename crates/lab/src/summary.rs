@@ -299,6 +299,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));
     take("queue_delay_ms", Samples::Counted(media.queue_delay.clone(), MILLISECONDS));
     take("motion_to_photon_ms", Samples::Counted(media.motion_to_photon.clone(), MILLISECONDS));
+    take("input_to_photon_ms", Samples::Counted(media.input_to_photon.clone(), MILLISECONDS));
     for (name, stage) in STAGE_METRICS.into_iter().zip(&media.stages) {
         take(name, Samples::Counted(stage.clone(), MILLISECONDS));
     }

@@ -15,7 +15,7 @@ use nearlight_scene::predict::Predictor;
 use nearlight_scene::{PushSource, SceneError, ViewerDisplay};
 use nearlight_session::{
     CaptureDecision, CaptureFacts, FrameSkipper, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews,
-    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY,
+    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY, share_layers,
 };
 use nearlight_units::{InputSeq, Time};
 use nearlight_wire::{DisplayKind, View, marker::Marker};
@@ -293,6 +293,9 @@ impl FanOut {
         let Some(captured) = self.pictures.newest() else { return };
         let news = if captured.number == self.offered { PictureNews::Same } else { PictureNews::New };
         self.offered = captured.number;
+        let mut kinds: Vec<&mut Simulcast> =
+            self.audiences.iter_mut().map(|audience| &mut audience.simulcast).collect();
+        share_layers(now, &mut kinds);
         let mut own = 0;
         for audience in &mut self.audiences {
             own += audience.offer(now, &self.common, (&captured, news));
@@ -456,8 +459,7 @@ impl Watcher {
         if news == PictureNews::Same && *newest == captured.number && !wanted {
             return false;
         }
-        let (refusal, frame_rate) = (target.refusal, target.step.frame_rate);
-        let facts = CaptureFacts { refusal, frame_rate, encoder_free: lane.has_picture() };
+        let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
         if let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) {
             // A picture that the frame rate leaves out is not to come later after all.
             if reason == SkipReason::FrameRate {

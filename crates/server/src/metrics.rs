@@ -299,7 +299,11 @@ impl Exported {
         let mut latency = |name, help, histogram: &Histogram| {
             registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         };
-        latency("motion_to_photon", "From an input to the first pixels that show it", &self.motion_to_photon);
+        latency(
+            "motion_to_photon",
+            "Of displayed frames: from the newest input that a frame is the first to show to its display",
+            &self.motion_to_photon,
+        );
         latency("network", "From the last packet sent to the frame whole", &self.network);
         latency("decode", "Decoding at the client", &self.decode);
         self

@@ -103,7 +103,8 @@ impl<C: Carrier> SessionTask<C> {
     async fn wait(&mut self, timers: &mut Timers) -> Result<(), String> {
         let clock = self.state.clock;
         let latest = clock.now() + LONGEST_WAIT;
-        let (due, wake) = self.carrier.poll_timeout().map_or((latest, None), |(at, wake)| (at, Some(wake)));
+        let timer = self.carrier.poll_timeout();
+        let due = timer.map_or(latest, |(at, _)| at.min(latest));
         let Timers { status, alarm, closing } = timers;
         tokio::select! {
             heard = self.carrier.recv() => if let Some(at) = heard? && self.connected {
@@ -111,9 +112,13 @@ impl<C: Carrier> SessionTask<C> {
             },
             made = next_made(&mut self.common) => self.on_made(clock.now(), made)?,
             _ = status.tick(), if self.connected => self.report(clock.now())?,
-            () = alarm.at(due.min(latest)) => {
-                tracing::trace!(session = self.number, ?wake, "a timer");
-                self.carrier.on_timeout(clock.now());
+            () = alarm.at(due) => {
+                let now = clock.now();
+                // The loop may have woken for its permit alone.
+                if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
+                    tracing::trace!(session = self.number, wake = wake.name(), "a timer is due");
+                    self.carrier.on_timeout(now);
+                }
             }
             _ = closing.wait_for(|closing| *closing) => return Err("the server is shutting down".into()),
         }

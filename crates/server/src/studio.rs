@@ -302,11 +302,8 @@ pub(crate) fn put_out<'a>(
 /// Draws one client's picture and hands it to the encoder, unless its frame is left out.
 fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut ViewerState) -> Result<Moment, SceneError> {
     let target = viewer.mailbox.target();
-    let decision = viewer.skipper.on_moment(&CaptureFacts {
-        refusal: target.refusal,
-        frame_rate: target.step.frame_rate,
-        encoder_free: viewer.lane.has_picture(),
-    });
+    let facts = CaptureFacts::new(target.refusal, target.step, viewer.lane.has_picture());
+    let decision = viewer.skipper.on_moment(&facts);
     if let CaptureDecision::Skip(reason) = decision {
         viewer.mailbox.on_skipped(reason);
         return Ok(decision.into());

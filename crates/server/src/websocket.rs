@@ -279,8 +279,7 @@ impl Carrier for WebSocketCarrier {
     }
 
     fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        // While the socket takes nothing, the pacer's turn does not come.
-        self.sender.poll_timeout().filter(|(_, wake)| !(self.blocked && *wake == Wake::Pace))
+        if self.blocked { self.sender.poll_timeout_while_blocked() } else { self.sender.poll_timeout() }
     }
 
     fn on_timeout(&mut self, now: Time) {

@@ -141,7 +141,7 @@ impl Carrier for WebTransportCarrier {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         tokio::select! {
             received = self.connection.recv_datagram() => {
-                let Received { at, datagram } = received.map_err(|reason| format!("{reason:?}"))?;
+                let Received { at, datagram } = received.map_err(|reason| reason.to_string())?;
                 self.sender.on_datagram(at, &datagram);
                 Ok(Some(at))
             }

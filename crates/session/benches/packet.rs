@@ -49,6 +49,7 @@ impl Pair {
         self.now += FRAME_INTERVAL;
         let presence = Presence::of_views(Pose::default(), vec![self.view]);
         self.receiver.on_input(self.now, presence);
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.sender.on_datagram(self.now, &datagram);
         }

@@ -6,6 +6,7 @@
 //!
 //! The driver does what was decided, and tells the session of every frame that was left out ([`crate::Sender::on_skipped`]).
 
+use nearlight_rate::Step;
 use nearlight_units::{Span, Time};
 use serde::Deserialize;
 
@@ -138,6 +139,14 @@ pub struct CaptureFacts {
     pub frame_rate: f64,
     /// The encoder has a picture that can be drawn into.
     pub encoder_free: bool,
+}
+
+impl CaptureFacts {
+    /// As a [`crate::MediaTarget`] has it: `refusal` and `step` are its own, wherever frames are captured.
+    #[must_use]
+    pub const fn new(refusal: Option<SkipReason>, step: Step, encoder_free: bool) -> Self {
+        Self { refusal, frame_rate: step.frame_rate, encoder_free }
+    }
 }
 
 /// What becomes of a viewer's frame.

@@ -312,6 +312,7 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         }
         ReceiverOperation::Poll => {
             let mut sent = 0;
+            receiver.on_timeout(*now);
             while let Some(datagram) = receiver.poll_transmit(*now) {
                 assert!(datagram.len() <= 1_200 && ToServer::parse(&datagram).is_ok());
                 sent += 1;

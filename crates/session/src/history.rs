@@ -9,6 +9,7 @@ mod pieces;
 pub use frames::Cut;
 pub(crate) use frames::{FrameHistory, KeptFrame};
 pub(crate) use packets::PacketHistory;
+pub use packets::{MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
 
 /// A piece of a frame: which frame, and its index there.
 pub(crate) type Piece = (FrameId, u16);

@@ -4,8 +4,9 @@
 //! arrivals, asks for what is missing, keeps the clocks in step and closes each frame's timeline. Time is an argument, bytes go
 //! in through `on_datagram` and come out of `poll_transmit`: the same code runs in virtual time, on a server and in a browser.
 //!
-//! The order of calls for both: hand over facts (`on_*`), then drain `poll_transmit`, the other `poll_*`, and sleep until
-//! `poll_timeout`. Waking early is harmless; waking late delays what the [`Wake`] names.
+//! The order of calls for both: hand over facts (`on_*`), then drain `poll_transmit` and the other `poll_*`, and sleep until
+//! `poll_timeout`; then call `on_timeout` and drain again. Waking early is harmless; waking late delays what the [`Wake`] names, and
+//! drivers log it.
 
 #![forbid(unsafe_code)]
 
@@ -41,7 +42,7 @@ use nearlight_units::Time;
 pub use answered::AnsweredTargets;
 pub use capture_schedule::{CaptureDecision, CaptureFacts, CaptureSchedule, Captures, FrameSkipper, SkipReason};
 pub use clock::ClockEstimate;
-pub use history::Cut;
+pub use history::{Cut, MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
 pub use inbox::ReceivedInput;
 pub use presentation::Displayed;
 pub use receiver::{LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig, ReceiverStatistics, RtpCounts};
@@ -52,7 +53,7 @@ pub use sender::{
 };
 pub use simulcast::{
     ALONE_AFTER, KEY_FRAME_DISTANCE, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews, SharedPlan,
-    SharedStatistics, Simulcast,
+    SharedStatistics, Simulcast, share_layers,
 };
 pub use sound::{RtpSound, SoundBlock, SoundPacket, SoundStatistics};
 pub use uplink::{DeviceInput, Presence};
@@ -84,6 +85,27 @@ pub enum Wake {
     Sound,
     /// A timer of the transport's own protocols.
     Transport,
+}
+
+impl Wake {
+    /// As logs and the page's counters have it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Pace => "pace",
+            Self::PathBlocked => "path_blocked",
+            Self::Rate => "rate",
+            Self::Feedback => "feedback",
+            Self::Repair => "repair",
+            Self::Clock => "clock",
+            Self::Input => "input",
+            Self::Report => "report",
+            Self::Playback => "playback",
+            Self::KeyFrame => "key_frame",
+            Self::Sound => "sound",
+            Self::Transport => "transport",
+        }
+    }
 }
 
 /// The earliest of deadlines, the first of equals.

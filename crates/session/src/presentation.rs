@@ -21,11 +21,19 @@ pub struct Displayed {
     pub timeline: Timeline,
     /// From the event of the newest input that the timeline starts with to the display, taken from the client's clock alone.
     pub total: Span,
-    /// Each input whose first pixels these are, oldest first, with its motion-to-photon. Inputs that a newer one overtook count
-    /// from their own event.
+    /// Each input whose first pixels these are, oldest first, with the time from its event to the display. Inputs that a newer one
+    /// overtook waited for that one's frame.
     pub inputs: Vec<(InputSeq, Span)>,
     /// The frames that the display passed over for it, oldest first. Their last boundaries are the last moment that is known of them.
     pub passed_over: Vec<Timeline>,
+}
+
+impl Displayed {
+    /// From the newest input that the frame's pixels are the first to show, read off the marker; none where they show no new one.
+    #[must_use]
+    pub fn motion_to_photon(&self) -> Option<Span> {
+        self.inputs.last().map(|(_, span)| *span)
+    }
 }
 
 #[derive(Debug)]
@@ -112,8 +120,9 @@ impl Presentation {
         let shown = marker.map_or(self.shown, |marker| marker.input.max(self.shown));
         let inputs = uplink.between(self.shown, shown).map(|(input, at)| (input, now - at)).collect::<Vec<_>>();
         self.shown = shown;
-        self.report(now, &timeline, inputs.last().map(|(_, span)| *span));
-        Some(Displayed { timeline, total, inputs, passed_over })
+        let displayed = Displayed { timeline, total, inputs, passed_over };
+        self.report(now, &displayed.timeline, displayed.motion_to_photon());
+        Some(displayed)
     }
 
     fn report(&mut self, now: Time, timeline: &Timeline, motion_to_photon: Option<Span>) {

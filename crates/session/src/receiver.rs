@@ -106,6 +106,23 @@ impl Media {
 }
 
 /// Puts frames together, asks for what is missing, reports arrivals and keeps the clocks in step.
+///
+/// Its methods are of the same five kinds as [`Sender`](crate::Sender)'s:
+///
+/// - facts, `on_*`: something happened at `now`. [`Receiver::on_datagram`] and [`Receiver::on_marked_datagram`] bring what the server sends,
+///   [`Receiver::on_input`] and [`Receiver::on_device`] the user's input, [`Receiver::on_application_message`] the application's,
+///   [`Receiver::on_decoded`], [`Receiver::on_decode_failed`], [`Receiver::on_displayed`] and [`Receiver::on_sound_decoded`] what became of
+///   what was handed out. [`Receiver::on_picture`], [`Receiver::on_picture_displayed`], [`Receiver::on_rtp_counts`] and
+///   [`Receiver::on_rtp_sound`] are for a driver whose pictures and sound come by RTP. [`Receiver::on_timeout`] is the passing of time.
+/// - wishes, `set_*`: how losses are made good, how often arrivals are reported, whether frames are buffered and sound is played.
+/// - what it has to hand out, `poll_*`: call each until none. [`Receiver::poll_samples`] fills what an audio device asks for instead.
+/// - when it wants to be called, [`Receiver::poll_timeout`].
+/// - readings, which change nothing: [`Receiver::header`], [`Receiver::picture_header`], [`Receiver::clock`], [`Receiver::statistics`],
+///   [`Receiver::sound_statistics`], [`Receiver::is_stuck`].
+///
+/// A driver hands over one fact, or calls [`Receiver::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
+/// [`Receiver::poll_timeout`]. Only [`Receiver::on_timeout`] gives frames up and asks for what is missing: a driver that never calls it
+/// never asks. It may be called at any time, and early calls cost little; whole frames that were not fetched before it may be given up.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -411,8 +428,11 @@ impl Receiver {
             }
             let timeline = displayed.timeline.clone();
             self.emit(now, || Event::FrameDisplayed { timeline });
-            for (input, span) in &displayed.inputs {
-                self.emit(now, || Event::MotionToPhoton { input: *input, frame, span: *span });
+            for (input, span) in displayed.inputs.iter().copied() {
+                self.emit(now, || Event::InputToPhoton { input, frame, span });
+            }
+            if let Some((input, span)) = displayed.inputs.last().copied() {
+                self.emit(now, || Event::MotionToPhoton { input, frame, span });
             }
         }
         Some(displayed)
@@ -426,7 +446,6 @@ impl Receiver {
 
     /// The next datagram to send; call until none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.run_timers(now);
         let message = self
             .uplink
             .poll_sample()
@@ -440,7 +459,27 @@ impl Receiver {
         Some(message.to_bytes())
     }
 
-    /// When to call [`Receiver::poll_frame`] and [`Receiver::poll_transmit`] next even if nothing happens.
+    /// Time has passed: what [`Receiver::poll_timeout`] named is done.
+    pub fn on_timeout(&mut self, now: Time) {
+        let policy = self.repair_policy();
+        if self.loss_recovery == LossRecovery::KeyFrames {
+            self.assembler.give_up_lost(now);
+        } else {
+            self.assembler.expire(now, policy);
+        }
+        self.assembler.drop_useless();
+        if self.input_repeat_at.is_some_and(|at| now >= at) {
+            self.input_repeat_at = None;
+            if self.uplink.has_unacknowledged() || self.uplink.holds_anything() {
+                self.uplink.set_repeat();
+                self.arm_input_repeat(now);
+            }
+        }
+        self.request_missing(now, policy);
+        self.request_restart(now);
+    }
+
+    /// When to call [`Receiver::on_timeout`] and drain next even if nothing happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         earliest([
@@ -456,7 +495,7 @@ impl Receiver {
     }
 
     /// The picture stands or is damaged, and nothing is outstanding or due that could mend it: neither symbols nor a frame to go on with. That must
-    /// never be after [`Receiver::poll_transmit`] has said that nothing is left; simulations and fuzzers ask. Receivers that never ask
+    /// never be after [`Receiver::on_timeout`] and a drain; simulations and fuzzers ask. Receivers that never ask
     /// for anything are not meant.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
@@ -514,25 +553,6 @@ impl Receiver {
             refused: self.refused,
             unreadable_markers: self.presentation.unreadable_markers,
         }
-    }
-
-    fn run_timers(&mut self, now: Time) {
-        let policy = self.repair_policy();
-        if self.loss_recovery == LossRecovery::KeyFrames {
-            self.assembler.give_up_lost(now);
-        } else {
-            self.assembler.expire(now, policy);
-        }
-        self.assembler.drop_useless();
-        if self.input_repeat_at.is_some_and(|at| now >= at) {
-            self.input_repeat_at = None;
-            if self.uplink.has_unacknowledged() || self.uplink.holds_anything() {
-                self.uplink.set_repeat();
-                self.arm_input_repeat(now);
-            }
-        }
-        self.request_missing(now, policy);
-        self.request_restart(now);
     }
 
     fn note_clock(&mut self, now: Time) {

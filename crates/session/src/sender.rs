@@ -124,12 +124,15 @@ pub struct SenderStatistics {
 ///
 /// Its methods are of five kinds:
 ///
-/// - facts, `on_*`: something happened at `now`. [`Sender::on_frame`] and [`Sender::on_sound`] bring media, [`Sender::on_datagram`] and
+/// - facts, `on_*`: something happened at `now`. [`Sender::on_frame`] and [`Sender::on_sound`] bring media, [`Sender::on_skipped`] says that
+///   a frame was not encoded, [`Sender::on_application_message`] brings a message that may be lost, [`Sender::on_datagram`] and
 ///   [`Sender::on_message`] what a client of our own protocol sends, [`Sender::on_cut_frame`], [`Sender::on_sent_beside`] and
 ///   [`Sender::on_receiver_feedback`] are for a driver of another protocol, and [`Sender::on_timeout`] is the passing of time.
+///   [`Sender::take_back`] returns the memory of a datagram that was sent; a driver that keeps it costs an allocation for each packet.
 /// - wishes, `set_*`, which hold until the next call.
-/// - what it has to hand out, `poll_*`: call each until none.
-/// - when it wants to be called, [`Sender::poll_timeout`].
+/// - what it has to hand out, `poll_*`: call each until none. A driver of our own protocol sends [`Sender::poll_transmit`]'s datagrams, which
+///   are all; another one writes packets from [`Sender::poll_release`] and sends [`Sender::poll_beside`]'s datagrams on a channel of its own.
+/// - when it wants to be called, [`Sender::poll_timeout`], or [`Sender::poll_timeout_while_blocked`] as long as the transport takes nothing.
 /// - readings, which change nothing: [`Sender::target`], [`Sender::decision`], [`Sender::statistics`], [`Sender::names`].
 ///
 /// A driver hands over one fact, or calls [`Sender::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
@@ -407,10 +410,16 @@ impl Sender {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         let window = self.decision.window;
+        let paced = self.pacer.poll_timeout();
+        let paced = paced.map(|at| self.window.closed_until(window).map_or(at, |open| at.max(open)));
+        earliest([paced.map(|at| (at, Wake::Pace)), self.poll_timeout_while_blocked()])
+    }
+
+    /// The same while the transport takes no packet, whatever the pacer would let go: a driver that filtered [`Wake::Pace`] out of
+    /// [`Sender::poll_timeout`] would lose the timers behind it.
+    #[must_use]
+    pub fn poll_timeout_while_blocked(&self) -> Option<(Time, Wake)> {
         earliest([
-            self.pacer
-                .poll_timeout()
-                .map(|at| (self.window.closed_until(window).map_or(at, |open| at.max(open)), Wake::Pace)),
             self.controller.poll_timeout().map(|(at, _)| (at, Wake::Rate)),
             self.recovery.key_due().map(|at| (at, Wake::KeyFrame)),
             self.restraint.until().map(|at| (at, Wake::PathBlocked)),

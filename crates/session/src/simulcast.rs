@@ -12,6 +12,10 @@
 //! falls far below the others is moved at once: it keeps getting its old layer's frames until the new one's key frame, and the others see
 //! nothing of it.
 //!
+//! Viewers with another codec or another kind of display cannot share a picture's frames: each kind has a [`Simulcast`] of its own, and
+//! [`share_layers`] divides [`MOST_LAYERS`] among all of them. Each kind gets one encoder, so that there are more than three only where
+//! there are more than three kinds; what is left goes where it is worth most.
+//!
 //! Key frames of a layer are seen by all in it, so they are rare: [`KEY_FRAME_DISTANCE`] apart, and who asks again and again is answered
 //! at growing distances. What a session would leave out is coded all the same, for the others: a viewer whose path is blocked is given no
 //! frame, has lost the chain thereby and joins again. One whose pacer's queue is a little too long gets its frame late.
@@ -32,7 +36,8 @@ use layout::{Candidate, best_layout};
 use member::MemberState;
 pub use member::{MemberFacts, MemberId};
 
-/// As in simulcast over WebRTC: encoders cost more than what a fourth group would gain.
+/// Of one source, unless more kinds of viewers than this need one each. As in simulcast over WebRTC: encoders cost more than what a fourth
+/// group would gain.
 pub const MOST_LAYERS: usize = 3;
 /// Two key frames of a layer are at least this far apart: a newcomer waits no longer for its first picture, and the others' pictures do not
 /// suffer for longer than a fifth of the time. A layer that everybody has left has ended, and the next one in its place may begin at once.
@@ -116,13 +121,18 @@ struct Layer {
     has_newest: bool,
 }
 
-/// Decides the layers of one source's pictures in one codec.
+/// Decides the layers of one source's pictures in one codec and for one kind of display. Until [`share_layers`] is called it may use all.
 #[derive(Clone, Debug)]
 pub struct Simulcast {
     /// Of the source, a second.
     pixels: f64,
     members: BTreeMap<MemberId, MemberState>,
     layers: [Option<Layer>; MOST_LAYERS],
+    /// How many encoders it is to have in the end, and how many it may have now: others may have to give theirs up first.
+    share: usize,
+    most: usize,
+    /// The newest picture went to a single viewer's own encoder.
+    is_alone: bool,
     /// Since when there is a single viewer.
     single_since: Option<Time>,
     laid_out_at: Time,
@@ -138,6 +148,9 @@ impl Simulcast {
             pixels: f64::from(pixels) * f64::from(fps.max(1)),
             members: BTreeMap::new(),
             layers: [const { None }; MOST_LAYERS],
+            share: MOST_LAYERS,
+            most: MOST_LAYERS,
+            is_alone: false,
             single_since: None,
             laid_out_at: Time::ZERO,
             changed: false,
@@ -194,7 +207,12 @@ impl Simulcast {
 
     /// There is a picture. `busy` has the layers whose encoders have no room for another one.
     pub fn on_picture(&mut self, now: Time, news: PictureNews, busy: [bool; MOST_LAYERS]) -> SharedPlan {
-        if let Some(alone) = self.alone(now) {
+        let alone = self.alone(now).filter(|_| self.most > 0);
+        self.is_alone = alone.is_some();
+        if self.most == 0 {
+            return SharedPlan::default();
+        }
+        if let Some(alone) = alone {
             self.layers = [const { None }; MOST_LAYERS];
             for state in self.members.values_mut() {
                 (state.wanted, state.joined) = (None, None);
@@ -239,12 +257,8 @@ impl Simulcast {
 
     fn lay_out(&mut self, now: Time) {
         (self.changed, self.laid_out_at) = (false, now);
-        let candidates: Vec<Candidate> = self
-            .members
-            .iter()
-            .map(|(member, state)| Candidate { member: *member, rate: state.lasting_rate(), layer: state.wanted })
-            .collect();
-        for (slot, group) in best_layout(&candidates).into_iter().enumerate() {
+        let (_, groups) = best_layout(&self.candidates(), &self.usable_layers(), self.most);
+        for (slot, group) in groups.into_iter().enumerate() {
             let Some(group) = group else { continue };
             let mut limit = 1.0_f64;
             for member in &group.members {
@@ -257,6 +271,44 @@ impl Simulcast {
             }
             self.set_layer(now, slot, group.rate, limit);
         }
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let candidate = |(member, state): (&MemberId, &MemberState)| Candidate {
+            member: *member,
+            rate: state.lasting_rate(),
+            layer: state.wanted,
+        };
+        self.members.iter().map(candidate).collect()
+    }
+
+    /// Layers that have an encoder, and others only up to what is allowed: one that is left goes on until its last viewer has joined another.
+    fn usable_layers(&self) -> Vec<usize> {
+        let (mut usable, free): (Vec<usize>, Vec<usize>) =
+            (0..MOST_LAYERS).partition(|slot| self.layers[*slot].is_some());
+        let more = self.most.saturating_sub(usable.len());
+        usable.extend(free.into_iter().take(more));
+        usable
+    }
+
+    /// Encoders that it has in use.
+    fn encoders(&self) -> usize {
+        usize::from(self.is_alone).max(self.layers.iter().flatten().count())
+    }
+
+    /// What its viewers would gain from one layer more than `layers`.
+    fn gain(&self, layers: usize) -> f64 {
+        let candidates = self.candidates();
+        if candidates.len() < 2 {
+            return 0.0;
+        }
+        let worth = |most| best_layout(&candidates, &[0, 1, 2], most).0;
+        worth(layers + 1) - worth(layers)
+    }
+
+    fn set_most(&mut self, most: usize) {
+        self.changed |= most != self.most;
+        self.most = most;
     }
 
     fn set_layer(&mut self, now: Time, slot: usize, rate: Bitrate, limit: f64) {
@@ -376,6 +428,40 @@ impl Simulcast {
         layer.has_newest = true;
         let members = here().map(|(member, _)| *member).collect();
         plan.frames.push(LayerFrame { layer: slot, rate, scale: layer.scale, key, members, joined });
+    }
+}
+
+/// Divides [`MOST_LAYERS`] encoders among kinds of viewers that cannot share any: one for each kind, and what is left where viewers gain
+/// most from it. To be called before each picture.
+///
+/// Together they have at most [`MOST_LAYERS`], or one for each kind where there are more kinds. A kind that gets more than it has waits until
+/// another one has given up what it had, which takes a key frame: its viewers see their first picture up to [`KEY_FRAME_DISTANCE`] later.
+pub fn share_layers(now: Time, kinds: &mut [&mut Simulcast]) {
+    let all = MOST_LAYERS.max(kinds.len());
+    let shared: usize = kinds.iter().map(|kind| kind.share).sum();
+    if shared != all || kinds.iter().any(|kind| kind.is_layout_due(now)) {
+        kinds.iter_mut().for_each(|kind| kind.share = 1);
+        for _ in kinds.len()..all {
+            let gain = |kind: &&mut &mut Simulcast| kind.gain(kind.share);
+            // The first of equals.
+            if let Some(kind) = kinds.iter_mut().rev().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
+                kind.share += 1;
+            }
+        }
+    }
+    let mut used: usize = kinds.iter().map(|kind| kind.encoders()).sum();
+    let mut granted: Vec<usize> = kinds.iter().map(|kind| kind.encoders().min(kind.share)).collect();
+    // Who has none comes first.
+    for wanted in 1..=MOST_LAYERS {
+        for (kind, granted) in kinds.iter().zip(&mut granted) {
+            if *granted < wanted && wanted <= kind.share && used < all {
+                *granted = wanted;
+                used += 1;
+            }
+        }
+    }
+    for (kind, granted) in kinds.iter_mut().zip(granted) {
+        kind.set_most(granted);
     }
 }
 

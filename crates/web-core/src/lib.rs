@@ -313,7 +313,17 @@ impl Core {
         self.journal.lines()
     }
 
-    /// When `poll_transmit` wants to be called even if nothing happens, or infinity.
+    /// Time has passed: what `next_timeout` named is done. To be called once frames are fetched and before `poll_transmit`; costs
+    /// little where nothing is due.
+    pub fn on_timeout(&mut self, now: f64) {
+        let now = time(now);
+        if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
+            self.tally.on_wake(wake);
+            self.receiver.on_timeout(now);
+        }
+    }
+
+    /// When `on_timeout` wants to be called even if nothing happens, or infinity.
     pub fn next_timeout(&self) -> f64 {
         self.receiver.poll_timeout().map_or(f64::INFINITY, |(at, _)| micros(at))
     }

@@ -1,10 +1,12 @@
 //! What the page shows and the summary says: collected from displayed frames and the server's messages.
 
+use std::collections::BTreeMap;
+
 use nearlight_events::{
     Rates, Recovery, RecoveryKind, ReportedRates, STAGES, SoundSummary, Summary, SummaryBuilder, SummaryRest,
     SummaryStream,
 };
-use nearlight_session::{Displayed, Receiver};
+use nearlight_session::{Displayed, Receiver, Wake};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{ServerMessage, StreamDescription};
 use serde::Serialize;
@@ -17,7 +19,7 @@ const FIELDS: [TimelineNumber; 6] = [
     ("frame", |_, displayed| f64::from(displayed.timeline.frame.0)),
     ("displayedAt", |now, _| now.as_nanos() as f64 / 1e3),
     ("total", |_, displayed| micros(displayed.timeline.total())),
-    ("motionToPhoton", |_, displayed| displayed.inputs.last().map_or(f64::NAN, |(_, span)| micros(*span))),
+    ("motionToPhoton", |_, displayed| displayed.motion_to_photon().map_or(f64::NAN, micros)),
     ("clockError", |_, displayed| micros(displayed.timeline.clock_error)),
     ("late", |_, displayed| f64::from(u8::from(displayed.timeline.late))),
 ];
@@ -37,6 +39,9 @@ pub(crate) enum TransportName {
 }
 
 impl TransportName {
+    /// In the order in which the page tries them.
+    pub(crate) const ALL: [Self; 3] = [Self::WebTransport, Self::WebRtc, Self::WebSocket];
+
     /// As the page and the summary have it.
     const fn name(self) -> &'static str {
         match self {
@@ -52,7 +57,7 @@ impl TransportName {
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        [Self::WebTransport, Self::WebRtc, Self::WebSocket].into_iter().find(|transport| transport.name() == name)
+        Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 }
 
@@ -88,6 +93,9 @@ pub(crate) struct Statistics {
     /// Frames that the decoder refused.
     refused: u64,
     unreadable_markers: u64,
+    /// How often a timer was due, by the reason for which it was set.
+    #[cfg_attr(test, ts(type = "Record<string, number>"))]
+    wakes: BTreeMap<&'static str, u64>,
     received_bps: u64,
     /// None until the clocks are synchronised.
     clock_error_us: Option<f64>,
@@ -107,8 +115,8 @@ pub(crate) struct Sound {
     late: u64,
     /// From the moment in the world to its being heard; none while nothing is played.
     delay_us: Option<f64>,
-    /// Median distance between sound and picture.
-    apart_us: f64,
+    /// Median distance between sound and picture; none while nothing is played.
+    apart_us: Option<f64>,
 }
 
 pub struct Tally {
@@ -119,6 +127,7 @@ pub struct Tally {
     first_shown_at: Option<Time>,
     last_shown_at: Time,
     rows: Vec<f64>,
+    wakes: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
@@ -136,6 +145,7 @@ impl Tally {
             first_shown_at: None,
             last_shown_at: Time::default(),
             rows: Vec::new(),
+            wakes: BTreeMap::new(),
         }
     }
 
@@ -156,6 +166,11 @@ impl Tally {
         }
     }
 
+    /// The receiver's timer was due.
+    pub fn on_wake(&mut self, wake: Wake) {
+        *self.wakes.entry(wake.name()).or_default() += 1;
+    }
+
     /// A frame is on the display; `displayed` is what the receiver made of it.
     pub fn on_displayed(&mut self, now: Time, displayed: Option<&Displayed>) {
         self.builder.on_picture(now);
@@ -164,9 +179,7 @@ impl Tally {
         let Some(displayed) = displayed else { return };
         let Displayed { timeline, total, inputs, .. } = displayed;
         self.builder.on_displayed(timeline, *total);
-        for (_, span) in inputs {
-            self.builder.on_motion_to_photon(*span);
-        }
+        self.builder.on_inputs_displayed(inputs.iter().map(|(_, span)| *span));
         if self.rows.len() == MAX_ROWS * ROW {
             self.rows.drain(..ROW);
         }
@@ -207,6 +220,7 @@ impl Tally {
             corrupt: statistics.corrupt,
             refused: statistics.refused,
             unreadable_markers: statistics.unreadable_markers,
+            wakes: self.wakes.clone(),
             received_bps: statistics.received_rate.as_bps(),
             clock_error_us: clock.map(|clock| micros(clock.error)),
             round_trip_us: clock.map(|clock| micros(clock.round_trip)),
@@ -217,7 +231,7 @@ impl Tally {
                 concealed: sound.counts.concealed,
                 late: sound.counts.late,
                 delay_us: sound.delay.map(micros),
-                apart_us: micros(sound.apart.percentile(50)),
+                apart_us: sound.apart.percentile(50).map(micros),
             }),
         };
         serde_json::to_string(&counters).expect("counters are plain numbers")

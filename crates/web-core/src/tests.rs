@@ -58,7 +58,9 @@ fn a_stranger_cannot_break_the_core() {
     assert_eq!(core.last_marker(), None);
     assert!(core.poll_frame(1.0).is_none());
     assert!(core.statistics(2.0).contains("\"malformed\":1"));
+    core.on_timeout(2.0);
     let _ = core.poll_transmit(2.0);
+    assert!(core.statistics(2.0).contains("\"wakes\":{\"clock\":1}"), "{}", core.statistics(2.0));
     let lines = String::from_utf8(core.events()).expect("JSON is UTF-8");
     assert!(lines.contains("\"event\":\"malformed_datagram\"") && lines.ends_with('\n'), "{lines}");
 }

@@ -35,6 +35,7 @@ fn the_page_has_the_types_of_today() {
         &TOUCH_COLUMNS,
     );
     module.declare::<TransportName>();
+    module.constant("Transports in the order in which the page tries them.", "TRANSPORTS", &TransportName::ALL);
     module.declare::<Statistics>();
     module.declare::<Sound>();
     module.declare::<PictureCounts>();

@@ -365,7 +365,7 @@ impl Peer {
         }
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
         if let Some(reports) = &mut self.stream_reports {
-            reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
+            reports.on_sent(now, seq, packet.header.ssrc, packet.header.sequence_number);
         }
         stream.on_sent(now, &packet);
         self.write(now, packet);

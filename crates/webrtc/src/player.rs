@@ -205,7 +205,7 @@ impl Player {
 
     /// The server's answer.
     pub fn on_answer(&mut self, now: Time, answer: &str) -> Result<(), Error> {
-        self.note_format(answer);
+        self.note_format(answer)?;
         let at = self.instant(now);
         self.connection.set_remote_description(at, RTCSessionDescription::answer(answer.to_owned())?)
     }
@@ -216,21 +216,28 @@ impl Player {
         self.connection.set_remote_description(at, RTCSessionDescription::offer(offer.to_owned())?)?;
         let answer = self.connection.create_answer(None)?;
         let sdp = answer.sdp.clone();
-        self.note_format(&sdp);
+        self.note_format(&sdp)?;
         self.connection.set_local_description(at, answer)?;
         Ok(sdp)
     }
 
-    /// The picture's first codec in a description.
-    fn note_format(&mut self, sdp: &str) {
-        let video = sdp.split("m=video").nth(1).unwrap_or_default();
+    /// The picture's first codec in a description, if it has a picture. The error says what is not understood.
+    fn note_format(&mut self, sdp: &str) -> Result<(), Error> {
+        let Some(video) = sdp.split("m=video").nth(1) else { return Ok(()) };
         let map = video.lines().find_map(|line| line.strip_prefix("a=rtpmap:")).unwrap_or_default();
         let (payload_type, name) = map.split_once(' ').unwrap_or_default();
-        self.payload_type = payload_type.parse().unwrap_or_default();
-        self.assembly.codec = codec::of_rtpmap(name.trim_end()).unwrap_or(CodecKind::H264);
+        let format = payload_type.parse().ok().zip(codec::of_rtpmap(name.trim_end()));
+        let (payload_type, codec) = format.ok_or_else(|| {
+            let known = CodecKind::ALL.map(CodecKind::name).join(", ");
+            Error::Other(format!(
+                "the description's first video format, \"{map}\", is none of {known}: offer one of these"
+            ))
+        })?;
+        (self.payload_type, self.assembly.codec) = (payload_type, codec);
         let delay = |line: &&str| line.starts_with("a=extmap:") && line.ends_with("playout-delay");
         let delay = video.lines().find(delay).and_then(|line| line["a=extmap:".len()..].split([' ', '/']).next());
         self.assembly.playout_delay = delay.and_then(|id| id.parse().ok());
+        Ok(())
     }
 
     pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {

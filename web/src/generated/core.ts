@@ -34,6 +34,9 @@ export const TOUCH_COLUMNS = ["id","x","y","pressure"] as const;
  */
 export type TransportName = "webtransport" | "webrtc" | "websocket";
 
+/** Transports in the order in which the page tries them. */
+export const TRANSPORTS = ["webtransport","webrtc","websocket"] as const;
+
 /**
  * Counters of the page's display; lengths are microseconds, rates bits per second.
  */
@@ -53,7 +56,11 @@ healedBy: RecoveryKind | null, healedAfter: number,
 /**
  * Times that a frame predicted from an acknowledged one healed it.
  */
-byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, receivedBps: number, 
+byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, 
+/**
+ * How often a timer was due, by the reason for which it was set.
+ */
+wakes: Record<string, number>, receivedBps: number, 
 /**
  * None until the clocks are synchronised.
  */
@@ -69,9 +76,9 @@ export type SoundStatistics = { packets: number, lost: number, repeated: number,
  */
 delayUs: number | null, 
 /**
- * Median distance between sound and picture.
+ * Median distance between sound and picture; none while nothing is played.
  */
-apartUs: number, };
+apartUs: number | null, };
 
 /**
  * What the browser has counted of the pictures since the session began.

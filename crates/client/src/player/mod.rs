@@ -91,7 +91,7 @@ pub(crate) trait Screen: Send + Sync {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Status {
     Connecting { trouble: Option<String> },
-    Watching { fps: f64, motion_to_photon: Span, received: Bitrate, size: (u16, u16), losses: Losses },
+    Watching { fps: f64, motion_to_photon: Option<Span>, received: Bitrate, size: (u16, u16), losses: Losses },
 }
 
 /// What was lost on the way, and what was done about it, since the beginning.

@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
         wakes.into_iter().flatten().min().unwrap_or(end)
     }
 
-    /// Moves everything on that can move: frames to the decoder, datagrams to the server, events to the files.
+    /// Moves everything on that can move: frames to the decoder, timers that are due, datagrams to the server, events to the files.
     fn pump(&mut self, now: Time) -> Result<(), ClientError> {
         while self.decoding < CAPACITY {
             let Some(frame) = self.receiver.poll_frame(now) else { break };
@@ -246,6 +246,11 @@ impl<'a> Session<'a> {
             }
             self.decoding += 1;
             self.decoder.decode(frame);
+        }
+        // What is whole goes ahead of a timer that may give it up.
+        if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
+            tracing::trace!(session = self.number, wake = wake.name(), "a timer is due");
+            self.receiver.on_timeout(now);
         }
         while let Some(datagram) = self.receiver.poll_transmit(now) {
             // What the transport drops it counts; feedback and inputs are superseded by the next, requests repeat themselves.

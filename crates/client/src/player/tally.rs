@@ -42,9 +42,7 @@ impl Tally {
         self.displayed += 1;
         let Some(Displayed { timeline, total, inputs, .. }) = displayed else { return };
         self.builder.on_displayed(timeline, *total);
-        for (_, span) in inputs {
-            self.builder.on_motion_to_photon(*span);
-        }
+        self.builder.on_inputs_displayed(inputs.iter().map(|(_, span)| *span));
     }
 
     /// A connection is over, with these counts and this bound on the error of its clock.
@@ -81,9 +79,9 @@ impl Tally {
         self.displayed
     }
 
-    /// Median motion-to-photon so far.
-    pub fn motion_to_photon(&self) -> Span {
-        Span::from_secs_f64(self.builder.motion_to_photon().p50 / 1e3)
+    /// Median motion-to-photon so far; none while no displayed picture's marker could be read.
+    pub fn motion_to_photon(&self) -> Option<Span> {
+        self.builder.motion_to_photon().p50.map(|millis| Span::from_secs_f64(millis / 1e3))
     }
 
     /// The run, which ended at `end`.

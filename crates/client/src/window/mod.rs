@@ -430,9 +430,9 @@ fn title(status: &Status) -> String {
         Status::Connecting { trouble: None } => format!("{TITLE}: connecting"),
         Status::Connecting { trouble: Some(trouble) } => format!("{TITLE}: connecting again ({trouble})"),
         Status::Watching { fps, motion_to_photon, received, size: (width, height), losses } => format!(
-            "{TITLE}: {width}×{height}, {fps:.0} fps, {:.0} ms motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames repaired, {} \
+            "{TITLE}: {width}×{height}, {fps:.0} fps, {} motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames repaired, {} \
              lost{}",
-            motion_to_photon.as_millis_f64(),
+            motion_to_photon.map_or_else(|| "unknown".to_owned(), |span| format!("{:.0} ms", span.as_millis_f64())),
             received.as_mbps_f64(),
             losses.redundancy * 100.0,
             losses.repaired,
@@ -455,7 +455,7 @@ mod tests {
         let mut losses = Losses { redundancy: 0.024, repaired: 12, lost: 0, healed_by: None };
         let watching = |losses| Status::Watching {
             fps: 29.97,
-            motion_to_photon: Span::from_micros(43_400),
+            motion_to_photon: Some(Span::from_micros(43_400)),
             received: Bitrate::from_kbps(7_960),
             size: (1_280, 720),
             losses,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use nearlight_flows::{Direction, law::LAWS};
 use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Source as PathSource};
-use nearlight_rate::{PRESETS, Preset};
+use nearlight_rate::PRESETS;
 use nearlight_units::{Bytes, Span};
 use nearlight_wifi::{Cells, ConfigError, Direction as Way, Users, load_path};
 use serde::Deserialize as _;
@@ -16,7 +16,7 @@ use toml::Spanned;
 use super::file::{
     Body, Controllers, DirectionKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile, SegmentPart, SystemPart,
 };
-use super::setting::setting;
+use super::setting::{LONGEST, known_controller, setting};
 use super::sweep::{Outline, Values, fill_in};
 use super::system::system;
 use super::text::{Text, or, place as place_of};
@@ -28,8 +28,6 @@ use crate::digest::Digest;
 
 /// More cells than this are a slip.
 const MOST_CELLS: usize = 20_000;
-/// A run is at most this long: a day.
-pub(super) const LONGEST: Span = Span::from_secs(86_400);
 
 pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
     let parsed: PlanFile = parse(file, text).or_else(|error| {
@@ -296,10 +294,6 @@ fn controllers(place: &Text<'_>, wanted: Option<&Spanned<Controllers>>) -> Resul
             Ok(names.iter().map(|name| name.as_ref().clone()).collect())
         }
     }
-}
-
-pub(super) fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanError> {
-    Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
 }
 
 fn read_path(place: &Text<'_>, value: Option<&Spanned<toml::Value>>) -> Result<LoadedPath, PlanError> {

@@ -62,7 +62,7 @@ impl Metric {
 }
 
 /// What serves the user comes first.
-pub(super) const METRICS: [Metric; 48] = [
+pub(super) const METRICS: [Metric; 49] = [
     metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
     metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
     metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
@@ -79,6 +79,7 @@ pub(super) const METRICS: [Metric; 48] = [
     metric("frame_assembly_ms", "assembly delay", "ms", Better::Lower, 1),
     metric("frame_latency_ms", "capture to display", "ms", Better::Lower, 1),
     metric("motion_to_photon_ms", "motion to photon", "ms", Better::Lower, 1).wanted(Wanted::OfSystems),
+    metric("input_to_photon_ms", "input to photon", "ms", Better::Lower, 1).wanted(Wanted::Published),
     metric("network_latency_ms", "frame network latency", "ms", Better::Lower, 1).wanted(Wanted::Published),
     metric("one_way_delay_ms", "packet's way", "ms", Better::Lower, 2).wanted(Wanted::Published),
     metric("queue_delay_ms", "queueing", "ms", Better::Lower, 1),

@@ -7,7 +7,7 @@ use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{
     AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, EncoderTarget,
-    FrameSkipper, LossRecovery, Presence,
+    FrameSkipper, LossRecovery, Presence, Wake,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
@@ -158,6 +158,9 @@ pub(crate) struct Media {
     next_refresh: Time,
     sender_due: Time,
     receiver_due: Time,
+    /// What the ends' own timers were set for.
+    sender_timer: Option<(Time, Wake)>,
+    receiver_timer: Option<(Time, Wake)>,
     pub(crate) due: Time,
     pub(crate) tally: Tally,
     pub(crate) failed: Option<CodecError>,
@@ -214,6 +217,8 @@ impl Media {
             next_refresh,
             sender_due: Time::FAR_FUTURE,
             receiver_due: Time::FAR_FUTURE,
+            sender_timer: None,
+            receiver_timer: None,
             due,
             tally,
             failed: None,
@@ -353,22 +358,19 @@ impl Media {
             self.newest_input = (input.sample.seq, input.received_at);
         }
         self.tally.on_capture(now);
-        let step = self.carrier.sender().decision().step;
-        let facts = CaptureFacts {
-            refusal: self.carrier.sender().target().refusal,
-            frame_rate: step.map_or(1.0, |step| step.frame_rate),
-            // Frames take the same time from capture to bits, however many are in work.
-            encoder_free: true,
-        };
-        if let CaptureDecision::Skip(reason) = self.skipper.on_moment(&facts) {
+        let target = self.carrier.sender().target();
+        let scale = target.step.scale;
+        // Frames take the same time from capture to bits, however many are in work.
+        if let CaptureDecision::Skip(reason) =
+            self.skipper.on_moment(&CaptureFacts::new(target.refusal, target.step, true))
+        {
             self.carrier.sender_mut().on_skipped(server, reason);
             self.tally.on_skipped(now);
             return;
         }
-        let target = self.answered.open(self.carrier.sender().target().encoder);
+        let target = self.answered.open(target.encoder);
         let reference = self.reference(&target);
         let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::REFERENCE);
-        let scale = step.map_or(1.0, |step| step.scale);
         match self.encoder.encode(&Capture { number, at: now, rate: target.rate, reference, acknowledged, scale }) {
             Ok(coded) => {
                 self.on_answered(reference, &coded);
@@ -536,19 +538,20 @@ impl Media {
         if shown.intact && !late {
             self.fates.on_good(shown.id.0 as usize);
         }
-        for (_, span) in displayed.iter().flat_map(|displayed| &displayed.inputs) {
-            self.tally.on_motion_to_photon(now, *span);
-        }
+        let inputs = displayed.iter().flat_map(|displayed| &displayed.inputs);
+        self.tally.on_inputs_displayed(now, inputs.map(|(_, span)| *span));
     }
 
     fn drain_sender(&mut self, now: Time, network: &mut Network) {
+        log_due(now, self.config.flow, "server", self.sender_timer);
         self.carrier.on_server_timeout(now);
         while let Some(bytes) = self.carrier.poll_server_transmit(now) {
             self.tally.on_packet_sent(now, bytes.len());
             let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
             self.carrier.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
         }
-        self.sender_due = self.carrier.poll_server_timeout().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
+        self.sender_timer = self.carrier.poll_server_timeout();
+        self.sender_due = self.sender_timer.map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
     }
 
     fn drain_receiver(&mut self, now: Time, network: &mut Network) {
@@ -556,13 +559,22 @@ impl Media {
             self.receiver_due = Time::FAR_FUTURE;
             return;
         }
+        log_due(now, self.config.flow, "client", self.receiver_timer);
         self.carrier.on_client_timeout(now);
         self.take_frames(now);
         while let Some(bytes) = self.carrier.poll_client_transmit(now) {
             network.send(now, parcel(self.config.flow, false, self.config.headers, bytes));
         }
         self.tally.on_stuck(self.carrier.receiver().is_stuck());
-        self.receiver_due = self.carrier.poll_client_timeout().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
+        self.receiver_timer = self.carrier.poll_client_timeout();
+        self.receiver_due = self.receiver_timer.map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
+    }
+}
+
+/// Says what an end woke for, in virtual time.
+fn log_due(now: Time, flow: u16, end: &str, timer: Option<(Time, Wake)>) {
+    if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
+        tracing::trace!(at = now.as_nanos(), flow, end, wake = wake.name(), "a timer is due");
     }
 }
 

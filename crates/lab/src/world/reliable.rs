@@ -242,9 +242,8 @@ impl Reliable {
         if !late {
             self.fates.on_good(shown.frame);
         }
-        for input in self.shown_input..frame.input {
-            self.tally.on_motion_to_photon(now, now - self.inputs[input as usize]);
-        }
+        let new = (self.shown_input..frame.input).map(|input| now - self.inputs[input as usize]);
+        self.tally.on_inputs_displayed(now, new);
         self.shown_input = self.shown_input.max(frame.input);
     }
 

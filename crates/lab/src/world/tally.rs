@@ -52,6 +52,7 @@ pub(crate) struct Tally {
     pub(crate) one_way_delay: Histogram,
     pub(crate) queue_delay: Histogram,
     pub(crate) motion_to_photon: Histogram,
+    pub(crate) input_to_photon: Histogram,
     /// Of displayed frames, in the order of [`STAGES`].
     pub(crate) stages: [Histogram; STAGES.len()],
     /// In thousandths of a dB, and in millionths.
@@ -108,6 +109,7 @@ impl Tally {
             one_way_delay: none(),
             queue_delay: none(),
             motion_to_photon: none(),
+            input_to_photon: none(),
             stages: std::array::from_fn(|_| none()),
             psnr: none(),
             ssim: none(),
@@ -277,6 +279,25 @@ impl Tally {
         }
     }
 
+    /// A displayed frame is the first to show inputs that were made these times before, the oldest first.
+    pub(crate) fn on_inputs_displayed(&mut self, now: Time, spans: impl IntoIterator<Item = Span>) {
+        let mut newest = None;
+        for span in spans {
+            self.on_input_to_photon(now, span);
+            newest = Some(span);
+        }
+        if let Some(span) = newest {
+            self.on_motion_to_photon(now, span);
+        }
+    }
+
+    pub(crate) fn on_input_to_photon(&mut self, now: Time, span: Span) {
+        if self.counts(now) {
+            self.input_to_photon.add(micros(span));
+        }
+    }
+
+    /// The newest of a displayed frame's new inputs.
     pub(crate) fn on_motion_to_photon(&mut self, now: Time, span: Span) {
         if self.counts(now) {
             self.motion_to_photon.add(micros(span));
@@ -329,6 +350,7 @@ impl Tally {
             one_way_delay: self.one_way_delay.clone(),
             queue_delay: self.queue_delay.clone(),
             motion_to_photon: self.motion_to_photon.clone(),
+            input_to_photon: self.input_to_photon.clone(),
             stages: self.stages.clone(),
             psnr: self.psnr.clone(),
             ssim: self.ssim.clone(),

@@ -128,16 +128,25 @@ impl WebRtcCarrier {
     /// Only what the protocol lets over this channel.
     fn on_session(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
-            Ok(
-                message @ (ToServer::Input(_)
-                | ToServer::Hand(_)
-                | ToServer::Application(_)
-                | ToServer::Ping(_)
-                | ToServer::Report(_)),
-            ) => {
-                self.sender_mut().on_message(now, message);
+            Ok(message) => {
+                let allowed = match message {
+                    ToServer::Input(_)
+                    | ToServer::Hand(_)
+                    | ToServer::Application(_)
+                    | ToServer::Ping(_)
+                    | ToServer::Report(_) => true,
+                    // RTCP says these.
+                    ToServer::Feedback(_)
+                    | ToServer::Nack(_)
+                    | ToServer::KeyFrameRequest(_)
+                    | ToServer::Acknowledgement(_) => false,
+                };
+                if allowed {
+                    self.sender_mut().on_message(now, message);
+                } else {
+                    tracing::debug!("a datagram that only our own transport has came over WebRTC; ignored");
+                }
             }
-            Ok(_) => {}
             // Counted there.
             Err(_) => self.sender_mut().on_datagram(now, datagram),
         }

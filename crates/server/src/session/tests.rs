@@ -267,6 +267,7 @@ impl Client {
             self.newest_input = Some(frame.header.input);
             assert!(!frame.bits().is_empty());
         }
+        self.receiver.on_timeout(now);
         while let Some(answer) = self.receiver.poll_transmit(now) {
             // The session may have ended meanwhile.
             let _ = self.up.send(FromClient::Datagram(answer));

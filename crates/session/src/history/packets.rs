@@ -12,12 +12,12 @@ use super::pieces::PieceHistory;
 
 /// A packet's fate may be reported for so long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it takes
 /// seconds, and a round trip longer than this is none that a session could work with.
-const KEPT: Span = Span::from_secs(10);
+pub const PACKETS_KEPT_FOR: Span = Span::from_secs(10);
 /// Once it is known it stays for so long, as a late arrival may take a loss back. Guess: longer than packets overtake one another.
 const KEPT_ONCE_KNOWN: Span = Span::from_secs(2);
-/// Packets in memory, however fast they leave: [`KEPT`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept follows from what was
+/// Packets in memory, however fast they leave: [`PACKETS_KEPT_FOR`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept follows from what was
 /// sent and when, not from what the peer says.
-const MAX_PACKETS: usize = 125_000;
+pub const MOST_PACKETS_KEPT: usize = 125_000;
 /// A packet is lost when a report that leaves it out covers one sent this many later (RFC 9002 section 6.1.1).
 pub(super) const REORDER_PACKETS: u32 = 3;
 
@@ -76,8 +76,8 @@ impl PacketHistory {
             pieces.on_sent(packet.seq, content);
         }
         while let Some(KeptPacket { packet: oldest, content, fate }) = self.packets.front() {
-            let kept = if *fate == Fate::Unknown { KEPT } else { KEPT_ONCE_KNOWN };
-            if packet.sent_at - oldest.sent_at <= kept && self.packets.len() <= MAX_PACKETS {
+            let kept = if *fate == Fate::Unknown { PACKETS_KEPT_FOR } else { KEPT_ONCE_KNOWN };
+            if packet.sent_at - oldest.sent_at <= kept && self.packets.len() <= MOST_PACKETS_KEPT {
                 break;
             }
             if *fate == Fate::Unknown {
@@ -261,7 +261,7 @@ mod tests {
         let matched = history.on_feedback(&report(500));
         assert!(matched.reports.is_empty() && matched.outdated, "11 s later");
         send(&mut history, 110_000, 300_000);
-        assert!(history.held() <= MAX_PACKETS);
+        assert!(history.held() <= MOST_PACKETS_KEPT);
         assert!(!history.on_feedback(&report(299_999)).outdated);
     }
 

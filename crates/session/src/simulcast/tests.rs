@@ -428,3 +428,119 @@ proptest! {
         }
     }
 }
+
+/// Kinds of viewers that cannot share a frame, each with these rates in Mb/s.
+fn kinds(all: &[&[f64]]) -> Vec<Audience> {
+    all.iter().map(|rates| Audience::of(rates)).collect()
+}
+
+/// One picture for all kinds; answers how many encoders were given it.
+fn shared_picture(kinds: &mut [Audience]) -> usize {
+    let now = kinds.first().map_or(Time::ZERO, |kind| kind.now);
+    share_layers(now, &mut kinds.iter_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
+    let plans = kinds.iter_mut().map(|kind| kind.picture(PictureNews::New));
+    plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum()
+}
+
+#[test]
+fn all_kinds_of_viewers_together_cost_three_encodes() {
+    let spread: &[f64] = &[8.0, 8.0, 8.0, 2.0, 2.0, 0.5, 0.5];
+    // How many kinds there are, and how many encoders each has in the end.
+    for (all, layers) in [
+        (vec![spread], vec![3]),
+        (vec![&[4.0; 6][..], spread], vec![1, 2]),
+        (vec![spread, &[4.0]], vec![2, 1]),
+        (vec![spread, spread, &[4.0]], vec![1, 1, 1]),
+        (vec![spread, spread, spread, &[4.0]], vec![1, 1, 1, 1]),
+    ] {
+        let mut kinds = kinds(&all);
+        for picture in 0..300 {
+            let encodes = shared_picture(&mut kinds);
+            assert!(encodes <= MOST_LAYERS.max(kinds.len()), "{encodes} encodes of picture {picture} in {all:?}");
+        }
+        let have: Vec<usize> = kinds.iter().map(|kind| kind.simulcast.encoders()).collect();
+        assert_eq!(have, layers, "{all:?}");
+    }
+}
+
+#[test]
+fn a_new_kind_of_viewer_waits_for_no_more_than_a_key_frame_of_the_others() {
+    let mut kinds = kinds(&[&[8.0, 8.0, 2.0, 2.0, 0.5, 0.5]]);
+    for _ in 0..90 {
+        shared_picture(&mut kinds);
+    }
+    assert_eq!(kinds[0].simulcast.encoders(), 3);
+    let came = kinds[0].now;
+    let mut new = Audience::of(&[]);
+    new.now = came;
+    new.come(100, 4.0);
+    kinds.push(new);
+    let waited = (0..30).take_while(|_| {
+        let encodes = shared_picture(&mut kinds);
+        assert!(encodes <= MOST_LAYERS, "{encodes} encodes");
+        !kinds[1].simulcast.is_alone
+    });
+    let waited = INTERVAL * waited.count() as i64;
+    assert!(waited <= KEY_FRAME_DISTANCE + INTERVAL * 2, "{waited:?}");
+    for _ in 0..60 {
+        shared_picture(&mut kinds);
+    }
+    assert_eq!(kinds[0].simulcast.encoders(), 2);
+    assert_eq!(kinds[0].encodes.last(), Some(&2), "everybody there gets the picture still");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Viewers of several kinds come, go and change: the encoders of all kinds stay within the limit, and everybody gets pictures.
+    #[test]
+    fn kinds_share_the_encoders_whatever_happens(
+        steps in prop::collection::vec((0..5_usize, 0..4_u32, prop::option::of(100..20_000_u32), 1..40_u8), 1..40),
+    ) {
+        let mut kinds: BTreeMap<usize, Audience> = BTreeMap::new();
+        let mut now = Time::from_secs(1);
+        // A kind that has gone may leave others with too many encoders until their viewers have joined another layer.
+        let (mut most_kinds, mut since) = (0, now);
+        let mut picture = |kinds: &mut BTreeMap<usize, Audience>, now: &mut Time| {
+            kinds.values_mut().for_each(|kind| kind.now = *now);
+            share_layers(*now, &mut kinds.values_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
+            let plans = kinds.values_mut().map(|kind| kind.picture(PictureNews::New));
+            let encodes: usize = plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum();
+            if kinds.len() >= most_kinds || *now - since > Span::from_secs(1) {
+                (most_kinds, since) = (kinds.len(), *now);
+            }
+            assert!(encodes <= MOST_LAYERS.max(most_kinds), "{encodes} encodes for {} kinds", kinds.len());
+            *now += INTERVAL;
+        };
+        for (kind, number, kbps, pictures) in steps {
+            // Numbers are the server's: no two viewers have one.
+            let member = kind as u32 * 10 + number;
+            let audience = kinds.entry(kind).or_insert_with(|| Audience { now, ..Audience::of(&[]) });
+            audience.now = now;
+            match kbps {
+                Some(kbps) if audience.facts.contains_key(&MemberId(member)) => {
+                    audience.set_rate(member, f64::from(kbps) / 1e3);
+                }
+                Some(kbps) => audience.come(member, f64::from(kbps) / 1e3),
+                None => audience.leave(member),
+            }
+            kinds.retain(|_, audience| !audience.facts.is_empty());
+            for _ in 0..pictures {
+                picture(&mut kinds, &mut now);
+            }
+        }
+        for _ in 0..60 {
+            picture(&mut kinds, &mut now);
+        }
+        let since = now;
+        for _ in 0..30 {
+            picture(&mut kinds, &mut now);
+        }
+        for audience in kinds.values().filter(|audience| audience.facts.len() > 1) {
+            for member in audience.facts.keys() {
+                prop_assert_eq!(audience.of_member(member.0, since).len(), 30, "{:?}", member);
+            }
+        }
+        prop_assert!(kinds.values().all(|audience| audience.facts.len() > 1 || audience.simulcast.is_alone));
+    }
+}

@@ -75,6 +75,7 @@ impl Path {
     /// What the receiver asks for reaches the sender after `wait`; what that sends comes back.
     fn ask(&mut self, wait: Span) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         self.now += wait;
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.sender.on_datagram(self.now, &datagram);
         }

@@ -224,6 +224,7 @@ impl Story {
         while let Some(datagram) = self.sender.poll_transmit(self.server_now()) {
             self.put(&datagram, true);
         }
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.put(&datagram, false);
         }

@@ -220,6 +220,7 @@ fn only_what_the_server_takes_over_webrtc_is_sent() {
             receiver.on_picture(at(millis + 5), facts(FIRST + frame));
             show(&mut receiver, millis + 9, FIRST + frame);
         }
+        receiver.on_timeout(at(millis + 10));
         while let Some(datagram) = receiver.poll_transmit(at(millis + 10)) {
             let message = ToServer::parse(&datagram).expect("well-formed");
             let taken = matches!(message, ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_));

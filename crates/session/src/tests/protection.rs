@@ -241,6 +241,7 @@ fn repairs_of_later_frames_complete_earlier_ones() {
     let mut path = OneWay::new("escot-gop");
     for number in 0..30 {
         path.frame(9_000, |_, all| (0..all).filter(|index| index % 3 != number % 3).collect());
+        path.receiver.on_timeout(path.now);
         while let Some(datagram) = path.receiver.poll_transmit(path.now) {
             path.sender.on_datagram(path.now, &datagram);
         }

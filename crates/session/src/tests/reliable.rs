@@ -10,6 +10,7 @@ use crate::{Distortion, EncodedFrame, LossRecovery, Receiver, ReceiverConfig, Se
 
 /// What the receiver asks for until it has nothing more to say.
 fn requests(receiver: &mut Receiver, now: Time) -> Vec<ToServer> {
+    receiver.on_timeout(now);
     let said = std::iter::from_fn(|| receiver.poll_transmit(now));
     let read = said.map(|datagram| ToServer::parse(&datagram).expect("a datagram of ours"));
     read.filter(|said| matches!(said, ToServer::Nack(_) | ToServer::KeyFrameRequest(_) | ToServer::Acknowledgement(_)))

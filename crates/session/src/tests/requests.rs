@@ -51,6 +51,7 @@ impl Listener {
     /// The newest frame that requests for a key frame name, all others left out.
     fn asks(&mut self) -> Vec<u32> {
         let mut asked = Vec::new();
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             if let Ok(ToServer::KeyFrameRequest(KeyFrameRequest { newest })) = ToServer::parse(&datagram) {
                 asked.push(newest.0);
@@ -185,4 +186,19 @@ fn no_picture_stands_while_packets_come() {
         }
     }
     assert!(longer.len() <= 2, "seeds and how long the picture stood: {longer:?}");
+}
+
+#[test]
+fn draining_asks_for_nothing_and_a_timeout_does() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    while listener.receiver.poll_transmit(listener.now).is_some() {}
+    listener.gets(40, 1, 1);
+    let due = listener.receiver.poll_timeout().expect("a request is due");
+    assert_eq!(due, (Time::ZERO, crate::Wake::KeyFrame));
+    let said = std::iter::from_fn(|| listener.receiver.poll_transmit(listener.now));
+    let said: Vec<_> = said.map(|datagram| ToServer::parse(&datagram).expect("its own writing")).collect();
+    assert!(!said.iter().any(|message| matches!(message, ToServer::KeyFrameRequest(_))), "{said:?}");
+    assert_eq!(listener.asks(), [40]);
+    assert!(listener.receiver.poll_timeout().is_none_or(|(at, _)| at > listener.now), "it is served");
 }

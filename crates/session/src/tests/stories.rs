@@ -206,6 +206,7 @@ fn an_event_that_is_not_acknowledged_is_a_reason_of_its_own_to_wake() {
     receiver.on_device(now, DeviceInput::Key { key: Key(0x7_0009), pressed: true }).expect("an input was made");
     let repeated_at = now + Span::from_millis(33);
     loop {
+        receiver.on_timeout(now);
         while receiver.poll_transmit(now).is_some() {}
         let (at, wake) = receiver.poll_timeout().expect("the clock is asked again and again");
         if wake == Wake::Input {

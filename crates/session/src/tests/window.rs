@@ -85,3 +85,25 @@ fn media_beyond_the_window_wait_for_feedback() {
     assert_eq!(leaves(&mut sender, later + Span::from_millis(499)), 0);
     assert_eq!(leaves(&mut sender, later + Span::from_millis(500)), first);
 }
+
+#[test]
+fn a_blocked_transport_hears_of_the_timers_behind_the_pacers() {
+    let now = Time::from_secs(1);
+    let controller = new_controller("gcc-libwebrtc", Bounds::up_to(Bitrate::from_mbps(1))).expect("a preset");
+    let mut sender = Sender::new(now, SenderConfig::default(), Algorithms { controller, redundancy: None });
+    let frame = EncodedFrame {
+        id: FrameId(0),
+        reference: None,
+        header: frame_header(now),
+        bits: vec![0; 20_000].into(),
+        distortion: Distortion::UNKNOWN,
+        group_index: None,
+    };
+    sender.on_frame(now, frame);
+    while sender.poll_transmit(now).is_some() {}
+    let (paced_at, wake) = sender.poll_timeout().expect("most of the frame waits");
+    assert_eq!(wake, crate::Wake::Pace);
+    let (rate_at, wake) = sender.poll_timeout_while_blocked().expect("the controller has a clock of its own");
+    assert_eq!(wake, crate::Wake::Rate);
+    assert!(paced_at < rate_at && rate_at < now + Span::from_secs(1), "{paced_at:?} {rate_at:?}");
+}

@@ -26,7 +26,7 @@ impl Peer {
         let Some(packet) = video.stream.packet(&release) else { return true };
         video.stream.on_sent(now, &packet);
         if let Some(reports) = &mut self.stream_reports {
-            reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
+            reports.on_sent(now, seq, packet.header.ssrc, packet.header.sequence_number);
         }
         if let Some((frame, index)) = piece {
             self.announce(now, frame, index);

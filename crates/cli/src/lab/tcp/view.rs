@@ -160,7 +160,10 @@ impl Display<'_> {
                 let frame = FrameId(shown.head.number);
                 for (number, made_at) in (1..).zip(&inputs).take(newest).skip(shown_input) {
                     let (input, span) = (InputSeq(number), now - *made_at);
-                    self.journal.write(now, &Event::MotionToPhoton { input, frame, span })?;
+                    self.journal.write(now, &Event::InputToPhoton { input, frame, span })?;
+                    if number as usize == newest {
+                        self.journal.write(now, &Event::MotionToPhoton { input, frame, span })?;
+                    }
                 }
                 shown_input = shown_input.max(newest);
             }
