@@ -29,7 +29,8 @@ impl FromStr for HardwareAddress {
         let mut bytes = [0; 6];
         let mut parts = text.split([':', '-']);
         for byte in &mut bytes {
-            let part = parts.next().filter(|part| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit()));
+            let part =
+                parts.next().filter(|part| part.len() == 2 && part.bytes().all(|digit| digit.is_ascii_hexdigit()));
             *byte = part.and_then(|part| u8::from_str_radix(part, 16).ok()).ok_or_else(refused)?;
         }
         let address = Self(bytes);
@@ -60,7 +61,9 @@ mod tests {
             assert_eq!(text.parse::<HardwareAddress>().unwrap().to_string(), text);
         }
         assert_eq!("02-00-5E-10-00-01".parse(), Ok(HardwareAddress([2, 0, 0x5e, 0x10, 0, 1])));
-        for text in ["", "02:00:5e:10:00", "02:00:5e:10:00:01:02", "2:0:5e:10:0:1", "02:00:5e:10:00:+1", "ff:ff:ff:ff:ff:ff"] {
+        for text in
+            ["", "02:00:5e:10:00", "02:00:5e:10:00:01:02", "2:0:5e:10:0:1", "02:00:5e:10:00:+1", "ff:ff:ff:ff:ff:ff"]
+        {
             assert!(text.parse::<HardwareAddress>().is_err(), "{text}");
         }
     }

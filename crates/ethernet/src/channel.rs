@@ -333,6 +333,10 @@ impl Channel {
 
 impl std::fmt::Debug for Channel {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        formatter.debug_struct("Channel").field("index", &self.own.index).field("ended", &self.ended).finish_non_exhaustive()
+        formatter
+            .debug_struct("Channel")
+            .field("index", &self.own.index)
+            .field("ended", &self.ended)
+            .finish_non_exhaustive()
     }
 }

@@ -28,17 +28,44 @@ pub enum End {
 /// What may happen.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Operation {
-    Wait { milliseconds: u8 },
-    Deliver { to: End, frames: u8 },
-    Lose { to: End },
+    Wait {
+        milliseconds: u8,
+    },
+    Deliver {
+        to: End,
+        frames: u8,
+    },
+    Lose {
+        to: End,
+    },
     /// The order of the two that wait first is changed.
-    Reorder { to: End },
-    Replay { to: End, back: u8 },
-    Corrupt { to: End, place: u8, bits: u8 },
-    Garbage { to: End, payload: Vec<u8> },
-    Datagram { from: End, length: u16 },
-    Control { from: End, length: u16 },
-    Close { from: End },
+    Reorder {
+        to: End,
+    },
+    Replay {
+        to: End,
+        back: u8,
+    },
+    Corrupt {
+        to: End,
+        place: u8,
+        bits: u8,
+    },
+    Garbage {
+        to: End,
+        payload: Vec<u8>,
+    },
+    Datagram {
+        from: End,
+        length: u16,
+    },
+    Control {
+        from: End,
+        length: u16,
+    },
+    Close {
+        from: End,
+    },
 }
 
 /// Bytes that differ, from a counter (a multiplicative hash of it): no secret, but repeatable.

@@ -126,7 +126,9 @@ impl Connecting {
     fn on_response(&mut self, now: Time, noise: &[u8]) -> Option<Channel> {
         let Stage::Initiating { state, .. } = &mut self.stage else { return None };
         let peer = state.finish(noise).filter(|peer| usize::from(peer.mtu) >= SMALLEST_MTU)?;
-        let Stage::Initiating { state, .. } = std::mem::replace(&mut self.stage, Stage::Soliciting) else { return None };
+        let Stage::Initiating { state, .. } = std::mem::replace(&mut self.stage, Stage::Soliciting) else {
+            return None;
+        };
         Some(Channel::new(now, state.agree(peer)?, self.own))
     }
 
@@ -292,7 +294,8 @@ impl Responder {
         let own = Parameters { index: u32::from_be_bytes(index), mtu: self.config.mtu.max(SMALLEST_MTU as u16) };
         let context = Context { secrets: &self.secrets, way, nonce, cookie };
         let answered = respond(context, noise, own, random);
-        let Some((agreed, message)) = answered.filter(|(agreed, _)| usize::from(agreed.peer.mtu) >= SMALLEST_MTU) else {
+        let Some((agreed, message)) = answered.filter(|(agreed, _)| usize::from(agreed.peer.mtu) >= SMALLEST_MTU)
+        else {
             self.statistics.wrong_token += 1;
             return Accepted::Dropped;
         };

@@ -126,12 +126,22 @@ pub(crate) fn response(index: u32, noise: &[u8]) -> Vec<u8> {
 pub(crate) enum Inner<'a> {
     KeepAlive,
     Datagram(&'a [u8]),
-    Segment { sequence: u32, bytes: &'a [u8] },
+    Segment {
+        sequence: u32,
+        bytes: &'a [u8],
+    },
     /// All before `next` has arrived, and of the following what has a bit, the lowest first.
-    Acknowledgement { next: u32, further: u32 },
-    Close { reason: &'a str },
+    Acknowledgement {
+        next: u32,
+        further: u32,
+    },
+    Close {
+        reason: &'a str,
+    },
     Probe,
-    ProbeAnswer { size: u16 },
+    ProbeAnswer {
+        size: u16,
+    },
 }
 
 pub(crate) const KEEP_ALIVE: u8 = 0;
@@ -162,9 +172,7 @@ impl<'a> Inner<'a> {
                 let further = u32::from_be_bytes(further.try_into().ok()?);
                 Some(Self::Acknowledgement { next: u32::from_be_bytes(*next), further })
             }
-            CLOSE if body.len() <= LONGEST_REASON => {
-                Some(Self::Close { reason: std::str::from_utf8(body).ok()? })
-            }
+            CLOSE if body.len() <= LONGEST_REASON => Some(Self::Close { reason: std::str::from_utf8(body).ok()? }),
             PROBE => Some(Self::Probe),
             PROBE_ANSWER => Some(Self::ProbeAnswer { size: u16::from_be_bytes(body.try_into().ok()?) }),
             _ => None,

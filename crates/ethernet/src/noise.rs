@@ -87,12 +87,7 @@ impl Initiator {
 }
 
 /// A server's answer to a client's message; none where that was made without the token.
-pub(crate) fn respond(
-    context: Context<'_>,
-    message: &[u8],
-    own: Parameters,
-    random: Key,
-) -> Option<(Agreed, Vec<u8>)> {
+pub(crate) fn respond(context: Context<'_>, message: &[u8], own: Parameters, random: Key) -> Option<(Agreed, Vec<u8>)> {
     let mut state = context.state(random, false)?;
     let peer = read(&mut state, message)?;
     let answer = write(&mut state, own)?;

@@ -7,7 +7,9 @@ use nearlight_units::{Span, Time};
 use proptest::prelude::*;
 
 use crate::fuzzing::{CLIENT, End, Operation, Pair, SERVER, TOKEN, repeatable, run};
-use crate::{Accepted, Channel, Connecting, Ended, HardwareAddress, Opening, Responder, ResponderConfig, SILENCE_LIMIT};
+use crate::{
+    Accepted, Channel, Connecting, Ended, HardwareAddress, Opening, Responder, ResponderConfig, SILENCE_LIMIT,
+};
 
 const START: Time = Time::from_secs(1);
 
@@ -54,6 +56,26 @@ fn both_ends_share_what_nobody_else_has() {
     let (_, again, _) = shake(&mut responder(None), &mut connecting(TOKEN, 3)).expect("a session");
     assert_ne!(client.hash(), again.hash());
     assert_eq!(client.max_datagram(), 1_468);
+}
+
+#[test]
+fn frames_have_the_documented_sizes() {
+    let document = include_str!("../../../docs/wire.md");
+    let (mut responder, mut client) = (responder(None), connecting(TOKEN, 2));
+    let solicitation = client.poll_transmit(START).expect("a solicitation");
+    let Accepted::Reply(cookie) = responder.on_frame(START, CLIENT, &solicitation) else { panic!("no cookie") };
+    client.on_frame(START, &cookie);
+    let initiation = client.poll_transmit(START).expect("an initiation");
+    let Accepted::Session { reply, .. } = responder.on_frame(START, CLIENT, &initiation) else { panic!("no session") };
+    for (name, frame) in
+        [("solicitation", solicitation), ("cookie", cookie), ("initiation", initiation), ("response", reply)]
+    {
+        let row = format!("| {name} | {} | kind ({})", frame.len(), frame[0]);
+        assert!(document.contains(&row), "docs/wire.md lacks {row}");
+    }
+    let labels =
+        ["nearlight ethernet 1 code", "nearlight ethernet 1 psk", "Noise_NNpsk0_25519_ChaChaPoly_SHA256", "0x88B5"];
+    assert!(labels.iter().all(|label| document.contains(label)));
 }
 
 #[test]
