@@ -2,24 +2,26 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_client::{
-    HeadlessOptions, Outage, ViewOptions, WindowOptions, headless, summary_json, summary_table, window,
+    HeadlessOptions, Outage, Target, ViewOptions, WindowOptions, headless, summary_json, summary_table, window,
 };
 use nearlight_codec::CodecKind;
 use nearlight_link::Probability;
-use nearlight_net::Link;
+use nearlight_net::{EthernetInterface, EthernetLink, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
-use crate::{parse, stand_in};
+use crate::{parse, sandbox, stand_in};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ViewArguments {
-    /// The link that `nearlight serve` printed, token and all; quote it for the shell
+    /// The link that `nearlight serve` printed, token and all; quote it for the shell. A link over Ethernet, `ether:ADDRESS#token=...`, takes
+    /// the interface to use before the address, `ether:INTERFACE/ADDRESS#token=...`; it may be left out where there is only one
     url: String,
     /// Where the link names no certificate and no authority known to this machine vouches for the server's, take whatever one it shows:
     /// only the proof of the token then tells the server from somebody in between
@@ -102,9 +104,18 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+fn target(url: &str) -> anyhow::Result<Target> {
+    if !EthernetLink::is_meant_by(url) {
+        return Ok(Link::parse(url).context("the link")?.into());
+    }
+    let link = EthernetLink::parse(url).context("the link")?;
+    let interface = Arc::new(EthernetInterface::of_link(&link)?);
+    sandbox::give_up_raw_frames()?;
+    Ok(Target::Ethernet { link, interface })
+}
+
 fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
-    let link = Link::parse(&arguments.url).context("the link")?;
-    let mut view = ViewOptions::new(link);
+    let mut view = ViewOptions::new(target(&arguments.url)?);
     view.trust_first_use = arguments.trust_first_use;
     view.length = arguments.seconds;
     if arguments.stereo {

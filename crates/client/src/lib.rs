@@ -20,5 +20,7 @@ mod wav;
 pub mod window;
 
 pub use error::{ClientError, ExitClass};
-pub use options::{HeadlessOptions, NotAnOutage, Outage, PathOptions, RecordOptions, ViewOptions, WindowOptions};
+pub use options::{
+    HeadlessOptions, NotAnOutage, Outage, PathOptions, RecordOptions, Target, ViewOptions, WindowOptions,
+};
 pub use report::{summary_json, summary_table};
