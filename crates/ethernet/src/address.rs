@@ -40,8 +40,10 @@ impl FromStr for HardwareAddress {
 
 impl fmt::Display for HardwareAddress {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [a, b, c, d, e, f] = self.0;
-        write!(formatter, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{f:02x}")
+        for (place, byte) in self.0.iter().enumerate() {
+            write!(formatter, "{}{byte:02x}", if place == 0 { "" } else { ":" })?;
+        }
+        Ok(())
     }
 }
 

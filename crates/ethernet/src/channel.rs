@@ -315,7 +315,7 @@ impl Channel {
             return;
         }
         let end = reason.floor_char_boundary(LONGEST_REASON);
-        self.seal(now, CLOSE, reason[..end].as_bytes());
+        self.seal(now, CLOSE, &reason.as_bytes()[..end]);
         self.end(Ended::Here);
     }
 

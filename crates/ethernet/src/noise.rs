@@ -22,8 +22,10 @@ pub(crate) struct Parameters {
 
 impl Parameters {
     fn to_bytes(self) -> [u8; 6] {
-        let ([a, b, c, d], [e, f]) = (self.index.to_be_bytes(), self.mtu.to_be_bytes());
-        [a, b, c, d, e, f]
+        let mut bytes = [0; 6];
+        bytes[..4].copy_from_slice(&self.index.to_be_bytes());
+        bytes[4..].copy_from_slice(&self.mtu.to_be_bytes());
+        bytes
     }
 
     fn parse(bytes: &[u8]) -> Option<Self> {
@@ -51,12 +53,12 @@ pub(crate) struct Context<'a> {
 }
 
 impl Context<'_> {
-    fn builder_parts(&self) -> Vec<u8> {
+    fn prologue(&self) -> Vec<u8> {
         [LABEL, &self.way.destination.0, &self.way.source.0, self.nonce, self.cookie].concat()
     }
 
     fn state(&self, random: Key, initiator: bool) -> Option<HandshakeState> {
-        let prologue = self.builder_parts();
+        let prologue = self.prologue();
         let params: NoiseParams = PATTERN.parse().ok()?;
         let builder = Builder::with_resolver(params, Box::new(Seeded::new(random)));
         let builder = builder.psk(0, &self.secrets.shared).ok()?.prologue(&prologue).ok()?;

@@ -21,8 +21,10 @@ pub fn party(address: IpAddr) -> IpAddr {
 /// for private use (RFC 4193), and the hardware address. Each is a party of its own.
 #[must_use]
 pub fn of_station(station: HardwareAddress) -> IpAddr {
-    let [a, b, c, d, e, f] = station.0;
-    Ipv6Addr::from([0xfd, 0, a, b, c, d, e, f, 0, 0, 0, 0, 0, 0, 0, 0]).into()
+    let mut bytes = [0; 16];
+    bytes[0] = 0xfd;
+    bytes[2..8].copy_from_slice(&station.0);
+    Ipv6Addr::from(bytes).into()
 }
 
 /// Makes room for one more party where as many as `most` are remembered: those that are `over` go, or else the one of least `rank`.

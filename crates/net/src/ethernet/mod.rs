@@ -36,7 +36,7 @@ const LONGEST_WAIT: Span = Span::from_secs(1);
 /// Linux's `ENOBUFS`.
 const NO_BUFFERS: i32 = 105;
 
-/// An interface whose frames of our `EtherType` this process may send and receive.
+/// An interface whose frames of our EtherType this process may send and receive.
 ///
 /// Opening it needs `CAP_NET_RAW`; using it does not.
 #[derive(Debug)]
