@@ -3,7 +3,7 @@
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
-use nearlight_net::{CertificateHash, Link};
+use nearlight_net::{CertificateHash, EthernetLink, Link};
 use nearlight_server::qr_code;
 
 /// How standard output is written.
@@ -34,6 +34,8 @@ pub(crate) struct Announcement {
     pub(crate) local: Link,
     /// For other machines, the likeliest first.
     pub(crate) others: Vec<Link>,
+    /// For clients without IP.
+    pub(crate) ethernet: Vec<EthernetLink>,
     pub(crate) port: u16,
     pub(crate) rtc_port: u16,
 }
@@ -43,7 +45,7 @@ impl Announcement {
     pub(crate) fn print(&self, style: Style) -> anyhow::Result<()> {
         let text = match style {
             Style::Terminal => self.words()?,
-            Style::Links => self.links().collect::<Vec<_>>().join("\n"),
+            Style::Links => self.links().chain(self.ethernet_links()).collect::<Vec<_>>().join("\n"),
             Style::Json => self.json().to_string(),
         };
         let mut output = io::stdout().lock();
@@ -66,10 +68,15 @@ impl Announcement {
         std::iter::once(&self.local).chain(others).map(ToString::to_string)
     }
 
+    fn ethernet_links(&self) -> impl Iterator<Item = String> {
+        self.ethernet.iter().map(ToString::to_string)
+    }
+
     fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "url": self.local.to_string(),
             "links": self.links().collect::<Vec<_>>(),
+            "ethernet": self.ethernet_links().collect::<Vec<_>>(),
             "port": self.port,
             "rtc_port": self.rtc_port,
         })
@@ -83,7 +90,8 @@ impl Announcement {
             0 => format!("  Open   {link}"),
             _ => format!("  or, from another machine,   {link}"),
         });
-        let links = named.collect::<Vec<_>>().join("\n");
+        let ethernet = self.ethernet_links().map(|link| format!("  or, over Ethernet,   nearlight view \"{link}\""));
+        let links = named.chain(ethernet).collect::<Vec<_>>().join("\n");
         Ok(format!("\n{links}\n\n{code}"))
     }
 }
@@ -98,7 +106,7 @@ mod tests {
 
     fn announcement() -> Announcement {
         let others = vec![link(true, "192.0.2.1"), link(true, "192.0.2.2")];
-        Announcement { local: link(false, "localhost"), others, port: 8090, rtc_port: 8091 }
+        Announcement { local: link(false, "localhost"), others, ethernet: Vec::new(), port: 8090, rtc_port: 8091 }
     }
 
     #[test]
@@ -106,6 +114,7 @@ mod tests {
         let object = announcement().json();
         assert_eq!(object["url"], object["links"][0]);
         assert_eq!(object["links"].as_array().map(Vec::len), Some(3), "{object}");
+        assert_eq!(object["ethernet"], serde_json::json!([]));
         assert_eq!((&object["port"], &object["rtc_port"]), (&8090.into(), &8091.into()));
     }
 

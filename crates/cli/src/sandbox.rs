@@ -80,6 +80,20 @@ fn drop_capabilities(lowest_port: u16) -> anyhow::Result<&'static str> {
     Ok(if keeps_ports { "no capabilities but for low ports" } else { "no capabilities" })
 }
 
+/// Gives up the right to open sockets for raw frames, once the one that is needed is open. Call it before any thread is started.
+#[cfg(target_os = "linux")]
+pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
+    for set in [caps::CapSet::Effective, caps::CapSet::Permitted] {
+        caps::drop(None, set, caps::Capability::CAP_NET_RAW).context("cannot drop CAP_NET_RAW")?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 fn restrict_files(needs: &Needs) -> anyhow::Result<&'static str> {
     use landlock::{

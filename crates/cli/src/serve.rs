@@ -1,5 +1,6 @@
 //! `nearlight serve`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,9 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::{CodecKind, Encoders};
+use nearlight_ethernet::HardwareAddress;
 use nearlight_events::create_private_file;
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
-use nearlight_net::{Clock, Token};
+use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
@@ -43,6 +45,13 @@ pub(crate) struct ServeArguments {
     /// WebRTC candidate; repeatable
     #[arg(long = "announce", value_name = "ADDRESS")]
     announced: Vec<IpAddr>,
+    /// Also serve clients of `nearlight view` over Ethernet frames on this interface, without IP (Linux; needs CAP_NET_RAW at the
+    /// start); repeatable
+    #[arg(long, value_name = "INTERFACE")]
+    ethernet: Vec<String>,
+    /// Over Ethernet, answer only these MAC addresses [default: all that know the token]
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', requires = "ethernet")]
+    ethernet_allow: Option<Vec<HardwareAddress>>,
     /// Additional host name of this server, such as one in your DNS. Requests for other names than this machine's and the
     /// certificate's are refused; repeatable
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
@@ -235,6 +244,10 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
     let style = Style::new(arguments.json, quiet);
     let clock = stand_in::clock(arguments.clock_origin);
+    // They need a right that the sandbox takes.
+    let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
+    let interfaces = interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")?;
+    let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
     let options = arguments.options(clock)?;
     memory::give_back_what_sessions_leave();
     let unity = options.unity.clone();
@@ -250,9 +263,10 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             log::hold();
         }
         tracing::info!("sandbox: {sandbox}");
-        let server = BoundServer::open(options, clock)?;
+        let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
         let (local, others) = (server.local_link(), server.other_links());
-        let announcement = Announcement { local, others, port: server.port(), rtc_port: server.rtc_port() };
+        let ethernet = server.ethernet_links().to_vec();
+        let announcement = Announcement { local, others, ethernet, port: server.port(), rtc_port: server.rtc_port() };
         let announce = || {
             announcement.print(style)?;
             log::release();

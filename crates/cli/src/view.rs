@@ -2,26 +2,29 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::thread;
 
 use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use nearlight_client::{
-    ApplicationMessage, HeadlessOptions, Messages, Outage, ViewOptions, WindowOptions, headless, message_json,
+    ApplicationMessage, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions, headless, message_json,
     summary_json, summary_table, window,
 };
 use nearlight_codec::CodecKind;
 use nearlight_link::Probability;
-use nearlight_net::Link;
+use nearlight_net::{EthernetInterface, EthernetLink, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
-use crate::{parse, stand_in};
+use crate::{parse, sandbox, stand_in};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ViewArguments {
-    /// The complete link that `nearlight serve` printed, including the token; quote it for the shell
+    /// The complete link that `nearlight serve` printed, including the token; quote it for the shell. An Ethernet link,
+    /// `ether:ADDRESS#token=...`, takes the local interface in front of the address, `ether:INTERFACE/ADDRESS#token=...`; it can be
+    /// omitted if there is only one
     url: String,
     /// Accept any certificate on the first connection if the link names none and no trusted authority has signed the server's. Only
     /// the proof of the token then distinguishes the server from a man in the middle
@@ -138,9 +141,18 @@ fn print(messages: &Messages) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn target(url: &str) -> anyhow::Result<Target> {
+    if !EthernetLink::is_meant_by(url) {
+        return Ok(Link::parse(url).context("the link")?.into());
+    }
+    let link = EthernetLink::parse(url).context("the link")?;
+    let interface = Arc::new(EthernetInterface::of_link(&link)?);
+    sandbox::give_up_raw_frames()?;
+    Ok(Target::Ethernet { link, interface })
+}
+
 fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
-    let link = Link::parse(&arguments.url).context("the link")?;
-    let mut view = ViewOptions::new(link);
+    let mut view = ViewOptions::new(target(&arguments.url)?);
     view.trust_first_use = arguments.trust_first_use;
     view.length = arguments.seconds;
     if arguments.stereo {

@@ -23,5 +23,7 @@ pub mod window;
 pub use error::{ClientError, ExitClass};
 pub use messages::{MessageError, Messages};
 pub use nearlight_wire::ApplicationMessage;
-pub use options::{HeadlessOptions, NotAnOutage, Outage, PathOptions, RecordOptions, ViewOptions, WindowOptions};
+pub use options::{
+    HeadlessOptions, NotAnOutage, Outage, PathOptions, RecordOptions, Target, ViewOptions, WindowOptions,
+};
 pub use report::{message_json, summary_json, summary_table};

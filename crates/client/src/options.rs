@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Decoders};
 use nearlight_link::Probability;
-use nearlight_net::Link;
+use nearlight_net::{EthernetInterface, EthernetLink, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
@@ -14,10 +15,50 @@ use crate::Messages;
 /// No picture within this time of the start is an error. Guess: long enough for a server that measures its encoder first.
 const FIRST_PICTURE: Span = Span::from_secs(10);
 
+/// Where a server is, and how it is reached.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// By a page's link: WebTransport.
+    Page(Link),
+    /// By Ethernet frames on an interface that has been opened.
+    Ethernet { link: EthernetLink, interface: Arc<EthernetInterface> },
+}
+
+impl Target {
+    pub(crate) fn token(&self) -> Option<&str> {
+        match self {
+            Self::Page(link) => link.token.as_deref(),
+            Self::Ethernet { link, .. } => link.token.as_deref(),
+        }
+    }
+
+    /// What carries the session, as summaries name it.
+    pub(crate) const fn transport(&self) -> &'static str {
+        match self {
+            Self::Page(_) => "webtransport",
+            Self::Ethernet { .. } => "ethernet",
+        }
+    }
+
+    /// The server's name for messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Page(link) => link.authority(),
+            Self::Ethernet { link, .. } => link.server.to_string(),
+        }
+    }
+}
+
+impl From<Link> for Target {
+    fn from(link: Link) -> Self {
+        Self::Page(link)
+    }
+}
+
 /// Common to a window and a headless run.
 #[derive(Clone, Debug)]
 pub struct ViewOptions {
-    pub link: Link,
+    pub target: Target,
     /// Takes any certificate where the link names none, and leaves it to the token's proof who the server is. Else an authority that
     /// this machine knows must vouch for it.
     pub trust_first_use: bool,
@@ -44,11 +85,11 @@ pub struct ViewOptions {
 }
 
 impl ViewOptions {
-    /// Watches the server of `link` on a screen until stopped.
+    /// Watches the server on a screen until stopped.
     #[must_use]
-    pub fn new(link: Link) -> Self {
+    pub fn new(target: impl Into<Target>) -> Self {
         Self {
-            link,
+            target: target.into(),
             trust_first_use: false,
             length: None,
             first_picture: FIRST_PICTURE,

@@ -232,7 +232,7 @@ async fn who_does_not_know_the_token_neither_learns_it_nor_gets_a_session() {
         let mut options = options(&impostor.link, 2);
         options.view.trust_first_use = trust_first_use;
         if trust_first_use {
-            options.view.link.certificate = None;
+            options.view.target = Link { certificate: None, ..impostor.link.clone() }.into();
         }
         let error = view(options).await.expect_err("an impostor");
         assert_eq!(error.class().code(), 1, "{error}");

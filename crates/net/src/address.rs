@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use nearlight_ethernet::HardwareAddress;
 use nearlight_units::Time;
 
 /// The address that stands for one party: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
@@ -14,6 +15,16 @@ pub fn party(address: IpAddr) -> IpAddr {
         IpAddr::V4(address) => IpAddr::V4(address),
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & (u128::MAX << 64))),
     }
+}
+
+/// The address that stands for the station with this hardware address where strangers are counted by IP address: `fd00`, from the range
+/// for private use (RFC 4193), and the hardware address. Each is a party of its own.
+#[must_use]
+pub fn of_station(station: HardwareAddress) -> IpAddr {
+    let mut bytes = [0; 16];
+    bytes[0] = 0xfd;
+    bytes[2..8].copy_from_slice(&station.0);
+    Ipv6Addr::from(bytes).into()
 }
 
 /// Makes room for one more party where as many as `most` are remembered: those that are `over` go, or else the one of least `rank`.

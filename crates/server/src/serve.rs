@@ -1,14 +1,16 @@
 //! Starts everything, and ends it in good order.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use nearlight_codec::Size;
+use nearlight_ethernet::HardwareAddress;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
-    CertificateHash, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token, TokenError,
-    bind_udp, machine_names,
+    CertificateHash, Clock, Connection, EthernetInterface, EthernetLink, EthernetListener, Identity, Link,
+    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{
@@ -44,6 +46,8 @@ const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// WebRTC clients whose sessions wait to begin.
 const WAITING_OFFERS: usize = 16;
+/// Clients over Ethernet whose sessions wait to begin.
+const WAITING_STATIONS: usize = 16;
 /// How long sessions may take to say goodbye when the server shuts down.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
@@ -99,11 +103,14 @@ pub struct BoundServer {
     listener: Listener,
     exchange: Arc<Exchange>,
     bad_paths: Option<BadPaths>,
+    ethernet: Vec<EthernetListener>,
+    ethernet_links: Vec<EthernetLink>,
 }
 
 /// A server that is ready for its first client.
 pub struct Server {
     listener: Listener,
+    ethernet: Vec<EthernetListener>,
     state: Arc<ServerState>,
     exchange: Arc<Exchange>,
     ice_servers: Vec<IceServer>,
@@ -144,7 +151,30 @@ impl BoundServer {
         let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
         let listener = Listener::bind(&listen, &identity, clock)?;
         let exchange = Arc::new(open_exchange(&options, &listener, clock)?);
-        Ok(Self { options, clock, token, identity, listener, exchange, bad_paths })
+        let (ethernet, ethernet_links) = (Vec::new(), Vec::new());
+        Ok(Self { options, clock, token, identity, listener, exchange, bad_paths, ethernet, ethernet_links })
+    }
+
+    /// Serves these interfaces too: clients that know the token, with one of the `allowed` addresses or with any. Call it inside a tokio
+    /// runtime.
+    pub fn with_ethernet(
+        mut self,
+        interfaces: &[EthernetInterface],
+        allowed: Option<&BTreeSet<HardwareAddress>>,
+    ) -> Result<Self, ServerError> {
+        for interface in interfaces {
+            let listener = EthernetListener::start(interface, allowed.cloned(), &self.token, self.clock)?;
+            self.ethernet.push(listener);
+            let (server, token) = (interface.address(), Some(self.token.to_string()));
+            self.ethernet_links.push(EthernetLink { interface: None, server, token });
+        }
+        Ok(self)
+    }
+
+    /// Links for clients in the same network, without IP; the interface in them is for each client to say.
+    #[must_use]
+    pub fn ethernet_links(&self) -> &[EthernetLink] {
+        &self.ethernet_links
     }
 
     /// WebRTC's UDP port.
@@ -199,7 +229,7 @@ impl BoundServer {
     }
 
     fn start_with(self, mut source: Opened) -> Result<Server, ServerError> {
-        let Self { options, clock, token, identity, listener, exchange, bad_paths } = self;
+        let Self { options, clock, token, identity, listener, exchange, bad_paths, ethernet, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
         // One client's pictures can be drawn when it is best for that one.
@@ -278,6 +308,7 @@ impl BoundServer {
         let (ice_servers, unity, journal) = (options.ice_servers, options.unity, journal_thread);
         Ok(Server {
             listener,
+            ethernet,
             state,
             exchange,
             ice_servers,
@@ -320,6 +351,7 @@ impl Server {
         on_renewal: impl Fn(CertificateHash),
     ) -> Result<(), ServerError> {
         let Self { listener, state, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
+        let mut stations = accept_stations(self.ethernet);
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
         let whep = Whep::new(Arc::clone(&state), Arc::clone(&exchange), offered, &ice_servers);
         let (opened, mut sockets) = mpsc::channel(WAITING_OFFERS);
@@ -347,6 +379,9 @@ impl Server {
             tokio::select! {
                 () = &mut stop => break,
                 Some(connection) = listener.accept() => {
+                    session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
+                }
+                Some(connection) = stations.recv() => {
                     session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
                 }
                 Some(task) = offers.recv() => {
@@ -450,6 +485,23 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
     let reachable = listener.reachable_addresses();
     Exchange::new(socket, &options.announced, &reachable, listener.port(), certificate, clock)
         .map_err(|error| ServerError::WebRtc(error.to_string()))
+}
+
+/// Clients of all interfaces. What accepts them ends with the receiver.
+fn accept_stations(listeners: Vec<EthernetListener>) -> mpsc::Receiver<Connection> {
+    let (came, stations) = mpsc::channel(WAITING_STATIONS);
+    for listener in listeners {
+        let came = came.clone();
+        tokio::spawn(async move {
+            while let Ok(place) = came.reserve().await {
+                tokio::select! {
+                    Some(connection) = listener.accept() => place.send(connection),
+                    () = came.closed() => return,
+                }
+            }
+        });
+    }
+    stations
 }
 
 /// Rates that contradict one another are a slip of whoever wrote them.

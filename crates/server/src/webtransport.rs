@@ -1,4 +1,4 @@
-//! Sessions over WebTransport: QUIC datagrams, and one stream for the control messages.
+//! Sessions over WebTransport (QUIC datagrams, and one stream for the control messages) or over Ethernet frames, which carry the same.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -176,6 +176,8 @@ impl Carrier for WebTransportCarrier {
             // A full queue is counted by the connection; the receiver will ask again for what it misses.
             let _ = self.connection.send_datagram(datagram.into());
         }
+        // What the pacer lets go at once leaves at once.
+        self.connection.flush();
     }
 
     fn poll_timeout(&mut self) -> Option<(Time, Wake)> {

@@ -242,13 +242,14 @@ impl Player {
         run.player.options.messages.end();
         run.recorder.flush()?;
         outcome?;
-        Ok(run.tally.summary(run.end().min(run.player.clock.now())))
+        let transport = run.player.options.target.transport();
+        Ok(run.tally.summary(run.end().min(run.player.clock.now()), transport))
     }
 }
 
 impl Run {
     async fn play(&mut self) -> Result<(), ClientError> {
-        if self.player.options.link.token.is_none() {
+        if self.player.options.target.token().is_none() {
             return Err(ClientError::NoToken);
         }
         let mut wait = FIRST_WAIT;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use nearlight_net::{Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, NetError, Trust, connect};
+use nearlight_net::{
+    Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, NetError, Trust, connect, connect_ethernet,
+};
 use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, Role, ServerMessage, TokenProof, Welcome};
 
-use crate::{ClientError, ViewOptions};
+use crate::{ClientError, Target, ViewOptions};
 
 /// How long a server may take to answer the greeting. Guess: it opens an encoder first.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
@@ -30,10 +32,14 @@ pub enum Trouble {
 
 /// Connects and greets. `returning`: this run has had a session before.
 pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock: Clock) -> Result<Opened, Trouble> {
-    let link = &options.link;
-    let connect_options = ConnectOptions::new(link, trust(options, returning));
-    let connection = connect(&connect_options, clock).await?;
-    let token = link.token.as_deref().unwrap_or_default();
+    let connection = match &options.target {
+        Target::Page(link) => {
+            let trust = trust(link, options.trust_first_use, returning);
+            connect(&ConnectOptions::new(link, trust), clock).await?
+        }
+        Target::Ethernet { link, interface } => connect_ethernet(interface, link, clock).await?,
+    };
+    let token = options.target.token().unwrap_or_default();
     let binding = connection.exporter();
     let (mut to_server, mut from_server) = connection.open_control().await?;
     let hello = Hello {
@@ -54,7 +60,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
             if !welcome.proof.is_some_and(|proof| binding.verify(token, Role::Server, &proof)) =>
         {
             connection.finish(0, "no proof").await;
-            Err(Trouble::Lasting(ClientError::Impostor { target: link.authority() }))
+            Err(Trouble::Lasting(ClientError::Impostor { target: options.target.name() }))
         }
         ServerMessage::Welcome(welcome) => Ok(Opened { connection, to_server, from_server, welcome }),
         ServerMessage::Refused { reason, message } => {
@@ -77,11 +83,11 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
 
 /// Which certificate to accept. A server that was restarted shows another one than the link names: who has had a session with it knows it by
 /// the proof of the token, which nobody can pass on from one connection to another.
-fn trust(options: &ViewOptions, returning: bool) -> Trust {
-    match options.link.certificate {
+fn trust(link: &Link, trust_first_use: bool, returning: bool) -> Trust {
+    match link.certificate {
         Some(_) if returning => Trust::Any,
         Some(hash) => Trust::Certificate(hash),
-        None if options.trust_first_use => Trust::Any,
+        None if trust_first_use => Trust::Any,
         None => Trust::Roots,
     }
 }
@@ -90,6 +96,8 @@ impl From<NetError> for Trouble {
     fn from(error: NetError) -> Self {
         match error {
             NetError::Link(_)
+            | NetError::Packet(_)
+            | NetError::OtherEthernetVersion { .. }
             | NetError::Name { .. }
             | NetError::NoRoots(_)
             | NetError::WrongPath { .. }

@@ -256,6 +256,7 @@ impl<'a> Session<'a> {
             // What the transport drops it counts; feedback and inputs are superseded by the next, requests repeat themselves.
             let _ = self.connection.send_datagram(datagram.into());
         }
+        self.connection.flush();
         if let Some(sound) = &mut self.sound {
             sound.play(now, &mut self.receiver, &mut self.run.recorder)?;
         }

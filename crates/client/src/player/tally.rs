@@ -7,9 +7,6 @@ use nearlight_session::{Displayed, ReceiverStatistics, SoundStatistics};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wire::{RateStatus, StreamDescription};
 
-/// The one transport that the native client has.
-const TRANSPORT: &str = "webtransport";
-
 #[derive(Debug, Default)]
 pub struct Tally {
     builder: SummaryBuilder,
@@ -85,7 +82,7 @@ impl Tally {
     }
 
     /// The run, which ended at `end`.
-    pub fn summary(&self, end: Time) -> Summary {
+    pub fn summary(&self, end: Time, transport: &str) -> Summary {
         let watched = self.watched(end);
         let [target, sent] = self.rates.means();
         let received = if watched > Span::ZERO { self.past.received } else { Bytes::ZERO };
@@ -93,7 +90,7 @@ impl Tally {
             codec: stream.codec.name().to_owned(),
             encoder: stream.encoder,
             adapter: stream.adapter,
-            transport: TRANSPORT.to_owned(),
+            transport: transport.to_owned(),
         });
         let rest = SummaryRest {
             rates: Rates::new(target, sent, received.over(watched)),
@@ -154,7 +151,7 @@ mod tests {
             ..ReceiverStatistics::default()
         };
         tally.on_session_over(&statistics, None);
-        let fps = |end| tally.summary(end).fps;
+        let fps = |end| tally.summary(end, "webtransport").fps;
         assert!((29.8..=30.01).contains(&fps(Time::from_secs(11))), "{}", fps(Time::from_secs(11)));
         assert!(fps(Time::from_secs(21)) < 15.1, "the time without pictures counts");
     }
