@@ -64,6 +64,9 @@ struct RunArguments {
     /// Only cells with this label, such as controller=scream-v2; may be given several times
     #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
     only: Vec<(String, String)>,
+    /// In place of the capacities that the plan makes up (`model=`): one path for each trace in this folder
+    #[arg(long, value_name = "FOLDER")]
+    traces: Option<PathBuf>,
     /// Run over an emulated link in real time, with the server and the headless client as processes
     #[arg(long, conflicts_with = "threads")]
     live: bool,
@@ -155,7 +158,10 @@ fn print_codes(json: bool, row: &PeerRow) -> anyhow::Result<()> {
 }
 
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let plan = Plan::read(&arguments.plan)?;
+    let mut plan = Plan::read(&arguments.plan)?;
+    if let Some(folder) = &arguments.traces {
+        plan = plan.over_traces(folder)?;
+    }
     let name = if arguments.live { format!("{}-live", plan.name) } else { plan.name.clone() };
     let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let options = Options {
