@@ -107,7 +107,8 @@ impl Contest {
         let several = |label: &&str| varies(of_case(), label);
         if !of_case().any(|labels| labels.contains_key("recovery")) {
             let mut labels = ["controller", "law", "tau_ms", "fps", "headsets", "pacing"].into_iter();
-            let label = labels.find(several).unwrap_or("controller");
+            let usual = if of_case().any(|labels| labels.contains_key("controller")) { "controller" } else { "law" };
+            let label = labels.find(several).unwrap_or(usual);
             return Self { labels: vec![label], telling: vec![label], title: label };
         }
         let kinds = |telling: &[&str]| {

@@ -166,12 +166,13 @@ impl Copa {
             }
             self.slow_start = false;
         }
+        // A direction that turns has no velocity.
+        let turned = if below { Direction::Down } else { Direction::Up };
+        if self.direction == Some(turned) && self.velocity > 1.0 {
+            (self.velocity, self.steady) = (1.0, 0);
+        }
         let step = self.velocity * acked / (self.delta * self.window);
         if !below {
-            // A direction that turns has no velocity.
-            if self.direction == Some(Direction::Up) && self.velocity > 1.0 {
-                (self.velocity, self.steady) = (1.0, 0);
-            }
             self.window -= step.min(self.window / 2.0);
         } else if window_limited {
             self.window += step.min(acked);

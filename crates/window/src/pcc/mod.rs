@@ -9,8 +9,8 @@
 //! PCCproject/PCC-Kernel.
 //!
 //! # Departures
-//! * An interval lasts for a smoothed round trip and ten packets at the least, without the papers' random part, and until twice as many
-//!   packets or round trips only if nothing is sent: it ends with the first packet after its time.
+//! * An interval lasts for a smoothed round trip, and for ten packets at its rate; the papers add a random part. It ends with the first
+//!   packet that is sent after that.
 //! * Intervals in which the sender sent less than half of their rate say nothing and are tried again: an application's pause is no
 //!   property of the path.
 //! * The flight is at most what two smoothed round trips send (PCC-Kernel); the papers set no window.
