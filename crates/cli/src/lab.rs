@@ -64,6 +64,9 @@ struct RunArguments {
     /// Run only cells with this label, such as controller=scream-v2; repeatable
     #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
     only: Vec<(String, String)>,
+    /// Replace the plan's generated capacities (`model=`) by one path for each trace file in this folder
+    #[arg(long, value_name = "FOLDER")]
+    traces: Option<PathBuf>,
     /// Run in real time: the server and the headless client as processes over an emulated link
     #[arg(long, conflicts_with = "threads")]
     live: bool,
@@ -155,7 +158,10 @@ fn print_codes(json: bool, row: &PeerRow) -> anyhow::Result<()> {
 }
 
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let plan = Plan::read(&arguments.plan)?;
+    let mut plan = Plan::read(&arguments.plan)?;
+    if let Some(folder) = &arguments.traces {
+        plan = plan.over_traces(folder)?;
+    }
     let name = if arguments.live { format!("{}-live", plan.name) } else { plan.name.clone() };
     let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let options = Options {

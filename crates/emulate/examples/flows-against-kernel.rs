@@ -207,7 +207,7 @@ fn send(arguments: &[String]) -> Result<(), Failure> {
 // Our flow, in virtual time.
 
 fn simulate(case: &Case, seconds: usize, seed: u64) -> Result<Figures, Failure> {
-    let mut flow = Bulk::new(BulkConfig { law: case.law, seed, ..BulkConfig::default() })?;
+    let mut flow = Bulk::new(BulkConfig { law: case.law.parse()?, seed, ..BulkConfig::default() });
     let [up, down] = [(case.up, seed), (case.down, seed + 1)];
     let mut paths: [Path; 2] = [up.0.parse::<PathSpec>()?.build(up.1)?, down.0.parse::<PathSpec>()?.build(down.1)?];
     let end = Time::from_secs(seconds as u64);

@@ -1,9 +1,6 @@
 //! What the driver of a shared bottleneck sees of a competing flow.
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
-use thiserror::Error;
-
-use crate::law::LAWS;
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -104,11 +101,6 @@ impl Statistics {
         self.delivered.saturating_sub(earlier.delivered).over(span)
     }
 }
-
-/// A name that is no congestion-window law.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no congestion-window law `{0}`, so this flow cannot be made: use {names}", names = LAWS.join(", "))]
-pub struct UnknownLaw(pub String);
 
 /// A competing flow with both its ends.
 ///

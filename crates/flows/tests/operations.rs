@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nearlight_flows::bulk::{Ack, Config, Receiver, Segment, Sender};
-use nearlight_flows::law::{LAWS, new_law};
+use nearlight_flows::law::{LAWS, LawSpec};
 use nearlight_units::{Bytes, Span, Time};
 use proptest::prelude::*;
 
@@ -72,7 +72,7 @@ impl Pair {
             ecn: true,
             ..Config::default()
         };
-        let sender = Sender::new(config, new_law(law, PACKET, 7).expect(law));
+        let sender = Sender::new(config, law.parse::<LawSpec>().expect(law).new_law(PACKET, 7));
         let receiver = Receiver::new(config);
         let (data, acks, arrived) = (Vec::new(), Vec::new(), BTreeSet::new());
         Self { now: Time::from_secs(1), sender, receiver, data, acks, arrived }

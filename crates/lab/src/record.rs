@@ -186,6 +186,9 @@ pub struct RivalRecord {
     /// Data that arrived in the measured time.
     pub delivered: u64,
     pub received: Vec<u32>,
+    /// From one end of the path to the other, of each packet with data in the measured time, in microseconds.
+    #[serde(default)]
+    pub delay: Histogram,
     #[serde(skip)]
     sampled: Bytes,
 }
@@ -193,7 +196,7 @@ pub struct RivalRecord {
 impl RivalRecord {
     pub(crate) fn new(flow: &Flow) -> Self {
         let (name, elastic) = match flow.kind {
-            Kind::Tcp { law } => (law, true),
+            Kind::Tcp { law } => (law.name(), true),
             Kind::Short { .. } => ("short", true),
             Kind::Cbr { .. } => ("cbr", false),
         };

@@ -1,5 +1,6 @@
 //! From runs to figures: what `lab run --json` prints.
 
+mod flows_alone;
 pub(crate) mod wifi;
 
 use std::collections::BTreeMap;
@@ -275,7 +276,9 @@ fn metrics(run: &RunRecord, take: Take<'_>) {
     if run.media.len() > 1 {
         take("jain", Samples::Values(jain(run)));
     }
-    if run.rivals.iter().any(|rival| rival.elastic) {
+    if run.media.is_empty() {
+        flows_alone::metrics(run, take);
+    } else if run.rivals.iter().any(|rival| rival.elastic) {
         take("tcp_share", Samples::Values(tcp_share(run)));
     }
 }
@@ -373,15 +376,21 @@ fn utilisation(run: &RunRecord, side: &SideRecord) -> Option<f64> {
 /// Jain's index of what sessions received, second by second while all of them send.
 fn jain(run: &RunRecord) -> Vec<f64> {
     let all_active: Vec<_> = run.media.iter().map(|media| active(run, media)).collect();
-    let samples = run.media.iter().map(|media| media.received.len()).min().unwrap_or(0);
+    let received: Vec<&[u32]> = run.media.iter().map(|media| media.received.as_slice()).collect();
+    jain_by_second(run, &received, |index| all_active.iter().all(|active| active(index)))
+}
+
+/// Jain's index of series of rates, for each second of which all samples count.
+pub(crate) fn jain_by_second(run: &RunRecord, received: &[&[u32]], counts: impl Fn(usize) -> bool) -> Vec<f64> {
+    let samples = received.iter().map(|rates| rates.len()).min().unwrap_or(0);
     let step = ((1.0 / run.sample.as_secs_f64()).round() as usize).max(1);
     let second = |from: usize| {
         let indices = from..(from + step).min(samples);
-        if !indices.clone().all(|index| all_active.iter().all(|active| active(index))) {
+        if !indices.clone().all(&counts) {
             return None;
         }
         let rates: Vec<f64> =
-            run.media.iter().map(|media| indices.clone().map(|index| f64::from(media.received[index])).sum()).collect();
+            received.iter().map(|rates| indices.clone().map(|index| f64::from(rates[index])).sum()).collect();
         jain_index(&rates)
     };
     (0..samples).step_by(step).filter_map(second).collect()

@@ -32,7 +32,7 @@
 //! | share of outages | 0.1 %, 0.5 % | 0.3 % |
 //! | 5 %, 50 %, 95 % quantiles | 0.24-0.31, 1.04-1.14, 1.20-1.52 | 0.25, 1.07, 1.39 |
 //!
-//! [`drawn`] resembles no measurement: it changes the rate every so often, as experiments do that shape a link by a random list.
+//! [`Scene`](crate::Scene) has six more, of 5G at several bands. [`drawn`] resembles no measurement: it changes the rate every so often, as experiments do that shape a link by a random list.
 //! [`log_normal`] has the mean and the deviation that somebody published, and a memory.
 
 use nearlight_units::{Bitrate, Span};
@@ -178,17 +178,17 @@ pub fn log_normal([mean, deviation]: [Bitrate; 2], memory: Span, length: Span, s
     with_mean(&rates, mean, step)
 }
 
-fn steps_in(length: Span, step: Span) -> i64 {
+pub(crate) fn steps_in(length: Span, step: Span) -> i64 {
     (length.as_nanos() / step.as_nanos()).clamp(1, MOST_STEPS)
 }
 
 /// The chance of leaving a state within a step, for a stay of this mean length.
-fn chance_per_step(step: Span, mean: Span) -> Probability {
+pub(crate) fn chance_per_step(step: Span, mean: Span) -> Probability {
     Probability::clamped(step.as_secs_f64() / mean.as_secs_f64().max(step.as_secs_f64()))
 }
 
 /// Relative rates scaled to the wanted mean. Where nothing but outages was drawn the capacity is constant.
-fn with_mean(relative: &[f64], mean: Bitrate, step: Span) -> Rates {
+pub(crate) fn with_mean(relative: &[f64], mean: Bitrate, step: Span) -> Rates {
     let sum: f64 = relative.iter().sum();
     let scale = relative.len() as f64 / sum;
     let start = |index: usize| step * index as i64;

@@ -49,8 +49,8 @@ impl Live {
     fn run_once(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {
         let zero = machine_time();
         let law = cell.system.reliable;
-        let command =
-            law.map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), law))?;
+        let command = law
+            .map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), &law.to_string()))?;
         let mut server = Process::start(command, "the server")?;
         let door = server.first_line()?;
         let [down, up] = live::paths(cell, seed)?;

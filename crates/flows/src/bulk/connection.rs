@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use nearlight_units::{Bytes, Time};
 
 use super::{Ack, Config, Receiver, Sender};
-use crate::law::WindowLaw;
+use crate::law::CongestionLaw;
 use crate::{Arrival, Direction, Statistics, Transmit, Wake};
 
 /// Acknowledgements that may be overtaken by one before they are forgotten. Guess: 60 ms at 400 Mb/s.
@@ -24,7 +24,7 @@ pub struct Connection {
 
 impl Connection {
     #[must_use]
-    pub fn new(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn new(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         Self::of(Sender::new(config, law), config)
     }
 
@@ -34,7 +34,7 @@ impl Connection {
 
     /// A connection for messages that are written one after the other.
     #[must_use]
-    pub fn stream(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn stream(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         let config = Config { length: None, ..config };
         Self::of(Sender::stream(config, law), config)
     }

@@ -8,7 +8,7 @@ use super::round_trip::RoundTrip;
 use super::scoreboard::{Progress, Scoreboard};
 use super::{Ack, Config, HEADERS, Segment};
 use crate::Wake;
-use crate::law::{AckSample, Cause, Congestion, WindowLaw};
+use crate::law::{AckSample, Cause, Congestion, CongestionLaw};
 
 /// What a lone segment's acknowledgement may be delayed by (RFC 8985, section 7.2, `TLP.max_ack_delay`: 200 ms).
 const LONGEST_ACK_DELAY: Span = Span::from_millis(200);
@@ -54,7 +54,7 @@ pub struct SenderCounters {
 /// Facts come with non-decreasing `now`. After each, call [`Sender::poll_transmit`] until None.
 pub struct Sender {
     config: Config,
-    law: Box<dyn WindowLaw>,
+    law: Box<dyn CongestionLaw>,
     board: Scoreboard,
     round_trip: RoundTrip,
     segments: u64,
@@ -75,7 +75,7 @@ pub struct Sender {
 
 impl Sender {
     #[must_use]
-    pub fn new(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn new(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         let config = config.in_order();
         Self {
             config,
@@ -99,7 +99,7 @@ impl Sender {
 
     /// A sender of messages that are written one after the other; until the first there is nothing to send.
     #[must_use]
-    pub fn stream(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn stream(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         Self { segments: 0, ..Self::new(Config { length: None, ..config }, law) }
     }
 
@@ -123,9 +123,9 @@ impl Sender {
         let before = self.board.in_flight();
         let advanced = ack.next > self.board.first();
         let mut progress = Progress::default();
-        self.board.on_cumulative(now, ack.next, &mut progress);
+        self.board.on_cumulative(now, ack.next, &mut progress, &mut *self.law);
         for block in ack.blocks.iter().filter(|block| !block.is_empty()) {
-            self.board.on_block(now, *block, &mut progress);
+            self.board.on_block(now, *block, &mut progress, &mut *self.law);
         }
         self.learn_round_trip(progress.round_trip);
         while self.tails.pop_front_if(|(number, _)| *number < ack.next).is_some() {}
@@ -141,7 +141,7 @@ impl Sender {
         if self.episode.is_some_and(|episode| self.board.first() >= episode.until) {
             self.recover(now);
         }
-        let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some());
+        let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some(), &mut *self.law);
         self.look_again = look_again;
         self.respond(now, lost, ack.marked);
         let sample = AckSample {
@@ -285,7 +285,7 @@ impl Sender {
     /// A time that [`Sender::poll_timeout`] named has come.
     pub fn on_timeout(&mut self, now: Time) {
         if self.look_again.is_some_and(|at| at <= now) {
-            let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some());
+            let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some(), &mut *self.law);
             self.look_again = look_again;
             self.respond(now, lost, false);
         }
@@ -356,7 +356,7 @@ impl Sender {
     }
 
     #[must_use]
-    pub fn law(&self) -> &dyn WindowLaw {
+    pub fn law(&self) -> &dyn CongestionLaw {
         &*self.law
     }
 

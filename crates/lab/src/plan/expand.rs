@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use nearlight_flows::{Direction, law::LAWS};
+use nearlight_flows::{Direction, law::LawSpec};
 use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Source as PathSource};
 use nearlight_rate::PRESETS;
 use nearlight_units::{Bytes, Span};
@@ -248,8 +248,16 @@ struct Named {
     at: Option<usize>,
 }
 
-/// Each system of the case: those that it names, or its controllers as they are.
+/// Each system of the case: those that it names, or its controllers as they are. Flows without sessions have nothing to control.
 fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named>, PlanError> {
+    if let Some(media) = body.media.as_ref().filter(|media| media.as_ref().is_empty()) {
+        if body.controllers.is_some() || body.system.is_some() {
+            let what = "there are no sessions (`media = []`), so that there is nothing to control; leave `controllers` and `system` out";
+            return Err(place.error(media.span().start, what));
+        }
+        let (controller, system) = (String::new(), System::plain(setting));
+        return Ok(vec![Named { controller, system, labels: Vec::new(), at: None }]);
+    }
     let Some(parts) = &body.system else {
         let plain = |name: String| Named {
             controller: name.clone(),
@@ -392,8 +400,11 @@ fn media(
         None => vec![(at, MediaPart::default())],
         Some(parts) => parts.iter().flat_map(copies).take(65).collect(),
     };
-    if parts.is_empty() || parts.len() > 64 {
-        return Err(place.error(at, "a case has from 1 to 64 media sessions; look at their `count`"));
+    // Sessions that are written as none leave the path to the flows.
+    let flows_alone = written.is_some_and(<[_]>::is_empty) && body.flow.is_some();
+    if (parts.is_empty() && !flows_alone) || parts.len() > 64 {
+        let what = "a case has from 1 to 64 media sessions; look at their `count`, or add flows for `media = []`";
+        return Err(place.error(at, what));
     }
     let one = |(index, (at, part)): (usize, &(usize, MediaPart))| {
         let at = *at;
@@ -468,11 +479,10 @@ fn flows(
 
 fn kind(place: &Text<'_>, at: usize, part: &FlowPart) -> Result<Kind, PlanError> {
     let law = match &part.law {
-        None => "cubic",
-        Some(name) => *LAWS.iter().find(|law| **law == name.as_ref()).ok_or_else(|| {
-            let what = format!("there is no law `{}` of TCP; use {}", name.as_ref(), LAWS.join(", "));
-            place.error(name.span().start, what)
-        })?,
+        None => LawSpec::default(),
+        Some(name) => {
+            name.as_ref().parse::<LawSpec>().map_err(|error| place.error(name.span().start, error.to_string()))?
+        }
     };
     Ok(match part.kind {
         FlowKind::Tcp => Kind::Tcp { law },

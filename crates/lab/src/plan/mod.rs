@@ -12,6 +12,7 @@ mod setting;
 mod sweep;
 mod system;
 mod text;
+mod traces;
 mod traffic;
 mod values;
 
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Size};
 use nearlight_flows::Direction;
+use nearlight_flows::law::LawSpec;
 use nearlight_link::{Ecn, LoadedPath};
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
@@ -46,6 +48,8 @@ pub enum PlanError {
     Read { file: PathBuf, source: std::io::Error },
     #[error("the plan `{}` cannot be used:\n{reason}docs/lab.md lists what a plan may hold", file.display())]
     Syntax { file: PathBuf, reason: String },
+    #[error("the traces in `{}` cannot be used: {reason}; give a folder of traces in either format that docs/link.md has", folder.display())]
+    Traces { folder: PathBuf, reason: String },
     #[error("the plan `{}`, line {line}: {what}", file.display())]
     Value { file: PathBuf, line: usize, what: String },
 }
@@ -229,7 +233,7 @@ pub struct System {
     pub group: u32,
     pub captures: Captures,
     /// Frames travel over TCP with this law, coded at the highest rate, whatever arrives.
-    pub reliable: Option<&'static str>,
+    pub reliable: Option<LawSpec>,
 }
 
 /// Where frames are shown.
@@ -288,8 +292,8 @@ pub struct Flow {
 /// What kind of traffic competes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    Tcp { law: &'static str },
-    Short { law: &'static str, connections: u16, begin_busy: u16 },
+    Tcp { law: LawSpec },
+    Short { law: LawSpec, connections: u16, begin_busy: u16 },
     Cbr { rate: Bitrate, packet: Bytes, on: Span, off: Span },
 }
 

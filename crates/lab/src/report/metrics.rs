@@ -62,7 +62,7 @@ impl Metric {
 }
 
 /// What serves the user comes first.
-pub(super) const METRICS: [Metric; 49] = [
+pub(super) const METRICS: [Metric; 54] = [
     metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
     metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
     metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
@@ -95,6 +95,11 @@ pub(super) const METRICS: [Metric; 49] = [
     metric("key_frames", "key frames", "", Better::Lower, 1),
     metric("jain", "fairness (Jain)", "", Better::Higher, 3),
     metric("tcp_share", "share of TCP", "", Better::Neither, 3),
+    metric("flows_mbps", "data of all flows", "Mb/s", Better::Higher, 1),
+    metric("flows_utilisation", "share of capacity", "", Better::Higher, 3),
+    metric("flows_delay_ms", "packet's way", "ms", Better::Lower, 1),
+    metric("flows_jain", "fairness (Jain), each second", "", Better::Higher, 3),
+    metric("flows_jain_whole", "fairness (Jain), whole run", "", Better::Higher, 3),
     metric("convergence_s", "convergence", "s", Better::Lower, 1),
     metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
     metric("ssim", "SSIM", "", Better::Higher, 4),

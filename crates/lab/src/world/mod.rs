@@ -122,7 +122,7 @@ impl<'a> World<'a> {
         }
         for (index, flow) in cell.flows.iter().enumerate() {
             let route = (cell.media.len() + index) as u16;
-            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), route)));
+            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), route, cell.setting.warm_up)));
         }
         let next_sample = Time::ZERO + cell.setting.sample;
         let record = RunRecord::new(cell, seed);
@@ -253,9 +253,15 @@ impl<'a> World<'a> {
             record.delivered = after.saturating_sub(before).over(measured).as_bps() / 1_000;
         }
         let mut records = self.record.media.iter_mut();
+        let mut rivals = self.record.rivals.iter_mut();
         for actor in self.actors {
             let (failed, tally, end) = match actor {
-                Actor::Rival(_) => continue,
+                Actor::Rival(rival) => {
+                    if let Some(record) = rivals.next() {
+                        record.delay = rival.delay;
+                    }
+                    continue;
+                }
                 Actor::Media(media) => {
                     let (redundant, other) = media.redundancy(self.now);
                     let (retransmissions, fates) = (media.retransmissions(self.now), Some(media.fates()));
@@ -400,11 +406,11 @@ fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {
     match flow.kind {
         Kind::Tcp { law } => {
             let config = BulkConfig { law, schedule, seed, ..BulkConfig::default() };
-            Box::new(Bulk::new(config).expect("the plan has checked the law"))
+            Box::new(Bulk::new(config))
         }
         Kind::Short { law, connections, begin_busy } => {
             let config = ShortConfig { law, connections, begin_busy, schedule, seed, ..ShortConfig::default() };
-            Box::new(Short::new(config).expect("the plan has checked the law"))
+            Box::new(Short::new(config))
         }
         Kind::Cbr { rate, packet, on, off } => Box::new(Cbr::new(CbrConfig { rate, packet, on, off, schedule })),
     }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use nearlight_codec::CodecError;
+use nearlight_flows::law::LawSpec;
 use nearlight_flows::{self as flows, Direction, Stream, StreamConfig, Traffic as _};
 use nearlight_link::Ecn;
 use nearlight_session::CaptureSchedule;
@@ -83,12 +84,11 @@ pub(crate) struct Reliable {
 impl Reliable {
     pub(crate) fn new(
         config: MediaConfig,
-        law: &'static str,
+        law: LawSpec,
         rate: Bitrate,
         (encoder, screen): (Box<dyn FrameEncoder>, Option<Screen>),
     ) -> Self {
-        let stream =
-            Stream::new(StreamConfig { law, ..StreamConfig::default() }).expect("the plan has checked the law");
+        let stream = Stream::new(StreamConfig { law, ..StreamConfig::default() });
         let schedule = config.schedule();
         let next_capture = schedule.due();
         let next_refresh = config.start + config.refresh_phase;

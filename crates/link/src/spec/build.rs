@@ -191,8 +191,8 @@ fn capacity(spec: &BottleneckSpec, trace: Option<&TraceFile>, random: &mut Rando
     let rates = match (&spec.source, trace) {
         (_, Some(TraceFile::Packets(trace))) => return Capacity::Trace(trace.clone(), spec.scale),
         (_, Some(TraceFile::Series(rates))) | (Source::Rates(rates), None) => rates.clone(),
-        (Source::Model { model, mean }, None) => {
-            let mean = |usual: Bitrate| mean.unwrap_or(usual);
+        (Source::Model { model, mean: mean_of_model }, None) => {
+            let mean = |usual: Bitrate| mean_of_model.unwrap_or(usual);
             match model {
                 Model::FiveG => {
                     let usual = FiveG::default();
@@ -204,6 +204,7 @@ fn capacity(spec: &BottleneckSpec, trace: Option<&TraceFile>, random: &mut Rando
                     let parameters = WiFi { mean: mean(usual.mean), ..usual };
                     generate::wifi(&parameters, MODEL_LENGTH, random.seed())
                 }
+                Model::Scene(scene) => scene.rates(*mean_of_model, MODEL_LENGTH, random.seed()),
             }
         }
         (&Source::Drawn { lowest, highest, every }, None) => {

@@ -39,6 +39,7 @@ use crate::loss::GilbertElliott;
 use crate::outage::{OutageKind, Window};
 use crate::queue::QueueConfig;
 use crate::random::Probability;
+use crate::scenes::Scene;
 
 /// A path in writing; [`PathSpec::build`] makes it real. Without hops it changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -128,6 +129,7 @@ pub enum Source {
 pub enum Model {
     FiveG,
     WiFi,
+    Scene(Scene),
 }
 
 /// A path's text that cannot be understood.

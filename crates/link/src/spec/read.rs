@@ -13,6 +13,7 @@ use crate::loss::GilbertElliott;
 use crate::outage::OutageKind;
 use crate::queue::{CoDel, Limit, Pie, Policy, QueueConfig, Ramp, Step};
 use crate::random::Probability;
+use crate::scenes::Scene;
 
 /// What a key is, and how its values are written.
 struct Key {
@@ -48,7 +49,7 @@ const KEYS: [Key; 20] = [
     key(
         "model",
         Kind::Bottleneck,
-        "5g or wifi, with a mean rate if you like (5g/60mbit), another rate every so often, drawn/2mbit/10mbit/5s, or one that wanders \
+        "5g, wifi, city-drive, beach-stationary, urban-macro, rural-macro, indoor-walking or indoor-stationary, with a mean rate if you like (5g/60mbit), another rate every so often, drawn/2mbit/10mbit/5s, or one that wanders \
          with a mean, a deviation and a memory: log-normal/8mbit/5mbit/2s",
     ),
     key("queue", Kind::Detail, "a time (100ms), a size (64kb, 64kib), packets (100p) or unlimited"),
@@ -251,7 +252,7 @@ fn source(name: &str, value: &str) -> Option<Source> {
                 "wifi" => Model::WiFi,
                 "drawn" => return drawn(&parts.collect::<Vec<_>>()),
                 "log-normal" => return log_normal_rate(&parts.collect::<Vec<_>>()),
-                _ => return None,
+                name => Model::Scene(Scene::ALL.into_iter().find(|scene| scene.name() == name)?),
             };
             let mean = match parts.next() {
                 Some(mean) => Some(values::rate(mean)?),

@@ -107,6 +107,7 @@ impl fmt::Display for Source {
                 let name = match model {
                     Model::FiveG => "5g",
                     Model::WiFi => "wifi",
+                    Model::Scene(scene) => scene.name(),
                 };
                 write!(formatter, "model={name}")?;
                 mean.map_or(Ok(()), |mean| write!(formatter, "/{}", Written(mean)))

@@ -13,7 +13,7 @@ struct Stream<L> {
     seq: PacketSeq,
 }
 
-impl<L: WindowLaw> Stream<L> {
+impl<L: CongestionLaw> Stream<L> {
     fn new(controller: Windowed<L>) -> Self {
         Self { controller, now: Time::from_secs(1), seq: PacketSeq(0) }
     }
