@@ -34,7 +34,7 @@ impl Picture {
     }
 }
 
-impl<'a> PictureView<'a> {
+impl PictureView<'_> {
     /// The topmost rows; all where there are no more.
     #[must_use]
     pub fn top(self, height: u16) -> Self {
