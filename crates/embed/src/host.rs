@@ -133,7 +133,7 @@ impl Host {
     /// Takes a picture: converts it once, in this thread, and returns while it is encoded beside. Memory is allocated only for the first
     /// pictures of a size. A picture that is older than one before it is dropped, as is one that nobody watches.
     pub fn submit(&self, picture: &Picture<'_>) -> Result<(), HostError> {
-        let sink = self.sink()?;
+        let (sink, now) = (self.sink()?, self.clock.now());
         picture.check()?;
         if !self.count() {
             return Ok(());
@@ -142,7 +142,7 @@ impl Host {
         match picture.write(sink.lend((width, height))) {
             Ok(planes) => {
                 let content = Content { side_by_side: picture.is_stereo(), ..picture.content };
-                self.hand_over(sink.as_ref(), planes, &content);
+                self.hand_over(now, sink.as_ref(), planes, &content);
                 Ok(())
             }
             Err((error, planes)) => {
@@ -168,7 +168,7 @@ impl Host {
             return Err(HostError::Views("its planes are not those that were lent for its size"));
         }
         if self.count() {
-            self.hand_over(sink.as_ref(), planes, content);
+            self.hand_over(self.clock.now(), sink.as_ref(), planes, content);
         } else {
             sink.put_back(planes);
         }
@@ -190,8 +190,8 @@ impl Host {
         watched
     }
 
-    fn hand_over(&self, sink: &dyn PictureSink, planes: Planes, content: &Content<'_>) {
-        let now = self.clock.now();
+    /// `now`: when it was submitted, before it was converted.
+    fn hand_over(&self, now: Time, sink: &dyn PictureSink, planes: Planes, content: &Content<'_>) {
         let Content { captured_at, views, side_by_side } = *content;
         // One from the future would keep out those that come before then.
         let captured_at = captured_at.unwrap_or(now).min(now);
