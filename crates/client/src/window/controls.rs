@@ -94,7 +94,8 @@ impl Controls {
         if let Some(key) = key(code).filter(|_| changed) {
             answer.inputs.push(DeviceInput::Key { key, pressed });
         }
-        if let Some(text) = text.filter(|text| pressed && !text.chars().any(char::is_control)) {
+        let typed = pressed && !self.commands();
+        if let Some(text) = text.filter(|text| typed && !text.chars().any(char::is_control)) {
             answer.inputs.push(DeviceInput::Text(text.to_owned()));
         }
         // The way out, which is why the server hears of it only where the mouse is free.
@@ -103,6 +104,13 @@ impl Controls {
         }
         answer.paste = changed && pressed && self.pastes(code);
         answer
+    }
+
+    /// Keys mean commands and type nothing. The right Alt key is AltGr on many layouts, and types with Control as well.
+    fn commands(&self) -> bool {
+        use KeyCode::{AltRight, ControlLeft, ControlRight, SuperLeft, SuperRight};
+        let held = |code| self.held.contains(&code);
+        [ControlLeft, ControlRight, SuperLeft, SuperRight].into_iter().any(held) && !held(AltRight)
     }
 
     /// The system's shortcut for pasting was completed.
@@ -369,8 +377,11 @@ mod tests {
         assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste);
         controls.on_key(KeyCode::KeyV, false, None);
         controls.on_key(KeyCode::ControlLeft, true, None);
-        let pasted = [true, true].map(|pressed| controls.on_key(KeyCode::KeyV, pressed, None).paste);
-        assert_eq!(pasted, [!cfg!(target_os = "macos"), false]);
+        let pressed = controls.on_key(KeyCode::KeyV, true, Some("v"));
+        assert_eq!(pressed.paste, !cfg!(target_os = "macos"));
+        let key = Key::from_code("KeyV").expect("a key");
+        assert_eq!(pressed.inputs, [DeviceInput::Key { key, pressed: true }], "a command types nothing");
+        assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste, "the keyboard repeats");
         controls.on_key(KeyCode::ShiftRight, true, None);
         assert!(controls.on_key(KeyCode::Insert, true, None).paste);
     }
