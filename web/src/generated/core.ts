@@ -31,7 +31,11 @@ export type TransportName = "webtransport" | "webrtc" | "websocket";
 /**
  * Counters of the page's display; lengths are microseconds, rates bits per second.
  */
-export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
+export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, 
+/**
+ * Of these, pictures that were predicted from a frame that was left out.
+ */
+damaged: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
 /**
  * Share of repairs and of symbols sent again in all that came.
  */
@@ -47,7 +51,11 @@ healedBy: RecoveryKind | null, healedAfter: number,
 /**
  * Times that a frame predicted from an acknowledged one healed it.
  */
-byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, receivedBps: number, 
+byReference: number, malformed: number, corrupt: number, 
+/**
+ * Frames that the decoder refused.
+ */
+refused: number, unreadableMarkers: number, receivedBps: number, 
 /**
  * None until the clocks are synchronised.
  */
