@@ -86,6 +86,7 @@ pub struct Welcome {
     pub fec: String,
     /// What both ends do about losses; over a transport that loses nothing the client has nothing to do.
     #[serde(default)]
+    #[cfg_attr(test, ts(type = "string"))]
     pub recovery: RecoveryPolicy,
     /// The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
     /// session that is shown as soon as it comes.

@@ -8,7 +8,6 @@ use serde::{Deserialize, Serialize};
 /// What client and server do about a frame that was not received whole, written as its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
-#[cfg_attr(test, derive(ts_rs::TS), ts(type = "string"))]
 pub enum RecoveryPolicy {
     /// The client requests the missing symbols again, then a key frame.
     #[default]

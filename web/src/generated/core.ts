@@ -40,7 +40,11 @@ export const TRANSPORTS = ["webtransport","webrtc","websocket"] as const;
 /**
  * Counters of the page's display; lengths are microseconds, rates bits per second.
  */
-export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
+export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, 
+/**
+ * Of these, pictures that were predicted from a frame that was left out.
+ */
+damaged: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
 /**
  * Share of repairs and of symbols sent again in all that came.
  */
@@ -56,7 +60,11 @@ healedBy: RecoveryKind | null, healedAfter: number,
 /**
  * Times that a frame predicted from an acknowledged one healed it.
  */
-byReference: number, malformed: number, corrupt: number, unreadableMarkers: number, 
+byReference: number, malformed: number, corrupt: number, 
+/**
+ * Frames that the decoder refused.
+ */
+refused: number, unreadableMarkers: number, 
 /**
  * How often a timer was due, by the reason for which it was set.
  */

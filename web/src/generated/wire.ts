@@ -175,9 +175,9 @@ server: string, controller: string,
  */
 fec: string, 
 /**
- * The encoder predicts from acknowledged frames where it is asked to: the client acknowledges.
+ * What both ends do about losses; over a transport that loses nothing the client has nothing to do.
  */
-references: boolean, 
+recovery: string, 
 /**
  * The client holds back so many frames and shows each so many frame intervals after it came, and says how many it holds; 0 of a
  * session that is shown as soon as it comes.
