@@ -177,7 +177,7 @@ export class Hud {
     const share = (value: number | undefined, digits: number): string => (value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`);
     list("counters", [
       ["packets lost", shown(counts?.packetsLost)],
-      ["repaired", shown(counts?.repaired)],
+      ["retransmitted", shown(counts?.repaired)],
       ["redundancy", share(counts?.redundancy, 1)],
       ["repairs", shown(counts?.repairs)],
       ["residual loss", share(counts?.residualLoss, 2)],

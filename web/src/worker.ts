@@ -23,7 +23,7 @@ const scope = self as unknown as {
   postMessage(message: FromWorker, transfer?: Transferable[]): void;
 };
 
-class Media {
+class MediaWorker {
   #start: StartMessage;
   readonly #clock: PageClock;
   readonly #codecs: CodecKind[];
@@ -239,11 +239,11 @@ class Media {
   }
 }
 
-let media: Promise<Media> | null = null;
+let media: Promise<MediaWorker> | null = null;
 
-async function start(message: StartMessage): Promise<Media> {
+async function start(message: StartMessage): Promise<MediaWorker> {
   const [codecs, hearing] = await Promise.all([decodableCodecs(), hears(), initCore({ module_or_path: new URL("core.wasm", self.location.href) })]);
-  return new Media(message, codecs, hearing);
+  return new MediaWorker(message, codecs, hearing);
 }
 
 scope.onmessage = ({ data }) => {

@@ -97,8 +97,8 @@ pub(crate) struct ServeArguments {
     /// requests retransmissions, which planner relies on]
     #[arg(long, value_name = "POLICY")]
     fec: Option<String>,
-    /// Loss recovery of clients. reference: request packets, then a frame predicted from one that they have decoded; repair:
-    /// packets, then a key frame; intra: a key frame at once, freezing until it arrives; openuvr[:FRAMES]: keep decoding damaged
+    /// Loss recovery of clients. reference: request packets, then a frame predicted from one that they have decoded;
+    /// retransmission: packets, then a key frame; intra: a key frame at once, freezing until it arrives; openuvr[:FRAMES]: keep decoding damaged
     /// pictures and request a key frame after each frame until one arrives, while the server ignores requests for FRAMES frames
     /// (default 6) after a key frame. WebRTC clients recover in their own way, and over a WebSocket nothing is lost
     #[arg(long, default_value = "reference", value_name = "POLICY")]

@@ -128,7 +128,7 @@ fn vp8_a_headset_and_the_other_sources_work() {
 }
 
 #[test]
-fn two_percent_loss_is_repaired() {
+fn two_percent_loss_is_recovered() {
     let server = Server::start(&["--drop", "2%", "--seed", "7"]);
     let summary = server.summary("8", &[]);
     let (sent, decoded) = (count(&summary, "frames", "sent"), count(&summary, "frames", "decoded"));

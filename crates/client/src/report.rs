@@ -61,14 +61,14 @@ pub fn summary_table(summary: &Summary) -> String {
         format!("{:.2} Mb/s target, {:.2} Mb/s sent, {:.2} Mb/s received", rate.target, rate.sent, rate.received)
     });
     line("loss", {
-        let counts = format!("{} packets lost, {} symbols repaired, ", loss.packets, loss.repaired);
+        let counts = format!("{} packets lost, {} symbols retransmitted, ", loss.packets, loss.repaired);
         format!("{counts}{} further key frames", loss.key_frames)
     });
     line("redundancy", {
         let healed = [recovery.frames_by_repair, recovery.frames_by_late_repair, recovery.frames_by_retransmission];
         let [repair, late, again] = healed;
         let share = 100.0 * recovery.redundancy_ratio;
-        format!("{share:.1} %, frames whole by repairs {repair}, by late ones {late}, by symbols sent again {again}")
+        format!("{share:.1} %, frames recovered by FEC {repair}, by late FEC {late}, by retransmission {again}")
     });
     line("recovery", {
         let (reference, key) = (recovery.healed_by_reference, recovery.healed_by_key_frame);

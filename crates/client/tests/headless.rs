@@ -166,7 +166,7 @@ async fn a_size_that_changes_loses_no_frame() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_percent_loss_is_repaired() {
+async fn two_percent_loss_is_recovered() {
     for seed in [1, 2] {
         let server = Server::start(Behaviour::default());
         let mut options = options(&server.link, 4);

@@ -3,7 +3,7 @@
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_fec::bench::{SHAPES, SYMBOL_BYTES, shape_name};
 use nearlight_fec::policy::{FrameFacts, RateDistortion, Shortage, new_policy};
-use nearlight_fec::{Code, Encoder, Fate, Kernel, LossEstimate, LossProcess, LossSummary, digest};
+use nearlight_fec::{Code, Encoder, Kernel, LossEstimate, LossProcess, LossSummary, PacketOutcome, digest};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
 fn encode(criterion: &mut Criterion) {
@@ -72,7 +72,7 @@ fn estimate(criterion: &mut Criterion) {
             number += 1;
             let sent_at = Time::from_micros(300 * number);
             let arrived_at = (number % 97 > 0).then(|| (sent_at + Span::from_millis(9)).for_peer());
-            estimate.on_fate(&Fate { frame: FrameId(number as u32 / 50), sent_at, arrived_at });
+            estimate.on_outcome(&PacketOutcome { frame: FrameId(number as u32 / 50), sent_at, arrived_at });
         });
     });
 }

@@ -4,7 +4,7 @@ use nearlight_units::Time;
 
 use crate::bulk::{Config, Connection};
 use crate::law::{CongestionLaw, LawSpec};
-use crate::{Arrival, Schedule, Statistics, Traffic, Transmit, Wake};
+use crate::{Arrival, FlowWake, Schedule, Statistics, Traffic, Transmit};
 
 /// A long transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -63,9 +63,9 @@ impl Traffic for Bulk {
         if self.runs(now) { self.connection.poll_transmit(now) } else { None }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         if !self.begun {
-            return Some((self.schedule.begins, Wake::Begin));
+            return Some((self.schedule.begins, FlowWake::Begin));
         }
         if self.ended { None } else { self.connection.poll_timeout() }
     }

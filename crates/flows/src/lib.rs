@@ -34,4 +34,4 @@ pub use cbr::{Cbr, CbrConfig};
 pub use endless::{Bulk, BulkConfig};
 pub use short::{Completion, Short, ShortConfig};
 pub use stream::{Message, Stream, StreamConfig, law_of};
-pub use traffic::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, Wake};
+pub use traffic::{Arrival, Direction, FlowWake, Schedule, Statistics, Traffic, Transmit};

@@ -11,7 +11,7 @@ use rand_pcg::Pcg32;
 
 use crate::bulk::{Config, Connection};
 use crate::law::LawSpec;
-use crate::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, Wake};
+use crate::{Arrival, Direction, FlowWake, Schedule, Statistics, Traffic, Transmit};
 
 /// Completions that wait to be polled. Guess: an hour of 30 connections.
 const COMPLETIONS: usize = 1 << 14;
@@ -87,7 +87,7 @@ pub struct Short {
     /// Something may leave.
     pending: bool,
     /// When to wake up, worked out once per change.
-    wake: Option<(Time, Wake)>,
+    wake: Option<(Time, FlowWake)>,
     finished: Statistics,
 }
 
@@ -115,7 +115,7 @@ impl Short {
 
     fn plan(&mut self) {
         let wake = |client: &Client| {
-            let next = client.next.map(|at| (at, Wake::NextFile));
+            let next = client.next.map(|at| (at, FlowWake::NextFile));
             let file = client.file.as_ref().and_then(|file| file.connection.poll_timeout());
             [next, file].into_iter().flatten().min_by_key(|(at, _)| *at)
         };
@@ -188,7 +188,7 @@ impl Traffic for Short {
         None
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         self.wake
     }
 

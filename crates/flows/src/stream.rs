@@ -12,7 +12,7 @@ use nearlight_units::{Bytes, Time};
 
 use crate::bulk::{Config, Connection};
 use crate::law::LawSpec;
-use crate::{Arrival, Direction, Statistics, Traffic, Transmit, Wake};
+use crate::{Arrival, Direction, FlowWake, Statistics, Traffic, Transmit};
 
 /// The law of a name such as `tcp-cubic`: frames over one connection, in place of a rate controller.
 #[must_use]
@@ -140,7 +140,7 @@ impl Traffic for Stream {
         self.connection.poll_transmit(now)
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         self.connection.poll_timeout()
     }
 

@@ -35,7 +35,7 @@ pub struct Arrival {
 
 /// Why a flow wants to be woken. Early calls are harmless; a late one delays what the reason names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
+pub enum FlowWake {
     /// The flow begins.
     Begin,
     /// The pacing rate, or a constant bit rate, lets a packet go.
@@ -116,7 +116,7 @@ pub trait Traffic: Send {
     /// The next packet that leaves now.
     fn poll_transmit(&mut self, now: Time) -> Option<Transmit>;
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)>;
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)>;
 
     fn on_timeout(&mut self, now: Time);
 

@@ -61,7 +61,7 @@ pub struct WifiRecord {
 
 /// What became of the frames of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FateCounts {
+pub struct FrameLossCounts {
     /// Not whole by their deadline, or never.
     pub residual: u64,
     /// Not shown, damaged, or shown after their deadline.
@@ -119,7 +119,7 @@ pub struct MediaRecord {
     pub redundant_bytes: u64,
     pub other_bytes: u64,
     /// Where each frame's fate is known.
-    pub fates: Option<FateCounts>,
+    pub fates: Option<FrameLossCounts>,
     /// Where the session's own receiver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healed: Option<RecoveryCounts>,

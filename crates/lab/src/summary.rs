@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::histogram::Histogram;
-use crate::record::{FateCounts, LiveNote, MediaRecord, RunRecord, ServiceRecord, SideRecord};
+use crate::record::{FrameLossCounts, LiveNote, MediaRecord, RunRecord, ServiceRecord, SideRecord};
 use crate::utility::utility;
 use nearlight_events::{STAGES, StallCounts};
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
@@ -320,7 +320,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
     take("retransmission_ratio", Samples::Values(share(media.retransmissions, media.packets_sent)));
     take("redundancy_ratio", Samples::Values(share(media.redundant_bytes, media.other_bytes)));
-    if let Some(FateCounts { residual, bad, runs }) = media.fates {
+    if let Some(FrameLossCounts { residual, bad, runs }) = media.fates {
         take("residual_frame_loss", Samples::Values(share(residual, media.sent_frames)));
         take("bad_frame_ratio", Samples::Values(share(bad, media.sent_frames)));
         take("recovery_frames", Samples::Values(share(bad, runs)));

@@ -70,7 +70,7 @@ fn without_repair_a_loss_costs_frames_until_the_next_key_frame() {
             "#
         )
     };
-    let (repair, intra) = (run_text(&text("repair")), run_text(&text("intra")));
+    let (repair, intra) = (run_text(&text("retransmission")), run_text(&text("intra")));
     let dropped = |run: &RunRecord| run.media[0].sent_frames - run.media[0].received_frames;
     assert!(dropped(&repair) <= 2 && repair.media[0].key_frames == 1, "{} dropped", dropped(&repair));
     // About 63 of 2,088 frames lose a packet; each costs a round trip at least, two frames at 72 a second.

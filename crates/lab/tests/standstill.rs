@@ -29,7 +29,7 @@ fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> V
         key_ratio = 1.0
         [all.client]
         decode = "8ms"
-        recovery = "repair"
+        recovery = "retransmission"
         [[all.path]]
         name = "path"
         forward = "rate=1gbit,{forward},delay=5ms"

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nearlight_lab::plan::{Published, PublishedFigure};
-use nearlight_lab::{FateCounts, Head, Plan, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
+use nearlight_lab::{FrameLossCounts, Head, Plan, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
 
 fn text(system: &str) -> String {
     format!(
@@ -92,7 +92,7 @@ fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
         let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
         ["key_frames", "healed_by_reference", "healed_by_key_frame", "bad_frame_ratio"].map(|name| figure(&run, name))
     };
-    let [reference, repair] = ["reference", "repair"].map(figures);
+    let [reference, repair] = ["reference", "retransmission"].map(figures);
     assert_eq!((reference[..3].to_vec(), repair[..3].to_vec()), (vec![1.0, 1.0, 0.0], vec![2.0, 0.0, 1.0]));
     assert!(reference[3] <= repair[3] && reference[3] < 0.1, "{reference:?} {repair:?}");
 }
@@ -223,7 +223,7 @@ fn damage_lasts_as_long_as_it_does_where_there_is_any() {
     let record = run_system("controller = 'fixed'");
     let with = |bad, runs| {
         let mut record = record.clone();
-        record.media[0].fates = Some(FateCounts { residual: 0, bad, runs });
+        record.media[0].fates = Some(FrameLossCounts { residual: 0, bad, runs });
         record
     };
     let frames = |records: &[&RunRecord]| {

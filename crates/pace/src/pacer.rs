@@ -14,8 +14,8 @@ const CATCH_UP: Span = Mode::DEFAULT_INTERVAL;
 pub enum Class {
     /// Part of a frame announced by [`Pacer::on_frame`]: waits its turn.
     Media,
-    /// A retransmission: never waits, but media waits for it, at most 5 ms.
-    Repair,
+    /// A retransmission, or sound: never waits, but media waits for it, at most 5 ms.
+    Urgent,
     /// Filling of a probe: leaves only while a probe runs, at the probe's rate.
     Padding,
 }
@@ -121,9 +121,9 @@ impl Pacer {
         if self.fresh && class == Class::Media {
             self.begin(now);
         }
-        let bypass = class == Class::Repair || self.probe.is_some();
+        let bypass = class == Class::Urgent || self.probe.is_some();
         let open = match (&self.probe, class) {
-            (_, Class::Repair) => true,
+            (_, Class::Urgent) => true,
             (Some(probe), _) => probe.meter.is_open(),
             (None, Class::Padding) => false,
             (None, Class::Media) => self.is_open(),

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 use crate::frames::{FrameSample, Frames};
-use crate::{Bounds, Decision, Feedback, FrameOutcome, Limit, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, FrameOutcome, Limit, RateController, SentFrame, SentPacket};
 
 /// Frames in the means (`max_history_size`).
 const WINDOW: usize = 256;
@@ -256,7 +256,7 @@ impl RateController for Alvr {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 

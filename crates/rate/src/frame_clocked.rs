@@ -22,7 +22,7 @@ use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span, Time};
 use crate::backlog::Backlog;
 use crate::base_delay::BaseDelay;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// Of a frame interval, what a frame takes on the wire. Guess: half, so that a loss that shows by the frame's end can be repaired before
 /// the next frame leaves.
@@ -294,9 +294,9 @@ impl RateController for FrameClocked {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let lowest = self.decision().target <= self.bounds.minimum;
-        self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout))
+        self.silence.due(lowest).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
@@ -480,7 +480,7 @@ mod tests {
             app_limited: true,
         });
         let mut steps = 0;
-        while let Some((at, Wake::FeedbackTimeout)) = wire.controller.poll_timeout() {
+        while let Some((at, ControllerWake::FeedbackTimeout)) = wire.controller.poll_timeout() {
             assert_eq!(at - sent_at, Span::from_millis(500 * (steps + 1)));
             wire.controller.on_timeout(at);
             steps += 1;

@@ -259,7 +259,7 @@ impl Decision {
 
 /// Why a controller wants to be woken. Early calls are harmless; a late one delays what the reason names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
+pub enum ControllerWake {
     /// A periodic step of the control law.
     Step,
     /// Feedback has been missing for too long.
@@ -353,7 +353,7 @@ pub trait RateController: Send {
     /// The time that [`RateController::poll_timeout`] named has come.
     fn on_timeout(&mut self, now: Time);
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)>;
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)>;
 
     /// A probe to send now; each is handed out once.
     fn poll_probe(&mut self, _now: Time) -> Option<Probe> {

@@ -81,7 +81,7 @@ impl SessionCommon {
             .with_stream(Size { width: stream.width, height: stream.height }, stream.views)
             .with_marker(marker);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
-        let (recovery, sound) = (RecoveryPolicy::Repair, None);
+        let (recovery, sound) = (RecoveryPolicy::Retransmission, None);
         let clipboard = false;
         Ok(Self {
             state,

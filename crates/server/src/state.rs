@@ -220,7 +220,7 @@ impl ServerState {
         let config = EncoderConfig { size, fps, rate: self.bounds.start, threads: EncoderConfig::usual_threads() };
         let keeps_references = self.encoders.describe(codec, config)?.keeps_references;
         Ok(match self.recovery {
-            RecoveryPolicy::Reference if !keeps_references => RecoveryPolicy::Repair,
+            RecoveryPolicy::Reference if !keeps_references => RecoveryPolicy::Retransmission,
             chosen => chosen,
         })
     }
@@ -231,7 +231,7 @@ impl ServerState {
             MediaTransport::Datagrams { largest, recovery } => (Framing::Symbols, largest, recovery, true),
             // The client's own: it sends NACKs, then asks for a key frame.
             MediaTransport::Rtp { reports_arrivals } => {
-                (Framing::Rtp, Peer::LARGEST_DATAGRAM, RecoveryPolicy::Repair, reports_arrivals)
+                (Framing::Rtp, Peer::LARGEST_DATAGRAM, RecoveryPolicy::Retransmission, reports_arrivals)
             }
         };
         let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");

@@ -24,7 +24,7 @@ struct Seen {
 
 #[derive(Debug, Default)]
 pub(crate) struct ArrivalLog {
-    /// Fate of `first`, `first + 1`, ... up to the newest seen.
+    /// What became of `first`, `first + 1`, ... up to the newest seen.
     window: VecDeque<Option<Seen>>,
     first: u64,
     /// Everything before this was reported at least once.

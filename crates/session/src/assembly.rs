@@ -15,7 +15,7 @@ use crate::coded::Coded;
 mod frame;
 mod repairs;
 
-pub(crate) use frame::RepairPolicy;
+pub(crate) use frame::RetransmissionPolicy;
 use frame::{Assembly, REORDER_WAIT, Shape, Slot, TAIL_WAIT};
 pub(crate) use repairs::Forged;
 
@@ -443,7 +443,11 @@ impl Assembler {
     }
 
     /// What to ask for now, with the count of attempts by frame. Costs nothing before it is due.
-    pub(crate) fn poll_missing(&mut self, now: Time, policy: RepairPolicy) -> Vec<(FrameId, u32, Vec<Missing>)> {
+    pub(crate) fn poll_missing(
+        &mut self,
+        now: Time,
+        policy: RetransmissionPolicy,
+    ) -> Vec<(FrameId, u32, Vec<Missing>)> {
         let mut asked = Vec::new();
         if self.check_at.is_none_or(|at| now < at) {
             return asked;
@@ -500,7 +504,7 @@ impl Assembler {
     }
 
     /// Gives up on frames that have been missing for too long: the chain is broken from then on.
-    pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) {
+    pub(crate) fn expire(&mut self, now: Time, policy: RetransmissionPolicy) {
         // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
         let (heard_at, takes_damaged) = (self.heard_at, self.takes_damaged);
         let overdue = |assembly: &Assembly| {

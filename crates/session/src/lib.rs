@@ -69,8 +69,8 @@ pub enum Wake {
     Rate,
     /// Arrivals want to be reported: late means older feedback.
     Feedback,
-    /// Symbols may be missing by now: late means a later repair.
-    Repair,
+    /// Symbols may be missing by now: late means a later retransmission.
+    Retransmission,
     /// A clock exchange is due.
     Clock,
     /// An event that the server has not acknowledged, or what is held, is to be told again.
@@ -96,7 +96,7 @@ impl Wake {
             Self::PathBlocked => "path_blocked",
             Self::Rate => "rate",
             Self::Feedback => "feedback",
-            Self::Repair => "repair",
+            Self::Retransmission => "retransmission",
             Self::Clock => "clock",
             Self::Input => "input",
             Self::Report => "report",

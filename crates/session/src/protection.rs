@@ -2,7 +2,7 @@
 
 use nearlight_events::{Event, ProtectionCandidate};
 use nearlight_fec::policy::{FrameFacts, Plan, RateDistortion, RedundancyPolicy, Shortage};
-use nearlight_fec::{Code, Encoder, Fate, LossEstimate};
+use nearlight_fec::{Code, Encoder, LossEstimate, PacketOutcome};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
@@ -173,7 +173,7 @@ impl Protection {
     pub(crate) fn on_feedback(&mut self, packets: &mut PacketHistory) {
         while let Some((packet, arrived_at)) = packets.poll_settled() {
             if let Some(frame) = packet.frame {
-                self.estimate.on_fate(&Fate { frame, sent_at: packet.sent_at, arrived_at });
+                self.estimate.on_outcome(&PacketOutcome { frame, sent_at: packet.sent_at, arrived_at });
             }
         }
     }

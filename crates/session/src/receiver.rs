@@ -91,14 +91,14 @@ pub struct ReceiverStatistics {
 
 /// Datagrams of media that came.
 #[derive(Clone, Copy)]
-struct Media {
+struct MediaCount {
     packets: u64,
     bytes: Bytes,
     /// Of these, what others could have stood in for.
     redundant: Bytes,
 }
 
-impl Media {
+impl MediaCount {
     const fn datagram(datagram: &[u8], redundant: bool) -> Self {
         let bytes = Bytes::new(datagram.len() as u64);
         Self { packets: 1, bytes, redundant: if redundant { bytes } else { Bytes::ZERO } }
@@ -239,13 +239,13 @@ impl Receiver {
                 }
             }
             Ok(ToClient::Symbol(header, payload)) => {
-                self.on_media(now, Media::datagram(datagram, header.flags.retransmission));
+                self.on_media(now, MediaCount::datagram(datagram, header.flags.retransmission));
                 if self.arrivals.on_arrival(now, header.seq, ce) && !header.flags.probe {
                     self.on_symbol(now, &header, payload);
                 }
             }
             Ok(ToClient::Repair(header, payload)) => {
-                self.on_media(now, Media::datagram(datagram, true));
+                self.on_media(now, MediaCount::datagram(datagram, true));
                 if self.arrivals.on_arrival(now, header.seq, ce) {
                     self.on_repair(now, &header, payload);
                 }
@@ -263,7 +263,7 @@ impl Receiver {
         }
     }
 
-    fn on_media(&mut self, now: Time, media: Media) {
+    fn on_media(&mut self, now: Time, media: MediaCount) {
         self.received += media.bytes;
         self.packets += media.packets;
         self.recent.on_bytes(now, media.bytes);
@@ -461,7 +461,7 @@ impl Receiver {
 
     /// Time has passed: what [`Receiver::poll_timeout`] named is done.
     pub fn on_timeout(&mut self, now: Time) {
-        let policy = self.repair_policy();
+        let policy = self.retransmission_policy();
         if self.loss_recovery == LossRecovery::KeyFrames {
             self.assembler.give_up_lost(now);
         } else {
@@ -487,7 +487,7 @@ impl Receiver {
             self.arrivals.poll_timeout(),
             self.presentation.poll_timeout(),
             self.playback.as_ref().and_then(|buffer| buffer.poll_timeout()).map(|at| (at, Wake::Playback)),
-            self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
+            self.assembler.poll_timeout().map(|at| (at, Wake::Retransmission)),
             self.restart_due().map(|at| (at, Wake::KeyFrame)),
             self.input_repeat_at.map(|at| (at, Wake::Input)),
             self.sound.as_ref().and_then(|sound| sound.poll_timeout()).map(|at| (at, Wake::Sound)),

@@ -328,7 +328,7 @@ impl Sender {
     /// Something else leaves on the same path now, such as sound, under the number that is answered. It does not wait, and media waits
     /// for it.
     pub fn on_sent_beside(&mut self, now: Time, size: Bytes) -> PacketSeq {
-        self.pacer.poll(now, size, Class::Repair);
+        self.pacer.poll(now, size, Class::Urgent);
         self.on_sent(now, size, Content::Other)
     }
 

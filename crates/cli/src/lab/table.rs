@@ -49,7 +49,7 @@ const fn shown(name: &'static str, title: &'static str, decimals: usize, wanted:
 }
 
 /// JSON has all metrics; columns that no cell has are left out.
-const COLUMNS: [Shown; 33] = {
+const COLUMNS: [Shown; 40] = {
     use Wanted::{Always, OfOthers, OfSystems, Published};
     [
         // What counts every captured frame comes first.
@@ -74,6 +74,8 @@ const COLUMNS: [Shown; 33] = {
         shown("residual_frame_loss", "not whole", 4, OfSystems),
         shown("bad_frame_ratio", "bad frames", 4, OfSystems),
         shown("recovery_frames", "in a row", 1, OfSystems),
+        shown("damaged_frame_ratio", "damaged", 4, OfSystems),
+        shown("longest_damage_ms", "longest damage ms", 0, OfSystems),
         shown("frame_drop_ratio", "dropped", 4, OfOthers),
         shown("frame_skip_ratio", "left out", 4, Published),
         shown("late_frame_ratio", "late", 4, OfOthers),
@@ -86,6 +88,11 @@ const COLUMNS: [Shown; 33] = {
         shown("ampdu_mpdus", "A-MPDU", 2, Always),
         shown("airtime_ratio", "airtime", 4, Always),
         shown("delivered_mbps", "delivered Mb/s", 1, Always),
+        shown("flows_mbps", "flows Mb/s", 1, Always),
+        shown("flows_utilisation", "flows used", 3, Always),
+        shown("flows_delay_ms", "flows delay ms", 1, Always),
+        shown("flows_jain", "Jain, 1 s", 3, Always),
+        shown("flows_jain_whole", "Jain", 3, Always),
     ]
 };
 

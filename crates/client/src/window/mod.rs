@@ -47,7 +47,7 @@ const PIXELS_PER_NOTCH: f64 = 100.0;
 const TITLE: &str = "Nearlight";
 
 /// What other threads tell the window.
-enum Wake {
+enum UserEvent {
     Status(Status),
     Gamepads(GamepadNews),
     Ended(Box<Result<Summary, ClientError>>),
@@ -66,7 +66,7 @@ pub fn run(options: WindowOptions) -> Result<Summary, ClientError> {
     Ok(summary)
 }
 
-fn event_loop() -> Result<EventLoop<Wake>, ClientError> {
+fn event_loop() -> Result<EventLoop<UserEvent>, ClientError> {
     let mut builder = EventLoop::with_user_event();
     // Linux allows any thread, which tests need; elsewhere the system insists on the main one.
     #[cfg(target_os = "linux")]
@@ -88,7 +88,7 @@ fn no_window(error: &dyn std::fmt::Display) -> ClientError {
 struct App {
     options: WindowOptions,
     clock: Clock,
-    proxy: EventLoopProxy<Wake>,
+    proxy: EventLoopProxy<UserEvent>,
     stage: Option<Stage>,
     pictures: Option<Arc<Pictures>>,
     outcome: Option<Result<Summary, ClientError>>,
@@ -123,7 +123,7 @@ struct Stage {
 }
 
 impl App {
-    fn new(options: WindowOptions, proxy: EventLoopProxy<Wake>) -> Self {
+    fn new(options: WindowOptions, proxy: EventLoopProxy<UserEvent>) -> Self {
         Self { options, clock: Clock::start(), proxy, stage: None, pictures: None, outcome: None }
     }
 
@@ -143,12 +143,12 @@ impl App {
         let failure = self.proxy.clone();
         let work = Work { painter, pictures: Arc::clone(&pictures), happenings: handles.happenings, clock: self.clock };
         let paint = PaintThread::start(work, (orders, desk), move |error| {
-            drop(failure.send_event(Wake::Ended(Box::new(Err(error)))));
+            drop(failure.send_event(UserEvent::Ended(Box::new(Err(error)))));
         })?;
         let clipboard =
             self.options.view.clipboard.then(|| ClipboardThread::start(handles.inputs.clone())).transpose()?;
         let news = self.proxy.clone();
-        let haptics = gamepads::start(move |told| drop(news.send_event(Wake::Gamepads(told))))?;
+        let haptics = gamepads::start(move |told| drop(news.send_event(UserEvent::Gamepads(told))))?;
         let texts = clipboard.clone();
         let status = self.proxy.clone();
         let player = Player {
@@ -157,7 +157,7 @@ impl App {
             display_hz: refresh_rate(&window),
             screen: Arc::clone(&pictures) as Arc<_>,
             ports,
-            on_status: Box::new(move |now| drop(status.send_event(Wake::Status(now)))),
+            on_status: Box::new(move |now| drop(status.send_event(UserEvent::Status(now)))),
             on_output: Box::new(move |output| match output {
                 // A thread that has ended said why.
                 UserOutput::Haptics(pulse) => drop(haptics.send(pulse)),
@@ -167,7 +167,7 @@ impl App {
         let proxy = self.proxy.clone();
         let thread = std::thread::Builder::new().name("player".into());
         thread
-            .spawn(move || drop(proxy.send_event(Wake::Ended(Box::new(play(player))))))
+            .spawn(move || drop(proxy.send_event(UserEvent::Ended(Box::new(play(player))))))
             .map_err(|source| ClientError::System { what: "thread for the player", source })?;
         Ok(Stage {
             paint,
@@ -217,7 +217,7 @@ fn refresh_rate(window: &Window) -> u16 {
     hertz.filter(|hertz| *hertz > 0).unwrap_or(NOMINAL_HZ)
 }
 
-impl ApplicationHandler<Wake> for App {
+impl ApplicationHandler<UserEvent> for App {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.stage.is_some() || self.outcome.is_some() {
             return;
@@ -231,19 +231,19 @@ impl ApplicationHandler<Wake> for App {
         }
     }
 
-    fn user_event(&mut self, event_loop: &ActiveEventLoop, wake: Wake) {
+    fn user_event(&mut self, event_loop: &ActiveEventLoop, event: UserEvent) {
         let Some(stage) = &mut self.stage else { return };
-        match wake {
-            Wake::Status(status) => {
+        match event {
+            UserEvent::Status(status) => {
                 stage.on_status(&status);
                 stage.window.set_title(&title(&status));
             }
-            Wake::Gamepads(GamepadNews::Described(gamepads)) => drop(stage.described.send_replace(gamepads)),
-            Wake::Gamepads(GamepadNews::States(gamepads)) => {
+            UserEvent::Gamepads(GamepadNews::Described(gamepads)) => drop(stage.described.send_replace(gamepads)),
+            UserEvent::Gamepads(GamepadNews::States(gamepads)) => {
                 stage.gamepads = gamepads;
                 stage.tell_gamepads();
             }
-            Wake::Ended(outcome) => self.end(event_loop, *outcome),
+            UserEvent::Ended(outcome) => self.end(event_loop, *outcome),
         }
     }
 
@@ -430,7 +430,7 @@ fn title(status: &Status) -> String {
         Status::Connecting { trouble: None } => format!("{TITLE}: connecting"),
         Status::Connecting { trouble: Some(trouble) } => format!("{TITLE}: connecting again ({trouble})"),
         Status::Watching { fps, motion_to_photon, received, size: (width, height), losses } => format!(
-            "{TITLE}: {width}×{height}, {fps:.0} fps, {} motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames repaired, {} \
+            "{TITLE}: {width}×{height}, {fps:.0} fps, {} motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames recovered, {} \
              lost{}",
             motion_to_photon.map_or_else(|| "unknown".to_owned(), |span| format!("{:.0} ms", span.as_millis_f64())),
             received.as_mbps_f64(),
@@ -462,7 +462,7 @@ mod tests {
         };
         let clean = title(&watching(losses));
         assert!(
-            clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames repaired, 0 lost"),
+            clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames recovered, 0 lost"),
             "{clean}"
         );
         losses.healed_by = Some(RecoveryKind::LateRepair);

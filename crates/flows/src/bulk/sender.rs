@@ -7,7 +7,7 @@ use nearlight_units::{Bytes, Span, Time};
 use super::round_trip::RoundTrip;
 use super::scoreboard::{Progress, Scoreboard};
 use super::{Ack, Config, HEADERS, Segment};
-use crate::Wake;
+use crate::FlowWake;
 use crate::law::{AckSample, Cause, Congestion, CongestionLaw};
 
 /// What a lone segment's acknowledgement may be delayed by (RFC 8985, section 7.2, `TLP.max_ack_delay`: 200 ms).
@@ -290,7 +290,7 @@ impl Sender {
             self.respond(now, lost, false);
         }
         match self.silence() {
-            Some((at, Wake::TailProbe)) if at <= now => self.tail_probe_wanted = true,
+            Some((at, FlowWake::TailProbe)) if at <= now => self.tail_probe_wanted = true,
             Some((at, _)) if at <= now => self.give_up_flight(now),
             _ => {}
         }
@@ -314,14 +314,14 @@ impl Sender {
     }
 
     /// When silence will have lasted for too long.
-    fn silence(&self) -> Option<(Time, Wake)> {
+    fn silence(&self) -> Option<(Time, FlowWake)> {
         if self.board.in_flight() == 0 && !self.board.has_lost() {
             return None;
         }
         let timeout = self.quiet_since + self.round_trip.timeout();
         let undisturbed = self.episode.is_none() && !self.board.has_gaps() && self.tail_probe.is_none();
         if !undisturbed || self.tail_probe_wanted {
-            return Some((timeout, Wake::Timeout));
+            return Some((timeout, FlowWake::Timeout));
         }
         let lone = self.board.next() == self.board.first() + 1;
         let wait = self
@@ -330,15 +330,15 @@ impl Sender {
             .map_or(FIRST_PROBE, |smoothed| smoothed * 2 + if lone { LONGEST_ACK_DELAY } else { Span::ZERO });
         let probe = self.last_sent.max(self.quiet_since) + wait;
         // A time-out that would come first is a probe instead: it costs less if the silence is only a delay.
-        Some((probe.min(timeout), Wake::TailProbe))
+        Some((probe.min(timeout), FlowWake::TailProbe))
     }
 
     /// When to call next, unless an acknowledgement comes first.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    pub fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         let silence = self.silence();
-        let look_again = self.look_again.map(|at| (at, Wake::Reordered));
-        let pace = (self.law.pacing().is_some() && self.has_work()).then_some((self.release.at, Wake::Pace));
+        let look_again = self.look_again.map(|at| (at, FlowWake::Reordered));
+        let pace = (self.law.pacing().is_some() && self.has_work()).then_some((self.release.at, FlowWake::Pace));
         [silence, look_again, pace].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 

@@ -22,7 +22,7 @@ use super::system::system;
 use super::text::{Text, or, place as place_of};
 use super::values::Length;
 use super::{
-    Cell, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
+    Cell, Flow, Kind, MediaSession, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
 };
 use crate::digest::Digest;
 
@@ -389,7 +389,7 @@ fn media(
     body: &Body,
     segments: &[Segment],
     setting: &Setting,
-) -> Result<Vec<Media>, PlanError> {
+) -> Result<Vec<MediaSession>, PlanError> {
     let at = place_of(body.media.as_ref(), at);
     let written = body.media.as_ref().map(|parts| parts.as_ref().as_slice());
     place.no_name_twice(
@@ -426,7 +426,7 @@ fn media(
             access: &part.access,
             access_feedback: &part.access_feedback,
         };
-        Ok(Media {
+        Ok(MediaSession {
             name: part.name.as_ref().map_or_else(|| (index + 1).to_string(), |name| name.as_ref().clone()),
             start,
             stop,
@@ -510,7 +510,7 @@ fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
     let reasons = [
         (setting.transport != Transport::WebRtc, None),
         (system.reliable.is_some(), Some("frames over TCP")),
-        (system.recovery != Recovery::REPAIR || system.group > 0, Some("any recovery but `repair`")),
+        (system.recovery != Recovery::RETRANSMISSION || system.group > 0, Some("any recovery but `retransmission`")),
         (setting.ecn != Ecn::NotCapable, Some("marks in place of losses")),
     ];
     reasons.into_iter().find_map(|(applies, what)| applies.then_some(what))?

@@ -96,7 +96,7 @@ pub struct Cell {
     pub system: System,
     /// What all flows share, in order.
     pub segments: Vec<Segment>,
-    pub media: Vec<Media>,
+    pub media: Vec<MediaSession>,
     pub flows: Vec<Flow>,
     /// In place of all these, the traffic model in a Wi-Fi cell.
     pub traffic: Option<Box<TrafficModel>>,
@@ -185,7 +185,7 @@ pub enum Recovery {
 }
 
 impl Recovery {
-    pub const REPAIR: Self = Self::Policy(RecoveryPolicy::Repair);
+    pub const RETRANSMISSION: Self = Self::Policy(RecoveryPolicy::Retransmission);
     pub const REFERENCE: Self = Self::Policy(RecoveryPolicy::Reference);
 
     /// Frames are decoded although something is missing that they were predicted from, as far as the session tells of it.
@@ -269,7 +269,7 @@ pub struct Route {
 
 /// A media session.
 #[derive(Clone, Debug)]
-pub struct Media {
+pub struct MediaSession {
     pub name: String,
     pub start: Span,
     pub stop: Span,

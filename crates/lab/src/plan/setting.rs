@@ -82,7 +82,7 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
-            recovery: body.client.recovery.unwrap_or(Recovery::REPAIR),
+            recovery: body.client.recovery.unwrap_or(Recovery::RETRANSMISSION),
             deadline,
             playback_buffer,
         },

@@ -34,7 +34,7 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
     }
     let fec = part.fec.clone().unwrap_or_else(|| "none".to_owned());
     new_policy(&fec).map_err(|error| error.to_string())?;
-    let recovery = part.recovery.unwrap_or(Recovery::REPAIR);
+    let recovery = part.recovery.unwrap_or(Recovery::RETRANSMISSION);
     match (recovery, reliable) {
         (Recovery::None, None) if group == 0 => {
             return Err("without recovery a loss is never healed: add key_every, such as key_every = 10".to_owned());

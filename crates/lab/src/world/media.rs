@@ -13,12 +13,12 @@ use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 use super::carrier::{Carrier, server_clock};
-use super::fates::Fates;
 use super::network::{Arrival, End, Network, Parcel};
+use super::sent_frames::SentFrames;
 use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Client, Recovery};
-use crate::record::FateCounts;
+use crate::record::FrameLossCounts;
 use crate::utility::FrameQuality;
 
 /// What a session is like.
@@ -126,7 +126,7 @@ struct Decoding {
     quality: Option<Quality>,
 }
 
-pub(crate) struct Media {
+pub(crate) struct MediaActor {
     config: MediaConfig,
     carrier: Box<dyn Carrier>,
     encoder: Box<dyn FrameEncoder>,
@@ -142,7 +142,7 @@ pub(crate) struct Media {
     newest_input: (InputSeq, Time),
     /// When each frame was captured and handed to the sender, by its id.
     frames: Vec<Sent>,
-    fates: Fates,
+    fates: SentFrames,
     /// Frames since the last key frame, which it counts.
     since_key: u32,
     /// A group that leaves as one, and one that is shown as one.
@@ -166,7 +166,7 @@ pub(crate) struct Media {
     pub(crate) failed: Option<CodecError>,
 }
 
-impl Media {
+impl MediaActor {
     pub(crate) fn new(
         config: MediaConfig,
         mut carrier: Box<dyn Carrier>,
@@ -205,7 +205,7 @@ impl Media {
             coded: FrameId(0),
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
-            fates: Fates::new(config.quality),
+            fates: SentFrames::new(config.quality),
             since_key: 0,
             leaving: Vec::new(),
             forming: Vec::new(),
@@ -253,7 +253,7 @@ impl Media {
         (statistics.redundant.get(), statistics.sent.get())
     }
 
-    pub(crate) fn fates(&self) -> FateCounts {
+    pub(crate) fn fates(&self) -> FrameLossCounts {
         self.fates.counts(&self.tally, self.config.client.deadline)
     }
 

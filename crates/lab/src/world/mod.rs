@@ -1,12 +1,12 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
 mod carrier;
-mod fates;
 mod links;
 mod media;
 mod network;
 mod reliable;
 mod rival;
+mod sent_frames;
 mod standstill;
 mod tally;
 
@@ -28,7 +28,7 @@ use thiserror::Error;
 use self::carrier::{Carrier, Datagrams, WebRtc, WebRtcConfig, server_clock};
 use self::links::{EXCHANGES, refresh_phase};
 pub(crate) use self::links::{Links, segment_seeds, trace_start};
-use self::media::{Media, MediaConfig};
+use self::media::{MediaActor, MediaConfig};
 use self::network::Arrival;
 use self::reliable::Reliable;
 use self::rival::Rival;
@@ -61,7 +61,7 @@ pub enum RunError {
 }
 
 enum Actor {
-    Media(Box<Media>),
+    Media(Box<MediaActor>),
     Reliable(Box<Reliable>),
     Rival(Rival),
 }
@@ -344,7 +344,7 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
     controller.set_priority(server_clock(start), media.priority);
     let sender = new_sender(cell, &config, controller)?;
     let carrier = new_carrier(cell, &config, sender, phases.seed)?;
-    Ok(Actor::Media(Box::new(Media::new(config, carrier, made.0, made.1))))
+    Ok(Actor::Media(Box::new(MediaActor::new(config, carrier, made.0, made.1))))
 }
 
 fn new_carrier(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Result<Box<dyn Carrier>, RunError> {

@@ -12,12 +12,12 @@ use nearlight_link::Ecn;
 use nearlight_session::CaptureSchedule;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-use super::fates::Fates;
 use super::media::MediaConfig;
 use super::network::{Arrival, End, Network, Parcel};
+use super::sent_frames::SentFrames;
 use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
-use crate::record::FateCounts;
+use crate::record::FrameLossCounts;
 
 /// Frames over TCP that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
 pub const LONGEST_WAIT_OVER_TCP: Span = Span::from_millis(330);
@@ -69,7 +69,7 @@ pub(crate) struct Reliable {
     /// Written to the socket, not yet arrived.
     written: VecDeque<(Frame, Coded)>,
     frames: Vec<Frame>,
-    fates: Fates,
+    fates: SentFrames,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
     /// When each input was made; the newest that the server knows, and the newest that was shown.
@@ -108,7 +108,7 @@ impl Reliable {
             waiting: VecDeque::new(),
             written: VecDeque::new(),
             frames: Vec::new(),
-            fates: Fates::new(config.quality),
+            fates: SentFrames::new(config.quality),
             decoding: VecDeque::new(),
             decoded: None,
             inputs: Vec::new(),
@@ -129,7 +129,7 @@ impl Reliable {
         self.config.start <= now && now < self.config.stop
     }
 
-    pub(crate) fn fates(&self) -> FateCounts {
+    pub(crate) fn fates(&self) -> FrameLossCounts {
         self.fates.counts(&self.tally, self.config.client.deadline)
     }
 

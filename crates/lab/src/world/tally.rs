@@ -7,7 +7,7 @@ use super::network::Arrival;
 use super::standstill::Standstill;
 use crate::encoder::Quality;
 use crate::histogram::Histogram;
-use crate::record::{FateCounts, MediaRecord, Sampled, ServiceRecord};
+use crate::record::{FrameLossCounts, MediaRecord, Sampled, ServiceRecord};
 
 /// Frames that were captured so shortly before the end may not have arrived through no fault of anybody.
 const GRACE: Span = Span::from_secs(1);
@@ -66,7 +66,7 @@ pub(crate) struct Sums {
     pub(crate) retransmissions: u64,
     pub(crate) redundant: u64,
     pub(crate) other: u64,
-    pub(crate) fates: Option<FateCounts>,
+    pub(crate) fates: Option<FrameLossCounts>,
     pub(crate) healed: Option<RecoveryCounts>,
     /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
     pub(crate) in_time: (u64, f64),

@@ -23,7 +23,7 @@ use super::detector::Usage;
 use super::groups::Delta;
 use super::trendline::Trendline;
 use crate::frames::{FrameSample, Frames};
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentPacket};
 
 /// Windows of what arrives (`GCC_BITRATE_ESTIMATOR_INIT_WINDOW_MS` and `_NONINIT_`).
 const WINDOWS: Windows = Windows { first: Span::from_millis(350), later: Span::from_millis(250) };
@@ -204,7 +204,7 @@ impl RateController for AlvrFork {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 

@@ -33,7 +33,7 @@ use super::loss_ratio::{Averaging, LossRatio};
 use super::remote_rate::{RemoteOptions, RemoteRate, Step};
 use crate::arriving::ArrivingRate;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentPacket};
 
 /// What arrives is counted over this time (draft: 0.5 to 1 s; pion: 0.5 s).
 const ARRIVING_WINDOW: Span = Span::from_millis(500);
@@ -201,9 +201,9 @@ impl RateController for Draft {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let lowest = self.target() <= self.bounds.minimum;
-        self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout))
+        self.silence.due(lowest).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

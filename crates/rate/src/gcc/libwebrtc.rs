@@ -30,7 +30,9 @@ use super::probing::{Probing, Situation};
 use super::protection::Protection;
 use super::trendline::Trendline;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, TcpInfo, Wake};
+use crate::{
+    Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, TcpInfo,
+};
 
 /// Pacing over target (libwebrtc `kDefaultPaceMultiplier`).
 const PACING_FACTOR: f64 = 2.5;
@@ -356,10 +358,10 @@ impl RateController for LibWebrtc {
         self.probing.on_time(now, &self.situation());
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let lowest = self.target() <= self.bounds.minimum;
-        let silence = self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout));
-        let probe = self.probing.due(&self.situation()).map(|at| (at, Wake::Probe));
+        let silence = self.silence.due(lowest).map(|at| (at, ControllerWake::FeedbackTimeout));
+        let probe = self.probing.due(&self.situation()).map(|at| (at, ControllerWake::Probe));
         [silence, probe].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 

@@ -19,7 +19,7 @@ use nearlight_units::{Bitrate, Bytes, RemoteTime, Span, Time};
 
 use super::reference::{self, Equilibrium, UPDATE_INTERVAL};
 use crate::frames::{FrameSample, Frames};
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentPacket};
 
 /// `NADA_PARAM_PRIO`, `NADA_PARAM_XREF` and `RMCAT_CC_DEFAULT_RMAX`.
 const EQUILIBRIUM: Equilibrium =
@@ -188,7 +188,7 @@ impl RateController for AlvrFork {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 

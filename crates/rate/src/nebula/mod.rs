@@ -31,7 +31,9 @@ use self::monitor::Monitor;
 use self::redundancy::{Block, Share};
 use crate::ladder::Ladder;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, FrameOutcome, Limit, RateController, Redundancy, SentFrame, SentPacket, Wake};
+use crate::{
+    Bounds, ControllerWake, Decision, Feedback, FrameOutcome, Limit, RateController, Redundancy, SentFrame, SentPacket,
+};
 
 /// The control step (section 3.4).
 const STEP: Span = Span::from_secs(1);
@@ -187,8 +189,8 @@ impl RateController for Nebula {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.silence.due(self.rung == 0).map(|at| (at, Wake::FeedbackTimeout))
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
+        self.silence.due(self.rung == 0).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

@@ -148,7 +148,7 @@ fn without_feedback_the_picture_falls_rung_by_rung() {
     while let Some((at, wake)) = session.nebula.poll_timeout() {
         assert_eq!(
             (at - packet.sent_at, wake),
-            (Span::from_millis(500 * (rungs.len() as i64 + 1)), Wake::FeedbackTimeout)
+            (Span::from_millis(500 * (rungs.len() as i64 + 1)), ControllerWake::FeedbackTimeout)
         );
         session.nebula.on_timeout(at);
         rungs.push(session.nebula.decision().step.expect("a ladder").rung);

@@ -27,7 +27,7 @@ use self::window::{Cause, DELAY_TARGET, Facts, Losses, ReferenceWindow};
 use crate::arriving::ArrivingRate;
 use crate::in_flight::{InFlight, MostInFlight};
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// Marks are averaged at least this often, or once a round trip; their share rises by an eighth of the difference, and decays
 /// (`L4S_AVG_G_UP`, `L4S_AVG_G_DOWN`).
@@ -372,8 +372,8 @@ impl RateController for ScreamV2 {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.silence.due(self.rate <= self.bounds.minimum).map(|at| (at, Wake::FeedbackTimeout))
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
+        self.silence.due(self.rate <= self.bounds.minimum).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

@@ -31,7 +31,7 @@ use nearlight_window::{AckSample, BbrV1, Cause, Congestion, CongestionLaw, Cubic
 use self::flight::Flight;
 use crate::in_flight::MostInFlight;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentPacket};
 
 /// Share of the window's rate that the encoder gets. Guess: frames miss their size by some percent.
 const SHARE: f64 = 0.9;
@@ -228,9 +228,9 @@ impl<L: CongestionLaw> RateController for Windowed<L> {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         // The first time-out leaves nothing that a second one could take.
-        self.silence.due(true).map(|at| (at, Wake::FeedbackTimeout))
+        self.silence.due(true).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

@@ -110,7 +110,7 @@ fn without_feedback_the_law_times_out_once_and_the_rate_is_the_lowest() {
         };
         stream.controller.on_packet_sent(&packet);
         let (due, wake) = stream.controller.poll_timeout().expect("feedback is missing");
-        assert_eq!((due, wake), (stream.now + Span::from_millis(500), Wake::FeedbackTimeout));
+        assert_eq!((due, wake), (stream.now + Span::from_millis(500), ControllerWake::FeedbackTimeout));
         if blocked {
             stream.controller.on_timeout(due);
             let decision = stream.controller.decision();

@@ -155,7 +155,7 @@ impl Server {
             codec: CodecKind::Vp8,
             controller: controller.into(),
             fec: "none".into(),
-            recovery: RecoveryPolicy::Repair,
+            recovery: RecoveryPolicy::Retransmission,
             bounds,
             pacing: nearlight_pace::Mode::Compressed,
             tcp_control: None,
@@ -175,8 +175,8 @@ impl Server {
         let permit = state.try_admit(now, CLIENT).expect("a place");
         let (up, from_client) = unbounded_channel();
         let (to_client, down) = unbounded_channel();
-        let sender =
-            state.new_sender(now, MediaTransport::Datagrams { largest: 1_200, recovery: RecoveryPolicy::Repair });
+        let sender = state
+            .new_sender(now, MediaTransport::Datagrams { largest: 1_200, recovery: RecoveryPolicy::Retransmission });
         let carrier = Memory { clock: state.clock, sender, from_client, to_client, events: Vec::new() };
         let number = state.next_session.fetch_add(1, Ordering::Relaxed);
         let task = tokio::spawn(Box::new(SessionTask::new(Arc::clone(state), number, permit, carrier, None)).run());

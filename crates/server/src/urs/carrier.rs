@@ -28,13 +28,13 @@ use crate::state::{MediaTransport, ServerState};
 const INPUT: &str = "input";
 
 /// Makes session tasks, which run where the server's other sessions do.
-pub(crate) struct Media {
+pub(crate) struct UnityPeers {
     pub(crate) state: Arc<ServerState>,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) session_tasks: mpsc::Sender<UnitySession>,
 }
 
-impl Peers for Media {
+impl Peers for UnityPeers {
     fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
         let (state, exchange) = (Arc::clone(&self.state), Arc::clone(&self.exchange));
         // A server that starts no more sessions drops it, and the signalling task hears that nobody follows its orders.

@@ -16,7 +16,7 @@ use crate::options::UnityOptions;
 use crate::rtc::Exchange;
 use crate::rtc::whep::Refused;
 use crate::state::ServerState;
-use carrier::Media;
+use carrier::UnityPeers;
 use routes::Access;
 use signalling::SignallingTask;
 
@@ -30,7 +30,7 @@ pub(crate) fn open(
     exchange: &Arc<Exchange>,
     session_tasks: mpsc::Sender<UnitySession>,
 ) -> (Router, impl Future<Output = ()> + Send + use<>) {
-    let media = Media { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
+    let media = UnityPeers { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
     let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);
     let checking = Arc::clone(state);
     let refuse = Box::new(move |from, token: &str| checking.check_token(from, token).err().map(Refused::from));

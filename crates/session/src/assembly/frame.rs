@@ -17,7 +17,7 @@ const MAX_MISMATCHES: u8 = 2;
 
 /// How to ask for symbols again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RepairPolicy {
+pub(crate) struct RetransmissionPolicy {
     /// Ask again after this long without an answer.
     pub(crate) retry: Span,
     /// Give a frame up when it has been missing for this long.
@@ -224,7 +224,7 @@ impl Assembly {
     }
 
     /// When [`Assembly::missing`] or the end of all patience is due.
-    pub(super) fn next_check(&self, now: Time, policy: RepairPolicy) -> Option<Time> {
+    pub(super) fn next_check(&self, now: Time, policy: RetransmissionPolicy) -> Option<Time> {
         let gap = self.gaps.front().map(|(_, at)| *at + REORDER_WAIT);
         let all_suspect =
             if self.shape.is_none() { self.suspect_since.is_some() } else { self.suspect_to == self.slots.len() };

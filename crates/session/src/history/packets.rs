@@ -10,7 +10,7 @@ use nearlight_wire::{Feedback, Nack};
 use super::Content;
 use super::pieces::PieceHistory;
 
-/// A packet's fate may be reported for so long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it takes
+/// A packet's state may be reported for so long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it takes
 /// seconds, and a round trip longer than this is none that a session could work with.
 pub const PACKETS_KEPT_FOR: Span = Span::from_secs(10);
 /// Once it is known it stays for so long, as a late arrival may take a loss back. Guess: longer than packets overtake one another.
@@ -22,7 +22,7 @@ pub const MOST_PACKETS_KEPT: usize = 125_000;
 pub(super) const REORDER_PACKETS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PacketState {
     Unknown,
     Lost,
     Arrived(RemoteTime),
@@ -36,7 +36,7 @@ const UNREPORTED_PACKETS: u32 = 256;
 pub(super) struct KeptPacket {
     pub(super) packet: SentPacket,
     pub(super) content: Content,
-    pub(super) fate: Fate,
+    pub(super) state: PacketState,
 }
 
 /// Matches feedback with what was sent; every packet is reported as lost at most once and as arrived at most once.
@@ -45,7 +45,7 @@ pub(crate) struct PacketHistory {
     packets: VecDeque<KeptPacket>,
     reports: Vec<PacketReport>,
     pub(crate) lost: u64,
-    /// The next packet whose fate [`PacketHistory::poll_settled`] tells.
+    /// The next packet whose state [`PacketHistory::poll_settled`] tells.
     settled_to: u32,
     newest_covered: u32,
     /// The newest packet that was forgotten before anything was heard of it.
@@ -71,16 +71,16 @@ impl PacketHistory {
 
     /// A packet left, whose number is one more than that of the one before.
     pub(crate) fn on_sent(&mut self, packet: SentPacket, content: Content) {
-        self.packets.push_back(KeptPacket { packet, content, fate: Fate::Unknown });
+        self.packets.push_back(KeptPacket { packet, content, state: PacketState::Unknown });
         if let Some(pieces) = &mut self.pieces {
             pieces.on_sent(packet.seq, content);
         }
-        while let Some(KeptPacket { packet: oldest, content, fate }) = self.packets.front() {
-            let kept = if *fate == Fate::Unknown { PACKETS_KEPT_FOR } else { KEPT_ONCE_KNOWN };
+        while let Some(KeptPacket { packet: oldest, content, state }) = self.packets.front() {
+            let kept = if *state == PacketState::Unknown { PACKETS_KEPT_FOR } else { KEPT_ONCE_KNOWN };
             if packet.sent_at - oldest.sent_at <= kept && self.packets.len() <= MOST_PACKETS_KEPT {
                 break;
             }
-            if *fate == Fate::Unknown {
+            if *state == PacketState::Unknown {
                 self.forgotten = Some(oldest.seq.0);
             }
             if let Some(pieces) = &mut self.pieces {
@@ -101,20 +101,22 @@ impl PacketHistory {
         self.newest_covered = self.newest_covered.max(newest_covered.min(newest_sent));
         for arrival in feedback.iter() {
             let Some(index) = arrival.seq.0.checked_sub(first) else { continue };
-            let Some(KeptPacket { packet, fate, .. }) = self.packets.get_mut(index as usize) else { break };
-            let known = *fate;
-            *fate = match arrival.at {
-                Some(_) if matches!(known, Fate::Arrived(_)) => known,
-                Some(at) => Fate::Arrived(at),
-                None if known == Fate::Unknown && newest_covered - packet.seq.0 >= REORDER_PACKETS => Fate::Lost,
+            let Some(KeptPacket { packet, state, .. }) = self.packets.get_mut(index as usize) else { break };
+            let known = *state;
+            *state = match arrival.at {
+                Some(_) if matches!(known, PacketState::Arrived(_)) => known,
+                Some(at) => PacketState::Arrived(at),
+                None if known == PacketState::Unknown && newest_covered - packet.seq.0 >= REORDER_PACKETS => {
+                    PacketState::Lost
+                }
                 None => known,
             };
-            if *fate == known {
+            if *state == known {
                 continue;
             }
             match known {
-                Fate::Unknown if *fate == Fate::Lost => self.lost += 1,
-                Fate::Lost => self.lost -= 1,
+                PacketState::Unknown if *state == PacketState::Lost => self.lost += 1,
+                PacketState::Lost => self.lost -= 1,
                 _ => {}
             }
             let arrived_at = arrival.at;
@@ -172,20 +174,20 @@ impl PacketHistory {
         PacketSeq(self.newest_covered)
     }
 
-    /// The next packet whose fate is settled, in the order of sending, with its arrival if it did arrive.
+    /// The next packet whose state is settled, in the order of sending, with its arrival if it did arrive.
     pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<RemoteTime>)> {
         let first = self.first()?;
         self.settled_to = self.settled_to.max(first);
         loop {
-            let KeptPacket { packet, fate, .. } = self.packets.get((self.settled_to - first) as usize)?;
-            let arrived_at = match *fate {
-                Fate::Arrived(at) => Some(at),
-                Fate::Lost => None,
-                Fate::Unknown if self.newest_covered.saturating_sub(packet.seq.0) > UNREPORTED_PACKETS => {
+            let KeptPacket { packet, state, .. } = self.packets.get((self.settled_to - first) as usize)?;
+            let arrived_at = match *state {
+                PacketState::Arrived(at) => Some(at),
+                PacketState::Lost => None,
+                PacketState::Unknown if self.newest_covered.saturating_sub(packet.seq.0) > UNREPORTED_PACKETS => {
                     self.settled_to += 1;
                     continue;
                 }
-                Fate::Unknown => return None,
+                PacketState::Unknown => return None,
             };
             self.settled_to += 1;
             return Some((*packet, arrived_at));

@@ -14,7 +14,7 @@ use nearlight_fec::ParityGroups;
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, Missing, Nack};
 
-use super::packets::{Fate, KeptPacket, PacketHistory, REORDER_PACKETS};
+use super::packets::{KeptPacket, PacketHistory, PacketState, REORDER_PACKETS};
 use super::{Content, Piece};
 
 /// A busy client asks for a piece later than it could have, and before it looks at the repair that came meanwhile. Guess: twice what a
@@ -144,17 +144,17 @@ impl PieceHistory {
 
     /// Whether the receiver is known to lack a piece as it left first.
     fn lacks(&self, packets: &PacketHistory, piece: Piece) -> bool {
-        self.awaited.contains(&piece) || self.first_fate(packets, piece) == Some(Fate::Lost)
+        self.awaited.contains(&piece) || self.first_state(packets, piece) == Some(PacketState::Lost)
     }
 
-    fn first_fate(&self, packets: &PacketHistory, piece: Piece) -> Option<Fate> {
+    fn first_state(&self, packets: &PacketHistory, piece: Piece) -> Option<PacketState> {
         let mut sent = self.packets(packets, Subject::Piece(piece));
-        sent.find(|kept| kept.content == Content::Piece(piece)).map(|kept| kept.fate)
+        sent.find(|kept| kept.content == Content::Piece(piece)).map(|kept| kept.state)
     }
 
     /// The piece that left under this number, where it is lost and has not left again since.
     fn lost(&self, packets: &PacketHistory, number: u32) -> Option<Piece> {
-        let kept = packets.get(number).filter(|kept| kept.fate == Fate::Lost)?;
+        let kept = packets.get(number).filter(|kept| kept.state == PacketState::Lost)?;
         let subject @ Subject::Piece(piece) = Subject::of(kept.content)? else { return None };
         let is_latest = self.numbers.get(&subject)?.back() == Some(&number);
         is_latest.then_some(piece)
@@ -167,16 +167,16 @@ impl PieceHistory {
         groups: impl Fn(FrameId) -> Option<ParityGroups>,
     ) -> Verdict {
         let (frame, index) = piece;
-        if self.packets(packets, Subject::Piece(piece)).any(|kept| matches!(kept.fate, Fate::Arrived(_))) {
+        if self.packets(packets, Subject::Piece(piece)).any(|kept| matches!(kept.state, PacketState::Arrived(_))) {
             return Verdict::Recovered;
         }
         let Some((groups, repair)) = group_of(piece, groups) else { return Verdict::Retransmit };
-        match self.repair(packets, (frame, repair)).map(|kept| kept.fate) {
-            None | Some(Fate::Unknown) => Verdict::Wait,
-            Some(Fate::Lost) => Verdict::Retransmit,
-            Some(Fate::Arrived(_)) => {
+        match self.repair(packets, (frame, repair)).map(|kept| kept.state) {
+            None | Some(PacketState::Unknown) => Verdict::Wait,
+            Some(PacketState::Lost) => Verdict::Retransmit,
+            Some(PacketState::Arrived(_)) => {
                 // Clients make nothing of pieces that were sent again (libwebrtc's `FlexfecReceiver`).
-                let came = |other| matches!(self.first_fate(packets, (frame, other)), Some(Fate::Arrived(_)));
+                let came = |other| matches!(self.first_state(packets, (frame, other)), Some(PacketState::Arrived(_)));
                 let recovered = groups.covered(repair).all(|other| other == index || came(other));
                 if recovered { Verdict::Recovered } else { Verdict::Retransmit }
             }
@@ -190,7 +190,7 @@ impl PieceHistory {
     /// Whether the receiver may not have looked at a repair when it asked, half a round trip ago.
     fn is_coming(&self, packets: &PacketHistory, now: Time, repair: (FrameId, u16), round_trip: Span) -> bool {
         self.repair(packets, repair).is_none_or(|kept| {
-            kept.fate == Fate::Unknown && now.saturating_since(kept.packet.sent_at) < round_trip + LATE
+            kept.state == PacketState::Unknown && now.saturating_since(kept.packet.sent_at) < round_trip + LATE
         })
     }
 }

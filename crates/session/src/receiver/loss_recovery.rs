@@ -36,7 +36,7 @@ pub enum LossRecovery {
 impl From<RecoveryPolicy> for LossRecovery {
     fn from(policy: RecoveryPolicy) -> Self {
         match policy {
-            RecoveryPolicy::Repair => Self::Symbols,
+            RecoveryPolicy::Retransmission => Self::Symbols,
             RecoveryPolicy::Reference => Self::References,
             RecoveryPolicy::Intra => Self::KeyFrames,
             RecoveryPolicy::OpenUvr { .. } => Self::OpenUvr,

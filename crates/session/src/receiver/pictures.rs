@@ -7,7 +7,7 @@ use nearlight_events::{Event, LossCounts};
 use nearlight_units::{Bytes, FrameId, RemoteTime, Time};
 use nearlight_wire::{FrameHeader, FrameNote, marker::Marker};
 
-use super::{Media, Receiver};
+use super::{MediaCount, Receiver};
 use crate::assembly::Transfer;
 use crate::presentation::Displayed;
 
@@ -235,7 +235,7 @@ impl Receiver {
     /// What the machinery has counted by `now`.
     pub fn on_rtp_counts(&mut self, now: Time, counts: RtpCounts) {
         let before = std::mem::replace(&mut self.pictures.counts, counts);
-        let media = Media {
+        let media = MediaCount {
             packets: counts.packets.saturating_sub(before.packets),
             bytes: counts.bytes.saturating_sub(before.bytes),
             redundant: counts.redundant_bytes.saturating_sub(before.redundant_bytes),

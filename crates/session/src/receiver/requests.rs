@@ -5,11 +5,11 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{Acknowledgement, KeyFrameRequest, Nack, ToServer};
 
 use super::{LossRecovery, Receiver};
-use crate::assembly::RepairPolicy;
+use crate::assembly::RetransmissionPolicy;
 
 /// A repair that is not there after a round trip and this is asked for again: the answer waits for the server's loop and pacer.
 /// Guess: a pacing interval.
-const REPAIR_SLACK: Span = Span::from_millis(5);
+const RETRANSMISSION_SLACK: Span = Span::from_millis(5);
 /// Before the first clock exchange. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 /// What a packet that was faster takes off the way of those before it, as a part of the difference. Guess: forgotten after a frame of 50
@@ -113,7 +113,7 @@ impl Receiver {
         self.round_trip() + REQUEST_SLACK
     }
 
-    pub(super) fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
+    pub(super) fn request_missing(&mut self, now: Time, policy: RetransmissionPolicy) {
         let asked = match self.loss_recovery {
             LossRecovery::KeyFrames => return,
             _ => self.assembler.poll_missing(now, policy),
@@ -143,15 +143,17 @@ impl Receiver {
         self.emit(now, || Event::KeyFrameRequested { newest, reason: reason.into() });
     }
 
-    pub(super) fn repair_policy(&self) -> RepairPolicy {
+    pub(super) fn retransmission_policy(&self) -> RetransmissionPolicy {
         let round_trip = self.round_trip();
         let give_up = match self.loss_recovery {
-            LossRecovery::OpenUvr => return RepairPolicy { retry: OPENUVR_PATIENCE, give_up: OPENUVR_PATIENCE },
+            LossRecovery::OpenUvr => {
+                return RetransmissionPolicy { retry: OPENUVR_PATIENCE, give_up: OPENUVR_PATIENCE };
+            }
             LossRecovery::Nothing { patience } => patience,
             LossRecovery::Transport => RELIABLE_GIVE_UP,
             _ => GIVE_UP.max(round_trip * 4),
         };
-        RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up }
+        RetransmissionPolicy { retry: round_trip + RETRANSMISSION_SLACK, give_up }
     }
 
     fn key_frame_retry(&self) -> Span {

@@ -50,7 +50,7 @@ impl SenderConfig {
     #[must_use]
     pub const fn recovering(self, policy: RecoveryPolicy, keeps_references: bool) -> Self {
         let (references, unrestrained, ignored_requests) = match policy {
-            RecoveryPolicy::Repair => (false, false, None),
+            RecoveryPolicy::Retransmission => (false, false, None),
             RecoveryPolicy::Reference => (keeps_references, false, None),
             // What is compared with published systems does as they do.
             RecoveryPolicy::Intra => (false, true, None),

@@ -39,7 +39,7 @@ const ARRIVING_WINDOW: Span = Span::from_millis(200);
 const HOLD: Span = Span::from_millis(53);
 /// And on an overloaded path for two round trips more, in which its missing symbols are asked for: other frames would fill the queue
 /// before them.
-const REPAIR_ROUND_TRIPS: i64 = 2;
+const RETRANSMISSION_ROUND_TRIPS: i64 = 2;
 /// Packets wait in a queue where the newest round trip is longer than the shortest one by this. Guess: half of a short queue.
 const QUEUED: Span = Span::from_millis(10);
 
@@ -123,7 +123,7 @@ impl Restraint {
             return;
         }
         self.answered = Some((frame, now));
-        let repairs = if self.is_overloaded() { REPAIR_ROUND_TRIPS } else { 0 };
+        let repairs = if self.is_overloaded() { RETRANSMISSION_ROUND_TRIPS } else { 0 };
         self.held_until = (self.failures > 0).then(|| now + round_trip * (1 + repairs) + HOLD);
     }
 

@@ -149,7 +149,7 @@ impl Sender {
                 self.statistics.retransmissions_refused += 1;
                 return None;
             }
-            self.pacer.poll(now, size, Class::Repair);
+            self.pacer.poll(now, size, Class::Urgent);
             match answer {
                 Answer::Piece(_) => self.statistics.retransmissions += 1,
                 Answer::Repair(_) => self.statistics.repairs += 1,

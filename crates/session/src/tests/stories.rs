@@ -50,7 +50,7 @@ fn clocks_that_started_at_different_times_are_brought_together() {
 }
 
 #[test]
-fn two_percent_loss_is_repaired_without_a_key_frame() {
+fn two_percent_loss_is_recovered_without_a_key_frame() {
     for seed in 0..5 {
         let mut story = Story::new(seed).with(Conditions { loss: 0.02, ..Conditions::CLEAN });
         story.run(Span::from_secs(20));

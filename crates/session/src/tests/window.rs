@@ -1,7 +1,7 @@
 //! A controller's congestion window holds media back until feedback comes.
 
 use nearlight_pace::Mode;
-use nearlight_rate::{Bounds, Decision, Feedback, RateController, SentPacket, Wake, new_controller};
+use nearlight_rate::{Bounds, ControllerWake, Decision, Feedback, RateController, SentPacket, new_controller};
 use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
 use nearlight_wire as wire;
 
@@ -28,7 +28,7 @@ impl RateController for Windowed {
         self.0.on_timeout(now);
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         self.0.poll_timeout()
     }
 
