@@ -102,7 +102,6 @@ impl Pipelines {
                     cull: false,
                     blend: Some(wgpu::BlendState { color: soft, alpha: soft }),
                     depth_write: false,
-                    ..solid
                 },
             ),
             eye_layout,
