@@ -5,6 +5,7 @@
 
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 #![allow(non_camel_case_types, reason = "the names of the C interface")]
+#![allow(clippy::doc_markdown, reason = "the comments of a C header are no Markdown")]
 
 mod calls;
 mod events;

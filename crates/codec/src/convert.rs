@@ -4,7 +4,7 @@
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImage, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
 use crate::image::{Plane, Target};
-use crate::{CodecError, LARGEST_SIDE, Picture, PictureView, Size};
+use crate::{CodecError, Picture, PictureView, Size};
 
 /// Order of a pixel's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,23 +77,32 @@ pub(crate) fn convert_packed(
 
 /// Converts two rows by way of memory with as much padding as the library wants, none.
 fn convert_pair(order: PixelOrder, plane: Plane<'_>, width: u16, target: Target<'_>) -> Result<(), CodecError> {
-    const LONGEST: usize = LARGEST_SIDE as usize;
-    let (mut rgb, mut luma) = ([0; 2 * 4 * LONGEST], [0; 2 * LONGEST]);
-    let [mut blue, mut red] = [[0; LONGEST / 2]; 2];
-    let columns = usize::from(width);
-    let row = columns * order.bytes();
-    for (to, from) in rgb.chunks_exact_mut(row).zip(plane.bytes.chunks(plane.stride)).take(2) {
-        to.copy_from_slice(&from[..row]);
+    /// Columns that go that way at a time; even.
+    const BLOCK: usize = 1_024;
+    let Target { luma, blue, red, stride } = target;
+    let (mut rgb, mut own_luma) = ([0; 2 * 4 * BLOCK], [0; 2 * BLOCK]);
+    let [mut own_blue, mut own_red] = [[0; BLOCK / 2]; 2];
+    let width = usize::from(width);
+    for start in (0..width).step_by(BLOCK) {
+        let columns = BLOCK.min(width - start);
+        let (half, row, first) = (columns / 2, columns * order.bytes(), start * order.bytes());
+        for (to, from) in rgb.chunks_exact_mut(row).zip(plane.bytes.chunks(plane.stride)).take(2) {
+            to.copy_from_slice(&from[first..first + row]);
+        }
+        let size = Size { width: columns as u16, height: 2 };
+        let own = Target {
+            luma: &mut own_luma[..2 * columns],
+            blue: &mut own_blue[..half],
+            red: &mut own_red[..half],
+            stride: columns,
+        };
+        convert_padded(order, (&rgb[..2 * row], row as u32), size, own)?;
+        for (to, from) in luma.chunks_mut(stride).zip(own_luma.chunks_exact(columns)).take(2) {
+            to[start..start + columns].copy_from_slice(from);
+        }
+        blue[start / 2..start / 2 + half].copy_from_slice(&own_blue[..half]);
+        red[start / 2..start / 2 + half].copy_from_slice(&own_red[..half]);
     }
-    let (luma, half) = (&mut luma[..2 * columns], columns / 2);
-    let (blue, red) = (&mut blue[..half], &mut red[..half]);
-    let own = Target { luma: &mut *luma, blue: &mut *blue, red: &mut *red, stride: columns };
-    convert_padded(order, (&rgb[..2 * row], row as u32), Size { width, height: 2 }, own)?;
-    for (to, from) in target.luma.chunks_mut(target.stride).zip(luma.chunks_exact(columns)) {
-        to[..columns].copy_from_slice(from);
-    }
-    target.blue[..half].copy_from_slice(blue);
-    target.red[..half].copy_from_slice(red);
     Ok(())
 }
 
@@ -232,5 +241,14 @@ mod tests {
         let mut picture = Picture::new(SIZE);
         to_picture(pixels, &mut picture).unwrap();
         assert!(picture.luma.iter().all(|luma| *luma == 235), "{:?}", &picture.luma[13 * 32..]);
+        // So wide that the last rows go in blocks.
+        let size = Size { width: 2_500, height: 16 };
+        let bytes: Vec<u8> = (0..2_600 * 4 * 15 + 10_000).map(|index| (index % 10_400 / 40) as u8).collect();
+        let [mut short, mut whole] = [Picture::new(size), Picture::new(size)];
+        let pixels = Pixels { size, order: PixelOrder::Rgba, bytes: &bytes, stride: 10_400 };
+        to_picture(pixels, &mut short).unwrap();
+        let bytes = [bytes, vec![0; 400]].concat();
+        to_picture(Pixels { bytes: &bytes, ..pixels }, &mut whole).unwrap();
+        assert_eq!(short, whole);
     }
 }
