@@ -16,6 +16,7 @@ const FIRST_PICTURE: Span = Span::from_secs(10);
 
 /// Common to a window and a headless run.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct ViewOptions {
     pub link: Link,
     /// Takes any certificate where the link names none, and leaves it to the token's proof who the server is. Else an authority that
