@@ -57,6 +57,7 @@ impl From<Link> for Target {
 
 /// Common to a window and a headless run.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct ViewOptions {
     pub target: Target,
     /// Takes any certificate where the link names none, and leaves it to the token's proof who the server is. Else an authority that

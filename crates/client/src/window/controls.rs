@@ -106,7 +106,7 @@ impl Controls {
         answer
     }
 
-    /// Keys mean commands and type nothing. The right Alt key is AltGr on many layouts, and types with Control as well.
+    /// Keys mean commands and type nothing. The right Alt key is `AltGr` on many layouts, and types with Control as well.
     fn commands(&self) -> bool {
         use KeyCode::{AltRight, ControlLeft, ControlRight, SuperLeft, SuperRight};
         let held = |code| self.held.contains(&code);
@@ -159,9 +159,11 @@ impl Controls {
 
     /// A finger came, moved or left.
     pub fn on_finger(&mut self, event: FingerEvent) -> Answer {
-        let [left, up] = self.fingers.on_event(event);
-        self.camera.turn(left, up);
-        Answer { moved: [left, up] != [0.0; 2], ..Answer::of(DeviceInput::Touches(self.fingers.told())) }
+        let turned = self.fingers.on_event(event);
+        if let Some([left, up]) = turned {
+            self.camera.turn(left, up);
+        }
+        Answer { moved: turned.is_some(), ..Answer::of(DeviceInput::Touches(self.fingers.told())) }
     }
 
     /// The gamepads are as these say.

@@ -45,8 +45,8 @@ pub struct Fingers {
 }
 
 impl Fingers {
-    /// How far the view turns by it, in radians to the left and up.
-    pub fn on_event(&mut self, event: FingerEvent) -> [f32; 2] {
+    /// How far the view turns by it, in radians to the left and up; none where the finger does not look around.
+    pub fn on_event(&mut self, event: FingerEvent) -> Option<[f32; 2]> {
         let FingerEvent { id, phase, at, pressure, aspect } = event;
         match phase {
             TouchPhase::Started if self.down.len() < MAX_TOUCHES => {
@@ -60,14 +60,14 @@ impl Fingers {
                     (finger.at, finger.pressure) = (at, pressure);
                     // The picture follows the finger, so the view turns against it.
                     if !finger.walks {
-                        return [right * SWIPE_RADIANS, down * SWIPE_RADIANS];
+                        return Some([right * SWIPE_RADIANS, down * SWIPE_RADIANS]);
                     }
                 }
             }
             TouchPhase::Started => {}
             TouchPhase::Ended | TouchPhase::Cancelled => drop(self.down.remove(&id)),
         }
-        [0.0; 2]
+        None
     }
 
     pub fn let_go(&mut self) {
@@ -105,8 +105,8 @@ mod tests {
         let mut fingers = Fingers::default();
         fingers.on_event(event(7, TouchPhase::Started, [0.25, 0.5]));
         fingers.on_event(event(9, TouchPhase::Started, [0.75, 0.5]));
-        assert_eq!(fingers.on_event(event(7, TouchPhase::Moved, [0.25, 0.38])), [0.0; 2]);
-        let [left, up] = fingers.on_event(event(9, TouchPhase::Moved, [0.85, 0.5]));
+        assert_eq!(fingers.on_event(event(7, TouchPhase::Moved, [0.25, 0.38])), None);
+        let [left, up] = fingers.on_event(event(9, TouchPhase::Moved, [0.85, 0.5])).expect("it looks around");
         assert!((left - SWIPE_RADIANS / 10.0).abs() < 1e-5 && up.abs() < 1e-6, "{left} {up}");
         let mut motion = Motion::default();
         fingers.add_to(&mut motion);

@@ -151,7 +151,10 @@ async fn visit(
                 Ok(ClientMessage::Application { data }) => {
                     to_client.send(&ServerMessage::Application { data }).await?;
                 }
-                Ok(message) => heard.lock().expect("no panic").push_str(&format!("{message:?}")),
+                Ok(message) => {
+                    let said = format!("{message:?}");
+                    heard.lock().expect("no panic").push_str(&said);
+                }
                 Err(_) => return Ok(()),
             },
             _ = blocks.tick(), if behaviour.sound && hello.sound => {
