@@ -204,7 +204,7 @@ export class Hud {
     if (name === "websocket") return "the transport's";
     const { recovery } = this.#welcome;
     const refuses = recovery.startsWith("openuvr") && (this.#statistics?.refused ?? 0) > 0;
-    return refuses ? because(recovery, "this browser's decoder refuses damaged frames, so pictures stand until the key frame") : recovery;
+    return refuses ? because(recovery, "this decoder refuses damage") : recovery;
   }
 
   #writeFacts(): void {

@@ -107,6 +107,25 @@ fn a_missing_reference_is_refused_or_decoded_into_a_damaged_picture() {
     assert_eq!(without_two(CodecKind::Vp8, true), concealed);
 }
 
+/// Every few frames one is lost, and now and then a key frame comes, which may be lost as well.
+#[test]
+fn whatever_frames_are_lost_a_concealing_decoder_goes_on() {
+    for kind in CodecKind::ALL {
+        let keys: Vec<bool> = (0..300).map(|number| number % 17 == 0).collect();
+        let frames = stream(kind, &keys);
+        let mut decoder = new_decoder(kind).unwrap();
+        decoder.set_concealing();
+        for (number, bits) in frames.iter().enumerate() {
+            // Multiplying by a large odd number scatters the losses.
+            let lost = number > 0 && (number * 2_654_435_761 >> 7) % 5 == 0;
+            if !lost {
+                let decoded = decoder.decode(bits).map(|picture| picture.is_some());
+                assert!(matches!(decoded, Ok(true)), "{kind}, frame {number}: {decoded:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_truncated_frame_is_an_error_until_the_next_key_frame() {
     for kind in CodecKind::ALL {

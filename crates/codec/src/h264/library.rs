@@ -68,9 +68,9 @@ pub fn decode<'a>(
     let state = unsafe {
         decoder.raw_api().decode_frame_no_delay(bits.as_ptr(), length, (&raw mut planes).cast(), &raw mut info)
     };
-    // A picture that was made without its reference says so.
-    let concealed = if conceals { dsRefLost | dsDataErrorConcealed } else { 0 };
-    if state & !concealed != 0 {
+    // A picture that was made without its reference comes with some of the states, whichever slice noticed it.
+    let painted_over = conceals && info.iBufferStatus == 1;
+    if state != 0 && !painted_over {
         let known: Vec<&str> = STATES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, text)| *text).collect();
         return Err(refused(&format!("{} (state {state:#x})", known.join(", "))));
     }
