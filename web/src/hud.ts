@@ -184,7 +184,6 @@ export class Hud {
       ["healed by", healing(counts)],
       ["by reference", shown(counts?.byReference)],
       ["frames lost", shown(counts?.lost)],
-      ["damaged", shown(counts?.damaged)],
       ["late", shown(counts?.late)],
       ["key frames", shown(counts?.keyFrames)],
       ["round trip", length(counts?.roundTripUs)],
@@ -196,15 +195,13 @@ export class Hud {
     ]);
   }
 
-  /** What is done about losses, and what of it this browser cannot do. */
+  /** The recovery policy where the client has one: over WebRTC and over a WebSocket losses are not its business. */
   #recovery(): string {
-    const name = this.#carrier?.name;
-    if (!this.#welcome || !name) return "–";
-    if (name === "webrtc") return "the browser's";
-    if (name === "websocket") return "the transport's";
+    if (!this.#welcome || this.#carrier?.name !== "webtransport") return "";
     const { recovery } = this.#welcome;
-    const refuses = recovery.startsWith("openuvr") && (this.#statistics?.refused ?? 0) > 0;
-    return refuses ? because(recovery, "this decoder refuses damage") : recovery;
+    const { refused = 0, damaged = 0 } = this.#statistics ?? {};
+    const outcome = refused > 0 ? " (this decoder refuses damaged frames)" : damaged > 0 ? ` (${damaged} frames damaged)` : "";
+    return ` · recovery ${recovery}${outcome}`;
   }
 
   #writeFacts(): void {
@@ -216,8 +213,7 @@ export class Hud {
       ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
       ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
-      ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why) : "–"],
-      ["Recovery", this.#recovery()],
+      ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}${this.#recovery()}`, carrier.why) : "–"],
       ["Control", this.#welcome ? `${this.#welcome.controller}${held} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }

@@ -144,7 +144,8 @@ function drawnMarker(picture: VideoFrame, { height: top, marker }: Crop): Marker
   const { width, height } = marker;
   const context = new OffscreenCanvas(width, height).getContext("2d", { alpha: false, willReadFrequently: true });
   if (!context) return null;
-  context.drawImage(picture, 0, top, width, height, 0, 0, width, height);
+  // Not by a source rectangle: WebKit takes it relative to something else than the picture.
+  context.drawImage(picture, 0, -top);
   return { rgba: new Uint8Array(context.getImageData(0, 0, width, height).data), width };
 }
 

@@ -193,7 +193,7 @@ fn systems_that_cannot_work_are_refused() {
         ("controller = 'fixed'\nrecovery = 'group'\nkey_every = 11", "from 1 to 10"),
         ("controller = 'fixed'\nrecovery = 'prayer'", "openuvr:FRAMES (0 to 600); in plans also none and group"),
         ("controller = 'tcp-cubic'\nfec = 'planner'", "leave out `fec`"),
-        ("controller = 'tcp-vegas'", "tcp-cubic"),
+        ("controller = 'tcp-tahoe'", "tcp-cubic"),
         ("controller = 'tcp-cubic'\ncaptures = 'fitted'", "leave out `captures`"),
         ("controller = 'fixed'\ncaptures = 'odd'", "unknown variant `odd`"),
     ] {

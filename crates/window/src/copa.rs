@@ -8,7 +8,7 @@
 //! # Departures
 //! From the paper, section 2, with constants from the authors' code (venkatarun95/genericCC, `markoviancc.cc`) where it gives none:
 //! * losses do not change the window in default mode, as in the paper; the code's cut above 30 % of losses is left out;
-//! * the velocity is at most what doubles the window in a round trip;
+//! * the velocity is at most what doubles the window in a round trip, and ends at once where growth has to turn;
 //! * the queue counts as emptied where the lowest of the last four round trips is within a tenth of the range above `RTTmin` (the
 //!   code's four, the paper has five);
 //! * a time-out leaves two packets and begins slow start anew; the paper says nothing of it;
@@ -166,9 +166,8 @@ impl Copa {
             }
             self.slow_start = false;
         }
-        // A direction that turns has no velocity.
-        let turned = if below { Direction::Down } else { Direction::Up };
-        if self.direction == Some(turned) && self.velocity > 1.0 {
+        // Growth that has to turn does not wait for the round's end.
+        if !below && self.direction == Some(Direction::Up) && self.velocity > 1.0 {
             (self.velocity, self.steady) = (1.0, 0);
         }
         let step = self.velocity * acked / (self.delta * self.window);
@@ -268,7 +267,7 @@ mod tests {
         let mut copa = Copa::new(PACKET, CopaMode::Switching);
         run(&mut copa, 4_000, 0.0);
         assert!(!copa.is_competing());
-        run(&mut copa, 1_500, 30.0);
+        run(&mut copa, 600, 30.0);
         assert!(copa.is_competing() && copa.delta < DEFAULT_DELTA / 2.0, "{}", copa.delta);
         copa.lost_in_round = true;
         let before = copa.delta;
@@ -276,7 +275,7 @@ mod tests {
         assert!(copa.delta > before, "a loss halves 1/delta");
         let mut never = Copa::new(PACKET, CopaMode::Default);
         run(&mut never, 4_000, 0.0);
-        run(&mut never, 1_500, 30.0);
+        run(&mut never, 600, 30.0);
         assert!(!never.is_competing());
     }
 }
