@@ -343,9 +343,9 @@ pub trait RateController: Send {
         0
     }
 
-    /// What TCP tells of itself, where media travel through it. Whoever applies the decision keeps to [`TcpInfo::rate_limit`], so a
-    /// controller need only listen that would otherwise ask for more, such as by probing.
-    fn on_tcp_info(&mut self, _now: Time, _info: &TcpInfo) {}
+    /// What TCP tells of itself, where media travel through it, and the limit that follows from what it told of late. Whoever applies the
+    /// decision keeps to that limit, so a controller need only listen that would otherwise ask for more, such as by probing.
+    fn on_tcp_info(&mut self, _now: Time, _info: &TcpInfo, _limit: Option<Bitrate>) {}
 
     /// Whole frames that wait for their time in the receiver's playback buffer.
     fn on_playback_buffer(&mut self, _now: Time, _frames: u32) {}

@@ -46,6 +46,10 @@ pub struct TcpInfo {
     pub pacing_rate: Option<Bitrate>,
     /// Handed to the kernel, and held back by it.
     pub unsent: Bytes,
+    /// Handed to the kernel since the beginning.
+    pub written: Bytes,
+    /// Of these what the receiver has, up to the first gap.
+    pub acknowledged: Bytes,
     /// Segments with data since the beginning, those that left again included.
     pub segments_sent: u64,
     /// Segments that left again since the beginning.
@@ -69,6 +73,8 @@ impl TcpInfo {
         app_limited: false,
         pacing_rate: None,
         unsent: Bytes::ZERO,
+        written: Bytes::ZERO,
+        acknowledged: Bytes::ZERO,
         segments_sent: 0,
         retransmissions: 0,
         bytes_sent: Bytes::ZERO,
@@ -80,15 +86,16 @@ impl TcpInfo {
         matches!(self.recovery, TcpRecovery::Disorder | TcpRecovery::Recovery | TcpRecovery::Loss)
     }
 
-    /// What TCP lets go: its window in a round trip, and little more than it delivered where it had more to send. None before the first
-    /// round trip is known.
+    /// What TCP lets go just now: its window in a round trip, and little more than it delivered where it has more to send. None before the
+    /// first round trip is known.
     #[must_use]
     pub fn rate_limit(&self) -> Option<Bitrate> {
         if self.round_trip <= Span::ZERO || self.congestion_window == Bytes::ZERO {
             return None;
         }
         let window = self.congestion_window.over(self.round_trip);
-        let delivered = Some(self.delivery_rate).filter(|rate| !self.app_limited && *rate > Bitrate::ZERO);
+        let is_full = self.unsent > Bytes::ZERO && !self.app_limited;
+        let delivered = Some(self.delivery_rate).filter(|rate| is_full && *rate > Bitrate::ZERO);
         Some(delivered.map_or(window, |rate| rate.mul_f64(DELIVERY_GAIN).min(window)))
     }
 }
@@ -104,10 +111,13 @@ mod tests {
             congestion_window: Bytes::new(25_000),
             delivery_rate: Bitrate::from_mbps(4),
             app_limited: true,
+            unsent: Bytes::new(1),
             ..TcpInfo::UNKNOWN
         };
         assert_eq!(info.rate_limit(), Some(Bitrate::from_mbps(10)));
         assert_eq!(TcpInfo { app_limited: false, ..info }.rate_limit(), Some(Bitrate::from_mbps(5)));
+        let idle = TcpInfo { app_limited: false, unsent: Bytes::ZERO, ..info };
+        assert_eq!(idle.rate_limit(), info.rate_limit(), "an old sample says nothing of the present");
         let fast = TcpInfo { app_limited: false, delivery_rate: Bitrate::from_mbps(90), ..info };
         assert_eq!(fast.rate_limit(), Some(Bitrate::from_mbps(10)));
         assert_eq!(TcpInfo::UNKNOWN.rate_limit(), None);

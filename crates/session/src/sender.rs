@@ -56,6 +56,10 @@ const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
 const MAX_PONGS: usize = 16;
 /// Messages of the application that wait to leave.
 const MAX_MESSAGES: usize = 64;
+/// The highest of what TCP let go in this time bounds the encoder. Linux's BBR lowers its window to what is under way for the first round
+/// trip of a recovery, and restores it afterwards: a lower rate would come too late. Guess: two frames at 30 frames a second, and a short
+/// round trip.
+const LIMIT_HOLDS: Span = Span::from_millis(100);
 /// The state of TCP is logged so often.
 const LOG_TCP: Span = Span::from_millis(100);
 /// Events that nobody fetches are dropped, oldest first.
@@ -179,8 +183,23 @@ pub struct Sender {
 #[derive(Debug, Default)]
 struct Tcp {
     head_of_line: HeadOfLine,
-    limit: Option<Bitrate>,
+    /// Of late, each with its time: the first is the highest.
+    limits: VecDeque<(Time, Bitrate)>,
     logged_at: Option<Time>,
+}
+
+impl Tcp {
+    /// What TCP lets go counts once it has let go of no more for [`LIMIT_HOLDS`].
+    fn on_limit(&mut self, now: Time, limit: Option<Bitrate>) {
+        let Some(limit) = limit else { return };
+        while self.limits.pop_back_if(|(_, earlier)| *earlier <= limit).is_some() {}
+        self.limits.push_back((now, limit));
+        while self.limits.pop_front_if(|(at, _)| now - *at > LIMIT_HOLDS).is_some() {}
+    }
+
+    fn limit(&self) -> Option<Bitrate> {
+        self.limits.front().map(|(_, rate)| *rate)
+    }
 }
 
 impl Sender {
@@ -342,7 +361,7 @@ impl Sender {
     pub fn on_tcp_info(&mut self, now: Time, info: &TcpInfo) {
         let tcp = self.tcp.get_or_insert_default();
         tcp.head_of_line.on_tcp_info(now, info);
-        tcp.limit = info.rate_limit();
+        tcp.on_limit(now, info.rate_limit());
         let due = tcp.logged_at.is_none_or(|at| now - at >= LOG_TCP);
         if due {
             tcp.logged_at = Some(now);
@@ -357,7 +376,8 @@ impl Sender {
                 retransmissions,
             });
         }
-        self.controller.on_tcp_info(now, info);
+        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit());
+        self.controller.on_tcp_info(now, info, limit);
         self.take_decision(now);
     }
 
@@ -523,7 +543,7 @@ impl Sender {
 
     fn take_decision(&mut self, now: Time) {
         let decision = self.controller.decision();
-        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit);
+        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit());
         let decision = match limit {
             Some(limit) => decision.limited_to(Limit::Transport, limit),
             None => decision,

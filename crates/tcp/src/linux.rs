@@ -76,6 +76,9 @@ fn info(bytes: &[u8; LENGTH]) -> TcpInfo {
     let segments = |count: u32| Bytes::new(u64::from(count) * u64::from(segment));
     let threshold = field!(bytes, u32, tcpi_snd_ssthresh);
     let minimum = field!(bytes, u32, tcpi_min_rtt);
+    let sent = field!(bytes, u64, tcpi_bytes_sent);
+    let unsent = u64::from(field!(bytes, u32, tcpi_notsent_bytes));
+    let written = (sent + unsent).saturating_sub(field!(bytes, u64, tcpi_bytes_retrans));
     let pacing = field!(bytes, u64, tcpi_pacing_rate);
     TcpInfo {
         recovery: recovery(field!(bytes, u8, tcpi_ca_state)),
@@ -89,10 +92,12 @@ fn info(bytes: &[u8; LENGTH]) -> TcpInfo {
         delivery_rate: rate(field!(bytes, u64, tcpi_delivery_rate)),
         app_limited: bytes[APP_LIMITED.0] & APP_LIMITED.1 != 0,
         pacing_rate: (pacing != u64::MAX).then(|| rate(pacing)),
-        unsent: Bytes::new(u64::from(field!(bytes, u32, tcpi_notsent_bytes))),
+        unsent: Bytes::new(unsent),
+        written: Bytes::new(written),
+        acknowledged: Bytes::new(field!(bytes, u64, tcpi_bytes_acked)),
         segments_sent: u64::from(field!(bytes, u32, tcpi_data_segs_out)),
         retransmissions: u64::from(field!(bytes, u32, tcpi_total_retrans)),
-        bytes_sent: Bytes::new(field!(bytes, u64, tcpi_bytes_sent)),
+        bytes_sent: Bytes::new(sent),
     }
 }
 

@@ -20,6 +20,8 @@ fn a_connection_tells_what_it_sent() {
     let info = tcp_info(&one).expect("a TCP socket");
     assert!(info.bytes_sent >= Bytes::new(10_000) && info.segments_sent >= 1, "{info:?}");
     assert!(info.round_trip > Span::ZERO && info.congestion_window >= Bytes::new(10_000), "{info:?}");
+    // The handshake counts as a byte.
+    assert!(info.acknowledged.get().abs_diff(10_000) <= 1 && info.written == Bytes::new(10_000), "{info:?}");
     assert_eq!((info.recovery, info.unsent), (TcpRecovery::Open, Bytes::ZERO));
 }
 

@@ -341,8 +341,8 @@ impl RateController for LibWebrtc {
         }
     }
 
-    fn on_tcp_info(&mut self, _now: Time, info: &TcpInfo) {
-        self.transport = info.rate_limit();
+    fn on_tcp_info(&mut self, _now: Time, _info: &TcpInfo, limit: Option<Bitrate>) {
+        self.transport = limit;
         self.alr.set_estimate(self.usable());
     }
 

@@ -1,20 +1,25 @@
 //! Over TCP a lost segment holds back everything behind it until it has come again. What arrives then is late because of the order, not
 //! because a queue has grown, and a controller that watches delay must not take the one for the other.
 //!
-//! TCP says when it found something missing or sent it again; what left from a round trip before that on may have been held back. Of such
-//! packets the controllers are told that they were as long on their way as the last packet that surely was not held back, and longer by
+//! TCP says when it found something missing or sent it again, and up to which byte the receiver has everything; what left after that byte
+//! may have been held back. Of such packets the controllers are told that they were as long on their way as the last packet that surely was not held back, and longer by
 //! what TCP's own round trip has grown since: selective acknowledgements keep measuring the path while a segment is missing, so a queue
 //! that grows meanwhile shows. Packets that came sooner than that are told as they came. Nothing is ever told later than it was.
 
 use std::collections::VecDeque;
 
 use nearlight_rate::{PacketReport, TcpInfo};
-use nearlight_units::{RemoteTime, Span, Time};
+use nearlight_units::{Bytes, RemoteTime, Span, Time};
 
 /// Times of loss that are remembered. Guess: feedback tells of packets of a few round trips, and each has one or two.
 const MOST_HOLES: usize = 32;
-/// Deviations that a round trip may exceed its mean by, as in the time-out of RFC 6298 section 2.
-const DEVIATIONS: i64 = 4;
+/// Moments at which the number of bytes is remembered: of at least 2.5 s, for TCP's time-out after a loss at the end of what was sent.
+const MOST_WRITTEN: usize = 256;
+const WRITTEN_EVERY: Span = Span::from_millis(10);
+/// What a packet may wait between the sender and the kernel. Guess: one turn of the tasks on a busy machine.
+const HANDOVER: Span = Span::from_millis(10);
+/// The number of bytes that are acknowledged counts the handshake as one.
+const HANDSHAKE: Bytes = Bytes::new(1);
 
 /// A packet that was not held back, and TCP's round trip when it was told.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +31,8 @@ struct Reference {
 #[derive(Debug, Default)]
 pub(super) struct HeadOfLine {
     info: Option<(Time, TcpInfo)>,
+    /// How many bytes the kernel had been given, ascending.
+    written: VecDeque<(Time, Bytes)>,
     /// Packets that left in these times may have been held back; ascending, and apart.
     holes: VecDeque<(Time, Time)>,
     reference: Option<Reference>,
@@ -33,12 +40,20 @@ pub(super) struct HeadOfLine {
 
 impl HeadOfLine {
     pub(super) fn on_tcp_info(&mut self, now: Time, info: &TcpInfo) {
+        if self.written.back().is_none_or(|(at, _)| now - *at >= WRITTEN_EVERY) {
+            self.written.push_back((now, info.written));
+            if self.written.len() > MOST_WRITTEN {
+                self.written.pop_front();
+            }
+        }
         let Some((read_at, before)) = self.info.replace((now, *info)) else { return };
         if info.retransmissions == before.retransmissions && !info.is_incomplete() {
             return;
         }
-        let reach = info.round_trip.max(before.round_trip) + info.round_trip_variation * DEVIATIONS;
-        let from = read_at - reach;
+        // The gap was not yet closed when TCP was asked before.
+        let known = |(_, written): &&(Time, Bytes)| *written <= before.acknowledged + HANDSHAKE;
+        let gap_since = self.written.iter().rev().find(known).map_or(Time::ZERO, |(at, _)| *at);
+        let from = gap_since.min(read_at - info.round_trip) - HANDOVER;
         match self.holes.back_mut() {
             Some((_, to)) if *to >= from => *to = now,
             _ => self.holes.push_back((from, now)),
@@ -81,7 +96,7 @@ impl HeadOfLine {
 #[cfg(test)]
 mod tests {
     use nearlight_rate::{SentPacket, TcpRecovery};
-    use nearlight_units::{Bytes, PacketSeq};
+    use nearlight_units::PacketSeq;
 
     use super::*;
 
@@ -116,20 +131,38 @@ mod tests {
     #[test]
     fn what_a_lost_segment_holds_back_is_no_queue() {
         let mut line = HeadOfLine::default();
-        line.on_tcp_info(Time::from_millis(100), &info(3, TcpRecovery::Open, 20));
-        assert_eq!(told(&mut line, &[(80, 90), (90, 101)]), [10, 11]);
-        // What left at 100 was lost; TCP has noticed by 130 and is done when it is asked again.
-        line.on_tcp_info(Time::from_millis(120), &info(3, TcpRecovery::Open, 20));
-        line.on_tcp_info(Time::from_millis(131), &info(4, TcpRecovery::Open, 20));
-        assert_eq!(told(&mut line, &[(100, 135), (110, 135), (120, 135), (126, 135)]), [11, 11, 11, 9]);
-        assert_eq!(told(&mut line, &[(140, 165)]), [25], "TCP knows of nothing missing: that is a queue");
+        line.on_tcp_info(Time::from_millis(80), &info(3, TcpRecovery::Open, 20));
+        assert_eq!(told(&mut line, &[(60, 70), (70, 81)]), [10, 11]);
+        // What left at 120 was lost; TCP has noticed by 150 and is done when it is asked again.
+        line.on_tcp_info(Time::from_millis(140), &info(3, TcpRecovery::Open, 20));
+        line.on_tcp_info(Time::from_millis(151), &info(4, TcpRecovery::Open, 20));
+        assert_eq!(told(&mut line, &[(120, 155), (130, 155), (140, 155), (146, 155)]), [11, 11, 11, 9]);
+        assert_eq!(told(&mut line, &[(160, 185)]), [25], "TCP knows of nothing missing: that is a queue");
+    }
+
+    #[test]
+    fn a_lost_end_of_a_frame_is_found_late_and_counts_from_its_own_time() {
+        let mut line = HeadOfLine::default();
+        let at = |written: u64, acknowledged: u64, retransmissions: u64| TcpInfo {
+            written: Bytes::new(written),
+            acknowledged: Bytes::new(acknowledged + 1),
+            ..info(retransmissions, TcpRecovery::Open, 20)
+        };
+        line.on_tcp_info(Time::from_millis(1_000), &at(50_000, 50_000, 0));
+        assert_eq!(told(&mut line, &[(990, 1_000)]), [10]);
+        // A frame leaves after 1,000, and its last packet is lost; nothing follows that would show it until 1,100.
+        line.on_tcp_info(Time::from_millis(1_010), &at(60_000, 50_000, 0));
+        line.on_tcp_info(Time::from_millis(1_030), &at(60_000, 59_000, 0));
+        line.on_tcp_info(Time::from_millis(1_100), &at(60_000, 59_000, 0));
+        line.on_tcp_info(Time::from_millis(1_130), &at(70_000, 59_000, 1));
+        assert_eq!(told(&mut line, &[(1_005, 1_140), (1_101, 1_140)]), [10, 10]);
     }
 
     #[test]
     fn a_queue_that_grows_meanwhile_shows_in_tcp_s_own_round_trip() {
         let mut line = HeadOfLine::default();
         line.on_tcp_info(Time::from_millis(100), &info(0, TcpRecovery::Open, 20));
-        assert_eq!(told(&mut line, &[(90, 100)]), [10]);
+        assert_eq!(told(&mut line, &[(60, 70)]), [10]);
         line.on_tcp_info(Time::from_millis(110), &info(0, TcpRecovery::Disorder, 25));
         assert_eq!(told(&mut line, &[(100, 140)]), [15]);
         line.on_tcp_info(Time::from_millis(120), &info(1, TcpRecovery::Recovery, 40));
@@ -144,7 +177,7 @@ mod tests {
             let way = step * 7_919 % 50;
             let told = told(&mut line, &[(step * 100, step * 100 + way)]);
             assert!(told[0] <= way as i64, "{told:?} of {way}");
-            assert!(line.holes.len() <= MOST_HOLES);
+            assert!(line.holes.len() <= MOST_HOLES && line.written.len() <= MOST_WRITTEN);
         }
     }
 }

@@ -97,6 +97,7 @@ fn what_tcp_lets_go_bounds_the_encoder_whatever_the_controller() {
         }
         sender.on_tcp_info(now, &TcpInfo { congestion_window: Bytes::new(1_000_000), ..NARROW });
         assert_eq!(sender.decision().target, before.target, "{}: nothing remains of it", preset.name);
+        let now = now + Span::from_millis(101);
         sender.on_tcp_info(now, &TcpInfo { congestion_window: Bytes::new(100), ..NARROW });
         let lowest = before.target.min(Bounds::MINIMUM);
         assert!(sender.decision().target >= lowest, "{}: {:?}", preset.name, sender.decision());
