@@ -247,8 +247,8 @@ mod tests {
         let [mut short, mut whole] = [Picture::new(size), Picture::new(size)];
         let pixels = Pixels { size, order: PixelOrder::Rgba, bytes: &bytes, stride: 10_400 };
         to_picture(pixels, &mut short).unwrap();
-        let bytes = [bytes, vec![0; 400]].concat();
-        to_picture(Pixels { bytes: &bytes, ..pixels }, &mut whole).unwrap();
+        let padded = [&bytes[..], &[0; 400]].concat();
+        to_picture(Pixels { bytes: &padded, ..pixels }, &mut whole).unwrap();
         assert_eq!(short, whole);
     }
 }
