@@ -81,7 +81,7 @@ impl Entry {
         lent.next += 1;
         let id = lent.next;
         // Moving a vector does not move its bytes.
-        let places = [&mut planes.luma, &mut planes.blue, &mut planes.red].map(|plane| plane.as_mut_ptr());
+        let places = [&mut planes.luma, &mut planes.blue, &mut planes.red].map(Vec::as_mut_ptr);
         lent.planes.push((id, planes));
         Ok((id, places))
     }

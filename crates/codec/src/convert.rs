@@ -247,7 +247,7 @@ mod tests {
         let [mut short, mut whole] = [Picture::new(size), Picture::new(size)];
         let pixels = Pixels { size, order: PixelOrder::Rgba, bytes: &bytes, stride: 10_400 };
         to_picture(pixels, &mut short).unwrap();
-        let padded = [bytes.as_slice(), &[0; 400]].concat();
+        let padded = [&bytes[..], &[0; 400]].concat();
         to_picture(Pixels { bytes: &padded, ..pixels }, &mut whole).unwrap();
         assert_eq!(short, whole);
     }

@@ -139,17 +139,14 @@ impl Host {
             return Ok(());
         }
         let Size { width, height } = picture.size();
-        match picture.write(sink.lend((width, height))) {
-            Ok(planes) => {
-                let content = Content { side_by_side: picture.is_stereo(), ..picture.content };
-                self.hand_over(now, sink.as_ref(), planes, &content);
-                Ok(())
-            }
-            Err((error, planes)) => {
-                sink.put_back(planes);
-                Err(error)
-            }
+        let (planes, written) = picture.write(sink.lend((width, height)));
+        if let Err(error) = written {
+            sink.put_back(planes);
+            return Err(error);
         }
+        let content = Content { side_by_side: picture.is_stereo(), ..picture.content };
+        self.hand_over(now, sink.as_ref(), planes, &content);
+        Ok(())
     }
 
     /// Planes of a picture of this size for [`Host::submit_planes`], with an old picture in them: what a program draws there is not copied.

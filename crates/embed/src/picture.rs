@@ -59,17 +59,13 @@ impl<'a> Picture<'a> {
         check(self.size(), self.content.views, self.is_stereo())
     }
 
-    /// Converts it into `planes`.
-    pub(crate) fn write(&self, planes: Planes) -> Result<Planes, (HostError, Planes)> {
+    /// Converts it into the planes, which it gives back whether that succeeds or not.
+    pub(crate) fn write(&self, planes: Planes) -> (Planes, Result<(), HostError>) {
         let Planes { width, height, luma, blue, red } = planes;
         let mut picture = CodedPicture { size: Size { width, height }, luma, blue, red };
         let converted = image::to_picture(&self.image, self.right.as_ref(), &mut picture);
         let CodedPicture { size: Size { width, height }, luma, blue, red } = picture;
-        let planes = Planes { width, height, luma, blue, red };
-        match converted {
-            Ok(()) => Ok(planes),
-            Err(error) => Err((error.into(), planes)),
-        }
+        (Planes { width, height, luma, blue, red }, converted.map_err(HostError::from))
     }
 }
 
