@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page would take the place of a capture that nobody can take again.
+/// Refuses to overwrite a capture with the page: captures cannot be repeated.
 fn refuse_overwriting(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     let Some(page) = arguments.html.as_ref().and_then(|page| page.canonicalize().ok()) else { return Ok(()) };
     let captures = [Some(&arguments.capture), arguments.receiver.as_ref()];

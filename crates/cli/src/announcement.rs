@@ -1,4 +1,4 @@
-//! What `nearlight serve` says on standard output: where it can be reached, and nothing else.
+//! What `nearlight serve` prints on standard output: where it can be reached, and nothing else.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
@@ -6,10 +6,10 @@ use anyhow::Context as _;
 use nearlight_net::{CertificateHash, EthernetLink, Link};
 use nearlight_server::qr_code;
 
-/// How standard output is written.
+/// The format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// For people: words, and a code for a phone's camera.
+    /// For people: text, and a QR code for a phone's camera.
     Terminal,
     /// For scripts: a link on each line, this machine's first.
     Links,
@@ -41,7 +41,7 @@ pub(crate) struct Announcement {
 }
 
 impl Announcement {
-    /// Writes it to standard output. Whoever has read enough of it and closes the pipe does not end the server.
+    /// Writes it to standard output. A reader that closes the pipe early does not end the server.
     pub(crate) fn print(&self, style: Style) -> anyhow::Result<()> {
         let text = match style {
             Style::Terminal => self.words()?,
@@ -57,7 +57,7 @@ impl Announcement {
         }
     }
 
-    /// The same with the certificate that has taken the place of the one that the links name.
+    /// The same with a renewed certificate in the links.
     pub(crate) fn renewed(&self, certificate: CertificateHash) -> Self {
         let others = self.others.iter().map(|link| link.renewed(certificate)).collect();
         Self { local: self.local.renewed(certificate), others, ..self.clone() }

@@ -218,7 +218,7 @@ fn minutes(span: Span) -> String {
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
 }
 
-/// Of all threads, as Linux counts it: user and system time in hundredths of a second.
+/// Processor time of all threads as Linux counts it: user and system time in hundredths of a second.
 fn processor_time() -> Span {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name in parentheses may hold spaces; 11 fields follow it before the two that count.

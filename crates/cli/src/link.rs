@@ -103,7 +103,7 @@ impl From<MeansArgument> for Means {
     }
 }
 
-/// What a shell answers where a command cannot be run, and where it cannot be found.
+/// A shell's exit status if a command cannot be run, and if it cannot be found.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -210,7 +210,7 @@ fn summarise(report: &Report) {
     }
 }
 
-/// Why packets were lost, and what else a reader of the numbers has to know.
+/// Why packets were lost, and what else is needed to interpret the numbers.
 fn reasons(way: &DirectionReport) -> String {
     let lost = way.dropped.iter().map(|(reason, count)| (*count, *reason));
     let others = [

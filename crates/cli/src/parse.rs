@@ -47,7 +47,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     Err(format!("`{text}` is no host: write a name such as world.example, or an address, without scheme and port"))
 }
 
-/// `8`: somebody, not nobody.
+/// `8`: at least one.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if count > 0 => Ok(count),

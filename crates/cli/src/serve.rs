@@ -176,7 +176,7 @@ pub(crate) struct ServeArguments {
     quiet: bool,
 }
 
-/// Clap would take a bare `Option` as an argument that may be left out.
+/// Clap would treat a bare `Option` as an optional argument.
 type Fps = Option<u16>;
 
 impl ServeArguments {
@@ -228,7 +228,7 @@ impl ServeArguments {
     }
 }
 
-/// The redundancy policy of somebody who has named none.
+/// The default redundancy policy.
 const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
     if recovery.requests_symbols() { "planner" } else { "none" }
 }
@@ -244,21 +244,21 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
     let style = Style::new(arguments.json, quiet);
     let clock = stand_in::clock(arguments.clock_origin);
-    // They need a right that the sandbox takes.
+    // They need a capability that the sandbox drops.
     let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
     let interfaces = interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")?;
     let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
     let options = arguments.options(clock)?;
     memory::give_back_what_sessions_leave();
     let unity = options.unity.clone();
-    // Threads take over what the one that starts them may do.
+    // Threads inherit the restrictions of the one that starts them.
     let sandbox = if sandboxed { sandbox::enter(&needs(&options)?)? } else { "off (--sandbox off)".into() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        // A link to a file that turns out to be bad would be a promise that is not kept, and an object is for scripts, whose clients
-        // need not wait; others who open the link early do.
+        // No early link for a file, which may turn out to be invalid, nor for JSON output: it is for scripts, whose clients should not have
+        // to wait. In all other cases, clients that open the link early wait.
         let early = style != Style::Json && options.source.file().is_none();
-        // People and scripts read the link first; what there is to say about starting up comes after it.
+        // People and scripts read the link first; messages about the start follow it.
         if style != Style::Json {
             log::hold();
         }
@@ -299,20 +299,20 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What the sandbox must leave possible.
+/// What the sandbox must allow.
 fn needs(options: &ServeOptions) -> anyhow::Result<Needs> {
     let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
     let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
     let reads = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate).collect();
     if let Some(events) = &options.events {
-        // It is named by its path, which must lead somewhere.
+        // The sandbox refers to it by its path, so it must exist.
         create_private_file(events).with_context(|| format!("cannot write {}", events.display()))?;
     }
     let ports = [Some(options.port), options.rtc_port].into_iter().flatten().filter(|port| *port != 0);
     Ok(Needs { reads, writes: options.events.clone().into_iter().collect(), lowest_port: ports.min().unwrap_or(0) })
 }
 
-/// What the owner has opened, in plain words.
+/// Explains what the owner has opened, in plain words.
 fn unity_notice(unity: &UnityOptions) -> String {
     let who = if unity.token_needed {
         "Unity Render Streaming's clients are accepted with ?token=TOKEN in their URL"
@@ -322,7 +322,8 @@ fn unity_notice(unity: &UnityOptions) -> String {
     format!("{who}. Their signalling is also accepted over plain HTTP from other machines; the media is encrypted.\n")
 }
 
-/// Ends with the first signal that asks for an end. From the call on, not from the first poll, such a signal ends nothing by itself.
+/// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by
+/// itself.
 fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

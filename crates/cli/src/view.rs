@@ -130,7 +130,7 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints messages as they come, until the viewer has ended.
+/// Prints messages as they arrive, until the viewer has ended.
 fn print(messages: &Messages) -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().context("an event loop for messages")?;
     runtime.block_on(async {

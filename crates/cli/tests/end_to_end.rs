@@ -68,7 +68,7 @@ fn count(summary: &Value, group: &str, name: &str) -> u64 {
     summary[group][name].as_u64().unwrap_or_else(|| panic!("{group}.{name} is missing in {summary}"))
 }
 
-/// A machine that stalls for long makes a receiver give frames up; virtual time asserts that a clean path loses none.
+/// If the machine stalls for long, a receiver abandons frames; tests in virtual time assert that a clean path loses none.
 fn assert_few_lost(summary: &Value) {
     assert!(count(summary, "frames", "lost") * 5 <= count(summary, "frames", "sent"), "{summary}");
 }
@@ -133,7 +133,7 @@ fn two_percent_loss_is_recovered() {
     let summary = server.summary("8", &[]);
     let (sent, decoded) = (count(&summary, "frames", "sent"), count(&summary, "frames", "decoded"));
     assert!(count(&summary, "loss", "packets") > 0 && count(&summary, "loss", "repaired") > 0, "{summary}");
-    // That no key frame is needed is a matter of time, so virtual time asserts it (session's stories).
+    // Whether a key frame is needed depends on timing, so tests in virtual time assert that none is (session's stories).
     assert!(decoded * 10 >= sent * 8, "{summary}");
 }
 
@@ -186,7 +186,7 @@ fn a_link_names_the_certificate_and_no_other_is_taken_unless_the_user_says_so() 
     assert!(words.contains("--trust-first-use") || words.contains("ca-certificates"), "{words}");
     let (code, words) = view(unnamed, &["--trust-first-use"]);
     assert_eq!(code, Some(0), "{words}");
-    // Whoever answers at the server's address with a certificate and a token of its own.
+    // An impostor at the server's address with a certificate and a token of its own.
     let (port, others) = (server.port.to_string(), other.port.to_string());
     let (code, words) = view(&server.url.replace(&port, &others), &[]);
     assert_eq!(code, Some(1), "{words}");
@@ -245,7 +245,7 @@ fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
     let png = std::fs::read(&picture).expect("a picture");
     let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("a header"));
     assert_eq!((side(16), side(20)), (320, 240), "from 256x144");
-    // The decoder was opened anew, and everything else went on.
+    // The decoder was reopened, and everything else continued.
     assert!(count(&summary, "frames", "displayed") >= 60, "{summary}");
     assert_eq!(count(&summary, "frames", "lost"), 0, "{summary}");
     // One for each new size: it may stop at a rung between.

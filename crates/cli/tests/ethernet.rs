@@ -1,6 +1,6 @@
-//! Sessions over Ethernet frames between two network namespaces: shown, refused, replayed, disturbed, interrupted.
+//! Sessions over Ethernet frames between two network namespaces: displayed, refused, replayed, disturbed, interrupted.
 //!
-//! Counts and invariants; no clock is judged. Where no namespaces can be made, a test says why and passes.
+//! Counts and invariants; no timing is asserted. If namespaces cannot be created, a test says why and passes.
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead as _, BufReader};
@@ -15,7 +15,7 @@ use serde_json::Value;
 const TOKEN: &str = "a-token-for-the-tests";
 const SERVER: &str = "02:00:00:00:00:02";
 const CLIENT: &str = "02:00:00:00:00:01";
-/// What the bridge is to do, for the test program that runs again as one.
+/// The bridge's task, for the test program that is started again as the bridge.
 const ROLE: &str = "NEARLIGHT_TEST_BRIDGE";
 
 /// Two namespaces, `far` in the one and `near` in the other, and between them a third one with a bridge of ours, or none.
@@ -25,7 +25,7 @@ struct Network {
 }
 
 impl Network {
-    /// A cable; None, said aloud, where the system does not allow it.
+    /// A cable; prints the reason and returns None if the system does not allow it.
     fn new() -> Option<Self> {
         let network = Self { holders: vec![hold()?, hold()?] };
         let server = network.holders[1].id().to_string();
@@ -41,7 +41,7 @@ impl Network {
         Some(network)
     }
 
-    /// A cable with a bridge in the middle that loses and repeats frames.
+    /// A cable with a bridge in the middle that drops and repeats frames.
     fn with_bridge(role: &str) -> Option<(Self, Child)> {
         let network = Self { holders: vec![hold()?, hold()?, hold()?] };
         let middle = network.holders[2].id().to_string();
@@ -156,10 +156,10 @@ fn pictures_cross_a_cable_without_ip() {
     let (server, link) = network.serve(&["--ethernet-allow", CLIENT]);
     let watched = network.watch(&link, &["--seconds", "2"]).output().expect("it runs");
     assert!(displayed(&watched) > 10, "{}", String::from_utf8_lossy(&watched.stdout));
-    // The interface named, as whoever has several does it.
+    // With the interface named, as on a machine with several.
     let named = link.replace("ether:", "ether:near/");
     assert!(displayed(&network.watch(&named, &["--seconds", "1"]).output().expect("it runs")) > 5);
-    // Losses on purpose, as over any other transport.
+    // Deliberate losses, as over any other transport.
     assert!(displayed(&network.watch(&link, &["--seconds", "2", "--drop", "5%"]).output().expect("it runs")) > 10);
     end([server]);
 }
@@ -200,7 +200,7 @@ fn lost_and_repeated_frames_cost_no_session() {
         let watched = network.watch(&link, &["--seconds", "3"]).env("NEARLIGHT_LOG", "nearlight_net=info").output();
         let watched = watched.expect("it runs");
         assert!(displayed(&watched) > 15, "{role}: {}", String::from_utf8_lossy(&watched.stdout));
-        // Every frame came twice, and again later: each of the copies was counted and dropped.
+        // Every frame arrived twice, and again later: each copy was counted and dropped.
         let counted =
             words(&watched).split_once("replayed=").map(|(_, rest)| rest.split(' ').next().map(str::parse::<u64>));
         let replayed = counted.flatten().expect("the session is told of").expect("a number");
@@ -211,7 +211,7 @@ fn lost_and_repeated_frames_cost_no_session() {
 
 #[test]
 fn garbage_and_a_flood_of_handshakes_keep_nobody_out() {
-    // The bridge adds them, in place of whoever is on the cable.
+    // The bridge injects them, like a stranger on the cable.
     let Some((network, bridge)) = Network::with_bridge("flood") else { return };
     let (server, link) = network.serve(&[]);
     let watched = network.watch(&link, &["--seconds", "3"]).output().expect("it runs");
@@ -298,6 +298,6 @@ fn flood(to: &PacketSocket, count: &mut u32) {
 }
 
 fn send(to: &PacketSocket, source: HardwareAddress, destination: HardwareAddress, payload: &[u8]) {
-    // What does not fit the socket is lost, as on any bridge.
+    // Frames that do not fit the socket are lost, as on any bridge.
     let _ = to.send_from(source, destination, &[payload.to_vec()]);
 }

@@ -23,7 +23,7 @@ impl HardwareAddress {
 impl FromStr for HardwareAddress {
     type Err = NotAnAddress;
 
-    /// Reads `02:00:5e:10:00:01`, also with hyphens. A group's address is refused: nobody is behind it.
+    /// Reads `02:00:5e:10:00:01`, also with hyphens. A group's address is refused: it belongs to no single interface.
     fn from_str(text: &str) -> Result<Self, NotAnAddress> {
         let refused = || NotAnAddress(text.chars().take(40).collect());
         let mut bytes = [0; 6];

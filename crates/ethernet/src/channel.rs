@@ -1,4 +1,4 @@
-//! An established session between two interfaces: what is sealed, opened, repeated, dropped, and when it is over.
+//! An established session between two interfaces: sealing and opening of frames, retransmissions, drops, and its end.
 
 use std::collections::VecDeque;
 
@@ -14,24 +14,24 @@ use crate::noise::{Agreed, Parameters};
 use crate::replay::ReplayWindow;
 use crate::secrets::Key;
 
-/// What a frame's payload holds beside a datagram: header, kind and tag.
+/// What a frame's payload holds besides a datagram: header, kind and tag.
 pub const DATAGRAM_OVERHEAD: usize = TRANSPORT_HEADER + 1 + TAG_BYTES;
 
-/// A peer of which nothing authentic came for so long is gone. An interface that is down for less costs no session.
+/// A peer from which nothing authentic has arrived for this long is gone. An interface that is down for less costs no session.
 pub const SILENCE_LIMIT: Span = Span::from_secs(5);
-/// Who has sent nothing for so long says that it is there; four of five may be lost.
+/// An end that has sent nothing for this long sends a keep-alive; four of five may be lost.
 const KEEP_ALIVE_INTERVAL: Span = Span::from_secs(1);
 /// Sealed frames that wait for the interface: a second of 12 Mb/s, or 43 packets of 23 frames.
 const MOST_OUTGOING: usize = 1_024;
-/// Datagrams that have arrived and were not taken.
+/// Datagrams that have arrived and have not been read.
 const MOST_INCOMING: usize = 1_024;
-/// How often a larger frame is tried, and when again.
+/// How often a larger frame is probed, and at which interval.
 const PROBES: u32 = 4;
 const PROBE_INTERVAL: Span = Span::from_millis(200);
-/// The session ends before the counter repeats. It is out of reach: a million frames a second for 36,000 years.
+/// The session ends before the counter repeats. In practice it is never reached: a million frames a second for 36,000 years.
 const LAST_COUNTER: u64 = 1 << 60;
 
-/// A datagram was dropped because the interface takes no more.
+/// A datagram was dropped because the interface accepts no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{MOST_OUTGOING} frames wait for the interface already")]
 pub struct QueueFull;
@@ -42,7 +42,7 @@ pub enum Ended {
     Here,
     /// The peer closed it and said why.
     Peer(String),
-    /// Nothing came for [`SILENCE_LIMIT`].
+    /// Nothing arrived for [`SILENCE_LIMIT`].
     Silence,
 }
 
@@ -54,13 +54,13 @@ pub struct ChannelStatistics {
     pub frames_received: u64,
     /// Frames of this session that were seen before, or are older than the window.
     pub replayed: u64,
-    /// Frames that carry this session's number and were not made with its keys, or hold nothing that the protocol knows.
+    /// Frames that carry this session's number but were not made with its keys, or whose contents the protocol does not know.
     pub forged: u64,
-    /// Datagrams that nobody took in time.
+    /// Datagrams that were not read in time.
     pub unread: u64,
-    /// Segments of control messages that were sent again.
+    /// Segments of control messages that were retransmitted.
     pub retransmissions: u64,
-    /// Of control messages, where one was measured.
+    /// Of control messages, if one was measured.
     pub round_trip: Option<Span>,
 }
 
@@ -72,7 +72,7 @@ pub struct Channel {
     peer: Parameters,
     counter: u64,
     window: ReplayWindow,
-    /// The longest payload of a frame that is known to get through.
+    /// The longest frame payload that is known to get through.
     mtu: usize,
     probes: u32,
     probe_at: Option<Time>,
@@ -123,7 +123,7 @@ impl Channel {
         self.own.index
     }
 
-    /// The handshake's hash, which both ends share with nobody: a proof that is bound to it is good for this session only.
+    /// The handshake's hash, known only to both ends: a proof that is bound to it is valid for this session only.
     #[must_use]
     pub const fn hash(&self) -> [u8; 32] {
         self.hash
@@ -145,13 +145,13 @@ impl Channel {
         }
     }
 
-    /// Why the session is over; none while it goes on.
+    /// Why the session is over; none while it continues.
     #[must_use]
     pub const fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
     }
 
-    /// A frame with this end's number came. Whatever is wrong with it is counted and changes nothing else.
+    /// A frame with this end's number arrived. An invalid frame is counted and changes nothing else.
     pub fn on_frame(&mut self, now: Time, payload: &[u8]) {
         let Some(Payload::Transport { index, counter, sealed }) = Payload::parse(payload) else { return };
         if index != self.own.index || self.ended.is_some() {
@@ -201,7 +201,7 @@ impl Channel {
     ///
     /// # Panics
     ///
-    /// Where the datagram is longer than [`Channel::max_datagram`].
+    /// If the datagram is longer than [`Channel::max_datagram`].
     pub fn send_datagram(&mut self, now: Time, datagram: &[u8]) -> Result<(), QueueFull> {
         assert!(datagram.len() <= self.max_datagram(), "a datagram of {} bytes", datagram.len());
         if self.outgoing.len() >= MOST_OUTGOING || self.ended.is_some() {
@@ -211,7 +211,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Appends to the stream of control messages. False, and nothing is taken, where too much waits for the peer.
+    /// Appends to the stream of control messages. False, and nothing is appended, if too much is already queued for the peer.
     pub fn write_control(&mut self, bytes: &[u8]) -> bool {
         self.stream_out.write(bytes)
     }
@@ -234,7 +234,7 @@ impl Channel {
         self.outgoing.pop_front()
     }
 
-    /// Seals what the protocol itself has to say.
+    /// Seals the protocol's own messages.
     fn write_next(&mut self, now: Time) {
         if let Some((next, further)) = self.stream_in.poll_acknowledgement() {
             let body = [next.to_be_bytes(), further.to_be_bytes()].concat();
@@ -283,7 +283,7 @@ impl Channel {
         self.outgoing.push_back(frame);
     }
 
-    /// The next datagram that came.
+    /// The next received datagram.
     pub fn poll_datagram(&mut self) -> Option<Vec<u8>> {
         self.incoming.pop_front()
     }
@@ -309,7 +309,7 @@ impl Channel {
         }
     }
 
-    /// Ends the session; the peer is told once, in at most [`LONGEST_REASON`] bytes, by what [`Channel::poll_transmit`] gives now.
+    /// Ends the session; the peer is informed once, in at most [`LONGEST_REASON`] bytes, by what [`Channel::poll_transmit`] returns next.
     pub fn close(&mut self, now: Time, reason: &str) {
         if self.ended.is_some() {
             return;

@@ -4,17 +4,17 @@ use std::collections::{BTreeMap, VecDeque};
 
 use nearlight_units::{Span, Time};
 
-/// Segments that are under way at most: as many as an acknowledgement names.
+/// Maximum number of segments in flight: as many as an acknowledgement can name.
 pub(crate) const WINDOW: u32 = 32;
 /// Bytes that wait to be sent or acknowledged: four messages of the longest kind.
 const MOST_UNACKNOWLEDGED: usize = 256 << 10;
-/// Bytes that have arrived and were not taken. Whoever takes nothing gets no more.
+/// Bytes that have arrived and have not been read. A user that reads nothing receives no more.
 const MOST_UNREAD: usize = 256 << 10;
-/// A segment is sent again after two round trips and this. Guess: the peer's scheduler takes that long at times.
+/// A segment is retransmitted after two round trips plus this. Guess: the peer's scheduler sometimes takes that long.
 const GRACE: Span = Span::from_millis(5);
 /// Before the first measurement. Guess: a busy Wi-Fi.
 const FIRST_ROUND_TRIP: Span = Span::from_millis(25);
-/// Between repetitions at most, so that a path that is back is noticed.
+/// Maximum time between retransmissions, so that a restored path is noticed.
 const LONGEST_TIMEOUT: Span = Span::from_millis(500);
 
 struct Segment {
@@ -48,10 +48,10 @@ impl StreamSender {
         }
     }
 
-    /// False, and nothing is taken, where too much waits.
+    /// False, and nothing is queued, if too much is waiting.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> bool {
         let room = MOST_UNACKNOWLEDGED.saturating_sub(self.waiting());
-        // A long message passes where nothing else waits.
+        // A long message is accepted if nothing else waits.
         if bytes.len() > room && self.waiting() > 0 {
             return false;
         }
@@ -73,7 +73,7 @@ impl StreamSender {
         (once * i64::from(1_u32 << times.saturating_sub(1).min(6))).min(LONGEST_TIMEOUT)
     }
 
-    /// The next segment to send, new or again; `longest`: what fits a frame.
+    /// The next segment to send, new or retransmitted; `longest`: what fits a frame.
     pub(crate) fn poll(&mut self, now: Time, longest: usize) -> Option<(u32, &[u8])> {
         let due = (0..self.under_way.len()).find(|place| {
             let segment = &self.under_way[*place];
@@ -97,13 +97,14 @@ impl StreamSender {
         Some((self.first.wrapping_add(place as u32), &segment.bytes))
     }
 
-    /// When a segment is due again.
+    /// When a segment is due for retransmission.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let waiting = self.under_way.iter().filter(|segment| !segment.acknowledged);
         waiting.map(|segment| segment.sent_at + self.timeout(segment.times)).min()
     }
 
-    /// The peer has everything before `next`, and of what follows what has a bit. What was never sent is ignored.
+    /// The peer has everything before `next`, and of the following segments those whose bit is set. Segments that were never sent are
+    /// ignored.
     pub(crate) fn on_acknowledgement(&mut self, now: Time, next: u32, further: u32) {
         let before = next.wrapping_sub(self.first) as usize;
         if before > self.under_way.len() {
@@ -134,7 +135,7 @@ impl StreamSender {
 pub(crate) struct StreamReceiver {
     /// The number of the segment that is handed out next.
     next: u32,
-    /// Those that came too early.
+    /// Those that arrived out of order.
     early: BTreeMap<u32, Vec<u8>>,
     ready: VecDeque<Vec<u8>>,
     unread: usize,
@@ -146,7 +147,7 @@ impl StreamReceiver {
         Self { next: 0, early: BTreeMap::new(), ready: VecDeque::new(), unread: 0, acknowledgement_due: false }
     }
 
-    /// A segment came. What does not fit the window, or would be one more than may be unread, is dropped and comes again.
+    /// A segment arrived. If it is outside the window or would exceed the unread limit, it is dropped and will be retransmitted.
     pub(crate) fn on_segment(&mut self, sequence: u32, bytes: &[u8]) {
         let ahead = sequence.wrapping_sub(self.next);
         if ahead >= WINDOW {

@@ -1,6 +1,6 @@
 //! Arbitrary operations on both ends and the network between them, for the fuzz target and the property test: nothing panics, nothing grows
-//! without bound, every datagram is handed out once at most and only if it was sent, and the streams of control messages arrive
-//! whole and in order.
+//! without bound, every datagram is handed out at most once and only if it was sent, and the streams of control messages arrive complete
+//! and in order.
 
 use std::collections::BTreeSet;
 
@@ -38,7 +38,7 @@ pub enum Operation {
     Lose {
         to: End,
     },
-    /// The order of the two that wait first is changed.
+    /// The two frames at the head of the queue are swapped.
     Reorder {
         to: End,
     },
@@ -68,7 +68,7 @@ pub enum Operation {
     },
 }
 
-/// Bytes that differ, from a counter (a multiplicative hash of it): no secret, but repeatable.
+/// Distinct bytes from a multiplicative hash of a counter: not secret, but repeatable.
 pub(crate) fn repeatable(seed: u64) -> impl FnMut(&mut [u8]) + Send + 'static {
     let mut state = seed;
     move |bytes| {
@@ -79,7 +79,7 @@ pub(crate) fn repeatable(seed: u64) -> impl FnMut(&mut [u8]) + Send + 'static {
     }
 }
 
-/// One end's view of what was sent and what came.
+/// One end's view of what was sent and received.
 #[derive(Default)]
 struct Side {
     channel: Option<Channel>,
@@ -182,7 +182,7 @@ impl Pair {
         self.check();
     }
 
-    /// Lets every frame arrive for a while: what was lost before is sent again, and must come.
+    /// Lets every frame arrive for a while: what was lost before is retransmitted, and must arrive.
     pub fn settle(&mut self) {
         for _ in 0..400 {
             self.now += Span::from_millis(20);
@@ -199,7 +199,7 @@ impl Pair {
         }
     }
 
-    /// Whether both ends have a session that goes on.
+    /// Whether both ends have an open session.
     #[must_use]
     pub fn is_open(&self) -> bool {
         let open = |side: &Side| side.channel.as_ref().is_some_and(|channel| channel.ended().is_none());
@@ -269,7 +269,7 @@ impl Pair {
     }
 }
 
-/// What one end has to send, and what came to it.
+/// Moves frames from one end to the other, and collects what was received.
 fn exchange(now: Time, near: &mut Side, far: &mut Side) {
     let Some(channel) = &mut near.channel else { return };
     channel.on_timeout(now);

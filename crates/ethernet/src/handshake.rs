@@ -1,7 +1,7 @@
 //! How a session begins: a solicitation, a cookie, and one round trip of Noise.
 //!
-//! The server keeps nothing until a client has shown twice that it knows the token and once that it receives at its address. The frames of the
-//! first round trip cost both ends one HMAC each; whoever lacks the token is not answered at all.
+//! The server keeps no state until a client has proved twice that it knows the token and once that it receives at its address. The frames
+//! of the first round trip cost both ends one HMAC each; a client without the token is not answered at all.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +13,19 @@ use crate::layout::{self, Cookie, NONCE_BYTES, Nonce, Payload, SMALLEST_MTU, VER
 use crate::noise::{Context, Initiator, Parameters, respond};
 use crate::secrets::{Key, Secrets, Way, cookie, is_cookie};
 
-/// A client asks again after this, and after twice as long each time. Guess: a busy Wi-Fi's round trip.
+/// A client retries after this, with the interval doubling each time. Guess: a busy Wi-Fi's round trip.
 const FIRST_RETRY: Span = Span::from_millis(50);
 const LONGEST_RETRY: Span = Span::from_secs(1);
-/// A client whose initiation stays unanswered for so long begins again: the server may have been restarted.
+/// A client whose initiation remains unanswered for this long begins again: the server may have been restarted.
 const PATIENCE: Span = Span::from_secs(2);
-/// A cookie is good in the period in which it was made and in the next.
+/// A cookie is valid in the period in which it was made and in the next.
 const COOKIE_PERIOD: Span = Span::from_secs(4);
-/// Answers that are kept for clients whose copy was lost; whoever can make us keep one knows the token.
+/// Answers that are kept for clients whose copy was lost; only holders of the token can make us keep one.
 const MOST_ANSWERS: usize = 64;
-/// For as long as their cookies are good.
+/// As long as their cookies are valid.
 const ANSWER_LIFE: Span = Span::from_secs(8);
 
-/// Fills bytes that nobody can foresee.
+/// Fills a buffer with unpredictable bytes.
 pub(crate) type Random = Box<dyn FnMut(&mut [u8]) + Send>;
 
 /// Where a client's session is to be.
@@ -84,13 +84,13 @@ impl Connecting {
         Way { destination: self.opening.client, source: self.opening.server }
     }
 
-    /// The version that the server speaks, where it is another.
+    /// The server's version, if it differs.
     #[must_use]
     pub const fn other_version(&self) -> Option<u8> {
         self.other_version
     }
 
-    /// A payload came from the server's address. The session, once it is open.
+    /// A payload arrived from the server's address. Returns the session once it is open.
     pub fn on_frame(&mut self, now: Time, payload: &[u8]) -> Option<Channel> {
         match Payload::parse(payload)? {
             Payload::Cookie { version, nonce, cookie, signed, code } if nonce == self.nonce => {
@@ -114,7 +114,7 @@ impl Connecting {
     fn initiate(&mut self, now: Time, cookie: &Cookie) {
         let way = self.way();
         let context = Context { secrets: &self.secrets, way, nonce: &self.nonce, cookie };
-        // An ephemeral key of its own for every initiation: two of them under one key would spoil the code of both.
+        // Every initiation has its own ephemeral key: two initiations under one key would compromise the authentication code of both.
         let mut ephemeral = [0; 32];
         (self.random)(&mut ephemeral);
         let Some((state, message)) = Initiator::new(context, self.own, ephemeral) else { return };
@@ -160,7 +160,7 @@ impl Connecting {
     }
 }
 
-/// Whom a server answers.
+/// Which clients a server answers.
 #[derive(Clone, Debug)]
 pub struct ResponderConfig {
     pub token: String,
@@ -176,11 +176,11 @@ pub struct ResponderConfig {
 pub struct ResponderStatistics {
     /// From addresses that are not on the list.
     pub not_allowed: u64,
-    /// Of our EtherType, but nothing that the protocol knows.
+    /// Of our EtherType, but unknown to the protocol.
     pub malformed: u64,
     /// Made without the token, or with another.
     pub wrong_token: u64,
-    /// With a cookie that is no longer good.
+    /// With a cookie that is no longer valid.
     pub stale: u64,
     /// Initiations that were answered before: lost answers, or replays.
     pub repeated: u64,
@@ -230,7 +230,7 @@ impl Responder {
         self.statistics
     }
 
-    /// Whether frames from `source` are looked at.
+    /// Whether frames from `source` are processed.
     #[must_use]
     pub fn allows(&self, source: HardwareAddress) -> bool {
         !source.is_group() && self.config.allowed.as_ref().is_none_or(|allowed| allowed.contains(&source))
@@ -241,7 +241,7 @@ impl Responder {
         self.config.mtu = mtu;
     }
 
-    /// A payload that is for no session came from `source`.
+    /// A payload that belongs to no session arrived from `source`.
     pub fn on_frame(&mut self, now: Time, source: HardwareAddress, payload: &[u8]) -> Accepted {
         if !self.allows(source) {
             self.statistics.not_allowed += 1;
@@ -250,7 +250,7 @@ impl Responder {
         let way = Way { destination: self.config.address, source };
         let back = Way { destination: source, source: self.config.address };
         match Payload::parse(payload) {
-            // Another version's client is told ours.
+            // A client of another version is informed of ours.
             Some(Payload::Solicitation { version: _, nonce, signed, code }) => {
                 if !self.secrets.verify(way, signed, &code) {
                     self.statistics.wrong_token += 1;
@@ -272,7 +272,7 @@ impl Responder {
                 }
                 self.on_initiation(now, way, (&nonce, &cookie), noise)
             }
-            // For a session that is over, most likely.
+            // Most likely for a session that is over.
             Some(Payload::Transport { .. }) => Accepted::Dropped,
             Some(Payload::Cookie { .. } | Payload::Response { .. }) | None => {
                 self.statistics.malformed += 1;
@@ -299,7 +299,7 @@ impl Responder {
             self.statistics.wrong_token += 1;
             return Accepted::Dropped;
         };
-        // The numbers of the newest sessions, at least, are all different.
+        // At least the newest sessions all have different numbers.
         if self.answers.values().any(|answer| answer.index == own.index) {
             return Accepted::Dropped;
         }

@@ -1,6 +1,6 @@
-//! Layouts of the payloads of Ethernet frames, and what is inside of the encrypted ones.
+//! Layouts of the payloads of Ethernet frames, and of the contents of the encrypted ones.
 
-/// IEEE 802's Local Experimental EtherType 1: for protocols without a number of their own, inside of one network (IEEE 802-2014, 9.2.4).
+/// IEEE 802's Local Experimental EtherType 1: for protocols without a number of their own, within one network (IEEE 802-2014, 9.2.4).
 pub const ETHERTYPE: u16 = 0x88B5;
 
 /// Of this transport; the Nearlight protocol inside has a version of its own.
@@ -8,7 +8,7 @@ pub(crate) const VERSION: u8 = 1;
 
 /// What Ethernet carries everywhere (IEEE 802.3); larger payloads are sent once a probe of their size has been answered.
 pub(crate) const USUAL_MTU: usize = 1_500;
-/// Interfaces with less are refused: the smallest datagram that a session cuts frames into is 640 bytes.
+/// Interfaces with less are refused: the smallest datagrams that a session packetizes frames into have 640 bytes.
 pub const SMALLEST_MTU: usize = 640 + super::DATAGRAM_OVERHEAD;
 
 pub(crate) const NONCE_BYTES: usize = 16;
@@ -60,7 +60,7 @@ impl<'a> Fields<'a> {
 }
 
 impl<'a> Payload<'a> {
-    /// None for what is none of ours.
+    /// None for payloads that are not ours.
     pub(crate) fn parse(bytes: &'a [u8]) -> Option<Self> {
         let mut fields = Fields(bytes);
         let [kind] = fields.array()?;
@@ -121,7 +121,7 @@ pub(crate) fn response(index: u32, noise: &[u8]) -> Vec<u8> {
     [&[RESPONSE][..], &index.to_be_bytes(), &length, noise].concat()
 }
 
-/// What is inside of a transport frame.
+/// The contents of a transport frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Inner<'a> {
     KeepAlive,
@@ -130,7 +130,7 @@ pub(crate) enum Inner<'a> {
         sequence: u32,
         bytes: &'a [u8],
     },
-    /// All before `next` has arrived, and of the following what has a bit, the lowest first.
+    /// Everything before `next` has arrived, and of the following segments those whose bit is set, the lowest bit first.
     Acknowledgement {
         next: u32,
         further: u32,
@@ -154,7 +154,7 @@ pub(crate) const PROBE_ANSWER: u8 = 6;
 
 /// A sequence number, before a segment's bytes.
 pub(crate) const SEGMENT_HEADER: usize = 4;
-/// Of a sentence that says why a session has ended.
+/// Length limit of the reason why a session has ended.
 pub(crate) const LONGEST_REASON: usize = 400;
 
 impl<'a> Inner<'a> {

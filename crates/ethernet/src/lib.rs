@@ -1,12 +1,12 @@
 //! Nearlight's link-layer transport: sessions over Ethernet frames, without IP and UDP.
 //!
-//! It decides who is answered, what is encrypted with which counter, which frames are replays, and when a control message is sent again. Both
-//! ends are state machines: frames' payloads go in through `on_frame` and come out of `poll_transmit`, times and random bytes are arguments.
-//! `docs/wire.md` ("Ethernet") is normative.
+//! It decides which clients are answered, what is encrypted with which counter, which frames are replays, and when a control message is
+//! retransmitted. Both ends are state machines: frames' payloads go in through `on_frame` and come out of `poll_transmit`, times and random
+//! bytes are arguments. `docs/wire.md` ("Ethernet") is normative.
 //!
 //! What a stranger sends is dropped before anything is allocated: the first frame of a handshake carries a code that only the holder of the
-//! token can make, and it is answered without keeping state. What remains costs memory only for holders of the token who have shown that
-//! they receive at their address; all of it is bounded.
+//! token can make, and it is answered without keeping state. After that, memory is used only for holders of the token who have proved that
+//! they receive at their address, and it is bounded.
 
 #![forbid(unsafe_code)]
 

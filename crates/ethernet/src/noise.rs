@@ -11,7 +11,7 @@ use crate::secrets::{Key, Secrets, Way};
 const PATTERN: &str = "Noise_NNpsk0_25519_ChaChaPoly_SHA256";
 const LABEL: &[u8] = b"nearlight ethernet 1";
 
-/// What each end tells the other in its handshake message.
+/// What each end sends to the other in its handshake message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Parameters {
     /// What transport frames to this end must carry.
@@ -42,7 +42,7 @@ pub(crate) struct Agreed {
     pub(crate) peer: Parameters,
 }
 
-/// What the messages of one handshake belong to. All of it is in the prologue, so that they fit no other.
+/// The context of a handshake's messages. All of it is in the prologue, so that they are valid in no other handshake.
 #[derive(Clone, Copy)]
 pub(crate) struct Context<'a> {
     pub(crate) secrets: &'a Secrets,
@@ -77,7 +77,7 @@ impl Initiator {
         Some((Self(state), message))
     }
 
-    /// None, and no change, where the message is not the server's.
+    /// None, without any change, if the message is not the server's.
     pub(crate) fn finish(&mut self, message: &[u8]) -> Option<Parameters> {
         read(&mut self.0, message)
     }
@@ -88,7 +88,7 @@ impl Initiator {
     }
 }
 
-/// A server's answer to a client's message; none where that was made without the token.
+/// A server's answer to a client's message; none if that was made without the token.
 pub(crate) fn respond(context: Context<'_>, message: &[u8], own: Parameters, random: Key) -> Option<(Agreed, Vec<u8>)> {
     let mut state = context.state(random, false)?;
     let peer = read(&mut state, message)?;
@@ -114,7 +114,7 @@ fn read(state: &mut HandshakeState, message: &[u8]) -> Option<Parameters> {
     Parameters::parse(&payload[..length])
 }
 
-/// The library's primitives, with random bytes that were handed in.
+/// The library's primitives, with random bytes supplied by the caller.
 struct Seeded {
     primitives: FallbackResolver,
     random: Key,
@@ -144,7 +144,7 @@ impl CryptoResolver for Seeded {
     }
 }
 
-/// Gives its bytes once, for the one ephemeral key that each end makes. Whoever asks again is refused.
+/// Returns its bytes once, for the one ephemeral key that each end generates. A second request fails.
 struct Once(Option<Key>);
 
 impl Random for Once {

@@ -5,10 +5,10 @@ const BITS: u64 = 64;
 /// How far behind the newest a counter may be: whole words, of which the newest is only partly behind.
 pub(crate) const WINDOW: u64 = (WORDS as u64 - 1) * BITS;
 
-/// Lets every counter pass once, unless it is older than the window.
+/// Accepts every counter once, unless it is older than the window.
 #[derive(Clone, Debug)]
 pub(crate) struct ReplayWindow {
-    /// The newest counter that passed, plus one.
+    /// The newest accepted counter, plus one.
     next: u64,
     seen: [u64; WORDS],
 }

@@ -6,7 +6,7 @@ use sha2::Sha256;
 use crate::HardwareAddress;
 use crate::layout::{CODE_BYTES, Code, Cookie, Nonce};
 
-/// Bytes that nobody can foresee, for keys.
+/// Unpredictable bytes, for keys.
 pub(crate) type Key = [u8; 32];
 
 fn hmac(key: &[u8], parts: &[&[u8]]) -> Hmac<Sha256> {
@@ -54,14 +54,14 @@ impl Secrets {
     }
 }
 
-/// From where to where a frame goes.
+/// Source and destination of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Way {
     pub(crate) destination: HardwareAddress,
     pub(crate) source: HardwareAddress,
 }
 
-/// What a server gives a client that has shown nothing but the token; the same whenever it is computed.
+/// What a server sends to a client that has proved nothing but the token; recomputed instead of stored.
 pub(crate) fn cookie(secret: &Key, period: u64, client: HardwareAddress, nonce: &Nonce) -> Cookie {
     short(hmac(secret, &[&period.to_be_bytes(), &client.0, nonce]))
 }

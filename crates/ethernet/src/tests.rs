@@ -105,7 +105,7 @@ fn a_recorded_handshake_opens_no_session() {
         let now = START + Span::from_secs(second);
         for frame in &frames {
             assert!(!matches!(responder.on_frame(now, CLIENT, frame), Accepted::Session { .. }), "after {second} s");
-            // From somebody else's address, with and without the cookie's life being over.
+            // From another address, before and after the cookie has expired.
             let elsewhere = HardwareAddress([2, 0, 0, 0, 0, 7]);
             assert!(matches!(responder.on_frame(now, elsewhere, frame), Accepted::Dropped));
         }
@@ -171,7 +171,7 @@ fn a_server_that_was_restarted_is_found_again() {
     let solicitation = client.poll_transmit(START).expect("a solicitation");
     let Accepted::Reply(cookie) = old.on_frame(START, CLIENT, &solicitation) else { panic!("no cookie") };
     client.on_frame(START, &cookie);
-    // Another secret: the cookie is worth nothing.
+    // Another secret: the cookie is invalid.
     let config = ResponderConfig { token: TOKEN.into(), address: SERVER, allowed: None, mtu: 1_500 };
     let mut new = Responder::new(config, repeatable(99));
     let mut now = START;
@@ -213,7 +213,7 @@ fn replays_forgeries_and_padding_do_no_harm() {
     assert_eq!(server.poll_datagram(), None);
     server.on_frame(START, &frame);
     assert_eq!(server.poll_datagram().as_deref(), Some(&b"two"[..]), "forged counters did not move the window");
-    // A frame of the one direction is none of the other.
+    // A frame of one direction is not valid in the other.
     client.on_frame(START, &frame);
     assert_eq!(client.poll_datagram(), None);
 }
@@ -325,7 +325,7 @@ proptest! {
     #[test]
     fn whatever_happens_nothing_is_handed_out_twice_and_nothing_grows(bytes in prop::collection::vec(any::<u8>(), 0..4_000)) {
         let mut source = Unstructured::new(&bytes);
-        // The handshake is through in most of the runs, so that there is something to disturb.
+        // The handshake is complete in most runs, so that there is a session to disturb.
         let mut operations = Vec::new();
         for _ in 0..bytes.first().map_or(0, |first| first % 8) {
             operations.extend([Operation::Deliver { to: End::Server, frames: 0 }, Operation::Deliver { to: End::Client, frames: 0 }]);

@@ -1,4 +1,4 @@
-//! Whom an address stands for when something is counted per stranger.
+//! Maps an address to the party that is counted when limits apply per stranger.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
@@ -27,7 +27,7 @@ pub fn of_station(station: HardwareAddress) -> IpAddr {
     Ipv6Addr::from(bytes).into()
 }
 
-/// Makes room for one more party where as many as `most` are remembered: those that are `over` go, or else the one of least `rank`.
+/// Makes room for one more party if `most` are remembered: evicts those that are `over`, or else the one with the lowest `rank`.
 pub(crate) fn make_room<T>(
     parties: &mut BTreeMap<IpAddr, T>,
     most: usize,

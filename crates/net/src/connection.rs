@@ -25,7 +25,7 @@ use crate::{Clock, ControlReceiver, ControlSender, NetError};
 /// How long an orderly end may take before the rest is left to the idle timeout. Guess: three long round trips.
 pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(1);
 
-/// A session with one peer. Clones share it; when the last one goes, the session is closed with code 0.
+/// A session with one peer. Clones share it; when the last one is dropped, the session is closed with code 0.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
@@ -37,10 +37,10 @@ struct Inner {
     /// The client's own endpoint; none on the server, where all sessions share one.
     endpoint: Option<quinn::Endpoint>,
     closed_here: AtomicBool,
-    /// Whether the path was ever bad, so that a clean one costs no lock.
+    /// Whether the path was ever impaired, so that a clean one costs no lock.
     impaired: AtomicBool,
     path: Mutex<BadPath>,
-    /// What came out of a bad path and was not handed out yet; no more than the path held.
+    /// Datagrams that left an impaired path and have not been handed out yet; no more than the path held.
     arrivals: tokio::sync::Mutex<UnboundedReceiver<Received>>,
     arrived: UnboundedSender<Received>,
     counters: Arc<Counters>,
@@ -77,7 +77,7 @@ pub struct Received {
     pub datagram: Bytes,
 }
 
-/// Which way datagrams go, seen from this end.
+/// The direction of datagrams, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Send,
@@ -100,7 +100,7 @@ pub enum DropReason {
 pub enum CloseReason {
     /// This end closed it.
     Here,
-    /// The peer closed it, with its code and its words.
+    /// The peer closed it, with its code and reason.
     Peer { code: u32, reason: String },
     /// Nothing came from the peer for the idle limit.
     TimedOut,
@@ -113,16 +113,16 @@ pub enum CloseReason {
 pub struct Statistics {
     /// The transport's smoothed round trip; zero where it has measured none.
     pub rtt: Span,
-    /// QUIC packets or Ethernet frames, of which datagrams are the most.
+    /// QUIC packets or Ethernet frames; most of them carry datagrams.
     pub packets_sent: u64,
-    /// QUIC packets that the path lost, as far as acknowledgements tell; 0 over Ethernet, whose frames are not acknowledged.
+    /// QUIC packets that the path lost, according to acknowledgements; 0 over Ethernet, whose frames are not acknowledged.
     pub packets_lost: u64,
     pub datagrams_sent: u64,
     pub datagrams_received: u64,
     pub dropped_queue_full: u64,
     pub dropped_too_large: u64,
     pub dropped_closed: u64,
-    /// Lost on purpose, by [`Connection::set_impairment`] and [`Connection::set_outage`].
+    /// Dropped deliberately, by [`Connection::set_impairment`] and [`Connection::set_outage`].
     pub dropped_on_purpose: u64,
 }
 
@@ -153,7 +153,7 @@ impl Connection {
 
     /// Queues a datagram for the network; never waits. The transport copies it once, to put the session's number in front.
     ///
-    /// A datagram that does not fit is dropped and counted; the queue keeps what it has. Over Ethernet it waits for [`Connection::flush`].
+    /// A datagram that does not fit is dropped and counted; queued datagrams are kept. Over Ethernet it waits for [`Connection::flush`].
     pub fn send_datagram(&self, datagram: Bytes) -> Result<(), DropReason> {
         let Inner { transport, counters, .. } = &*self.inner;
         if !self.inner.impaired.load(Ordering::Relaxed) {
@@ -165,15 +165,15 @@ impl Connection {
         self.path().crossed(Direction::Send, datagram, counters).map_or(Ok(()), |own| queue(transport, counters, own))
     }
 
-    /// What was queued leaves now: over Ethernet all of it in one system call for each [`nearlight_packet::BATCH`] frames. QUIC's own task
-    /// does the same without being asked.
+    /// Sends what is queued now: over Ethernet all of it, with one system call per [`nearlight_packet::BATCH`] frames. QUIC's own task does
+    /// this by itself.
     pub fn flush(&self) {
         if let Transport::Ethernet(session) = &self.inner.transport {
             session.flush();
         }
     }
 
-    /// The next datagram, stamped with the driver's time. Dropping the future loses nothing. For one reader at a time.
+    /// The next datagram, stamped with the driver's time. The future is cancel-safe. For one reader at a time.
     pub async fn recv_datagram(&self) -> Result<Received, CloseReason> {
         let Inner { transport, counters, clock, .. } = &*self.inner;
         let received = loop {
@@ -206,8 +206,8 @@ impl Connection {
         Ok(received)
     }
 
-    /// The largest datagram that the path carries now, in bytes. Discovery raises it during the first round trips, a move to
-    /// another path may lower it, so ask before each frame.
+    /// The largest datagram that the path carries now, in bytes. Discovery raises it during the first round trips, a move to another path
+    /// may lower it, so query it before each frame.
     #[must_use]
     pub fn max_datagram_size(&self) -> usize {
         match &self.inner.transport {
@@ -216,8 +216,8 @@ impl Connection {
         }
     }
 
-    /// The peer's address now; IPv4 as such. It changes when the peer moves to another network. An interface's hardware address is told as
-    /// [`crate::of_station`] writes it, with port 0.
+    /// The peer's address now; IPv4 as such. It changes when the peer moves to another network. An interface's hardware address is returned
+    /// in the form of [`crate::of_station`], with port 0.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
         let address = match &self.inner.transport {
@@ -256,8 +256,8 @@ impl Connection {
         }
     }
 
-    /// What ties a proof of the token to this connection: both ends export the same, and whoever stands in between, with a TLS
-    /// connection to each of them, has two others. Over Ethernet it is the hash of Noise's handshake.
+    /// What binds a proof of the token to this connection: both ends export the same value, whereas a man in the middle, with one TLS
+    /// connection to each of them, gets two different ones. Over Ethernet it is the hash of Noise's handshake.
     #[must_use]
     pub fn exporter(&self) -> Binding {
         let mut exported = [0; 32];
@@ -277,7 +277,7 @@ impl Connection {
         ControlSender::new(stream).send(&ServerMessage::Challenge { nonce }).await
     }
 
-    /// Tells the peer that the session is over, and why. Returns at once; see [`Connection::finish`].
+    /// Informs the peer that the session is over, and why. Returns at once; see [`Connection::finish`].
     pub fn close(&self, code: u32, reason: &str) {
         self.inner.close(code, reason);
     }
@@ -287,7 +287,7 @@ impl Connection {
         let session = match &self.inner.transport {
             Transport::Quic(session) => session,
             Transport::Ethernet(session) => {
-                // The last control messages go ahead of the close.
+                // The last control messages are sent before the close.
                 let _ = tokio::time::timeout(CLOSING_LIMIT, session.acknowledged()).await;
                 return self.close(code, reason);
             }
@@ -320,7 +320,7 @@ impl Connection {
 
     fn reason(&self, error: SessionError) -> CloseReason {
         match CloseReason::from(error) {
-            // The transport says the same when the peer ended the session without a word.
+            // The transport reports the same when the peer ended the session without a close.
             CloseReason::Here if !self.inner.closed_here.load(Ordering::Relaxed) => {
                 CloseReason::Peer { code: 0, reason: String::new() }
             }
@@ -328,8 +328,8 @@ impl Connection {
         }
     }
 
-    /// Moves a client to a new local port, as a change of network does; the session goes on. Returns the new address. Over Ethernet there are
-    /// no ports, and it fails.
+    /// Moves a client to a new local port, as a change of network does; the session continues. Returns the new address. Over Ethernet there
+    /// are no ports, and it fails.
     pub fn rebind(&self) -> Result<SocketAddr, NetError> {
         let failed = |source| NetError::Socket { what: "a UDP socket to move the session to".into(), source };
         let endpoint = self.inner.endpoint.as_ref().ok_or_else(|| failed(std::io::ErrorKind::Unsupported.into()))?;
@@ -339,16 +339,16 @@ impl Connection {
         endpoint.local_addr().map_err(failed)
     }
 
-    /// Makes one direction of this session's path bad, on purpose; the path's time begins now. None makes it clean again, and what
-    /// was on the way is lost.
+    /// Deliberately impairs one direction of this session's path; the path's time begins now. None makes it clean again, and datagrams in
+    /// flight are lost.
     ///
-    /// It acts on datagrams only: control messages are repaired by QUIC on whatever path there is.
+    /// It affects datagrams only: control messages are repaired by QUIC on any path.
     pub fn set_impairment(&self, direction: Direction, path: Option<Path>) {
         let now = self.inner.clock.now();
         self.replace_impairment(direction, path.map(|path| self.impairment(direction, path, now)));
     }
 
-    /// Makes one direction bad by a path whose time began at `origin` on the listener's clock, which it may share with the paths of
+    /// Impairs one direction with a path whose time began at `origin` on the listener's clock; it may share that time with the paths of
     /// other sessions.
     pub fn set_impairment_since(&self, direction: Direction, path: Path, origin: Time) {
         self.replace_impairment(direction, Some(self.impairment(direction, path, origin)));
@@ -366,7 +366,7 @@ impl Connection {
                     session.flush();
                 }
             }
-            // Nobody waits for it any more when the session is gone.
+            // No one waits for it any more when the session is gone.
             (Some(datagram), Direction::Receive) => drop(arrived.send(Received { at: clock.now(), datagram })),
         })
     }
@@ -386,7 +386,7 @@ impl Connection {
         self.inner.impaired.store(true, Ordering::Relaxed);
     }
 
-    /// What happened on this session until now.
+    /// Counts and measurements of this session so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let counters = &self.inner.counters;
@@ -446,7 +446,7 @@ impl Drop for Inner {
 }
 
 impl BadPath {
-    /// The datagram itself where this direction is clean; else the path has it now, or nobody.
+    /// The datagram itself if this direction is clean; otherwise it is on the impaired path now, or dropped.
     fn crossed(&self, direction: Direction, datagram: Bytes, counters: &Counters) -> Option<Bytes> {
         if self.outage {
             count(&counters.impaired);
@@ -491,7 +491,7 @@ fn queue(transport: &Transport, counters: &Counters, datagram: Bytes) -> Result<
             };
         }
     };
-    // Sending on would push out the oldest in the queue, whose deadline is the nearest.
+    // Sending more would evict the oldest in the queue, whose deadline is the nearest.
     if session.datagram_send_buffer_space() < datagram.len() {
         let reason = if session.close_reason().is_some() { DropReason::Closed } else { DropReason::QueueFull };
         return counters.dropped(reason);
@@ -540,7 +540,7 @@ fn ethernet_control<S: Serialize, R: DeserializeOwned>(
     (ControlSender::over_ethernet(Arc::clone(session)), ControlReceiver::over_ethernet(Arc::clone(session)))
 }
 
-/// Control messages are few and others wait for them, so they go before other streams. Datagrams share the packets either way.
+/// Control messages are few and others wait for them, so they have priority over other streams. Datagrams share the packets either way.
 fn prefer_control(stream: &web_transport_quinn::SendStream) {
     // Fails only on a stream that has ended, which the next message reports.
     let _ = stream.set_priority(1);

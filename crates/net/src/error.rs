@@ -1,4 +1,4 @@
-//! What can go wrong between two machines, in words for the person who has to do something about it.
+//! Errors between two machines, in words for the person who has to fix them.
 
 use std::io;
 use std::net::IpAddr;
@@ -94,7 +94,7 @@ pub enum NetError {
     Control(#[from] nearlight_wire::WireError),
 }
 
-/// Plain HTTP is for the machine itself: others are sent on to the same port's HTTPS, which pages follow and sessions do not.
+/// Plain HTTP is for the machine itself: others are redirected to HTTPS on the same port, which pages follow and sessions do not.
 const fn beyond_this_machine(status: u16) -> &'static str {
     if status == 307 { ", which begins with https:// from another machine" } else { "" }
 }
@@ -109,7 +109,7 @@ fn which_interface(server: HardwareAddress, interfaces: &[String]) -> String {
 }
 
 impl NetError {
-    /// The error of opening `what` on `port`, with the two common causes said plainly.
+    /// The error of opening `what` on `port`, with the two common causes explained.
     pub(crate) fn opening(what: &str, port: u16, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::PortInUse { port },

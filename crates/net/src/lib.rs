@@ -4,9 +4,9 @@
 //! client speak the same WebTransport session: datagrams for media, feedback and input, one stream for control messages. The native client
 //! can have the same session over Ethernet frames ([`EthernetListener`]).
 //!
-//! A stranger may send anything here. Handshakes and connections are bounded in number, in number per address and in time, and who is
-//! idle makes room for newcomers ([`Gate`]); streams, stream windows and queues of datagrams are bounded per connection; garbage costs
-//! one look at its first bytes.
+//! A stranger may send anything here. Handshakes and connections are bounded in number, in number per address and in time, and idle ones
+//! make room for newcomers ([`Gate`]); streams, stream windows and queues of datagrams are bounded per connection; garbage is recognised by
+//! its first bytes.
 
 #![forbid(unsafe_code)]
 

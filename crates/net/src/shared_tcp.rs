@@ -1,4 +1,4 @@
-//! A TCP stream that others may ask about and configure while its owner reads and writes it.
+//! A TCP stream that others may query and configure while its owner reads and writes it.
 
 use std::io;
 use std::net::Shutdown;
@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 /// The owner's end.
 pub(crate) struct SharedTcp(Arc<TcpStream>);
 
-/// The TCP below a connection: it keeps nothing open, and answers as long as the connection is.
+/// The TCP socket below a connection: a weak handle that works as long as the connection is open.
 #[derive(Clone, Debug)]
 pub struct TcpSocket(Weak<TcpStream>);
 
@@ -28,26 +28,26 @@ impl SharedTcp {
 }
 
 impl TcpSocket {
-    /// What the kernel tells of the connection.
+    /// What the kernel reports on the connection.
     ///
     /// # Errors
-    /// `NotConnected` once the connection is closed, `Unsupported` on systems that tell nothing; others as the kernel gives them.
+    /// `NotConnected` once the connection is closed, `Unsupported` on systems that report nothing; otherwise the kernel's errors.
     pub fn info(&self) -> io::Result<TcpInfo> {
         nearlight_tcp::tcp_info(&*self.open()?)
     }
 
-    /// What controls the connection's congestion.
+    /// The connection's congestion control.
     ///
     /// # Errors
-    /// As of [`TcpSocket::info`].
+    /// As for [`TcpSocket::info`].
     pub fn congestion_control(&self) -> io::Result<String> {
         nearlight_tcp::congestion_control(&*self.open()?)
     }
 
-    /// Chooses what controls the congestion of this connection alone.
+    /// Selects the congestion control of this connection alone.
     ///
     /// # Errors
-    /// As of [`TcpSocket::info`]; `NotFound` and `PermissionDenied` where this program cannot have it.
+    /// As for [`TcpSocket::info`]; `NotFound` and `PermissionDenied` if it is not available to this program.
     pub fn set_congestion_control(&self, name: &str) -> io::Result<()> {
         nearlight_tcp::set_congestion_control(&*self.open()?, name)
     }
@@ -106,7 +106,7 @@ impl AsyncWrite for SharedTcp {
         true
     }
 
-    /// Nothing waits above the kernel.
+    /// Nothing is buffered above the kernel.
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }

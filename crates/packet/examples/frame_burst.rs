@@ -1,7 +1,7 @@
-//! How long a whole frame of 43 packets takes between two network namespaces: `frame_burst NEAR FAR [ROUNDS]`, with the namespaces' files,
-//! `near` with 10.77.0.1 in the one, `far` with 10.77.0.2 in the other. `scripts/bench-ethernet.sh` makes them.
+//! The time that a complete frame of 43 packets takes between two network namespaces: `frame_burst NEAR FAR [ROUNDS]`, with the namespaces'
+//! files, `near` with 10.77.0.1 in the one, `far` with 10.77.0.2 in the other. `scripts/bench-ethernet.sh` makes them.
 //!
-//! Each round sends one frame by each method in turn, so that whatever else the machine does falls on all of them alike. The time is from
+//! Each round sends one frame by each method in turn, so that other load on the machine affects all of them equally. The time is from
 //! before the first system call until the receiver has read the last packet; nothing is encrypted.
 
 #[cfg(not(target_os = "linux"))]
@@ -39,7 +39,7 @@ mod linux {
 
     type Outcome<T> = Result<T, Box<dyn Error + Send + Sync>>;
 
-    /// What the receiver is to wait for, and its answer: when the last packet was there; none if one was lost.
+    /// What the receiver should wait for, and its answer: when the last packet arrived; none if one was lost.
     struct Lines {
         begin: Sender<usize>,
         done: Receiver<Option<Instant>>,
@@ -88,7 +88,7 @@ mod linux {
         let mut buffers = vec![vec![0; 1 << 16]; BATCH_SIZE];
         while let Ok(method) = begun.recv() {
             let mut bytes = 0;
-            // The sender begins when it hears that this end waits.
+            // The sender begins when it learns that this end is waiting.
             ended.send(None)?;
             let limit = Duration::from_millis(100);
             while bytes < PACKETS * BYTES {

@@ -1,10 +1,10 @@
-//! Ethernet frames of Nearlight's EtherType on one interface, many in one system call (`AF_PACKET`, Linux).
+//! Ethernet frames of Nearlight's EtherType on one interface, in batches per system call (`AF_PACKET`, Linux).
 //!
-//! It decides nothing: frames go out as they are given, and come in as they arrive. Calls never block.
+//! It makes no decisions: frames are sent as given and received as they arrive. Calls never block.
 //!
-//! `sendmmsg` and `recvmmsg` move up to [`BATCH`] frames at a time. Rings shared with the kernel are left out on purpose: `TPACKET_V3` hands
-//! frames over a block at a time, which costs up to a block's timeout, and the older ones gain nothing here. So is `AF_XDP`, which needs
-//! a program in the kernel and, with drivers that copy, costs as much.
+//! `sendmmsg` and `recvmmsg` move up to [`BATCH`] frames at a time. Rings shared with the kernel are deliberately not used: `TPACKET_V3`
+//! hands frames over a block at a time, which costs up to a block's timeout, and the older ones gain nothing here. Nor is `AF_XDP`, which
+//! needs a program in the kernel and, with drivers that copy, costs as much.
 
 #![deny(unsafe_code)]
 
@@ -19,7 +19,7 @@ pub use elsewhere::{PacketSocket, interfaces};
 pub use linux::{PacketSocket, interfaces};
 use nearlight_ethernet::HardwareAddress;
 
-/// Frames that one system call moves at most.
+/// Maximum number of frames per system call.
 pub const BATCH: usize = 64;
 /// Destination, source and EtherType before the payload (IEEE 802.3).
 pub const HEADER_BYTES: usize = 14;
@@ -51,7 +51,7 @@ pub enum PacketError {
 /// Buffers for the frames that one system call receives.
 pub struct Frames {
     bytes: Vec<u8>,
-    /// Of a buffer: header and payload.
+    /// Length of a buffer: header and payload.
     stride: usize,
     lengths: Vec<usize>,
 }
@@ -64,7 +64,7 @@ impl Frames {
         Self { bytes: vec![0; stride * BATCH], stride, lengths: Vec::with_capacity(BATCH) }
     }
 
-    /// What came: destination, source, payload. Ethernet pads short payloads with zeros.
+    /// The received frames: destination, source, payload. Ethernet pads short payloads with zeros.
     pub fn iter(&self) -> impl Iterator<Item = (HardwareAddress, HardwareAddress, &[u8])> {
         let whole = self.lengths.iter().zip(self.bytes.chunks(self.stride)).map(|(length, bytes)| &bytes[..*length]);
         whole.filter_map(|frame| {

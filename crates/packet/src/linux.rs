@@ -1,4 +1,4 @@
-//! The socket and the requests about interfaces. All unsafe code of this crate is here.
+//! The socket and queries about interfaces. All unsafe code of this crate is here.
 
 use std::ffi::CStr;
 use std::io;
@@ -9,8 +9,8 @@ use nearlight_ethernet::{ETHERTYPE, HardwareAddress, SMALLEST_MTU};
 
 use crate::{BATCH, Frames, HEADER_BYTES, PacketError};
 
-/// What the kernel holds each way. The usual 208 KiB hold 150 frames with their bookkeeping, which one key frame exceeds. The kernel gives as
-/// much as `net.core.rmem_max` and `wmem_max` allow, without an error.
+/// The kernel's buffer in each direction. The usual 208 KiB hold 150 frames with their bookkeeping, which one key frame exceeds. The kernel
+/// grants as much as `net.core.rmem_max` and `wmem_max` allow, without an error.
 const BUFFER_BYTES: libc::c_int = 4 << 20;
 
 /// A socket for the frames of one interface.
@@ -38,7 +38,7 @@ impl PacketSocket {
                 _ => failed("opening a packet socket", name)(error),
             });
         }
-        // SAFETY: the descriptor is new and nobody else's.
+        // SAFETY: the descriptor is new and has no other owner.
         #[expect(unsafe_code, reason = "takes over a descriptor")]
         let socket = unsafe { OwnedFd::from_raw_fd(opened) };
         let interface = Interface { socket: socket.as_fd(), name };
@@ -50,7 +50,7 @@ impl PacketSocket {
         set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, BUFFER_BYTES)
             .map_err(failed("a receive buffer", name))?;
         set_option(&socket, libc::SOL_SOCKET, libc::SO_SNDBUF, BUFFER_BYTES).map_err(failed("a send buffer", name))?;
-        // Frames go to the driver, not through a queueing discipline: what would only wait there is late.
+        // Frames go to the driver, not through a queueing discipline: a frame that waits there would only be late.
         let bypass = set_option(&socket, libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1);
         bypass.map_err(failed("leaving out the queueing discipline", name))?;
         let opened = Self { socket, name: name.to_owned(), address };
@@ -63,13 +63,13 @@ impl PacketSocket {
         Ok(Self { socket: self.socket.try_clone()?, name: self.name.clone(), address: self.address })
     }
 
-    /// The interface's.
+    /// The interface's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The interface's when the socket was opened.
+    /// The interface's address when the socket was opened.
     #[must_use]
     pub const fn address(&self) -> HardwareAddress {
         self.address
@@ -84,7 +84,7 @@ impl PacketSocket {
         Interface { socket: self.socket.as_fd(), name: &self.name }
     }
 
-    /// Binds the socket to the interface of its name once more, for one that was removed and came back. Needs no capability.
+    /// Binds the socket again to the interface of its name, after it was removed and came back. Needs no capability.
     pub fn rebind(&self) -> Result<(), PacketError> {
         // SAFETY: all zeros are a valid value of the structure.
         #[expect(unsafe_code, reason = "a structure of the system's")]
@@ -99,12 +99,12 @@ impl PacketSocket {
         if bound < 0 { Err(failed("binding a packet socket", &self.name)(io::Error::last_os_error())) } else { Ok(()) }
     }
 
-    /// Sends the payloads to `destination`, in order; how many the kernel took. `WouldBlock` where it takes none now.
+    /// Sends the payloads to `destination`, in order; returns how many the kernel accepted. `WouldBlock` if it accepts none now.
     pub fn send(&self, destination: HardwareAddress, payloads: &[Vec<u8>]) -> io::Result<usize> {
         self.send_from(self.address, destination, payloads)
     }
 
-    /// The same as if another station had sent them, as a bridge does.
+    /// The same with another station's source address, as a bridge does.
     pub fn send_from(
         &self,
         source: HardwareAddress,
@@ -147,7 +147,7 @@ impl PacketSocket {
         usize::try_from(sent).map_err(|_| io::Error::last_os_error())
     }
 
-    /// Receives what has arrived, a batch at most. `WouldBlock` where nothing has.
+    /// Receives what has arrived, at most a batch. `WouldBlock` if nothing has.
     pub fn recv(&self, frames: &mut Frames) -> io::Result<()> {
         frames.lengths.clear();
         // SAFETY: all zeros are valid values of the structures.
@@ -163,7 +163,7 @@ impl PacketSocket {
         let (socket, count) = (self.socket.as_raw_fd(), BATCH as libc::c_uint);
         let no_limit = std::ptr::null_mut();
         // SAFETY: every message points to one part, which points to a buffer of its own with its length; there are `BATCH` of each, as
-        // `Frames::new` makes them. All of them live through the call and are borrowed by nobody else.
+        // `Frames::new` makes them. All of them live through the call and are not borrowed elsewhere.
         #[expect(unsafe_code, reason = "a system call")]
         let received = unsafe { libc::recvmmsg(socket, messages.as_mut_ptr(), count, libc::MSG_DONTWAIT, no_limit) };
         let received = usize::try_from(received).map_err(|_| io::Error::last_os_error())?;
@@ -191,7 +191,7 @@ impl AsRawFd for PacketSocket {
 /// Names of the Ethernet and Wi-Fi interfaces that are up.
 #[must_use]
 pub fn interfaces() -> Vec<String> {
-    // Any socket answers questions about interfaces, and this one needs no right.
+    // Any socket can query interfaces, and this one needs no privilege.
     let Ok(socket) = std::net::UdpSocket::bind((std::net::Ipv4Addr::LOCALHOST, 0)) else {
         return Vec::new();
     };
@@ -228,7 +228,7 @@ fn interfaces_of_any_kind() -> Vec<String> {
     names
 }
 
-/// An interface that is asked about.
+/// An interface that is queried.
 struct Interface<'a> {
     socket: BorrowedFd<'a>,
     name: &'a str,

@@ -15,7 +15,7 @@ pub struct Canvas {
     pub bytes: Vec<u8>,
 }
 
-/// Refuses sizes that no encoder takes.
+/// Refuses sizes that no encoder accepts.
 pub fn check_size(width: u16, height: u16) -> Result<(), SceneError> {
     let refused = |reason: String| Err(SceneError::Size { width, height, reason });
     if !width.is_multiple_of(2) || !height.is_multiple_of(2) {
@@ -35,7 +35,7 @@ impl Canvas {
         Self { width, height, bytes: vec![255; usize::from(width) * usize::from(height) * 4] }
     }
 
-    /// Becomes the same picture, in the memory that it has.
+    /// Becomes a copy of the other picture, reusing its own memory.
     pub fn copy_from(&mut self, other: &Self) {
         (self.width, self.height) = (other.width, other.height);
         self.bytes.clone_from(&other.bytes);

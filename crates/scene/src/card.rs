@@ -1,4 +1,4 @@
-//! A test card: everything in it shows something that a broken pipeline would spoil.
+//! A test card: each part of it reveals a fault that a broken pipeline would cause.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,26 +14,26 @@ use crate::{
     RenderRequest, SceneError, Source, SubmittedPicture, Viewer, ViewerInput,
 };
 
-/// How long the picture answers an input event with a bright border.
+/// How long a bright border is shown in response to an input event.
 const FLASH: Span = Span::from_millis(200);
 /// The usual bars at three quarters of full brightness.
 const BARS: [[u8; 3]; 7] =
     [[191, 191, 191], [191, 191, 0], [0, 191, 191], [0, 191, 0], [191, 0, 191], [191, 0, 0], [0, 0, 191]];
 
-/// A message that asks for a line of text about each input event.
+/// A message that requests a line of text about each input event.
 const REPORT: &[u8] = b"report input";
-/// Begins a message that says how the viewer's pointer is to be: `captured` or `free`, and a keyword of CSS or `image`.
+/// Prefix of a message that sets the viewer's pointer: `captured` or `free`, and a CSS keyword or `image`.
 const POINTER: &str = "pointer ";
 /// How the card answers a button that goes down. Guess: as short as a click of the button itself.
 const SHAKE_MILLISECONDS: u16 = 60;
 /// Pixels along each side of the pointer that is an image.
 const CROSSHAIR: u8 = 32;
-/// Answers that nobody fetches are dropped, oldest first.
+/// Answers that are not fetched are dropped, oldest first.
 const MAX_ANSWERS: usize = 256;
 
-/// Answers what viewers send, so that each way through the pipeline can be seen: the border flashes at input, a gamepad or controller of
-/// which a button goes down shakes, and messages and the clipboard's text come back as they are. To the message `report input` a viewer
-/// hears of every further input event, and of hands and gaze that begin or end, in a message of its own. `pointer free image` gives the
+/// Responds to what viewers send, so that each path through the pipeline can be observed: the border flashes on input, a gamepad or
+/// controller vibrates when one of its buttons is pressed, and messages and clipboard text are echoed. After the message `report input` a
+/// viewer receives a message for every further input event, and for hands and gaze that begin or end. `pointer free image` gives the
 /// viewer's pointer an image, `pointer captured grab` that shape, and captures it.
 ///
 /// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of pictures as a row of lights.
@@ -47,7 +47,7 @@ pub struct TestCard {
     scratch: Canvas,
     /// Counts the pictures drawn; the row of lights shows it.
     drawn: u32,
-    /// Who wants reports, and what of hands and gaze was reported.
+    /// Viewers that want reports, and which hands and gaze were reported.
     reporting: BTreeMap<Viewer, Tracked>,
     answers: VecDeque<(Viewer, Output)>,
 }
@@ -60,7 +60,7 @@ struct Tracked {
 }
 
 impl Tracked {
-    /// What is different now, for people and scripts; places in metres.
+    /// What has changed, for people and scripts; positions in metres.
     fn changes(&mut self, devices: &Devices, hands: &[Option<HandJoints>; 2]) -> Vec<String> {
         let place = |[x, y, z]: [f32; 3]| format!("{x:.2} {y:.2} {z:.2}");
         let now = Self { hands: hands.each_ref().map(Option::is_some), gaze: devices.gaze.is_some() };
@@ -130,7 +130,7 @@ impl TestCard {
 /// The place of the index finger's tip among a hand's joints: behind the wrist, four of the thumb and the index finger's others.
 const INDEX_TIP: usize = 9;
 
-/// The device whose button goes down.
+/// The device whose button was pressed.
 const fn shaken(event: &InputEvent) -> Option<HapticsTarget> {
     match *event {
         InputEvent::GamepadButton { gamepad, pressed: true, .. } => Some(HapticsTarget::Gamepad(gamepad)),
@@ -277,7 +277,7 @@ pub struct PacedTestCard {
 }
 
 impl PacedTestCard {
-    /// Pictures of this size, so many a second.
+    /// Pictures of this size, at this many a second.
     pub fn new(size: (u16, u16), fps: u16) -> Result<Self, SceneError> {
         check_size(size.0, size.1)?;
         Ok(Self { size, fps, card: Arc::default(), watch: None })

@@ -44,23 +44,23 @@ pub struct ViewerInput {
     pub devices: Devices,
     /// The joints of the left and of the right hand, where they are tracked.
     pub hands: [Option<HandJoints>; 2],
-    /// New, in order, each handed over once. A source that follows them need not look for differences between states.
+    /// New events, in order, each handed over once. A source that uses them need not compare states.
     pub events: Vec<InputEvent>,
 }
 
-/// What a viewer sees with, as of its newest input.
+/// A viewer's display, as of its newest input.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewerDisplay<'a> {
     pub kind: DisplayKind,
     /// One for a screen, two for a headset, left first, as they were sampled.
     pub views: &'a [View],
-    /// When the sample came.
+    /// When the sample arrived.
     pub received_at: Time,
     /// From a picture's capture to its display.
     pub capture_to_display: Span,
 }
 
-/// What a source has for a viewer beside pictures and sound.
+/// What a source sends to a viewer besides pictures and sound.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     Haptics(Haptics),
@@ -69,7 +69,7 @@ pub enum Output {
         cursor: CursorShape,
         captured: bool,
     },
-    /// For the viewer's clipboard, where owner and viewer allow it.
+    /// For the viewer's clipboard, if owner and viewer allow it.
     Clipboard(String),
     Message(ApplicationMessage),
 }
@@ -77,7 +77,7 @@ pub enum Output {
 /// One picture to make.
 #[derive(Clone, Debug)]
 pub struct RenderRequest<'a> {
-    /// Whose eyes: that viewer's own avatar is left out.
+    /// The viewer whose eyes these are; its own avatar is not drawn.
     pub viewer: Viewer,
     /// One view, or two drawn side by side, left eye in the left half.
     pub views: &'a [View],
@@ -93,7 +93,7 @@ pub enum PixelFormat {
     Bgra,
 }
 
-/// A finished picture in mapped memory, borrowed for the length of one call.
+/// A finished picture in mapped memory, borrowed for the duration of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
     pub bytes: &'a [u8],
@@ -104,39 +104,39 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
-/// What a source of either kind is for its viewers beside pictures: it takes what they do and answers.
+/// The interactive side of a source of either kind: it receives what viewers do and responds.
 pub trait Application: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
     fn describe(&self) -> String;
 
-    /// Somebody watches who may never send an input.
+    /// A viewer has joined; it may never send any input.
     fn on_viewer_joined(&mut self, _now: Time, _viewer: Viewer) {}
 
-    /// Where the viewer looks from, told before each input: for a source that paces itself and renders for the poses of its viewers.
+    /// The viewer's display, reported before each input: for a source that paces itself and renders for the poses of its viewers.
     fn on_display(&mut self, _now: Time, _viewer: Viewer, _display: &ViewerDisplay<'_>) {}
 
     /// A viewer came, moved or acted.
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput);
 
-    /// Whatever the viewer held counts as let go of.
+    /// The viewer has left; whatever it held counts as released.
     fn on_viewer_left(&mut self, viewer: Viewer);
 
-    /// The viewer's gamepads and controllers are these from now on. Their states come as input, whether this has come or not.
+    /// The viewer's gamepads and controllers have changed to these. Their states arrive as input, whether or not this was called.
     fn on_devices(&mut self, _now: Time, _viewer: Viewer, _devices: &DevicesDescription) {}
 
-    /// A message of the viewer's page or program came.
+    /// A message from the viewer's page or program arrived.
     fn on_message(&mut self, _now: Time, _viewer: Viewer, _message: ApplicationMessage) {}
 
-    /// The viewer's clipboard has this text, where owner and viewer allow that it is told.
+    /// The viewer's clipboard has this text; called only if owner and viewer allow it.
     fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, _text: String) {}
 
-    /// The next thing for a viewer beside pictures and sound; asked after each [`Source::advance`], and of a source that paces itself at
-    /// least every 50 ms, until none.
+    /// The next output for a viewer besides pictures and sound; polled until none after each [`Source::advance`], and at least every 50 ms
+    /// for a source that paces itself.
     fn poll_output(&mut self) -> Option<(Viewer, Output)> {
         None
     }
 
-    /// What is to be heard since the last call; none where there is never anything to hear.
+    /// The sounds since the last call; none if the source never makes any.
     fn poll_cues(&mut self) -> Option<Cues> {
         None
     }
@@ -144,7 +144,7 @@ pub trait Application: Send {
 
 /// A source that draws pictures on demand.
 pub trait Source: Application {
-    /// Moves the world on to `now`, which never goes back.
+    /// Advances the world to `now`, which never goes back.
     fn advance(&mut self, now: Time);
 
     /// Draws one picture of the world as it is and hands it, mapped, to `take`.
@@ -174,7 +174,7 @@ pub struct Sustained {
     pub height: u16,
     pub fps: u16,
     pub render_median: Span,
-    /// Drawing and coding fit between two frames.
+    /// Whether drawing and encoding fit between two frames.
     pub keeps: bool,
     /// One sentence for people.
     pub reason: String,

@@ -1,4 +1,4 @@
-//! Draws real pictures on whatever adapter there is and looks at their pixels.
+//! Draws real pictures on any available adapter and checks their pixels.
 
 use std::path::PathBuf;
 use std::sync::Arc;

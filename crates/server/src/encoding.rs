@@ -1,4 +1,4 @@
-//! One encoder on one thread for each client, so that one picture is coded while the next one is drawn.
+//! One encoder on its own thread for each client, so that one picture is encoded while the next one is rendered.
 //!
 //! Pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
 
@@ -16,23 +16,23 @@ use nearlight_wire::{FrameHeader, View};
 
 use crate::mailbox::{Delivery, EncoderMailbox};
 
-/// One picture in work and one on its way.
+/// One picture being encoded and one queued.
 const PICTURES: usize = 2;
 
-/// The rows that the marker takes below pictures of the configured size; none where they are too narrow, or where the encoder takes
-/// nothing that high.
+/// The rows that the marker occupies below pictures of the configured size; none if the pictures are too narrow, or if the encoder does not
+/// accept that height.
 pub(crate) fn strip_below(encoders: &Encoders, codec: CodecKind, config: EncoderConfig) -> Option<Strip> {
     let strip = Strip::of_width(config.size.width)?;
     let coded = EncoderConfig { size: config.size.with_strip(Some(strip)), ..config };
     encoders.describe(codec, coded).is_ok().then_some(strip)
 }
 
-/// A drawn and converted picture with what its frame header says.
+/// A rendered and converted picture with the contents of its frame header.
 #[derive(Debug)]
 pub(crate) struct Job {
-    /// May have the marker below.
+    /// May have the marker appended below.
     pub(crate) picture: Picture,
-    /// The picture's own size.
+    /// The picture's size without the marker.
     pub(crate) size: Size,
     pub(crate) id: FrameId,
     pub(crate) input: InputSeq,
@@ -59,7 +59,7 @@ pub(crate) struct EncoderLane {
     strip: Option<Strip>,
 }
 
-/// An encoder thread that gets no more pictures.
+/// An encoder thread that is given no more pictures.
 #[derive(Debug)]
 pub(crate) struct EndingLane(JoinHandle<()>);
 
@@ -78,7 +78,7 @@ impl EncoderLane {
         clock: Clock,
         encoders: Encoders,
     ) -> std::io::Result<Self> {
-        // As many jobs as pictures at most. No job is ever refused: its frame id would be missing from the encoder's count.
+        // There are never more jobs than pictures, so no job is ever refused: its frame id would be missing from the encoder's count.
         let (jobs, work) = channel();
         let (give_back, free) = sync_channel(PICTURES);
         let strip = Self::strip_for(&mailbox, &encoders, config);
@@ -107,7 +107,7 @@ impl EncoderLane {
         strip
     }
 
-    /// Adds the marker below a picture, where the client crops it and the encoder takes pictures that high.
+    /// Adds the marker below a picture if the client crops it and the encoder accepts that height.
     pub(crate) fn add_marker(&mut self, marker: Marker, picture: &mut Picture) {
         if picture.size != self.config.size {
             self.config.size = picture.size;
@@ -118,23 +118,23 @@ impl EncoderLane {
         }
     }
 
-    /// What is in work is still delivered.
+    /// Frames being encoded are still delivered.
     pub(crate) fn end(self) -> EndingLane {
         EndingLane(self.thread)
     }
 
-    /// Whether there is a picture to draw into: not while the encoder is behind.
+    /// Whether a picture buffer is free to render into; none is while the encoder is behind.
     pub(crate) fn has_picture(&mut self) -> bool {
         self.next = self.poll_picture();
         self.next.is_some()
     }
 
-    /// A picture to draw into; none while the encoder is behind.
+    /// A picture buffer to render into; none while the encoder is behind.
     pub(crate) fn poll_picture(&mut self) -> Option<Picture> {
         self.next.take().or_else(|| self.free.try_recv().ok())
     }
 
-    /// Gives a picture back that was not drawn after all.
+    /// Returns a picture buffer that was not used.
     pub(crate) fn put_back(&mut self, picture: Picture) {
         self.next = Some(picture);
     }
@@ -155,7 +155,7 @@ fn encode_all(
     let mut rate = config.rate;
     let mut answered = AnsweredTargets::default();
     let mut change = Change::default();
-    // The encoder counts from 0, also where the client has had frames before.
+    // The encoder counts from 0, even if the client has received frames before.
     let mut first = None;
     for job in work {
         let target = mailbox.target();
@@ -170,7 +170,7 @@ fn encode_all(
         let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = answered.open(target.encoder);
         if wanted != rate {
             rate = wanted;
-            // A rate that the library does not take is no reason to end a session that runs well at the one before.
+            // A rate that the library rejects is no reason to end a session that runs well at the previous one.
             if let Err(error) = encoder.set_rate(rate) {
                 tracing::warn!(viewer = mailbox.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
@@ -198,7 +198,7 @@ fn encode_all(
             deadline: job.deadline,
             views: job.views,
         };
-        // The marker changes with every frame, and nobody misses it.
+        // The marker changes with every frame but does not count as a change of the picture.
         let frozen = change.on_picture(job.picture.view().top(job.size.height));
         let distortion = Distortion { coded: coded.distortion, frozen };
         let _ = give_back.try_send(job.picture);
@@ -212,8 +212,8 @@ fn encode_all(
     Ok(())
 }
 
-/// How long a frame is of use after its rendering began: three frames, and a tenth of a second at least, in which a repair over
-/// a mobile path still fits.
+/// How long a frame stays useful after its rendering began: three frame intervals, but at least a tenth of a second, enough for a repair
+/// over a mobile path.
 pub(crate) fn display_budget(frame_interval: Span) -> Span {
     (frame_interval * 3).max(Span::from_millis(100))
 }
@@ -266,15 +266,15 @@ mod tests {
         }
     }
 
-    /// The session's loop stands still, so the encoder does, with its picture given back: the next pictures wait for both, and the
-    /// session goes on wishing for the key frame that it has not seen.
+    /// The session's loop is blocked, and so is the encoder, which has returned its picture. The next pictures wait for both, and the
+    /// session keeps requesting the key frame that it has not seen.
     #[test]
     fn a_session_that_stalls_costs_no_frame_its_number_and_gets_one_key_frame() {
         let (deliveries, mut delivered) = mpsc::channel(1);
         let mailbox = mailbox(target(CONFIG.rate, true), deliveries);
         let mut lane = EncoderLane::start(mailbox, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
         let mut next = FrameId(0);
-        // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
+        // One frame waits in the channel and one to enter it; every picture beyond them is returned only when the session resumes.
         for _ in 0..PICTURES + 2 {
             let picture = lane.free.recv().expect("the encoder runs");
             assert!(lane.encode(job(picture, next)));
@@ -304,7 +304,7 @@ mod tests {
         }
     }
 
-    /// Writes the rate that it codes at in place of a picture.
+    /// Writes the rate that it encodes at instead of a picture.
     struct Scribe(Bitrate);
 
     struct Scribes;
@@ -336,7 +336,7 @@ mod tests {
         }
     }
 
-    /// So a decision reaches the encoder within a frame, whatever carries the feedback: a browser's reports are farther apart.
+    /// A decision reaches the encoder within a frame, whatever carries the feedback: a browser's reports are farther apart than that.
     #[test]
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);

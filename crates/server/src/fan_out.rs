@@ -1,8 +1,8 @@
-//! The studio of a source that paces itself: its pictures are coded once for all viewers who get the same.
+//! The studio of a source that paces itself: its pictures are encoded once for all viewers who receive the same ones.
 //!
-//! Viewers with the same codec and kind of display are an audience, of which [`Simulcast`] decides who gets which layer; here that is done.
-//! A viewer alone has an encoder of its own, with the latency marker below its pictures. Shared pictures carry none, so nothing can be said of
-//! motion-to-photon while somebody else watches.
+//! Viewers with the same codec and kind of display form an audience. [`Simulcast`] decides which of them gets which layer; this module
+//! carries that out. A single viewer has an encoder of its own, with the latency marker below its pictures. Shared pictures carry no
+//! marker, so motion-to-photon latency cannot be measured while there are several viewers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::pictures::{Pictures, SharedPicture};
 use crate::sound::Mixer;
 use crate::studio::{Format, StudioOptions, hand_over, put_out, views_at};
 
-/// However long no picture comes, it is looked this often whether somebody still needs the one that there is.
+/// While no new picture arrives, how often to check whether a viewer still needs the current one.
 const LOOK: Duration = Duration::from_millis(50);
-/// Inputs that wait for a picture that may show them. A client that sends more between two pictures has some reported a picture later.
+/// Inputs that wait for a picture that may show them. If a client sends more between two pictures, some are attributed to a later picture.
 const MOST_INPUTS: usize = 64;
 
-/// News that wait for the studio, which looks at all of them at once. Each viewer has two of inputs and messages between two looks at most,
-/// pictures and outputs have one each, and sessions begin one by one, so that nobody ever waits for room.
+/// Queued news for the studio, which drains the queue at once. Between two drains each viewer has at most two for inputs and messages,
+/// pictures and outputs have one each, and sessions begin one at a time, so no sender ever waits for room.
 const MOST_NEWS: usize = 1_024;
 
-/// What the studio hears of.
+/// What the studio is notified of.
 #[derive(Debug)]
 pub(crate) enum News {
     Viewer(Arc<EncoderMailbox>),
@@ -47,7 +47,7 @@ pub(crate) enum News {
     Closed,
 }
 
-/// An input that the source was given.
+/// An input that was passed to the source.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     input: InputSeq,
@@ -55,13 +55,13 @@ struct Given {
     handed_at: Time,
 }
 
-/// How a viewer's pictures are coded.
+/// How a viewer's pictures are encoded.
 enum Coding {
     /// By an encoder of its own.
     Own { lane: EncoderLane, skipper: FrameSkipper, newest: u64 },
-    /// That encoder still has a picture in work.
+    /// That encoder is still encoding a picture.
     Ending(EndingLane),
-    /// Not at all, or in a layer that delivers by this number.
+    /// Not at all, or by a layer that delivers under this number.
     Layer(u64),
 }
 
@@ -77,14 +77,14 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// What the pictures show that were captured since.
+    /// Determines what the pictures captured since then show.
     fn on_captured(&mut self, captured_at: Time) {
         while self.given.front().is_some_and(|given| given.handed_at <= captured_at) {
             self.shown = self.given.pop_front();
         }
     }
 
-    /// The input that a picture shows and when that came.
+    /// The input that a picture shows, and when that input arrived.
     fn shown(&self, captured: &SharedPicture) -> (InputSeq, Time) {
         self.shown.map_or((InputSeq(0), captured.captured_at), |shown| (shown.input, shown.received_at))
     }
@@ -111,13 +111,13 @@ impl Watcher {
     }
 }
 
-/// Viewers who can get the same frames.
+/// Viewers who can receive the same frames.
 struct Audience {
     kind: (CodecKind, DisplayKind),
     simulcast: Simulcast,
     layers: [Option<LayerEncoder>; MOST_LAYERS],
     watchers: Vec<Watcher>,
-    /// What `simulcast` had counted when metrics heard of it last.
+    /// The counts of `simulcast` at the last update of the metrics.
     counted: SharedStatistics,
 }
 
@@ -138,12 +138,12 @@ pub(crate) struct FanOut {
     metrics: Arc<Metrics>,
     common: Common,
     audiences: Vec<Audience>,
-    /// The newest picture that everybody was offered.
+    /// The newest picture that was offered to all viewers.
     offered: u64,
 }
 
 impl FanOut {
-    /// Answers where viewers are told of.
+    /// Returns the channel on which viewers are announced.
     pub(crate) fn start(
         mut source: Box<dyn PushSource>,
         options: StudioOptions,
@@ -224,7 +224,7 @@ impl FanOut {
         self.place(now, watcher);
     }
 
-    /// Puts a viewer among those who can get the same frames; where nothing is shared, among nobody else.
+    /// Adds a viewer to the audience that can receive the same frames; to an audience of its own if nothing is shared.
     fn place(&mut self, now: Time, watcher: Watcher) {
         let (kind, shared) = (watcher.kind(), self.common.shared_encodes);
         let place = self.audiences.iter().position(|audience| shared && audience.kind == kind);
@@ -265,7 +265,7 @@ impl FanOut {
         }
     }
 
-    /// Drops who has left, and moves who has put on a headset or taken it off.
+    /// Drops viewers who have left, and moves those who have put on a headset or taken it off.
     fn regroup(&mut self, now: Time) {
         let mut moved = Vec::new();
         for audience in &mut self.audiences {
@@ -284,7 +284,7 @@ impl FanOut {
         for watcher in moved {
             self.place(now, watcher);
         }
-        // Their counts must reach metrics before they are forgotten.
+        // Their counts must reach the metrics before they are dropped.
         self.tell_metrics();
         self.audiences.retain(|audience| !audience.watchers.is_empty());
     }
@@ -318,7 +318,7 @@ impl FanOut {
 }
 
 impl Audience {
-    /// Answers how many pictures went to viewers' own encoders.
+    /// Returns how many pictures went to viewers' own encoders.
     fn offer(&mut self, now: Time, common: &Common, (captured, news): (&Arc<SharedPicture>, PictureNews)) -> u64 {
         let single = self.watchers.len() == 1;
         for watcher in &mut self.watchers {
@@ -385,7 +385,7 @@ impl Audience {
         let (captured, rate, key) = (Arc::clone(captured), frame.rate, frame.key);
         let job = LayerJob { captured, size, eyes, rate, key, recipients };
         if slot.as_ref().is_some_and(|encoder| !encoder.encode(job)) {
-            // It has told those whom it had frames for; a new one begins with a key frame.
+            // It has informed its recipients; a new encoder begins with a key frame.
             *slot = None;
             for watcher in &self.watchers {
                 if frame.members.contains(&watcher.member) {
@@ -397,7 +397,7 @@ impl Audience {
 }
 
 impl Watcher {
-    /// Its encoder gets no more pictures.
+    /// Its encoder is given no more pictures.
     fn end_own(&mut self) {
         if matches!(self.coding, Coding::Own { .. })
             && let Coding::Own { lane, .. } = std::mem::replace(&mut self.coding, Coding::Layer(0))
@@ -406,13 +406,12 @@ impl Watcher {
         }
     }
 
-    /// The moment at which a picture will be on its display, as far as that is known.
+    /// When a picture is expected on its display, as far as that is known.
     fn display_at(&self, captured: &SharedPicture) -> Time {
         captured.captured_at + self.mailbox.target().render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY)
     }
 
-    /// The views that the picture was rendered for, a single one for both eyes; where it does not depend on any, as if it had been for this
-    /// viewer's.
+    /// The views that the picture was rendered for, a single one for both eyes; if it does not depend on views, this viewer's own.
     fn views(&self, captured: &SharedPicture, kind: (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
         if let Some(first) = captured.views.first() {
             return (0..usize::from(kind.1)).map(|eye| *captured.views.get(eye).unwrap_or(first)).collect();
@@ -428,7 +427,7 @@ impl Watcher {
         Recipient { mailbox: Arc::clone(&self.mailbox), chain, input, input_received_at, display_at, views }
     }
 
-    /// Codes a picture for this viewer alone, at exactly its rate. True where it was coded.
+    /// Encodes a picture for this viewer alone, at exactly its rate. True if it was encoded.
     fn encode_own(&mut self, now: Time, common: &Common, captured: &Arc<SharedPicture>, news: PictureNews) -> bool {
         let target = self.mailbox.target();
         let kind = (target.display, common.format.views_for(target.display));
@@ -439,7 +438,7 @@ impl Watcher {
             Coding::Own { .. } => {}
             Coding::Ending(lane) if !lane.has_ended() => return false,
             Coding::Ending(_) | Coding::Layer(_) => {
-                // What a layer has in work is not for it any more.
+                // Frames that a layer is still encoding are no longer for it.
                 self.mailbox.begin_chain();
                 let threads = EncoderConfig::usual_threads();
                 let config = EncoderConfig { size, fps: common.format.fps, rate: target.encoder.rate, threads };
@@ -461,7 +460,7 @@ impl Watcher {
         }
         let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
         if let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) {
-            // A picture that the frame rate leaves out is not to come later after all.
+            // A picture that was skipped for the frame rate must not be sent later.
             if reason == SkipReason::FrameRate {
                 *newest = captured.number;
             }
@@ -489,7 +488,7 @@ impl Watcher {
             rendered_at: captured.captured_at,
             converted_at: captured.converted_at,
             display_at,
-            // A picture that stood still for long is as urgent as a new one.
+            // A picture that has been static for long is as urgent as a new one.
             deadline: captured.captured_at.max(now) + display_budget(common.format.frame_interval()),
             views: self.views(captured, kind, size, display_at),
         };

@@ -15,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Bucket edges in seconds: quarter frames at 90 Hz up to what nobody would call interactive.
+/// Bucket edges in seconds: from a quarter of a frame at 90 Hz up to what is no longer interactive.
 const LATENCY_BUCKETS: [f64; 12] = [0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075, 0.1, 0.2, 0.5];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -46,7 +46,7 @@ pub(crate) struct SessionFigures {
     pub(crate) target: Bitrate,
 }
 
-/// A live session's figures, as of the last fifth of a second.
+/// A live session's figures, updated five times a second.
 #[derive(Clone, Copy, Debug)]
 pub struct SessionStatistics {
     /// Counts since the session began.
@@ -55,7 +55,7 @@ pub struct SessionStatistics {
     pub target: Bitrate,
 }
 
-/// Reads what the sessions of a running server count.
+/// Reads the statistics of a running server's sessions.
 #[derive(Clone)]
 pub struct Observer(pub(crate) Arc<Metrics>);
 
@@ -71,17 +71,17 @@ impl Observer {
     }
 }
 
-/// What viewers who get the same pictures share, since it was told last; layers and viewers as they are now.
+/// What viewers of the same pictures share: counts since the last update, layers and viewers as they are now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharedFigures {
     added: SharedStatistics,
     pub(crate) layers: usize,
-    /// Viewers who get a layer.
+    /// Viewers who receive a layer.
     pub(crate) sharing: usize,
 }
 
 impl SharedFigures {
-    /// One audience's counts, before and now.
+    /// Adds one audience's counts, given the previous and the current totals.
     pub(crate) fn on_counted(&mut self, before: SharedStatistics, now: SharedStatistics) {
         self.added.pictures += now.pictures - before.pictures;
         self.added.encodes += now.encodes - before.encodes;
@@ -90,7 +90,7 @@ impl SharedFigures {
     }
 }
 
-/// What a source that paces itself takes.
+/// Encodes for a source that paces itself.
 #[derive(Default)]
 struct Encodes {
     pictures: Counter,
@@ -197,7 +197,7 @@ impl Metrics {
         self.live().insert(session, figures);
     }
 
-    /// The session's own series disappear: a server that runs for months would collect them without bound.
+    /// Removes the session's own series: a server that runs for months would otherwise accumulate them without bound.
     fn on_session_end(&self, session: u32) {
         self.live().remove(&session);
         let label = SessionLabel { session };
@@ -225,7 +225,7 @@ impl Metrics {
         }
     }
 
-    /// So many pictures went to viewers' own encoders.
+    /// This many pictures went to viewers' own encoders.
     pub(crate) fn on_own_encodes(&self, count: u64) {
         self.exported.encodes.own.inc_by(count);
     }

@@ -1,4 +1,4 @@
-//! Pictures that a source submits, converted in its own thread; of two that nobody has taken the newer one wins.
+//! Pictures that a source submits, converted in its own thread; an untaken picture is replaced by a newer one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
@@ -13,7 +13,7 @@ use nearlight_wire::View;
 use crate::fan_out::News;
 use crate::studio::for_codec;
 
-/// Pictures whose memory is kept for the next ones: two in work for each of three layers, and one being made.
+/// Pictures whose memory is kept for reuse: two being encoded for each of three layers, and one being made.
 const SPARES: usize = 7;
 
 /// A submitted picture.
@@ -22,7 +22,7 @@ pub(crate) struct SharedPicture {
     pub(crate) picture: Picture,
     pub(crate) captured_at: Time,
     pub(crate) converted_at: Time,
-    /// What it was rendered for; empty where it does not depend on that.
+    /// The views that it was rendered for; empty if it does not depend on views.
     pub(crate) views: Vec<View>,
     /// It has a half for each eye.
     side_by_side: bool,
@@ -42,7 +42,7 @@ impl SharedPicture {
         }
     }
 
-    /// What so many eyes see of it, and how many copies of that, side by side, are their picture: a single eye gets the left one's half.
+    /// What this many eyes see of it, and how many copies of that side by side make their picture: a single eye gets the left half.
     pub(crate) fn for_eyes(&self, eyes: u8) -> (PictureView<'_>, u8) {
         let whole = self.picture.view();
         match (self.side_by_side, eyes) {
@@ -56,9 +56,9 @@ impl SharedPicture {
 #[derive(Debug)]
 struct Kept {
     newest: Option<Arc<SharedPicture>>,
-    /// Some are still in work. The memory of others is lent.
+    /// Some are still being encoded. The memory of the others is lent.
     spares: Vec<Arc<SharedPicture>>,
-    /// Memory that none of them has.
+    /// Memory that belongs to none of them.
     planes: Vec<Planes>,
     submitted: u64,
 }
@@ -68,7 +68,7 @@ struct Kept {
 pub(crate) struct Pictures {
     clock: Clock,
     news: SyncSender<News>,
-    /// The studio was told of a picture and has not looked yet.
+    /// The studio has been notified of a picture and has not taken it yet.
     told: AtomicBool,
     watched: AtomicBool,
     kept: Mutex<Kept>,
@@ -86,20 +86,20 @@ impl Pictures {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where nobody watches, pictures are dropped before they are converted.
+    /// Without viewers, pictures are dropped before they are converted.
     pub(crate) fn set_watched(&self, watched: bool) {
         self.watched.store(watched, Ordering::Relaxed);
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<SharedPicture>> {
-        // Before it looks: what comes from now on is news again.
+        // Cleared before it looks: pictures from now on trigger a new notification.
         self.told.store(false, Ordering::SeqCst);
         self.kept().newest.clone()
     }
 }
 
 impl Kept {
-    /// One that nobody reads any more.
+    /// A picture that is no longer read by anyone.
     fn free(&mut self, usable: impl Fn(&SharedPicture) -> bool) -> Option<Arc<SharedPicture>> {
         let free = |spare: &Arc<SharedPicture>| Arc::strong_count(spare) == 1 && usable(spare);
         self.spares.iter().position(free).map(|index| self.spares.swap_remove(index))
@@ -189,7 +189,7 @@ impl PictureSink for Pictures {
         kept.keep(replaced);
         drop(kept);
         if !self.told.swap(true, Ordering::SeqCst) {
-            // A studio that has no room for news looks at once anyway.
+            // A studio whose queue is full looks for pictures at once anyway.
             let _ = self.news.try_send(News::Picture);
         }
     }
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(newest(), Some((21, 59)));
         assert_eq!(in_work.map(|picture| picture.number), Some(1), "what is in work stays as it is");
         assert!(pictures.kept().spares.len() <= SPARES);
-        // One for the first picture and one for all that came between two looks.
+        // One for the first picture and one for all that arrived between two looks.
         assert_eq!(heard.try_iter().count(), 2);
     }
 
@@ -262,7 +262,7 @@ mod tests {
             assert_eq!((newest.picture.luma.as_ptr(), newest.picture.luma[9]), (place, millis));
         }
         assert!(seen.len() <= 3, "memory is used again: {}", seen.len());
-        // What is put back is lent next, and planes of a wrong length are the source's failure.
+        // Returned planes are lent next, and planes of a wrong length are the source's failure.
         let planes = pictures.lend((64, 32));
         let place = planes.luma.as_ptr();
         pictures.put_back(planes);

@@ -1,4 +1,4 @@
-//! Starts everything, and ends it in good order.
+//! Starts all parts of the server and shuts them down in order.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
@@ -42,7 +42,7 @@ use crate::{urs, websocket, webtransport};
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
-/// How often the server looks whether the studio still draws.
+/// How often the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// WebRTC clients whose sessions wait to begin.
 const WAITING_OFFERS: usize = 16;
@@ -51,17 +51,17 @@ const WAITING_STATIONS: usize = 16;
 /// How long sessions may take to say goodbye when the server shuts down.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a video is shown at unless the owner says otherwise: 720p30, which two processor cores sustain.
+/// Default size of a video: 720p30, which two processor cores sustain.
 const VIDEO_SIZE: (u16, u16) = (1_280, 720);
 const VIDEO_FPS: u16 = 30;
 
-/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame:
-/// what comes on top is hard to see, and each bit costs time to encode and decode.
+/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame: any gain
+/// beyond that is hard to see, and each bit costs time to encode and decode.
 const BITS_PER_PIXEL: f64 = 0.25;
-/// No picture gets more unless the owner says so: common Wi-Fi 5 delivers three to four times this to one station.
+/// Default upper limit for any picture: common Wi-Fi 5 delivers three to four times this to one station.
 const MAX_RATE: Bitrate = Bitrate::from_mbps(100);
 
-/// Why a server cannot start or go on.
+/// Why a server cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(transparent)]
@@ -115,10 +115,10 @@ pub struct Server {
     exchange: Arc<Exchange>,
     ice_servers: Vec<IceServer>,
     page: Arc<PageState>,
-    /// For which requests are answered.
+    /// Names and addresses for which requests are answered.
     hosts: Hosts,
     unity: Option<UnityOptions>,
-    /// What a self-signed certificate names beside this machine; none where the certificate is the owner's.
+    /// What a self-signed certificate names besides this machine; none if the certificate is the owner's.
     own_names: Option<Vec<String>>,
     closing: watch::Sender<bool>,
     journal: Option<JournalThread>,
@@ -155,8 +155,8 @@ impl BoundServer {
         Ok(Self { options, clock, token, identity, listener, exchange, bad_paths, ethernet, ethernet_links })
     }
 
-    /// Serves these interfaces too: clients that know the token, with one of the `allowed` addresses or with any. Call it inside a tokio
-    /// runtime.
+    /// Serves these interfaces too, for clients that know the token and have one of the `allowed` addresses, or any address. Call it inside
+    /// a tokio runtime.
     pub fn with_ethernet(
         mut self,
         interfaces: &[EthernetInterface],
@@ -171,7 +171,7 @@ impl BoundServer {
         Ok(self)
     }
 
-    /// Links for clients in the same network, without IP; the interface in them is for each client to say.
+    /// Links for clients in the same network, without IP; each client adds its own interface.
     #[must_use]
     pub fn ethernet_links(&self) -> &[EthernetLink] {
         &self.ethernet_links
@@ -188,8 +188,8 @@ impl BoundServer {
         self.listener.port()
     }
 
-    /// The link for a browser on this machine: by a name that the owner's certificate vouches for, by localhost, or by the one address
-    /// that is listened at.
+    /// The link for a browser on this machine: by a name that the owner's certificate vouches for, by localhost, or by the only address
+    /// that the server listens on.
     #[must_use]
     pub fn local_link(&self) -> Link {
         let only = self.listener.only_address().map(|address| address.to_string());
@@ -215,15 +215,15 @@ impl BoundServer {
         Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate }
     }
 
-    /// Opens the renderer and everything else behind the port, which takes a second or two.
+    /// Starts the renderer and everything else behind the port, which takes a second or two.
     pub fn start(self) -> Result<Server, ServerError> {
         let clock = self.clock;
         let source = open_source(&self.options, &move || clock.now())?;
         self.start_with(source)
     }
 
-    /// The same with a source of the program's own in place of the options'. Where it paces itself, the options' size and frame rate are
-    /// what rates and encoders are chosen for.
+    /// The same with a source provided by the program instead of the one in the options. If it paces itself, rates and encoders are chosen
+    /// for the options' size and frame rate.
     pub fn start_own(self, source: Box<dyn PushSource>) -> Result<Server, ServerError> {
         self.start_with(Opened::SelfPaced(source))
     }
@@ -232,7 +232,7 @@ impl BoundServer {
         let Self { options, clock, token, identity, listener, exchange, bad_paths, ethernet, .. } = self;
         let now = move || clock.now();
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
-        // One client's pictures can be drawn when it is best for that one.
+        // A single client's pictures can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
             let Size { width, height } = format.size;
@@ -324,13 +324,13 @@ impl BoundServer {
 }
 
 impl Server {
-    /// What draws the pictures.
+    /// The renderer or other source of the pictures.
     #[must_use]
     pub fn adapter(&self) -> &str {
         &self.state.adapter
     }
 
-    /// One line on size and frame rate, and why where they were measured.
+    /// One line on size and frame rate, with the reason if they were measured.
     #[must_use]
     pub fn format(&self) -> String {
         let Format { size, fps, .. } = self.state.format;
@@ -343,8 +343,8 @@ impl Server {
         Observer(Arc::clone(&self.state.metrics))
     }
 
-    /// Serves until `stop` is done, then says goodbye to every client. `on_renewal` hears of each certificate that takes the place of the one
-    /// that the links name.
+    /// Serves until `stop` is done, then says goodbye to every client. `on_renewal` is called with each certificate that replaces the one
+    /// in the links.
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
@@ -431,7 +431,7 @@ impl Server {
     }
 }
 
-/// Waits for the studio's and the journal's threads, once nobody else holds the server's state.
+/// Waits for the studio's and the journal's threads once no one else holds the server's state.
 async fn finish(state: Arc<ServerState>, journal: Option<JournalThread>) -> Result<(), ServerError> {
     let state = Arc::into_inner(state).expect("sessions and pages have ended");
     let ServerState { studio, journal: entries, .. } = state;
@@ -449,7 +449,7 @@ async fn finish(state: Arc<ServerState>, journal: Option<JournalThread>) -> Resu
     }
 }
 
-/// The certificate that clients pin: none where an authority vouches for it, for that one is renewed while links live on.
+/// The certificate that clients pin: none if an authority vouches for it, because it is renewed while links stay in use.
 fn pinned(identity: &Identity) -> Option<CertificateHash> {
     identity.is_self_signed().then(|| identity.certificate_sha256())
 }
@@ -462,7 +462,7 @@ fn renew(
 ) -> Result<CertificateHash, NetError> {
     let identity = Identity::self_signed(names)?;
     let hash = identity.certificate_sha256();
-    // A proof for it may come as soon as it is shown.
+    // A proof bound to it may arrive as soon as it is presented.
     pairing.set_certificate(hash);
     listener.set_identity(&identity)?;
     *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
@@ -471,7 +471,7 @@ fn renew(
     Ok(hash)
 }
 
-/// WebRTC's socket, beside the page's port where that is free.
+/// WebRTC's socket, on the port after the page's if that is free.
 fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> Result<Exchange, ServerError> {
     let beside = listener.port().checked_add(1).unwrap_or(0);
     let socket = match options.rtc_port {
@@ -487,7 +487,7 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
         .map_err(|error| ServerError::WebRtc(error.to_string()))
 }
 
-/// Clients of all interfaces. What accepts them ends with the receiver.
+/// Clients of all interfaces. The accepting tasks end when the receiver is dropped.
 fn accept_stations(listeners: Vec<EthernetListener>) -> mpsc::Receiver<Connection> {
     let (came, stations) = mpsc::channel(WAITING_STATIONS);
     for listener in listeners {
@@ -504,7 +504,7 @@ fn accept_stations(listeners: Vec<EthernetListener>) -> mpsc::Receiver<Connectio
     stations
 }
 
-/// Rates that contradict one another are a slip of whoever wrote them.
+/// Rejects rates that contradict one another.
 fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
     let [lowest, start, highest] =
         [("--min-rate", options.min_rate), ("--rate", options.start_rate), ("--max-rate", options.max_rate)];
@@ -516,12 +516,12 @@ fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// The controller's bounds: as the owner asked for, else what the picture can use.
+/// The controller's bounds: as the owner requested, otherwise what the picture can use.
 fn bounds(format: Format, options: &ServeOptions) -> Bounds {
     let (start, maximum) = (options.start_rate, options.max_rate);
     let pixels = f64::from(format.size.width) * f64::from(format.size.height) * f64::from(format.fps);
     let useful = Bitrate::from_bps((pixels * BITS_PER_PIXEL) as u64).min(MAX_RATE).max(Bounds::START);
-    // A start above the default maximum asks for that maximum too.
+    // A start rate above the default maximum raises the maximum to it.
     let maximum = maximum.unwrap_or_else(|| useful.max(start.unwrap_or(Bitrate::ZERO)));
     let usual = Bounds::up_to(maximum);
     // A ladder's lowest rung is below what the others begin at.
@@ -541,7 +541,7 @@ fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Opened,
     open(&options.source, &OpenOptions { backend: options.backend, size, fps, clock: now })
 }
 
-/// Size and frame rate as the owner asked for, the rest as the machine sustains it.
+/// Size and frame rate as the owner requested, the rest as the machine sustains.
 fn choose_format(
     source: &mut Opened,
     options: &ServeOptions,

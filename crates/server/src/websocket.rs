@@ -1,9 +1,9 @@
-//! Sessions over a WebSocket on the page's own port, for networks that pass nothing else and browsers that have nothing else. A binary
-//! message is a datagram, a text a control message.
+//! Sessions over a WebSocket on the page's own port, for networks and browsers that support nothing else. A binary message is a datagram, a
+//! text message a control message.
 //!
-//! TCP loses nothing and delivers in order, so what is late makes everything behind it late. Therefore little is handed to it at a time:
-//! the kernel and TLS hold 16 KiB each (`nearlight_net::PageStream`), the socket's task [`UNSENT`] messages, and all else waits in the sender, which
-//! leaves frames out before they are encoded where its queue grows. Controllers hear of the delay by the client's reports.
+//! TCP loses nothing and delivers in order, so late data delays everything behind it. Therefore little is handed to it at a time: the
+//! kernel and TLS hold 16 KiB each (`nearlight_net::PageStream`), the socket's task [`UNSENT`] messages, and all else waits in the sender,
+//! which skips frames before they are encoded when its queue grows. Controllers learn of the delay from the client's reports.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -32,14 +32,14 @@ use crate::state::ServerState;
 
 /// The same path as that of sessions over WebTransport.
 const PATH: &str = "/nearlight";
-/// What a datagram holds: as much as over UDP, so that controllers see packets of the size that they are made for.
+/// What a datagram holds: as much as over UDP, so that controllers see packets of the size that they are designed for.
 const DATAGRAM: usize = 1_200;
 /// Messages that wait for the socket. Guess: what leaves at 10 Mb/s in 8 ms.
 const UNSENT: usize = 8;
-/// A client that does not take this many control messages is cut off.
+/// A client that lets this many control messages accumulate is disconnected.
 const CONTROL_QUEUE: usize = 64;
-/// While media flow, TCP is asked so often what it does; also before each datagram of the client's is read, which may tell of arrivals.
-/// Guess: half of a short round trip. Asking takes a microsecond.
+/// While media flow, TCP's state is polled this often, and also before each datagram from the client is processed, which may report
+/// arrivals. Guess: half of a short round trip. A poll takes a microsecond.
 const ASK_TCP: Span = Span::from_millis(10);
 /// How long the last messages may take to leave.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
@@ -53,7 +53,7 @@ pub(crate) struct WebSocketClient {
     tcp: Option<TcpSocket>,
 }
 
-/// The route; clients go to `clients`, to be served with the others.
+/// The route; clients are sent to `clients`, to be served with the others.
 pub(crate) fn router(clients: mpsc::Sender<WebSocketClient>) -> Router {
     Router::new().route(PATH, get(open)).with_state(clients)
 }
@@ -65,7 +65,7 @@ async fn open(
     tcp: Option<Extension<TcpSocket>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    // What is written is sent at once: nothing may wait for a buffer to fill.
+    // Writes are sent at once: nothing may wait for a buffer to fill.
     let upgrade = upgrade.max_message_size(MAX_CONTROL_BYTES).max_frame_size(MAX_CONTROL_BYTES).write_buffer_size(0);
     upgrade.on_upgrade(move |socket| async move {
         let reservation = reservation.map(|Extension(reservation)| reservation);
@@ -78,7 +78,7 @@ async fn open(
 /// Greets, checks the proof of the token and serves the client until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, client).await else { return };
-    // Quiet as it may be while its session lasts; admission bounds how many there are.
+    // It may be idle while its session lasts; admission bounds how many there are.
     if let Some(reservation) = &greeting.reservation {
         reservation.claim();
     }
@@ -148,10 +148,10 @@ struct WebSocketCarrier {
     writing: JoinHandle<()>,
     /// Control messages that wait for the socket's task.
     control: VecDeque<Message>,
-    /// The socket took no more: what is due waits in the sender.
+    /// The socket accepts no more data: what is due waits in the sender.
     blocked: bool,
     events: VecDeque<CarrierEvent>,
-    /// None where the system tells nothing of it.
+    /// None if the system provides no information on it.
     tcp: Option<TcpSocket>,
     tcp_asked_at: Time,
 }
@@ -173,7 +173,7 @@ impl WebSocketCarrier {
         self.tcp_asked_at = now;
         match tcp.info() {
             Ok(info) => self.sender.on_tcp_info(now, &info),
-            // It has closed, which reading will tell, or the system tells nothing.
+            // It has closed, which the next read reports, or the system provides no information.
             Err(error) => {
                 tracing::debug!(%error, "nothing is known of a session's TCP");
                 self.tcp = None;
@@ -304,7 +304,7 @@ impl Carrier for WebSocketCarrier {
     }
 }
 
-/// Writes in a task of its own: half a message must not stay on the socket because something else happened.
+/// Writes in a task of its own, so that cancellation cannot leave half a message on the socket.
 async fn write(mut sink: SplitSink<WebSocket, Message>, mut messages: mpsc::Receiver<Message>) {
     while let Some(message) = messages.recv().await {
         if sink.send(message).await.is_err() {

@@ -1,6 +1,6 @@
-//! What the kernel lets a TCP connection choose, its congestion control, and what it tells of the connection (`TCP_INFO`).
+//! Selection of a TCP connection's congestion control, and the kernel's statistics on the connection (`TCP_INFO`).
 //!
-//! Both exist on Linux; elsewhere every call answers `Unsupported`.
+//! Both exist on Linux; elsewhere every call returns `Unsupported`.
 
 #![deny(unsafe_code)]
 
@@ -18,7 +18,7 @@ mod elsewhere;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub use elsewhere::{available_congestion_control, congestion_control, set_congestion_control, tcp_info};
 
-/// Why a congestion control cannot be had, each with what to do about it.
+/// Why a congestion control is not available, each with what to do about it.
 #[derive(Debug)]
 pub enum CongestionControlError {
     /// The kernel has no such module, or has not loaded it.
@@ -68,10 +68,10 @@ impl std::error::Error for CongestionControlError {
 /// Tries whether a new socket of this program can have the congestion control `name`.
 ///
 /// # Errors
-/// Where it cannot, says why and what can be had.
+/// If it cannot, the reason and the available ones.
 pub fn check_congestion_control(name: &str) -> Result<(), CongestionControlError> {
     let system = |source| CongestionControlError::System { name: name.into(), source };
-    // What can be listened at can be configured; nobody can connect to it before it is closed again.
+    // A listening socket can be configured like a connection; it is closed again before anyone can connect.
     let socket = std::net::TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).map_err(system)?;
     let Err(error) = set_congestion_control(&socket, name) else { return Ok(()) };
     let available = || available_congestion_control().unwrap_or_default();

@@ -16,18 +16,18 @@ const INFINITE_THRESHOLD: u32 = 0x7fff_ffff;
 const APP_LIMITED: (usize, u8) = (7, 1);
 const LENGTH: usize = size_of::<libc::tcp_info>();
 
-/// The congestion controls that are loaded.
+/// The loaded congestion controls.
 ///
 /// # Errors
-/// Where the kernel's list cannot be read.
+/// If the kernel's list cannot be read.
 pub fn available_congestion_control() -> io::Result<Vec<String>> {
     Ok(std::fs::read_to_string(AVAILABLE)?.split_whitespace().map(str::to_owned).collect())
 }
 
-/// What controls the congestion of this socket.
+/// The congestion control of this socket.
 ///
 /// # Errors
-/// As the kernel gives them.
+/// As the kernel reports them.
 pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
     Ok(tcp_congestion(socket)?)
 }
@@ -35,21 +35,21 @@ pub fn congestion_control(socket: impl AsFd) -> io::Result<String> {
 /// Chooses the congestion control of this socket alone, such as `cubic` or `bbr`.
 ///
 /// # Errors
-/// `NotFound` where the kernel has none of that name or its module is not loaded (`modprobe tcp_bbr`), `PermissionDenied` where only
-/// privileged users may select it; others as the kernel gives them.
+/// `NotFound` if the kernel has none of that name or its module is not loaded (`modprobe tcp_bbr`), `PermissionDenied` if only
+/// privileged users may select it; others as the kernel reports them.
 pub fn set_congestion_control(socket: impl AsFd, name: &str) -> io::Result<()> {
     Ok(set_tcp_congestion(socket, name)?)
 }
 
-/// What the kernel tells of the connection: one system call. Kernels before 4.19 count no bytes.
+/// The kernel's statistics on the connection: one system call. Kernels before 4.19 count no bytes.
 ///
 /// # Errors
-/// As the kernel gives them.
+/// As the kernel reports them.
 pub fn tcp_info(socket: impl AsFd) -> io::Result<TcpInfo> {
     Ok(info(&read(socket.as_fd())?))
 }
 
-/// What an older kernel does not know stays zero.
+/// Fields that an older kernel does not know remain zero.
 #[expect(unsafe_code, reason = "no crate reads TCP_INFO")]
 fn read(socket: BorrowedFd<'_>) -> io::Result<[u8; LENGTH]> {
     let mut bytes = [0; LENGTH];

@@ -1,4 +1,4 @@
-//! The receiver's account of which media datagrams arrived, and when.
+//! The receiver's report of which media datagrams arrived, and when.
 //!
 //! RFC 8888 quantises arrivals to 1/1024 s, ten packets of a 100 Mb/s stream; here the step is one microsecond.
 
@@ -10,7 +10,7 @@ use crate::{Kind, WireError};
 /// One feedback datagram covers at most this many consecutive sequence numbers: with five bytes for each it still fits 1,200.
 pub const MAX_FEEDBACK_PACKETS: usize = 220;
 
-/// Microseconds between an arrival and the next one in the report: 18 minutes, longer than any session stays silent.
+/// Microseconds between an arrival and the next one in the report: 18 minutes, longer than any session can be silent.
 const MAX_STEP: i32 = 1 << 30;
 
 /// A datagram's fate as the receiver knows it.

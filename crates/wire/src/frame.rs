@@ -1,4 +1,4 @@
-//! What travels in front of a frame's coded picture, cut into symbols together with it.
+//! The header in front of a frame's coded picture, split into symbols together with it.
 
 use nearlight_units::{InputSeq, RemoteTime, Time};
 
@@ -19,15 +19,15 @@ pub struct FrameHeader<T = Time> {
     pub height: u16,
     /// Newest input sample whose effect the picture shows, 0 before the first one; acknowledges all events up to it.
     pub input: InputSeq,
-    /// When that sample came in at the server; the start of rendering where there is none.
+    /// When that sample arrived at the server; the start of rendering if there is none.
     pub input_received_at: T,
     pub render_started_at: T,
     pub rendered_at: T,
     pub converted_at: T,
     pub encoded_at: T,
-    /// The moment the frame was rendered for: when it should be on the display.
+    /// The moment that the frame was rendered for: when it should be on the display.
     pub display_at: T,
-    /// After this moment the frame is of no use on a display.
+    /// After this moment the frame is no longer worth displaying.
     pub deadline: T,
     /// What each eye of the picture shows, left first: one for a screen, two side by side for a headset.
     pub views: Vec<View>,
@@ -60,7 +60,7 @@ impl FrameHeader {
         ]
     }
 
-    /// The header as the client reads it.
+    /// The header as the client parses it.
     #[must_use]
     pub fn for_peer(self) -> FrameHeader<RemoteTime> {
         self.map_times(Time::for_peer)
@@ -68,7 +68,7 @@ impl FrameHeader {
 }
 
 impl<T> FrameHeader<T> {
-    /// The same with each moment put through `map`.
+    /// The same with `map` applied to each moment.
     #[must_use]
     pub fn map_times<U>(self, map: impl Fn(T) -> U) -> FrameHeader<U> {
         FrameHeader {
@@ -88,7 +88,7 @@ impl<T> FrameHeader<T> {
 }
 
 impl FrameHeader<RemoteTime> {
-    /// Reads the header of a whole frame; the coded picture is what follows.
+    /// Parses the header of a complete frame; the coded picture is the rest.
     pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), WireError> {
         let mut reader = Reader::new(frame);
         let length = usize::from(reader.u16()?);

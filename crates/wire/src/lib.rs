@@ -1,6 +1,6 @@
 //! Packet layouts: parse and write, no state. `docs/wire.md` is the normative description.
 //!
-//! Every parser takes bytes from a stranger: it never panics, allocates no more than its bound and rejects what is left over.
+//! Every parser reads untrusted bytes: it never panics, allocates no more than its bound and rejects trailing bytes.
 
 #![forbid(unsafe_code)]
 
@@ -100,14 +100,14 @@ pub(crate) enum Kind {
     Acknowledgement = 10,
     FrameNote = 11,
     Sound = 12,
-    /// As `Feedback`, with marks behind it.
+    /// As `Feedback`, followed by marks.
     MarkedFeedback = 13,
     InputAcknowledgement = 14,
     /// The next byte says which, a [`Further`].
     Further = 15,
 }
 
-/// Kinds beyond those that a nibble names.
+/// Kinds beyond those that fit a nibble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Further {

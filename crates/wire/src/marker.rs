@@ -1,5 +1,5 @@
-//! The marker: frame id and input sequence as black and white cells in rows of their own below the picture, so that latency is
-//! measured on pixels that went through encoder, network and decoder with the picture, and nobody sees them.
+//! The marker: frame id and input sequence as black and white cells in rows of their own below the picture, so that latency is measured on
+//! pixels that pass through encoder, network and decoder with the picture without being visible.
 //!
 //! Eighty bits, most significant first, white = 1: the frame id, the input sequence (32 bits each) and a CRC-16 over both. A
 //! [`Strip`] says where their cells lie.
@@ -10,8 +10,8 @@ use nearlight_units::{FrameId, InputSeq};
 pub const CELLS: usize = 80;
 /// Side of a cell in pixels: a transform block of H.264 and VP8 is 4 or 8, so no block straddles two cells.
 pub const CELL_PIXELS: usize = 8;
-/// Narrower pictures carry no marker, in pixels: at this width it takes four rows of cells, more would cost too much of so small
-/// a picture. Guess.
+/// Narrower pictures, in pixels, carry no marker: at this width it takes four rows of cells; more would cost too much of so small a
+/// picture. Guess.
 pub const LEAST_WIDTH: u16 = 160;
 
 /// What the marker says.
@@ -58,7 +58,7 @@ impl Strip {
         (CELLS.div_ceil(self.columns) * CELL_PIXELS) as u16
     }
 
-    /// The cell that a pixel of the strip belongs to, counted from the strip's upper left corner; none beside and behind the cells.
+    /// The cell that a pixel of the strip belongs to, counted from the strip's upper left corner; none outside of the cells.
     #[must_use]
     pub const fn cell_at(self, x: usize, y: usize) -> Option<usize> {
         let (column, row) = (x / CELL_PIXELS, y / CELL_PIXELS);
@@ -90,7 +90,7 @@ impl Marker {
         intact.then(|| Self { frame: FrameId(word(0)), input: InputSeq(word(4)) })
     }
 
-    /// Reads the marker of a strip through `luma(x, y)`, 0 to 255, which is asked for pixels below the strip's width and height.
+    /// Reads the marker of a strip through `luma(x, y)`, 0 to 255, which is called for pixels within the strip's width and height.
     ///
     /// The middle four pixels of a cell vote, and each cell is compared with the middle of the range that the marker spans, so
     /// that blur, ringing and a changed brightness do no harm.

@@ -1,4 +1,4 @@
-//! What a server says of a frame whose picture travels as RTP: there is no room for it in RTP itself.
+//! What a server sends about a frame whose picture travels as RTP, because RTP itself has no room for it.
 
 use nearlight_units::{FrameId, RemoteTime, Time};
 
@@ -9,7 +9,7 @@ use crate::{FrameHeader, Kind, WireError};
 const KEY: u8 = 1;
 const LAST: u8 = 2;
 
-/// Names a frame for who sees only RTP: sent with the frame's first packet, and again with its last.
+/// Identifies a frame for clients that receive only RTP: sent with the frame's first packet, and again with its last.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FrameNote<T = Time> {
     pub frame: FrameId,
@@ -36,7 +36,7 @@ impl FrameNote {
         bytes
     }
 
-    /// The note as the client reads it.
+    /// The note as the client parses it.
     #[must_use]
     pub fn for_peer(self) -> FrameNote<RemoteTime> {
         self.map_times(Time::for_peer)
@@ -44,7 +44,7 @@ impl FrameNote {
 }
 
 impl<T> FrameNote<T> {
-    /// The same with each moment put through `map`.
+    /// The same with `map` applied to each moment.
     #[must_use]
     pub fn map_times<U>(self, map: impl Fn(T) -> U) -> FrameNote<U> {
         let Self { frame, key, last, rtp_timestamp, sent_at, header } = self;

@@ -9,7 +9,7 @@ use crate::cursor::{Reader, write_f32s};
 
 /// Farther from the origin than this (in metres) is refused: single precision no longer resolves a millimetre there.
 const MAX_COORDINATE: f32 = 10_000.0;
-/// Tangents beyond this (an 85-degree half angle is 11.4) are no view that a display could have.
+/// No display has a view with tangents beyond this (an 85-degree half angle is 11.4).
 const MAX_TANGENT: f32 = 20.0;
 
 /// A position in metres and a rotation.
@@ -96,7 +96,7 @@ pub(crate) fn read_position(reader: &mut Reader<'_>) -> Result<[f32; 3], WireErr
     Ok(position)
 }
 
-/// A browser hands out single-precision quaternions whose norm is off by rounding only.
+/// Browsers return single-precision quaternions whose norm deviates by rounding only.
 pub(crate) fn check_orientation(orientation: &[f32; 4]) -> Result<(), WireError> {
     let norm = orientation.iter().map(|component| component * component).sum::<f32>();
     if (0.9..=1.1).contains(&norm) { Ok(()) } else { Err(WireError::Field("orientation")) }
@@ -105,7 +105,7 @@ pub(crate) fn check_orientation(orientation: &[f32; 4]) -> Result<(), WireError>
 impl View {
     pub(crate) const BYTES: usize = Pose::BYTES + 16;
 
-    /// Whether the wire carries it, for views that a program made: what a peer sent has been checked.
+    /// Whether the wire can carry it, for views made by a program: those from a peer have already been checked.
     pub fn check(&self) -> Result<(), WireError> {
         let Self { pose: Pose { position, orientation }, fov } = self;
         if !position.iter().all(|coordinate| coordinate.abs() <= MAX_COORDINATE) {

@@ -1,4 +1,4 @@
-//! How a session makes good what is lost.
+//! Loss recovery of a session.
 
 use std::fmt;
 use std::str::FromStr;

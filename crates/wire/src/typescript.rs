@@ -1,4 +1,4 @@
-//! What the page knows of the wire protocol: `web/src/generated/wire.ts`.
+//! Generates the page's types of the wire protocol: `web/src/generated/wire.ts`.
 
 use nearlight_typescript::Module;
 

@@ -1,4 +1,4 @@
-//! The table that `nearlight lab run` prints: the figures that a plan is about, and published ones beside them.
+//! The table that `nearlight lab run` prints: a plan's figures, and published ones beside them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ impl Of {
     }
 }
 
-/// Which plans have a column; those that have published its figure always do.
+/// Which plans have a column; those with a published value for it always do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Always,
@@ -48,7 +48,7 @@ const fn shown(name: &'static str, title: &'static str, decimals: usize, wanted:
     Shown { name, title, decimals, of: Of::Mean, wanted }
 }
 
-/// JSON has all metrics; columns that no cell has are left out.
+/// JSON has all metrics; columns without a value in any cell are omitted.
 const COLUMNS: [Shown; 40] = {
     use Wanted::{Always, OfOthers, OfSystems, Published};
     [
@@ -99,7 +99,7 @@ const COLUMNS: [Shown; 40] = {
 /// The label that only whole systems have.
 const OF_SYSTEMS: &str = "recovery";
 
-/// A column of words.
+/// A column of text.
 struct Column {
     title: String,
     cells: Vec<String>,
@@ -171,7 +171,7 @@ fn columns(
     [ours].into_iter().chain(theirs).collect()
 }
 
-/// What is published of a metric; none where nothing is.
+/// The published values of a metric; none if there are none.
 fn theirs(metric: &str, cells: &[CellSummary], published: &[Published]) -> Option<Column> {
     let cell = |cell: &CellSummary| {
         let figure = published_figure(published, &cell.labels, metric);
@@ -232,7 +232,7 @@ mod tests {
         plans.map(|path| Plan::read(&path).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
-    /// As if every cell had come to the same figures.
+    /// A summary in which every cell has the same figures.
     fn summary(plan: &Plan, metrics: &[&'static str]) -> Summary {
         let figure = Figure { mean: 1.5, ci95: 0.0, p50: 1.5, p95: 2.5, p99: 3.5, n: 1 };
         let cell = |cell: &nearlight_lab::Cell| CellSummary {

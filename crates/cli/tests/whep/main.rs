@@ -1,5 +1,5 @@
-//! WHEP against the real command, over loopback: a player of the library's own defaults decodes what comes, on a clean and on a lossy
-//! path; and what is refused.
+//! WHEP against the real command, over loopback: a player with the library's defaults decodes the stream, on a clean and on a lossy path;
+//! and what is refused.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -25,7 +25,7 @@ use support::TOKEN;
 /// How a client's datagrams travel.
 enum Way {
     Udp(UdpSocket),
-    /// Each behind its length, and what has come of the next one.
+    /// Length-prefixed, and the bytes of the next datagram received so far.
     Tcp(TcpStream, Vec<u8>),
 }
 
@@ -44,7 +44,7 @@ impl Way {
         }
     }
 
-    /// What has come within two milliseconds, and from where.
+    /// What has arrived within two milliseconds, and from where.
     fn receive(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut buffer = [0; 2_048];
         match self {
@@ -71,7 +71,7 @@ impl Way {
 
 /// What the server sends.
 const SIZE: Size = Size { width: 320, height: 240 };
-/// Where a client makes its offer that takes the marker below its pictures.
+/// Where a client that wants the marker below its pictures makes its offer.
 const CROPPING: &str = "/whep?marker=strip";
 
 /// A player with a socket and a clock.
@@ -136,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Sends what is due and takes what comes within two milliseconds.
+    /// Sends what is due and processes what arrives within two milliseconds.
     fn turn(&mut self) {
         let now = self.now();
         self.player.on_timeout(now);
@@ -230,7 +230,7 @@ fn a_client_without_udp_is_served_on_the_page_s_port() {
     assert!(client.decode().iter().map(|marker| marker.frame.0).eq(0..client.frames.len() as u32));
     client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
-    // What is for nobody closes a connection, and the page is still there.
+    // A datagram for no peer closes its connection, and the page is still served.
     let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).expect("the page's port is open");
     stranger.write_all(&[0, 4, 1, 2, 3, 4]).expect("a short datagram");
     assert_eq!(stranger.read(&mut [0; 16]).unwrap_or(0), 0, "the connection is closed");
@@ -243,7 +243,7 @@ fn losses_are_healed() {
     let (mut client, _) = Client::connect(&server);
     client.run(|client| client.frames.len() >= 100);
     let numbers: Vec<u32> = client.decode().iter().map(|marker| marker.frame.0).collect();
-    // A machine that stalls may make the player give a frame up; then a key frame heals it, and nothing that does not decode comes.
+    // If the machine stalls, the player may abandon a frame; then a key frame recovers the stream, and no undecodable frame arrives.
     assert!(numbers.is_sorted() && numbers.len() >= 100, "{numbers:?}");
     assert!(client.player.given_up() <= 2, "{} gaps", client.player.given_up());
 }
@@ -380,7 +380,7 @@ fn what_is_malformed_too_much_or_a_stranger_s_is_refused_at_little_cost() {
     assert_eq!(server.ask("GET", "/whep", &[token], "").status, 405);
     let preflight = server.ask("OPTIONS", "/whep", &[("Origin", "https://player.example")], "");
     assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
-    // Five guesses are free, then the address is told to wait; a stranger's offers are not even read.
+    // Five guesses are free, then the address has to wait; a stranger's offers are not even read.
     let guesses: Vec<u16> = (0..8).map(|_| server.offer("not-the-token-at-all", &offer).status).collect();
     assert_eq!(guesses[..5], [401; 5]);
     assert!(guesses[6..].iter().all(|status| *status == 429), "{guesses:?}");

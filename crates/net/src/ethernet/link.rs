@@ -6,11 +6,11 @@ use nearlight_ethernet::HardwareAddress;
 
 use crate::NetError;
 
-/// What a link says. The interface is the client's own, which no server knows: a server prints links without it, and whoever has several puts
-/// the right one in.
+/// The contents of a link. The interface is the client's own, which no server knows: a server prints links without it, and a user with
+/// several interfaces inserts the right one.
 #[derive(Clone, PartialEq, Eq)]
 pub struct EthernetLink {
-    /// None: the only one that the client has.
+    /// None: the client's only interface.
     pub interface: Option<String>,
     pub server: HardwareAddress,
     pub token: Option<String>,
@@ -19,7 +19,7 @@ pub struct EthernetLink {
 impl EthernetLink {
     const SCHEME: &'static str = "ether:";
 
-    /// Whether the text is to be read as such a link, and not as one of a page.
+    /// Whether the text is meant as such a link rather than as the link of a page.
     #[must_use]
     pub fn is_meant_by(text: &str) -> bool {
         text.starts_with(Self::SCHEME)

@@ -23,9 +23,9 @@ pub(crate) use session::EthernetSession;
 use crate::clock::duration;
 use crate::{Alarm, Clock, Connection, NetError, Token};
 
-/// Sessions that have begun and were not taken by the server. Only holders of the token begin one.
+/// Sessions that have begun and have not been accepted by the server. Only holders of the token can begin one.
 const ACCEPTED: usize = 16;
-/// How often an interface that has failed is looked for again, and at what intervals strangers are told of.
+/// How often a failed interface is retried, and the interval at which strangers are logged.
 const RETRY: Span = Span::from_secs(1);
 const TELL_INTERVAL: Span = Span::from_secs(10);
 /// How long a session may take to open.
@@ -49,7 +49,7 @@ impl EthernetInterface {
         Ok(Self { socket: PacketSocket::open(name)? })
     }
 
-    /// The interface that the link names, or else the only one that there is.
+    /// The interface that the link names, or else the only one.
     pub fn of_link(link: &EthernetLink) -> Result<Self, NetError> {
         if let Some(name) = &link.interface {
             return Self::open(name);
@@ -84,15 +84,15 @@ pub(crate) struct Hub {
     address: HardwareAddress,
     sessions: Mutex<BTreeMap<u32, Arc<EthernetSession>>>,
     greeter: Mutex<Greeter>,
-    /// A timer has become due earlier, or a session is new or over.
+    /// A timer is due earlier than before, or a session has begun or ended.
     changed: Notify,
     /// When the task wakes up, in nanoseconds.
     wakes_at: AtomicU64,
-    /// The socket took no more.
+    /// The socket accepts no more frames.
     blocked: AtomicBool,
 }
 
-/// Who takes frames that belong to no session.
+/// Handles frames that belong to no session.
 enum Greeter {
     Server {
         responder: Box<Responder>,
@@ -106,7 +106,7 @@ enum Greeter {
     },
 }
 
-/// What the log knows of strangers.
+/// What has been logged about strangers.
 #[derive(Default)]
 struct Told {
     at: Option<Time>,
@@ -150,7 +150,8 @@ impl Hub {
         return &self.socket;
     }
 
-    /// Sends the payloads; how many left or are lost. What the socket does not take now stays with the caller, who is asked for it again.
+    /// Sends the payloads; returns how many were sent or lost. What the socket does not accept now stays with the caller, to be sent again
+    /// later.
     fn send(&self, to: HardwareAddress, payloads: &[Vec<u8>]) -> usize {
         let mut done = 0;
         while done < payloads.len() {
@@ -162,9 +163,9 @@ impl Hub {
                     return done;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                // The driver's ring is full: the first frame is lost, and the next may find room.
+                // The driver's ring is full: the first frame is lost; the next one may fit.
                 Err(error) if error.raw_os_error() == Some(NO_BUFFERS) => done += 1,
-                // An interface that is down, or gone: lost, as on any network.
+                // The interface is down or gone: the frames are lost, as on any network.
                 Err(error) => {
                     tracing::debug!(%error, "frames were not sent");
                     return payloads.len();
@@ -188,7 +189,7 @@ impl Hub {
         while !is_over(&self) {
             let now = self.clock.now();
             self.on_timeouts(now);
-            // A timer that is set from now on is in what follows, or wakes this task.
+            // A timer that is set from now on is seen below, or wakes this task.
             self.wakes_at.store(u64::MAX, Ordering::SeqCst);
             let due = self.poll_timeout().map_or(now + LONGEST_WAIT, |at| at.min(now + LONGEST_WAIT));
             let due = failed_at.map_or(due, |at: Time| due.min(at + RETRY));
@@ -218,7 +219,7 @@ impl Hub {
                 () = self.changed.notified() => {}
             }
             if failed_at.is_some_and(|at| self.clock.now() >= at + RETRY) {
-                // One that was only down is bound still; one that is new under the old name is not.
+                // An interface that was only down is still bound; a new one with the old name is not.
                 failed_at = self.packets().rebind().is_err().then(|| self.clock.now());
             }
         }
@@ -269,7 +270,7 @@ impl Hub {
                     Accepted::Dropped => {}
                     Accepted::Reply(reply) => drop(self.send(source, &[reply])),
                     Accepted::Session { reply, channel } => {
-                        // Without a place there is no answer, and the client asks again.
+                        // Without a free place there is no answer, and the client retries.
                         if let Ok(place) = accepted.try_reserve() {
                             let session = self.admit(source, *channel);
                             self.send(source, &[reply]);
@@ -300,7 +301,7 @@ impl Hub {
 }
 
 impl Told {
-    /// What strangers do is told now and then, however much of it there is.
+    /// Logs at intervals what strangers do, however much of it there is.
     fn tell(&mut self, now: Time, source: HardwareAddress, counts: ResponderStatistics) {
         let unchanged = counts.wrong_token == self.counts.wrong_token
             && counts.not_allowed == self.counts.not_allowed
@@ -342,7 +343,7 @@ impl EthernetListener {
         Ok(Self { hub, accepted: accepted.into(), running })
     }
 
-    /// The next client that knows the token. Dropping the future loses nothing.
+    /// The next client that knows the token. The future is cancel-safe.
     pub async fn accept(&self) -> Option<Connection> {
         let session = self.accepted.lock().await.recv().await?;
         Some(Connection::over_ethernet(session, self.hub.clock))
@@ -390,7 +391,7 @@ pub async fn connect_ethernet(
     }
 }
 
-/// Bytes of the system's.
+/// Fills `bytes` from the system's random source.
 fn random(bytes: &mut [u8]) {
     getrandom::fill(bytes).expect("the system has random bytes: the token or its check needed them before");
 }
@@ -417,11 +418,11 @@ async fn receive(socket: &Socket, frames: &mut Frames) -> io::Result<()> {
     }
 }
 
-/// Waits until the socket may take more.
+/// Waits until the socket may accept more.
 #[cfg(target_os = "linux")]
 async fn writable(socket: &Socket) {
     if let Ok(mut ready) = socket.writable().await {
-        // What has not changed is told by the next attempt to send.
+        // If nothing has changed, the next attempt to send reports it.
         ready.clear_ready();
     }
 }

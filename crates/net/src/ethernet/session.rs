@@ -1,4 +1,4 @@
-//! One session: the state machine, what it has for its users, and who waits for it.
+//! One session: the state machine, its queues for its users, and the tasks that wait for it.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use super::Hub;
 use crate::connection::{CloseReason, DropReason, Received};
 
-/// Datagrams that have arrived and were not taken, and frames that the socket did not take; further ones are dropped.
+/// Bound on datagrams that have arrived and have not been read, and on frames that the socket has not accepted; further ones are dropped.
 const MOST_WAITING: usize = 1_024;
 
 /// A session, shared by its users and by the task of its interface.
@@ -21,16 +21,16 @@ pub(crate) struct EthernetSession {
     index: u32,
     hash: [u8; 32],
     state: Mutex<State>,
-    /// Something came, the peer has acknowledged something, or the session is over.
+    /// Something arrived, the peer has acknowledged something, or the session is over.
     arrived: Notify,
 }
 
 struct State {
     channel: Channel,
     datagrams: VecDeque<Received>,
-    /// What the socket did not take.
+    /// Frames that the socket did not accept.
     unsent: Vec<Vec<u8>>,
-    /// The log has the end.
+    /// The end has been logged.
     told: bool,
 }
 
@@ -80,7 +80,7 @@ impl EthernetSession {
         }
     }
 
-    /// All frames of a batch were taken in.
+    /// All frames of a batch have been processed.
     pub(super) fn after_frames(&self) {
         self.flush();
         self.arrived.notify_waiters();
@@ -111,14 +111,14 @@ impl EthernetSession {
         if datagram.len() > state.channel.max_datagram() {
             return Err(DropReason::TooLarge);
         }
-        // While the socket takes nothing, no more is sealed for it.
+        // While the socket accepts nothing, no more frames are sealed for it.
         if state.unsent.len() >= MOST_WAITING {
             return Err(DropReason::QueueFull);
         }
         state.channel.send_datagram(self.hub.clock.now(), datagram).map_err(|_| DropReason::QueueFull)
     }
 
-    /// Everything that is due leaves, as few system calls as it fits in.
+    /// Sends everything that is due, in as few system calls as possible.
     pub(crate) fn flush(&self) {
         let now = self.hub.clock.now();
         let mut state = self.state();
@@ -134,12 +134,12 @@ impl EthernetSession {
         self.hub.wake_at(due);
     }
 
-    /// The next datagram. Dropping the future loses nothing.
+    /// The next datagram. The future is cancel-safe.
     pub(crate) async fn recv_datagram(&self) -> Result<Received, CloseReason> {
         self.wait(|state| state.datagrams.pop_front()).await
     }
 
-    /// The next bytes of the peer's control messages. Dropping the future loses nothing.
+    /// The next bytes of the peer's control messages. The future is cancel-safe.
     pub(crate) async fn recv_control(&self) -> Result<Vec<u8>, CloseReason> {
         self.wait(|state| state.channel.poll_control()).await
     }
@@ -151,7 +151,7 @@ impl EthernetSession {
         Ok(())
     }
 
-    /// Waits until the peer has all control messages.
+    /// Waits until the peer has acknowledged all control messages.
     pub(crate) async fn acknowledged(&self) -> Result<(), CloseReason> {
         self.wait(|state| (state.channel.unacknowledged() == 0).then_some(())).await
     }
@@ -173,7 +173,7 @@ impl EthernetSession {
         self.hub.changed.notify_one();
     }
 
-    /// Says once what the session's frames came to.
+    /// Logs once the totals of the session's frames.
     fn tell_end(&self) {
         let mut state = self.state();
         if std::mem::replace(&mut state.told, true) {
@@ -187,7 +187,7 @@ impl EthernetSession {
         );
     }
 
-    /// What `take` finds, or why the session is over. What had arrived before it was is taken first.
+    /// What `take` finds, or why the session is over. Data that arrived before its end is taken first.
     async fn wait<T>(&self, mut take: impl FnMut(&mut State) -> Option<T>) -> Result<T, CloseReason> {
         loop {
             let arrived = self.arrived.notified();

@@ -23,7 +23,7 @@ fn listen(limits: Limits) -> (Arc<Listener>, SocketAddr) {
     (listener, address)
 }
 
-/// Answers each line with the same line, and keeps whoever says nothing for ever.
+/// Echoes each line, and keeps silent connections for ever.
 fn serve(listener: &Arc<Listener>) {
     let listener = Arc::clone(listener);
     tokio::spawn(async move {

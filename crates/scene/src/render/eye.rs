@@ -10,7 +10,7 @@ use crate::world::place;
 const NEAR: f32 = 0.04;
 /// Share of a far thing's colour that air replaces, per metre, as an exponent. Guess: hills at 150 m nearly vanish.
 const FOG_DENSITY: f32 = 0.0052;
-/// Uniform blocks start at multiples of this many bytes: the largest alignment that any adapter asks for.
+/// Uniform blocks start at multiples of this many bytes: the largest alignment that any adapter requires.
 pub const STRIDE: u64 = 256;
 
 pub struct Eye {

@@ -37,7 +37,7 @@ struct Instance {
     @location(8) look: vec4<f32>,
 }
 
-// Fragment stages name only what they read: each number that is interpolated costs time.
+// Fragment stages declare only what they read: each interpolated number costs time.
 struct Still {
     @builtin(position) clip: vec4<f32>,
     @location(0) uv: vec2<f32>,

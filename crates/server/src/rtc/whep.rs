@@ -1,4 +1,4 @@
-//! `/whep`: WebRTC's signalling over HTTP (draft-ietf-wish-whep). What is cheap to check is checked first.
+//! `/whep`: WebRTC's signalling over HTTP (draft-ietf-wish-whep). Cheap checks come first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,34 +28,34 @@ use crate::state::{MediaTransport, Rejection, ServerState, seconds};
 
 /// A client that sends its body more slowly than this is cut off.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
-/// Guess: a household comes back all at once after an outage.
+/// Guess: a household reconnects all at once after an outage.
 const MOST_BODIES: usize = 32;
 
 const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
 /// In the query of an offer.
 const MARKER: &str = "marker=";
-/// Of every session's ICE connection: none is begun anew.
+/// Of every session's ICE connection: ICE is never restarted.
 const ETAG: &str = "\"1\"";
 
-/// Who asks, as far as the connection tells.
+/// The requesting client, as identified by its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
-/// A session whose client has its answer.
+/// A session whose client has been sent its answer.
 pub(crate) type WebRtcSession = Box<SessionTask<WebRtcCarrier>>;
 
 /// What signalling needs.
 pub(crate) struct Whep {
     state: Arc<ServerState>,
     exchange: Arc<Exchange>,
-    /// By the name in their address.
+    /// By the name in their URL.
     sessions: Mutex<BTreeMap<String, Session>>,
     /// Where accepted clients go.
     session_tasks: mpsc::Sender<WebRtcSession>,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
-    /// Bodies that are being read, all of clients that have shown the token.
+    /// Bodies being read, all of them from clients that have shown the token.
     bodies: Semaphore,
 }
 
@@ -82,10 +82,10 @@ impl Whep {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the request carries the right token, as often as its address may try.
+    /// Checks the request's token; failures are rate-limited per address.
     fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<(), Refused> {
         let Some(token) = bearer(headers) else {
-            // No guess, so no failure of the limiter's.
+            // Not a guess, so the limiter counts no failure.
             return Err(Refused::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN"));
         };
         self.state.check_token(client.0, token).map_err(Refused::from)
@@ -132,7 +132,7 @@ pub(crate) fn router(whep: Arc<Whep>) -> Router {
         .with_state(whep)
 }
 
-/// Why a request is not served, in words for people.
+/// Why a request is refused, in words for people.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
@@ -150,7 +150,7 @@ impl Refused {
         Self { wait: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, words) }
     }
 
-    /// With `body` in place of the words as they are.
+    /// With `body` in place of the plain words.
     pub(crate) fn respond(&self, body: impl IntoResponse) -> Response {
         let mut response = (self.status, body).into_response();
         // For the log.
@@ -264,7 +264,7 @@ fn find(whep: &Whep, id: &str) -> Result<Session, Refused> {
     session.ok_or_else(|| Refused::new(StatusCode::NOT_FOUND, "there is no such session"))
 }
 
-/// Whether the query asks for the latency marker below the pictures, which a plain player would show.
+/// Whether the query requests the latency marker below the pictures, which a plain player would display.
 fn wants_marker(query: &str) -> Result<bool, Refused> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix(MARKER));
     let unknown =
@@ -303,7 +303,7 @@ pub(crate) async fn read(body: Body, most: usize) -> Result<String, Refused> {
     String::from_utf8(bytes.into()).map_err(|_| Refused::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
-/// Players of other origins may ask: the token decides, not where a page came from.
+/// Players of other origins are allowed: the token decides, not the origin of a page.
 async fn allow_all(method: Method, mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));

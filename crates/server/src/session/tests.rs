@@ -28,12 +28,12 @@ enum FromClient {
     Event(CarrierEvent),
 }
 
-/// What the client gets.
+/// What the client receives.
 #[derive(Debug)]
 enum ToClient {
     Datagram(Vec<u8>),
     Message(Box<ServerMessage>),
-    /// The words of the end.
+    /// The reason for the end.
     Closed(String),
 }
 
@@ -169,7 +169,7 @@ impl Server {
         Self { state: Arc::new(state), closing }
     }
 
-    /// A client whose session has begun, and where it hears and is heard.
+    /// A client whose session has begun, with its channels in both directions.
     fn connect(&self) -> Client {
         let (state, now) = (&self.state, self.state.clock.now());
         let permit = state.try_admit(now, CLIENT).expect("a place");
@@ -230,7 +230,7 @@ impl Client {
         })));
     }
 
-    /// What comes next but datagrams, which the receiver takes.
+    /// The next event other than datagrams, which the receiver processes.
     async fn next(&mut self) -> ToClient {
         loop {
             let came = tokio::time::timeout(NEVER, self.down.recv()).await.expect("something comes");
@@ -291,7 +291,7 @@ impl Server {
         Self::with(("fixed", bounds()), Opened::SelfPaced(Box::new(card)), clients)
     }
 
-    /// A client that is shown pictures.
+    /// A client that displays pictures.
     fn watch(&self) -> Client {
         self.watch_as(negotiated())
     }
@@ -313,7 +313,7 @@ impl Server {
 }
 
 impl Client {
-    /// Watches so many more pictures.
+    /// Watches this many more pictures.
     async fn pictures(mut self, count: u32) -> Self {
         let wanted = self.displayed + count;
         while self.displayed < wanted {

@@ -23,7 +23,7 @@ use signalling::SignallingTask;
 pub(crate) use carrier::UnitySession;
 pub(crate) use routes::is_own;
 
-/// The routes, and the signalling task: run it as long as the server runs. Sessions go to `session_tasks`, to be run with the others.
+/// The routes, and the signalling task: run it as long as the server runs. Sessions are sent to `session_tasks`, to be run with the others.
 pub(crate) fn open(
     options: &UnityOptions,
     state: &Arc<ServerState>,
@@ -43,7 +43,7 @@ pub(crate) fn open(
     (router, work)
 }
 
-/// Offers are counted as WHEP's are, and whatever is brought must be what it says it is.
+/// Offers are counted like WHEP's, and everything a client submits must be valid.
 fn gate(state: Arc<ServerState>) -> Gate {
     let bad = |words: String| Unread::Bad(words);
     Box::new(move |now, guest, brought| match brought {

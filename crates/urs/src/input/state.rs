@@ -171,7 +171,7 @@ pub enum State {
     Keyboard(KeyboardState),
     Touch(TouchState),
     Gamepad(GamepadState),
-    /// A format that nothing here needs.
+    /// A format that is not needed here.
     Other(u32),
 }
 
@@ -213,7 +213,7 @@ pub struct TouchState {
     pub started_position: [f32; 2],
 }
 
-/// Where a finger is in its life.
+/// The phase of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchPhase {
     None,

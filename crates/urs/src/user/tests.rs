@@ -252,7 +252,7 @@ fn fingers_walk_look_and_tap() {
         &[finger(2, [1_000.0, 300.0], 1), finger(2, [900.0, 300.0], 2), finger(2, [900.0, 300.0], 3)],
     );
     assert!(ahead(looked)[0] > 0.1 && acts.len() == 2, "{looked:?} {acts:?}");
-    // A tap, told once more by the browser as a click and as a mouse.
+    // A tap, reported again by the browser as a click and as a mouse.
     let tap = [
         finger(3, [1_000.0, 300.0], 1),
         finger(3, [1_000.0, 300.0], 3),
@@ -276,7 +276,7 @@ fn a_refused_message_changes_nothing() {
     for bytes in &damaged {
         user.on_message(Time::from_millis(1), bytes).expect_err("damaged");
     }
-    // A whole event before a broken one does not count either.
+    // A complete event before a broken one does not count either.
     let data = [&mouse([9.0, 9.0], 1)[12..], &[0; 2], b"TXET"].concat();
     user.on_message(Time::from_millis(1), &packet(4, &data)).expect_err("damaged");
     assert_eq!((user.refused(), user.poll_sample(Time::from_millis(2))), (4, None));

@@ -1,5 +1,5 @@
 //! What the user types. The client sends a letter for every key that goes down or repeats: the first of the key's name in W3C's
-//! `KeyboardEvent.key`, so that `Shift` comes as S and `ArrowUp` as A. Which key it was tells text from names.
+//! `KeyboardEvent.key`, so that `Shift` arrives as S and `ArrowUp` as A. The key itself distinguishes text from names.
 
 use crate::input::{KeyboardState, key};
 
@@ -16,8 +16,8 @@ impl Typing {
         self.newest = pressed.or(self.newest.filter(|key| now.is_down(*key)));
     }
 
-    /// The letter where the key types one. Half of a pair of UTF-16 code units is none: the client sends no second half. Names of
-    /// keys without a letter on this layout, such as `Dead`, cannot be told from capitals.
+    /// The letter, if the key types one. Half of a UTF-16 surrogate pair is none: the client sends no second half. Names of keys without a
+    /// letter on this layout, such as `Dead`, cannot be distinguished from capitals.
     pub(super) fn letter(&self, keys: &KeyboardState, code: i32) -> Option<char> {
         let down = |codes: &[&str]| codes.iter().any(|code| key::number(code).is_some_and(|key| keys.is_down(key)));
         // The right Alt key is AltGr on many layouts, and types with Control as well.

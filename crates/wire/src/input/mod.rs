@@ -1,4 +1,4 @@
-//! The uplink: where the user is, and what the user's devices say.
+//! The uplink: the user's pose and the state of the user's devices.
 
 mod changes;
 mod device;
@@ -50,7 +50,7 @@ impl Hand {
     }
 }
 
-/// Everything the server must know of the user at one moment: the newest sample makes all older ones worthless.
+/// Everything that the server must know about the user at one moment: the newest sample supersedes all older ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSample {
     pub seq: InputSeq,
@@ -138,7 +138,7 @@ impl InputAcknowledgement {
 /// The joints of one hand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandSample {
-    /// The newest sample of the client when the hand was there: the newest joints of each hand win.
+    /// The client's newest sample when the joints were captured: the newest joints of each hand win.
     pub seq: InputSeq,
     pub joints: HandJoints,
 }

@@ -53,13 +53,13 @@ pub(in crate::lab) struct TcpServeArguments {
 /// What the threads share.
 #[derive(Default)]
 struct Shared {
-    /// The newest input that came.
+    /// The newest input that arrived.
     known_input: AtomicU32,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
-/// Coded frames that the socket has not taken.
+/// Encoded frames that the socket has not accepted.
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Waiting>,
@@ -93,7 +93,7 @@ pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<Exi
         scope.spawn(|| write_frames(&stream, &shared));
         let captured = Studio { clock, shared: &shared, journal: &journal, stream: &stream }.run(arguments, encoder);
         shared.end();
-        // Wakes both out of the kernel.
+        // Unblocks both threads from their system calls.
         let _ = stream.shutdown(std::net::Shutdown::Both);
         captured
     })?;
