@@ -1,9 +1,10 @@
-//! Over TCP a lost segment holds back everything behind it until it has come again. What arrives then is late because of the order, not
-//! because a queue has grown, and a controller that watches delay must not take the one for the other.
+//! Over TCP a lost segment holds back everything behind it until it has been retransmitted. What arrives then is late because of ordering,
+//! not because a queue has grown, and a controller that watches delay must not confuse the two.
 //!
-//! TCP says when it found something missing or sent it again; what left from a round trip before that on may have been held back. Of such
-//! packets the controllers are told that they were as long on their way as the last packet that surely was not held back, and longer by
-//! what TCP's own round trip has grown since: selective acknowledgements keep measuring the path while a segment is missing, so a queue
+//! TCP reports when it detected or retransmitted a loss; packets sent since a round trip before that may have been held back. For such
+//! packets the controllers see the transit time of the last packet that was certainly not held back, plus the growth of TCP's own round
+//! trip since: selective acknowledgements keep measuring the path while a segment is missing, so a queue that grows meanwhile is visible.
+//! Packets that arrived sooner than that are reported unchanged. No packet is ever reported later than it arrived.
 //! that grows meanwhile shows. Packets that came sooner than that are told as they came. Nothing is ever told later than it was.
 
 use std::collections::VecDeque;
@@ -11,12 +12,12 @@ use std::collections::VecDeque;
 use nearlight_rate::{PacketReport, TcpInfo};
 use nearlight_units::{RemoteTime, Span, Time};
 
-/// Times of loss that are remembered. Guess: feedback tells of packets of a few round trips, and each has one or two.
+/// Times of loss that are remembered. Guess: feedback covers packets of a few round trips, and each has one or two.
 const MOST_HOLES: usize = 32;
-/// Deviations that a round trip may exceed its mean by, as in the time-out of RFC 6298 section 2.
+/// Deviations by which a round trip may exceed its mean, as in the time-out of RFC 6298 section 2.
 const DEVIATIONS: i64 = 4;
 
-/// A packet that was not held back, and TCP's round trip when it was told.
+/// A packet that was not held back, and TCP's round trip when it was reported.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     transit: Span,
@@ -26,7 +27,7 @@ struct Reference {
 #[derive(Debug, Default)]
 pub(super) struct HeadOfLine {
     info: Option<(Time, TcpInfo)>,
-    /// Packets that left in these times may have been held back; ascending, and apart.
+    /// Packets sent in these intervals may have been held back; ascending and disjoint.
     holes: VecDeque<(Time, Time)>,
     reference: Option<Reference>,
 }
@@ -48,7 +49,7 @@ impl HeadOfLine {
         }
     }
 
-    /// Takes off the arrivals what is the order's share of their delay. How much that was of the newest one.
+    /// Subtracts the ordering's share of the delay from the arrivals. Returns that share for the newest one.
     pub(super) fn correct(&mut self, reports: &mut [PacketReport]) -> Span {
         let Some((_, info)) = self.info else { return Span::ZERO };
         let mut newest = Span::ZERO;
@@ -105,7 +106,7 @@ mod tests {
         PacketReport { packet, arrived_at: Some((Time::from_millis(arrived) + OFFSET).for_peer()), ce: false }
     }
 
-    /// How many milliseconds each packet is told to have been on its way.
+    /// Each packet's reported transit time in milliseconds.
     fn told(line: &mut HeadOfLine, packets: &[(u64, u64)]) -> Vec<i64> {
         let mut reports: Vec<_> = packets.iter().map(|(sent, arrived)| report(*sent, *arrived)).collect();
         line.correct(&mut reports);
@@ -118,7 +119,7 @@ mod tests {
         let mut line = HeadOfLine::default();
         line.on_tcp_info(Time::from_millis(100), &info(3, TcpRecovery::Open, 20));
         assert_eq!(told(&mut line, &[(80, 90), (90, 101)]), [10, 11]);
-        // What left at 100 was lost; TCP has noticed by 130 and is done when it is asked again.
+        // What left at 100 was lost; TCP has noticed by 130 and has recovered when it is queried again.
         line.on_tcp_info(Time::from_millis(120), &info(3, TcpRecovery::Open, 20));
         line.on_tcp_info(Time::from_millis(131), &info(4, TcpRecovery::Open, 20));
         assert_eq!(told(&mut line, &[(100, 135), (110, 135), (120, 135), (126, 135)]), [11, 11, 11, 9]);
