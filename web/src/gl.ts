@@ -61,7 +61,7 @@ export class MarkerReader {
    *  before exists when this returns. */
   read({ height: top, marker }: Crop): MarkerPixels | null {
     const gl = this.#gl;
-    // Without a marker a single pixel is waited for, so that a moment after it means the same.
+    // Without a marker a single pixel is awaited, so that a time read afterwards means the same.
     const { width, height } = marker ?? { width: 1, height: 1 };
     const rgba = new Uint8Array(width * height * 4);
     gl.bindFramebuffer(gl.FRAMEBUFFER, this.#framebuffer);

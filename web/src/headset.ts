@@ -1,4 +1,4 @@
-// An immersive session: poses and controllers go out, stereo pictures come in and are drawn for where the eyes look now.
+// An immersive session: poses and controllers are sent, stereo pictures are received and drawn for where the eyes look now.
 
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
@@ -16,7 +16,7 @@ import { hasWebGl2 } from "./support.ts";
 /** Asked for beyond each edge of an eye's view, as a share of its size, for turning while a picture travels.
  *  Guess: 6 % of 100 degrees covers 60 ms at 100 degrees a second. */
 const MARGIN = 0.06;
-/** Where the runtime does not say. */
+/** Where the runtime does not report it. */
 const USUAL_HZ = 72;
 /** Trigger and squeeze in the gamepad of a tracked controller (xr-standard mapping); a source without a gamepad only tells of events. */
 const TRIGGER = 0;
@@ -30,7 +30,7 @@ export interface HeadsetOut {
   onBegin(displayHz: number): void;
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
   onDevice(at: number, input: DeviceInput): void;
-  /** The controllers are these from now on. */
+  /** The controllers have changed. */
   onControllers(controllers: ControllerDescription[]): void;
   /** The frame was drawn into the headset's layer; `marker` are the pixels below it in the same texture, null where it has no marker. */
   onShown(at: number, frame: PictureKey, marker: MarkerPixels | null): void;
@@ -44,7 +44,7 @@ interface Arrived {
   views: Float32Array;
 }
 
-/** What one session is made of. */
+/** The parts of one session. */
 interface Parts {
   session: XRSession;
   room: XRReferenceSpace;
@@ -66,17 +66,17 @@ export class Headset {
   readonly #out: HeadsetOut;
   #world: XRReferenceSpace;
   #arrived: Arrived | null = null;
-  /** Sources that select or squeeze, by the events that all of them tell of. */
+  /** Sources that select or squeeze, from the events that all of them send. */
   readonly #selecting = new Set<XRInputSource>();
   readonly #squeezing = new Set<XRInputSource>();
-  /** Pointers whose first ray was told of as the gaze; later ones follow the hand. */
+  /** Pointers whose first ray was reported as the gaze; later ones follow the hand. */
   readonly #glances = new Set<XRInputSource>();
-  /** Hands whose joints were told of last. */
+  /** Hands whose joints were reported last. */
   readonly #jointed = new Set<Hand>();
   #steppedAt = 0;
   #ended = false;
 
-  /** Begins a session where the user stands at `start`; call from a user's gesture. */
+  /** Starts a session with the user at `start`; call from a user's gesture. */
   static async enter(start: Pose, out: HeadsetOut): Promise<Headset> {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
     const session = await navigator.xr.requestSession("immersive-vr", {
@@ -114,7 +114,7 @@ export class Headset {
     session.requestAnimationFrame((now, frame) => this.#onFrame(now, frame));
   }
 
-  /** Takes a picture over; the newest wins. */
+  /** Takes ownership of a picture; the newest wins. */
   onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array): void {
     this.#arrived?.picture.close();
     this.#arrived = { frame, picture, crop, views };
@@ -227,7 +227,7 @@ export class Headset {
   /** Shakes the controller of this hand, where it can. */
   shake(hand: Hand, { milliseconds, strong, weak }: Haptics): void {
     const source = [...this.#parts.session.inputSources].find((one) => handOf(one) === hand);
-    // One that is gone shakes no more, which is no fault.
+    // A controller that is gone no longer vibrates, which is no error.
     if (source) void actuatorOf(source)?.pulse(Math.max(strong, weak), milliseconds).catch(() => undefined);
   }
 
@@ -261,7 +261,7 @@ function handOf(source: XRInputSource): Hand {
   return source.handedness;
 }
 
-/** Not in the language's description of browsers. */
+/** Not in TypeScript's declarations of browsers. */
 interface Pulsing {
   pulse(value: number, duration: number): Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-// The statistics panel: where each frame's time went, rates with what bounds them, loss and repairs, and what runs.
+// The statistics panel: where each frame's time went, rates with what bounds them, loss and repairs, and the algorithms in use.
 
 import { TIMELINE_COLUMNS } from "./generated/core.ts";
 import { STAGES } from "./generated/events.ts";
@@ -77,7 +77,7 @@ export class Hud {
     this.#draw(true);
   }
 
-  /** A new session: numbers of the old one mean nothing any more. */
+  /** A new session: numbers of the old one are obsolete. */
   onWelcome(welcome: Welcome): void {
     this.#welcome = welcome;
     this.#stream = welcome.stream;
@@ -87,18 +87,18 @@ export class Hud {
     this.#motionToPhoton = [];
   }
 
-  /** What draws the pictures on the page, and why not another. */
+  /** What draws the pictures on the page, and why this one. */
   onPainter(name: string, why: string): void {
     this.#painter = { name, why };
   }
 
-  /** What carries the session, and why not another. */
+  /** The session's transport, and why this one. */
   onCarrier(name: TransportName, why: string): void {
     this.#carrier = { name, why };
     this.#tcp = false;
   }
 
-  /** WebRTC goes through a TCP connection, or does not. */
+  /** Whether WebRTC uses a TCP connection. */
   onCarriage(tcp: boolean): void {
     this.#tcp = tcp;
   }
@@ -111,7 +111,7 @@ export class Hud {
     this.#rate = rate;
   }
 
-  /** Rows as the core hands them out, lengths in microseconds. */
+  /** Rows as the core returns them, durations in microseconds. */
   onTimelines(rows: Float64Array): void {
     const numbers = TIMELINE_COLUMNS.length;
     for (let start = 0; start + numbers <= rows.length; start += numbers) {
@@ -190,7 +190,7 @@ export class Hud {
       ["clock error", counts?.clockErrorUs == null ? "–" : `±${length(counts.clockErrorUs)}`],
       ["sound delay", length(counts?.sound?.delayUs)],
       ["sound apart", length(counts?.sound?.apartUs)],
-      // Packets, and the length of what was made up in their place.
+      // Packets, and the duration of what was concealed in their place.
       ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${counts.sound.concealed * 10} ms` : "–"],
     ]);
   }
@@ -226,7 +226,7 @@ function timelineOf(row: Float64Array): Timeline {
   return Object.fromEntries(TIMELINE_COLUMNS.map((name, index) => [name, row[index]])) as Timeline;
 }
 
-/** What healed the picture last, and after how many newer frames if there were any. */
+/** What repaired the picture last, and after how many newer frames if there were any. */
 function healing(counts: Statistics | null): string {
   if (!counts?.healedBy) return "–";
   const { healedAfter: frames } = counts;
@@ -243,7 +243,7 @@ function text(id: string, value: string): void {
   if (target.textContent !== value) target.textContent = value;
 }
 
-/** A coloured line of a legend; answers with the place of its number. */
+/** A coloured line of a legend; returns the element for its number. */
 function row(listId: string, colour: string, name: string): HTMLElement {
   const item = document.createElement("li");
   item.style.setProperty("--colour", colour);

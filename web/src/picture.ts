@@ -1,4 +1,4 @@
-// What pictures are called on their way: numbers that must not be taken for one another.
+// The identifiers of pictures: numbers that must not be confused.
 
 declare const kind: unique symbol;
 
@@ -11,7 +11,7 @@ export type RtpTimestamp = number & { readonly [kind]: "RTP timestamp" };
 /** The name between receiver and display: the RTP timestamp where the browser receives by itself, else the frame's number. */
 export type PictureKey = FrameId | RtpTimestamp;
 
-/** What a decoded picture is made of: the rows that are shown, from the top, and what lies below them. */
+/** How a decoded picture is divided: the rows that are shown, from the top, and what lies below them. */
 export interface Crop {
   /** Rows that are shown. */
   height: number;

@@ -1,4 +1,4 @@
-// One session: joins the core, which decides, with the decoder and the carrier, which only move data.
+// One session: connects the core, which decides, with the decoder and the carrier, which only move data.
 
 import type { Carrier, ReceivedPicture } from "./carrier.ts";
 import { type CoreTime, type PageClock, type PageTime, micros } from "./clock.ts";
@@ -16,11 +16,11 @@ export interface PlayerOptions {
   clock: PageClock;
   token: string;
   codecs: CodecKind[];
-  /** Ask for the world's sound. */
+  /** Request the world's sound. */
   hears: boolean;
   immersive: boolean;
   displayHz: number;
-  /** Let texts of the clipboard pass. */
+  /** Share clipboard texts. */
   clipboard: boolean;
 }
 
@@ -29,13 +29,13 @@ export interface PlayerOut {
   /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
    *  it shows, so only a screen can take it. */
   onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array<ArrayBuffer> | null): void;
-  /** A message of the application's that might have been lost. */
+  /** A message from the application that may have been lost. */
   onUnreliable(data: Uint8Array<ArrayBuffer>): void;
   /** The server has proven that it knows the token. */
   onProven(): void;
   /** It welcomes us without knowing the token. */
   onImpostor(): void;
-  /** The session cannot go on. */
+  /** The session cannot continue. */
   onBroken(why: string): void;
 }
 
@@ -125,7 +125,7 @@ export class Player {
     this.#pump();
   }
 
-  /** The same of the sound. */
+  /** The same for the sound. */
   onSoundCounts(counts: SoundCounts): void {
     this.#core.on_rtp_sound(this.#now(), JSON.stringify(counts));
   }
@@ -178,7 +178,7 @@ export class Player {
     else if (this.#core.send_unreliable(data)) this.#pump();
   }
 
-  /** A control message, before which the server must have shown that it knows the token; none where it is too long. */
+  /** Sends a control message once the server has proved that it knows the token; ignored where it is too long. */
   #say(message: Uint8Array | undefined): void {
     if (message && !this.#closed && !this.#core.awaits_proof()) this.#carrier.sendControl(message);
   }
@@ -303,7 +303,7 @@ export class Player {
 
   /** Hands out all work that the core has: frames to the decoder, datagrams to the link, its next deadline to the timer. */
   #pump(): void {
-    // Who has not shown that it knows the token is neither shown nor answered.
+    // A server that has not proved that it knows the token is neither shown nor answered.
     if (this.#closed || this.#core.awaits_proof()) return;
     const now = this.#now();
     for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
@@ -325,7 +325,7 @@ export class Player {
     for (let data = this.#core.poll_application(); data; data = this.#core.poll_application()) {
       this.#out.onUnreliable(data as Uint8Array<ArrayBuffer>);
     }
-    // What is whole goes ahead of a timer that may give it up.
+    // Complete frames are taken before a timer that may give them up.
     this.#core.on_timeout(now);
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
       this.#carrier.sendDatagram(out);

@@ -30,7 +30,7 @@ export interface Presence {
 type ViewRow = Record<(typeof VIEW_COLUMNS)[number], number>;
 type PoseRow = Record<(typeof POSE_COLUMNS)[number], number>;
 
-/** The presence and then its controllers, as the core reads them; more than it takes are left out. */
+/** The presence and then its controllers, as the core reads them; those beyond its limit are ignored. */
 export function presenceNumbers({ head, views, gaze, controllers }: Presence): Float32Array<ArrayBuffer> {
   const seen = views.map((view) => ({ ...poseRow(view), ...view.fov }));
   const presence = pack(PRESENCE_LAYOUT, { head: poseRow(head), views: seen, gaze: optional(gaze) });

@@ -6,14 +6,14 @@ import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
 export interface ScreenOut {
   /** The frame goes to the display from the canvas. `marker` are the pixels that were decoded below it; null where it has no marker. */
   onShown(frame: PictureKey, marker: MarkerPixels | null): void;
-  /** The display changes so often a second, as far as its chances tell; it may be another display than before. */
+  /** The display refreshes this many times a second, as far as animation frames show; it may be another display than before. */
   onRefreshRate(hertz: number): void;
 }
 
 /** Pictures are this much rarer than the display's chances where one may wait for the next chance: below that it would delay more than
  *  the one picture behind it. */
 const CHANCES_PER_PICTURE = 1.8;
-/** What one more interval counts in a mean. Guess: settled within a second at 30 frames a second. */
+/** Weight of one more interval in a mean. Guess: settled within a second at 30 frames a second. */
 const NEWS = 1 / 16;
 
 /** Chances by which the display's rate is told: a quarter of them may be missed, or early. */
@@ -82,7 +82,7 @@ export class Screen {
   #waiting: Waiting | null = null;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
-  /** All the time, for windows move to other displays. */
+  /** Updated all the time, for windows move to other displays. */
   readonly #chances = new Cadence();
   readonly #pictures = new Cadence();
   readonly #refresh = new RefreshRate();

@@ -1,4 +1,4 @@
-// The media side of the page: everything between the network and the canvas, away from the window's thread.
+// The media side of the page: everything between the network and the canvas, off the window's thread.
 
 import type { Carrier } from "./carrier.ts";
 import { PageClock, type PageTime } from "./clock.ts";
@@ -13,9 +13,9 @@ import type { MarkerPixels, PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
-/** How often the window hears of timelines and counters. */
+/** How often timelines and counters are reported to the window. */
 const REPORT_MS = 200;
-/** So long a server may keep the place that this page has left for another one: one that had not connected has it for 5 s. */
+/** How long a server may keep the slot of the transport that this page has left: one that had not connected has it for 5 s. */
 const LEAVING_MS = 6_000;
 
 const scope = self as unknown as {
@@ -41,7 +41,7 @@ class MediaWorker {
   #displayHz: number;
   /** The newest presence, which a new session needs before the user moves again. */
   #presence: Float32Array<ArrayBuffer> | null = null;
-  /** The user's gamepads and controllers, which a new session needs to hear of as well. */
+  /** The user's gamepads and controllers, which a new session also needs. */
   #devices: DevicesDescription | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
 
@@ -211,7 +211,7 @@ class MediaWorker {
     this.#connection.onShown();
   }
 
-  /** Of the page; a headset says its own when its session begins. */
+  /** The page's refresh rate; a headset reports its own when its session begins. */
   #onRefreshRate(hertz: number): void {
     this.#screenHz = hertz;
     if (this.#immersive) return;

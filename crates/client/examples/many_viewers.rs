@@ -1,7 +1,8 @@
-//! Many viewers of one server in one process, which take frames but decode nothing: what they cost the server is measured there.
+//! Many viewers of one server in one process, which receive frames but decode nothing: used to measure their cost on the server.
 //!
-//! `cargo run --release -p nearlight-client --example many_viewers -- LINK VIEWERS SECONDS [CODEC…]`. The viewers come one after another,
-//! 250 ms apart; each takes one of the codecs, in turn, or any. The result is one JSON object; `first_frame_ms` counts from the start of each viewer's connection.
+//! `cargo run --release -p nearlight-client --example many_viewers -- LINK VIEWERS SECONDS [CODEC…]`. The viewers start one after another,
+//! 250 ms apart; each takes one of the codecs, in turn, or any. The result is one JSON object; `first_frame_ms` counts from the start of
+//! each viewer's connection.
 
 use std::error::Error;
 use std::sync::{Arc, OnceLock};
@@ -15,7 +16,7 @@ use tokio::sync::watch;
 
 const BETWEEN_ARRIVALS: Duration = Duration::from_millis(250);
 
-/// Answers the same picture to every frame.
+/// Returns the same picture for every frame.
 struct NoDecoder {
     clock: Clock,
     first: Arc<OnceLock<Time>>,

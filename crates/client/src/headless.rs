@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels};
 use crate::{ClientError, HeadlessOptions, screenshot, user};
 
-/// What the server is told of the display where pictures are displayed at the decoder's output.
+/// The refresh rate reported to the server where pictures are displayed at the decoder's output.
 const NO_DISPLAY: u16 = 0;
 
 /// Watches on `clock` until the options' length has passed, or until SIGINT or SIGTERM; blocks meanwhile.
@@ -61,7 +61,7 @@ pub async fn watch_until(
         screen: Arc::new(screen),
         ports,
         on_status: Box::new(|_| ()),
-        // Whoever has no display has neither gamepads nor a clipboard.
+        // Without a display there are neither gamepads nor a clipboard.
         on_output: Box::new(|_| ()),
     };
     let stop = handles.stop;
@@ -69,7 +69,7 @@ pub async fn watch_until(
         if stopped.wait_for(|stopped| *stopped).await.is_ok() {
             let _ = stop.send(true);
         }
-        // The player takes a vanished sender for "never".
+        // The player treats a dropped sender as "never".
     });
     let outcome = player.run().await;
     moving.abort();
@@ -103,7 +103,7 @@ fn interval(rate: u16) -> Span {
     Span::from_secs(1) / i64::from(rate.max(1))
 }
 
-/// Moves the synthetic user, from where the server wants it, until nobody listens.
+/// Moves the synthetic user, starting where the server wants it, until the receiver is dropped.
 async fn move_about(
     step: Span,
     clock: Clock,
@@ -118,7 +118,7 @@ async fn move_about(
     loop {
         let at = clock.now();
         let since = at - start;
-        // A full queue means that nobody is connected, and then nobody minds.
+        // A full queue means that there is no connection; then the sample may be dropped.
         let closed = |error| matches!(error, mpsc::error::TrySendError::Closed(_));
         let head = user::head(&place, since);
         if inputs.try_send(UserInput::Moved { at, head }).is_err_and(closed) {
@@ -128,7 +128,7 @@ async fn move_about(
             let _ = inputs.try_send(UserInput::Device { at, input: action.input() });
         }
         moved = since;
-        // A late wake-up shifts no later one, but what was missed is not caught up with.
+        // A late wake-up shifts no later one, but missed samples are not made up for.
         next = (next + step).max(at);
         alarm.at(next).await;
     }
@@ -144,7 +144,7 @@ struct Waiting {
 struct Pictures {
     reports: mpsc::UnboundedSender<Happening>,
     slots: Option<mpsc::UnboundedSender<Waiting>>,
-    /// The last picture, where somebody wants to see it.
+    /// The last picture, where it is to be kept.
     last: Option<Arc<Mutex<Option<Picture>>>>,
 }
 

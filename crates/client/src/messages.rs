@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use nearlight_wire::ApplicationMessage;
 use tokio::sync::Notify;
 
-/// Messages that wait for either side. Guess: several seconds of a busy application; as many wait at the server.
+/// Messages queued for either side. Guess: several seconds of a busy application; as many are queued at the server.
 const CAPACITY: usize = 256;
 
 /// The program's end: give a clone to the viewer in [`ViewOptions::messages`](crate::ViewOptions::messages) and keep one.
@@ -30,7 +30,7 @@ struct Queues {
     ended: bool,
 }
 
-/// Why a message was not taken; the caller's to mend.
+/// Why a message was not accepted; for the caller to correct.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MessageError {
     #[error("a message of {bytes} bytes exceeds the limit of {limit}: split it")]
@@ -75,19 +75,19 @@ impl Messages {
         }
     }
 
-    /// The application's next message, where one has come.
+    /// The application's next message, if one has arrived.
     #[must_use]
     pub fn try_recv(&self) -> Option<ApplicationMessage> {
         self.queues().incoming.pop_front()
     }
 
-    /// How many messages of the application were dropped, oldest first, because the program took none.
+    /// How many messages of the application were dropped, oldest first, because the program did not fetch them.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.queues().missed
     }
 
-    /// The program's next message. A caller that goes away while it waits loses none.
+    /// The program's next message. No message is lost if the caller is cancelled while it waits.
     pub(crate) async fn next_outgoing(&self) -> ApplicationMessage {
         loop {
             if let Some(message) = self.queues().outgoing.pop_front() {
@@ -108,7 +108,7 @@ impl Messages {
         self.0.incoming.notify_one();
     }
 
-    /// The viewer ends.
+    /// Called when the viewer ends.
     pub(crate) fn end(&self) {
         self.queues().ended = true;
         self.0.incoming.notify_waiters();

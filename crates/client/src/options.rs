@@ -1,4 +1,4 @@
-//! What a viewer can be asked to do.
+//! A viewer's options.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -32,7 +32,7 @@ impl Target {
         }
     }
 
-    /// What carries the session, as summaries name it.
+    /// The session's transport, as summaries name it.
     pub(crate) const fn transport(&self) -> &'static str {
         match self {
             Self::Page(_) => "webtransport",
@@ -60,24 +60,24 @@ impl From<Link> for Target {
 #[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct ViewOptions {
     pub target: Target,
-    /// Takes any certificate where the link names none, and leaves it to the token's proof who the server is. Else an authority that
-    /// this machine knows must vouch for it.
+    /// Accepts any certificate where the link names none, and relies on the token's proof for the server's identity. Otherwise the
+    /// certificate must be signed by an authority that this machine trusts.
     pub trust_first_use: bool,
-    /// Ends so long after the first picture; none watches until it is stopped.
+    /// Ends this long after the first picture; None watches until it is stopped.
     pub length: Option<Span>,
-    /// Gives up where no picture came so long after the start.
+    /// Gives up if no picture has arrived this long after the start.
     pub first_picture: Span,
-    /// `Headset` asks for two eyes side by side.
+    /// `Headset` requests two eyes side by side.
     pub display: DisplayKind,
-    /// What the server may code with, best first.
+    /// Codecs that the server may use, best first.
     pub codecs: Vec<CodecKind>,
     pub record: RecordOptions,
     pub path: PathOptions,
-    /// What was lost is never asked for, but a key frame at once.
+    /// Never requests what was lost, but a key frame at once.
     pub intra_only: bool,
-    /// Asks for the world's sound, decodes it and keeps it in step, as if it were played. A window has no sound output.
+    /// Requests the world's sound, decodes it and keeps it in sync, as if it were played. A window has no sound output.
     pub sound: bool,
-    /// Lets texts of the clipboard pass, where the server's owner does as well. Only a window has one.
+    /// Shares clipboard texts, where the server's owner permits it as well. Only a window has a clipboard.
     pub clipboard: bool,
     /// Messages between this program and the application.
     pub messages: Messages,
@@ -107,7 +107,7 @@ impl ViewOptions {
     }
 }
 
-/// Files that a run leaves.
+/// Files that a run writes.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
     /// Every event as a line of JSON.
@@ -118,7 +118,7 @@ pub struct RecordOptions {
     pub csv: Option<PathBuf>,
     /// The last displayed picture as PNG.
     pub screenshot: Option<PathBuf>,
-    /// What was heard as WAV: 48 kHz, two channels, from the first connection to the end.
+    /// The sound as played, as WAV: 48 kHz, two channels, from the first connection to the end.
     pub sound: Option<PathBuf>,
 }
 
@@ -128,7 +128,7 @@ impl RecordOptions {
     }
 }
 
-/// What goes wrong on purpose at this end of the path. Moments count from the first picture.
+/// Faults injected at this end of the path. Times count from the first picture.
 #[derive(Clone, Debug, Default)]
 pub struct PathOptions {
     /// Share of datagrams that are lost, each way.
@@ -140,14 +140,14 @@ pub struct PathOptions {
     pub rebinds: Vec<Span>,
 }
 
-/// A while in which nothing gets through.
+/// A period in which nothing gets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     pub at: Span,
     pub length: Span,
 }
 
-/// The text names no outage.
+/// The text is not a valid outage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no outage: write when it begins and how long it lasts in seconds, such as `3:2`")]
 pub struct NotAnOutage(String);

@@ -1,4 +1,4 @@
-//! The headless viewer against a small server over loopback. Counts only: nothing here looks at how long anything took.
+//! The headless viewer against a small server over loopback. Checks counts only: nothing here depends on how long anything took.
 
 mod server;
 
@@ -18,7 +18,7 @@ use nearlight_wire::DisplayKind;
 use server::{Behaviour, FPS, OTHER_SIZE, SIZE, Server};
 use tokio::sync::watch;
 
-/// On a clock of its own, as another machine's would be.
+/// On a clock of its own, like another machine's.
 async fn view(options: HeadlessOptions) -> Result<Summary, ClientError> {
     // The sender lives as long as the run: a run without one would never be stopped either.
     let (_stop, stopped) = watch::channel(false);
@@ -30,7 +30,7 @@ fn options(link: &Link, seconds: i64) -> HeadlessOptions {
     HeadlessOptions::new(view)
 }
 
-/// At least this many frames in so many seconds, on however busy a machine.
+/// At least this many frames in this many seconds, on however busy a machine.
 fn at_least(seconds: u64) -> u64 {
     seconds * u64::from(FPS) * 2 / 3
 }
@@ -96,7 +96,7 @@ async fn a_clean_path_loses_nothing_and_leaves_its_records() {
     assert_eq!(picture.dimensions(), (SIZE.width.into(), SIZE.height.into()));
 }
 
-/// The server for tests sends every message back.
+/// The test server sends every message back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn messages_pass_both_ways_and_wait_for_the_next_connection() {
     // Each session ends after a second; the client comes back.
@@ -154,10 +154,10 @@ async fn a_size_that_changes_loses_no_frame() {
         let frames = summary.frames;
         assert!(frames.sent >= at_least(3) && frames.lost == 0, "{codec}: {frames:?}");
         assert_eq!((frames.completed, summary.unreadable_markers), (frames.decoded, 0), "{codec}: {frames:?}");
-        // A size begins with a key frame; what was displayed is missing where this machine was busy elsewhere.
+        // A new size begins with a key frame; displayed frames are missing where this machine was busy elsewhere.
         assert!(summary.loss.key_frames >= frames.sent / 10 - 1, "{codec}: {:?}", summary.loss);
         assert!(frames.displayed * 10 >= frames.sent * 9, "{codec}: {frames:?}");
-        // Whoever opened a decoder or asked for a key frame at each size would stand still for longer.
+        // Opening a decoder or requesting a key frame at each size would freeze the picture for longer.
         assert!(summary.pause_ms_max < 1_000.0, "{codec}: {} ms", summary.pause_ms_max);
         let picture = image::open(folder.file("last.png")).expect("a picture").to_rgba8();
         let sizes = [SIZE, OTHER_SIZE].map(|size| (u32::from(size.width), u32::from(size.height)));
@@ -175,7 +175,7 @@ async fn two_percent_loss_is_recovered() {
         let summary = view(options).await.expect("a run");
         let (frames, loss) = (summary.frames, summary.loss);
         assert!(loss.packets > 0 && loss.repaired > 0, "seed {seed}: {loss:?}");
-        // How many are in time and that no key frame is needed is asserted in virtual time, by the session's stories.
+        // The share that is in time and that no key frame is needed is asserted in virtual time, by the session's stories.
         assert!(frames.decoded * 100 >= frames.sent * 95, "seed {seed}: {frames:?}");
     }
 }

@@ -1,5 +1,5 @@
-//! Colour conversion between what renderers and screens hold (8-bit RGB in BT.709's primaries) and what codecs code
-//! (4:2:0, BT.709 matrix, limited range).
+//! Colour conversion between what renderers and screens use (8-bit RGB in BT.709's primaries) and what codecs use (4:2:0, BT.709 matrix,
+//! limited range).
 
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImage, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
@@ -36,7 +36,7 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
-/// Converts `pixels` into `picture`, which takes their size and is allocated anew only where it grows. Alpha is ignored.
+/// Converts `pixels` into `picture`, which takes their size and is reallocated only where it grows. Alpha is ignored.
 ///
 /// The only time that the pixels are touched between renderer and encoder.
 pub fn to_picture(pixels: Pixels<'_>, picture: &mut Picture) -> Result<(), CodecError> {
@@ -57,7 +57,7 @@ pub(crate) fn convert_packed(
 ) -> Result<(), CodecError> {
     let Target { luma, blue, red, stride } = target;
     let from_stride = check_rgb("an RGB buffer", size, (plane.bytes.len(), plane.stride), order.bytes())?;
-    // The library leaves out two rows where the second one ends without its padding.
+    // The library skips two rows where the second one ends without its padding.
     let padded = (plane.bytes.len() / plane.stride).min(luma.len() / stride);
     let pairs = (padded / 2).min(blue.len() / (stride / 2)).min(red.len() / (stride / 2));
     let pairs = pairs.min(usize::from(size.height / 2));
@@ -75,9 +75,9 @@ pub(crate) fn convert_packed(
     Ok(())
 }
 
-/// Converts two rows by way of memory with as much padding as the library wants, none.
+/// Converts two rows via memory with the padding that the library expects: none.
 fn convert_pair(order: PixelOrder, plane: Plane<'_>, width: u16, target: Target<'_>) -> Result<(), CodecError> {
-    /// Columns that go that way at a time; even.
+    /// Columns converted this way at a time; even.
     const BLOCK: usize = 1_024;
     let Target { luma, blue, red, stride } = target;
     let (mut rgb, mut own_luma) = ([0; 2 * 4 * BLOCK], [0; 2 * BLOCK]);
@@ -114,7 +114,7 @@ fn convert_padded(
     target: Target<'_>,
 ) -> Result<(), CodecError> {
     let Target { luma, blue, red, stride } = target;
-    // The library goes on beyond the height for as long as there are rows.
+    // The library continues beyond the height for as long as there are rows.
     let rows = usize::from(size.height);
     let (luma, bytes) = (&mut luma[..rows * stride], &bytes[..rows * from_stride as usize]);
     let (blue, red) = (&mut blue[..rows / 2 * (stride / 2)], &mut red[..rows / 2 * (stride / 2)]);
@@ -137,7 +137,7 @@ fn convert_padded(
         .map_err(|error| library("rgb_to_yuv420", &error))
 }
 
-/// Converts a picture into RGBA, rows without padding, opaque; `rgba` is allocated anew only where it grows.
+/// Converts a picture into RGBA, rows without padding, opaque; `rgba` is reallocated only where it grows.
 pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), CodecError> {
     picture.check()?;
     let size = picture.size;
@@ -241,7 +241,7 @@ mod tests {
         let mut picture = Picture::new(SIZE);
         to_picture(pixels, &mut picture).unwrap();
         assert!(picture.luma.iter().all(|luma| *luma == 235), "{:?}", &picture.luma[13 * 32..]);
-        // So wide that the last rows go in blocks.
+        // Wide enough for the last rows to be processed in blocks.
         let size = Size { width: 2_500, height: 16 };
         let bytes: Vec<u8> = (0..2_600 * 4 * 15 + 10_000).map(|index| (index % 10_400 / 40) as u8).collect();
         let [mut short, mut whole] = [Picture::new(size), Picture::new(size)];

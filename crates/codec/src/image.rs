@@ -1,4 +1,4 @@
-//! Pictures as other programs have them in memory: packed colours or planes, padded rows, either end up, one for each eye.
+//! Pictures in other programs' memory layouts: packed colours or planes, padded rows, either orientation, one for each eye.
 
 use crate::convert::{PixelOrder, convert_packed};
 use crate::{CodecError, Picture, Size};
@@ -17,9 +17,9 @@ pub struct Plane<'a> {
 pub enum Layout<'a> {
     /// Red, green and blue of a pixel together, 8 bits each in BT.709's primaries. Alpha is ignored.
     Packed(PixelOrder, Plane<'a>),
-    /// 4:2:0, BT.709 matrix, limited range: luma, then blue and red differences in turn.
+    /// 4:2:0, BT.709 matrix, limited range: luma, then interleaved blue and red differences.
     Nv12([Plane<'a>; 2]),
-    /// The same with planes of their own for luma, blue and red differences, as encoders take it: copied as it is.
+    /// The same with separate planes for luma, blue and red differences, as encoders take it: copied unchanged.
     I420([Plane<'a>; 3]),
 }
 
@@ -33,7 +33,7 @@ pub enum Rows {
     BottomUp,
 }
 
-/// A picture in somebody's memory.
+/// A picture in external memory.
 #[derive(Clone, Copy, Debug)]
 pub struct Image<'a> {
     pub size: Size,
@@ -88,8 +88,8 @@ pub(crate) struct Target<'a> {
     pub(crate) stride: usize,
 }
 
-/// Makes `picture` from one image, or from a left and a right one of equal size, side by side. The picture takes their size, and is
-/// allocated anew only where it grows.
+/// Fills `picture` from one image, or from a left and a right one of equal size, side by side. The picture takes their size, and is
+/// reallocated only where it grows.
 pub fn to_picture(left: &Image<'_>, right: Option<&Image<'_>>, picture: &mut Picture) -> Result<(), CodecError> {
     let Size { width, height } = left.size;
     for image in [Some(left), right].into_iter().flatten() {
@@ -128,7 +128,7 @@ fn write(image: &Image<'_>, target: Target<'_>) -> Result<(), CodecError> {
             convert_packed(order, plane, size, Target { luma, blue, red, stride })?;
         }
         Layout::Packed(order, plane) => {
-            // Two rows at a time: as many as share their colours.
+            // Two rows at a time: those share their colours.
             let pair = Size { height: 2, ..size };
             for place in 0..height / 2 {
                 let from = Plane { bytes: &plane.bytes[(height - 2 - 2 * place) * plane.stride..], ..plane };
@@ -145,7 +145,7 @@ fn write(image: &Image<'_>, target: Target<'_>) -> Result<(), CodecError> {
             for (row, source) in rows_of(chroma, (columns * 2, height), rows).enumerate() {
                 let start = row * stride;
                 let pairs = source.as_chunks::<2>().0;
-                // One plane after the other: the compiler makes vector code of either loop.
+                // One plane after the other: the compiler vectorizes either loop.
                 for (blue, pair) in blue[start..start + columns].iter_mut().zip(pairs) {
                     *blue = pair[0];
                 }
@@ -184,7 +184,7 @@ mod tests {
 
     const SIZE: Size = Size { width: 64, height: 32 };
 
-    /// Rows of so many bytes, each padded by 24, the last one not at all; what `byte` says of column and row.
+    /// Rows of this many bytes, each but the last padded by 24; `byte` gives the value for column and row.
     fn padded(columns: usize, rows: usize, byte: impl Fn(usize, usize) -> u8) -> (Vec<u8>, usize) {
         let stride = columns + 24;
         let mut bytes = vec![0xee; stride * (rows - 1) + columns];

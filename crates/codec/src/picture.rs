@@ -63,7 +63,7 @@ impl Picture {
         Self { size, luma: vec![16; luma], blue: vec![128; chroma], red: vec![128; chroma] }
     }
 
-    /// Gives the planes the lengths that `size` asks for; allocates only where they grow.
+    /// Resizes the planes for `size`; allocates only where they grow.
     pub fn set_size(&mut self, size: Size) {
         self.size = size;
         self.luma.resize(size.pixels(), 16);
@@ -71,8 +71,8 @@ impl Picture {
         self.red.resize(size.pixels() / 4, 128);
     }
 
-    /// Becomes `copies` of `from` side by side in the whole of `size`, each pixel the mean of those that it covers; `from` must pass
-    /// [`PictureView::check`] and `size` [`Size::check`], its width with room for the copies.
+    /// Fills itself with `copies` of `from` side by side in the whole of `size`, each pixel the mean of those that it covers; `from` must
+    /// pass [`PictureView::check`] and `size` [`Size::check`], its width with room for the copies.
     pub fn fit(&mut self, from: PictureView<'_>, size: Size, copies: u8) {
         self.set_size(size);
         if from.size == size && copies <= 1 {
@@ -171,7 +171,7 @@ impl PictureView<'_> {
         if size.check().is_ok() { Self { size, ..self } } else { self }
     }
 
-    /// Copies the planes into `picture`, dropping their padding: for those who keep a picture beyond the decoder's next call.
+    /// Copies the planes into `picture`, dropping their padding: for callers that keep a picture beyond the decoder's next call.
     pub fn copy_to(&self, picture: &mut Picture) {
         picture.set_size(self.size);
         let copy = |from: &[u8], stride: usize, to: &mut [u8], columns: usize| {

@@ -35,7 +35,7 @@ fn squares(one: &[u8], other: &[u8]) -> u64 {
 
 /// How much each picture of a stream differs from the one before, sampled at regular rows.
 ///
-/// That is what it costs to show the one before in its place.
+/// That is the error of repeating the previous picture in its place.
 #[derive(Clone, Debug, Default)]
 pub struct Change {
     size: Option<Size>,
@@ -44,10 +44,10 @@ pub struct Change {
 }
 
 impl Change {
-    /// Every row that it looks at. A 16th of 720p takes a few microseconds, and things that move are many rows high.
+    /// Distance of the sampled rows. A 16th of 720p takes a few microseconds, and moving objects are many rows high.
     const EVERY: usize = 16;
 
-    /// Mean squared error of luma, in squared levels, of showing the picture before; none where there is none of this size.
+    /// Mean squared error of luma, in squared levels, of repeating the previous picture; none where there is none of this size.
     pub fn on_picture(&mut self, picture: PictureView<'_>) -> Option<f64> {
         let (width, height) = (usize::from(picture.size.width), usize::from(picture.size.height));
         let all = || picture.luma.chunks(picture.luma_stride).take(height);
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
     use crate::{Picture, Size, sample};
 
-    /// The wanted values are what ffmpeg 5.1's `psnr` and `ssim` filters print for the same two pictures.
+    /// The expected values are what ffmpeg 5.1's `psnr` and `ssim` filters print for the same two pictures.
     #[test]
     fn values_are_those_of_ffmpeg() {
         let size = Size { width: 320, height: 180 };
@@ -178,7 +178,7 @@ mod tests {
         }
         assert_eq!(change.on_picture(picture(4).view()), Some(0.0));
         assert_eq!(change.on_picture(Picture::new(Size { width: 180, height: 320 }).view()), None);
-        // What changes in rows that do not count is no change.
+        // A change in rows that are not sampled is no change.
         let (mut top, mut all) = (Change::default(), Change::default());
         let mut marked = Picture::new(size);
         for wanted in [(None, false), (Some(0.0), true)] {

@@ -1,4 +1,4 @@
-//! The latency marker in rows of its own below a picture: written in front of the encoder, read and cut off behind the decoder.
+//! The latency marker in rows of its own below a picture: written before encoding, read and cropped after decoding.
 
 use nearlight_wire::marker::{Marker, Strip};
 
@@ -10,7 +10,7 @@ const WHITE: u8 = 235;
 const GREY: u8 = 128;
 
 impl Size {
-    /// What is coded where `strip` lies below a picture of this size.
+    /// The encoded size where `strip` lies below a picture of this size.
     #[must_use]
     pub fn with_strip(self, strip: Option<Strip>) -> Self {
         let height = self.height.saturating_add(strip.map_or(0, Strip::height));
@@ -43,7 +43,7 @@ impl PictureView<'_> {
 
     /// The picture of `size` without the strip that may lie below, and the marker that was read there.
     ///
-    /// What has another size than the picture with or without a strip is left as it is.
+    /// A picture of any other size is returned unchanged.
     #[must_use]
     pub fn without_strip(self, size: Size) -> (Self, Option<Marker>) {
         let sides = |size: Size| (size.width, size.height);
@@ -67,7 +67,7 @@ mod tests {
             let (first, second) = (sample::moving_picture(size, 1), sample::moving_picture(size, 2));
             let strip = Strip::of_width(width).expect("wide enough");
             let mut marked = Picture::new(size);
-            // The memory of one frame is the next one's.
+            // The memory of one frame is reused by the next.
             for (frame, picture) in [(7, &first), (8, &second)] {
                 let marker = Marker { frame: FrameId(frame), input: InputSeq(3) };
                 marked.fit(picture.view(), size, 1);

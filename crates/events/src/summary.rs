@@ -1,4 +1,4 @@
-//! A run in one object: what `nearlight view --json` prints and the page's `summary()` returns (docs/json.md).
+//! A run's summary as one object: what `nearlight view --json` prints and the page's `summary()` returns (docs/json.md).
 
 use std::ops::AddAssign;
 
@@ -10,7 +10,7 @@ use crate::{Recovery, RecoveryCounts, STAGES, Stalls, Timeline};
 /// Keeps at most this many samples; a longer run keeps an evenly thinned set, so memory stays flat.
 const MAX_SAMPLES: usize = 16_384;
 
-/// Samples of a length, thinned evenly once there are too many.
+/// Samples of a duration, thinned evenly once there are too many.
 #[derive(Clone, Debug)]
 pub struct Samples {
     values: Vec<Span>,
@@ -80,7 +80,7 @@ pub struct StageMedian {
     pub p95: Option<f64>,
 }
 
-/// What became of the frames that the server sent while the client watched.
+/// The fate of the frames that the server sent while the client watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FrameCounts {
     pub sent: u64,
@@ -88,7 +88,7 @@ pub struct FrameCounts {
     pub completed: u64,
     pub decoded: u64,
     pub displayed: u64,
-    /// Displayed although something that they were predicted from was left out; none where recovery does not allow it.
+    /// Displayed although a frame that they depend on was skipped; none where recovery does not allow it.
     pub damaged: u64,
     /// Displayed after their deadline, or decoded only because later frames needed them.
     pub late: u64,
@@ -114,16 +114,16 @@ pub struct LossCounts {
     pub key_frames: u64,
 }
 
-/// What became of the sound.
+/// Counts of the sound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SoundCounts {
     /// Datagrams that arrived, each with 10 ms of sound.
     pub packets: u64,
     /// Datagrams that never arrived.
     pub lost: u64,
-    /// Blocks that only the next datagram brought.
+    /// Blocks that only arrived with the next datagram.
     pub repeated: u64,
-    /// Blocks of 10 ms that were made up because theirs was not there in time.
+    /// Blocks of 10 ms that were concealed because theirs was not available in time.
     pub concealed: u64,
     /// Blocks that were decoded too late.
     pub late: u64,
@@ -144,7 +144,7 @@ impl AddAssign for SoundCounts {
 pub struct SoundSummary {
     #[serde(flatten)]
     pub counts: SoundCounts,
-    /// From a moment in the world to its being heard, at the end; null where nothing was played.
+    /// From a moment in the world to its playback, at the end; null where nothing was played.
     pub delay_ms: Option<f64>,
     /// How far sound and picture were apart, for each displayed frame.
     pub apart_ms: Distribution,
@@ -157,9 +157,10 @@ impl SoundSummary {
     }
 }
 
-/// Means of the rates that a server reports of itself.
+/// Means of the rates that a server reports.
 ///
-/// What it sent is told of the second before each report. Reports of the first second tell of a time before the first frame and are left
+/// The sent rate refers to the second before each report. Reports of the first second refer to a time before the first frame and are
+/// skipped, unless there are no others.
 /// out, unless there are no others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReportedRates {
@@ -170,10 +171,10 @@ pub struct ReportedRates {
 }
 
 impl ReportedRates {
-    /// The second that a report looks back on.
+    /// The second that a report covers.
     const WINDOW: Span = Span::from_secs(1);
 
-    /// A report came `at` this time, with the controller's target and the rate of what was sent.
+    /// A report arrived at `at`, with the controller's target and the rate of what was sent.
     pub fn on_report(&mut self, at: Time, target: Bitrate, sent: Bitrate) {
         self.latest = [target, sent];
         if at - *self.first_at.get_or_insert(at) < Self::WINDOW {
@@ -195,7 +196,7 @@ impl ReportedRates {
     }
 }
 
-/// What the stream was, in words.
+/// The stream's properties, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SummaryStream {
     pub codec: String,
@@ -211,12 +212,12 @@ pub struct Summary {
     pub fps: f64,
     /// Longest time between two displayed pictures, or between the last one and the end.
     pub pause_ms_max: f64,
-    /// Share of the time since the first picture in which a picture stood for more than [`STALL`](crate::STALL); null before any.
+    /// Fraction of the time since the first picture in which the picture was frozen for more than [`STALL`](crate::STALL); null before any.
     pub stall_ratio: Option<f64>,
     pub stalls_per_minute: Option<f64>,
     /// Of displayed frames: from the newest input that a frame is the first to show.
     pub motion_to_photon_ms: Distribution,
-    /// Of inputs: also from those that a newer one overtook.
+    /// Of inputs: including those superseded by a newer one.
     pub input_to_photon_ms: Distribution,
     /// By stage name.
     pub stages_ms: serde_json::Map<String, serde_json::Value>,
@@ -235,7 +236,7 @@ pub struct Summary {
     pub unreadable_markers: u64,
 }
 
-/// Collects timelines as they come.
+/// Collects timelines as they arrive.
 #[derive(Clone, Debug, Default)]
 pub struct SummaryBuilder {
     stages: [Samples; STAGES.len()],
@@ -247,17 +248,17 @@ pub struct SummaryBuilder {
 }
 
 impl SummaryBuilder {
-    /// A picture is on the display, whatever is known of its way.
+    /// A picture is on the display, whatever is known of its timeline.
     pub fn on_picture(&mut self, at: Time) {
         self.stalls.on_picture(at);
     }
 
-    /// Nothing is displayed any more: what passed since the last picture was a pause, too.
+    /// Nothing is displayed any more: the time since the last picture was a pause, too.
     pub fn on_end(&mut self, at: Time) {
         self.ended_at = Some(at);
     }
 
-    /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.
+    /// A frame was displayed. `total` is its duration from input event to display, measured separately from the stages.
     pub fn on_displayed(&mut self, timeline: &Timeline, total: Span) {
         let mut sum = Span::ZERO;
         for (samples, stage) in self.stages.iter_mut().zip(STAGES) {
@@ -268,8 +269,8 @@ impl SummaryBuilder {
         self.stage_sum_error = self.stage_sum_error.max((sum - total).abs());
     }
 
-    /// A displayed frame's pixels were the first to show inputs, which were made these times before, the oldest first. The newest one's
-    /// is the frame's motion-to-photon time.
+    /// A displayed frame was the first to show inputs, which were made this long before, the oldest first. The newest one's is the frame's
+    /// motion-to-photon time.
     pub fn on_inputs_displayed(&mut self, spans: impl IntoIterator<Item = Span>) {
         let mut newest = None;
         for span in spans {
@@ -281,13 +282,13 @@ impl SummaryBuilder {
         }
     }
 
-    /// How motion-to-photon was distributed so far.
+    /// The distribution of motion-to-photon so far.
     #[must_use]
     pub fn motion_to_photon(&self) -> Distribution {
         Distribution::from(&self.motion_to_photon)
     }
 
-    /// The run so far. `watched` is how long the client displayed frames.
+    /// The summary so far. `watched` is how long the client displayed frames.
     #[must_use]
     pub fn build(&self, frames: FrameCounts, watched: Span, rest: SummaryRest) -> Summary {
         let stages_ms = STAGES.iter().zip(&self.stages).map(|(stage, samples)| {

@@ -2,12 +2,12 @@
 
 use nearlight_units::{FrameId, RemoteTime, Span, Time};
 
-/// Frames of fewer packets say too little of the path: their spread is mostly scheduling noise.
+/// Frames of fewer packets reveal too little about the path: their spread is mostly scheduling noise.
 const FEWEST_PACKETS: u32 = 4;
 /// A frame that arrives spread out by no more than this beyond how it was sent found the path wide enough. Guess: what waking up
 /// late costs on a busy machine.
 const TOLERANCE: Span = Span::from_micros(700);
-/// A frame whose spread grew by more than this stood in a queue of its own making: a tenth of a frame at 60 Hz.
+/// A frame whose spread grew by more than this was queued by its own packets: a tenth of a frame at 60 Hz.
 const QUEUED: Span = Span::from_micros(1_700);
 /// Growth for each frame that passed unhindered. Guess: from one to the highest factor in ten frames.
 const GROWTH: f64 = 1.25;
@@ -18,9 +18,9 @@ const OVERFLOW: u32 = 2;
 
 /// Learns from how frames arrive whether the path carries them faster than the controller's pacing rate.
 ///
-/// Pacing at a multiple of the target keeps a frame from filling a queue, but on a path that is much wider than the video it only makes
-/// every frame late. So the factor grows while frames arrive no more spread out than they left, and falls to what the path carried
-/// when they do not: on a path that is the bottleneck it stays at one.
+/// Pacing at a multiple of the target keeps a frame from filling a queue, but on a path that is much wider than the video it only delays
+/// every frame. So the factor grows while frames arrive no more spread out than they left, and otherwise falls to what the path carried: on
+/// a path that is the bottleneck it stays at one.
 #[derive(Clone, Debug)]
 pub struct Headroom {
     factor: f64,

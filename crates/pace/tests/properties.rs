@@ -1,4 +1,4 @@
-//! What holds for every mode and every sequence of calls.
+//! Invariants for every mode and every sequence of calls.
 
 use nearlight_pace::{Class, Mode, Pacer};
 use nearlight_units::{Bitrate, Bytes, Span, Time};

@@ -5,7 +5,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 const PACKET: Bytes = Bytes::new(1_000);
 
-/// A driver that wakes up exactly when asked to; answers the times in microseconds at which the frame's packets left.
+/// A driver that wakes up exactly when asked to; returns the times in microseconds at which the frame's packets left.
 fn releases(pacer: &mut Pacer, from: Time, packets: usize) -> Vec<u64> {
     let mut now = from;
     let mut times = Vec::new();

@@ -1,6 +1,6 @@
-//! What the other machine's clock shows, from pings, with a bound on the error that holds whatever the path does.
+//! Estimates the other machine's clock from pings, with a bound on the error that holds whatever the path does.
 //!
-//! Each exchange says that the offset lies in an interval half a round trip wide on either side; intervals widen with age by the
+//! Each exchange shows that the offset lies in an interval half a round trip wide on either side; intervals widen with age by the
 //! drift that two quartz clocks may have. The estimate is the middle of their intersection (Marzullo's algorithm without
 //! falsetickers, as RFC 5905 section 11.2.1 builds on), its error half the intersection's width.
 
@@ -21,7 +21,7 @@ const INTERVAL: Span = Span::from_millis(250);
 const WINDOW: usize = 128;
 /// How fast two clocks may drift apart: quartz is within 50 ppm each (RFC 5905 section 11.2 assumes 15 ppm disciplined).
 const DRIFT_PPM: i64 = 100;
-/// Times farther than this from the origin (146 years) are no clock's: refused, so that sums cannot overflow.
+/// Times farther than this from the origin (146 years) come from no real clock: rejected, so that sums cannot overflow.
 const MAX_TIME: RemoteTime = RemoteTime::from_secs(1 << 32);
 
 /// The server's clock against the client's.
@@ -38,7 +38,7 @@ pub struct ClockEstimate {
 }
 
 impl ClockEstimate {
-    /// A moment of the server's clock on the client's.
+    /// Converts a time on the server's clock to the client's.
     #[must_use]
     pub fn to_client(&self, server: RemoteTime) -> Time {
         server.passed_by(-self.offset)
@@ -91,7 +91,7 @@ impl ClockSync {
         let exchange = Exchange { at: now, offset, round_trip };
         self.answered += 1;
         self.way_up = Some(server_received_at.ahead_of(client_sent_at));
-        // RFC 6298's smoothing for the round trip that repairs are timed by.
+        // RFC 6298's smoothing for the round trip that times repairs.
         self.smoothed_round_trip =
             Some(self.smoothed_round_trip.map_or(round_trip, |smoothed| smoothed + (round_trip - smoothed) / 8));
         match &mut self.anchor {
@@ -103,7 +103,7 @@ impl ClockSync {
             self.exchanges.pop_front();
         }
         if self.intersection(now).is_none() {
-            // A clock was set or a machine slept: what was known before is void.
+            // A clock was set or a machine slept: everything known before is void.
             self.exchanges.clear();
             self.exchanges.push_back(exchange);
             self.anchor = Some(exchange);
@@ -114,7 +114,7 @@ impl ClockSync {
         self.smoothed_round_trip
     }
 
-    /// How long the newest ping that was answered took to the server, the offset of its clock included.
+    /// The transit time to the server of the newest answered ping, including the offset of its clock.
     pub(crate) const fn way_up(&self) -> Option<Span> {
         self.way_up
     }

@@ -1,6 +1,6 @@
-//! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without
-//! bound, nothing is handed out twice, no frame is handed out against a digest that was known, `poll_*` comes to an end, and while the
-//! picture stands or is damaged a request is outstanding or due.
+//! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without bound, nothing
+//! is handed out twice, no frame is handed out against a known digest, `poll_*` terminates, and while the picture is frozen or damaged a
+//! request is outstanding or due.
 
 use arbitrary::Arbitrary;
 use nearlight_fec::policy::{POLICIES, new_policy};
@@ -24,10 +24,10 @@ mod truth;
 pub use truth::TrueOperation;
 use truth::Witness;
 
-/// Of ten milliseconds for two ears.
+/// Ten milliseconds of stereo.
 const SAMPLES: usize = 960;
 
-/// A number that is usually small and sometimes at the far end.
+/// A number that is usually small and sometimes extreme.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Number {
     low: u16,
@@ -152,7 +152,7 @@ fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     Some(datagram)
 }
 
-/// A repair of frames that are filled with 7 like those of [`symbol`]; a forged one carries other bytes.
+/// A repair of frames that are filled with 7 like those of [`symbol`]; a forged one contains other bytes.
 fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     let ReceiverOperation::Repair { newest, cover, number, symbols, bytes, key, forged, seq } = *operation else {
         return None;
@@ -190,7 +190,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     Some(datagram)
 }
 
-/// Runs the operations on a fresh receiver and panics where an invariant breaks.
+/// Runs the operations on a fresh receiver and panics when an invariant is violated.
 pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_loss_recovery(LossRecovery::References);
@@ -198,8 +198,8 @@ pub fn receiver(operations: &[ReceiverOperation]) {
     run(receiver, operations);
 }
 
-/// The same for symbols and repairs of true frames, some of them forged, with receivers that mend losses in different ways and play at once
-/// or from a buffer.
+/// The same for symbols and repairs of true frames, some of them forged, with receivers that recover from losses in different ways and play
+/// at once or from a buffer.
 pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_loss_recovery(match kind % 6 {
@@ -324,7 +324,7 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
     }
 }
 
-/// What happens to a receiver whose pictures come decoded.
+/// Operations on a receiver whose pictures arrive decoded.
 fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperation) {
     match *operation {
         ReceiverOperation::Note { frame, rtp_timestamp, last, sent } => {
@@ -401,7 +401,7 @@ fn message(operation: &SenderOperation) -> Option<ToServer> {
     })
 }
 
-/// Runs the operations on a fresh sender with one of the presets and panics where an invariant breaks.
+/// Runs the operations on a fresh sender with one of the presets and panics when an invariant is violated.
 pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
     let modes = [Mode::Burst, Mode::Compressed, Mode::Spread, Mode::Interval(Mode::DEFAULT_INTERVAL)];
     let config = SenderConfig {
@@ -503,10 +503,10 @@ mod tests {
 
     use super::*;
 
-    /// Bytes of a case at most: where the code is not optimised it takes ten times as long.
+    /// Maximum bytes of a case: in unoptimised builds it takes ten times as long.
     const LONGEST: usize = if cfg!(debug_assertions) { 500 } else { 4_000 };
 
-    /// As many as the bytes are enough for: left to itself, `Unstructured` tosses a coin before each whether it is the last.
+    /// As many as the bytes suffice for: left to itself, `Unstructured` tosses a coin before each whether it is the last.
     fn operations<'a, O: Arbitrary<'a>>(bytes: &'a [u8]) -> Vec<O> {
         let mut source = Unstructured::new(bytes);
         let next = || (!source.is_empty()).then(|| source.arbitrary().ok()).flatten();

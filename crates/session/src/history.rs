@@ -1,4 +1,4 @@
-//! What was sent: frames, from which lost pieces are sent again, and packets, by which feedback is understood.
+//! What was sent: frames, from which lost pieces are retransmitted, and packets, by which feedback is interpreted.
 
 use nearlight_units::FrameId;
 
@@ -23,7 +23,7 @@ pub(crate) enum Content {
     /// The newest frame that a repair covers, and the repair's number.
     Repair(FrameId, u16),
     Padding,
-    /// What is no part of a frame, such as sound.
+    /// Not part of a frame, such as sound.
     Other,
 }
 

@@ -1,4 +1,4 @@
-//! The quantities that every part speaks in, so that a unit is a type and never a suffix of a name.
+//! The quantities that all parts use, so that a unit is a type and never a suffix of a name.
 //!
 //! All are plain integers inside: results do not depend on a platform's floating point.
 

@@ -1,4 +1,4 @@
-//! Moments, and whose clock they were read from.
+//! Points in time, and whose clock they were read from.
 
 use std::ops::{Add, AddAssign, Sub};
 

@@ -1,4 +1,4 @@
-//! The user's devices on their way from the page: lists of numbers.
+//! The user's devices as sent by the page: lists of numbers.
 
 use nearlight_session::DeviceInput;
 use nearlight_wire::{
@@ -42,7 +42,7 @@ pub(crate) fn pointer(values: &[f64]) -> Option<DeviceInput> {
     })))
 }
 
-/// Reads [`TOUCH_COLUMNS`] for each finger; more than a session takes are left out.
+/// Reads [`TOUCH_COLUMNS`] for each finger; those beyond a session's limit are ignored.
 pub(crate) fn touches(values: &[f64]) -> Option<DeviceInput> {
     let (fingers, []) = values.as_chunks::<{ TOUCH_COLUMNS.len() }>() else { return None };
     let touches = fingers.iter().take(MAX_TOUCHES).map(|[id, x, y, pressure]| Touch {
@@ -85,7 +85,7 @@ pub(crate) fn controller(numbers: &mut Numbers<'_>) -> Option<Controller> {
     Some(controller)
 }
 
-/// Reads [`HAND`]; no numbers for a hand that is not tracked any more.
+/// Reads [`HAND`]; no numbers for a hand that is no longer tracked.
 pub(crate) fn joints(hand: u8, values: &[f32]) -> Option<DeviceInput> {
     let hand = Hand::from_code(hand).filter(|hand| *hand != Hand::None)?;
     if values.is_empty() {

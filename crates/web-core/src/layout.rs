@@ -1,4 +1,4 @@
-//! How the page hands records over as numbers, which is cheaper across the border to JavaScript than objects. The page packs by the same
+//! How the page passes records as numbers, which is cheaper across the border to JavaScript than objects. The page packs by the same
 //! layouts: its copy is generated from these (`typescript`).
 
 use nearlight_wire::{
@@ -6,7 +6,7 @@ use nearlight_wire::{
 };
 use serde::Serialize;
 
-/// What the page calls a number, and its place in a view.
+/// The page's name of a number, and its field in a view.
 type ViewNumber = (&'static str, fn(&mut View) -> &mut f32);
 
 /// The numbers of a view in order: the first [`POSE_NUMBERS`] are those of a pose.
@@ -49,7 +49,7 @@ const JOINT_COLUMNS: [&str; JOINT_NUMBERS] = {
     columns
 };
 
-/// One part of a record: rows of the same columns. Where the number of rows is not always the same, it stands in front of them.
+/// One part of a record: rows of the same columns. Where the number of rows varies, it precedes them.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub(crate) struct Part {
     name: &'static str,
@@ -72,10 +72,10 @@ impl Part {
     }
 }
 
-/// Where the user is. The gaze is there where the user allows it and the browser knows it.
+/// Where the user is. The gaze is present where the user allows it and the browser provides it.
 pub(crate) const PRESENCE: [Part; 3] =
     [Part::one("head", &POSE_COLUMNS), Part::rows("views", &VIEW_COLUMNS, 1, 2), Part::optional("gaze", &POSE_COLUMNS)];
-/// A controller, behind the presence; the hand by its code, buttons from 0 to 1, axes from -1 to 1.
+/// A controller, after the presence; the hand by its code, buttons from 0 to 1, axes from -1 to 1.
 pub(crate) const CONTROLLER: [Part; 5] = [
     Part::one("hand", &["code"]),
     Part::one("aim", &POSE_COLUMNS),
@@ -119,7 +119,7 @@ pub(crate) fn whole(value: f32, most: u8) -> Option<u8> {
     (0..=most).find(|number| f32::from(*number).to_bits() == value.to_bits())
 }
 
-/// The pose or view that these numbers are, in the columns' order; a pose has no field of view.
+/// The pose or view given by these numbers, in the columns' order; a pose has no field of view.
 pub(crate) fn view(numbers: &[f32]) -> View {
     let fov = Fov { left: 0.0, right: 0.0, down: 0.0, up: 0.0 };
     let mut view = View { pose: Pose::default(), fov };

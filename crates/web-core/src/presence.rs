@@ -6,7 +6,7 @@ use nearlight_wire::{MAX_CONTROLLERS, View};
 use crate::devices::controller;
 use crate::layout::{Numbers, PRESENCE, VIEW, VIEW_COLUMNS, optional_pose, pose, view};
 
-/// Reads [`PRESENCE`] and the controllers behind it. None where the list ends within a record or a count is out of range.
+/// Reads [`PRESENCE`] and the controllers after it. None where the list ends within a record or a count is out of range.
 pub fn presence(values: &[f32]) -> Option<Presence> {
     if !values.iter().all(|value| value.is_finite()) {
         return None;

@@ -1,4 +1,4 @@
-//! What the page shows and the summary says: collected from displayed frames and the server's messages.
+//! The page's statistics and summary, collected from displayed frames and the server's messages.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{ServerMessage, StreamDescription};
 use serde::Serialize;
 
-/// What the page calls a number, and what it is of a frame displayed at a moment.
+/// The page's name of a number, and its value for a frame displayed at a moment.
 type TimelineNumber = (&'static str, fn(Time, &Displayed) -> f64);
 
 /// The numbers of a timeline before its stages. Not-a-number where there is none; lengths are microseconds.
@@ -24,10 +24,10 @@ const FIELDS: [TimelineNumber; 6] = [
     ("late", |_, displayed| f64::from(u8::from(displayed.timeline.late))),
 ];
 const ROW: usize = FIELDS.len() + STAGES.len();
-/// Timelines that nobody fetches are dropped, oldest first: 4 s at 60 frames a second.
+/// Timelines that are not fetched are dropped, oldest first: 4 s at 60 frames a second.
 const MAX_ROWS: usize = 240;
 
-/// What carries a session.
+/// The transport of a session.
 #[derive(Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
@@ -42,7 +42,7 @@ impl TransportName {
     /// In the order in which the page tries them.
     pub(crate) const ALL: [Self; 3] = [Self::WebTransport, Self::WebRtc, Self::WebSocket];
 
-    /// As the page and the summary have it.
+    /// As written on the page and in the summary.
     const fn name(self) -> &'static str {
         match self {
             Self::WebTransport => "webtransport",
@@ -51,7 +51,7 @@ impl TransportName {
         }
     }
 
-    /// Nothing is lost on the way.
+    /// Nothing is lost in transit.
     const fn is_reliable(self) -> bool {
         matches!(self, Self::WebSocket)
     }
@@ -61,7 +61,7 @@ impl TransportName {
     }
 }
 
-/// Counters of the page's display; lengths are microseconds, rates bits per second.
+/// Counters of the page's display; durations are in microseconds, rates in bits per second.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -70,27 +70,27 @@ pub(crate) struct Statistics {
     completed: u64,
     decoded: u64,
     displayed: u64,
-    /// Of these, pictures that were predicted from a frame that was left out.
+    /// Of these, pictures that were predicted from a skipped frame.
     damaged: u64,
     late: u64,
     lost: u64,
     packets_lost: u64,
     repaired: u64,
     key_frames: u64,
-    /// Share of repairs and of symbols sent again in all that came.
+    /// Share of repairs and retransmitted symbols in all that arrived.
     redundancy: f64,
     repairs: u64,
-    /// Share of frames that nothing healed.
+    /// Share of frames that were never recovered.
     residual_loss: f64,
-    /// What healed the picture last, and how many newer frames had begun to come by then.
+    /// What repaired the picture last, and how many newer frames had begun to arrive by then.
     #[cfg_attr(test, ts(type = "RecoveryKind | null"))]
     healed_by: Option<RecoveryKind>,
     healed_after: u32,
-    /// Times that a frame predicted from an acknowledged one healed it.
+    /// Times that a frame predicted from an acknowledged one repaired it.
     by_reference: u64,
     malformed: u64,
     corrupt: u64,
-    /// Frames that the decoder refused.
+    /// Frames that the decoder rejected.
     refused: u64,
     unreadable_markers: u64,
     /// How often a timer was due, by the reason for which it was set.
@@ -113,7 +113,7 @@ pub(crate) struct Sound {
     repeated: u64,
     concealed: u64,
     late: u64,
-    /// From the moment in the world to its being heard; none while nothing is played.
+    /// From the moment in the world to its playback; none while nothing is played.
     delay_us: Option<f64>,
     /// Median distance between sound and picture; none while nothing is played.
     apart_us: Option<f64>,
@@ -171,7 +171,7 @@ impl Tally {
         *self.wakes.entry(wake.name()).or_default() += 1;
     }
 
-    /// A frame is on the display; `displayed` is what the receiver made of it.
+    /// A frame was displayed; `displayed` is the receiver's record of it.
     pub fn on_displayed(&mut self, now: Time, displayed: Option<&Displayed>) {
         self.builder.on_picture(now);
         self.first_shown_at.get_or_insert(now);

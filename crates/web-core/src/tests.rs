@@ -65,7 +65,7 @@ fn a_stranger_cannot_break_the_core() {
     assert!(lines.contains("\"event\":\"malformed_datagram\"") && lines.ends_with('\n'), "{lines}");
 }
 
-/// Both transports through the same calls: what the page shows and the summary says of a picture that the browser decoded.
+/// Both transports through the same calls: the page's statistics and the summary of a picture that the browser decoded.
 #[test]
 fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     const RTP_TIMESTAMP: u32 = 0x8000_0001;

@@ -1,4 +1,4 @@
-//! What the page and the core hand each other: `web/src/generated/core.ts`.
+//! The types exchanged by the page and the core: `web/src/generated/core.ts`.
 
 use nearlight_typescript::Module;
 

@@ -30,7 +30,7 @@ export const POINTER_COLUMNS = ["x","y","captured","movedX","movedY","scrolledX"
 export const TOUCH_COLUMNS = ["id","x","y","pressure"] as const;
 
 /**
- * What carries a session.
+ * The transport of a session.
  */
 export type TransportName = "webtransport" | "webrtc" | "websocket";
 
@@ -38,31 +38,31 @@ export type TransportName = "webtransport" | "webrtc" | "websocket";
 export const TRANSPORTS = ["webtransport","webrtc","websocket"] as const;
 
 /**
- * Counters of the page's display; lengths are microseconds, rates bits per second.
+ * Counters of the page's display; durations are in microseconds, rates in bits per second.
  */
 export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, 
 /**
- * Of these, pictures that were predicted from a frame that was left out.
+ * Of these, pictures that were predicted from a skipped frame.
  */
 damaged: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
 /**
- * Share of repairs and of symbols sent again in all that came.
+ * Share of repairs and retransmitted symbols in all that arrived.
  */
 redundancy: number, repairs: number, 
 /**
- * Share of frames that nothing healed.
+ * Share of frames that were never recovered.
  */
 residualLoss: number, 
 /**
- * What healed the picture last, and how many newer frames had begun to come by then.
+ * What repaired the picture last, and how many newer frames had begun to arrive by then.
  */
 healedBy: RecoveryKind | null, healedAfter: number, 
 /**
- * Times that a frame predicted from an acknowledged one healed it.
+ * Times that a frame predicted from an acknowledged one repaired it.
  */
 byReference: number, malformed: number, corrupt: number, 
 /**
- * Frames that the decoder refused.
+ * Frames that the decoder rejected.
  */
 refused: number, unreadableMarkers: number, 
 /**
@@ -80,7 +80,7 @@ sound: SoundStatistics | null, };
 
 export type SoundStatistics = { packets: number, lost: number, repeated: number, concealed: number, late: number, 
 /**
- * From the moment in the world to its being heard; none while nothing is played.
+ * From the moment in the world to its playback; none while nothing is played.
  */
 delayUs: number | null, 
 /**
@@ -93,11 +93,11 @@ apartUs: number | null, };
  */
 export type PictureCounts = { 
 /**
- * Negative where more came than were sent, as duplicates do.
+ * Negative where more arrived than were sent, as with duplicates.
  */
 packetsLost: number, packets: number, bytes: number, 
 /**
- * Packets that came again.
+ * Packets that arrived more than once.
  */
 repeatedPackets: number, redundantBytes: number, repairs: number, 
 /**
@@ -106,14 +106,14 @@ repeatedPackets: number, redundantBytes: number, repairs: number,
 keyFrames: number, };
 
 /**
- * The same of the sound, which the browser also plays by itself.
+ * The same for the sound, which the browser also plays by itself.
  */
 export type SoundCounts = { packets: number, packetsLost: number, 
 /**
- * Samples that were made up.
+ * Samples that were concealed.
  */
 concealed: number, 
 /**
- * Which moment of the world is at the ear: microseconds on the server's clock.
+ * The moment of the world being heard: microseconds on the server's clock.
  */
 heard: number | null, };

@@ -27,12 +27,12 @@ use plan::PathPlan;
 use session::Session;
 use tally::Tally;
 
-/// Waits between attempts to reach the server again: the first, and the longest that doubling leads to.
+/// Waits between attempts to reconnect to the server: the first, and the longest after doubling.
 const FIRST_WAIT: Span = Span::from_millis(250);
 const LONGEST_WAIT: Span = Span::from_secs(5);
-/// Movements that wait for the player: a quarter of a second of a fast mouse. What does not fit is superseded anyway.
+/// Movements queued for the player: a quarter of a second of a fast mouse. What does not fit is superseded anyway.
 const WAITING_INPUTS: usize = 64;
-/// How often a window hears how things are going.
+/// How often the status is reported to a window.
 pub(crate) const STATUS_INTERVAL: Span = Span::from_millis(500);
 
 /// What a user did, and when.
@@ -50,7 +50,7 @@ pub(crate) enum UserInput {
     Clipboard(String),
 }
 
-/// What the application has for the user beside pictures and sound.
+/// Output of the application for the user besides pictures and sound.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum UserOutput {
     Haptics(Haptics),
@@ -58,7 +58,7 @@ pub(crate) enum UserOutput {
     Clipboard(String),
 }
 
-/// Names a frame across sessions, whose frame ids all begin at 0.
+/// Identifies a frame across sessions, whose frame ids all begin at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub epoch: u32,
@@ -81,29 +81,29 @@ pub(crate) enum Happening {
     },
 }
 
-/// Where pictures go; called on the decoder's thread.
+/// Receives pictures; called on the decoder's thread.
 pub(crate) trait Screen: Send + Sync {
-    /// A picture to display came out of the decoder at `decoded_at`. Answers with [`Happening::Displayed`], now or later.
+    /// The decoder output a picture to display at `decoded_at`. The screen replies with [`Happening::Displayed`], now or later.
     fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>);
 }
 
-/// How things are going, for a title bar.
+/// The player's status, for a title bar.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Status {
     Connecting { trouble: Option<String> },
     Watching { fps: f64, motion_to_photon: Option<Span>, received: Bitrate, size: (u16, u16), losses: Losses },
 }
 
-/// What was lost on the way, and what was done about it, since the beginning.
+/// What was lost on the path, and how it was recovered, since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Losses {
     /// Share of redundancy in all media, 0 to 1.
     pub(crate) redundancy: f64,
-    /// Frames that repairs or symbols sent again made whole.
+    /// Frames completed by repairs or retransmitted symbols.
     pub(crate) repaired: u64,
-    /// Frames that nothing made whole.
+    /// Frames that were never completed.
     pub(crate) lost: u64,
-    /// What healed the picture last.
+    /// What repaired the picture last.
     pub(crate) healed_by: Option<RecoveryKind>,
 }
 
@@ -119,21 +119,21 @@ impl Losses {
     }
 }
 
-/// The ends that the player's surroundings keep.
+/// The ends of the channels that the player's surroundings hold.
 pub(crate) struct Handles {
     pub inputs: mpsc::Sender<UserInput>,
     pub happenings: mpsc::UnboundedSender<Happening>,
-    /// Set to true to end in good order.
+    /// Set to true to stop cleanly.
     pub stop: watch::Sender<bool>,
-    /// Where the server says that the user begins; none before the first welcome.
+    /// The user's initial pose as set by the server; none before the first welcome.
     pub start: watch::Receiver<Option<Pose>>,
-    /// How the application wants the pointer.
+    /// The pointer mode requested by the application.
     pub pointer: watch::Receiver<PointerWish>,
     /// The gamepads that the user has.
     pub gamepads: watch::Sender<Vec<GamepadDescription>>,
 }
 
-/// How the application wants the user's pointer.
+/// The pointer mode requested by the application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PointerWish {
     pub cursor: CursorShape,
@@ -147,7 +147,7 @@ impl Default for PointerWish {
     }
 }
 
-/// Resolves once somebody asked for the end.
+/// Resolves once a stop was requested.
 #[derive(Clone)]
 struct Stop(watch::Receiver<bool>);
 
@@ -159,7 +159,7 @@ impl Stop {
     }
 }
 
-/// The ends that the player keeps.
+/// The ends of the channels that the player holds.
 pub(crate) struct Ports {
     inputs: mpsc::Receiver<UserInput>,
     happenings: mpsc::UnboundedReceiver<Happening>,
@@ -170,7 +170,8 @@ pub(crate) struct Ports {
     gamepads: watch::Receiver<Vec<GamepadDescription>>,
 }
 
-/// The channels between a player and its surroundings. Happenings need no bound: as many are under way as frames in the decoder.
+/// The channels between a player and its surroundings. Happenings need no bound: at most as many are in flight as there are frames in the
+/// decoder.
 pub(crate) fn channels() -> (Handles, Ports) {
     let (inputs, input_port) = mpsc::channel(WAITING_INPUTS);
     let (happenings, happening_port) = mpsc::unbounded_channel();
@@ -195,7 +196,7 @@ pub(crate) fn channels() -> (Handles, Ports) {
 enum Ended {
     /// The run is over.
     Finished,
-    /// The run goes on if the server comes back.
+    /// The run continues if the server comes back.
     Lost { reason: String, watched: bool },
 }
 
@@ -203,7 +204,7 @@ enum Ended {
 pub(crate) struct Player {
     pub clock: Clock,
     pub options: ViewOptions,
-    /// Refresh rate that the server is told.
+    /// Refresh rate reported to the server.
     pub display_hz: u16,
     pub screen: Arc<dyn Screen>,
     pub ports: Ports,
@@ -226,7 +227,7 @@ struct Run {
 }
 
 impl Player {
-    /// Plays to the end of the run and sums it up.
+    /// Plays to the end of the run and returns its summary.
     pub async fn run(self) -> Result<Summary, ClientError> {
         let mut run = Run {
             tally: Tally::default(),
@@ -292,12 +293,12 @@ impl Run {
             }
             Err(Trouble::Passing(reason)) => Ok(Ended::Lost { reason, watched: false }),
             Err(Trouble::Lasting(error)) if self.tally.has_pictures() && error.class() != crate::ExitClass::Refused => {
-                // It worked before, so it may again: a name service that fails for a moment, a server that is starting.
+                // It worked before, so it may again: a temporary failure of name resolution, a server that is starting.
                 Ok(Ended::Lost { reason: error.to_string(), watched: false })
             }
             Err(Trouble::Lasting(error)) => Err(error),
             Err(Trouble::Refused { passing, message, .. }) if passing && self.tally.has_pictures() => {
-                // The server may still hold the place of the connection that was lost.
+                // The server may still hold the slot of the connection that was lost.
                 Ok(Ended::Lost { reason: message, watched: false })
             }
             Err(Trouble::Refused { reason, message, .. }) => Err(ClientError::Refused { reason, message }),
@@ -312,7 +313,7 @@ impl Run {
             tokio::select! {
                 () = stop.wait() => return Ok(Some(Ended::Finished)),
                 () = self.player.clock.sleep_until(end.min(until)) => break,
-                // What the user does meanwhile reaches nobody.
+                // The user's input is dropped meanwhile.
                 Some(_) = inputs.recv() => {}
                 Some(_) = happenings.recv() => {}
             }
@@ -324,7 +325,7 @@ impl Run {
         Ok(Some(Ended::Finished))
     }
 
-    /// When the run is over, or without a picture hopeless.
+    /// When the run is over, or hopeless without a picture.
     fn end(&self) -> Time {
         match (self.tally.first_displayed_at(), self.player.options.length) {
             (None, _) => self.started_at + self.player.options.first_picture,

@@ -22,11 +22,11 @@ pub struct Opened {
 
 /// Why no session opened.
 pub enum Trouble {
-    /// May be over at the next attempt.
+    /// The next attempt may succeed.
     Passing(String),
     /// The next attempt would fail as well.
     Lasting(ClientError),
-    /// `passing`: the server had no place, but may have one later.
+    /// `passing`: the server had no free slot, but may have one later.
     Refused { passing: bool, reason: RefusalReason, message: String },
 }
 
@@ -81,8 +81,8 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
     }
 }
 
-/// Which certificate to accept. A server that was restarted shows another one than the link names: who has had a session with it knows it by
-/// the proof of the token, which nobody can pass on from one connection to another.
+/// Which certificate to accept. A server that was restarted shows another one than the link names: a client that has had a session with it
+/// recognizes it by the proof of the token, which cannot be relayed from one connection to another.
 fn trust(link: &Link, trust_first_use: bool, returning: bool) -> Trust {
     match link.certificate {
         Some(_) if returning => Trust::Any,

@@ -25,14 +25,14 @@ use crate::ClientError;
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
 const SHORTEST_SLEEP: Span = Span::from_micros(100);
 
-/// A connection on which nothing at all comes for so long is given up, and a new one tried: the server reports of itself several times a
-/// second, whatever there is to see. The page waits as long.
+/// A connection on which nothing at all arrives for this long is given up, and a new one tried: the server sends status several times a
+/// second, whether or not the picture changes. The page uses the same limit.
 const LONGEST_SILENCE: Span = Span::from_secs(4);
 
-/// How long a server may take to read what it was told last. Guess: several round trips of a slow path.
+/// How long a server may take to read the last message. Guess: several round trips of a slow path.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
 
-/// A welcomed connection at work.
+/// An established session.
 pub struct Session<'a> {
     run: &'a mut Run,
     connection: Connection,
@@ -42,7 +42,7 @@ pub struct Session<'a> {
     stream: StreamDescription,
     receiver: Receiver,
     decoder: DecoderThread,
-    /// Owner and user let texts of the clipboard pass.
+    /// Owner and user permit sharing of clipboard texts.
     clipboard: bool,
     /// How long frames wait in the playback buffer.
     playback_delay: Span,
@@ -56,14 +56,14 @@ pub struct Session<'a> {
     to_show: Option<FrameId>,
     shown: Option<FrameId>,
     drain: Option<Drain>,
-    /// When anything came last.
+    /// When anything last arrived.
     heard_at: Time,
     status_at: Time,
     displayed_at_status: u64,
     alarm: Alarm,
 }
 
-/// What the loop woke up for.
+/// Why the loop woke up.
 enum Next {
     Datagram(Received),
     Message(Box<ServerMessage>),
@@ -105,7 +105,7 @@ impl<'a> Session<'a> {
         let status_at = now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
-        // Every server is told anew, where there is anything to tell.
+        // Each new server is informed, if there are gamepads.
         if !run.player.ports.gamepads.borrow().is_empty() {
             run.player.ports.gamepads.mark_changed();
         }
@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
         self.run.tally.on_session_over(&statistics, self.receiver.clock(now).map(|clock| clock.error));
         self.write_events()?;
         if finished {
-            // The server may be gone already, or read nothing more; then nobody minds.
+            // The server may be gone already, or have stopped reading; that is harmless.
             self.to_server.send(ClientMessage::Goodbye);
             let to_server = tokio::time::timeout(GOODBYE_LIMIT, self.to_server.finish()).await;
             self.connection.finish(0, "the viewer left").await;
@@ -237,7 +237,7 @@ impl<'a> Session<'a> {
         wakes.into_iter().flatten().min().unwrap_or(end)
     }
 
-    /// Moves everything on that can move: frames to the decoder, timers that are due, datagrams to the server, events to the files.
+    /// Advances everything that can proceed: frames to the decoder, timers that are due, datagrams to the server, events to the files.
     fn pump(&mut self, now: Time) -> Result<(), ClientError> {
         while self.decoding < CAPACITY {
             let Some(frame) = self.receiver.poll_frame(now) else { break };
@@ -247,13 +247,13 @@ impl<'a> Session<'a> {
             self.decoding += 1;
             self.decoder.decode(frame);
         }
-        // What is whole goes ahead of a timer that may give it up.
+        // Complete frames are taken before a timer that may give them up.
         if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
             tracing::trace!(session = self.number, wake = wake.name(), "a timer is due");
             self.receiver.on_timeout(now);
         }
         while let Some(datagram) = self.receiver.poll_transmit(now) {
-            // What the transport drops it counts; feedback and inputs are superseded by the next, requests repeat themselves.
+            // The transport counts what it drops; feedback and inputs are superseded by the next, requests repeat themselves.
             let _ = self.connection.send_datagram(datagram.into());
         }
         self.connection.flush();
@@ -309,7 +309,7 @@ impl<'a> Session<'a> {
     fn set_stream(&mut self, stream: StreamDescription) -> Result<(), ClientError> {
         self.run.tally.on_stream(&stream);
         if stream.codec != self.decoder.kind() {
-            // Reports of the old decoder are strangers from now on.
+            // Reports of the old decoder are ignored from now on.
             self.run.epoch += 1;
             self.decoder = decoder_of(self.run, &stream)?;
             self.decoding = 0;

@@ -15,10 +15,10 @@ pub struct Tally {
     first_displayed_at: Option<Time>,
     last_displayed_at: Time,
     displayed: u64,
-    /// Of the connections that are over.
+    /// Of earlier connections.
     past: ReceiverStatistics,
     clock_error: Span,
-    /// Counts of all connections, the rest of the last one.
+    /// Counts of all connections; the other fields are from the last one.
     sound: Option<SoundStatistics>,
 }
 
@@ -31,7 +31,7 @@ impl Tally {
         self.rates.on_report(at, Bitrate::from_bps(rate.target_bps), Bitrate::from_bps(rate.sent_bps));
     }
 
-    /// A frame is on the display; `displayed` is what the receiver made of it.
+    /// A frame was displayed; `displayed` is the receiver's record of it.
     pub fn on_displayed(&mut self, at: Time, displayed: Option<&Displayed>) {
         self.builder.on_picture(at);
         self.first_displayed_at.get_or_insert(at);
@@ -81,7 +81,7 @@ impl Tally {
         self.builder.motion_to_photon().p50.map(|millis| Span::from_secs_f64(millis / 1e3))
     }
 
-    /// The run, which ended at `end`.
+    /// The summary of the run, which ended at `end`.
     pub fn summary(&self, end: Time, transport: &str) -> Summary {
         let watched = self.watched(end);
         let [target, sent] = self.rates.means();

@@ -1,4 +1,4 @@
-//! The client's control messages on their way out, in a task of their own: a server that does not read must not hold up its pictures.
+//! Sends the client's control messages in a task of their own: a server that does not read must not delay its pictures.
 
 use nearlight_net::ControlSender;
 use nearlight_wire::ClientMessage;
@@ -8,7 +8,7 @@ use tokio::task::JoinHandle;
 /// Messages that wait for a server that reads slowly. Guess: as many as a server keeps for its clients.
 const WAITING: usize = 64;
 
-/// Ends when dropped, with what waits still sent where the connection lets it.
+/// Ends when dropped; queued messages are still sent if the connection permits.
 pub struct ControlWriter {
     queue: mpsc::Sender<ClientMessage>,
     task: JoinHandle<ControlSender<ClientMessage>>,
@@ -20,7 +20,7 @@ impl ControlWriter {
         let task = tokio::spawn(async move {
             while let Some(message) = waiting.recv().await {
                 if to_server.send(&message).await.is_err() {
-                    // The connection is lost, which its other side tells of.
+                    // The connection is lost, which the reading side reports.
                     break;
                 }
             }
@@ -29,7 +29,7 @@ impl ControlWriter {
         Self { queue, task }
     }
 
-    /// A further message finds a place.
+    /// Whether there is room for another message.
     pub fn has_room(&self) -> bool {
         self.queue.capacity() > 0
     }
@@ -39,7 +39,7 @@ impl ControlWriter {
         self.queue.try_send(message).is_ok()
     }
 
-    /// Sends what waits. The stream stays open as long as its sender does.
+    /// Sends what is queued. The stream stays open as long as its sender does.
     pub async fn finish(self) -> Option<ControlSender<ClientMessage>> {
         drop(self.queue);
         self.task.await.ok()

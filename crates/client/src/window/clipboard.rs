@@ -19,7 +19,7 @@ enum Order {
 pub struct ClipboardThread(Sender<Order>);
 
 impl ClipboardThread {
-    /// What is read goes to `inputs`.
+    /// The text read is sent to `inputs`.
     pub fn start(inputs: mpsc::Sender<UserInput>) -> Result<Self, ClientError> {
         let (orders, desk) = channel();
         std::thread::Builder::new()
@@ -29,7 +29,7 @@ impl ClipboardThread {
         Ok(Self(orders))
     }
 
-    // A thread that has ended said why.
+    // A thread that has ended has reported why.
 
     /// The user pastes.
     pub fn read(&self) {
@@ -42,7 +42,7 @@ impl ClipboardThread {
     }
 }
 
-/// The system asks for a written text as long as the clipboard is open.
+/// The system requests a written text as long as the clipboard is open.
 fn carry_out(orders: &Receiver<Order>, inputs: &mpsc::Sender<UserInput>) {
     let mut clipboard = match Clipboard::new() {
         Ok(clipboard) => clipboard,
@@ -62,7 +62,7 @@ fn carry_out(orders: &Receiver<Order>, inputs: &mpsc::Sender<UserInput>) {
                     );
                 }
                 Ok(text) => {
-                    // A full queue means that nobody is connected, and then nobody minds.
+                    // A full queue means that there is no connection; then the text may be dropped.
                     let _ = inputs.try_send(UserInput::Clipboard(text));
                 }
                 Err(error) => tracing::debug!(%error, "there is no text to paste"),

@@ -1,4 +1,4 @@
-//! Mouse, keys, fingers and gamepads: what they mean to the user in the world.
+//! Maps mouse, keys, fingers and gamepads to the user's actions in the world.
 
 use std::collections::BTreeSet;
 
@@ -11,16 +11,16 @@ use winit::keyboard::KeyCode;
 use super::fingers::{FingerEvent, Fingers};
 use crate::camera::{Camera, Motion};
 
-/// Radians per unit that a mouse reports. Guess: a usual mouse turns a full circle on a forearm's length of table.
+/// Radians per unit that a mouse reports. Guess: a typical mouse turns a full circle on a forearm's length of table.
 const MOUSE_RADIANS: f32 = 0.0022;
 /// No server renders faster, and a gaming mouse reports 1,000 times a second.
 const SHORTEST_GAP: Span = Span::from_nanos(1_000_000_000 / 240);
 
-/// Sticks rest somewhere in here, as a share of their way; as on the page.
+/// Sticks rest within this fraction of their travel; as on the page.
 const DEAD_ZONE: f32 = 0.12;
 /// Radians a second at full deflection, as on the page.
 const STICK_TURN_SPEED: f32 = 2.4;
-/// Places in the standard mapping.
+/// Indices in the standard mapping.
 const STICK_RIGHT: usize = 0;
 const STICK_DOWN: usize = 1;
 const LOOK_RIGHT: usize = 2;
@@ -29,14 +29,14 @@ const DOWN_TRIGGER: usize = 6;
 const UP_TRIGGER: usize = 7;
 const RUN_BUTTON: u32 = 10;
 
-/// What an event asks for, in this order.
+/// What to do after an event, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// Tell the server where the user is.
+    /// Report the user's pose to the server.
     pub moved: bool,
-    /// Tell the server of these.
+    /// Report these inputs to the server.
     pub inputs: Vec<DeviceInput>,
-    /// Catch the mouse, or let it go.
+    /// Capture the mouse, or release it.
     pub catch: Option<bool>,
     /// The user pastes.
     pub paste: bool,
@@ -48,7 +48,7 @@ impl Answer {
     }
 }
 
-/// The user of a window. Keys are taken by position, so that it is the same hand on every layout.
+/// The user of a window. Keys are taken by position, so that they are under the same fingers in every layout.
 #[derive(Debug)]
 pub struct Controls {
     camera: Camera,
@@ -57,7 +57,7 @@ pub struct Controls {
     fingers: Fingers,
     /// The first gamepad, which walks and looks.
     gamepad: Option<Gamepad>,
-    /// Movement and wheel that are less than a unit.
+    /// Fractions of a unit of movement and wheel.
     rest: [f64; 4],
     stepped_at: Time,
     told_at: Time,
@@ -81,7 +81,7 @@ impl Controls {
         self.camera.pose()
     }
 
-    /// The window has the mouse.
+    /// The window has captured the mouse.
     pub fn has_mouse(&self) -> bool {
         self.pointer.captured
     }
@@ -90,7 +90,7 @@ impl Controls {
     pub fn on_key(&mut self, code: KeyCode, pressed: bool, text: Option<&str>) -> Answer {
         let mut answer = Answer::default();
         let changed = if pressed { self.held.insert(code) } else { self.held.remove(&code) };
-        // The system repeats held keys, which the server need not hear of; what they type it does.
+        // The system repeats held keys, which the server does not need; the text that they type it does.
         if let Some(key) = key(code).filter(|_| changed) {
             answer.inputs.push(DeviceInput::Key { key, pressed });
         }
@@ -98,7 +98,7 @@ impl Controls {
         if let Some(text) = text.filter(|text| typed && !text.chars().any(char::is_control)) {
             answer.inputs.push(DeviceInput::Text(text.to_owned()));
         }
-        // The way out, which is why the server hears of it only where the mouse is free.
+        // Escape releases the mouse, so the server gets it only while the mouse is free.
         if code == KeyCode::Escape && self.pointer.captured {
             return Answer { catch: pressed.then_some(false), ..Answer::default() };
         }
@@ -106,7 +106,7 @@ impl Controls {
         answer
     }
 
-    /// Keys mean commands and type nothing. The right Alt key is `AltGr` on many layouts, and types with Control as well.
+    /// Whether keys are commands and type nothing. The right Alt key is `AltGr` on many layouts, and types with Control as well.
     fn commands(&self) -> bool {
         use KeyCode::{AltRight, ControlLeft, ControlRight, SuperLeft, SuperRight};
         let held = |code| self.held.contains(&code);
@@ -129,7 +129,7 @@ impl Controls {
         }
     }
 
-    /// Where the application wants the mouse caught (`catches`), the first click only does that; further ones act.
+    /// Where the application wants the mouse captured (`catches`), the first click only does that; further ones act.
     pub fn on_button(&mut self, button: MouseButton, pressed: bool, catches: bool) -> Answer {
         if pressed && catches && !self.pointer.captured {
             return Answer { catch: Some(true), ..Answer::default() };
@@ -147,7 +147,7 @@ impl Controls {
         if self.pointer.buttons == before { Answer::default() } else { self.point() }
     }
 
-    /// The wheel was turned by so many pixels to the right and down.
+    /// The wheel was turned by this many pixels to the right and down.
     pub fn on_wheel(&mut self, right: f64, down: f64) -> Answer {
         let units = f64::from(WHEEL_UNITS_PER_PIXEL);
         let way = [right * units, down * units];
@@ -157,7 +157,7 @@ impl Controls {
         self.point()
     }
 
-    /// A finger came, moved or left.
+    /// A finger touched, moved or lifted.
     pub fn on_finger(&mut self, event: FingerEvent) -> Answer {
         let turned = self.fingers.on_event(event);
         if let Some([left, up]) = turned {
@@ -166,19 +166,19 @@ impl Controls {
         Answer { moved: turned.is_some(), ..Answer::of(DeviceInput::Touches(self.fingers.told())) }
     }
 
-    /// The gamepads are as these say.
+    /// The gamepads' current state.
     pub fn on_gamepads(&mut self, gamepads: &[Gamepad]) -> Answer {
         self.gamepad = gamepads.first().cloned();
         Answer::of(DeviceInput::Gamepads(gamepads.to_vec()))
     }
 
-    /// The pointer is there, in fractions of the picture's width and height.
+    /// The pointer's position, in fractions of the picture's width and height.
     pub fn on_cursor(&mut self, x: f32, y: f32) -> Answer {
         self.pointer.at = ScreenPoint::new(x, y);
         if self.pointer.captured { Answer::default() } else { self.point() }
     }
 
-    /// The mouse moved by so much to the right and down.
+    /// The mouse moved by this much to the right and down.
     pub fn on_motion(&mut self, now: Time, right: f64, down: f64) -> Answer {
         if !self.pointer.captured {
             return Answer::default();
@@ -187,11 +187,11 @@ impl Controls {
         for ((total, rest), way) in self.pointer.moved.iter_mut().zip(&mut self.rest[..2]).zip([right, down]) {
             add_whole(total, rest, way);
         }
-        // What this sample does not tell the next step does.
+        // What this sample does not report is reported by the next step.
         if now - self.told_at < SHORTEST_GAP { Answer::default() } else { self.tell(now) }
     }
 
-    /// The window has the mouse now, or no longer: then its buttons count as let go of.
+    /// The window has captured the mouse, or no longer: then its buttons count as released.
     pub fn set_caught(&mut self, caught: bool) -> Answer {
         self.pointer.captured = caught;
         if !caught {
@@ -200,7 +200,7 @@ impl Controls {
         self.point()
     }
 
-    /// The window is no longer the one that gets the keys.
+    /// The window has lost the keyboard focus.
     pub fn on_unfocused(&mut self) -> Answer {
         self.held.clear();
         self.pointer.buttons = 0;
@@ -209,7 +209,7 @@ impl Controls {
         Answer::of(DeviceInput::ReleaseAll)
     }
 
-    /// Time passes: the user walks, and the server hears where the user stands also when nothing moved.
+    /// Time passes: the user walks, and the pose is reported to the server even when nothing moved.
     pub fn on_step(&mut self, now: Time) -> Answer {
         let span = now - self.stepped_at;
         self.stepped_at = now;
@@ -259,7 +259,7 @@ impl Controls {
 }
 
 impl Controls {
-    /// How far a stick is out: nothing in the dead zone, then a soft start to full deflection.
+    /// A stick's deflection: zero in the dead zone, then a soft start to full deflection.
     fn stick(&self, axis: usize) -> f32 {
         let value = self.gamepad.as_ref().and_then(|gamepad| gamepad.axes.get(axis)).copied().unwrap_or(0);
         let value = f32::from(value) / f32::from(i16::MAX);
@@ -268,7 +268,7 @@ impl Controls {
     }
 }
 
-/// Adds to a total in whole units; what is left over waits in `rest`.
+/// Adds to a total in whole units; the fraction is kept in `rest`.
 fn add_whole(total: &mut i32, rest: &mut f64, way: f64) {
     *rest += way;
     let whole = rest.trunc();
@@ -276,7 +276,7 @@ fn add_whole(total: &mut i32, rest: &mut f64, way: f64) {
     *total = total.wrapping_add(whole as i32);
 }
 
-/// The names of winit's keys are W3C's codes, but for the one that has a logo.
+/// The names of winit's keys are W3C's codes, except for the one with a logo.
 fn key(code: KeyCode) -> Option<Key> {
     match code {
         KeyCode::SuperLeft => Key::from_code("MetaLeft"),

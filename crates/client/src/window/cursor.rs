@@ -1,9 +1,9 @@
-//! What the application's pointer looks like in a window.
+//! The application's cursor in a window.
 
 use nearlight_wire::{CursorShape, MAX_CURSOR_SIDE};
 use winit::window::{Cursor, CursorIcon, CustomCursor, CustomCursorSource};
 
-/// None where nothing is to be seen. `make` has the window's system keep an image. What the window cannot show becomes the usual arrow.
+/// None where no cursor is shown. `make` has the window system keep an image. What the window cannot show becomes the default arrow.
 pub fn cursor(shape: &CursorShape, make: impl FnOnce(CustomCursorSource) -> CustomCursor) -> Option<Cursor> {
     match shape {
         CursorShape::Named(name) if name == "none" => None,
@@ -24,7 +24,7 @@ pub fn cursor(shape: &CursorShape, make: impl FnOnce(CustomCursorSource) -> Cust
     }
 }
 
-/// The image as the window's system takes it; the error says what is wrong with it.
+/// The image in the window system's format; the error says what is wrong with it.
 fn image(shape: &CursorShape) -> Result<CustomCursorSource, String> {
     let CursorShape::Image { width, height, hotspot: [column, row], rgba } = shape else {
         return Err("it has a name".into());

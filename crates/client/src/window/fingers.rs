@@ -15,7 +15,7 @@ const SWIPE_RADIANS: f32 = std::f32::consts::TAU * 2.0 / 3.0;
 /// One event of the screen.
 #[derive(Clone, Copy, Debug)]
 pub struct FingerEvent {
-    /// The system's name for the finger while it is down.
+    /// The system's id of the finger while it is down.
     pub id: u64,
     pub phase: TouchPhase,
     /// Fractions of the picture's width and height.
@@ -33,19 +33,19 @@ struct Finger {
     at: [f32; 2],
     pressure: f32,
     aspect: f32,
-    /// Its name in this session.
+    /// Its id in this session.
     name: u32,
 }
 
 #[derive(Debug, Default)]
 pub struct Fingers {
     down: BTreeMap<u64, Finger>,
-    /// Fingers so far, which names them.
+    /// Number of fingers so far, which provides their ids.
     begun: u32,
 }
 
 impl Fingers {
-    /// How far the view turns by it, in radians to the left and up; none where the finger does not look around.
+    /// How far the view turns as a result, in radians to the left and up; none where the finger does not look around.
     pub fn on_event(&mut self, event: FingerEvent) -> Option<[f32; 2]> {
         let FingerEvent { id, phase, at, pressure, aspect } = event;
         match phase {
@@ -74,7 +74,7 @@ impl Fingers {
         self.down.clear();
     }
 
-    /// As the application gets them.
+    /// In the form that the application gets them.
     pub fn told(&self) -> Vec<Touch> {
         let touches = self.down.values().map(|finger| Touch {
             id: finger.name,

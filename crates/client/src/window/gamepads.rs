@@ -1,4 +1,4 @@
-//! Gamepads, read on a thread of their own and told in W3C's standard mapping, and their rumble.
+//! Gamepads, read on a thread of their own and reported in W3C's standard mapping, and their rumble.
 
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use nearlight_wire::{Gamepad, GamepadDescription, Haptics, HapticsTarget, MAX_GA
 
 use crate::ClientError;
 
-/// How long a rumble may wait to begin: less than half a frame at 60 a second.
+/// How long a rumble may be delayed: less than half a frame at 60 a second.
 const RUMBLE_WAIT: Duration = Duration::from_millis(8);
 /// How long the thread sleeps while there is nothing that could rumble.
 const IDLE_WAIT: Duration = Duration::from_millis(250);
@@ -34,19 +34,19 @@ const BUTTONS: [Button; 17] = [
     Button::DPadRight,
     Button::Mode,
 ];
-/// Its axes, and which way each counts: down is positive there.
+/// Its axes, and their sign: down is positive there.
 const AXES: [(Axis, f32); 4] =
     [(Axis::LeftStickX, 1.0), (Axis::LeftStickY, -1.0), (Axis::RightStickX, 1.0), (Axis::RightStickY, -1.0)];
 
-/// What the thread tells.
+/// The thread's reports.
 pub enum GamepadNews {
-    /// One came or went.
+    /// One was connected or disconnected.
     Described(Vec<GamepadDescription>),
-    /// All of them as they are.
+    /// The state of all of them.
     States(Vec<Gamepad>),
 }
 
-/// Reads gamepads, and has them rumble, until the answer's last clone is dropped.
+/// Reads gamepads, and makes them rumble, until the last clone of the returned sender is dropped.
 pub fn start(tell: impl Fn(GamepadNews) + Send + 'static) -> Result<Sender<Haptics>, ClientError> {
     let (haptics, pulses) = channel();
     std::thread::Builder::new()
@@ -56,7 +56,7 @@ pub fn start(tell: impl Fn(GamepadNews) + Send + 'static) -> Result<Sender<Hapti
     Ok(haptics)
 }
 
-/// A gamepad in one of the protocol's places.
+/// A gamepad in one of the protocol's slots.
 struct Held {
     id: GamepadId,
     /// Ends when dropped.
@@ -112,7 +112,7 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
     }
 }
 
-/// Gives a gamepad the first free place; more than the protocol has are left out.
+/// Assigns a gamepad the first free slot; those beyond the protocol's limit are ignored.
 fn take(held: &mut [Option<Held>; MAX_GAMEPADS], id: GamepadId) {
     let known = held.iter().flatten().any(|held| held.id == id);
     if let Some(place) = held.iter_mut().find(|place| place.is_none()).filter(|_| !known) {
@@ -148,7 +148,7 @@ fn standard(index: u8, button: impl Fn(Button) -> (f32, bool), axis: impl Fn(Axi
     Gamepad { index, pressed, values, axes: AXES.map(fraction).to_vec() }
 }
 
-/// Replaces what the gamepad's motors do.
+/// Replaces the motors' current effect.
 fn shake(gilrs: &mut Gilrs, held: &mut [Option<Held>; MAX_GAMEPADS], haptics: Haptics) {
     let HapticsTarget::Gamepad(index) = haptics.target else { return };
     let Some(Some(held)) = held.get_mut(usize::from(index)) else { return };
@@ -168,7 +168,7 @@ fn shake(gilrs: &mut Gilrs, held: &mut [Option<Held>; MAX_GAMEPADS], haptics: Ha
     }
 }
 
-/// What the motors do in a pulse; nothing for one of no length or strength.
+/// The motors' effect for a pulse; empty for one of no length or strength.
 fn motors(Haptics { milliseconds, strong, weak, .. }: Haptics) -> Vec<BaseEffect> {
     let magnitude = |strength: f32| (strength.clamp(0.0, 1.0) * f32::from(u16::MAX)).round() as u16;
     let scheduling = Replay { play_for: Ticks::from_ms(u32::from(milliseconds)), ..Replay::default() };

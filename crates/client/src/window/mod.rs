@@ -38,15 +38,15 @@ use paint::{PaintThread, Work};
 use painter::{Painter, letterbox};
 use pictures::Pictures;
 
-/// The refresh rate that the server is told where the system does not know the display's.
+/// The refresh rate reported to the server where the system does not know the display's.
 const NOMINAL_HZ: u16 = 60;
-/// Between two steps of a walk; the server hears of each.
+/// Between two steps of a walk; each is reported to the server.
 const STEP: Span = Span::from_nanos(1_000_000_000 / 60);
-/// What a touch pad scrolls for a notch of a wheel, as browsers count it.
+/// Pixels that a touch pad scrolls for a notch of a wheel, as browsers count it.
 const PIXELS_PER_NOTCH: f64 = 100.0;
 const TITLE: &str = "Nearlight";
 
-/// What other threads tell the window.
+/// Events from other threads for the window.
 enum UserEvent {
     Status(Status),
     Gamepads(GamepadNews),
@@ -77,7 +77,7 @@ fn event_loop() -> Result<EventLoop<UserEvent>, ClientError> {
     builder.build().map_err(|error| no_window(&error))
 }
 
-/// The library's words begin with the place in its own source.
+/// The library's message begins with a location in its own source.
 fn no_window(error: &dyn std::fmt::Display) -> ClientError {
     let words = error.to_string();
     let bare = words.strip_prefix("os error at ").and_then(|placed| placed.split_once(": "));
@@ -94,29 +94,29 @@ struct App {
     outcome: Option<Result<Summary, ClientError>>,
 }
 
-/// What exists once the system has given a window.
+/// What exists once the system has created a window.
 struct Stage {
-    /// Before the window, which the thread's surface needs to the end.
+    /// Declared before the window, which the thread's surface needs to the end.
     paint: PaintThread,
     window: Arc<Window>,
     inputs: mpsc::Sender<UserInput>,
     stop: watch::Sender<bool>,
     start: watch::Receiver<Option<Pose>>,
     pointer: watch::Receiver<PointerWish>,
-    /// The application wants no pointer to be seen.
+    /// The application wants the pointer hidden.
     pointer_hidden: bool,
     described: watch::Sender<Vec<GamepadDescription>>,
-    /// As they were told last, for the moment when the window gets the user back.
+    /// Their last reported state, for when the window regains focus.
     gamepads: Vec<Gamepad>,
     focused: bool,
-    /// None: the user lets no texts pass.
+    /// None: the user does not share the clipboard.
     clipboard: Option<ClipboardThread>,
-    /// The server does not know them: there is no session, or it is new.
+    /// The server does not know the gamepads: there is no session, or it is new.
     gamepads_unknown: bool,
     /// Size of the picture in pixels; none before the first.
     picture: Option<Size>,
     pictures: Arc<Pictures>,
-    /// None before the server has said where the user begins.
+    /// None before the server has set the user's initial pose.
     controls: Option<Controls>,
     step_at: Time,
     clock: Clock,
@@ -159,7 +159,7 @@ impl App {
             ports,
             on_status: Box::new(move |now| drop(status.send_event(UserEvent::Status(now)))),
             on_output: Box::new(move |output| match output {
-                // A thread that has ended said why.
+                // A thread that has ended has reported why.
                 UserOutput::Haptics(pulse) => drop(haptics.send(pulse)),
                 UserOutput::Clipboard(text) => texts.iter().for_each(|clipboard| clipboard.write(text.clone())),
             }),
@@ -196,7 +196,7 @@ impl App {
             // Where it was the painter that failed, the player still works.
             let _ = stage.stop.send(true);
         }
-        // The window goes first, and the surface with it, while the event loop still runs.
+        // The window is dropped first, and the surface with it, while the event loop still runs.
         self.stage = None;
         event_loop.exit();
     }
@@ -326,14 +326,14 @@ impl Stage {
         self.steer(Controls::on_step);
     }
 
-    /// Lets the user's controls take an event and does what they ask for.
+    /// Passes an event to the user's controls and carries out the answer.
     fn steer(&mut self, event: impl FnOnce(&mut Controls, Time) -> Answer) {
         let now = self.clock.now();
         let Some(controls) = &mut self.controls else { return };
         let Answer { moved, inputs, catch, paste } = event(controls, now);
         if moved {
             let head = controls.pose();
-            // A full queue means that nobody is connected, and then nobody minds.
+            // A full queue means that there is no connection; then the sample may be dropped.
             let _ = self.inputs.try_send(UserInput::Moved { at: now, head });
         }
         for input in inputs {
@@ -359,7 +359,7 @@ impl Stage {
         }
     }
 
-    /// Gamepads belong to the window that has the keys.
+    /// Gamepads belong to the window that has the keyboard focus.
     fn tell_gamepads(&mut self) {
         if self.focused {
             let gamepads = std::mem::take(&mut self.gamepads);
@@ -390,7 +390,7 @@ impl Stage {
         let _ = self.inputs.try_send(UserInput::Device { at: self.clock.now(), input });
     }
 
-    /// The pointer looks as the application wants it to, and is free where it does not take the pointer's movement.
+    /// The pointer looks as the application requests, and is released where it does not use the pointer's movement.
     fn follow_pointer_wish(&mut self, event_loop: &ActiveEventLoop) {
         if !self.pointer.has_changed().unwrap_or(false) {
             return;

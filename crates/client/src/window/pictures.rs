@@ -8,7 +8,7 @@ use nearlight_wire::marker::Marker;
 
 use crate::player::{Screen, Ticket};
 
-/// A picture that nobody has shown yet.
+/// A picture that has not been shown yet.
 pub struct Waiting {
     pub ticket: Ticket,
     pub marker: Option<Marker>,
@@ -18,7 +18,7 @@ pub struct Waiting {
 /// One waiting picture, and memory for the next.
 pub struct Pictures {
     shelf: Mutex<Shelf>,
-    /// The picture that was shown last must survive the run.
+    /// The last picture shown must survive the run.
     keep: bool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -42,14 +42,14 @@ impl Pictures {
         self.shelf().newest.take()
     }
 
-    /// The picture was shown; its memory is used again.
+    /// The picture was shown; its memory is reused.
     pub fn give_back(&self, shown: Waiting) {
         let mut shelf = self.shelf();
         let spare = if self.keep { shelf.last.replace(shown.picture) } else { Some(shown.picture) };
         shelf.spare.extend(spare);
     }
 
-    /// The picture that was shown last, where it was kept.
+    /// The last picture shown, where it was kept.
     pub fn take_last(&self) -> Option<Picture> {
         self.shelf().last.take()
     }

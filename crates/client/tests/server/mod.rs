@@ -1,4 +1,4 @@
-//! A server that is just large enough to watch: a moving picture with the marker below it, real codec, real sender, real transport.
+//! A minimal server to watch: a moving picture with the marker below it, real codec, real sender, real transport.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use nearlight_wire::{
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
-/// Every second one of the sizes that [`Behaviour::resizes_every`] changes between.
+/// The alternate size of [`Behaviour::resizes_every`].
 pub const OTHER_SIZE: Size = Size { width: 256, height: 144 };
 pub const FPS: u16 = 30;
 const TOKEN: &str = "a-token-for-tests-only";
@@ -35,13 +35,13 @@ pub struct Behaviour {
     pub codec: CodecKind,
     /// Sends frames at all.
     pub frames: bool,
-    /// Says goodbye after so many frames, in each session.
+    /// Says goodbye after this many frames, in each session.
     pub goodbye_after: Option<u32>,
-    /// Sends bytes that mean nothing between the frames.
+    /// Sends invalid bytes between the frames.
     pub garbage: bool,
-    /// Changes the picture's size every so many frames, as a controller with a ladder does.
+    /// Changes the picture's size at this interval in frames, as a controller with a ladder does.
     pub resizes_every: Option<u32>,
-    /// Has a tone for who wants to hear it.
+    /// Offers a tone as sound.
     pub sound: bool,
     /// Does not know the token, and pretends that it does.
     pub impostor: bool,
@@ -64,7 +64,7 @@ impl Default for Behaviour {
 pub struct Server {
     pub link: Link,
     sessions: Arc<AtomicU32>,
-    /// What clients have said first.
+    /// The first messages of clients.
     heard: Arc<Mutex<String>>,
 }
 
@@ -130,7 +130,7 @@ async fn visit(
         return Ok(());
     }
     let mut studio = Studio::new(&connection, behaviour, clock);
-    // What a stranger can make up: nothing, then the client's own proof sent back to it.
+    // What a stranger can forge: nothing, then the client's own proof sent back to it.
     let made_up = (number > 0).then_some(mac);
     let proof = if behaviour.impostor { made_up } else { Some(binding.prove(TOKEN, Role::Server)) };
     to_client.send(&ServerMessage::Welcome(Welcome { proof, ..studio.welcome(number, hello.sound) })).await?;
@@ -173,7 +173,7 @@ async fn visit(
                 }
                 if behaviour.goodbye_after == Some(count) {
                     to_client.send(&ServerMessage::Goodbye { message: "restarting".into() }).await?;
-                    // The words must arrive before the close.
+                    // The message must arrive before the close.
                     let _ = tokio::time::timeout(Duration::from_secs(2), connection.closed()).await;
                     return Ok(());
                 }
@@ -183,7 +183,7 @@ async fn visit(
     }
 }
 
-/// Draws, codes and sends.
+/// Draws, encodes and sends.
 struct Studio {
     behaviour: Behaviour,
     clock: Clock,
@@ -281,7 +281,7 @@ impl Studio {
         }
     }
 
-    /// Changes the size where it is time for that, and then says what the stream is now.
+    /// Changes the size when it is due, and then returns the stream's new description.
     fn resize(&mut self, frame: u32) -> Option<StreamDescription> {
         let every = self.behaviour.resizes_every?;
         let size = if frame / every % 2 == 1 { OTHER_SIZE } else { SIZE };
@@ -379,7 +379,7 @@ fn strip(size: Size) -> Strip {
     Strip::of_width(size.width).expect("wide enough for a marker")
 }
 
-/// Draws the marker once more, into the picture's top left corner, for those who look at a screen.
+/// Draws the marker once more, into the picture's top left corner, for tests that read the screen.
 fn repeat_marker(picture: &mut Picture, strip: Strip, marker: Marker) {
     let cells = marker.cells();
     let rows = picture.luma.chunks_exact_mut(usize::from(picture.size.width)).take(usize::from(strip.height()));

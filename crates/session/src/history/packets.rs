@@ -1,4 +1,4 @@
-//! Packets: what each carried, and what became of it.
+//! Packets: what each carried, and its fate.
 
 use std::collections::VecDeque;
 
@@ -10,15 +10,15 @@ use nearlight_wire::{Feedback, Nack};
 use super::Content;
 use super::pieces::PieceHistory;
 
-/// A packet's state may be reported for so long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it takes
-/// seconds, and a round trip longer than this is none that a session could work with.
+/// A packet's state may be reported for this long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it
+/// takes seconds, and no session could work with a longer round trip.
 pub const PACKETS_KEPT_FOR: Span = Span::from_secs(10);
-/// Once it is known it stays for so long, as a late arrival may take a loss back. Guess: longer than packets overtake one another.
+/// Once its state is known a packet is kept for this long, as a late arrival may revoke a loss. Guess: longer than any reordering.
 const KEPT_ONCE_KNOWN: Span = Span::from_secs(2);
-/// Packets in memory, however fast they leave: [`PACKETS_KEPT_FOR`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept follows from what was
-/// sent and when, not from what the peer says.
+/// Packets in memory, however fast they leave: [`PACKETS_KEPT_FOR`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept depends on what
+/// was sent and when, not on what the peer reports.
 pub const MOST_PACKETS_KEPT: usize = 125_000;
-/// A packet is lost when a report that leaves it out covers one sent this many later (RFC 9002 section 6.1.1).
+/// A packet is lost when a report that omits it covers one sent this many later (RFC 9002 section 6.1.1).
 pub(super) const REORDER_PACKETS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +28,10 @@ pub(super) enum PacketState {
     Arrived(RemoteTime),
 }
 
-/// A packet of which nothing was heard is taken as unreported when so many later ones were: their reports were lost.
+/// A packet without any report counts as unreported once this many later ones were reported: its reports were lost.
 const UNREPORTED_PACKETS: u32 = 256;
 
-/// A packet that left.
+/// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptPacket {
     pub(super) packet: SentPacket,
@@ -39,37 +39,38 @@ pub(super) struct KeptPacket {
     pub(super) state: PacketState,
 }
 
-/// Matches feedback with what was sent; every packet is reported as lost at most once and as arrived at most once.
+/// Matches feedback with what was sent; each packet is reported as lost at most once and as arrived at most once.
 #[derive(Debug, Default)]
 pub(crate) struct PacketHistory {
     packets: VecDeque<KeptPacket>,
     reports: Vec<PacketReport>,
     pub(crate) lost: u64,
-    /// The next packet whose state [`PacketHistory::poll_settled`] tells.
+    /// The next packet whose state [`PacketHistory::poll_settled`] returns.
     settled_to: u32,
     newest_covered: u32,
-    /// The newest packet that was forgotten before anything was heard of it.
+    /// The newest packet that was forgotten before any report about it.
     forgotten: Option<u32>,
-    /// None where the receiver itself names the pieces that it lacks.
+    /// None where the receiver itself requests the pieces that it lacks.
     pieces: Option<Box<PieceHistory>>,
 }
 
-/// What one feedback message said that was not known before.
+/// What one feedback message reported that was not known before.
 pub(crate) struct Matched<'a> {
     pub(crate) reports: &'a mut [PacketReport],
     /// When the newest of them was sent and when it arrived.
     pub(crate) newest_arrival: Option<(Time, RemoteTime)>,
-    /// It tells of packets that left so long ago that they are forgotten, and of no others.
+    /// It reports only packets that left so long ago that they are forgotten.
     pub(crate) outdated: bool,
 }
 
 impl PacketHistory {
-    /// The receiver names packets rather than pieces, and feedback tells sooner than it what it lacks: pieces are followed.
+    /// For receivers that request packets rather than pieces, where feedback reveals losses sooner than the requests do: pieces are
+    /// tracked.
     pub(crate) fn following_pieces() -> Self {
         Self { pieces: Some(Box::default()), ..Self::default() }
     }
 
-    /// A packet left, whose number is one more than that of the one before.
+    /// A packet was sent; its number is one more than the previous one's.
     pub(crate) fn on_sent(&mut self, packet: SentPacket, content: Content) {
         self.packets.push_back(KeptPacket { packet, content, state: PacketState::Unknown });
         if let Some(pieces) = &mut self.pieces {
@@ -131,8 +132,8 @@ impl PacketHistory {
         Matched { reports: &mut self.reports, newest_arrival, outdated }
     }
 
-    /// Pieces that feedback up to the newest packet covered says are lost, that have not left again since and that no repair brings;
-    /// `groups` are a frame's repairs. Nothing where the receiver itself names what it lacks.
+    /// Pieces that are lost according to feedback up to the newest packet covered, have not been retransmitted since and will not be
+    /// recovered by a repair; `groups` are a frame's repairs. Empty where the receiver itself requests what it lacks.
     pub(crate) fn poll_lost(&mut self, feedback: &Feedback, groups: impl Fn(FrameId) -> Option<ParityGroups>) -> Nack {
         let Some(mut pieces) = self.pieces.take() else { return Nack { missing: Vec::new() } };
         let lost = pieces.on_feedback(self, feedback, groups);
@@ -140,7 +141,7 @@ impl PacketHistory {
         lost
     }
 
-    /// What of a receiver's request is to be answered now: the rest a repair may bring that the receiver did not know of.
+    /// The part of a receiver's request to answer now: a repair that the receiver did not know of may recover the rest.
     pub(crate) fn on_request(
         &mut self,
         now: Time,
@@ -163,18 +164,18 @@ impl PacketHistory {
         self.packets.get(seq.checked_sub(self.first()?)? as usize)
     }
 
-    /// When the oldest packet left that is newer than all that feedback has told of.
+    /// When the oldest packet left that is newer than everything feedback has covered.
     pub(crate) fn oldest_untold(&self) -> Option<Time> {
         let next = (self.newest_covered + 1).saturating_sub(self.first()?);
         self.packets.get(next as usize).map(|kept| kept.packet.sent_at)
     }
 
-    /// The newest packet that was sent and that feedback has told of; the first before any feedback.
+    /// The newest sent packet that feedback has covered; the first before any feedback.
     pub(crate) const fn newest_covered(&self) -> PacketSeq {
         PacketSeq(self.newest_covered)
     }
 
-    /// The next packet whose state is settled, in the order of sending, with its arrival if it did arrive.
+    /// The next packet whose state is settled, in sending order, with its arrival time if it arrived.
     pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<RemoteTime>)> {
         let first = self.first()?;
         self.settled_to = self.settled_to.max(first);
@@ -232,7 +233,7 @@ mod tests {
         let fates = |matched: Matched<'_>| {
             matched.reports.iter().map(|report| (report.packet.seq.0, report.arrived_at.is_some())).collect::<Vec<_>>()
         };
-        // Packet 4 is missing but may merely be late: nothing after it is known.
+        // Packet 4 is missing but may merely be late: nothing is known of later packets.
         assert_eq!(fates(history.on_feedback(&feedback(&arrivals))), [(0, true), (1, false), (2, true), (3, true)]);
         assert_eq!(history.lost, 1);
         arrivals[1] = at;

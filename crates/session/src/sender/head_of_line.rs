@@ -1,5 +1,5 @@
-//! Over TCP a lost segment holds back everything behind it until it has come again. What arrives then is late because of the order, not
-//! because a queue has grown, and a controller that watches delay must not take the one for the other.
+//! Over TCP a lost segment holds back everything behind it until it has been retransmitted. What arrives then is late because of ordering,
+//! not because a queue has grown, and a controller that watches delay must not confuse the two.
 //!
 //! TCP says when it found something missing or sent it again, and up to which byte the receiver has everything; what left after that byte
 //! may have been held back. Of such packets the controllers are told that they were as long on their way as the last packet that surely was not held back, and longer by
@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use nearlight_rate::{PacketReport, TcpInfo};
 use nearlight_units::{Bytes, RemoteTime, Span, Time};
 
-/// Times of loss that are remembered. Guess: feedback tells of packets of a few round trips, and each has one or two.
+/// Times of loss that are remembered. Guess: feedback covers packets of a few round trips, and each has one or two.
 const MOST_HOLES: usize = 32;
 /// Moments at which the number of bytes is remembered: of at least 2.5 s, for TCP's time-out after a loss at the end of what was sent.
 const MOST_WRITTEN: usize = 256;
@@ -21,7 +21,7 @@ const HANDOVER: Span = Span::from_millis(10);
 /// The number of bytes that are acknowledged counts the handshake as one.
 const HANDSHAKE: Bytes = Bytes::new(1);
 
-/// A packet that was not held back, and TCP's round trip when it was told.
+/// A packet that was not held back, and TCP's round trip when it was reported.
 #[derive(Clone, Copy, Debug)]
 struct Reference {
     transit: Span,
@@ -63,7 +63,7 @@ impl HeadOfLine {
         }
     }
 
-    /// Takes off the arrivals what is the order's share of their delay. How much that was of the newest one.
+    /// Subtracts the ordering's share of the delay from the arrivals. Returns that share for the newest one.
     pub(super) fn correct(&mut self, reports: &mut [PacketReport]) -> Span {
         let Some((_, info)) = self.info else { return Span::ZERO };
         let mut newest = Span::ZERO;
@@ -120,7 +120,7 @@ mod tests {
         PacketReport { packet, arrived_at: Some((Time::from_millis(arrived) + OFFSET).for_peer()), ce: false }
     }
 
-    /// How many milliseconds each packet is told to have been on its way.
+    /// Each packet's reported transit time in milliseconds.
     fn told(line: &mut HeadOfLine, packets: &[(u64, u64)]) -> Vec<i64> {
         let mut reports: Vec<_> = packets.iter().map(|(sent, arrived)| report(*sent, *arrived)).collect();
         line.correct(&mut reports);

@@ -1,22 +1,22 @@
-//! Cuts viewers into layers by their rates.
+//! Divides viewers into layers by their rates.
 //!
-//! Of all ways to cut the sorted rates into at most as many groups as there may be layers, the one with the greatest sum of `ln(rate of the group / rate of the
-//! viewer)` over all viewers is taken, less [`LAYER_PRICE`] for each group and [`SWITCH_PRICE`] for each viewer that would change its layer.
-//! A group's rate is its lowest. Rates that differ by less than a tenth count as equal, so the number of viewers does not matter: there are
-//! at most some sixty different rates between 100 kb/s and 40 Mb/s, and two cuts among them.
+//! Of all ways to divide the sorted rates into at most as many groups as there may be layers, the one with the greatest sum of `ln(rate of
+//! the group / rate of the viewer)` over all viewers is chosen, less [`LAYER_PRICE`] for each group and [`SWITCH_PRICE`] for each viewer
+//! that would change its layer. A group's rate is its lowest. Rates that differ by less than a tenth count as equal, so the number of
+//! viewers does not matter: there are at most about sixty different rates between 100 kb/s and 40 Mb/s, and two divisions among them.
 
 use nearlight_units::Bitrate;
 
 use super::{MOST_LAYERS, MemberId};
 
-/// What an encoder must be worth: for one viewer 1.65 times its rate, for ten viewers a twentieth more each. Guess.
+/// What an encoder must gain: for one viewer 1.65 times its rate, for ten viewers a twentieth more each. Guess.
 const LAYER_PRICE: f64 = 0.5;
-/// What a change must be worth to the viewer that makes it, which gets a key frame: a third more rate. Guess.
+/// What a change must gain for the viewer that makes it, which gets a key frame: a third more rate. Guess.
 const SWITCH_PRICE: f64 = 0.3;
-/// The logarithm of the ratio of two rates that are told apart.
+/// Resolution of rates: the logarithm of the ratio of two rates that count as different.
 const STEP: f64 = 0.1;
 
-/// A viewer to be given a layer.
+/// A viewer to be assigned to a layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) member: MemberId,
@@ -31,7 +31,7 @@ pub(super) struct Group {
     pub(super) members: Vec<MemberId>,
 }
 
-/// Viewers with about the same rate, and sums over them and all with a lower one.
+/// Viewers with about the same rate, with sums over them and all viewers with a lower one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Upto {
     /// The lowest rate of this step alone, as a logarithm.
@@ -45,7 +45,7 @@ fn log(rate: Bitrate) -> f64 {
     (rate.as_bps().max(1) as f64).ln()
 }
 
-/// The best layout in these layers, of which at most `most` are taken: what it is worth, and what each layer holds.
+/// The best layout in these layers, of which at most `most` are used: its value, and what each layer holds.
 pub(super) fn best_layout(
     candidates: &[Candidate],
     layers: &[usize],
@@ -91,7 +91,7 @@ pub(super) fn best_layout(
     (value, groups)
 }
 
-/// Where groups may end among so many steps; the last one ends at the last step. The fewest groups first.
+/// All possible ends of groups among this many steps; the last one ends at the last step. The fewest groups first.
 fn all_cuts(steps: usize) -> Vec<Vec<usize>> {
     if steps == 0 {
         return Vec::new();
@@ -104,7 +104,7 @@ fn all_cuts(steps: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// What a layout is worth, with the layers for its groups that move the fewest viewers.
+/// The value of a layout, with the assignment of layers to its groups that moves the fewest viewers.
 fn judge(steps: &[Upto], cuts: &[usize], layers: &[usize]) -> (f64, Vec<usize>) {
     let at = |end: usize| end.checked_sub(1).map_or_else(Upto::default, |index| steps[index]);
     let mut starts = vec![0];
@@ -124,7 +124,7 @@ fn judge(steps: &[Upto], cuts: &[usize], layers: &[usize]) -> (f64, Vec<usize>) 
     (gained - LAYER_PRICE * cuts.len() as f64 - SWITCH_PRICE * (placed - stay), slots)
 }
 
-/// All ways to give so many groups one of these layers each.
+/// All ways to assign one of these layers to each of this many groups.
 fn placements(groups: usize, layers: &[usize]) -> Vec<Vec<usize>> {
     (0..groups).fold(vec![Vec::new()], |ways, _| {
         let more = |way: Vec<usize>| {

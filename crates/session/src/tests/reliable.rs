@@ -1,4 +1,4 @@
-//! Over a transport that delivers everything in its order, such as TCP.
+//! Over a transport that delivers everything in order, such as TCP.
 
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, Limit, TcpInfo, new_controller};
@@ -8,7 +8,7 @@ use nearlight_wire::ToServer;
 use super::path::frame_header;
 use crate::{Distortion, EncodedFrame, LossRecovery, Receiver, ReceiverConfig, Sender, SenderConfig};
 
-/// What the receiver asks for until it has nothing more to say.
+/// The receiver's requests until it has nothing more to send.
 fn requests(receiver: &mut Receiver, now: Time) -> Vec<ToServer> {
     receiver.on_timeout(now);
     let said = std::iter::from_fn(|| receiver.poll_transmit(now));
@@ -49,7 +49,7 @@ fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame(
         std::iter::from_fn(|| sender.poll_transmit(now)).collect::<Vec<_>>()
     };
 
-    // The path stands for five seconds in the middle of a frame, while the next ones wait behind it.
+    // The path stalls for five seconds in the middle of a frame, while the next ones wait behind it.
     let mut queue: Vec<_> = (0..10).flat_map(|id| send(start, id)).collect();
     for datagram in queue.drain(..15) {
         receiver.on_datagram(start, &datagram);
@@ -71,7 +71,7 @@ fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame(
     assert!(matches!(asked[..], [ToServer::KeyFrameRequest(_)]), "{asked:?}");
 }
 
-/// TCP that lets go of 2 Mb/s.
+/// TCP that delivers 2 Mb/s.
 const NARROW: TcpInfo = TcpInfo {
     round_trip: Span::from_millis(40),
     congestion_window: Bytes::new(10_000),

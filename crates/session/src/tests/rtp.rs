@@ -1,4 +1,4 @@
-//! Frames that another protocol cuts and carries: the same decisions, other packets.
+//! Frames that another protocol splits and carries: the same decisions, different packets.
 
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
@@ -144,7 +144,7 @@ fn what_goes_beside_shares_the_count_and_feedback_brings_its_own_round_trip() {
     sender.on_cut_frame(later, frame(later, 1, &[7; 10]), cut(&[10], None));
     leaving(&mut sender, later);
     sender.on_receiver_feedback(later, ReceiverFeedback::RoundTrip(Span::from_millis(20)));
-    // Its way took 5 ms longer than that of the packets before.
+    // Its transit took 5 ms longer than that of the packets before.
     let arrived_at = RemoteTime::from_secs(77) + Span::from_millis(65);
     let feedback = Feedback { arrivals: vec![Some(arrived_at)], ..arrivals(2, &[]) };
     sender.on_receiver_feedback(later, ReceiverFeedback::Arrivals(&feedback));

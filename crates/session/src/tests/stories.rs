@@ -33,7 +33,7 @@ fn a_key_frame_in_mid_stream_leaves_no_gap() {
         story.sender.set_key_wanted(Time::from_secs(1_005), "the picture's size changed");
     }
     story.run(Span::from_secs(1));
-    // What left last is still on its way.
+    // What left last is still in flight.
     let (sent, received) = (story.sent(), story.received());
     assert!(sent.key_frames == 9 && received.frames.displayed + 2 >= sent.frames, "{sent:?} {received:?}");
     assert_eq!((received.frames.lost, received.recovery.healings), (0, 0), "{received:?}");
@@ -107,7 +107,7 @@ fn a_two_second_outage_ends_with_one_key_frame() {
 fn a_sender_that_pauses_in_the_middle_of_a_frame_is_waited_for() {
     let mut story = Story::new(9);
     story.run(Span::from_secs(2));
-    // Half a frame arrives, then nothing for 400 ms: longer than a repair may take, but nobody refused one.
+    // Half a frame arrives, then nothing for 400 ms: longer than a repair may take, but there was no refusal.
     story.conditions.loss = 0.5;
     story.run(Span::from_millis(10));
     story.conditions = Conditions { outage: true, ..Conditions::CLEAN };

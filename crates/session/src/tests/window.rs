@@ -1,4 +1,4 @@
-//! A controller's congestion window holds media back until feedback comes.
+//! A controller's congestion window holds media back until feedback arrives.
 
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, ControllerWake, Decision, Feedback, RateController, SentPacket, new_controller};
@@ -81,7 +81,7 @@ fn media_beyond_the_window_wait_for_feedback() {
     let feedback = wire::Feedback { sent_at: later.for_peer(), first: PacketSeq(0), arrivals, marked: Vec::new() };
     sender.on_datagram(later, &wire::ToServer::Feedback(feedback).to_bytes());
     assert_eq!(leaves(&mut sender, later), first - 1);
-    // Nothing is heard for half a second: what was under way is lost, and another window leaves.
+    // Nothing is heard for half a second: what was in flight is lost, and another window leaves.
     assert_eq!(leaves(&mut sender, later + Span::from_millis(499)), 0);
     assert_eq!(leaves(&mut sender, later + Span::from_millis(500)), first);
 }

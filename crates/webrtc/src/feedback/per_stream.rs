@@ -1,5 +1,5 @@
-//! Congestion control feedback (RFC 8888) as the records that rate controllers take. It tells of each stream by the stream's own
-//! numbers, so that who sent what under which number is kept here.
+//! Congestion control feedback (RFC 8888) as the records that rate controllers take. It reports each stream by the stream's own numbers, so
+//! the mapping to the sender's numbers is kept here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,21 +12,21 @@ use rtc::rtcp::transport_feedbacks::cc_feedback_report::{
 
 use super::{ORIGIN, REPEATED};
 
-/// Streams of a report beyond these are not looked at: a client gets three.
+/// Streams of a report beyond these are ignored: a client gets three.
 const MAX_STREAMS: usize = 8;
 /// The report's timestamp counts 2^-16 s in 32 bits.
 const TIMESTAMP_WRAP: i64 = 1 << 32;
 const TIMESTAMP_SECOND: i64 = 1 << 16;
-/// Arrivals are told as so many 2^-10 s before the timestamp.
+/// Arrivals are reported as a number of 2^-10 s before the timestamp.
 const OFFSET: i64 = 1 << 6;
-/// An arrival after the timestamp, or at a time that is not known.
+/// An arrival after the timestamp, or at an unknown time.
 const NO_OFFSET: u16 = 0x1FFF;
 
-/// What reports have said of a packet.
+/// What reports have shown of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Nothing,
-    /// Its stream's part of the report ends before it: missing where a later packet of any stream has come.
+    /// Its stream's part of the report ends before it: missing where a later packet of any stream has arrived.
     Awaited,
     Missing,
     Arrived(RemoteTime),
@@ -34,27 +34,27 @@ enum Told {
 
 #[derive(Clone, Copy, Debug)]
 struct Sent {
-    /// Stream and number; none for what never left.
+    /// Stream and number; none for packets that never left.
     name: Option<(u32, u16)>,
     told: Told,
     sent_at: Time,
 }
 
-/// Follows one client's reports.
+/// Tracks one client's reports.
 #[derive(Debug, Default)]
 pub(crate) struct StreamReports {
     /// Number of the first of `sent`.
     first: u32,
     sent: VecDeque<Sent>,
-    /// The sender's number of the newest packet that left under each name: a stream's numbers come again after 65,536 packets.
+    /// The sender's number of the newest packet that left under each name: a stream's numbers recur after 65,536 packets.
     names: BTreeMap<(u32, u16), u32>,
     /// The newest report's time, unwrapped.
     newest: Option<i64>,
 }
 
 impl StreamReports {
-    /// A packet leaves as the sender's `seq`, under its stream's own number. It is remembered for as long as in the sender's own history, so
-    /// that whatever that can still take from a report reaches it.
+    /// A packet leaves as the sender's `seq`, under its stream's own number. It is remembered for as long as in the sender's own history,
+    /// so that everything in a report that the sender can still use reaches it.
     pub(crate) fn on_sent(&mut self, now: Time, seq: PacketSeq, ssrc: u32, number: u16) {
         let end = self.first.wrapping_add(self.sent.len() as u32);
         let skipped = seq.0.wrapping_sub(end) as usize;
@@ -80,13 +80,13 @@ impl StreamReports {
         }
     }
 
-    /// Where the newest packet stands that left under this name.
+    /// The index of the newest packet that left under this name.
     fn place(&self, ssrc: u32, number: u16) -> Option<usize> {
         self.names.get(&(ssrc, number)).map(|seq| seq.wrapping_sub(self.first) as usize)
     }
 
-    /// A report came: what it tells anew, with some of what was told before. A packet of which nothing is known stands between two
-    /// of the answers.
+    /// A report arrived: returns its news, with some of what was reported before. A packet of which nothing is known separates two of the
+    /// returned records.
     pub(crate) fn on_report(&mut self, report: &CcFeedbackReport) -> Vec<Feedback> {
         let reported_at = self.unwrap(report.report_timestamp);
         let blocks = &report.report_blocks[..report.report_blocks.len().min(MAX_STREAMS)];
@@ -147,7 +147,7 @@ impl StreamReports {
         runs
     }
 
-    /// The nearest to the time before among those that the 32 bits may mean.
+    /// Of the values that the 32 bits may mean, the nearest to the previous time.
     fn unwrap(&mut self, bits: u32) -> i64 {
         let bits = i64::from(bits);
         let near = self.newest.unwrap_or(bits);

@@ -4,7 +4,7 @@ use super::*;
 
 const NEWEST: PacketSeq = PacketSeq(70_000);
 
-/// A report of these arrivals, in quarters of a millisecond since the arrival before; none for what is missing.
+/// A report of these arrivals, in quarters of a millisecond since the previous arrival; None for missing packets.
 fn report(base: u32, reference_time: u32, steps: &[Option<i64>]) -> TransportLayerCc {
     let status = |step: &Option<i64>| match step {
         Some(step) if (0..256).contains(step) => SymbolTypeTcc::PacketReceivedSmallDelta,
@@ -61,7 +61,7 @@ fn what_is_missing_at_the_end_is_told_again_with_what_follows() {
         told.iter().map(|(number, at)| (*number, at.is_some())).collect::<Vec<_>>(),
         [(100, true), (101, false), (102, true), (103, false), (104, true)]
     );
-    // It came late: libwebrtc reports from there again.
+    // It arrived late: libwebrtc reports from there again.
     let feedback = reports.on_report(&report(103, 1, &[Some(5), Some(1)]), newest).expect("arrivals");
     assert!(feedback.arrivals[3].is_some());
 }

@@ -1,4 +1,4 @@
-//! A peer and a player that shares nothing with it, on a path in virtual time.
+//! A peer and a player that shares no code with it, on a path in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ fn a_player_sees_every_frame_as_it_was_coded() {
         // 33,333 us are 2,999.97 ticks.
         assert!(steps.iter().all(|step| (2_999..=3_000).contains(step)), "{steps:?}");
         assert!(world.largest <= 1_200, "{} bytes in a datagram", world.largest);
-        // Reports tell the round trip, feedback every packet's arrival.
+        // Reports yield the round trip, feedback every packet's arrival.
         let statistics = world.peer.sender().statistics(world.now);
         let round_trip = statistics.round_trip.expect("measured");
         assert!((round_trip - Span::from_millis(20)).abs() < Span::from_millis(2), "{round_trip}");
@@ -54,7 +54,7 @@ fn losses_are_healed_by_retransmissions() {
         assert_eq!(world.frames.len(), 300, "seed {seed}: {statistics:?}, {} gaps", world.player.given_up());
         assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
         assert!(statistics.retransmissions > 0, "seed {seed}: nothing was repaired");
-        // What feedback says is lost is what the path has lost: 2 % of the media's packets.
+        // The losses that feedback reports are the path's: 2 % of the media's packets.
         let lost = statistics.packets_lost as f64 / statistics.packets as f64;
         assert!((0.012..0.028).contains(&lost), "seed {seed}: {lost} of {} packets", statistics.packets);
         let longest = world.frames.windows(2).map(|pair| pair[1].arrived_at - pair[0].arrived_at).max();
@@ -84,7 +84,7 @@ fn a_lost_picture_makes_one_key_frame_and_one_that_is_under_way_answers() {
     world.player.request_key_frame(world.now);
     world.play(2);
     assert_eq!(key_frames(&world), 2);
-    // Asked before that one can have arrived.
+    // Requested before that one can have arrived.
     world.player.request_key_frame(world.now);
     world.play(1);
     world.player.request_key_frame(world.now);
@@ -142,7 +142,7 @@ fn a_client_that_tells_of_no_arrivals_is_served_by_its_reports() {
     let mut world = World::reporting_as_a_whole(Path { rate, ..CLEAN }, 16);
     world.play(900);
     assert!((2.0..5.0).contains(&target(&world)), "{} on a path of 4 Mb/s", target(&world));
-    // And the reports stay away.
+    // Then the reports stop.
     world.path.loss = 1.0;
     world.play(900);
     assert!(target(&world) <= 1.0, "{} into the void", target(&world));
@@ -231,7 +231,7 @@ fn what_feedback_says_is_lost_is_sent_again_unasked() {
     world.run(Span::from_secs(1));
     let statistics = world.peer.sender().statistics(world.now);
     assert!(statistics.packets_lost > 50 && statistics.retransmissions > 50, "{statistics:?}");
-    // Reports get lost as well, and what they would have told is then only known to the player.
+    // Reports get lost as well, and what they would have reported is then known only to the player.
     let (gaps, frames) = (world.player.given_up(), world.frames.len());
     assert!(gaps <= 10 && frames >= 290, "{gaps} gaps, {frames} frames, {statistics:?}");
 }
@@ -291,7 +291,7 @@ fn a_client_that_leaves_is_noticed_and_one_that_is_closed_notices() {
     world.run(Span::from_secs(1));
     assert!(world.player.has_ended());
 
-    // Without a word: nothing comes back any more.
+    // Without a goodbye: nothing arrives any more.
     let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 11);
     world.path.loss = 1.0;
     world.run(Span::from_secs(60));

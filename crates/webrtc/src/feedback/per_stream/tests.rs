@@ -9,7 +9,7 @@ use super::*;
 const VIDEO: u32 = 7;
 const SOUND: u32 = 9;
 
-/// Offsets in 2^-10 s before the report; none for what is missing.
+/// Offsets in 2^-10 s before the report; None for missing packets.
 fn block(ssrc: u32, begin: u16, offsets: &[Option<u16>]) -> CcFeedbackReportBlock {
     let metric = |offset: &Option<u16>| CcFeedbackMetricBlock {
         received: offset.is_some(),
@@ -46,7 +46,7 @@ fn streams_numbers_become_the_sender_s_own() {
     let video = block(VIDEO, 65_534, &[Some(1_024), None, Some(512)]);
     let feedback = reports.on_report(&report(50, vec![video, block(SOUND, 10, &[Some(768), Some(256)])]));
     let [feedback] = &feedback[..] else { panic!("{feedback:?}") };
-    // The last video packet had not come when the report left.
+    // The last video packet had not arrived when the report left.
     assert_eq!(told(feedback), (100, vec![Some(1_000), Some(750), None, Some(500), Some(250)]));
     assert_eq!(feedback.sent_at, RemoteTime::ZERO + ORIGIN + Span::from_secs(50));
 }
@@ -61,7 +61,7 @@ fn what_is_awaited_is_missing_once_a_later_packet_has_come() {
     let feedback = reports.on_report(&report(1, both));
     assert_eq!(feedback.iter().map(|run| told(run).1.len()).collect::<Vec<_>>(), [4]);
     assert_eq!(feedback[0].arrivals.iter().filter(|at| at.is_none()).count(), 2);
-    // One of them comes late.
+    // One of them arrives late.
     let feedback = reports.on_report(&report(2, vec![block(VIDEO, 1, &[Some(3), None])]));
     assert!(feedback[0].arrivals[1].is_some() && feedback[0].arrivals[0].is_some());
 }
@@ -98,7 +98,7 @@ fn arrivals_without_a_time_and_a_timestamp_that_wraps_are_understood() {
 #[test]
 fn after_a_long_outage_at_a_high_rate_reports_tell_of_packets_sent_seconds_before() {
     let mut reports = StreamReports::default();
-    // 100 Mb/s in packets of 1,250 bytes, for 8 s: the stream's numbers come round meanwhile.
+    // 100 Mb/s in packets of 1,250 bytes, for 8 s: the stream's numbers wrap meanwhile.
     let sent_at = |seq: u32| Time::from_micros(u64::from(seq) * 100);
     for seq in 0..80_000_u32 {
         reports.on_sent(sent_at(seq), PacketSeq(seq), VIDEO, seq as u16);
@@ -135,7 +135,7 @@ fn memory_is_bounded_whatever_is_sent_and_claimed() {
 }
 
 proptest! {
-    /// Nothing that a client writes breaks it, and what it says was sent.
+    /// No client input breaks it, and every packet that it reports was sent.
     #[test]
     fn any_bytes_are_survived(
         sent in prop::collection::vec((0_u32..4, any::<u16>(), 0_u32..3), 0..200),
@@ -158,7 +158,7 @@ proptest! {
         }
     }
 
-    /// What a report says of a stream is what the sender hears.
+    /// The sender gets exactly what a report states about a stream.
     #[test]
     fn a_report_survives_its_bytes(
         fates in prop::collection::vec(prop::option::of(0_u16..0x1FFE), 1..300),
