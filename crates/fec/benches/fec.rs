@@ -1,4 +1,4 @@
-//! What a frame costs to protect, to plan for and to recover.
+//! The cost of protecting, planning and recovering a frame.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_fec::bench::{SHAPES, SYMBOL_BYTES, shape_name};

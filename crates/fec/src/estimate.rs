@@ -1,4 +1,4 @@
-//! What is lost, and why: from the fates of packets to the loss process that redundancy is bought for.
+//! Estimates from the fates of packets the loss process against which redundancy protects.
 //!
 //! A packet that met a full queue was lost to congestion, which a lower rate cures and redundancy makes worse. So the process is
 //! measured on the other packets alone: those that met a queue far from its ceiling, whether they arrived or not. Leaving out both
@@ -16,8 +16,8 @@ use crate::gilbert::LossProcess;
 /// Packets that the estimate remembers, by exponential decay. Guess: a second and a half at 35 Mb/s; 1 % of it are 50 losses.
 const MEMORY: f64 = 5_000.0;
 
-/// What is assumed before anything is known, with the weight of so many packets: a twentieth of a loss, so that a clean path is
-/// taken for one after seconds. Guess: good Wi-Fi.
+/// The prior, with the weight of this many packets: a twentieth of a loss, so that a clean path is
+/// recognized within seconds. Guess: good Wi-Fi.
 const PRIOR: LossProcess = LossProcess { loss: 0.0005, burst: 2.0 };
 const PRIOR_PACKETS: f64 = 100.0;
 
@@ -52,7 +52,7 @@ pub struct PacketOutcome {
 /// The estimate, for policies and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LossSummary {
-    /// Losses that have nothing to do with a queue: what redundancy is for.
+    /// Losses unrelated to a queue, against which redundancy helps.
     pub random: LossProcess,
     /// Share of all packets that were lost with their queue full, 0 to 1: the rate controller's business.
     pub congestion: f64,
@@ -61,7 +61,7 @@ pub struct LossSummary {
 }
 
 impl LossSummary {
-    /// Nothing is lost.
+    /// No losses.
     pub const CLEAN: Self = Self { random: LossProcess::CLEAN, congestion: 0.0, total: 0.0 };
 
     /// Share of packets that were lost for another reason than a full queue, 0 to 1: as the process has it, or as counted where no queue
@@ -207,7 +207,7 @@ impl LossEstimate {
         self.outages
     }
 
-    /// A packet arrived: what went missing before it can be judged.
+    /// Handles an arrival: the losses before it can now be classified.
     fn end_run(&mut self, arrival: &PacketOutcome, queue: Span) {
         let run = std::mem::take(&mut self.run);
         if run.len() > OUTAGE as usize {

@@ -1,4 +1,4 @@
-//! What one run leaves behind: a line of JSON in the results folder.
+//! The record of one run: a line of JSON in the results folder.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct RunRecord {
     pub links: Vec<LinkRecord>,
     /// Lost packets of all flows by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// What went through each Wi-Fi cell.
+    /// The traffic of each Wi-Fi cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wifi: Vec<WifiRecord>,
 }
@@ -59,7 +59,7 @@ pub struct WifiRecord {
     pub record: CellRecord,
 }
 
-/// What became of the frames of the measured time.
+/// The fates of the frames of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameLossCounts {
     /// Not whole by their deadline, or never.
@@ -132,7 +132,7 @@ pub struct MediaRecord {
     pub longest_standstill: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlong_standstills: Option<u64>,
-    /// How often the receiver had nothing asked for while the picture stood, which must never be.
+    /// How often the receiver had no request pending while the picture was frozen, which must never happen.
     #[serde(default)]
     pub stuck: u64,
     /// Datagrams without IP and UDP headers.
@@ -151,7 +151,7 @@ pub struct MediaRecord {
     /// Of inputs.
     #[serde(alias = "motion_to_photon")]
     pub input_to_photon: Histogram,
-    /// Of displayed frames, in the order of `nearlight_events::STAGES`; empty where nobody knows.
+    /// Of displayed frames, in the order of `nearlight_events::STAGES`; empty if unknown.
     #[serde(default)]
     pub stages: [Histogram; STAGES.len()],
     pub psnr: Histogram,

@@ -91,7 +91,7 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
 /// Labels of a whole system.
 const SYSTEM: [&str; 4] = ["controller", "fec", "recovery", "captures"];
 
-/// What the sections of a case compare.
+/// The label that the sections of a case compare.
 struct Contest {
     /// These labels of a run say whose it is,
     labels: Vec<&'static str>,
@@ -221,7 +221,7 @@ fn mean(entry: &Entry<'_>, name: &str) -> Option<f64> {
     entry.summary.metrics.get(name).map(|figure| figure.mean)
 }
 
-/// Who serves the user best, and at what.
+/// Which system serves the user best, and with which figures.
 fn answer(entries: &[Entry<'_>], label: &str) -> String {
     let best = |name: &str, sign: f64| {
         entries

@@ -77,7 +77,7 @@ pub(crate) enum Samples {
     Values(Vec<f64>),
     /// With the size of its unit.
     Counted(Histogram, f64),
-    /// The same, and so many samples that are infinite.
+    /// The same, plus this many infinite samples.
     CountedOf(Histogram, f64, u64),
 }
 

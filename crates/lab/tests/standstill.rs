@@ -1,4 +1,4 @@
-//! While media arrive the picture moves: whatever controller fills whatever queue, losses are repaired or a key frame is asked for.
+//! While media arrive the picture moves: with any controller and any queue, losses are repaired or a key frame is requested.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     runs_over("webtransport", controllers, forward, seeds)
 }
 
-/// 20 s of a session whose client asks for key frames where repairs fail.
+/// 20 s of a session whose client requests key frames where repairs fail.
 fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     let text = format!(
         r#"
@@ -59,14 +59,14 @@ fn no_picture_stands_over_mobile_paths_whatever_the_controller() {
     assert_moving(&all);
 }
 
-/// A queue of 100 ms at 40 Mb/s holds seconds of what is left in the dips.
+/// A queue of 100 ms at 40 Mb/s holds seconds' worth of the rate that remains in the dips.
 #[test]
 fn no_picture_stands_where_the_rate_falls_to_a_tenth() {
     let controllers = r#"["gcc-libwebrtc", "scream-v2", "cubic", "bbr", "frame-clocked", "nada-rfc8698"]"#;
     assert_moving(&runs(controllers, "rate=40mbit/4mbit@5s/25mbit@8s/6mbit@12s/40mbit@15s,burst=18kb,queue=500kb", 1));
 }
 
-/// A WebRTC client goes on at a whole key frame, whatever is missing before it.
+/// A WebRTC client resumes at a complete key frame, whatever is missing before it.
 #[test]
 fn no_picture_stands_over_webrtc_where_the_rate_falls() {
     let controllers = r#"["gcc-libwebrtc", "scream-v2", "webrtc-like", "nada-rfc8698"]"#;

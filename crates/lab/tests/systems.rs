@@ -73,7 +73,7 @@ fn openuvr_shows_damage_until_its_key_frame_comes() {
         assert!(damaged > 0.0 && bad > damaged, "{damaged} {bad}");
         assert!(figure(run, "frame_drop_ratio") > 0.05, "of 14 packets one is lost in an eighth of the frames");
     }
-    // A period of two seconds in which nobody listens leaves fewer key frames and longer damage.
+    // A fixed period of two seconds, without requests, leaves fewer key frames and longer damage.
     assert!(usual.media[0].key_frames > 2 * long.media[0].key_frames, "{}", long.media[0].key_frames);
     let [short, longer] = [&usual, &long].map(|run| figure(run, "longest_damage_ms"));
     assert!(longer > 1_000.0 && short < longer, "{short} {longer}");
@@ -82,7 +82,7 @@ fn openuvr_shows_damage_until_its_key_frame_comes() {
     assert_eq!((reference.media[0].damaged, figure(&reference, "longest_damage_ms")), (0, 0.0));
 }
 
-/// Half a second of nothing: what was sent meanwhile is past repair.
+/// An outage of half a second: what was sent during it cannot be repaired.
 #[test]
 fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
     let figures = |recovery: &str| {

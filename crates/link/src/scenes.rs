@@ -1,4 +1,4 @@
-//! Made-up capacity of six scenes in which Hera's authors recorded theirs (Asim et al., figure 5): their traces are not published.
+//! Synthetic capacity of six scenes in which Hera's authors recorded theirs (Asim et al., figure 5): their traces are not published.
 //!
 //! Steps are 100 ms. The logarithm of the rate is the sum of a slow and a fast autoregression, as in [`generate`](crate::generate); a
 //! chain of two states adds blockage (a building, a body, a hand) that leaves a share of the rate, drawn for each.
@@ -40,14 +40,14 @@ pub enum Scene {
 /// Parameters of a scene.
 struct Parameters {
     mean: Bitrate,
-    /// Deviation of the logarithm's slow part, and within what time its correlation falls to 1/e.
+    /// Deviation of the logarithm's slow part, and the time in which its correlation falls to 1/e.
     slow: (f64, Span),
     /// The same of its fast part.
     fast: (f64, Span),
     /// Mean time between two blockages, and their mean length.
     clear: Span,
     blocked: Span,
-    /// What is left of the rate: each blockage draws evenly between the two.
+    /// The remaining fraction of the rate: each blockage draws uniformly between the two.
     left: (f64, f64),
 }
 
@@ -87,7 +87,7 @@ impl Scene {
         Parameters { mean: Bitrate::from_mbps(mean), slow, fast, clear, blocked, left }
     }
 
-    /// A trace of about `length`; the scene's own mean where None.
+    /// A trace of about `length`; if `mean` is None, with the scene's own mean.
     #[must_use]
     pub fn rates(self, mean: Option<Bitrate>, length: Span, seed: u64) -> Rates {
         let Parameters { mean: own, slow, fast, clear, blocked, left } = self.parameters();

@@ -1,4 +1,4 @@
-//! What a controller costs per packet: sending, and its share of feedback once per 60th of a second.
+//! The cost of a controller per packet: sending, and its share of feedback once per 60th of a second.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_rate::{Bounds, Feedback, PRESETS, PacketReport, SentPacket, new_controller};

@@ -1,6 +1,6 @@
 //! ALVR's adaptive bitrate: a share of the rate at which whole frames got through, as of the paper of MM '25 and as of today.
 //!
-//! Once a second the rate becomes `m` times the mean of frame size over network latency. Knows nothing of queues and losses. With one
+//! Once a second the rate becomes `m` times the mean of frame size over network latency. Ignores queues and losses. With one
 //! burst per frame its fixed point is `C (m - F b)`: capacity, frames per second, and the part of the latency that is not the frame's
 //! own length. With 13 ms of that at 72 frames a second nothing is left.
 //!
@@ -14,7 +14,7 @@
 //!   on the wire. Frames that lose packets are no samples, unless the session repairs them.
 //! * The decoder's limit is a rate in both; today's ALVR compares bits per second with bytes per frame.
 //! * The encoder's limit takes the measured frame interval for the nominal one. The limits of network latency and of rates by hand, which
-//!   are off by default, are left out; so is the frame rate, which is the session's.
+//!   are off by default, are omitted; so is the frame rate, which is the session's.
 
 use std::collections::VecDeque;
 
@@ -52,7 +52,7 @@ pub enum Averaging {
     OfTotals,
 }
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlvrOptions {
     pub name: &'static str,

@@ -67,7 +67,7 @@ impl ArrivingRate {
         let (from, to) = (self.part(self.newest), self.part(at));
         self.newest = at;
         if to - from >= PARTS as u64 {
-            // Silence is no low rate: the sender may have had nothing to send.
+            // Silence does not mean a low rate: the sender may have had nothing to send.
             *self = Self { first: Some(at), newest: at, ..Self::new(self.window) };
             return;
         }

@@ -62,7 +62,7 @@ mod tests {
     const LEAST: Span = Span::from_millis(3);
     const GROWN: Span = Span::from_millis(8);
 
-    /// What is told of frames of 10,000 bytes each 16 ms that wait for so many milliseconds.
+    /// Feedback for frames of 10,000 bytes every 16 ms that wait for this many milliseconds.
     fn told(waits: &[i64]) -> Vec<Option<f64>> {
         let mut backlog = Backlog::default();
         let frame = |(index, wait): (u64, &i64)| {

@@ -1,4 +1,4 @@
-//! A constant rate: the baseline that reacts to nothing.
+//! A constant rate: the baseline without any reaction.
 
 use nearlight_units::Time;
 
@@ -7,7 +7,7 @@ use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, S
 /// Pacing over target, as in [`crate::gcc`], so that a comparison differs in the control law only.
 const PACING_FACTOR: f64 = 2.5;
 
-/// Sends at the start rate, whatever happens.
+/// Always sends at the start rate.
 #[derive(Debug)]
 pub struct Fixed {
     bounds: Bounds,

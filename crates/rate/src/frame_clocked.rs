@@ -30,9 +30,9 @@ const SHARE: f64 = 0.5;
 /// Packets leave at this multiple of the capacity: dispersion shows it, and a capacity that has doubled shows in one frame. Guess: a
 /// frame then has left in a quarter of its interval.
 const PACING: f64 = 2.0;
-/// Gaps between packets that make a sample. Guess: they average out what a single one is off. Smaller frames make one together.
+/// Number of packet gaps that form a sample. Guess: they average out what a single one is off. Smaller frames make one together.
 const LEAST_GAPS: u32 = 4;
-/// After so many frames without a sample, as frames of one packet leave, a path without a queue gets more. Guess: a quarter of a second
+/// After this many frames without a sample (frames of one packet give none), a path without a queue gets more. Guess: a quarter of a second
 /// at 30 frames a second, so that the rate doubles within a second.
 const UNSAMPLED: u32 = 8;
 /// A sample below this share of the estimate is a change of the path and counts at once. Guess: more than noise on a wire.
@@ -44,7 +44,7 @@ const WEIGHT: f64 = 0.25;
 const GROWTH: f64 = 1.25;
 /// Arrivals spread this much more than departures are the bottleneck's work. Guess: ten packets' jitter of a packet time.
 const SPREAD: f64 = 1.1;
-/// A queue below this is none. Guess: what interrupts and short bursts of others leave behind.
+/// A queue below this is ignored. Guess: what interrupts and short bursts of others leave behind.
 const QUEUE: Span = Span::from_millis(3);
 /// What is left of the target at least while a queue drains. Guess: the smallest picture that still moves.
 const LEAST: f64 = 0.1;
@@ -80,7 +80,7 @@ struct Dispersion {
     arrived: Span,
 }
 
-/// What frames say of the capacity.
+/// Information about the capacity from frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     rate: f64,
@@ -135,7 +135,7 @@ pub struct FrameClocked {
     framed_at: Option<Time>,
     limit: Limit,
     silence: Silence,
-    /// What missing feedback leaves of the target.
+    /// The factor on the target for missing feedback.
     trust: f64,
 }
 
@@ -339,7 +339,7 @@ mod tests {
         now: Time,
         seq: u32,
         frame: u32,
-        /// Each so many packets one is lost behind the bottleneck.
+        /// Of this many packets, one is lost behind the bottleneck.
         loses: u32,
         /// What a token bucket lets through at line rate.
         burst: Bytes,

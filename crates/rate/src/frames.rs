@@ -1,4 +1,4 @@
-//! Whole frames as samples, for controllers that look at nothing smaller.
+//! Whole frames as samples, for controllers that work on whole frames only.
 
 use std::collections::VecDeque;
 

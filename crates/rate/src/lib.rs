@@ -69,7 +69,7 @@ pub struct Feedback<'a> {
     pub round_trip: Option<Span>,
 }
 
-/// What a receiver says that does not report arrivals.
+/// The report of a receiver that does not report arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverReport {
     /// Packets since its last report (RFC 3550 section 6.4.1).
@@ -87,7 +87,7 @@ pub struct SentFrame {
     pub encode: Span,
 }
 
-/// What the application at the receiver says of a displayed frame.
+/// The receiving application's report of a displayed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOutcome {
     pub frame: FrameId,
@@ -111,7 +111,7 @@ pub struct Probe {
     pub size: Bytes,
 }
 
-/// What argued for a rate.
+/// The reason for a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -171,7 +171,7 @@ impl Limit {
     }
 }
 
-/// Where the picture stands on a controller's ladder of sizes and frame rates.
+/// The picture's position on a controller's ladder of sizes and frame rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// From 0, the lowest.
@@ -332,10 +332,10 @@ pub trait RateController: Send {
 
     fn on_frame_outcome(&mut self, _now: Time, _outcome: &FrameOutcome) {}
 
-    /// Instead of feedback, where the receiver tells nothing of single packets.
+    /// Replaces feedback if the receiver does not report individual packets.
     fn on_receiver_report(&mut self, _now: Time, _report: &ReceiverReport) {}
 
-    /// Media that waits in the sender to be sent, told before each feedback message.
+    /// Media queued in the sender, reported before each feedback message.
     fn on_sender_queue(&mut self, _now: Time, _queued: Bytes) {}
 
     /// How many frames the receiver should hold before it shows them, because the rate follows from those; 0: none.
@@ -367,6 +367,6 @@ pub trait RateController: Send {
 
     fn decision(&self) -> Decision;
 
-    /// Records in memory: bounded, whatever comes in.
+    /// Records in memory, bounded regardless of input.
     fn held(&self) -> usize;
 }

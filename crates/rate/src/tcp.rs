@@ -1,4 +1,4 @@
-//! What TCP tells of itself, where media travel through it.
+//! TCP's own statistics, for media sent over TCP.
 
 use nearlight_units::{Bitrate, Bytes, Span};
 
@@ -9,9 +9,9 @@ const DELIVERY_GAIN: f64 = 1.25;
 /// What TCP does about losses (`enum tcp_ca_state` of Linux).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TcpRecovery {
-    /// Nothing is missing.
+    /// No data is missing.
     Open,
-    /// Something has come out of order: a loss, or a path that reorders.
+    /// Data has arrived out of order: a loss, or a path that reorders.
     Disorder,
     /// The window was reduced for a mark, or for a queue on this machine.
     Reduced,
@@ -21,7 +21,7 @@ pub enum TcpRecovery {
     Loss,
 }
 
-/// What the kernel tells of a connection at one moment (`TCP_INFO`).
+/// A snapshot of a connection's state from the kernel (`TCP_INFO`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TcpInfo {
     pub recovery: TcpRecovery,
@@ -42,7 +42,7 @@ pub struct TcpInfo {
     pub delivery_rate: Bitrate,
     /// That sample was taken while TCP had nothing more to send.
     pub app_limited: bool,
-    /// None where nothing paces.
+    /// None without pacing.
     pub pacing_rate: Option<Bitrate>,
     /// Handed to the kernel, and held back by it.
     pub unsent: Bytes,

@@ -7,18 +7,18 @@ use nearlight_units::{Bitrate, Span};
 use nearlight_wifi::traffic::{PeriodicConfig, VideoConfig};
 use nearlight_wifi::{CellSpec, DelaySummary, Report, Scenario};
 
-/// Nothing was tuned to it: any other will do.
+/// Results are not tuned to this seed; any other would do.
 const SEED: u64 = 77;
 const MEANS: f64 = 0.05;
 const QUANTILES: f64 = 0.10;
 
-/// A row of docs/wifi.md: what ns-3 printed for so many stations and so many milliseconds a run.
+/// A row of docs/wifi.md: the output of ns-3 for this many stations and milliseconds per run.
 struct Golden {
     stations: usize,
     length: i64,
     /// In the order of [`FIGURES`].
     figures: [f64; 7],
-    /// Figures of which docs/wifi.md says that ours are not within tolerance of ns-3's, and what it says ours are.
+    /// Figures that docs/wifi.md lists as outside the tolerance of ns-3's, and our values for them.
     exceptions: &'static [(usize, f64)],
 }
 

@@ -121,7 +121,7 @@ impl Screen {
         Ok(Self { decoder: new_decoder(kind)?, enlarged: Picture::new(film.size), film })
     }
 
-    /// The decoder goes on where a reference is missing.
+    /// The decoder continues if a reference is missing.
     pub fn set_concealing(&mut self) {
         self.decoder.set_concealing();
     }

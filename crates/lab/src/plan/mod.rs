@@ -78,7 +78,7 @@ pub struct TrafficModel {
 }
 
 impl Cell {
-    /// What one run of it simulates.
+    /// The simulated time of one of its runs.
     #[must_use]
     pub fn length(&self) -> Span {
         self.setting.duration * self.traffic.as_ref().map_or(1, |traffic| i64::from(traffic.scenario.runs))
@@ -107,20 +107,20 @@ pub struct Cell {
 pub struct Setting {
     pub about: String,
     pub duration: Span,
-    /// Left out of all figures.
+    /// Excluded from all figures.
     pub warm_up: Span,
     /// Between two samples of a time series.
     pub sample: Span,
     pub pacing: Mode,
     /// A redundancy policy of `nearlight_fec`.
     pub fec: String,
-    /// How the frames of several sessions lie to each other.
+    /// The relative phases of several sessions' frames.
     pub phases: Phases,
     /// The largest datagram, without the headers below.
     pub datagram: usize,
     /// IP, UDP and whatever else a path carries with each datagram.
     pub headers: Bytes,
-    /// What media say to queues that mark in place of dropping.
+    /// The ECN marking of media, for queues that mark instead of dropping.
     pub ecn: Ecn,
     pub transport: Transport,
     /// From one report of arrivals to the next; the transport's own way if None.
@@ -153,7 +153,7 @@ pub struct Source {
     pub encoder: Encoder,
 }
 
-/// What makes bits of pictures.
+/// The encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Encoder {
     /// Frame sizes without pictures.
@@ -172,15 +172,15 @@ pub enum Content {
     Game,
 }
 
-/// How what is lost comes back.
+/// How losses are recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Recovery {
     /// One of the product's.
     Policy(RecoveryPolicy),
-    /// Nothing is asked for: what is not whole when a newer frame is, is left out, and its followers are decoded without it.
+    /// No requests: a frame still incomplete when a newer one is complete is skipped, and its followers are decoded without it.
     None,
-    /// Groups of pictures travel as one, and are shown when a group is whole or the next one comes; nothing is asked for.
+    /// Groups of pictures travel as one, and are shown when a group is complete or the next one arrives; no requests are sent.
     Group,
 }
 
@@ -232,7 +232,7 @@ pub struct System {
     /// Frames from one key frame to the next; 0 without scheduled ones.
     pub group: u32,
     pub captures: Captures,
-    /// Frames travel over TCP with this law, coded at the highest rate, whatever arrives.
+    /// Frames travel over TCP with this law, coded at the highest rate, regardless of what arrives.
     pub reliable: Option<LawSpec>,
 }
 

@@ -215,7 +215,7 @@ pub(super) fn rates_over_time(entry: &Entry<'_>) -> Chart {
 pub(super) fn flows_over_time(entry: &Entry<'_>) -> Chart {
     let run = entry.runs[0];
     let media = run.media.iter().map(|media| Series::line(media.name.clone(), points(run, &media.received, 1e-3)));
-    // What hardly shows, such as audio, only crowds the picture.
+    // Barely visible series, such as audio, only clutter the chart.
     let visible = |received: &[u32]| received.iter().max().is_some_and(|most| *most > 100);
     let rivals = run
         .rivals

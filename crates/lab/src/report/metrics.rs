@@ -14,7 +14,7 @@ pub(super) struct Metric {
     pub(super) decimals: usize,
     pub(super) wanted: Wanted,
     pub(super) of: Of,
-    /// It counts every captured frame, so that nothing is gained in it by frames that are not there.
+    /// It counts every captured frame, so that skipping frames does not improve it.
     pub(super) counts_all: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Mean,
-    /// What 95 % do not exceed, of all samples of all runs.
+    /// The 95 % quantile of all samples of all runs.
     P95,
 }
 

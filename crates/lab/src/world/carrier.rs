@@ -93,7 +93,7 @@ pub(super) trait Carrier {
     /// In the world's clock.
     fn poll_server_timeout(&mut self) -> Option<(Time, Wake)>;
 
-    /// A datagram came to the client, marked by a queue on its way or not.
+    /// A datagram arrived at the client, with or without a congestion mark.
     fn on_client_datagram(&mut self, now: Time, bytes: &[u8], marked: bool);
 
     /// The client's timers, before its datagrams are taken; may bring frames for the decoder.

@@ -21,13 +21,13 @@ use crate::plan::{Client, Recovery};
 use crate::record::FrameLossCounts;
 use crate::utility::FrameQuality;
 
-/// What a session is like.
+/// The configuration of a session.
 pub(crate) struct MediaConfig {
     pub(crate) flow: u16,
     pub(crate) start: Time,
     pub(crate) stop: Time,
     pub(crate) pauses: Vec<(Time, Time)>,
-    /// The first frame comes so long after the start.
+    /// The delay of the first frame after the start.
     pub(crate) phase: Span,
     /// The display first changes so long after the start.
     pub(crate) refresh_phase: Span,
@@ -121,7 +121,7 @@ struct Decoding {
     input: InputSeq,
     captured_at: Time,
     show: bool,
-    /// Nothing that it was predicted from is missing.
+    /// All its references are complete.
     intact: bool,
     quality: Option<Quality>,
 }
@@ -150,7 +150,7 @@ pub(crate) struct MediaActor {
     forming: Vec<Decoding>,
     /// The frame that was decoded last, and whether it was intact.
     newest_decoded: Option<(FrameId, bool)>,
-    /// Redundant and all bytes sent, and what was healed, when the measured time began.
+    /// Redundant and all bytes sent, and recoveries, when the measured time began.
     sent_before: Option<(u64, u64)>,
     healed_before: RecoveryCounts,
     decoding: VecDeque<Decoding>,
@@ -243,7 +243,7 @@ impl MediaActor {
         (redundant, (sent - sent_before).saturating_sub(redundant))
     }
 
-    /// What healed the picture, where the session's own receiver puts it together.
+    /// What recovered the picture, if the session's own receiver assembles it.
     pub(crate) fn healed(&self, now: Time) -> Option<RecoveryCounts> {
         Some(self.carrier.recovery(now)?.since(&self.healed_before))
     }
@@ -386,7 +386,7 @@ impl MediaActor {
         }
     }
 
-    /// What the next frame is predicted from.
+    /// The reference of the next frame.
     fn reference(&self, target: &EncoderTarget) -> Reference {
         let first = self.since_key == 0;
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
@@ -448,7 +448,7 @@ impl MediaActor {
         self.frames.push(Sent { captured, at: now, index, came: None });
         self.fates.on_sent(captured.at, coded.bits.len(), coded.is_key());
         self.tally.on_frame_sent(captured.at, coded.is_key());
-        // A receiver that decodes whatever comes takes each frame as if it stood alone.
+        // A receiver that decodes whatever comes treats each frame as independent.
         let stands_alone = self.config.recovery == Recovery::None;
         let reference = coded.reference.filter(|_| !stands_alone);
         let group_index = stands_alone.then_some(index);
@@ -503,7 +503,7 @@ impl MediaActor {
         self.decoding.push_back(Decoding { done_at: free_at + self.config.client.decode, ..decoding });
     }
 
-    /// A group is shown picture by picture once it is whole, or once the next one comes.
+    /// A group is shown picture by picture once it is complete, or once the next one arrives.
     fn form_group(&mut self, now: Time, index: u32, decoding: Decoding) {
         if index == 0 {
             self.show_group(now);
@@ -571,7 +571,7 @@ impl MediaActor {
     }
 }
 
-/// Says what an end woke for, in virtual time.
+/// Logs what an end woke for, in virtual time.
 fn log_due(now: Time, flow: u16, end: &str, timer: Option<(Time, Wake)>) {
     if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
         tracing::trace!(at = now.as_nanos(), flow, end, wake = wake.name(), "a timer is due");

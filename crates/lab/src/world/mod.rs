@@ -55,7 +55,7 @@ pub enum RunError {
         "the ends of a WebRTC session could not be connected: {0}; this is a fault of the program, not of the plan"
     )]
     WebRtc(String),
-    /// A run over a real path; the words say what to do.
+    /// A run over a real path; the text tells the user what to do.
     #[error("{0}")]
     Live(String),
 }
@@ -334,7 +334,7 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         recovery: cell.system.recovery,
         group: cell.system.group,
         captures: cell.system.captures,
-        // Whatever rates a preset keeps, all are judged by those of the plan.
+        // All presets are judged by the plan's rates, whatever rates they use.
         quality: FrameQuality::new(setting.source.bounds, setting.source.fps),
     };
     if let Some(law) = cell.system.reliable {

@@ -1,7 +1,7 @@
 //! Frames over one TCP connection: nothing is ever lost, and everything waits for what was.
 //!
 //! The baseline of Nebula's evaluation (Alhilal et al., WWW 2022, section 6.1): the coded rate never changes, and a frame that
-//! waits for longer than the pipeline allows is left out before it is coded.
+//! waits for longer than the pipeline allows is skipped before it is coded.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::record::FrameLossCounts;
 
-/// Frames over TCP that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
+/// Frames over TCP that wait for longer in the sender are skipped (section 6.3: "on-time (330 ms with our pipeline)").
 pub const LONGEST_WAIT_OVER_TCP: Span = Span::from_millis(330);
 /// What the socket holds, in windows: Linux lets the send buffer grow to twice the largest window so far (`tcp_sndbuf_expand`), and
 /// never shrinks it.

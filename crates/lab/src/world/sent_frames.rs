@@ -1,4 +1,4 @@
-//! What became of each frame, in the order of capture.
+//! The fate of each frame, in the order of capture.
 
 use nearlight_units::{Span, Time};
 

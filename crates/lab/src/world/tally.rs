@@ -1,4 +1,4 @@
-//! What a media session did, measured from outside: the world knows all times exactly.
+//! The metrics of a media session, measured from outside: the world knows all times exactly.
 
 use nearlight_events::{RecoveryCounts, STAGES, StallCounts, Stalls, Timeline};
 use nearlight_units::{Span, Time};
@@ -39,7 +39,7 @@ pub(crate) struct Tally {
     pub(crate) packets_lost: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
-    /// How often the receiver had nothing asked for while the picture stood.
+    /// How often the receiver had no request pending while the picture was frozen.
     pub(crate) stuck: u64,
     /// None where frames come in order over a reliable transport.
     pub(crate) standstill: Option<Standstill>,
@@ -60,7 +60,7 @@ pub(crate) struct Tally {
     pub(crate) ssim: Histogram,
 }
 
-/// What a session came to beyond its tally.
+/// A session's results beyond its tally.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
     pub(crate) retransmissions: u64,
@@ -120,7 +120,7 @@ impl Tally {
         Self { pauses: pauses.to_vec(), ..self }
     }
 
-    /// A moment on a clock that stands still in pauses.
+    /// A moment on a clock that stops during pauses.
     fn without_pauses(&self, at: Time) -> Time {
         let paused = |(from, to): &(Time, Time)| (*to).min(at).saturating_since(*from);
         at - self.pauses.iter().map(paused).fold(Span::ZERO, |sum, span| sum + span)
@@ -183,14 +183,14 @@ impl Tally {
         }
     }
 
-    /// A packet of a picture came to the client after so long.
+    /// A picture's packet arrived at the client with this delay.
     pub(crate) fn on_media_received(&mut self, now: Time, way: Span) {
         if self.counts(now) {
             self.standstill.get_or_insert_default().on_media(now, way);
         }
     }
 
-    /// A packet came to the server after so long.
+    /// A packet arrived at the server with this delay.
     pub(crate) fn on_answer_received(&mut self, way: Span) {
         if let Some(standstill) = &mut self.standstill {
             standstill.on_answer(way);
@@ -222,7 +222,7 @@ impl Tally {
         }
     }
 
-    /// Its packets took so long from first to last, as they came.
+    /// Records the time from the arrival of its first packet to that of its last.
     pub(crate) fn on_frame_assembled(&mut self, captured_at: Time, span: Span) {
         if self.counts_frame(captured_at) {
             self.frame_assembly.add(micros(span));

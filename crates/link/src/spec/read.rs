@@ -26,7 +26,7 @@ struct Key {
 enum Kind {
     Bottleneck,
     Hop,
-    /// Belongs to a bottleneck.
+    /// A property of a bottleneck.
     Detail,
 }
 
@@ -84,7 +84,7 @@ const KEYS: [Key; 20] = [
     key("wifi", Kind::Hop, "a cell's settings with slashes in between, such as standard-11ax/mcs:7"),
 ];
 
-/// By how much reordered packets are late unless told. Guess: longer than a frame's burst, shorter than a frame.
+/// Default delay of reordered packets. Guess: longer than a frame's burst, shorter than a frame.
 const HELD_BACK: Span = Span::from_millis(5);
 
 pub(super) const MOST_HOPS: usize = 64;
@@ -130,7 +130,7 @@ impl PathSpec {
         draft.finish()
     }
 
-    /// The same, of a table that describes one hop, whose keys come in any order.
+    /// The same for a table that describes one hop; its keys may be in any order.
     pub(super) fn from_table(pairs: &[(String, String)]) -> Result<Self, SpecError> {
         let known = |name: &str| KEYS.iter().find(|key| key.name == name && key.kind != Kind::Detail);
         let mut hops = pairs.iter().filter_map(|(name, _)| known(name));
@@ -146,7 +146,7 @@ enum Detail {
     Queue(Limit),
     Policy(Policy),
     Burst(Bytes),
-    /// Whether a class of HTB is meant.
+    /// Whether the value selects an HTB class.
     Borrowing(bool),
     Fine(Fine),
     Scale(f64),
@@ -157,7 +157,7 @@ enum Detail {
 #[derive(Default)]
 struct Bottleneck {
     source: Option<Source>,
-    /// None where the hop was not written yet.
+    /// None while the hop has not been read yet.
     place: Option<usize>,
     details: Vec<(&'static str, Detail)>,
 }
@@ -175,7 +175,7 @@ impl Draft {
         let place = Some(self.hops.len());
         self.hops.push(None);
         match self.bottlenecks.last_mut() {
-            // Details came first.
+            // Its details preceded it.
             Some(early) if early.source.is_none() => (early.source, early.place) = (Some(source), place),
             _ => self.bottlenecks.push(Bottleneck { source: Some(source), place, details: Vec::new() }),
         }

@@ -17,7 +17,7 @@ impl Windows {
 
 /// How much a sample's distance counts as its uncertainty (`uncertainty_scale_`).
 const UNCERTAINTY: f64 = 10.0;
-/// The same for a window of few bytes, which says little.
+/// The same for a window of few bytes, which is less reliable.
 const UNCERTAINTY_OF_SMALL: f64 = 25.0;
 /// Below this a window is small (STR0M's value; libwebrtc's field trial is off by default).
 const SMALL: Bytes = Bytes::new(2_000);
@@ -117,7 +117,7 @@ impl Window {
         self.last = self.last.max(Some(now));
         self.span += passed;
         if passed > length {
-            // Silence is no low rate: the sender may have had nothing to send.
+            // Silence does not mean a low rate: the sender may have had nothing to send.
             self.sum = Bytes::ZERO;
             self.span = Span::from_nanos(self.span.as_nanos() % length.as_nanos());
         }

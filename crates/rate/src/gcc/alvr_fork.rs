@@ -235,7 +235,7 @@ mod tests {
     /// 72 frames a second.
     const FRAME: Span = Span::from_nanos(13_888_889);
 
-    /// Calm frames for so many seconds, from second `from` on.
+    /// Calm frames for this many seconds, from second `from` on.
     fn run(rate: &mut Rate, from: u64, seconds: i64, mbps: u64) {
         for frame in 1..=72 * seconds {
             rate.on_frame(Time::from_secs(from) + FRAME * frame, Usage::Normal, Some(Bitrate::from_mbps(mbps)));

@@ -14,7 +14,7 @@ const SUSTAINED: Span = Span::from_millis(10);
 /// The count of samples scales the metric up to this many (`kMinNumDeltas`).
 const MOST_COUNTED: u32 = 60;
 
-/// What the delay says of the path.
+/// The state of the path, inferred from delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Usage {
     #[default]
@@ -25,7 +25,7 @@ pub enum Usage {
     Under,
 }
 
-/// What variants differ in.
+/// The parameters in which variants differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectorOptions {
     /// Speed of the threshold per millisecond, above and below it.
@@ -102,7 +102,7 @@ impl Detector {
         self.adapt(metric.abs(), growth.at);
     }
 
-    /// Growth that was being counted is forgotten, for example because no feedback tells of it any more.
+    /// Growth that was being counted is forgotten, for example because feedback no longer covers it.
     pub fn drop_hypothesis(&mut self) {
         self.over_for = None;
         self.over_samples = 0;

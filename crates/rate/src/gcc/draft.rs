@@ -44,7 +44,7 @@ const CHI: f64 = 0.01;
 /// pion: 0.999 to the power of 30 / (1000 * 5 ms in nanoseconds) differs from 1 by less than a double tells over a session's length.
 const PION_KEEPS: f64 = 1.0;
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DraftOptions {
     pub name: &'static str,

@@ -40,13 +40,13 @@ const PACING_FACTOR: f64 = 2.5;
 const STREAM_TIMEOUT: Span = Span::from_secs(2);
 /// A probe's result counts at least as much as this share of what arrives anyway (`kProbeDropThroughputFraction`).
 const PROBE_FLOOR: f64 = 0.85;
-/// For so long after it, a probe's result is what arrives. Guess: two windows of the acknowledged rate, which see little of a probe
+/// For this long, a probe's result counts as the arriving rate. Guess: two windows of the acknowledged rate, which see little of a probe
 /// of 15 ms; without it, the queue that a probe leaves behind would cut the rate to that of before the probe.
 const PROBE_KNOWS: Span = Span::from_millis(300);
 /// Weight of a new round trip (RFC 6298, alpha).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub name: &'static str,
@@ -255,7 +255,7 @@ impl LibWebrtc {
         }
     }
 
-    /// Feedback came: an outage is over.
+    /// Handles feedback: an outage has ended.
     fn end_silence(&mut self, now: Time, feedback: &Feedback<'_>) {
         if self.silence.on_feedback(feedback) {
             if let Some((from, _)) = self.forgiven {

@@ -1,4 +1,4 @@
-//! What a probe's arrivals say of the path's capacity.
+//! Estimates the path's capacity from a probe's arrivals.
 
 use std::collections::VecDeque;
 
@@ -51,7 +51,7 @@ impl ProbeRate {
         }
     }
 
-    /// Any packet's fate. Answers a rate as soon and as often as the packet's probe tells one.
+    /// Any packet's fate. Returns a rate whenever the packet's probe yields one.
     pub fn on_packet(&mut self, report: &PacketReport) -> Option<Bitrate> {
         let (id, arrived_at) = (report.packet.probe?, report.arrived_at?);
         let (sent_at, size) = (report.packet.sent_at, report.packet.size);

@@ -1,4 +1,4 @@
-//! GCC for receivers that tell nothing of single packets: RTCP's receiver reports, and the rate that the receiver estimates itself
+//! GCC for receivers that do not report individual packets: RTCP's receiver reports, and the rate that the receiver estimates itself
 //! (REMB, draft-alvestrand-rmcat-remb-03).
 //!
 //! The receiver watches the delay, the sender the losses (draft-ietf-rmcat-gcc-02 sections 3 and 6): the rate is the lower of the two.

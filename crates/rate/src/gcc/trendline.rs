@@ -56,7 +56,7 @@ impl Trendline {
         self.detector.on_growth(&Growth { trend: self.slope, gain: GAIN, length: delta.sent, at });
     }
 
-    /// Growth that was being counted is forgotten, for example because no feedback tells of it any more.
+    /// Growth that was being counted is forgotten, for example because feedback no longer covers it.
     pub fn drop_hypothesis(&mut self) {
         self.detector.drop_hypothesis();
     }
@@ -79,7 +79,7 @@ impl Trendline {
     }
 }
 
-/// Least squares; None where all points lie above each other.
+/// Least squares; None if all points have the same abscissa.
 fn fitted_slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let count = points.len() as f64;
     let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |(xs, ys), (x, y)| (xs + x, ys + y));

@@ -42,7 +42,7 @@ const MOTION_TO_PHOTON: Span = Span::from_millis(130);
 /// The lowest share of frames that are captured. Guess: 10 of 30 a second still show motion.
 const LEAST_FRAMES: f64 = 1.0 / 3.0;
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NebulaOptions {
     pub name: &'static str,
@@ -76,7 +76,7 @@ pub struct Nebula {
     stepped_at: Option<Time>,
     rung: usize,
     frame_rate: f64,
-    /// What may be sent, redundancy included.
+    /// The sending rate, including redundancy.
     sending: Option<Bitrate>,
     limit: Limit,
     silence: Silence,

@@ -1,4 +1,4 @@
-//! What Nebula's client measures: throughput by dispersion of frames, loss and motion-to-photon, each as a mean of five.
+//! Measurements of Nebula's client: throughput by dispersion of frames, loss and motion-to-photon, each as a mean of five.
 
 use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span};
 
@@ -62,7 +62,7 @@ impl Monitor {
         self.motion_to_photon.on_value(sample.as_secs_f64());
     }
 
-    /// A step is over: what was counted in it becomes a measurement.
+    /// Ends a step: its counts become a measurement.
     pub fn on_step(&mut self) {
         let (size, elapsed) = (std::mem::take(&mut self.size), std::mem::take(&mut self.elapsed));
         if elapsed > Span::ZERO {

@@ -34,7 +34,7 @@ use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, Rat
 const MARK_INTERVAL: Span = Span::from_millis(10);
 const MARK_WEIGHT: f64 = 1.0 / 8.0;
 const MARK_DECAY: f64 = 1.0 / 128.0;
-/// Marks in a round trip at which the window stands still: the rate explains no fewer.
+/// Marks in a round trip at which the window stays constant: the rate explains no fewer.
 const MARKS_AT_REST: f64 = 2.0;
 /// Losses count from this share on, or with a queue of a quarter of the target; from the higher share on and without a queue they are
 /// a policer's.
@@ -308,7 +308,7 @@ impl ScreamV2 {
         self.rate.mul_f64(PACING / (1.0 - relaxed).max(1.0 / MOST_RELAXED))
     }
 
-    /// What may be under way.
+    /// The bytes allowed in flight.
     fn allowed(&self) -> Bytes {
         let overhead = WINDOW_OVERHEAD * (1.0 + self.delay.steadiness());
         Bytes::new((self.window.bytes() * overhead) as u64) + self.largest

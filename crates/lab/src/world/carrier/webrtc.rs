@@ -59,7 +59,7 @@ pub(in crate::world) struct WebRtc {
     named: VecDeque<Named>,
     whole: VecDeque<PlayedFrame>,
     given_up: u64,
-    /// Nothing but a key frame can be decoded.
+    /// Only a key frame can be decoded.
     broken: bool,
     key_frame_asked_at: Option<Time>,
 }
@@ -220,7 +220,7 @@ impl Carrier for WebRtc {
         self.peer.poll_timeout().map(|(at, wake)| (at - CLOCKS_APART, wake))
     }
 
-    /// The library tells nothing of marks.
+    /// The library does not report marks.
     fn on_client_datagram(&mut self, now: Time, bytes: &[u8], _marked: bool) {
         self.player.on_datagram(player_clock(now), address(SERVER), bytes);
         self.take_played();
