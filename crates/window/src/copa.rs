@@ -228,54 +228,56 @@ mod tests {
     const PATH: Span = Span::from_millis(40);
 
     /// A path of 1000 packets a second and 40 ms: each packet waits for those that were in flight when it left, and for a queue of others.
-    fn run(copa: &mut Copa, packets: u64, others: f64) -> Vec<f64> {
-        let (mut now, mut delivered, mut queues) = (Time::from_secs(1), 0_u64, Vec::new());
+    ///
+    /// `clock` and what was delivered go on from one call to the next.
+    fn run(copa: &mut Copa, clock: &mut (Time, u64), packets: u64, others: f64) -> Vec<f64> {
+        let ((now, delivered), mut queues) = (clock, Vec::new());
         let mut flight: std::collections::VecDeque<(u64, u64)> = std::collections::VecDeque::new();
         for _ in 0..packets {
             while flight.len() < copa.window as usize {
-                flight.push_back((delivered, flight.len() as u64 + 1));
+                flight.push_back((*delivered, flight.len() as u64 + 1));
             }
             let Some((delivered_when_sent, in_flight)) = flight.pop_front() else { break };
             let queue = (in_flight as f64 - 40.0).max(0.0);
             queues.push(queue);
-            now += Span::from_millis(if in_flight >= 40 { 1 } else { 40 / in_flight as i64 });
-            delivered += 1_500;
+            *now += Span::from_millis(if in_flight >= 40 { 1 } else { 40 / in_flight as i64 });
+            *delivered += 1_500;
             let sample = AckSample {
                 acked: PACKET,
-                delivered: Bytes::new(delivered),
+                delivered: Bytes::new(*delivered),
                 delivered_when_sent: Bytes::new(delivered_when_sent),
                 round_trip: Some(PATH + Span::from_secs_f64((queue + others) / 1_000.0)),
                 window_limited: true,
                 ..AckSample::default()
             };
-            copa.on_ack(now, &sample);
+            copa.on_ack(*now, &sample);
         }
         queues
     }
 
     #[test]
     fn about_one_over_delta_packets_are_queued_in_equilibrium() {
-        let mut copa = Copa::new(PACKET, CopaMode::Default);
-        run(&mut copa, 2_000, 0.0);
-        let queues = run(&mut copa, 8_000, 0.0);
+        let (mut copa, mut clock) = (Copa::new(PACKET, CopaMode::Default), (Time::from_secs(1), 0));
+        run(&mut copa, &mut clock, 2_000, 0.0);
+        let queues = run(&mut copa, &mut clock, 8_000, 0.0);
         let mean = queues.iter().sum::<f64>() / queues.len() as f64;
         assert!((1.0..4.0).contains(&mean), "{mean} packets");
     }
 
     #[test]
     fn it_competes_only_where_the_queue_never_empties() {
-        let mut copa = Copa::new(PACKET, CopaMode::Switching);
-        run(&mut copa, 4_000, 0.0);
+        let (mut copa, mut clock) = (Copa::new(PACKET, CopaMode::Switching), (Time::from_secs(1), 0));
+        run(&mut copa, &mut clock, 4_000, 0.0);
         assert!(!copa.is_competing());
-        run(&mut copa, 600, 30.0);
+        run(&mut copa, &mut clock, 400, 30.0);
         assert!(copa.is_competing() && copa.delta < DEFAULT_DELTA / 2.0, "{}", copa.delta);
         copa.lost_in_round = true;
         let before = copa.delta;
         copa.on_round();
         assert!(copa.delta > before, "a loss halves 1/delta");
-        let mut never = Copa::new(PACKET, CopaMode::Default);
-        run(&mut never, 4_000, 0.0);
-        run(&mut never, 600, 30.0);
+        let (mut never, mut clock) = (Copa::new(PACKET, CopaMode::Default), (Time::from_secs(1), 0));
+        run(&mut never, &mut clock, 4_000, 0.0);
+        run(&mut never, &mut clock, 400, 30.0);
         assert!(!never.is_competing());
     }
 }
