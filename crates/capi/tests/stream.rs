@@ -2,7 +2,8 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use nearlight_client::headless::watch_until;
 use nearlight_client::{HeadlessOptions, ViewOptions};
@@ -90,7 +91,7 @@ async fn talk(link: &Link) -> Vec<Vec<u8>> {
             ServerMessage::Application { data } => {
                 if heard.is_empty() {
                     // The other viewer has watched for a while by then.
-                    tokio::time::sleep(std::time::Duration::from_secs(3)).await;
+                    tokio::time::sleep(Duration::from_secs(3)).await;
                     let data = Base64(b"last".to_vec());
                     sender.send(&ClientMessage::Application { data }).await.expect("a message");
                 }
@@ -102,20 +103,30 @@ async fn talk(link: &Link) -> Vec<Vec<u8>> {
     }
 }
 
-fn start(program: &Path) -> (Child, BufReader<std::process::ChildStdout>, Link) {
-    let mut child = Command::new(program)
-        .env("LD_LIBRARY_PATH", program.parent().expect("a folder"))
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("the program starts");
-    let mut output = BufReader::new(child.stdout.take().expect("piped"));
+/// A running program; ended at the latest when this is dropped.
+struct Running(Child);
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The program once it has printed its link.
+fn start(program: &Path) -> (Running, BufReader<ChildStdout>, Link) {
+    let mut command = Command::new(program);
+    command.env("LD_LIBRARY_PATH", program.parent().expect("a folder")).stdout(Stdio::piped());
+    let mut running = Running(command.spawn().expect("the program starts"));
+    let mut output = BufReader::new(running.0.stdout.take().expect("piped"));
     let mut faults = String::new();
     loop {
         let mut line = String::new();
         assert!(output.read_line(&mut line).is_ok_and(|count| count > 0), "the program ended early: {faults}");
         if let Some(link) = line.strip_prefix("LINK ") {
             assert!(faults.is_empty(), "{faults}");
-            return (child, output, Link::parse(link.trim()).expect("a link"));
+            return (running, output, Link::parse(link.trim()).expect("a link"));
         }
         faults.push_str(&line);
     }
@@ -126,21 +137,21 @@ async fn a_c_program_is_seen_touched_and_heard_of() {
     let folder = Folder::new("stream");
     let program = folder.0.join("program");
     build(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/program.c"), &program);
-    let (mut child, mut output, link) = start(&program);
+    let (mut running, mut output, link) = start(&program);
 
     let screenshot = folder.0.join("last.png");
     let mut view = ViewOptions { codecs: vec![CodecKind::Vp8], ..ViewOptions::new(link.clone()) };
     view.record.screenshot = Some(screenshot.clone());
     let (stop, stopped) = watch::channel(false);
     let watching = tokio::spawn(watch_until(HeadlessOptions::new(view), Clock::start(), stopped));
-    let heard = tokio::time::timeout(std::time::Duration::from_secs(60), talk(&link)).await.expect("an end in time");
+    let heard = tokio::time::timeout(Duration::from_mins(1), talk(&link)).await.expect("an end in time");
     // The goodbye may overtake the last frames on their way through the decoder.
-    tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
     stop.send(true).expect("a viewer");
     let summary = watching.await.expect("no panic").expect("a run");
     let mut rest = String::new();
     output.read_to_string(&mut rest).expect("text");
-    let status = child.wait().expect("an end");
+    let status = running.0.wait().expect("an end");
 
     assert!(status.success() && !rest.contains("FAULT"), "{rest}");
     assert_eq!(heard, [b"hello \0 there".to_vec(), b"farewell".to_vec()]);
