@@ -117,7 +117,7 @@ fn whatever_frames_are_lost_a_concealing_decoder_goes_on() {
         decoder.set_concealing();
         for (number, bits) in frames.iter().enumerate() {
             // Multiplying by a large odd number scatters the losses.
-            let lost = number > 0 && (number * 2_654_435_761 >> 7) % 5 == 0;
+            let lost = number > 0 && ((number * 2_654_435_761) >> 7).is_multiple_of(5);
             if !lost {
                 let decoded = decoder.decode(bits).map(|picture| picture.is_some());
                 assert!(matches!(decoded, Ok(true)), "{kind}, frame {number}: {decoded:?}");

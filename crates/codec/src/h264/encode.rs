@@ -7,12 +7,12 @@ use std::ptr::null_mut;
 use nearlight_units::Bitrate;
 use openh264_sys2::source::APILoader;
 use openh264_sys2::{
-    CAMERA_VIDEO_REAL_TIME, CM_BT709, CP_BT709, ENCODER_LTR_MARKING_FEEDBACK, ENCODER_LTR_RECOVERY_REQUEST,
-    ENCODER_OPTION, ENCODER_OPTION_BITRATE, ENCODER_OPTION_MAX_BITRATE, ENCODER_OPTION_TRACE_LEVEL, ISVCEncoder,
-    ISVCEncoderVtbl, LEVEL_4_2, LEVEL_5_2, LOW_COMPLEXITY, LTR_MARKING_FAILED, LTR_MARKING_SUCCESS,
-    LTR_RECOVERY_REQUEST, PRO_BASELINE, RC_BITRATE_MODE, SBitrateInfo, SEncParamExt, SFrameBSInfo, SLTRMarkingFeedback,
-    SLTRRecoverRequest, SM_FIXEDSLCNUM_SLICE, SM_SINGLE_SLICE, SPATIAL_LAYER_0, SPATIAL_LAYER_ALL, SSourcePicture,
-    TRC_BT709, WELS_LOG_QUIET, videoFormatI420, videoFrameTypeIDR,
+    CAMERA_VIDEO_REAL_TIME, CM_BT709, CONSTANT_ID, CP_BT709, ENCODER_LTR_MARKING_FEEDBACK,
+    ENCODER_LTR_RECOVERY_REQUEST, ENCODER_OPTION, ENCODER_OPTION_BITRATE, ENCODER_OPTION_MAX_BITRATE,
+    ENCODER_OPTION_TRACE_LEVEL, ISVCEncoder, ISVCEncoderVtbl, LEVEL_4_2, LEVEL_5_2, LOW_COMPLEXITY, LTR_MARKING_FAILED,
+    LTR_MARKING_SUCCESS, LTR_RECOVERY_REQUEST, PRO_BASELINE, RC_BITRATE_MODE, SBitrateInfo, SEncParamExt, SFrameBSInfo,
+    SLTRMarkingFeedback, SLTRRecoverRequest, SM_FIXEDSLCNUM_SLICE, SM_SINGLE_SLICE, SPATIAL_LAYER_0, SPATIAL_LAYER_ALL,
+    SSourcePicture, TRC_BT709, WELS_LOG_QUIET, videoFormatI420, videoFrameTypeIDR,
 };
 
 use super::{CODEC, LEVEL_4_2_PICTURE, LEVEL_4_2_SECOND};
@@ -260,6 +260,8 @@ fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
     // The next frame is kept when the receiver has answered for the one before; 0 would mean 30 frames.
     parameters.iLtrMarkPeriod = 1;
     parameters.bEnableDenoise = false;
+    // Where a key frame is lost and a decoder goes on, what follows names parameter sets that it has.
+    parameters.eSpsPpsIdStrategy = CONSTANT_ID;
     let filter_offset = loop_filter_offset(config);
     (parameters.iLoopFilterAlphaC0Offset, parameters.iLoopFilterBetaOffset) = (filter_offset, filter_offset);
     let layer = &mut parameters.sSpatialLayers[0];
