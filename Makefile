@@ -2,7 +2,8 @@
 # make test    installs what the tests need and runs every test
 # make bench   measures: codecs, controllers, sessions and the whole path
 # make check   formatting, lints and the page's types
-# make types   writes the page's declarations anew from the Rust types
+# make types   writes the page's declarations and the C header anew from the Rust types
+# make install-library   builds and installs libnearlight for C programs                 (PREFIX=/usr/local)
 # make fuzz    runs every fuzz target for a minute                                     (SECONDS_EACH=900)
 
 export PATH := $(HOME)/.cargo/bin:$(PATH)
@@ -11,8 +12,9 @@ NEARLIGHT := $(TARGET)/release/nearlight
 PAGE := web/dist/index.html
 PAGE_SOURCES := $(shell find Cargo.toml Cargo.lock rust-toolchain.toml web/src web/public web/build.mjs web/package-lock.json web/tsconfig.json crates/web-core crates/session crates/wire crates/events crates/units crates/rate crates/window crates/pace crates/fec crates/xtask -type f -not -path 'web/src/core/*' 2>/dev/null)
 SECONDS_EACH ?= 60
+PREFIX ?= /usr/local
 
-.PHONY: run test bench check types fuzz build setup-run setup-test clean
+.PHONY: run test bench check types fuzz build install-library setup-run setup-test clean
 
 run: setup-run build
 	exec $(NEARLIGHT) serve $(ARGS)
@@ -43,6 +45,10 @@ bench: setup-run build
 
 types: setup-run
 	NEARLIGHT_RENEW_TYPES=1 cargo test --release --package nearlight-wire --package nearlight-events --package nearlight-web-core typescript
+	NEARLIGHT_RENEW_TYPES=1 cargo test --release --package nearlight-capi --test header
+
+install-library: setup-run $(PAGE)
+	scripts/install-library.sh $(PREFIX)
 
 fuzz: setup-run
 	scripts/fuzz.sh $(SECONDS_EACH)

@@ -63,3 +63,6 @@ if [ -d web/node_modules ]; then
   printf '\n== headless Chromium\n'
   (cd web && NEARLIGHT_BIN="$nearlight" node tests/bench.mjs "$seconds")
 fi
+
+printf '\n== Ethernet frames and UDP between two network namespaces\n'
+scripts/bench-ethernet.sh

@@ -12,9 +12,10 @@ fail() { say "$*"; exit 1; }
 
 # --- packages of the distribution -------------------------------------------------------------------------------------------
 # g++ and nasm build OpenH264; without nasm it would run three times slower, so the build refuses to go on. cmake builds libopus.
-packages=(ca-certificates cmake curl g++ make nasm pkg-config libvpx-dev
+packages=(ca-certificates cmake curl g++ make nasm pkg-config libudev-dev libvpx-dev
   # Mesa draws on machines without a GPU, through Vulkan or OpenGL.
   libvulkan1 mesa-vulkan-drivers libegl1 libgl1-mesa-dri
+  # libudev-dev: the native viewer finds gamepads with libudev.
   # What the native viewer opens its window with.
   libx11-6 libx11-xcb1 libxcursor1 libxi6 libxkbcommon-x11-0)
 # aiortc is a WebRTC implementation that shares nothing with ours: a test has it play what we send. tcpdump captures what we send.

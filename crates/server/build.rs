@@ -1,4 +1,4 @@
-//! The page is part of the binary: says how to build it where it is missing, instead of a server without a page.
+//! The page is embedded in the binary. If it has not been built, fails with instructions rather than building a server without a page.
 
 use std::path::Path;
 

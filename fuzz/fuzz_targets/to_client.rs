@@ -1,5 +1,6 @@
 #![no_main]
 
+use nearlight_units::RemoteTime;
 use nearlight_wire::ToClient;
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
@@ -14,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             written.extend_from_slice(payload);
         }
         Ok(ToClient::Pong(pong)) => written = pong.to_bytes(),
-        Ok(ToClient::Note(note)) => written = note.to_bytes(),
+        Ok(ToClient::Note(note)) => written = note.map_times(RemoteTime::on_shared_clock).to_bytes(),
         Ok(ToClient::Sound(sound)) => written = sound.to_bytes(),
         Ok(ToClient::InputAcknowledgement(acknowledgement)) => written = acknowledgement.to_bytes(),
         Ok(ToClient::Application(message)) => written = message.to_bytes(),

@@ -1,7 +1,8 @@
-// The page: joins the shell, the worker that plays the stream, the screen's user and the headset.
+// The page: connects the shell, the worker that plays the stream, the screen's user and the headset.
 
 import { pageTime } from "./clock.ts";
 import { showCursor } from "./cursor.ts";
+import { TRANSPORTS } from "./generated/core.ts";
 import { type ControllerDescription, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES } from "./generated/wire.ts";
 import { Headset, headsetOffer } from "./headset.ts";
 import { Hud } from "./hud.ts";
@@ -16,11 +17,11 @@ import { Shell } from "./shell.ts";
 import { hasWebRtc, missingFeatures } from "./support.ts";
 import { Walker } from "./walker.ts";
 
-/** What tests and curious people find at `window.nearlight`. */
+/** The object at `window.nearlight`, for tests and curious people. */
 export interface Hooks {
   /** `connecting`, `waiting`, `live`, `stalled`, `reconnecting`, `refused`, `failed`, `unsupported` or `unpaired`. */
   readonly state: string;
-  /** What the newest displayed pixels said, if they were readable. */
+  /** The marker of the newest displayed pixels, if it was readable. */
   readonly lastMarker: Marker | null;
   readonly stream: StreamDescription | null;
   readonly statistics: Statistics | null;
@@ -30,18 +31,18 @@ export interface Hooks {
   events(): Promise<string>;
   /** How loud the last moments were for the left and the right ear, before volume and mute; none before the sound was started. */
   loudness(): [number, number] | null;
-  /** As if a device of the user's had said this. */
+  /** Simulates input from one of the user's devices. */
   device(input: DeviceInput): void;
-  /** Sends a message to the application: reliably and in order, or at once and perhaps never. Throws for one that is too long. */
+  /** Sends a message to the application: reliably and in order, or at once but possibly lost. Throws for one that is too long. */
   send(data: string | ArrayBuffer | Uint8Array, options?: { reliable?: boolean }): void;
-  /** `message` events bring the application's messages. */
+  /** `message` events deliver the application's messages. */
   addEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
   removeEventListener(name: "message", listener: (event: CustomEvent<Received>) => void): void;
-  /** Puts the screen's user somewhere: metres, and radians to the left of -z and up. */
+  /** Moves the screen's user: metres, and radians to the left of -z and up. */
   setPose(pose: { position: [number, number, number]; yaw?: number; pitch?: number }): void;
 }
 
-/** A message of the application's. */
+/** A message from the application. */
 export interface Received {
   data: Uint8Array;
   reliable: boolean;
@@ -53,7 +54,7 @@ declare global {
   }
 }
 
-/** Where the headset's user begins if the server has not said so yet. */
+/** The headset user's initial pose if the server has not set one yet. */
 const START: Pose = { position: [0, 1.6, 6], orientation: [0, 0, 0, 1] };
 
 class App {
@@ -73,15 +74,15 @@ class App {
   #peer: Peer | null = null;
   #headset: Headset | null = null;
   #entering = false;
-  /** The user lets the application read what is pasted here and write the clipboard: ?clipboard in front of the link's fragment. */
+  /** The user lets the application read pasted text and write the clipboard: ?clipboard before the link's fragment. */
   readonly #clipboard = new URLSearchParams(location.search).has("clipboard");
   #marker: Marker | null = null;
   #stream: StreamDescription | null = null;
   #statistics: Statistics | null = null;
-  /** Where messages of the application's arrive. */
+  /** Dispatches messages from the application. */
   readonly #messages = new EventTarget();
   #controllers: ControllerDescription[] = [];
-  /** Where the server lets users begin, once it has said so. */
+  /** The initial pose of users, once the server has set it. */
   #start: Pose | null = null;
 
   constructor({ token, certificate }: Pairing) {
@@ -113,7 +114,7 @@ class App {
     navigator.xr?.addEventListener("devicechange", () => void this.#offerVr());
     window.addEventListener("pagehide", () => {
       this.#post({ type: "close" });
-      // The worker may not get to say so any more.
+      // The worker may be terminated before it can say goodbye.
       this.#peer?.close();
     });
     // A page that comes back from the browser's cache has closed its session.
@@ -149,7 +150,7 @@ class App {
 
   #startWorker(): void {
     const canvas = element("picture", HTMLCanvasElement).transferControlToOffscreen();
-    // In front of the fragment: ?marker, ?painter=webgl2, ?painter=2d, ?transport= and the name of one.
+    // Before the fragment: ?painter=webgl2, ?painter=2d, ?transport= and the name of one.
     const options = new URLSearchParams(location.search);
     const painter = options.get("painter");
     const transport = transportOf(options.get("transport"));
@@ -164,8 +165,6 @@ class App {
       certificate: this.#certificate,
       epoch: performance.timeOrigin,
       displayHz: 60,
-      // For those who measure with a camera.
-      showMarker: options.has("marker"),
       clipboard: this.#clipboard,
       painter: painter === "webgl2" || painter === "2d" ? painter : "auto",
     };
@@ -235,7 +234,7 @@ class App {
         this.#hud.onStatistics(message.statistics);
         break;
       case "frame":
-        if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.views);
+        if (this.#headset) this.#headset.onPicture(message.frame, message.picture, message.crop, message.views);
         else message.picture.close();
         break;
       case "answer":
@@ -245,7 +244,7 @@ class App {
     }
   }
 
-  /** Only the first session says where to stand: after a lost connection users go on from where they are. */
+  /** Only the first session sets the pose: after a lost connection users continue where they are. */
   #onWelcome({ stream, start }: Welcome): void {
     if (!this.#start) {
       this.#start = start;
@@ -284,8 +283,10 @@ class App {
           this.#controllers = controllers;
           this.#tellDevices();
         },
-        onShown: (at, frame, pixels) =>
-          this.#worker.postMessage({ type: "shown", at: pageTime(at), frame, pixels } satisfies ToWorker, [pixels.buffer]),
+        onShown: (at, frame, marker) => {
+          const message: ToWorker = { type: "shown", at: pageTime(at), frame, marker };
+          this.#worker.postMessage(message, marker ? [marker.rgba.buffer] : []);
+        },
         onEnd: () => {
           this.#headset = null;
           this.#controllers = [];
@@ -295,7 +296,7 @@ class App {
         },
       });
     } catch (error) {
-      // A headset that is taken or a user who declines is no reason to stop: the screen goes on.
+      // A headset in use by another program or a user who declines is no reason to stop: the screen continues.
       console.warn("the headset's session did not begin:", error);
     } finally {
       this.#entering = false;
@@ -334,7 +335,7 @@ class App {
     this.#startSound();
   }
 
-  /** At once, and again when the page is loaded again or its address is passed on. */
+  /** Takes effect at once, and again when the page is reloaded or its address is shared. */
   #useTransport(transport: TransportChoice): void {
     const address = new URL(location.href);
     if (transport === "auto") address.searchParams.delete("transport");
@@ -399,16 +400,16 @@ async function toggleFullscreen(): Promise<void> {
 }
 
 function transportOf(name: string | null): TransportChoice {
-  return name === "webtransport" || name === "webrtc" || name === "websocket" ? name : "auto";
+  return TRANSPORTS.find((transport) => transport === name) ?? "auto";
 }
 
-/** What the link says in its fragment, which no browser sends to a server. */
+/** The contents of the link's fragment, which no browser sends to a server. */
 interface Pairing {
   token: string;
   certificate: string | null;
 }
 
-/** None where the link has lost its token or half of the certificate's hash on its way here. */
+/** None where the link has lost its token or half of the certificate's hash in transit. */
 function pairingOf(address: Location): Pairing | null {
   const fragment = new URLSearchParams(address.hash.slice(1));
   const token = fragment.get("token");

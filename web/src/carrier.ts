@@ -1,4 +1,4 @@
-// What carries a session: control messages in order, datagrams as they come, and over WebRTC the decoded pictures as well.
+// The transport of a session: control messages in order, datagrams as they arrive, and over WebRTC the decoded pictures as well.
 
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, SoundCounts } from "./generated/core.ts";
@@ -10,44 +10,44 @@ export interface Carrier {
   readonly name: TransportName;
   /** None over WebRTC, where the offer was made with the token. */
   readonly challenge: Challenge | null;
-  /** May be lost, and is when the way out is full. */
+  /** May be lost, and is when the send queue is full. */
   sendDatagram(bytes: Uint8Array): void;
-  /** Bytes of the control stream, one whole message at a time. */
+  /** Bytes of the control stream, one complete message at a time. */
   sendControl(bytes: Uint8Array): void;
-  /** Hands over what comes until the session ends; says why it did. */
+  /** Delivers what arrives until the session ends; returns why it ended. */
   run(out: CarrierOut): Promise<string>;
   close(): void;
 }
 
-/** What both ends prove over WebTransport that they know the token with. */
+/** The values over which both ends prove over WebTransport that they know the token. */
 export interface Challenge {
-  /** The server's, as they stand on its stream. */
+  /** The server's, as received on its stream. */
   bytes: Uint8Array;
-  /** The hash of the one certificate that the browser accepts for this session; none where its authorities vouch for it. */
+  /** The hash of the one certificate that the browser accepts for this session; none where it relies on its authorities. */
   certificate: string | null;
 }
 
 export interface CarrierOut {
   onControl(bytes: Uint8Array): void;
   onDatagram(bytes: Uint8Array): void;
-  /** The browser's own receiver decoded a picture, which whoever takes it closes. */
+  /** The browser's own receiver decoded a picture; the recipient must close it. */
   onPicture(received: ReceivedPicture): void;
   /** What the browser's receiver counted since the session began. */
   onCounts(counts: PictureCounts): void;
-  /** The same of the sound. */
+  /** The same for the sound. */
   onSoundCounts(counts: SoundCounts): void;
 }
 
 export interface ReceivedPicture {
   picture: VideoFrame;
   rtpTimestamp: RtpTimestamp;
-  /** When its last packet came; none where the browser does not say. */
+  /** When its last packet arrived; none where the browser does not report it. */
   receivedAt: PageTime | null;
 }
 
-/** The timestamp of the packets that a picture came in, where the browser says it. */
+/** The timestamp of a picture's packets, where the browser reports it. */
 export function rtpTimestampOf(picture: VideoFrame): RtpTimestamp | undefined {
-  // Not yet in the language's description of browsers.
+  // Not yet in TypeScript's declarations of browsers.
   const described = picture as VideoFrame & { metadata?: () => { rtpTimestamp?: RtpTimestamp } };
   return described.metadata?.().rtpTimestamp;
 }
@@ -55,7 +55,7 @@ export function rtpTimestampOf(picture: VideoFrame): RtpTimestamp | undefined {
 /** The server answers, but this transport does not get through to it. */
 export class Blocked extends Error {
   override readonly name = "Blocked";
-  /** For the user: what is in the way and what to do. */
+  /** For the user: what blocks it and what to do. */
   readonly advice: string;
 
   constructor(message: string, advice = "") {
@@ -64,7 +64,7 @@ export class Blocked extends Error {
   }
 }
 
-/** The server will not have this session. */
+/** The server refuses this session. */
 export class Refused extends Error {
   override readonly name = "Refused";
   readonly reason: RefusalReason;

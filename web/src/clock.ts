@@ -8,12 +8,12 @@ export type PageTime = number & { readonly [unit]: "ms" };
 /** Microseconds on it, as the core takes them. */
 export type CoreTime = number & { readonly [unit]: "µs" };
 
-/** In the window: what `performance.now()` or an event says. */
+/** In the window: a time from `performance.now()` or an event. */
 export function pageTime(milliseconds: number): PageTime {
   return milliseconds as PageTime;
 }
 
-/** The window's clock in a worker that was told the window's `performance.timeOrigin`. */
+/** The window's clock in a worker that was given the window's `performance.timeOrigin`. */
 export class PageClock {
   readonly #shift: number;
 

@@ -1,11 +1,11 @@
-// The codecs that this page plays, best first: what WebCodecs and WebRTC call them.
+// The codecs that this page plays, best first, with their names in WebCodecs and WebRTC.
 
 import type { CodecKind } from "./generated/wire.ts";
 
 interface Names {
   /** The codec string of WebCodecs with the least that a browser must decode. */
   webCodecs: string;
-  /** The browser's formats that are fit for it over WebRTC, best first. */
+  /** The browser's formats that are suitable for it over WebRTC, best first. */
   rtp: readonly ((codec: RTCRtpCodec) => boolean)[];
 }
 
@@ -20,7 +20,7 @@ const NAMES: Record<CodecKind, Names> = {
   vp8: { webCodecs: "vp8", rtp: [({ mimeType }) => mimeType === "video/VP8"] },
 };
 
-/** A server takes the first that it has. */
+/** A server takes the first that it supports. */
 export const RTP_FORMATS = Object.values(NAMES).flatMap(({ rtp }) => rtp);
 
 /** Those that this browser's WebCodecs decode. */

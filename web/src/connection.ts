@@ -1,31 +1,32 @@
 // Keeps one session with the server alive: dials, watches, and dials again with back-off, over the transport that gets through.
 
 import { Blocked, type Carrier, type CarrierOut, Refused } from "./carrier.ts";
+import { TRANSPORTS } from "./generated/core.ts";
 import type { ConnectionState, RefusalReason, TransportChoice, TransportName } from "./messages.ts";
 import { dialWebRtc } from "./webrtc.ts";
 import { dialWebSocket } from "./websocket.ts";
 import { dialWebTransport } from "./webtransport.ts";
 
-/** Waits before a new attempt: doubling, so that a server that restarts is found soon and a dead one is left in peace. */
+/** Waits before a new attempt: doubling, so that a server that restarts is found soon and a dead one is not flooded. */
 const FIRST_RETRY_MS = 250;
 const LAST_RETRY_MS = 5_000;
-/** A session that lived this long was a good one: the next loss starts its back-off anew. */
+/** A session that lasted this long was stable: the next loss restarts the back-off. */
 const SETTLED_MS = 5_000;
-/** A server that is there sends frames and clock answers many times in this time. Guess. */
+/** A live server sends frames and clock answers many times in this period. Guess. */
 const STALL_MS = 1_000;
 /** After this silence the session is given up. An outage of two seconds must not cost a new session. */
 const GIVE_UP_MS = 4_000;
-/** An attempt that takes longer has met a silent network. */
+/** An attempt that takes longer gets no answer from the network. */
 const DIAL_MS = 6_000;
 /** The same where another transport can be tried instead. Guess: three lost handshake packets. */
 const FIRST_DIAL_MS = 3_000;
 const WATCH_MS = 250;
 
 export interface ConnectionOptions {
-  /** Where `session.json` and `whep` lie. */
+  /** Base of `session.json` and `whep`. */
   origin: string;
   token: string;
-  /** The certificate that the link names, as long as no session has shown that the server knows the token. */
+  /** The certificate that the link names, until a session has proved that the server knows the token. */
   certificate: string | null;
   transport: TransportChoice;
   /** The window has peer connections. */
@@ -33,17 +34,17 @@ export interface ConnectionOptions {
 }
 
 export interface ConnectionOut extends CarrierOut {
-  /** The window is to open a peer connection that speaks as the other end of the port. */
+  /** The window is to open a peer connection, which communicates through the other end of the port. */
   askForPeer(port: MessagePort): void;
-  /** `why` says why this transport and not another; it is empty where there is nothing to say. */
+  /** `why` says why this transport was chosen; it is empty where there is nothing to say. */
   onOpen(carrier: Carrier, why: string): void;
   onRefused(reason: RefusalReason, message: string): void;
-  /** The carrier of the last `onOpen` is of no use any more. */
+  /** The carrier of the last `onOpen` is no longer usable. */
   onLost(): void;
   onState(state: ConnectionState): void;
 }
 
-/** One that may be tried, and why it comes to that. */
+/** A transport that may be tried, and the reason to try it. */
 interface Candidate {
   name: TransportName;
   why: string;
@@ -58,7 +59,7 @@ export class Connection {
   #wanted = true;
   #carrier: Carrier | null = null;
   #attempt = 0;
-  /** What to do about a network that lets nothing through; the first thing that a transport said of it. */
+  /** Advice for a network that lets nothing through; the first that a transport gave. */
   #advice = "";
   /** Transports that have been blocked since a session last came up. */
   #blocked = 0;
@@ -67,7 +68,7 @@ export class Connection {
   #shown = false;
   #shownAt = 0;
   #wake: (() => void) | null = null;
-  /** Why the present session must end, where this side decided that. */
+  /** Why the current session must end, where this side decided that. */
   #reason: string | null = null;
 
   constructor(options: ConnectionOptions, out: ConnectionOut) {
@@ -80,14 +81,14 @@ export class Connection {
 
   /** A frame of this session is on the display. */
   onShown(): void {
-    // Between sessions it is a picture of the one before.
+    // Between sessions it is a picture of the previous one.
     if (this.#shown || !this.#carrier) return;
     this.#shown = true;
     this.#shownAt = performance.now();
     this.#out.onState({ state: "live" });
   }
 
-  /** The server has proven that it knows the token. After a restart it shows another certificate than the link names, and proves it for that one. */
+  /** The server has proved the token. After a restart it shows another certificate than the link names, and proves it for that one. */
   onProven(): void {
     this.#certificate = null;
   }
@@ -118,7 +119,7 @@ export class Connection {
     }
   }
 
-  /** One session from dialling to its end; says why it ended, and whether another is tried at once. */
+  /** One session from dialling to its end; returns why it ended, and whether another is tried at once. */
   async #session(): Promise<{ why: string; at: "once" | "later"; advice?: string }> {
     this.#shown = false;
     this.#reason = null;
@@ -144,7 +145,7 @@ export class Connection {
     } finally {
       carrier.close();
       this.#carrier = null;
-      // Who closes a connection has a new one already, whose session this is not.
+      // If this side closed the connection there is a new one already, whose session this is not.
       if (this.#wanted) this.#out.onLost();
     }
   }
@@ -159,7 +160,7 @@ export class Connection {
     return dialWebRtc((port) => this.#out.askForPeer(port), limit);
   }
 
-  /** Turns to the next transport; true where it has not been tried yet. */
+  /** Switches to the next transport; true where it has not been tried yet. */
   #turnAway(error: Blocked): boolean {
     const [first, second] = this.#candidates;
     if (!first || !second) return false;
@@ -169,7 +170,7 @@ export class Connection {
     return this.#blocked < this.#candidates.length;
   }
 
-  /** What comes is proof that the server is there. */
+  /** Any arriving data proves that the server is alive. */
   #listener(): CarrierOut {
     const heard = <Argument>(pass: (argument: Argument) => void): ((argument: Argument) => void) => {
       return (argument) => {
@@ -187,7 +188,7 @@ export class Connection {
     };
   }
 
-  /** A server that died says nothing, and QUIC alone would wait for half a minute. */
+  /** A server that died sends no goodbye, and QUIC alone would wait for half a minute. */
   async #watch(carrier: Carrier): Promise<string> {
     let stalled = false;
     this.#watchedAt = performance.now();
@@ -195,7 +196,7 @@ export class Connection {
       await new Promise((resolve) => setTimeout(resolve, WATCH_MS));
       if (!this.#wanted || this.#carrier !== carrier) return "replaced";
       const now = performance.now();
-      // A page that was frozen has heard nothing because it did not listen.
+      // A suspended page received nothing because it was not running.
       if (now - this.#watchedAt > STALL_MS) this.#heardAt = now;
       this.#watchedAt = now;
       const silence = now - this.#heardAt;
@@ -223,14 +224,14 @@ export class Connection {
 
 const NAMES: Record<TransportName, string> = { webtransport: "WebTransport", webrtc: "WebRTC", websocket: "a WebSocket" };
 
-/** The best first, of those that the browser has what it takes for, unless the user says which. */
+/** The best first, of those that the browser supports, unless the user chooses one. */
 function candidates({ transport, webrtc }: ConnectionOptions): Candidate[] {
   const decodes = "VideoDecoder" in self;
   const there: Record<TransportName, boolean> = { webtransport: "WebTransport" in self && decodes, webrtc, websocket: decodes };
   if (transport !== "auto" && there[transport]) return [{ name: transport, why: "as asked" }];
   const missed = transport === "auto" ? "webtransport" : transport;
   const why = there[missed] ? "" : `this browser lacks ${NAMES[missed]}`;
-  return (["webtransport", "webrtc", "websocket"] as const).filter((name) => there[name]).map((name) => ({ name, why }));
+  return TRANSPORTS.filter((name) => there[name]).map((name) => ({ name, why }));
 }
 
 function explain(error: unknown): string {

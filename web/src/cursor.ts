@@ -1,11 +1,11 @@
-// How the application wants the pointer to look.
+// The cursor requested by the application.
 
 import type { CursorShape } from "./messages.ts";
 
-/** The element's pointer looks so from now on. */
+/** Sets the element's cursor. */
 export function showCursor(stage: HTMLElement, shape: CursorShape): void {
   if ("named" in shape) {
-    // A name that CSS does not know changes nothing.
+    // A name that CSS does not know has no effect.
     if (CSS.supports("cursor", shape.named)) set(stage, shape.named);
     return;
   }

@@ -1,4 +1,4 @@
-// WebCodecs behind frame ids: coded pictures go in, pictures come out, and every frame that will never come out is named.
+// WebCodecs behind frame ids: encoded pictures go in, pictures come out, and every frame that will never come out is reported.
 
 import type { FrameId } from "./picture.ts";
 
@@ -30,7 +30,7 @@ export class Decoder {
       const decoder = this.#running();
       this.#needsKey = false;
       this.#inside.push(frame);
-      // The time stamp is a label that comes out again with the picture; nothing is scheduled by it.
+      // The time stamp is only a label that is returned with the picture; nothing is scheduled by it.
       decoder.decode(new EncodedVideoChunk({ type: key ? "key" : "delta", timestamp: frame, data: bits }));
     } catch (error) {
       this.#fail(String(error));

@@ -1,6 +1,6 @@
 // The few lines of WebGL2 that the screen and the headset share.
 
-import { COVERED_HEIGHT, COVERED_WIDTH } from "./marker.ts";
+import type { Crop, MarkerPixels } from "./picture.ts";
 
 export function program(gl: WebGL2RenderingContext, vertex: string, fragment: string): WebGLProgram {
   const linked = gl.createProgram();
@@ -45,15 +45,34 @@ void main() {
   gl_Position = vec4(corner, 0.0, 1.0);
 }`;
 
-/** `covered(picture, at, size)`: the picture's colour at `at` (from the top left, 0 to 1), with the marker painted over by what
- *  lies below and beside it, mirrored, so that both seams are continuous. */
-export const COVERED_PICTURE = `
-const vec2 COVERED = vec2(${COVERED_WIDTH}.0, ${COVERED_HEIGHT}.0);
-vec3 covered(sampler2D picture, vec2 at, vec2 size) {
-  vec2 place = at * size;
-  vec2 left = COVERED - place;
-  if (min(left.x, left.y) <= 0.0) return texture(picture, at).rgb;
-  vec3 below = texture(picture, vec2(place.x, COVERED.y + left.y) / size).rgb;
-  vec3 beside = texture(picture, vec2(COVERED.x + left.x, place.y) / size).rgb;
-  return mix(below, beside, left.y / (left.x + left.y));
-}`;
+/** Reads markers from the texture that pictures are drawn from. */
+export class MarkerReader {
+  readonly #gl: WebGL2RenderingContext;
+  readonly #texture: WebGLTexture;
+  readonly #framebuffer: WebGLFramebuffer;
+
+  constructor(gl: WebGL2RenderingContext, texture: WebGLTexture) {
+    this.#gl = gl;
+    this.#texture = texture;
+    this.#framebuffer = gl.createFramebuffer();
+  }
+
+  /** The pixels of the newest picture's marker; null where it has none. Reading waits for the graphics queue, so whatever was drawn
+   *  before exists when this returns. */
+  read({ height: top, marker }: Crop): MarkerPixels | null {
+    const gl = this.#gl;
+    // Without a marker a single pixel is awaited, so that a time read afterwards means the same.
+    const { width, height } = marker ?? { width: 1, height: 1 };
+    const rgba = new Uint8Array(width * height * 4);
+    gl.bindFramebuffer(gl.FRAMEBUFFER, this.#framebuffer);
+    gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, this.#texture, 0);
+    gl.readPixels(0, marker ? top : 0, width, height, gl.RGBA, gl.UNSIGNED_BYTE, rgba);
+    // A headset's runtime may clear whatever is bound before the next frame.
+    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
+    return marker && { rgba, width };
+  }
+
+  close(): void {
+    this.#gl.deleteFramebuffer(this.#framebuffer);
+  }
+}

@@ -88,7 +88,7 @@ export class LatencyGraph {
     for (const [place, { late }] of frames.entries()) if (late) context.fillRect(start + place * column, height - 1.5, Math.max(1, column), 1.5);
   }
 
-  /** The axis ends at a round number above nearly all frames, also where few have come yet, and shrinks slowly so that it does not flicker. */
+  /** The axis ends at a round number above nearly all frames, even where few have arrived yet, and shrinks slowly against flicker. */
   #scale(totals: number[]): void {
     const sorted = totals.toSorted((a, b) => a - b);
     const high = (sorted[Math.floor((sorted.length - 1) * 0.9)] ?? 20) * 1.25;
@@ -151,7 +151,7 @@ function grid(context: CanvasRenderingContext2D, width: number, top: number, y: 
   context.fillStyle = INK;
   context.strokeStyle = GRID;
   context.lineWidth = 1;
-  // Where lines of text would touch, the highest one is enough.
+  // Where lines of text would touch, only the highest one is drawn.
   const labelled = y(top / 2) - y(top) < LABEL_HEIGHT ? [top] : [top / 2, top];
   for (const value of [0, top / 2, top]) {
     const at = Math.round(y(value)) + 0.5;

@@ -1,12 +1,14 @@
-// An immersive session: poses and controllers go out, stereo pictures come in and are drawn for where the eyes look now.
+// An immersive session: poses and controllers are sent, stereo pictures are received and drawn for where the eyes look now.
 
 import { Locomotion } from "./locomotion.ts";
 import { type Pose, type Quat, fovOfProjection, widened, yawPitchOf } from "./math.ts";
+import { HAND_LAYOUT } from "./generated/core.ts";
 import type { ControllerDescription } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import type { Hand, Haptics } from "./messages.ts";
-import type { PictureKey } from "./picture.ts";
-import { type Controller, poseNumbers, presenceNumbers } from "./presence.ts";
+import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
+import { pack } from "./packing.ts";
+import { type Controller, poseRow, presenceNumbers } from "./presence.ts";
 import { type Eye, Reprojection } from "./reprojection.ts";
 import type { VrOffer } from "./shell.ts";
 import { hasWebGl2 } from "./support.ts";
@@ -14,11 +16,13 @@ import { hasWebGl2 } from "./support.ts";
 /** Asked for beyond each edge of an eye's view, as a share of its size, for turning while a picture travels.
  *  Guess: 6 % of 100 degrees covers 60 ms at 100 degrees a second. */
 const MARGIN = 0.06;
-/** Where the runtime does not say. */
+/** Where the runtime does not report it. */
 const USUAL_HZ = 72;
 /** Trigger and squeeze in the gamepad of a tracked controller (xr-standard mapping); a source without a gamepad only tells of events. */
 const TRIGGER = 0;
 const SQUEEZE = 1;
+/** The feature by which emulators give a source that follows the eyes. No browser of 2026 has it, and what is unknown is not granted. */
+const EYE_TRACKING = "eye-tracking";
 /** The thumbstick's axes in that mapping. */
 const [STICK_X, STICK_Y] = [2, 3];
 
@@ -26,20 +30,21 @@ export interface HeadsetOut {
   onBegin(displayHz: number): void;
   onPresence(at: number, values: Float32Array<ArrayBuffer>): void;
   onDevice(at: number, input: DeviceInput): void;
-  /** The controllers are these from now on. */
+  /** The controllers have changed. */
   onControllers(controllers: ControllerDescription[]): void;
-  /** The frame was drawn into the headset's layer; `pixels` are its marker's. */
-  onShown(at: number, frame: PictureKey, pixels: Uint8Array<ArrayBuffer>): void;
+  /** The frame was drawn into the headset's layer; `marker` are the pixels below it in the same texture, null where it has no marker. */
+  onShown(at: number, frame: PictureKey, marker: MarkerPixels | null): void;
   onEnd(): void;
 }
 
 interface Arrived {
   frame: PictureKey;
   picture: VideoFrame;
+  crop: Crop;
   views: Float32Array;
 }
 
-/** What one session is made of. */
+/** The parts of one session. */
 interface Parts {
   session: XRSession;
   room: XRReferenceSpace;
@@ -61,20 +66,22 @@ export class Headset {
   readonly #out: HeadsetOut;
   #world: XRReferenceSpace;
   #arrived: Arrived | null = null;
-  /** Sources that select or squeeze, by the events that all of them tell of. */
+  /** Sources that select or squeeze, from the events that all of them send. */
   readonly #selecting = new Set<XRInputSource>();
   readonly #squeezing = new Set<XRInputSource>();
-  /** Hands whose joints were told of last. */
+  /** Pointers whose first ray was reported as the gaze; later ones follow the hand. */
+  readonly #glances = new Set<XRInputSource>();
+  /** Hands whose joints were reported last. */
   readonly #jointed = new Set<Hand>();
   #steppedAt = 0;
   #ended = false;
 
-  /** Begins a session where the user stands at `start`; call from a user's gesture. */
+  /** Starts a session with the user at `start`; call from a user's gesture. */
   static async enter(start: Pose, out: HeadsetOut): Promise<Headset> {
     if (!navigator.xr) throw new Error("this browser has no WebXR");
     const session = await navigator.xr.requestSession("immersive-vr", {
       requiredFeatures: ["local-floor"],
-      optionalFeatures: ["hand-tracking"],
+      optionalFeatures: ["hand-tracking", EYE_TRACKING],
     });
     const canvas = document.createElement("canvas");
     // An emulator shows it on the page, where people and tests look for it by this name.
@@ -107,10 +114,10 @@ export class Headset {
     session.requestAnimationFrame((now, frame) => this.#onFrame(now, frame));
   }
 
-  /** Takes a picture over; the newest wins. */
-  onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array): void {
+  /** Takes ownership of a picture; the newest wins. */
+  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array): void {
     this.#arrived?.picture.close();
-    this.#arrived = { frame, picture, views };
+    this.#arrived = { frame, picture, crop, views };
     if (this.#ended) this.#drop();
   }
 
@@ -128,14 +135,14 @@ export class Headset {
     const arrived = this.#arrived;
     this.#arrived = null;
     if (arrived) {
-      this.#parts.reprojection.upload(arrived.picture, arrived.views);
+      this.#parts.reprojection.upload(arrived.picture, arrived.crop, arrived.views);
       arrived.picture.close();
     }
     this.#parts.reprojection.draw(this.#parts.layer.framebuffer, eyes);
     if (arrived) {
       // Reading waits for the graphics queue: the eyes' pixels exist when it returns.
-      const pixels = this.#parts.reprojection.marker();
-      this.#out.onShown(performance.now(), arrived.frame, pixels);
+      const marker = this.#parts.reprojection.marker();
+      this.#out.onShown(performance.now(), arrived.frame, marker);
     }
     this.#tellJoints(frame);
     this.#walk(now, pose);
@@ -151,8 +158,28 @@ export class Headset {
     const views = pose.views.map((view) => {
       return { ...poseOf(view.transform), fov: widened(fovOfProjection(view.projectionMatrix), MARGIN) };
     });
-    const controllers = [...this.#parts.session.inputSources].flatMap((source) => this.#controller(frame, source));
-    return presenceNumbers({ head: poseOf(pose.transform), views, controllers });
+    const sources = [...this.#parts.session.inputSources];
+    const controllers = sources.filter((source) => !this.#followsEyes(source)).flatMap((source) => this.#controller(frame, source));
+    return presenceNumbers({ head: poseOf(pose.transform), views, gaze: this.#gaze(frame, sources), controllers });
+  }
+
+  /** Where eyes are not tracked, a ray of this mode only says where the head is turned, and points as any other does. */
+  #followsEyes({ targetRayMode }: XRInputSource): boolean {
+    return targetRayMode === "gaze" && (this.#parts.session.enabledFeatures ?? []).includes(EYE_TRACKING);
+  }
+
+  /** Where the eyes look: a source that follows them, or the first ray of a pointer that exists only while the user pinches. */
+  #gaze(frame: XRFrame, sources: readonly XRInputSource[]): Pose | null {
+    for (const known of this.#glances) if (!sources.includes(known)) this.#glances.delete(known);
+    for (const source of sources) {
+      const glances = source.targetRayMode === "transient-pointer" && !this.#glances.has(source);
+      if (!this.#followsEyes(source) && !glances) continue;
+      const ray = frame.getPose(source.targetRaySpace, this.#world);
+      if (!ray) continue;
+      if (glances) this.#glances.add(source);
+      return poseOf(ray.transform);
+    }
+    return null;
   }
 
   #controller(frame: XRFrame, source: XRInputSource): Controller[] {
@@ -177,7 +204,8 @@ export class Headset {
       if (!source.hand || hand === "none") continue;
       const joints = [...source.hand.values()].map((joint) => frame.getJointPose?.(joint, this.#world));
       if (joints.some((joint) => !joint)) continue;
-      const values = joints.flatMap((joint) => (joint ? [...poseNumbers(poseOf(joint.transform)), joint.radius ?? 0] : []));
+      const rows = joints.flatMap((joint) => (joint ? [{ ...poseRow(poseOf(joint.transform)), radius: joint.radius ?? 0 }] : []));
+      const values = pack(HAND_LAYOUT, { joints: rows });
       tracked.add(hand);
       this.#jointed.add(hand);
       this.#out.onDevice(performance.now(), { device: "joints", hand, values });
@@ -190,7 +218,7 @@ export class Headset {
   }
 
   #tellControllers(): void {
-    const controllers = [...this.#parts.session.inputSources].map((source) => {
+    const controllers = [...this.#parts.session.inputSources].filter((source) => !this.#followsEyes(source)).map((source) => {
       return { hand: handOf(source), profiles: [...source.profiles], haptics: actuatorOf(source) !== undefined };
     });
     this.#out.onControllers(controllers);
@@ -199,7 +227,7 @@ export class Headset {
   /** Shakes the controller of this hand, where it can. */
   shake(hand: Hand, { milliseconds, strong, weak }: Haptics): void {
     const source = [...this.#parts.session.inputSources].find((one) => handOf(one) === hand);
-    // One that is gone shakes no more, which is no fault.
+    // A controller that is gone no longer vibrates, which is no error.
     if (source) void actuatorOf(source)?.pulse(Math.max(strong, weak), milliseconds).catch(() => undefined);
   }
 
@@ -233,7 +261,7 @@ function handOf(source: XRInputSource): Hand {
   return source.handedness;
 }
 
-/** Not in the language's description of browsers. */
+/** Not in TypeScript's declarations of browsers. */
 interface Pulsing {
   pulse(value: number, duration: number): Promise<boolean>;
 }

@@ -1,4 +1,4 @@
-// The statistics panel: where each frame's time went, rates with what bounds them, loss and repairs, and what runs.
+// The statistics panel: where each frame's time went, rates with what bounds them, loss and repairs, and the algorithms in use.
 
 import { TIMELINE_COLUMNS } from "./generated/core.ts";
 import { STAGES } from "./generated/events.ts";
@@ -37,6 +37,7 @@ const LIMIT_NAMES: Record<string, string> = {
   buffer: "the playback buffer",
   encoder: "the encoder's time",
   decoder: "the decoder's time",
+  transport: "what TCP lets go",
   feedback_timeout: "missing feedback",
 };
 
@@ -76,7 +77,7 @@ export class Hud {
     this.#draw(true);
   }
 
-  /** A new session: numbers of the old one mean nothing any more. */
+  /** A new session: numbers of the old one are obsolete. */
   onWelcome(welcome: Welcome): void {
     this.#welcome = welcome;
     this.#stream = welcome.stream;
@@ -86,18 +87,18 @@ export class Hud {
     this.#motionToPhoton = [];
   }
 
-  /** What draws the pictures on the page, and why not another. */
+  /** What draws the pictures on the page, and why this one. */
   onPainter(name: string, why: string): void {
     this.#painter = { name, why };
   }
 
-  /** What carries the session, and why not another. */
+  /** The session's transport, and why this one. */
   onCarrier(name: TransportName, why: string): void {
     this.#carrier = { name, why };
     this.#tcp = false;
   }
 
-  /** WebRTC goes through a TCP connection, or does not. */
+  /** Whether WebRTC uses a TCP connection. */
   onCarriage(tcp: boolean): void {
     this.#tcp = tcp;
   }
@@ -110,7 +111,7 @@ export class Hud {
     this.#rate = rate;
   }
 
-  /** Rows as the core hands them out, lengths in microseconds. */
+  /** Rows as the core returns them, durations in microseconds. */
   onTimelines(rows: Float64Array): void {
     const numbers = TIMELINE_COLUMNS.length;
     for (let start = 0; start + numbers <= rows.length; start += numbers) {
@@ -176,34 +177,31 @@ export class Hud {
     const share = (value: number | undefined, digits: number): string => (value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`);
     list("counters", [
       ["packets lost", shown(counts?.packetsLost)],
-      ["repaired", shown(counts?.repaired)],
+      ["retransmitted", shown(counts?.repaired)],
       ["redundancy", share(counts?.redundancy, 1)],
       ["repairs", shown(counts?.repairs)],
       ["residual loss", share(counts?.residualLoss, 2)],
       ["healed by", healing(counts)],
       ["by reference", shown(counts?.byReference)],
       ["frames lost", shown(counts?.lost)],
-      ["damaged", shown(counts?.damaged)],
       ["late", shown(counts?.late)],
       ["key frames", shown(counts?.keyFrames)],
       ["round trip", length(counts?.roundTripUs)],
       ["clock error", counts?.clockErrorUs == null ? "–" : `±${length(counts.clockErrorUs)}`],
       ["sound delay", length(counts?.sound?.delayUs)],
-      ["sound apart", counts?.sound?.delayUs == null ? "–" : length(counts.sound.apartUs)],
-      // Packets, and the length of what was made up in their place.
+      ["sound apart", length(counts?.sound?.apartUs)],
+      // Packets, and the duration of what was concealed in their place.
       ["sound lost", counts?.sound ? `${shown(counts.sound.lost)} · ${counts.sound.concealed * 10} ms` : "–"],
     ]);
   }
 
-  /** What is done about losses, and what of it this browser cannot do. */
+  /** The recovery policy where the client has one: over WebRTC and over a WebSocket losses are not its business. */
   #recovery(): string {
-    const name = this.#carrier?.name;
-    if (!this.#welcome || !name) return "–";
-    if (name === "webrtc") return "the browser's";
-    if (name === "websocket") return "the transport's";
+    if (!this.#welcome || this.#carrier?.name !== "webtransport") return "";
     const { recovery } = this.#welcome;
-    const refuses = recovery.startsWith("openuvr") && (this.#statistics?.refused ?? 0) > 0;
-    return refuses ? because(recovery, "this decoder refuses damage") : recovery;
+    const { refused = 0, damaged = 0 } = this.#statistics ?? {};
+    const outcome = refused > 0 ? " (this decoder refuses damaged frames)" : damaged > 0 ? ` (${damaged} frames damaged)` : "";
+    return ` · recovery ${recovery}${outcome}`;
   }
 
   #writeFacts(): void {
@@ -215,8 +213,7 @@ export class Hud {
       ["Decoder", stream ? `${decoder} · ${stream.codec_string}` : "–"],
       ["Display", because(this.#painter.name, this.#painter.why)],
       ["Renderer", stream?.adapter ?? "–"],
-      ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}`, carrier.why) : "–"],
-      ["Recovery", this.#recovery()],
+      ["Transport", carrier ? because(`${TRANSPORT_NAMES[carrier.name]}${this.#tcp ? " over TCP" : ""}${this.#recovery()}`, carrier.why) : "–"],
       ["Control", this.#welcome ? `${this.#welcome.controller}${held} · ${this.#welcome.pacing} · fec ${this.#welcome.fec}` : "–"],
     ]);
   }
@@ -229,7 +226,7 @@ function timelineOf(row: Float64Array): Timeline {
   return Object.fromEntries(TIMELINE_COLUMNS.map((name, index) => [name, row[index]])) as Timeline;
 }
 
-/** What healed the picture last, and after how many newer frames if there were any. */
+/** What repaired the picture last, and after how many newer frames if there were any. */
 function healing(counts: Statistics | null): string {
   if (!counts?.healedBy) return "–";
   const { healedAfter: frames } = counts;
@@ -246,7 +243,7 @@ function text(id: string, value: string): void {
   if (target.textContent !== value) target.textContent = value;
 }
 
-/** A coloured line of a legend; answers with the place of its number. */
+/** A coloured line of a legend; returns the element for its number. */
 function row(listId: string, colour: string, name: string): HTMLElement {
   const item = document.createElement("li");
   item.style.setProperty("--colour", colour);

@@ -6,7 +6,7 @@ import type { FromSpeaker, SpeakerClock, ToSpeaker } from "./messages.ts";
 const CONFIG: AudioDecoderConfig = { codec: "opus", sampleRate: 48_000, numberOfChannels: 2 };
 /** Moments of sound in a millisecond. */
 const PER_MS = 48;
-/** A decoder holds no more than this; where more are waited for, some never came out. */
+/** A decoder holds no more than this; where more are outstanding, some never came out. */
 const MOST_INSIDE = 64;
 
 /** Whether this browser can decode the world's sound. */
@@ -16,7 +16,7 @@ export async function hears(): Promise<boolean> {
   return answer?.supported === true;
 }
 
-/** Decodes blocks in order; one that it refuses never comes out. */
+/** Decodes blocks in order; one that it rejects never comes out. */
 export class SoundDecoder {
   readonly #onBlock: (block: number, samples: Float32Array) => void;
   #decoder: AudioDecoder | null = null;
@@ -77,10 +77,10 @@ function interleaved(data: AudioData): Float32Array {
   return samples;
 }
 
-/** What the loudspeaker asks: samples that will be heard at `heardAt`, and how many to keep. */
+/** Answers the loudspeaker's request: samples that will be heard at `heardAt`, and how many to buffer. */
 export type Answer = (heardAt: PageTime, moments: number, left: number) => { samples: Float32Array<ArrayBuffer>; depth: number };
 
-/** Answers the loudspeaker, whichever session there is. */
+/** Answers the loudspeaker, whichever session is active. */
 export class SpeakerPort {
   readonly #port: MessagePort;
   #clock: SpeakerClock | null = null;

@@ -1,4 +1,4 @@
-// Where a headset's room stands in the world: walked with the left stick, turned in steps with the right one.
+// The position of a headset's room in the world: walked with the left stick, turned in steps with the right one.
 
 import { type Vec3, clamp, conjugate, fromYawPitch, rotate } from "./math.ts";
 
@@ -17,7 +17,7 @@ export class Locomotion {
   #yaw: number;
   #snapped = false;
 
-  /** Puts the room's middle where a user of a screen would begin, on the ground. */
+  /** Places the room's middle where a user of a screen would start, on the ground. */
   constructor(start: Vec3, yaw: number) {
     this.#origin = [start[0], 0, start[2]];
     this.#yaw = yaw;

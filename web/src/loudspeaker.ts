@@ -4,15 +4,15 @@ import { pageTime } from "./clock.ts";
 import type { SpeakerClock } from "./messages.ts";
 
 const RATE = 48_000;
-/** How often the worker hears which sample is at the ear when. */
+/** How often the worker is informed which sample is being heard when. */
 const CLOCK_MS = 250;
 /** A change of volume takes this long, in seconds: a jump would click. */
 const FADE = 0.02;
-/** Where a browser keeps what its user chose. */
+/** The key under which the user's choice is stored. */
 const STORED = "nearlight.sound";
 
 export interface LoudspeakerOut {
-  /** Samples are asked for and delivered here. */
+  /** Samples are requested and delivered here. */
   onPort(port: MessagePort): void;
   onClock(clock: SpeakerClock): void;
 }
@@ -58,18 +58,18 @@ export class Loudspeaker {
     this.#apply();
   }
 
-  /** What the browser receives by itself, to be heard beside what the worklet plays. */
+  /** The track that the browser receives by itself, heard in addition to what the worklet plays. */
   set track(track: MediaStreamTrack | null) {
     this.#element.srcObject = track && new MediaStream([track]);
     if (this.#context) this.#play(this.#context);
   }
 
-  /** Whether such a track is played now. */
+  /** Whether such a track is being played. */
   get plays(): boolean {
     return this.#element.srcObject !== null && !this.#element.paused;
   }
 
-  /** Call it from a user's gesture: browsers keep pages silent before one. Again is harmless. */
+  /** Call it from a user's gesture: browsers mute pages before one. Repeated calls are harmless. */
   async start(): Promise<void> {
     if (this.#context) {
       if (this.#element.paused) this.#play(this.#context);
@@ -112,7 +112,7 @@ export class Loudspeaker {
     if (!(srcObject instanceof MediaStream) || !this.#splitter) return;
     this.#source = context.createMediaStreamSource(srcObject);
     this.#source.connect(this.#splitter);
-    // Without its gesture the browser refuses; the next one starts it.
+    // Without a gesture the browser refuses; the next one starts it.
     this.#element.play().catch(() => undefined);
   }
 
@@ -131,7 +131,7 @@ export class Loudspeaker {
     try {
       localStorage.setItem(STORED, JSON.stringify(this.#choice));
     } catch {
-      // A browser that keeps nothing asks again next time.
+      // A browser that stores nothing starts with the defaults next time.
     }
     const { volume, muted } = this.#choice;
     // Loudness is heard by ratios: half the slider is a quarter of the amplitude.
@@ -147,7 +147,7 @@ export class Loudspeaker {
       this.#out.onClock({ frame: contextTime * RATE, at: pageTime(performanceTime) });
       return;
     }
-    // Some outputs do not say what is at the ear; what they are given now is there after their latency.
+    // Some outputs do not report what is being heard; what they are given now is heard after their latency.
     const latency = 1000 * (context.outputLatency || context.baseLatency || 0);
     this.#out.onClock({ frame: context.currentTime * RATE, at: pageTime(performance.now() + latency) });
   }

@@ -1,12 +1,11 @@
-// What the window and the worker tell each other.
+// The messages between window and worker.
 
 import type { ReceivedPicture } from "./carrier.ts";
 import type { PageTime } from "./clock.ts";
 import type { PictureCounts, Statistics as Counters, SoundCounts, TransportName } from "./generated/core.ts";
-import type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
-import type { ControllerDescription, GamepadDescription } from "./generated/wire.ts";
+import type { CursorShape, DevicesDescription, Hand, Haptics, RateStatus, ServerMessage, RefusalReason as ServerRefusal, StreamDescription, Welcome } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
-import type { FrameId, PictureKey } from "./picture.ts";
+import type { Crop, FrameId, MarkerPixels, PictureKey } from "./picture.ts";
 
 export type { CursorShape, Hand, Haptics, RateStatus, ServerMessage, StreamDescription, TransportName, Welcome };
 
@@ -18,20 +17,20 @@ export interface Statistics extends Counters {
   at: PageTime;
 }
 
-/** Which sample of the loudspeaker's is at the ear when: counted from its start. */
+/** Which of the loudspeaker's samples is being heard when: counted from its start. */
 export interface SpeakerClock {
   frame: number;
   at: PageTime;
 }
 
-/** The loudspeaker asks for samples for so many moments, the first of which will be its so-and-so-many'th; it has them for `left` more, or lacked them. */
+/** The loudspeaker requests samples for this many moments, with the index of the first; it has them for `left` more, or lacked them. */
 export interface FromSpeaker {
   frame: number;
   moments: number;
   left: number;
 }
 
-/** Left, right, left, and so on; and for how many moments the loudspeaker should have samples, here or on their way. */
+/** Left, right, left, and so on; and how many moments of samples the loudspeaker should have, here or on their way. */
 export interface ToSpeaker {
   samples: Float32Array<ArrayBuffer>;
   depth: number;
@@ -47,7 +46,7 @@ export type ConnectionState =
   | { state: "waiting" }
   | { state: "live" }
   | { state: "stalled"; sinceMs: number }
-  /** `advice` is empty where trying again is all that can be done. */
+  /** `advice` is empty where retrying is all that can be done. */
   | { state: "reconnecting"; attempt: number; retryInMs: number; why: string; advice: string }
   | { state: "refused"; reason: RefusalReason; message: string }
   | { state: "failed"; message: string };
@@ -61,7 +60,7 @@ export type PainterChoice = "auto" | "webgl2" | "2d";
 export interface StartMessage {
   type: "start";
   canvas: OffscreenCanvas;
-  /** Where `session.json` and `whep` lie. */
+  /** Base of `session.json` and `whep`. */
   origin: string;
   transport: TransportChoice;
   /** The window has peer connections; workers have none. */
@@ -72,16 +71,9 @@ export interface StartMessage {
   /** The window's `performance.timeOrigin`: the worker's clock is mapped onto the window's with it. */
   epoch: number;
   displayHz: number;
-  /** Leave the latency marker visible. */
-  showMarker: boolean;
-  /** Let the application read and write the clipboard, where the server's owner does. */
+  /** Lets the application read and write the clipboard, where the server's owner permits it as well. */
   clipboard: boolean;
   painter: PainterChoice;
-}
-
-export interface Devices {
-  gamepads: GamepadDescription[];
-  controllers: ControllerDescription[];
 }
 
 export type ToWorker =
@@ -89,19 +81,19 @@ export type ToWorker =
   /** As `presenceNumbers` lays them out. */
   | { type: "presence"; at: PageTime; values: Float32Array<ArrayBuffer> }
   | { type: "device"; at: PageTime; input: DeviceInput }
-  /** What the user's gamepads and controllers are. */
-  | ({ type: "devices" } & Devices)
+  /** The user's gamepads and controllers. */
+  | ({ type: "devices" } & DevicesDescription)
   | { type: "clipboard"; text: string }
   /** A message for the application. */
   | { type: "send"; data: Uint8Array<ArrayBuffer>; reliable: boolean }
   | { type: "display"; immersive: boolean; displayHz: number }
-  /** The headset showed a frame whose marker pixels were these, rows from the top. */
-  | { type: "shown"; at: PageTime; frame: PictureKey; pixels: Uint8Array<ArrayBuffer> }
-  /** The loudspeaker asks here for samples. */
+  /** The headset showed a frame, whose marker had these pixels. */
+  | { type: "shown"; at: PageTime; frame: PictureKey; marker: MarkerPixels | null }
+  /** The loudspeaker requests samples here. */
   | { type: "speaker"; port: MessagePort }
   | { type: "speaker-clock"; clock: SpeakerClock }
   | { type: "retry" }
-  /** A session over this one, from now on. */
+  /** Use this transport for sessions from now on. */
   | { type: "transport"; transport: TransportChoice }
   | { type: "summary" | "events"; id: number }
   | { type: "close" };
@@ -110,9 +102,9 @@ export type FromWorker =
   | { type: "state"; state: ConnectionState }
   /** What draws on the screen's canvas. */
   | { type: "painter"; name: string; why: string }
-  /** What carries the session, and why not another; `why` is empty where there is nothing to say. */
+  /** The session's transport, and why this one; `why` is empty where there is nothing to say. */
   | { type: "carrier"; name: TransportName; why: string }
-  /** The window is to open a peer connection and to speak as its end of the port. */
+  /** The window is to open a peer connection, which communicates through its end of the port. */
   | { type: "peer"; port: MessagePort }
   | { type: "welcome"; welcome: Welcome }
   | { type: "stream"; stream: StreamDescription }
@@ -120,12 +112,12 @@ export type FromWorker =
   | { type: "haptics"; haptics: Haptics }
   | { type: "pointer"; cursor: CursorShape; captured: boolean }
   | { type: "clipboard"; text: string }
-  /** A message of the application's. */
+  /** A message from the application. */
   | { type: "received"; data: Uint8Array<ArrayBuffer>; reliable: boolean }
   | { type: "timelines"; rows: Float64Array<ArrayBuffer> }
   | { type: "statistics"; statistics: Statistics; marker: Marker | null }
-  /** Only while immersive: the window's XR context draws it. Whoever receives it closes it. */
-  | { type: "frame"; frame: PictureKey; picture: VideoFrame; views: Float32Array<ArrayBuffer> }
+  /** Only while immersive: the window's XR context draws it. The recipient closes it. */
+  | { type: "frame"; frame: PictureKey; picture: VideoFrame; crop: Crop; views: Float32Array<ArrayBuffer> }
   /** `text` is an object of JSON for a summary, lines of JSON for events. */
   | { type: "answer"; id: number; text: string };
 

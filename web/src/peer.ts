@@ -6,9 +6,9 @@ import { RTP_FORMATS } from "./codecs.ts";
 import type { FromPeer, RefusalReason, ToPeer } from "./messages.ts";
 import type { RtpTimestamp } from "./picture.ts";
 
-/** Where the server takes offers. */
-const PATH = "whep";
-/** How often the browser is asked what it counted. */
+/** Where the server takes offers; this page crops the rows below the pictures that hold the latency marker, so it requests them. */
+const PATH = "whep?marker=strip";
+/** How often the browser's counters are polled. */
 const COUNT_MS = 250;
 /** Decoded pictures that wait for the worker. The display wants the newest, the counters want all: a few for a worker that paints. */
 const WAITING_PICTURES = 8;
@@ -16,7 +16,7 @@ const WAITING_PICTURES = 8;
 const UNSENT_BYTES = 16 * 1024;
 const REFUSALS: Record<number, RefusalReason> = { 401: "token", 406: "codec", 429: "too_many_attempts", 503: "full" };
 
-/** Not yet in the language's description of browsers. */
+/** Not yet in TypeScript's declarations of browsers. */
 interface TrackProcessor {
   readable: ReadableStream<VideoFrame>;
 }
@@ -33,9 +33,9 @@ export interface PeerOptions {
   token: string;
   /** The world's sound, while the session lasts; then none. */
   onSound(track: MediaStreamTrack | null): void;
-  /** Whether that is played now: browsers count a track that nobody hears all the same. */
+  /** Whether that is being played: browsers count a track even if it is not heard. */
   audible(): boolean;
-  /** Whether everything goes through a TCP connection: a network without UDP. */
+  /** Whether everything uses a TCP connection: a network without UDP. */
   onCarriage(tcp: boolean): void;
 }
 
@@ -75,7 +75,7 @@ export class Peer {
     this.#signal().catch((error: unknown) => this.#end(explain(error), true));
   }
 
-  /** Ends the session, also while the page goes away. */
+  /** Ends the session, even while the page is being closed. */
   close(): void {
     if (this.#closed) return;
     this.#closed = true;
@@ -120,7 +120,7 @@ export class Peer {
       channel.onmessage = onDatagram;
     };
     this.#connection.onconnectionstatechange = () => {
-      // Until the channels are open nothing of the server has come this way.
+      // Until the channels are open nothing from the server has arrived this way.
       if (this.#connection.connectionState === "failed") this.#end("the connection broke", !this.#open);
     };
   }
@@ -138,7 +138,7 @@ export class Peer {
     return receiver;
   }
 
-  /** Hands pictures over as they are decoded. */
+  /** Delivers pictures as they are decoded. */
   #deliver(): void {
     const { track } = this.#receiver;
     if ("MediaStreamTrackProcessor" in window) {
@@ -147,7 +147,7 @@ export class Peer {
     } else this.#film(track);
   }
 
-  /** Takes pictures off a video element, which has them when it would show them. */
+  /** Takes pictures from a video element, which has them when it would show them. */
   #film(track: MediaStreamTrack): void {
     const video = document.createElement("video");
     video.muted = true;
@@ -207,7 +207,7 @@ export class Peer {
     this.#post({ type: "answered", ports: portsOf(text) });
   }
 
-  /** None where nobody answers. */
+  /** None where there is no answer. */
   async #ask(offer: string): Promise<Response | null> {
     const headers = { "content-type": "application/sdp", authorization: `Bearer ${this.#token}` };
     const request = { method: "POST", headers, body: offer, signal: this.#leave.signal };
@@ -234,7 +234,7 @@ export class Peer {
       };
       this.#post({ type: "counts", counts });
     }
-    // A world without sound sends none.
+    // In a world without sound no packets arrive.
     if (audio && number(audio, "packetsReceived") > 0) {
       const counts = {
         packets: number(audio, "packetsReceived"),
@@ -268,7 +268,7 @@ export function iceServersOf(link: string): RTCIceServer[] {
   });
 }
 
-/** The moment of the world that is at the ear, in microseconds on the server's clock: its reports call the first second 1. */
+/** The moment of the world being heard, in microseconds on the server's clock: its reports call the first second 1. */
 function momentOf({ estimatedPlayoutTimestamp: milliseconds }: Counters): number | null {
   return typeof milliseconds === "number" ? (milliseconds - 1000) * 1000 : null;
 }

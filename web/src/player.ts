@@ -1,26 +1,26 @@
-// One session: joins the core, which decides, with the decoder and the carrier, which only move data.
+// One session: connects the core, which decides, with the decoder and the carrier, which only move data.
 
 import type { Carrier, ReceivedPicture } from "./carrier.ts";
 import { type CoreTime, type PageClock, type PageTime, micros } from "./clock.ts";
-import { Core } from "./core/core.js";
+import { Core, strip_below } from "./core/core.js";
 import { Decoder } from "./decoder.ts";
 import type { Statistics as Counters, PictureCounts, SoundCounts } from "./generated/core.ts";
-import { type CodecKind, HANDS } from "./generated/wire.ts";
+import { type CodecKind, type DevicesDescription, HANDS } from "./generated/wire.ts";
 import type { DeviceInput } from "./input/devices.ts";
 import { SoundDecoder } from "./listener.ts";
-import type { Devices, Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
-import type { FrameId, PictureKey } from "./picture.ts";
+import type { Marker, ServerMessage, Statistics, StreamDescription } from "./messages.ts";
+import type { Crop, FrameId, MarkerPixels, PictureKey, RtpTimestamp } from "./picture.ts";
 
 export interface PlayerOptions {
   carrier: Carrier;
   clock: PageClock;
   token: string;
   codecs: CodecKind[];
-  /** Ask for the world's sound. */
+  /** Request the world's sound. */
   hears: boolean;
   immersive: boolean;
   displayHz: number;
-  /** Let texts of the clipboard pass. */
+  /** Share clipboard texts. */
   clipboard: boolean;
 }
 
@@ -28,20 +28,27 @@ export interface PlayerOut {
   onMessage(message: ServerMessage): void;
   /** Whoever takes the picture closes it, and answers with `onShown` if it was shown. Without `views` nobody knows what
    *  it shows, so only a screen can take it. */
-  onPicture(frame: PictureKey, picture: VideoFrame, views: Float32Array<ArrayBuffer> | null): void;
-  /** A message of the application's that might have been lost. */
+  onPicture(frame: PictureKey, picture: VideoFrame, crop: Crop, views: Float32Array<ArrayBuffer> | null): void;
+  /** A message from the application that may have been lost. */
   onUnreliable(data: Uint8Array<ArrayBuffer>): void;
   /** The server has proven that it knows the token. */
   onProven(): void;
   /** It welcomes us without knowing the token. */
   onImpostor(): void;
-  /** The session cannot go on. */
+  /** The session cannot continue. */
   onBroken(why: string): void;
+}
+
+/** Of a picture in pixels, without the marker below it. */
+interface Size {
+  width: number;
+  height: number;
 }
 
 /** What is known of a frame between receiver and display. */
 interface Passing {
   show: boolean;
+  size: Size;
   views: Float32Array<ArrayBuffer>;
 }
 
@@ -52,7 +59,8 @@ export class Player {
   readonly #out: PlayerOut;
   readonly #passing = new Map<FrameId, Passing>();
   #decoder: Decoder | null = null;
-  /** The newest picture of the browser's own receiver whose note has not come, while a headset needs it. */
+  /** The newest picture of the browser's own receiver of which the note must come first: a headset needs it, or nothing else says
+   *  where the picture ends. */
   #unnoted: ReceivedPicture | null = null;
   #immersive: boolean;
   readonly #sound = new SoundDecoder((block, samples) => {
@@ -89,6 +97,7 @@ export class Player {
           this.#pump();
         }
         if (message.type === "stream") this.#onStream(message);
+        if (this.#unnoted) this.#offer(this.#unnoted);
         this.#out.onMessage(message);
       }
     } catch (error) {
@@ -116,7 +125,7 @@ export class Player {
     this.#pump();
   }
 
-  /** The same of the sound. */
+  /** The same for the sound. */
   onSoundCounts(counts: SoundCounts): void {
     this.#core.on_rtp_sound(this.#now(), JSON.stringify(counts));
   }
@@ -155,7 +164,7 @@ export class Player {
     this.#pump();
   }
 
-  onDevices(devices: Devices): void {
+  onDevices(devices: DevicesDescription): void {
     this.#say(this.#core.devices(JSON.stringify({ type: "devices", ...devices })));
   }
 
@@ -169,7 +178,7 @@ export class Player {
     else if (this.#core.send_unreliable(data)) this.#pump();
   }
 
-  /** A control message, before which the server must have shown that it knows the token; none where it is too long. */
+  /** Sends a control message once the server has proved that it knows the token; ignored where it is too long. */
   #say(message: Uint8Array | undefined): void {
     if (message && !this.#closed && !this.#core.awaits_proof()) this.#carrier.sendControl(message);
   }
@@ -187,9 +196,9 @@ export class Player {
     this.#carrier.sendControl(this.#core.display(immersive, displayHz));
   }
 
-  /** The frame's pixels exist since `at`; `pixels` are the marker's, RGBA. */
-  onShown(at: PageTime, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
-    this.#core.on_displayed(micros(at), frame, pixels, bottomUp);
+  /** The frame's pixels exist since `at`; `marker` are those that hold its marker. */
+  onShown(at: PageTime, frame: PictureKey, marker: MarkerPixels | null): void {
+    this.#core.on_displayed(micros(at), frame, marker?.rgba ?? new Uint8Array(), marker?.width ?? 0);
     this.#pump();
   }
 
@@ -266,33 +275,44 @@ export class Player {
     const passing = this.#passing.get(frame);
     this.#passing.delete(frame);
     // A screen may have a chance for a picture that another has caught up with; a headset draws the newest for where it looks now.
-    if (passing && (passing.show || !this.#immersive)) this.#out.onPicture(frame, picture, passing.views);
-    else picture.close();
+    if (passing && (passing.show || !this.#immersive)) {
+      this.#out.onPicture(frame, picture, cropTo(passing.size, picture) ?? whole(picture), passing.views);
+    } else picture.close();
     this.#pump();
   }
 
-  /** A headset draws a picture for where its views were, which only the note says; a screen shows it whatever it is. */
+  /** A headset draws a picture for where its views were, which only the note says; a screen shows it as soon as it is known where the
+   *  picture ends. */
   #offer(received: ReceivedPicture): void {
     const { picture, rtpTimestamp } = received;
     if (this.#unnoted !== received) this.#unnoted?.picture.close();
     this.#unnoted = null;
     const views = this.#core.picture_views(rtpTimestamp) as Float32Array<ArrayBuffer> | undefined;
-    if (views || !this.#immersive) this.#out.onPicture(rtpTimestamp, picture, views ?? null);
+    const crop = this.#cropOf(picture, rtpTimestamp);
+    if (crop && (views || !this.#immersive)) this.#out.onPicture(rtpTimestamp, picture, crop, views ?? null);
     else this.#unnoted = received;
+  }
+
+  /** By its note, or while that is on its way by the stream's description. Null where that is of another size: a picture may overtake
+   *  the message that describes it. */
+  #cropOf(picture: VideoFrame, rtpTimestamp: RtpTimestamp): Crop | null {
+    const noted = this.#core.picture_size(rtpTimestamp);
+    if (noted) return cropTo(sizeOf(noted), picture) ?? whole(picture);
+    return this.#stream && cropTo(this.#stream, picture);
   }
 
   /** Hands out all work that the core has: frames to the decoder, datagrams to the link, its next deadline to the timer. */
   #pump(): void {
-    // Who has not shown that it knows the token is neither shown nor answered.
+    // A server that has not proved that it knows the token is neither shown nor answered.
     if (this.#closed || this.#core.awaits_proof()) return;
     const now = this.#now();
     for (let frame = this.#core.poll_frame(now); frame; frame = this.#core.poll_frame(now)) {
       const { key, show } = frame;
       const id = frame.id as FrameId;
       const views = frame.views() as Float32Array<ArrayBuffer>;
-      const bits = frame.bits();
+      const [bits, size] = [frame.bits(), sizeOf(frame.size())];
       frame.free();
-      this.#passing.set(id, { show, views });
+      this.#passing.set(id, { show, size, views });
       if (this.#decoder) this.#decoder.decode(id, key, bits);
       else this.#core.on_decode_failed(this.#now(), id);
     }
@@ -305,6 +325,8 @@ export class Player {
     for (let data = this.#core.poll_application(); data; data = this.#core.poll_application()) {
       this.#out.onUnreliable(data as Uint8Array<ArrayBuffer>);
     }
+    // Complete frames are taken before a timer that may give them up.
+    this.#core.on_timeout(now);
     for (let out = this.#core.poll_transmit(now); out; out = this.#core.poll_transmit(now)) {
       this.#carrier.sendDatagram(out);
     }
@@ -325,4 +347,20 @@ export class Player {
       Math.max(0, (due - now) / 1000),
     );
   }
+}
+
+function sizeOf([width = 0, height = 0]: Uint16Array): Size {
+  return { width, height };
+}
+
+/** How what was decoded falls into a picture of this size and the marker below it; null where it is neither that nor the picture alone. */
+function cropTo({ width, height }: Size, { displayWidth, displayHeight }: VideoFrame): Crop | null {
+  if (displayWidth === width && displayHeight === height) return { height, marker: null };
+  const strip = strip_below(width, height, displayWidth, displayHeight);
+  return strip ? { height, marker: sizeOf(strip) } : null;
+}
+
+/** All that was decoded, where it is not as it was described. */
+function whole({ displayHeight }: VideoFrame): Crop {
+  return { height: displayHeight, marker: null };
 }

@@ -1,8 +1,9 @@
 // Where the user is and what a picture shows, as lists of numbers: the layouts are the core's.
 
-import { MAX_CONTROLLERS, MAX_VIEWS, POSE_COLUMNS, VIEW_COLUMNS } from "./generated/core.ts";
-import { HANDS, type Hand, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS } from "./generated/wire.ts";
+import { CONTROLLER_LAYOUT, type POSE_COLUMNS, PRESENCE_LAYOUT, VIEW_COLUMNS } from "./generated/core.ts";
+import { HANDS, type Hand, MAX_CONTROLLERS } from "./generated/wire.ts";
 import type { Fov, Pose } from "./math.ts";
+import { pack, values } from "./packing.ts";
 
 /** Where an eye is and what it sees. */
 export interface View extends Pose {
@@ -21,29 +22,30 @@ export interface Controller {
 export interface Presence {
   head: Pose;
   views: readonly View[];
+  /** Where the eyes look, where the user allows it and the browser knows it. */
+  gaze: Pose | null;
   controllers: readonly Controller[];
 }
 
-type Numbers = Record<(typeof VIEW_COLUMNS)[number], number>;
-const NO_FOV: Fov = { left: 0, right: 0, down: 0, up: 0 };
+type ViewRow = Record<(typeof VIEW_COLUMNS)[number], number>;
+type PoseRow = Record<(typeof POSE_COLUMNS)[number], number>;
 
-/** Head, count of views and views, count of controllers and controllers, as the core reads them; more than it takes are left out. */
-export function presenceNumbers({ head, views, controllers }: Presence): Float32Array<ArrayBuffer> {
-  const [seen, held] = [views.slice(0, MAX_VIEWS), controllers.slice(0, MAX_CONTROLLERS)];
-  return new Float32Array([
-    ...poseNumbers(head),
-    seen.length,
-    ...seen.flatMap((view) => viewNumbers(view)),
-    held.length,
-    ...held.flatMap((controller) => controllerNumbers(controller)),
-  ]);
+/** The presence and then its controllers, as the core reads them; those beyond its limit are ignored. */
+export function presenceNumbers({ head, views, gaze, controllers }: Presence): Float32Array<ArrayBuffer> {
+  const seen = views.map((view) => ({ ...poseRow(view), ...view.fov }));
+  const presence = pack(PRESENCE_LAYOUT, { head: poseRow(head), views: seen, gaze: optional(gaze) });
+  const held = controllers.slice(0, MAX_CONTROLLERS).flatMap(({ hand, aim, grip, buttons, axes }) => {
+    const code = HANDS.indexOf(hand);
+    return pack(CONTROLLER_LAYOUT, { hand: { code }, aim: poseRow(aim), grip: optional(grip), buttons, axes: values(axes) });
+  });
+  return new Float32Array([...presence, ...held]);
 }
 
 /** The views of a picture. */
 export function viewsOf(numbers: Float32Array): View[] {
   const views: View[] = [];
   for (let start = 0; start + VIEW_COLUMNS.length <= numbers.length; start += VIEW_COLUMNS.length) {
-    const named = Object.fromEntries(VIEW_COLUMNS.map((name, index) => [name, numbers[start + index]])) as Numbers;
+    const named = Object.fromEntries(VIEW_COLUMNS.map((name, index) => [name, numbers[start + index]])) as ViewRow;
     const { x, y, z, quaternionX, quaternionY, quaternionZ, quaternionW, left, right, down, up } = named;
     const orientation: View["orientation"] = [quaternionX, quaternionY, quaternionZ, quaternionW];
     views.push({ position: [x, y, z], orientation, fov: { left, right, down, up } });
@@ -51,30 +53,11 @@ export function viewsOf(numbers: Float32Array): View[] {
   return views;
 }
 
-function viewNumbers(view: View): number[] {
-  const numbers = named(view, view.fov);
-  return VIEW_COLUMNS.map((name) => numbers[name]);
-}
-
-function controllerNumbers({ hand, aim, grip, buttons, axes }: Controller): number[] {
-  const [told, ways] = [buttons.slice(0, MAX_CONTROLLER_BUTTONS), axes.slice(0, MAX_CONTROLLER_AXES)];
-  return [
-    HANDS.indexOf(hand),
-    ...poseNumbers(aim),
-    ...(grip ? [1, ...poseNumbers(grip)] : [0]),
-    told.length,
-    ...told.flatMap(({ value, pressed, touched }) => [value, Number(pressed), Number(touched)]),
-    ways.length,
-    ...ways,
-  ];
-}
-
-export function poseNumbers(pose: Pose): number[] {
-  const numbers = named(pose, NO_FOV);
-  return POSE_COLUMNS.map((name) => numbers[name]);
-}
-
-function named({ position: [x, y, z], orientation }: Pose, fov: Fov): Numbers {
+export function poseRow({ position: [x, y, z], orientation }: Pose): PoseRow {
   const [quaternionX, quaternionY, quaternionZ, quaternionW] = orientation;
-  return { x, y, z, quaternionX, quaternionY, quaternionZ, quaternionW, ...fov };
+  return { x, y, z, quaternionX, quaternionY, quaternionZ, quaternionW };
+}
+
+function optional(pose: Pose | null): PoseRow[] {
+  return pose ? [poseRow(pose)] : [];
 }

@@ -1,9 +1,9 @@
 // Draws a received stereo picture for where the eyes look now: each eye's half is turned from the view that it was rendered for
 // to the present one. Only rotation is corrected; what a step moved meanwhile would need depth.
 
-import { COVERED_PICTURE, COVER_VERTEX, pictureTexture, program } from "./gl.ts";
-import { MARKER_HEIGHT, MARKER_WIDTH } from "./marker.ts";
+import { COVER_VERTEX, MarkerReader, pictureTexture, program } from "./gl.ts";
 import { type Fov, type Quat, conjugate, multiply, toMatrix3 } from "./math.ts";
+import type { Crop, MarkerPixels } from "./picture.ts";
 import { type View, viewsOf } from "./presence.ts";
 
 const FRAGMENT = `#version 300 es
@@ -12,18 +12,21 @@ uniform sampler2D picture;
 uniform mat3 turn;      // direction in the present eye to direction in the rendered eye
 uniform vec4 present;   // tangents: left, down, right, up
 uniform vec4 rendered;
-uniform vec4 part;      // of the picture: left edge, width, half a texel across and along
+uniform vec4 part;      // of the texture: left edge, width, half a texel across and along
+uniform float shown;    // share of its rows that are shown; the marker lies below
 in vec2 corner;
 out vec4 colour;
-${COVERED_PICTURE}
 void main() {
   vec3 ray = turn * vec3(mix(present.xy, present.zw, corner * 0.5 + 0.5), -1.0);
   vec2 place = (ray.xy / -ray.z - rendered.xy) / (rendered.zw - rendered.xy);
   // Beyond the rendered margin the border fades instead of smearing.
   vec2 beyond = max(max(-place, place - 1.0), 0.0);
   float seen = ray.z < 0.0 ? 1.0 - smoothstep(0.0, 0.02, max(beyond.x, beyond.y)) : 0.0;
-  vec2 at = vec2(clamp(part.x + place.x * part.y, part.x + part.z, part.x + part.y - part.z), 1.0 - place.y);
-  colour = vec4(covered(picture, at, vec2(textureSize(picture, 0))) * seen, 1.0);
+  // Half a texel from each edge, filtering mixes nothing in from beyond it.
+  vec2 least = vec2(part.x + part.z, part.w);
+  vec2 most = vec2(part.x + part.y - part.z, shown - part.w);
+  vec2 at = clamp(vec2(part.x + place.x * part.y, (1.0 - place.y) * shown), least, most);
+  colour = vec4(texture(picture, at).rgb * seen, 1.0);
 }`;
 
 /** One eye as the headset shows it now. */
@@ -37,26 +40,34 @@ export class Reprojection {
   readonly #gl: WebGL2RenderingContext;
   readonly #program: WebGLProgram;
   readonly #texture: WebGLTexture;
-  readonly #reader: WebGLFramebuffer;
-  readonly #places: Record<"turn" | "present" | "rendered" | "part", WebGLUniformLocation | null>;
+  readonly #marker: MarkerReader;
+  readonly #places: Record<"turn" | "present" | "rendered" | "part" | "shown", WebGLUniformLocation | null>;
   #views: View[] = [];
   #size = { width: 1, height: 1 };
+  #crop: Crop = { height: 1, marker: null };
 
   constructor(gl: WebGL2RenderingContext) {
     this.#gl = gl;
     this.#program = program(gl, COVER_VERTEX, FRAGMENT);
     this.#texture = pictureTexture(gl);
-    this.#reader = gl.createFramebuffer();
+    this.#marker = new MarkerReader(gl, this.#texture);
     const place = (name: string): WebGLUniformLocation | null => gl.getUniformLocation(this.#program, name);
-    this.#places = { turn: place("turn"), present: place("present"), rendered: place("rendered"), part: place("part") };
+    this.#places = {
+      turn: place("turn"),
+      present: place("present"),
+      rendered: place("rendered"),
+      part: place("part"),
+      shown: place("shown"),
+    };
   }
 
   /** Takes a new picture's pixels; `views` says what each half shows. The caller closes the picture. */
-  upload(picture: VideoFrame, views: Float32Array): void {
+  upload(picture: VideoFrame, crop: Crop, views: Float32Array): void {
     const gl = this.#gl;
     gl.bindTexture(gl.TEXTURE_2D, this.#texture);
     gl.texImage2D(gl.TEXTURE_2D, 0, gl.RGBA, gl.RGBA, gl.UNSIGNED_BYTE, picture);
     this.#size = { width: picture.displayWidth, height: picture.displayHeight };
+    this.#crop = crop;
     this.#views = viewsOf(views);
   }
 
@@ -78,23 +89,16 @@ export class Reprojection {
     }
   }
 
-  /** The marker's pixels of the newest picture, RGBA, top row first. */
-  marker(): Uint8Array<ArrayBuffer> {
-    const gl = this.#gl;
-    const pixels = new Uint8Array(MARKER_WIDTH * MARKER_HEIGHT * 4);
-    gl.bindFramebuffer(gl.FRAMEBUFFER, this.#reader);
-    gl.framebufferTexture2D(gl.FRAMEBUFFER, gl.COLOR_ATTACHMENT0, gl.TEXTURE_2D, this.#texture, 0);
-    gl.readPixels(0, 0, MARKER_WIDTH, MARKER_HEIGHT, gl.RGBA, gl.UNSIGNED_BYTE, pixels);
-    // A runtime may clear whatever is bound before the next frame.
-    gl.bindFramebuffer(gl.FRAMEBUFFER, null);
-    return pixels;
+  /** The pixels of the newest picture's marker. Reading waits for the graphics queue: what was drawn exists when it returns. */
+  marker(): MarkerPixels | null {
+    return this.#marker.read(this.#crop);
   }
 
   close(): void {
     const gl = this.#gl;
     gl.deleteProgram(this.#program);
     gl.deleteTexture(this.#texture);
-    gl.deleteFramebuffer(this.#reader);
+    this.#marker.close();
   }
 
   #drawEye(eye: Eye, view: View, half: number): void {
@@ -107,6 +111,7 @@ export class Reprojection {
     gl.uniform4f(this.#places.rendered, ...edges(view.fov));
     const share = 1 / this.#views.length;
     gl.uniform4f(this.#places.part, half * share, share, 0.5 / this.#size.width, 0.5 / this.#size.height);
+    gl.uniform1f(this.#places.shown, this.#crop.height / this.#size.height);
     gl.drawArrays(gl.TRIANGLES, 0, 3);
   }
 }

@@ -1,19 +1,19 @@
 // Shows pictures on the page's canvas at the display's own pace.
 
-import type { Canvassed, Painter } from "./painter.ts";
-import type { PictureKey } from "./picture.ts";
+import type { Painter } from "./painter.ts";
+import type { Crop, MarkerPixels, PictureKey } from "./picture.ts";
 
 export interface ScreenOut {
-  /** The frame goes to the display from the canvas. `pixels` are the marker's as they stood there, RGBA. */
-  onShown(frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void;
-  /** The display changes so often a second, as far as its chances tell; it may be another display than before. */
+  /** The frame goes to the display from the canvas. `marker` are the pixels that were decoded below it; null where it has no marker. */
+  onShown(frame: PictureKey, marker: MarkerPixels | null): void;
+  /** The display refreshes this many times a second, as far as animation frames show; it may be another display than before. */
   onRefreshRate(hertz: number): void;
 }
 
 /** Pictures are this much rarer than the display's chances where one may wait for the next chance: below that it would delay more than
  *  the one picture behind it. */
 const CHANCES_PER_PICTURE = 1.8;
-/** What one more interval counts in a mean. Guess: settled within a second at 30 frames a second. */
+/** Weight of one more interval in a mean. Guess: settled within a second at 30 frames a second. */
 const NEWS = 1 / 16;
 
 /** Chances by which the display's rate is told: a quarter of them may be missed, or early. */
@@ -24,11 +24,13 @@ const PAUSE_MS = 100;
 interface Waiting {
   frame: PictureKey;
   picture: VideoFrame;
+  crop: Crop;
 }
 
 /** On the canvas, for the display's next chance. */
-interface Painted extends Canvassed {
+interface Painted {
   frame: PictureKey;
+  marker: MarkerPixels | null;
   paintedAt: number;
 }
 
@@ -80,7 +82,7 @@ export class Screen {
   #waiting: Waiting | null = null;
   #scheduled: number;
   #later: ReturnType<typeof setTimeout> | undefined;
-  /** All the time, for windows move to other displays. */
+  /** Updated all the time, for windows move to other displays. */
   readonly #chances = new Cadence();
   readonly #pictures = new Cadence();
   readonly #refresh = new RefreshRate();
@@ -92,10 +94,10 @@ export class Screen {
   }
 
   /** Takes the picture over and shows it at the display's next chance, or at the one after it. */
-  show(frame: PictureKey, picture: VideoFrame): void {
+  show(frame: PictureKey, picture: VideoFrame, crop: Crop): void {
     const now = performance.now();
     this.#pictures.note(now);
-    const arrived = { frame, picture };
+    const arrived = { frame, picture, crop };
     // A page that is not looked at has no chances: nothing is painted for it.
     const unseen = this.#painted !== null && now - this.#painted.paintedAt > PAUSE_MS;
     const next = this.#waiting;
@@ -124,10 +126,10 @@ export class Screen {
     return this.#pictures.everyMs >= CHANCES_PER_PICTURE * this.#chances.everyMs;
   }
 
-  async #paint({ frame, picture }: Waiting): Promise<void> {
+  async #paint({ frame, picture, crop }: Waiting): Promise<void> {
     this.#painting = true;
     try {
-      this.#painted = { frame, ...(await this.#painter.paint(picture)), paintedAt: performance.now() };
+      this.#painted = { frame, marker: await this.#painter.paint(picture, crop), paintedAt: performance.now() };
     } finally {
       picture.close();
       this.#painting = false;
@@ -153,7 +155,7 @@ export class Screen {
     if (this.#refresh.note(at)) this.#out.onRefreshRate(this.#refresh.hertz);
     const shown = this.#painted;
     this.#painted = null;
-    if (shown) this.#out.onShown(shown.frame, shown.pixels, shown.bottomUp);
+    if (shown) this.#out.onShown(shown.frame, shown.marker);
     if (this.#waiting) this.#later = setTimeout(() => this.#onGone());
   }
 }

@@ -1,10 +1,10 @@
-// What the server says of itself over HTTP, before a session.
+// The server's description of itself over HTTP, before a session.
 
 import { Refused } from "./carrier.ts";
 
-/** What the server says of itself at `session.json`. */
+/** The server's description of itself at `session.json`. */
 interface SessionInfo {
-  /** None where an authority vouches for the certificate. */
+  /** None where an authority signed the certificate. */
   certificate_sha256: string | null;
 }
 

@@ -1,4 +1,4 @@
-// Everything the page says in words: status, landing, and notices about what is wrong and what to do.
+// All text on the page: status, landing, and notices about what is wrong and what to do.
 
 import type { ConnectionState, RefusalReason, TransportChoice } from "./messages.ts";
 import { element } from "./page.ts";

@@ -5,7 +5,7 @@ export interface Missing {
   advice: string;
 }
 
-/** The window has what a session over WebRTC needs: connections, and a way to decoded pictures. */
+/** The window supports sessions over WebRTC: connections, and access to decoded pictures. */
 export function hasWebRtc(): boolean {
   const pictures = "MediaStreamTrackProcessor" in window || "requestVideoFrameCallback" in HTMLVideoElement.prototype;
   return "RTCPeerConnection" in window && pictures;

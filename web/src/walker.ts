@@ -1,4 +1,4 @@
-// The user of a screen: joins mouse, keys, touch and gamepad into one camera and says where it is.
+// The user of a screen: combines mouse, keys, touch and gamepad into one camera and reports its pose.
 
 import { Camera, type Wish } from "./input/camera.ts";
 import type { DeviceInput, InputOut } from "./input/devices.ts";
@@ -11,7 +11,7 @@ import { presenceNumbers } from "./presence.ts";
 
 /** Between samples, in milliseconds: no server renders faster, and a gaming mouse reports 1,000 times a second. */
 const SHORTEST_GAP_MS = 1000 / 240;
-/** The server must know that the user stands still, too. */
+/** The server must also know that the user is standing still. */
 const LONGEST_GAP_MS = 1000 / 30;
 /** Height of the view in radians: a screen at arm's length would be less, but then one bumps into things. */
 const VIEW_HEIGHT = (65 / 180) * Math.PI;
@@ -31,7 +31,7 @@ export class Walker {
   readonly #gamepad: GamepadInput;
   #aspect = 16 / 9;
   #sentAt = Number.NEGATIVE_INFINITY;
-  /** When the newest change happened that no sample tells of yet. */
+  /** When the newest change happened that no sample has reported yet. */
   #unsentAt: number | null = null;
   #stepAt = performance.now();
   #frame = 0;
@@ -66,7 +66,7 @@ export class Walker {
     this.#onChange(performance.now());
   }
 
-  /** While a headset is on, the screen's user stands still and says nothing. */
+  /** While a headset is on, the screen's user stands still and sends nothing. */
   set paused(paused: boolean) {
     this.#paused = paused;
   }
@@ -86,7 +86,7 @@ export class Walker {
     this.#onChange(performance.now());
   }
 
-  /** Sends the present pose: a new worker knows nothing. */
+  /** Sends the current pose: a new worker has none. */
   sendNow(): void {
     this.#send(performance.now());
   }
@@ -126,5 +126,5 @@ export class Walker {
 
 /** One view and no controllers. */
 function presence(head: Pose, aspect: number): Float32Array<ArrayBuffer> {
-  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], controllers: [] });
+  return presenceNumbers({ head, views: [{ ...head, fov: symmetricFov(VIEW_HEIGHT, aspect) }], gaze: null, controllers: [] });
 }

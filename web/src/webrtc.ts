@@ -1,4 +1,4 @@
-// A session over WebRTC, as the worker sees it: only windows have peer connections, so a `Peer` there does the talking.
+// A session over WebRTC, as the worker sees it: only windows have peer connections, so a `Peer` there handles the connection.
 
 import { Blocked, type Carrier, type CarrierOut, Refused, rtpTimestampOf } from "./carrier.ts";
 import { textOf, withLength } from "./control.ts";
@@ -32,7 +32,7 @@ export async function dialWebRtc(ask: (port: MessagePort) => void, limit: AbortS
   });
 }
 
-/** The server answers over HTTP, and yet no connection comes up. */
+/** The server answers over HTTP, but no connection comes up. */
 function shut(ports: string[]): Blocked {
   const which = ports.length > 1 ? `neither ${ports.slice(0, -1).join(", ")} nor ${ports.at(-1)}` : `not ${ports[0]}`;
   return new Blocked(

@@ -1,5 +1,5 @@
-// A session over a WebSocket on the page's own port: a binary message is a datagram, a text a control message. For networks that pass
-// nothing else and browsers that have nothing else: TCP makes everything wait for what was lost.
+// A session over a WebSocket on the page's own port: a binary message is a datagram, a text a control message. For networks and browsers
+// that support nothing else: TCP makes everything wait for what was lost.
 
 import { Blocked, type Carrier, type CarrierOut, type Challenge } from "./carrier.ts";
 import { textOf, withLength } from "./control.ts";
@@ -7,7 +7,7 @@ import { certificateOf } from "./session-info.ts";
 
 /** The same path as over WebTransport. */
 const PATH = "nearlight";
-/** What waits for the network at most: newer movements and reports replace what is older. Guess: a second of them. */
+/** Maximum bytes queued for the network: newer movements and reports replace older ones. Guess: a second of them. */
 const MAX_UNSENT_BYTES = 32_768;
 
 /** `pinned` is the certificate that the link names. The browser has checked the connection as it did for the page; that both ends know

@@ -6,12 +6,12 @@ import { WEBTRANSPORT_PATH } from "./generated/wire.ts";
 
 /** Datagrams that the browser keeps until the worker reads them: a large key frame comes in one burst. */
 const QUEUED_DATAGRAMS = 4_096;
-/** Datagrams that wait for the browser to take them, at most. Guess: what a session sends in a tenth of a second. */
+/** Maximum number of datagrams that wait for the browser to take them. Guess: what a session sends in a tenth of a second. */
 const UNSENT_DATAGRAMS = 16;
 /** What the browser could not send by then is out of date: a movement or a report that newer ones have replaced. Guess. */
 const OUTGOING_MAX_AGE_MS = 100;
 
-/** A challenge is a short message; a longer one is not read to its end. */
+/** A challenge is a short message; a longer one is not read completely. */
 const LONGEST_CHALLENGE = 1_024;
 
 /** `pinned` is the certificate that the link names: another one is not accepted. */
@@ -86,7 +86,7 @@ class WebTransportCarrier implements Carrier {
   }
 
   sendDatagram(bytes: Uint8Array): void {
-    // The browser's own congestion control may hold datagrams back. Rather than late they are lost, which the session bears.
+    // The browser's own congestion control may hold datagrams back. They are dropped rather than sent late, which the session tolerates.
     if (this.#unsent === UNSENT_DATAGRAMS) return;
     this.#unsent += 1;
     void this.#datagrams

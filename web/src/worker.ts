@@ -1,21 +1,21 @@
-// The media side of the page: everything between the network and the canvas, away from the window's thread.
+// The media side of the page: everything between the network and the canvas, off the window's thread.
 
 import type { Carrier } from "./carrier.ts";
 import { PageClock, type PageTime } from "./clock.ts";
 import { decodableCodecs } from "./codecs.ts";
 import { Connection } from "./connection.ts";
 import initCore from "./core/core.js";
-import type { CodecKind } from "./generated/wire.ts";
+import type { CodecKind, DevicesDescription } from "./generated/wire.ts";
 import { hears, SpeakerPort } from "./listener.ts";
-import type { Devices, FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
+import type { FromWorker, RefusalReason, ServerMessage, StartMessage, ToWorker } from "./messages.ts";
 import { painterFor } from "./painter.ts";
-import type { PictureKey } from "./picture.ts";
+import type { MarkerPixels, PictureKey } from "./picture.ts";
 import { Player } from "./player.ts";
 import { Screen } from "./screen.ts";
 
-/** How often the window hears of timelines and counters. */
+/** How often timelines and counters are reported to the window. */
 const REPORT_MS = 200;
-/** So long a server may keep the place that this page has left for another one: one that had not connected has it for 5 s. */
+/** How long a server may keep the slot of the transport that this page has left: one that had not connected has it for 5 s. */
 const LEAVING_MS = 6_000;
 
 const scope = self as unknown as {
@@ -23,7 +23,7 @@ const scope = self as unknown as {
   postMessage(message: FromWorker, transfer?: Transferable[]): void;
 };
 
-class Media {
+class MediaWorker {
   #start: StartMessage;
   readonly #clock: PageClock;
   readonly #codecs: CodecKind[];
@@ -41,8 +41,8 @@ class Media {
   #displayHz: number;
   /** The newest presence, which a new session needs before the user moves again. */
   #presence: Float32Array<ArrayBuffer> | null = null;
-  /** The user's gamepads and controllers, which a new session needs to hear of as well. */
-  #devices: Devices | null = null;
+  /** The user's gamepads and controllers, which a new session also needs. */
+  #devices: DevicesDescription | null = null;
   readonly #reporter: ReturnType<typeof setInterval>;
 
   constructor(start: StartMessage, codecs: CodecKind[], hearing: boolean) {
@@ -52,9 +52,9 @@ class Media {
     this.#hears = hearing;
     this.#screenHz = start.displayHz;
     this.#displayHz = start.displayHz;
-    const { painter, why } = painterFor(start.canvas, start.painter, !start.showMarker);
+    const { painter, why } = painterFor(start.canvas, start.painter);
     this.#screen = new Screen(painter, {
-      onShown: (frame, pixels, bottomUp) => this.#onShown(this.#clock.now(), frame, pixels, bottomUp),
+      onShown: (frame, marker) => this.#onShown(this.#clock.now(), frame, marker),
       onRefreshRate: (hertz) => this.#onRefreshRate(hertz),
     });
     scope.postMessage({ type: "painter", name: painter.name, why });
@@ -87,7 +87,7 @@ class Media {
         this.#player?.onDisplay(message.immersive, this.#displayHz);
         break;
       case "shown":
-        this.#onShown(message.at, message.frame, message.pixels, false);
+        this.#onShown(message.at, message.frame, message.marker);
         break;
       case "speaker":
         this.#speaker = new SpeakerPort(message.port, (heardAt, moments, left) => {
@@ -159,9 +159,9 @@ class Media {
       },
       {
         onMessage: (message) => this.#onServer(message),
-        onPicture: (frame, picture, views) => {
-          if (!this.#immersive) this.#screen.show(frame, picture);
-          else if (views) scope.postMessage({ type: "frame", frame, picture, views }, [picture, views.buffer]);
+        onPicture: (frame, picture, crop, views) => {
+          if (!this.#immersive) this.#screen.show(frame, picture, crop);
+          else if (views) scope.postMessage({ type: "frame", frame, picture, crop, views }, [picture, views.buffer]);
           else picture.close();
         },
         onUnreliable: (data) => scope.postMessage({ type: "received", data, reliable: false }, [data.buffer]),
@@ -206,12 +206,12 @@ class Media {
     scope.postMessage({ type: "state", state: { state: "refused", reason, message } });
   }
 
-  #onShown(at: PageTime, frame: PictureKey, pixels: Uint8Array, bottomUp: boolean): void {
-    this.#player?.onShown(at, frame, pixels, bottomUp);
+  #onShown(at: PageTime, frame: PictureKey, marker: MarkerPixels | null): void {
+    this.#player?.onShown(at, frame, marker);
     this.#connection.onShown();
   }
 
-  /** Of the page; a headset says its own when its session begins. */
+  /** The page's refresh rate; a headset reports its own when its session begins. */
   #onRefreshRate(hertz: number): void {
     this.#screenHz = hertz;
     if (this.#immersive) return;
@@ -239,11 +239,11 @@ class Media {
   }
 }
 
-let media: Promise<Media> | null = null;
+let media: Promise<MediaWorker> | null = null;
 
-async function start(message: StartMessage): Promise<Media> {
+async function start(message: StartMessage): Promise<MediaWorker> {
   const [codecs, hearing] = await Promise.all([decodableCodecs(), hears(), initCore({ module_or_path: new URL("core.wasm", self.location.href) })]);
-  return new Media(message, codecs, hearing);
+  return new MediaWorker(message, codecs, hearing);
 }
 
 scope.onmessage = ({ data }) => {

@@ -4,7 +4,7 @@
 
 import type { FromSpeaker, ToSpeaker } from "./messages.ts";
 
-/** Moments that are asked for at once at most: ten milliseconds, a block of the sound. */
+/** The most moments requested at once: ten milliseconds, a block of the sound. */
 const MOST = 480;
 
 declare const currentFrame: number;
@@ -19,13 +19,13 @@ class Speaker extends AudioWorkletProcessor {
   /** Moments of the first block that have been played. */
   #played = 0;
   #queued = 0;
-  /** Moments that are asked for and not here yet. */
+  /** Moments that have been requested and not arrived yet. */
   #awaited = 0;
-  /** Moments to have or to have asked for; unknown until the first answer. */
+  /** Moments to have or to have requested; unknown until the first answer. */
   #depth = 0;
-  /** Moments that were to be heard since the last samples came, and were not there. */
+  /** Moments that were due since the last samples arrived, and were missing. */
   #missed = 0;
-  /** The fewest moments left since it last asked; below zero those that it lacked. */
+  /** The fewest moments left since its last request; below zero those that it lacked. */
   #fewest = Number.POSITIVE_INFINITY;
 
   constructor() {
@@ -50,7 +50,7 @@ class Speaker extends AudioWorkletProcessor {
   #ask(next: number): void {
     if (!this.#source) return;
     const ahead = this.#queued + this.#awaited;
-    // The first answer tells how much to keep.
+    // The first answer says how much to buffer.
     const wanted = this.#depth > 0 || ahead > 0 ? this.#depth - ahead : MOST;
     const moments = Math.min(MOST, wanted);
     if (moments <= 0) return;

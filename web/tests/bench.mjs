@@ -17,11 +17,12 @@ try {
   await until(page, () => window.nearlight?.statistics?.displayed > 30, "frames are displayed");
   await lookAround(page, seconds);
   const summary = await page.evaluate(() => window.nearlight.summary());
-  const { frames, fps, pause_ms_max: pause, motion_to_photon_ms: motion, stages_ms: stages, codec, loss, recovery } = summary;
+  const { frames, fps, pause_ms_max: pause, motion_to_photon_ms: motion, input_to_photon_ms: inputs, stages_ms: stages, codec, loss, recovery } = summary;
   console.log(`${codec} over ${summary.transport}: ${frames.displayed} displayed of ${frames.sent}, ${fps} /s, ${frames.lost} lost, ${frames.decoded} decoded`);
   const shown = ((100 * frames.displayed) / frames.sent).toFixed(2);
   console.log(`${shown} % displayed; ${loss.packets} packets lost, ${loss.key_frames} key frames after the first; ${JSON.stringify(recovery)}`);
-  console.log(`motion to photon  median ${motion.p50} ms, 95 % ${motion.p95} ms (${motion.n} inputs)`);
+  console.log(`motion to photon  median ${motion.p50} ms, 95 % ${motion.p95} ms (${motion.n} frames)`);
+  console.log(`input to photon   median ${inputs.p50} ms, 95 % ${inputs.p95} ms (${inputs.n} inputs)`);
   const counted = await inbound(page);
   if (counted) {
     const { packetsReceived: packets, nackCount: requests, retransmittedPacketsReceived: again, fecPacketsReceived: repairs } = counted;

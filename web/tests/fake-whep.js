@@ -1,11 +1,11 @@
 // Stands in for the server's WebRTC side in tests of the page alone: answers offers with a peer connection of the page itself, which
 // sends a drawn world with notes. Runs in the page, before it.
 
-window.fakeWhep = { answers: 0, status: 201, inputs: 0, notes: true, peers: [], deleted: 0 };
+window.fakeWhep = { answers: 0, status: 201, inputs: 0, notes: true, marked: true, peers: [], deleted: 0 };
 
 const realFetch = window.fetch.bind(window);
 window.fetch = async (address, options = {}) => {
-  const { pathname } = new URL(address, location.href);
+  const { pathname, search } = new URL(address, location.href);
   if (!pathname.startsWith("/whep")) return realFetch(address, options);
   if (options.method === "DELETE") {
     window.fakeWhep.deleted += 1;
@@ -14,6 +14,7 @@ window.fetch = async (address, options = {}) => {
   if (window.fakeWhep.status !== 201) return new Response("the fake will not", { status: window.fakeWhep.status });
   window.fakeWhep.answers += 1;
   window.fakeWhep.offer = options.body;
+  window.fakeWhep.search = search;
   window.fakeWhep.authorization = options.headers.authorization;
   return new Response(await answer(options.body), { status: 201, headers: { location: "/whep/1", link: '<stun:192.0.2.1>; rel="ice-server"' } });
 };
@@ -117,18 +118,22 @@ function note(encoded, { frame, input, began }) {
   return view.buffer;
 }
 
-/** A sky that changes, and the marker in its corner. */
+/** A sky that changes, and below it the marker where the page has asked for it. */
 function draw(context, frame, input) {
+  const { marked, search } = window.fakeWhep;
+  const isMarked = marked && search === "?marker=strip";
+  const height = isMarked ? HEIGHT + CELL : HEIGHT;
+  if (context.canvas.height !== height) context.canvas.height = height;
   context.fillStyle = `hsl(${frame % 360} 60% 50%)`;
   context.fillRect(0, 0, WIDTH, HEIGHT);
-  const bytes = new DataView(new ArrayBuffer(12));
-  bytes.setUint16(0, 0xa53c);
-  bytes.setUint32(2, frame);
-  bytes.setUint32(6, input);
-  bytes.setUint16(10, checksum(new Uint8Array(bytes.buffer, 2, 8)));
-  for (let bit = 0; bit < 96; bit += 1) {
+  if (!isMarked) return;
+  const bytes = new DataView(new ArrayBuffer(10));
+  bytes.setUint32(0, frame);
+  bytes.setUint32(4, input);
+  bytes.setUint16(8, checksum(new Uint8Array(bytes.buffer, 0, 8)));
+  for (let bit = 0; bit < 80; bit += 1) {
     context.fillStyle = (bytes.getUint8(bit >> 3) >> (7 - (bit & 7))) & 1 ? "#fff" : "#000";
-    context.fillRect((bit % 24) * CELL, Math.floor(bit / 24) * CELL, CELL, CELL);
+    context.fillRect(bit * CELL, HEIGHT, CELL, CELL);
   }
 }
 

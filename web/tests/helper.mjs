@@ -49,16 +49,17 @@ export async function openPage(browser, options = {}) {
   return { context, page, errors };
 }
 
-/** Gives the page an emulated headset at `window.emulated`; call before the page is loaded. */
-export async function emulateHeadset(page) {
+/** Gives the page an emulated headset at `window.emulated`, with these features beside its own; call before the page is loaded. */
+export async function emulateHeadset(page, ...features) {
   await page.addInitScript(await readFile(path.join(here, "../node_modules/iwer/build/iwer.min.js"), "utf8"));
-  await page.addInitScript(() => {
-    const device = new window.IWER.XRDevice(window.IWER.metaQuest3);
+  await page.addInitScript((features) => {
+    const { metaQuest3, XRDevice } = window.IWER;
+    const device = new XRDevice({ ...metaQuest3, supportedFeatures: [...metaQuest3.supportedFeatures, ...features] });
     // Chromium brings a WebXR without devices, which the emulator must replace.
     device.installRuntime({ forceInstall: true });
     device.stereoEnabled = true;
     window.emulated = device;
-  });
+  }, features);
 }
 
 /** Keeps the page's connections for `inbound`; call before the page is loaded. */
@@ -273,9 +274,22 @@ export const SMALL = ["--size", "640x360", "--fps", "30"];
 /** A probe for `until`. */
 export const live = () => window.nearlight?.state === "live";
 
-/** What the page shows of the world, below the marker. */
+/** What the page shows of the world. */
 export function picture(page) {
   return page.screenshot({ clip: { x: 0, y: 120, width: 800, height: 600 } });
+}
+
+/** The canvas of the page's pictures: its size, and the share of its lowest eight rows that is as black or as white as a marker's cells. */
+export function canvas(page) {
+  return page.evaluate(async () => {
+    const bitmap = await createImageBitmap(document.getElementById("picture"));
+    const { width, height } = bitmap;
+    const context = new OffscreenCanvas(width, 8).getContext("2d");
+    context.drawImage(bitmap, 0, height - 8, width, 8, 0, 0, width, 8);
+    const { data } = context.getImageData(0, 0, width, 8);
+    const pure = Array.from({ length: width * 8 }, (_, index) => data[index * 4 + 1]).filter((level) => level < 24 || level > 231);
+    return { size: [width, height], pure: pure.length / (width * 8) };
+  });
 }
 
 /** Standard deviation of the brightness in a screenshot, 0 to 127; the page computes it. */

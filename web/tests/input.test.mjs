@@ -160,14 +160,85 @@ test("the world's pointer grabs with a ball in sight, and what holds one shakes"
   await context.close();
 });
 
+/** The test card's page in an emulated headset with these features beside its own. */
+async function openCardInHeadset(...features) {
+  const opened = await openCard("", (page) => emulateHeadset(page, ...features));
+  await until(opened.page, () => !document.getElementById("enter-vr").hidden, "a headset is offered");
+  await opened.page.locator("#enter-vr").evaluate((button) => button.click());
+  return opened;
+}
+
 test("an emulated headset's controllers arrive with buttons and profiles", async () => {
-  const { context, page } = await openCard("", emulateHeadset);
-  await until(page, () => !document.getElementById("enter-vr").hidden, "a headset is offered");
-  await page.locator("#enter-vr").evaluate((button) => button.click());
+  const { context, page } = await openCardInHeadset();
   await untilHears(page, "controller is meta-quest-touch-plus");
   await page.evaluate(() => window.emulated.controllers.right.updateButtonValue("squeeze", 1));
   await untilHears(page, "controller right button 1 down");
   await page.evaluate(() => window.emulated.controllers.right.updateButtonValue("squeeze", 0));
   await untilHears(page, "controller right button 1 up");
+  await context.close();
+});
+
+test("the application shakes an emulated headset's controller", async () => {
+  const { context, page, errors } = await openCardInHeadset();
+  await untilHears(page, "controller is meta-quest-touch-plus");
+  await page.evaluate(() => {
+    window.pulses = [];
+    for (const hand of ["left", "right"]) {
+      const [actuator] = window.emulated.controllers[hand].inputSource.gamepad.hapticActuators;
+      actuator.pulse = async (strength, milliseconds) => window.pulses.push([hand, strength, milliseconds]);
+    }
+    window.emulated.controllers.left.updateButtonValue("trigger", 1);
+  });
+  await untilHears(page, "controller left button 0 down");
+  const pulses = await eventually(() => page.evaluate(() => window.pulses), ({ length }) => length > 0);
+  assert.deepEqual(pulses, [["left", 1, 60]], "the card answers a button with 60 ms of the stronger motor");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("an emulated headset's hands arrive joint by joint, and leave", async () => {
+  const { context, page, errors } = await openCardInHeadset();
+  await untilHears(page, "controller is meta-quest-touch-plus");
+  await page.evaluate(() => {
+    window.emulated.primaryInputMode = "hand";
+    window.emulated.hands.right.position.set(0.25, 1.5, -0.5);
+  });
+  const hand = (texts) => texts.find((text) => text.startsWith("hand right wrist"));
+  const line = hand(await eventually(() => heard(page), hand, 20_000));
+  assert.ok(line, "the right hand is tracked");
+  const [wrist, tip] = line.split(", ").map((part) => part.split(" ").slice(-3).map(Number));
+  const reach = Math.hypot(...tip.map((value, axis) => value - wrist[axis]));
+  assert.ok(reach > 0.08 && reach < 0.25, `an index finger's tip is a hand's length from the wrist: ${line}`);
+  await page.evaluate(() => (window.emulated.primaryInputMode = "controller"));
+  await untilHears(page, "hand right gone", "hand left gone");
+  assert.deepEqual(errors, []);
+  await context.close();
+});
+
+test("where the eyes look arrives only where the browser tracks them", async () => {
+  for (const [features, follows] of [[["eye-tracking"], true], [[], false]]) {
+    const { context, page, errors } = await openCardInHeadset(...features);
+    await untilHears(page, "controller is meta-quest-touch-plus");
+    await page.evaluate(() => window.nearlight.send("afterwards"));
+    await untilHears(page, "afterwards");
+    const gaze = (texts) => texts.some((text) => text.startsWith("gaze from "));
+    const texts = await eventually(() => heard(page), gaze, follows ? 20_000 : 300);
+    assert.equal(gaze(texts), follows);
+    assert.deepEqual(errors, []);
+    await context.close();
+  }
+});
+
+test("a pointer that lasts as long as a pinch tells once where the eyes looked", async () => {
+  const { context, page, errors } = await openCardInHeadset();
+  await untilHears(page, "controller is meta-quest-touch-plus");
+  // The emulator has no such source: its right controller becomes one.
+  await page.evaluate(() => {
+    const source = window.emulated.controllers.right.inputSource;
+    Object.defineProperty(source, "targetRayMode", { value: "transient-pointer" });
+  });
+  const all = await untilHears(page, "gaze gone");
+  assert.equal(all.filter((text) => text.startsWith("gaze from ")).length, 1);
+  assert.deepEqual(errors, []);
   await context.close();
 });

@@ -228,24 +228,13 @@
       this.state("KEYS", 2, body);
     }
 
-    /** What the picture shows, small and grey, without the marker. */
+    /** What the picture shows, small and grey. */
     picture() {
       const { videoWidth: width, videoHeight: height } = this.video;
       const context = new OffscreenCanvas(64, 36).getContext("2d");
       context.drawImage(this.video, 0, height / 4, width, (height * 3) / 4, 0, 0, 64, 36);
       const { data } = context.getImageData(0, 0, 64, 36);
       return Array.from({ length: 64 * 36 }, (_, index) => (data[index * 4] + data[index * 4 + 1] + data[index * 4 + 2]) / 3);
-    }
-
-    /** The number of the newest input that the picture shows, from the marker in its corner; none where it cannot be read. */
-    shownInput() {
-      const context = new OffscreenCanvas(192, 32).getContext("2d");
-      context.drawImage(this.video, 0, 0);
-      const { data } = context.getImageData(0, 0, 192, 32);
-      const levels = Array.from({ length: 96 }, (_, cell) => data[4 * ((Math.floor(cell / 24) * 8 + 4) * 192 + (cell % 24) * 8 + 4) + 1]);
-      const middle = (Math.min(...levels) + Math.max(...levels)) / 2;
-      const bits = levels.map((level) => (level > middle ? "1" : "0")).join("");
-      return bits.startsWith("1010010100111100") ? Number.parseInt(bits.slice(48, 80), 2) : null;
     }
 
     async codecInUse() {

@@ -76,13 +76,11 @@ async function ownChange(page) {
 
 async function followsItsUser(page) {
   const alone = await ownChange(page);
-  const shown = await page.evaluate(() => window.client.shownInput());
   const turn = () => {
     for (let step = 0; step < 20; step += 1) window.client.mouse({ x: 320, y: 180, dx: 30 });
   };
   const turned = await change(page, turn, Math.max(alone * 2, 6));
   assert.ok(turned > alone * 2 && turned > 6, `a mouse that moves turns the view: ${turned} grey levels, ${alone} without`);
-  await untilTrue(page, (shown) => window.client.shownInput() > shown, "the pixels name the new input", { argument: shown ?? 0, knowledge: whatTheClientKnows });
   const back = () => {
     for (let step = 0; step < 20; step += 1) window.client.mouse({ dx: -30 });
   };
@@ -220,8 +218,7 @@ test("in stereo each half of the picture is what one eye sees", async () => {
       const { videoWidth: width, videoHeight: height } = video;
       const half = (from) => {
         const small = new OffscreenCanvas(64, 64).getContext("2d");
-        // Without the marker in the first one's corner.
-        small.drawImage(video, from, height / 4, width / 2, (height * 3) / 4, 0, 0, 64, 64);
+        small.drawImage(video, from, 0, width / 2, height, 0, 0, 64, 64);
         const { data } = small.getImageData(0, 0, 64, 64);
         return Array.from({ length: 64 * 64 }, (_, index) => (data[index * 4] + data[index * 4 + 1] + data[index * 4 + 2]) / 3);
       };

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { fileURLToPath } from "node:url";
-import { openBrowser, openPage, screenshot, servePage, shown, until, untilSays } from "./helper.mjs";
+import { canvas, openBrowser, openPage, screenshot, servePage, shown, until, untilSays } from "./helper.mjs";
 
 const fakeWhep = path.join(path.dirname(fileURLToPath(import.meta.url)), "fake-whep.js");
 let browser;
@@ -26,6 +26,28 @@ async function open({ options = "?transport=webrtc", prepare = () => undefined }
   await opened.page.goto(`${server.url}${options}#token=made-up`);
   return opened;
 }
+
+test("what lies below the picture is never shown, whether it is there and noted or not", async () => {
+  const { context, page, errors } = await open();
+  await until(page, shown(10), "frames are displayed");
+  assert.equal(await page.evaluate(() => window.fakeWhep.search), "?marker=strip");
+  const seen = new Set();
+  const changes = [{}, { notes: false }, { marked: false }, { notes: true }, { notes: false, marked: true }, { marked: false }];
+  for (const change of changes) {
+    const before = await page.evaluate((change) => {
+      Object.assign(window.fakeWhep, change);
+      return window.nearlight.statistics.displayed;
+    }, change);
+    let displayed = before;
+    while (displayed < before + 20) {
+      seen.add(JSON.stringify((await canvas(page)).size));
+      displayed = await page.evaluate(() => window.nearlight.statistics.displayed);
+    }
+  }
+  assert.deepEqual([...seen], ["[640,360]"]);
+  assert.deepEqual(errors, []);
+  await context.close();
+});
 
 test("pictures and notes are joined, timed and counted", async () => {
   const { context, page, errors } = await open();

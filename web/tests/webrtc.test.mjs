@@ -124,7 +124,7 @@ function withCandidates(change) {
     return route.fulfill({ status: response.status(), headers, body: lines.join("\r\n") });
   };
   // A page that is closed meanwhile wants no answer any more.
-  return (page) => page.route("**/whep", (route) => pass(route).catch(() => undefined));
+  return (page) => page.route("**/whep?*", (route) => pass(route).catch(() => undefined));
 }
 
 test("where no UDP gets through the pictures come over TCP", async () => {
@@ -232,7 +232,7 @@ function hearOffers(said, takes) {
   };
   return async (page) => {
     await keepConnections(page);
-    await page.route("**/whep", (route) => pass(route).catch(() => undefined));
+    await page.route("**/whep?*", (route) => pass(route).catch(() => undefined));
   };
 }
 

@@ -1,6 +1,6 @@
 //! Batches: packets that a sender lets go together, and the rhythm in which it does.
 //!
-//! Nothing about the rhythm is assumed. First the gaps between packets tell what "together" is: their histogram has a valley between the
+//! No rhythm is assumed. First the gaps between packets define "together": their histogram has a valley between the
 //! gaps within a burst and those between bursts. Then the autocorrelation of the bursts' beginnings tells the interval, and bursts closer
 //! than half of it are one batch.
 
@@ -21,7 +21,7 @@ pub(crate) use rhythm::{Rhythm, all_lags, autocorrelation};
 pub const TOGETHER: Span = Span::from_micros(20);
 /// Two packets with the same time on a clock of microseconds: what the study calls simultaneous.
 const SIMULTANEOUS: Span = Span::from_micros(1);
-/// Packets of one instant that the histogram tells apart; more are counted with these.
+/// The largest packet count per instant that the histogram distinguishes; larger ones are counted there.
 const MOST_PER_INSTANT: usize = 256;
 
 /// Packets without a silence between them.
@@ -54,7 +54,7 @@ pub struct Batches {
     pub packets_of_instant: Vec<u64>,
 }
 
-/// Packets that came as one.
+/// Packets captured as one.
 #[derive(Clone, Debug, Serialize)]
 pub struct Together {
     /// The largest gap within a group.
@@ -91,7 +91,7 @@ impl Gaps {
     const FINE: f64 = 20.0;
     /// From 1 us, which is the finest that most captures tell, to 1 s.
     const BINS: usize = 120;
-    /// Each side of a valley has so many gaps at least.
+    /// Each side of a valley has at least this many gaps.
     const FEWEST: u64 = 8;
 
     fn of(packets: &[Packet]) -> Self {
@@ -142,7 +142,7 @@ impl Gaps {
 /// A tenth of the lower hill is a clear valley. Guess, as the others here: half of it is one, more may be chance.
 const CLEAR: u64 = 10;
 
-/// The gap that tells bursts apart: the middle of the widest valley in the histogram of gaps.
+/// The gap that separates bursts: the middle of the widest valley in the histogram of gaps.
 ///
 /// `None` where the gaps have but one hill.
 pub(crate) fn silence(packets: &[Packet]) -> Option<Span> {

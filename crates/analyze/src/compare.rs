@@ -1,6 +1,6 @@
 //! Two captures of one stream, taken at its sender and at its receiver: delay, losses, and what the network did to the order.
 //!
-//! Packets are found again by what does not change on the way (`Packet::fingerprint`), so addresses may, as behind a NAT.
+//! Packets are matched by what does not change on the way (`Packet::fingerprint`), so addresses may, as behind a NAT.
 
 mod clock;
 mod disruption;
@@ -39,7 +39,7 @@ pub enum CompareError {
 /// Less than this share of the shorter capture's packets in common is chance: short messages are alike. Guess.
 const LEAST_IN_COMMON: f64 = 0.01;
 
-/// What happened between sender and receiver.
+/// The comparison of sender and receiver.
 #[derive(Clone, Debug, Serialize)]
 pub struct Comparison {
     /// `None` where no line joins the clocks: then whatever needs both of them is absent.
@@ -111,7 +111,7 @@ impl Comparison {
         }
         let origin = at_sender.capture.first;
         let here = |at: Time| (at - origin).as_secs_f64();
-        // The receiver's clock against the sender's, whoever sent.
+        // The receiver's clock against the sender's, whichever end sent the packet.
         let sample = |first: Time, second: Time| Sample { at: here(first), difference: (second - first).as_secs_f64() };
         let downs: Vec<Sample> = down.times.iter().map(|(left, arrived)| sample(*left, *arrived)).collect();
         let ups: Vec<Sample> = up.times.iter().map(|(left, arrived)| sample(*arrived, *left)).collect();
@@ -177,7 +177,7 @@ impl Clock {
 }
 
 impl Comparison {
-    /// How the receiver's clock stands to the sender's, or why nobody can tell.
+    /// The receiver's clock relative to the sender's, or why it cannot be determined.
     pub fn clock_in_words(&self) -> String {
         match (&self.clock, self.clock_refused) {
             (Some(clock), _) => clock.in_words(),

@@ -1,4 +1,4 @@
-//! Packets put together to video frames: by the media's own times where they are visible, otherwise by silences.
+//! Groups packets into video frames: by media timestamps where they are visible, otherwise by silences.
 
 mod periodic;
 
@@ -9,7 +9,7 @@ use crate::batches::{Burst, bursts, even_silence, silence};
 use crate::distribution::Distribution;
 use crate::traffic::Packet;
 
-/// What tells where a frame ends.
+/// How the end of a frame is detected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum FoundBy {
@@ -76,7 +76,7 @@ pub struct Frames {
     pub without_end: usize,
 }
 
-/// Fewer frames tell no rate: two packets that come together would be a hundred thousand frames a second. Guess.
+/// Fewer frames do not determine a rate: two packets that come together would be a hundred thousand frames a second. Guess.
 const FEWEST_FOR_RATE: usize = 5;
 
 /// All video has this RTP clock (RFC 3551 section 5).

@@ -1,4 +1,4 @@
-//! What a datagram is, from its first bytes.
+//! Classifies a datagram by its first bytes.
 //!
 //! RFC 7983 and RFC 9443 give each protocol of a WebRTC port its range of first bytes, RFC 5761 tells RTCP from RTP. Bytes that are
 //! in range by chance are sorted out later, over whole streams (`traffic`).

@@ -1,6 +1,6 @@
 //! From a captured frame to a UDP datagram: link layer, VLAN tags, IPv4 and IPv6, fragments.
 //!
-//! Lengths come from headers, so a capture that kept only the first bytes of each packet says the same.
+//! Lengths come from headers, so a truncated capture gives the same result.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -37,7 +37,7 @@ pub(crate) struct Datagram<'a> {
     pub payload: &'a [u8],
 }
 
-/// Why a captured packet is no datagram to look at.
+/// Why a captured packet is not analysed as a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unusable {
     /// Neither IPv4 nor IPv6 (ARP, spanning tree, ...), or within something that is not read.
@@ -52,7 +52,7 @@ pub(crate) enum Unusable {
     UnknownLink(u16),
 }
 
-/// What may hold IP and is not read.
+/// Formats that may contain IP but are not parsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrapping {
     Pppoe,

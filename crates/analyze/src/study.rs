@@ -20,7 +20,7 @@ pub use sequence::Sequence;
 /// Conversations that are listed.
 const LISTED: usize = 20;
 
-/// Why there is nothing to study.
+/// Why there is no conversation to study.
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     #[error("{why}")]
@@ -29,11 +29,11 @@ pub enum StudyError {
     NoSuchSender { sender: SocketAddr, conversations: String },
 }
 
-/// What a capture says about a stream.
+/// The results for one capture of a stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct Study {
     pub capture: CaptureSummary,
-    /// What to know of the capture before believing the rest.
+    /// Caveats about the capture.
     pub warnings: Vec<String>,
     pub duration_s: f64,
     /// `address:port` of the end that sends most, or that was named.

@@ -1,7 +1,7 @@
 //! What a capture holds: its conversations, their streams, and a short record of every packet.
 //!
 //! Memory: 32 bytes for each packet up to [`Limits::packets`], plus a few hundred for each stream; the file itself passes through a
-//! buffer of 1 MiB. Beyond the limits packets are counted and otherwise left out, and the analysis says so.
+//! buffer of 1 MiB. Beyond the limits packets are counted but otherwise skipped, and the analysis reports this.
 
 mod doubled;
 mod streams;
@@ -19,7 +19,7 @@ use doubled::doubled;
 use streams::Streams;
 pub(crate) use streams::{Conversation, Direction, Stream, mark_repairs};
 
-/// What an analysis may hold.
+/// Limits of an analysis.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Packets that are kept for frames, batches and delays.
@@ -33,7 +33,7 @@ impl Default for Limits {
     }
 }
 
-/// What was read of a capture file.
+/// Statistics of reading a capture file.
 #[derive(Clone, Debug, Serialize)]
 pub struct CaptureSummary {
     pub format: Format,
@@ -67,9 +67,9 @@ pub struct CaptureSummary {
     pub unknown_links: Vec<u16>,
     /// Stored without a time.
     pub untimed: u64,
-    /// Left out for a time that cannot be, or an interface that is not described; not among `packets`.
+    /// Skipped because of an impossible time or an undescribed interface; not among `packets`.
     pub unplaced: u64,
-    /// Dropped by the capturing machine, as far as it says.
+    /// Dropped by the capturing machine, as far as it reports this.
     pub dropped: u64,
     /// Longer than 1,500 bytes of IP: several datagrams in one, as network offload leaves them.
     pub oversized: u64,
@@ -81,7 +81,7 @@ pub struct CaptureSummary {
     pub doubled: u64,
     /// Of conversations or streams beyond those that are followed.
     pub untracked: u64,
-    /// Counted in streams, left out of frames, batches and delays for want of room.
+    /// Counted in streams, but omitted from frames, batches and delays for lack of room.
     pub beyond_limit: u64,
 }
 
@@ -96,7 +96,7 @@ pub struct Traffic {
     pub(crate) round_trips: Vec<RoundTrip>,
 }
 
-/// What is kept of a packet.
+/// The record of a packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Packet {
     pub at: Time,
@@ -117,12 +117,12 @@ pub(crate) struct Packet {
 pub(crate) struct RoundTrip {
     pub conversation: u16,
     pub by: ToldBy,
-    /// Who asked.
+    /// The requester.
     pub asked: Direction,
     pub span: Span,
 }
 
-/// What a round trip is told by.
+/// The source of a round-trip measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ToldBy {
     Stun,
@@ -326,7 +326,7 @@ fn fingerprint(datagram: &Datagram<'_>, rtp: Option<Rtp>) -> u64 {
         hash ^= hash >> 29;
     };
     if let Some(rtp) = rtp {
-        // The clear header says it all, and is there however little was captured.
+        // The clear header suffices, and is present even in truncated captures.
         add(u64::from(rtp.ssrc) << 32 | u64::from(rtp.timestamp));
         add(u64::from(rtp.sequence));
     } else {

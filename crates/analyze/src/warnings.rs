@@ -1,15 +1,15 @@
-//! What is odd about a capture, in words.
+//! Warnings about anomalies in a capture.
 
 use crate::traffic::CaptureSummary;
 
-/// A longer step back is no disorder of interfaces or processors: somebody set the clock. Guess.
+/// A longer step back is not reordering between interfaces or processors: the clock was set. Guess.
 const CLOCK_SET_MS: f64 = 1_000.0;
 /// Copies among the packets that make it likely that all were captured twice, which gives half. Guess: some streams may
 /// be seen once.
 const DOUBLED_RATIO: f64 = 0.3;
 
 impl CaptureSummary {
-    /// What to know before believing what the capture says; empty for most.
+    /// Caveats about the capture's results; empty for most.
     pub fn warnings(&self) -> Vec<String> {
         let found = [
             self.damaged(),
@@ -46,7 +46,7 @@ impl CaptureSummary {
         found.into_iter().flatten().collect()
     }
 
-    /// Why there is nothing to study, and what would help.
+    /// Why there is no conversation to study, and what would help.
     pub(crate) fn no_datagrams(&self) -> String {
         if self.packets == 0 {
             return self.no_packets();

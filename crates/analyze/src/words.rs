@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use crate::{Comparison, Disruption, Distribution, Stalls, StreamRow, Study, Way};
 
-/// What a terminal shows of a capture, or of two.
+/// Terminal output for one capture, or for two.
 pub fn words(study: &Study, comparison: Option<&Comparison>) -> String {
     let mut text = format!("{} to {}, {:.1} s\n\n", study.sender, study.receiver, study.duration_s);
     let _ = writeln!(text, "{:<50}{:>10}{:>10}{:>10}{:>12}{:>9}", "", "packets", "mean B", "ms apart", "Mb/s", "share");

@@ -133,7 +133,7 @@ fn reports_in_the_clear_tell_round_trips() {
     for number in 1..=9 {
         let sent = origin + i64::from(number) * 1_000_000_000;
         datagrams.push(Datagram { nanos: sent, down: true, payload: report(false, number) });
-        // The other one answers a report that nobody sent.
+        // The other one answers a report that was never sent.
         for (after, answers) in [(35, number), (600, 200)] {
             datagrams.push(Datagram { nanos: sent + after * 1_000_000, down: false, payload: report(true, answers) });
         }

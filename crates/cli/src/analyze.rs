@@ -12,21 +12,21 @@ use serde_json::json;
 
 #[derive(Debug, Args)]
 pub(crate) struct AnalyzeArguments {
-    /// pcap or pcapng, whole or cut off, of any length of packets
+    /// Capture file, pcap or pcapng; truncated packets and files are accepted
     capture: PathBuf,
-    /// Look at the conversation of this end; without it at the largest one, whose sender sends most
+    /// Analyse the conversation of this endpoint [default: the conversation with the most bytes]
     #[arg(long, value_name = "IP:PORT")]
     sender: Option<SocketAddr>,
-    /// The same traffic captured at its receiver: tells delays, losses and what the network did to the timing
+    /// The same traffic captured at the receiver; adds delays, losses and changes of timing
     #[arg(long, value_name = "CAPTURE")]
     receiver: Option<PathBuf>,
-    /// Packets that frames, batches and delays are looked for in, of each capture; 32 bytes of memory each
+    /// Maximum number of packets per capture to search for frames, batches and delays; each takes 32 bytes of memory
     #[arg(long, value_name = "COUNT")]
     packets: Option<usize>,
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a page with the figures
+    /// Write an HTML page with the results
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ pub(crate) fn run(arguments: &AnalyzeArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page would take the place of a capture that nobody can take again.
+/// Refuses to overwrite a capture with the page: captures cannot be repeated.
 fn refuse_overwriting(arguments: &AnalyzeArguments) -> anyhow::Result<()> {
     let Some(page) = arguments.html.as_ref().and_then(|page| page.canonicalize().ok()) else { return Ok(()) };
     let captures = [Some(&arguments.capture), arguments.receiver.as_ref()];

@@ -1,14 +1,15 @@
-//! What `nearlight serve` says on standard output: where it can be reached, and nothing else.
+//! What `nearlight serve` prints on standard output: where it can be reached, and nothing else.
 
 use std::io::{self, ErrorKind, IsTerminal as _, Write as _};
 
 use anyhow::Context as _;
-use nearlight_net::{CertificateHash, Link};
+use nearlight_net::{CertificateHash, EthernetLink, Link};
+use nearlight_server::qr_code;
 
-/// How standard output is written.
+/// The format of standard output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
-    /// For people: words, and a code for a phone's camera.
+    /// For people: text, and a QR code for a phone's camera.
     Terminal,
     /// For scripts: a link on each line, this machine's first.
     Links,
@@ -33,16 +34,18 @@ pub(crate) struct Announcement {
     pub(crate) local: Link,
     /// For other machines, the likeliest first.
     pub(crate) others: Vec<Link>,
+    /// For clients without IP.
+    pub(crate) ethernet: Vec<EthernetLink>,
     pub(crate) port: u16,
     pub(crate) rtc_port: u16,
 }
 
 impl Announcement {
-    /// Writes it to standard output. Whoever has read enough of it and closes the pipe does not end the server.
+    /// Writes it to standard output. A reader that closes the pipe early does not end the server.
     pub(crate) fn print(&self, style: Style) -> anyhow::Result<()> {
         let text = match style {
             Style::Terminal => self.words()?,
-            Style::Links => self.links().collect::<Vec<_>>().join("\n"),
+            Style::Links => self.links().chain(self.ethernet_links()).collect::<Vec<_>>().join("\n"),
             Style::Json => self.json().to_string(),
         };
         let mut output = io::stdout().lock();
@@ -54,10 +57,10 @@ impl Announcement {
         }
     }
 
-    /// The same with the certificate that has taken the place of the one that the links name.
+    /// The same with a renewed certificate in the links.
     pub(crate) fn renewed(&self, certificate: CertificateHash) -> Self {
-        let named = |link: &Link| Link { certificate: link.certificate.and(Some(certificate)), ..link.clone() };
-        Self { local: named(&self.local), others: self.others.iter().map(named).collect(), ..self.clone() }
+        let others = self.others.iter().map(|link| link.renewed(certificate)).collect();
+        Self { local: self.local.renewed(certificate), others, ..self.clone() }
     }
 
     fn links(&self) -> impl Iterator<Item = String> {
@@ -65,10 +68,15 @@ impl Announcement {
         std::iter::once(&self.local).chain(others).map(ToString::to_string)
     }
 
+    fn ethernet_links(&self) -> impl Iterator<Item = String> {
+        self.ethernet.iter().map(ToString::to_string)
+    }
+
     fn json(&self) -> serde_json::Value {
         serde_json::json!({
             "url": self.local.to_string(),
             "links": self.links().collect::<Vec<_>>(),
+            "ethernet": self.ethernet_links().collect::<Vec<_>>(),
             "port": self.port,
             "rtc_port": self.rtc_port,
         })
@@ -76,19 +84,16 @@ impl Announcement {
 
     fn words(&self) -> anyhow::Result<String> {
         // A phone or a headset reads the code, so it names an address that they can reach.
-        let code = qr_code(&self.others.first().unwrap_or(&self.local).to_string())?;
+        let code = qr_code(&self.others.first().unwrap_or(&self.local).to_string())
+            .context("the link does not fit a QR code")?;
         let named = self.links().enumerate().map(|(place, link)| match place {
             0 => format!("  Open   {link}"),
             _ => format!("  or, from another machine,   {link}"),
         });
-        let links = named.collect::<Vec<_>>().join("\n");
+        let ethernet = self.ethernet_links().map(|link| format!("  or, over Ethernet,   nearlight view \"{link}\""));
+        let links = named.chain(ethernet).collect::<Vec<_>>().join("\n");
         Ok(format!("\n{links}\n\n{code}"))
     }
-}
-
-fn qr_code(text: &str) -> anyhow::Result<String> {
-    let code = qrcode::QrCode::new(text).context("the link does not fit a QR code")?;
-    Ok(code.render::<qrcode::render::unicode::Dense1x2>().quiet_zone(true).build())
 }
 
 #[cfg(test)]
@@ -101,7 +106,7 @@ mod tests {
 
     fn announcement() -> Announcement {
         let others = vec![link(true, "192.0.2.1"), link(true, "192.0.2.2")];
-        Announcement { local: link(false, "localhost"), others, port: 8090, rtc_port: 8091 }
+        Announcement { local: link(false, "localhost"), others, ethernet: Vec::new(), port: 8090, rtc_port: 8091 }
     }
 
     #[test]
@@ -109,6 +114,7 @@ mod tests {
         let object = announcement().json();
         assert_eq!(object["url"], object["links"][0]);
         assert_eq!(object["links"].as_array().map(Vec::len), Some(3), "{object}");
+        assert_eq!(object["ethernet"], serde_json::json!([]));
         assert_eq!((&object["port"], &object["rtc_port"]), (&8090.into(), &8091.into()));
     }
 

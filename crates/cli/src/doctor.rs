@@ -10,10 +10,10 @@ use nearlight_net::{
 };
 use nearlight_units::{Bitrate, Span, Time};
 
-/// What the codecs are measured at: the picture that the project's figures are stated for.
+/// Picture size for measuring the codecs: the one that the project's figures are stated for.
 const SIZE: Size = Size { width: 1_280, height: 720 };
 const RATE: Bitrate = Bitrate::from_mbps(10);
-/// Datagrams of the self-test, one a millisecond: as many as a second of 10 Mb/s.
+/// Datagrams of the self-test, one per millisecond: as many as in a second at 10 Mb/s.
 const DATAGRAMS: u32 = 1_000;
 const DATAGRAM_BYTES: usize = 1_100;
 /// An encoder slower than this leaves no time to draw at 30 frames a second.
@@ -26,17 +26,17 @@ pub(crate) struct DoctorArguments {
     port: u16,
 }
 
-/// What was found of one subject.
+/// The finding on one subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Verdict {
     Good,
-    /// It works, within limits that whoever serves should know.
+    /// It works, with limits that the user of a server should know.
     Limited,
     /// It does not work.
     Problem,
 }
 
-/// Counts what was found while it is printed.
+/// Counts findings as they are printed.
 #[derive(Default)]
 struct Findings {
     limits: u32,

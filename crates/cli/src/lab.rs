@@ -36,15 +36,15 @@ pub(crate) struct LabArguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a plan in virtual time, or live
+    /// Run a plan in virtual time, or in real time with --live
     Run(RunArguments),
-    /// Write a page with charts, tables and statistics of finished runs
+    /// Write an HTML page with charts, tables and statistics of finished runs
     Report(ReportArguments),
     /// List plans and rate controllers
     List(ListArguments),
-    /// Measure the erasure codes with every kernel that this processor has, and other libraries beside them
+    /// Measure the erasure codes with every vector kernel that this processor supports, and other libraries
     FecBench(FecBenchArguments),
-    /// Show what encoding and lost frames cost the picture at each rate, and Nebula's model of it
+    /// Show the distortion caused by encoding and by lost frames at each rate, and Nebula's model of it
     Distortion(DistortionArguments),
     /// For `run --live`: frames over TCP, the server's end
     #[command(hide = true)]
@@ -56,38 +56,41 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct RunArguments {
-    /// The plan, a TOML file such as plans/vrcc-stable.toml
+    /// The plan: a TOML file such as plans/vrcc-stable.toml
     plan: PathBuf,
-    /// Runs of each cell, instead of the plan's own number
+    /// Number of runs of each cell [default: the plan's]
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     seeds: Option<u32>,
-    /// Only cells with this label, such as controller=scream-v2; may be given several times
+    /// Run only cells with this label, such as controller=scream-v2; repeatable
     #[arg(long, value_name = "LABEL=VALUE", value_parser = label)]
     only: Vec<(String, String)>,
-    /// Run over an emulated link in real time, with the server and the headless client as processes
+    /// Replace the plan's generated capacities (`model=`) by one path for each trace file in this folder
+    #[arg(long, value_name = "FOLDER")]
+    traces: Option<PathBuf>,
+    /// Run in real time: the server and the headless client as processes over an emulated link
     #[arg(long, conflicts_with = "threads")]
     live: bool,
-    /// Print the figures as one JSON object
+    /// Print the results as one JSON object
     #[arg(long)]
     json: bool,
-    /// Keep finished runs in this folder; results/PLAN if not given, results/PLAN-live with --live. A later call goes on where this one was stopped
+    /// Folder for finished runs [default: results/PLAN, or results/PLAN-live with --live]. A later call continues an interrupted one
     #[arg(long)]
     out: Option<PathBuf>,
-    /// Runs at a time; as many as there are processors if not given
+    /// Number of parallel runs [default: the number of processors]
     #[arg(long, value_parser = threads)]
     threads: Option<usize>,
 }
 
 #[derive(Debug, Args)]
 struct ReportArguments {
-    /// Folders of results, such as results/vrcc-stable: each gets a report.html, a runs.csv and a runs.parquet
+    /// Result folders, such as results/vrcc-stable; report.html, runs.csv and runs.parquet are written into each
     #[arg(required = true)]
     runs: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 struct ListArguments {
-    /// The folder with plans
+    /// Folder with plans
     #[arg(long, default_value = "plans")]
     plans: PathBuf,
 }
@@ -97,7 +100,7 @@ struct FecBenchArguments {
     /// Print one JSON object for each kernel and library
     #[arg(long)]
     json: bool,
-    /// Milliseconds for each figure
+    /// Milliseconds per measurement
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(i64).range(1..=10_000))]
     each: i64,
 }
@@ -155,7 +158,10 @@ fn print_codes(json: bool, row: &PeerRow) -> anyhow::Result<()> {
 }
 
 fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
-    let plan = Plan::read(&arguments.plan)?;
+    let mut plan = Plan::read(&arguments.plan)?;
+    if let Some(folder) = &arguments.traces {
+        plan = plan.over_traces(folder)?;
+    }
     let name = if arguments.live { format!("{}-live", plan.name) } else { plan.name.clone() };
     let folder = arguments.out.clone().unwrap_or_else(|| Path::new("results").join(name));
     let options = Options {
@@ -212,7 +218,7 @@ fn minutes(span: Span) -> String {
     if seconds < 60 { format!("{seconds} s") } else { format!("{} min {:02} s", seconds / 60, seconds % 60) }
 }
 
-/// Of all threads, as Linux counts it: user and system time in hundredths of a second.
+/// Processor time of all threads as Linux counts it: user and system time in hundredths of a second.
 fn processor_time() -> Span {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     // The name in parentheses may hold spaces; 11 fields follow it before the two that count.

@@ -17,12 +17,12 @@ Examples:
   nearlight link --trace lte.mahi --rtt 40ms --loss 1%,25% -- nearlight view 'http://10.77.0.1:8090/#token=...' --headless
   nearlight link --down rate=35mbit/10mbit@40s,delay=10ms --up delay=10ms,loss=1% -- iperf3 -c 10.77.0.1
 
-Paths: key=value pairs with commas in between, hops in the order in which packets meet them; docs/link.md lists all keys.
+Paths: comma-separated key=value pairs, with hops in the order in which packets pass them; docs/link.md lists all keys.
 
-Where the command is: in a network namespace of its own, whose only way out is the link. This machine is 10.77.0.1 in there
+Where the command runs: in its own network namespace, whose only connection is the link. There, this machine is 10.77.0.1
 (10.77.1.1 for a second link at the same time); the address is printed, and the command finds it in NEARLIGHT_LINK_HOST. As root a
 service must listen on every address, or on that one; in a user namespace TCP and UDP to any port of that address reach
-127.0.0.1. `localhost` is the command's own.
+127.0.0.1. `localhost` is the namespace's own.
 
 Names and other machines: as root the command's packets to other addresses arrive at this machine, which forwards them if you let it
 (sysctl net.ipv4.ip_forward=1, and for the way back: nft 'add table ip nat; add chain ip nat post { type nat hook postrouting
@@ -36,52 +36,52 @@ link; TCP to it is passed on as it is.";
 #[derive(Debug, Args)]
 #[command(after_long_help = AFTER_HELP)]
 pub(crate) struct LinkArguments {
-    /// Capacity each way, such as 10mbit, or steps such as 35mbit/10mbit@40s
+    /// Capacity in each direction, such as 10mbit, or steps such as 35mbit/10mbit@40s
     #[arg(long, conflicts_with = "trace")]
     rate: Option<String>,
-    /// Capacity each way from a trace: in the format of Mahimahi, or seconds and Mb/s as CSV
+    /// Capacity in each direction from a trace file: Mahimahi's format, or CSV with seconds and Mb/s
     #[arg(long)]
     trace: Option<String>,
-    /// The most that waits in front of the capacity: 100ms, 64kb, 50p or unlimited
+    /// Queue limit in front of the bottleneck: 100ms, 64kb, 50p (packets) or unlimited
     #[arg(long)]
     queue: Option<String>,
-    /// What decides in the queue: droptail, codel, pie, l4s-step or l4s-ramp
+    /// Queue discipline: droptail, codel, pie, l4s-step or l4s-ramp
     #[arg(long)]
     aqm: Option<String>,
-    /// Delay there and back, half of it each way
+    /// Round-trip time, half of it in each direction
     #[arg(long)]
     rtt: Option<String>,
-    /// The longest extra delay of a packet each way
+    /// Maximum additional delay of a packet in each direction
     #[arg(long)]
     jitter: Option<String>,
-    /// Share of packets lost each way, and how alike neighbours are if you like: 1%,25%
+    /// Fraction of packets lost in each direction, optionally with the correlation of consecutive losses: 1%,25%
     #[arg(long)]
     loss: Option<String>,
-    /// A whole path for both directions, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
+    /// Complete path for both directions, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["rate", "trace", "queue", "aqm", "rtt", "jitter", "loss"])]
     path: Option<PathSpec>,
-    /// The path from the command to this machine, in place of the one for both
+    /// Path from the command to this machine, instead of the one for both directions
     #[arg(long, value_name = "SPEC")]
     up: Option<PathSpec>,
-    /// The path from this machine to the command, in place of the one for both
+    /// Path from this machine to the command, instead of the one for both directions
     #[arg(long, value_name = "SPEC")]
     down: Option<PathSpec>,
-    /// Seed of everything random on both paths
+    /// Random seed of both paths
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Carry Ethernet frames (TAP) rather than IP packets (TUN)
     #[arg(long)]
     ethernet: bool,
-    /// Only this way of making a link
+    /// Use only this implementation of a link
     #[arg(long, value_enum)]
     means: Option<MeansArgument>,
-    /// The service that a relay stands for, where there can be no namespaces
+    /// Service that a relay forwards to, where namespaces are not available
     #[arg(long, value_name = "HOST:PORT")]
     service: Option<SocketAddr>,
-    /// At the end print what became of the packets as one JSON object to standard output
+    /// At the end, print packet counts as one JSON object to standard output
     #[arg(long)]
     json: bool,
-    /// The command and its arguments; your shell if not given
+    /// The command and its arguments [default: your shell]
     #[arg(last = true)]
     command: Vec<OsString>,
 }
@@ -103,7 +103,7 @@ impl From<MeansArgument> for Means {
     }
 }
 
-/// What a shell answers where a command cannot be run, and where it cannot be found.
+/// A shell's exit status if a command cannot be run, and if it cannot be found.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
@@ -210,7 +210,7 @@ fn summarise(report: &Report) {
     }
 }
 
-/// Why packets were lost, and what else a reader of the numbers has to know.
+/// Why packets were lost, and what else is needed to interpret the numbers.
 fn reasons(way: &DirectionReport) -> String {
     let lost = way.dropped.iter().map(|(reason, count)| (*count, *reason));
     let others = [

@@ -1,9 +1,9 @@
-//! Where log lines go: to standard error, and while they are held back into memory, so that a link comes before them.
+//! The destination of log lines: standard error, or memory while they are held back so that a link is printed before them.
 
 use std::io::{self, Write};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// More than this is not held back. Guess: many times what starting up writes.
+/// No more than this is held back. Guess: many times what is logged during the start.
 const MAX_HELD: usize = 64 << 10;
 
 static HELD: Mutex<Option<Vec<u8>>> = Mutex::new(None);
@@ -17,7 +17,7 @@ pub(crate) fn hold() {
     *held() = Some(Vec::new());
 }
 
-/// Writes what was kept, and from now on every line at once.
+/// Writes the held lines, and from now on every line at once.
 pub(crate) fn release() {
     let kept = held().take();
     if let Some(lines) = kept {

@@ -33,27 +33,27 @@ struct Arguments {
 enum Command {
     /// Serve a page with an interactive 3D world and print the link to it
     Serve(Box<serve::ServeArguments>),
-    /// Watch a stream in a window, or without one to measure it
+    /// Show a stream in a window, or measure it without one
     View(Box<view::ViewArguments>),
     /// Run a command, or a shell, behind an emulated link
     Link(Box<link::LinkArguments>),
     /// Run experiments in virtual time, and list plans, rate controllers and redundancy policies
     Lab(lab::LabArguments),
-    /// Put headsets into an 802.11ax cell in virtual time
+    /// Simulate headsets in an 802.11ax cell in virtual time
     Wifi(Box<wifi::WifiArguments>),
-    /// Study a packet capture of a stream: what it carries, how frames are sent, what the network did
+    /// Analyse a packet capture of a stream: contents, frame timing, effects of the network
     Analyze(analyze::AnalyzeArguments),
-    /// Say what this machine can do, and what to install or change
+    /// Check what this machine can do, and what to install or change
     Doctor(doctor::DoctorArguments),
 }
 
-/// What is told without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, whoever sent it,
-/// and WebTransport of a session that ends without the capsule that says so.
+/// The log filter without `NEARLIGHT_LOG`. WebRTC's protocols warn of every datagram that they refuse, from any sender, and WebTransport of
+/// a session that ends without a closing capsule.
 const USUAL_WORDS: &str = "warn,nearlight=info,nearlight_server=info,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,\
     web_transport_quinn=error";
-/// The same of who wants nothing but warnings and errors.
+/// The same for users who want only warnings and errors.
 const QUIET_WORDS: &str = "warn,rtc=error,rtc_dtls=error,rtc_ice=error,rtc_sctp=error,web_transport_quinn=error";
-/// What a shell reports of a program that was ended because nobody read its output: 128 and the number of SIGPIPE.
+/// The exit status that a shell reports for a program ended by a closed output pipe: 128 plus the number of SIGPIPE.
 const OUTPUT_CLOSED: i32 = 128 + 13;
 
 fn main() -> ExitCode {
@@ -61,7 +61,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(words) => {
-            // Exit status 2, which clap would end with, says that a server refused.
+            // Exit status 2, which clap would use, means that a server refused.
             if !words.use_stderr() {
                 let _ = words.print();
                 return ExitCode::SUCCESS;
@@ -73,7 +73,7 @@ fn main() -> ExitCode {
     if !matches!(arguments.command, Command::Link(_)) {
         quieten_wayland();
     }
-    // Results go to standard output, words about the work to standard error.
+    // Results go to standard output, progress and diagnostics to standard error.
     let filter = tracing_subscriber::EnvFilter::try_from_env("NEARLIGHT_LOG")
         .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new(arguments.command.usual_words()));
     // A file or a pipe gets no colours.
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// What clap says over several lines, but for where help is.
+/// Joins clap's multi-line message into one line, without the hint about help.
 fn one_line(words: &str) -> String {
     let lines =
         words.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("For more information"));
@@ -112,7 +112,7 @@ fn one_line(words: &str) -> String {
 }
 
 impl Command {
-    /// What is logged if nobody says otherwise.
+    /// The default log filter.
     const fn usual_words(&self) -> &'static str {
         match self {
             Self::Serve(serve) if serve.is_quiet() => QUIET_WORDS,
@@ -121,14 +121,14 @@ impl Command {
     }
 }
 
-/// `println!` panics where standard output takes no more. Whoever closes a pipe has read enough, as `head` does: the command ends as
-/// other programs do, without a word. A full disk is told in a line.
+/// `println!` panics if standard output fails. A reader that closes the pipe has read enough, as `head` does: the command then ends
+/// silently, like other programs. A full disk is reported in one line.
 fn end_with_the_output() {
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         let words = panic.payload_as_str().unwrap_or_default();
         match words.strip_prefix("failed printing to stdout: ") {
-            // EPIPE, which the panic names only in words.
+            // EPIPE, which the panic only describes in text.
             Some(reason) if reason.ends_with("(os error 32)") => std::process::exit(OUTPUT_CLOSED),
             Some(reason) => {
                 eprintln!("nearlight: standard output takes no more: {reason}");
@@ -139,14 +139,14 @@ fn end_with_the_output() {
     }));
 }
 
-/// The error and its causes, those left out that it has told already.
+/// The error and its causes, without those that its text already contains.
 fn in_words(error: &anyhow::Error) -> String {
     let join = |words: String, cause: String| if words.contains(&cause) { words } else { format!("{words}: {cause}") };
     error.chain().map(ToString::to_string).reduce(join).unwrap_or_default()
 }
 
-/// Looking for adapters asks for a Wayland display as well, whose library writes an error of its own to a terminal where there is no
-/// session directory. One that does not exist says the same silently.
+/// Enumerating adapters also connects to a Wayland display, whose library prints an error to the terminal if there is no session directory.
+/// A directory that does not exist has the same effect silently.
 #[expect(unsafe_code, reason = "the environment is changed before anything else runs")]
 fn quieten_wayland() {
     const VARIABLE: &str = "XDG_RUNTIME_DIR";

@@ -1,9 +1,8 @@
 //! Quantities as people type them.
 
-use nearlight_codec::LARGEST_SIDE;
+use nearlight_codec::{LARGEST_SIDE, SMALLEST_SIDE};
 use nearlight_server::PictureSize;
 use nearlight_units::{Bitrate, Span};
-use nearlight_wire::marker;
 
 /// `25mbps`, `25mbit`, `800kbps`, or a plain number of megabits per second.
 pub(crate) fn bitrate(text: &str) -> Result<Bitrate, String> {
@@ -27,17 +26,12 @@ pub(crate) fn picture_size(text: &str) -> Result<PictureSize, String> {
     if text == "auto" {
         return Ok(PictureSize::Auto);
     }
-    let side = |text: &str, least: usize| {
-        let side = text.parse::<u16>().ok().filter(|side| side.is_multiple_of(2) && *side <= LARGEST_SIDE)?;
-        (usize::from(side) >= least).then_some(side)
-    };
-    let sides = text
-        .split_once('x')
-        .and_then(|(width, height)| Some((side(width, marker::WIDTH)?, side(height, marker::HEIGHT)?)));
+    let fits = |side: &u16| side.is_multiple_of(2) && (SMALLEST_SIDE..=LARGEST_SIDE).contains(side);
+    let side = |text: &str| text.parse::<u16>().ok().filter(fits);
+    let sides = text.split_once('x').and_then(|(width, height)| Some((side(width)?, side(height)?)));
     sides.map(|(width, height)| PictureSize::Fixed { width, height }).ok_or_else(|| {
-        let least = format!("{}x{}, which the marker alone takes", marker::WIDTH, marker::HEIGHT);
         format!(
-            "`{text}` is no size: write auto or such as 1280x720, even numbers up to {LARGEST_SIDE}, at least {least}"
+            "`{text}` is no size: write auto or such as 1280x720, even numbers from {SMALLEST_SIDE} to {LARGEST_SIDE}"
         )
     })
 }
@@ -53,7 +47,7 @@ pub(crate) fn host(text: &str) -> Result<String, String> {
     Err(format!("`{text}` is no host: write a name such as world.example, or an address, without scheme and port"))
 }
 
-/// `8`: somebody, not nobody.
+/// `8`: at least one.
 pub(crate) fn count(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count) if count > 0 => Ok(count),
@@ -106,7 +100,7 @@ mod tests {
         assert_eq!(bitrate("800 kbit"), Ok(Bitrate::from_kbps(800)));
         assert!(["", "fast", "-3", "nan", "3 parsecs"].iter().all(|text| bitrate(text).is_err()));
         assert_eq!(picture_size("1280x720"), Ok(PictureSize::Fixed { width: 1_280, height: 720 }));
-        assert!(["1281x720", "0x0", "64x64", "1280", "9000x9000"].iter().all(|text| picture_size(text).is_err()));
+        assert!(["1281x720", "0x0", "64x14", "1280", "9000x9000"].iter().all(|text| picture_size(text).is_err()));
         assert_eq!((count("8"), count("0").is_err(), count("many").is_err()), (Ok(8), true, true));
         assert_eq!((fps("auto"), fps("72")), (Ok(None), Ok(Some(72))));
         assert_eq!(seconds("2.5"), Ok(Span::from_millis(2_500)));

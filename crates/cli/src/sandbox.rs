@@ -3,18 +3,18 @@
 //! A server reads bytes from strangers with large libraries (QUIC, WebRTC, codecs, graphics drivers). If one of them is taken over, it
 //! should find no more than the server needs. Three layers, each applied to the thread that starts all others:
 //!
-//! - No Linux capability stays, but for binding a port below 1024 where one is asked for.
+//! - No Linux capability is kept, except for binding a port below 1024 if one is requested.
 //! - Landlock: files outside of the system's folders and those named on the command line cannot be read; only devices, temporary files,
 //!   the drivers' shader caches and the named output can be written.
 //! - seccomp: system calls that change the machine or look into other processes fail with EPERM.
 //!
-//! What the kernel does not offer is left out and named.
+//! Layers that the kernel does not support are skipped and reported.
 
 use std::path::PathBuf;
 
 use anyhow::Context as _;
 
-/// What the server was asked to do that the sandbox must leave possible.
+/// The requested operations that the sandbox must allow.
 #[derive(Debug, Default)]
 pub(crate) struct Needs {
     /// Files and folders named by the user, which may lie anywhere.
@@ -44,7 +44,7 @@ const DRIVER_SETTINGS: [&str; 3] = [".local/share/vulkan", ".config/vulkan", ".d
 #[cfg(target_os = "linux")]
 const FIRST_FREE_PORT: u16 = 1024;
 
-/// Gives up what `needs` does not name; call it before any thread is started. What is in force, in words.
+/// Gives up what `needs` does not name; call it before any thread is started. Returns a description of what is in force.
 #[cfg(target_os = "linux")]
 pub(crate) fn enter(needs: &Needs) -> anyhow::Result<String> {
     let capabilities = drop_capabilities(needs.lowest_port).context("cannot drop capabilities")?;
@@ -80,6 +80,20 @@ fn drop_capabilities(lowest_port: u16) -> anyhow::Result<&'static str> {
     Ok(if keeps_ports { "no capabilities but for low ports" } else { "no capabilities" })
 }
 
+/// Gives up the right to open sockets for raw frames, once the one that is needed is open. Call it before any thread is started.
+#[cfg(target_os = "linux")]
+pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
+    for set in [caps::CapSet::Effective, caps::CapSet::Permitted] {
+        caps::drop(None, set, caps::Capability::CAP_NET_RAW).context("cannot drop CAP_NET_RAW")?;
+    }
+    Ok(())
+}
+
+#[cfg(not(target_os = "linux"))]
+pub(crate) fn give_up_raw_frames() -> anyhow::Result<()> {
+    Ok(())
+}
+
 #[cfg(target_os = "linux")]
 fn restrict_files(needs: &Needs) -> anyhow::Result<&'static str> {
     use landlock::{
@@ -92,7 +106,7 @@ fn restrict_files(needs: &Needs) -> anyhow::Result<&'static str> {
     let below_home = |names: &[&str]| names.iter().map(|name| home.join(name)).collect::<Vec<_>>();
     let temporary = std::env::var_os("TMPDIR").map(PathBuf::from);
     let desktop = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-    // Paths that do not exist are passed over by the library.
+    // The library skips paths that do not exist.
     let readable =
         SYSTEM_FOLDERS.iter().map(PathBuf::from).chain(below_home(&DRIVER_SETTINGS)).chain(needs.reads.clone());
     let writable = WRITABLE_FOLDERS.iter().map(PathBuf::from).chain(below_home(&DRIVER_CACHES));
@@ -111,7 +125,7 @@ fn restrict_files(needs: &Needs) -> anyhow::Result<&'static str> {
     })
 }
 
-/// Calls that a server never makes and an intruder might.
+/// System calls that a server never makes and an intruder might.
 #[cfg(target_os = "linux")]
 const REFUSED_CALLS: [libc::c_long; 40] = [
     // Other processes.
@@ -179,7 +193,7 @@ mod tests {
 
     use super::*;
 
-    /// A thread confines itself alone, so that the other tests go on as before.
+    /// A thread confines only itself, so the other tests are not affected.
     #[test]
     fn who_is_confined_reads_what_was_named_and_no_more() {
         std::fs::read_dir("/").expect("everybody may list the root");

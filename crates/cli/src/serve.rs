@@ -1,5 +1,6 @@
 //! `nearlight serve`.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -7,9 +8,10 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::{CodecKind, Encoders};
+use nearlight_ethernet::HardwareAddress;
 use nearlight_events::create_private_file;
 use nearlight_link::{HopSpec, LossSpec, PathSpec, Probability};
-use nearlight_net::{Clock, Token};
+use nearlight_net::{Clock, EthernetInterface, Token};
 use nearlight_pace::Mode;
 use nearlight_scene::{Backend, SourceKind};
 use nearlight_server::{BoundServer, IceServer, Impairment, PictureSize, ServeOptions, UnityMode, UnityOptions};
@@ -29,144 +31,152 @@ pub(crate) struct ServeArguments {
     /// Port for the page (TCP) and the media (UDP); 0 picks a free one
     #[arg(long, default_value_t = 8090)]
     port: u16,
-    /// Port for WebRTC (UDP); if not given the one after --port
+    /// Port for WebRTC (UDP) [default: the one after --port]
     #[arg(long)]
     rtc_port: Option<u16>,
-    /// A helper for WebRTC clients whose network lets through neither the UDP port nor the page's TCP port: stun:HOST:PORT or
-    /// turn:NAME:PASSWORD@HOST:PORT?transport=tcp; may be given again
+    /// STUN or TURN server for WebRTC clients whose network blocks both the UDP port and the page's TCP port: stun:HOST:PORT or
+    /// turn:NAME:PASSWORD@HOST:PORT?transport=tcp; repeatable
     #[arg(long = "ice-server", value_name = "URL")]
     ice_servers: Vec<IceServer>,
-    /// Address to listen on; every address if not given
+    /// Address to listen on [default: all addresses]
     #[arg(long)]
     address: Option<IpAddr>,
-    /// An address in front of this machine, such as a router's or a container host's, whose ports of the same numbers lead here: for the
-    /// links and for WebRTC; may be given again
+    /// Public address that forwards the same ports to this machine, such as a router's or a container host's; used in links and as a
+    /// WebRTC candidate; repeatable
     #[arg(long = "announce", value_name = "ADDRESS")]
     announced: Vec<IpAddr>,
-    /// A further name under which clients ask for this server, such as one in your network's name service: requests for other names than
-    /// this machine's and the certificate's are refused; may be given again
+    /// Also serve clients of `nearlight view` over Ethernet frames on this interface, without IP (Linux; needs CAP_NET_RAW at the
+    /// start); repeatable
+    #[arg(long, value_name = "INTERFACE")]
+    ethernet: Vec<String>,
+    /// Over Ethernet, answer only these MAC addresses [default: all that know the token]
+    #[arg(long, value_name = "ADDRESS,...", value_delimiter = ',', requires = "ethernet")]
+    ethernet_allow: Option<Vec<HardwareAddress>>,
+    /// Additional host name of this server, such as one in your DNS. Requests for other names than this machine's and the
+    /// certificate's are refused; repeatable
     #[arg(long = "host", value_name = "NAME", value_parser = parse::host)]
     hosts: Vec<String>,
-    /// Pairing token, 16 characters or more; a new one at each start if not given
+    /// Pairing token of at least 16 characters [default: a new random one at each start]
     #[arg(long, env = "NEARLIGHT_TOKEN", hide_env_values = true)]
     token: Option<Token>,
-    /// Certificate chain in PEM, for a name that browsers trust
+    /// PEM file with a certificate chain that browsers trust [default: a self-signed certificate]
     #[arg(long, requires = "key")]
     cert: Option<PathBuf>,
-    /// Private key of --cert in PEM
+    /// PEM file with the private key of --cert
     #[arg(long, requires = "cert")]
     key: Option<PathBuf>,
-    /// Serve a glTF scene (.glb) in place of the plaza
+    /// Serve a glTF scene (.glb) instead of the built-in world
     #[arg(long, conflicts_with_all = ["video", "test_card"])]
     scene: Option<PathBuf>,
-    /// Serve a video file, looped (anything that the ffmpeg command decodes)
+    /// Serve a video file in a loop (any format that the ffmpeg command decodes)
     #[arg(long, conflicts_with = "test_card")]
     video: Option<PathBuf>,
     /// Serve a test card
     #[arg(long)]
     test_card: bool,
-    /// Graphics interface: auto, vulkan or gl
+    /// Graphics API: auto, vulkan or gl
     #[arg(long, default_value = "auto")]
     backend: Backend,
-    /// Picture size such as 1280x720, or auto
+    /// Picture size such as 1280x720; auto measures what this machine sustains
     #[arg(long, default_value = "auto", value_parser = parse::picture_size)]
     size: PictureSize,
-    /// Frames a second, or auto
+    /// Frames per second; auto measures what this machine sustains
     #[arg(long, default_value = "auto", value_parser = parse::fps)]
     fps: Fps,
-    /// Give screens a picture of two halves side by side too, one for each eye, such as 3664x1920 for a headset that shows a flat
-    /// stream; headsets on the page get two square ones anyhow
+    /// Send side-by-side stereo to screens as well, such as 3664x1920 for a headset that shows a flat stream. Headsets on the page
+    /// always get one square view per eye
     #[arg(long)]
     stereo: bool,
-    /// Codec to prefer: h264 or vp8
-    #[arg(long, default_value = "h264")]
+    #[arg(long, default_value = "h264", help = format!("Preferred codec: {}", CodecKind::ALL.map(CodecKind::name).join(" or ")))]
     codec: CodecKind,
-    /// Rate controller
+    /// Rate controller; `nearlight lab list` names all of them
     #[arg(long, default_value = nearlight_rate::PRESETS[0].name)]
     controller: String,
-    /// Redundancy against losses: planner, planner:PERCENT at most, nebula, planner-as-nebula, escot-gop, webrtc, fixed:PERCENT or none;
-    /// over WebRTC where the client takes FlexFEC
-    /// If not given, planner, or none where --recovery never requests a lost packet again, which planner counts on
+    /// Redundancy policy (FEC): planner, planner:PERCENT (its upper limit), nebula, planner-as-nebula, escot-gop, webrtc,
+    /// fixed:PERCENT or none. Over WebRTC it needs a client that accepts FlexFEC [default: planner; none if --recovery never
+    /// requests retransmissions, which planner relies on]
     #[arg(long, value_name = "POLICY")]
     fec: Option<String>,
-    /// What clients do about losses. reference: request packets, then a frame predicted from one that they have decoded; repair: packets, then
-    /// a key frame; intra: a key frame at once, and no picture before it; openuvr[:FRAMES]: decode on with damaged pictures, and request a
-    /// key frame after each frame until one comes, which the server ignores for so many frames (6) after a key frame. WebRTC clients,
-    /// Unity's among them, recover in their own way, and over a WebSocket nothing is lost
+    /// Loss recovery of clients. reference: request packets, then a frame predicted from one that they have decoded;
+    /// retransmission: packets, then a key frame; intra: a key frame at once, freezing until it arrives; openuvr[:FRAMES]: keep decoding damaged
+    /// pictures and request a key frame after each frame until one arrives, while the server ignores requests for FRAMES frames
+    /// (default 6) after a key frame. WebRTC clients recover in their own way, and over a WebSocket nothing is lost
     #[arg(long, default_value = "reference", value_name = "POLICY")]
     recovery: RecoveryPolicy,
-    /// Rate to start with (what `--controller fixed` stays at). Like every rate here it is what may be sent at most: pictures that need
-    /// fewer bits are sent with fewer, and a machine that draws fewer pictures sends less
+    /// Initial rate; with `--controller fixed` the constant rate. Rates are upper limits: simple pictures need fewer bits
     #[arg(long, value_parser = parse::bitrate)]
     rate: Option<Bitrate>,
-    /// Highest rate, redundancy included; if not given what the picture can use: a quarter of a bit for each pixel
+    /// Maximum rate, including redundancy [default: a quarter of a bit per pixel]
     #[arg(long, value_parser = parse::bitrate)]
     max_rate: Option<Bitrate>,
-    /// Lowest rate
+    /// Minimum rate
     #[arg(long, value_parser = parse::bitrate)]
     min_rate: Option<Bitrate>,
-    /// How packets are laid out in time: burst, interval[:5ms], spread or compressed
+    /// Pacing mode: burst, interval[:5ms], spread or compressed
     #[arg(long, default_value = "compressed")]
     pacing: Mode,
-    /// When pictures are captured: fitted to a single client's display and inputs so that neither waits in vain, or even
+    /// Congestion control of the TCP connections that carry media, such as bbr or cubic (Linux) [default: the system's]
+    #[arg(long, value_name = "NAME")]
+    tcp_control: Option<String>,
+    /// Capture times: fitted (aligned with a single client's inputs and display refreshes) or even (equally spaced)
     #[arg(long, default_value = "fitted", value_parser = parse::captures, value_name = "fitted|even", action = clap::ArgAction::Set)]
     captures: bool,
-    /// Code each picture of --video and --test-card once for all clients, in up to three layers of rate and size: on or off. With off
-    /// each client has an encoder of its own, as with the other sources
+    /// Encode each picture of --video and --test-card once for all clients, in up to three layers of rate and size: on or off. With
+    /// off, and with other sources, each client has its own encoder
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     shared_encodes: bool,
-    /// The largest datagram in bytes; if not given what the transport takes
+    /// Maximum datagram size in bytes [default: what the transport allows]
     #[arg(long, value_parser = clap::value_parser!(u16).range(640..))]
     datagram: Option<u16>,
-    /// Let clients hear the world: on or off
+    /// Send sound to clients: on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sound: bool,
-    /// Let texts of the clipboard pass between the application and users who allow it as well: on or off
+    /// Exchange clipboard text between the application and clients that allow it too: on or off
     #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     clipboard: bool,
-    /// Most clients at the same time
+    /// Maximum number of simultaneous clients
     #[arg(long, default_value = "8", value_parser = parse::count)]
     max_clients: usize,
-    /// Let Unity Render Streaming's web clients in, which know no token: whoever reaches the port sees and touches the world.
-    /// In private mode each connection's name is taken by one client
+    /// Accept Unity Render Streaming's web clients, which have no token: anyone who can reach the port can view and control the scene.
+    /// In private mode, only one client can use each connection name
     #[arg(long, value_name = "MODE", num_args = 0..=1, default_missing_value = "public")]
     unity_render_streaming: Option<UnityMode>,
-    /// They bring the token all the same, as ?token=TOKEN in the address of their signalling
+    /// Require the token from Unity's clients, as ?token=TOKEN in the URL of their signalling
     #[arg(long, requires = "unity_render_streaming")]
     unity_token: bool,
-    /// Serve Unity's own web client at /unity/: the package's folder client, with public and src in it
+    /// Serve Unity's own web client at /unity/, from the package's folder `client`, which contains `public` and `src`
     #[arg(long, requires = "unity_render_streaming", value_name = "FOLDER")]
     unity_pages: Option<PathBuf>,
-    /// Write what happens to this file, one JSON object a line
+    /// Write all events to this file as JSON lines
     #[arg(long)]
     events: Option<PathBuf>,
-    /// Send datagrams over a bad path on purpose, each way, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
+    /// Emulate an impaired path in both directions, such as rate=10mbit,delay=10ms,loss=1%,queue=100ms
     #[arg(long, value_name = "SPEC")]
     impair: Option<PathSpec>,
-    /// Lose this share of datagrams on purpose, each way: --impair loss=SHARE
+    /// Drop this fraction of datagrams at random in both directions; the same as --impair loss=SHARE
     #[arg(long, conflicts_with = "impair")]
     drop: Option<Probability>,
-    /// Seed of everything random on the bad path
+    /// Random seed of the impaired path
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// For `nearlight lab run --live`: what stands in for the codec, as JSON
+    /// For `nearlight lab run --live`: model that replaces the codec, as JSON
     #[arg(long, hide = true)]
     stand_in: Option<StandIn>,
-    /// For `nearlight lab run --live`: where the machine's clock stood at time zero
+    /// For `nearlight lab run --live`: the machine's clock at time zero
     #[arg(long, hide = true)]
     clock_origin: Option<u64>,
-    /// Give up capabilities, most of the file system and system calls that are not needed (Linux): on or off
+    /// Drop capabilities, access to most of the file system and unneeded system calls (Linux): on or off
     #[arg(long, default_value = "on", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
     sandbox: bool,
-    /// Print one JSON object with links and ports, once clients can connect
+    /// Print one JSON object with links and ports once clients can connect
     #[arg(long)]
     json: bool,
-    /// Print nothing but the links, a line each, and write only warnings and errors to standard error
+    /// Print only the links, one per line; write only warnings and errors to standard error
     #[arg(long, short)]
     quiet: bool,
 }
 
-/// Clap would take a bare `Option` as an argument that may be left out.
+/// Clap would treat a bare `Option` as an optional argument.
 type Fps = Option<u16>;
 
 impl ServeArguments {
@@ -202,6 +212,7 @@ impl ServeArguments {
             min_rate: self.min_rate,
             max_rate: self.max_rate,
             pacing: self.pacing,
+            tcp_control: self.tcp_control,
             fitted_captures: self.captures,
             shared_encodes: self.shared_encodes,
             datagram: self.datagram,
@@ -217,7 +228,7 @@ impl ServeArguments {
     }
 }
 
-/// The redundancy policy of somebody who has named none.
+/// The default redundancy policy.
 const fn usual_redundancy(recovery: RecoveryPolicy) -> &'static str {
     if recovery.requests_symbols() { "planner" } else { "none" }
 }
@@ -233,24 +244,29 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     let (quiet, sandboxed) = (arguments.quiet, arguments.sandbox);
     let style = Style::new(arguments.json, quiet);
     let clock = stand_in::clock(arguments.clock_origin);
+    // They need a capability that the sandbox drops.
+    let interfaces = arguments.ethernet.iter().map(|name| EthernetInterface::open(name));
+    let interfaces = interfaces.collect::<Result<Vec<_>, _>>().context("--ethernet")?;
+    let allowed = arguments.ethernet_allow.clone().map(BTreeSet::from_iter);
     let options = arguments.options(clock)?;
     memory::give_back_what_sessions_leave();
     let unity = options.unity.clone();
-    // Threads take over what the one that starts them may do.
+    // Threads inherit the restrictions of the one that starts them.
     let sandbox = if sandboxed { sandbox::enter(&needs(&options)?)? } else { "off (--sandbox off)".into() };
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().worker_threads(2).build()?;
     runtime.block_on(async {
-        // A link to a file that turns out to be bad would be a promise that is not kept, and an object is for scripts, whose clients
-        // need not wait; others who open the link early do.
+        // No early link for a file, which may turn out to be invalid, nor for JSON output: it is for scripts, whose clients should not have
+        // to wait. In all other cases, clients that open the link early wait.
         let early = style != Style::Json && options.source.file().is_none();
-        // People and scripts read the link first; what there is to say about starting up comes after it.
+        // People and scripts read the link first; messages about the start follow it.
         if style != Style::Json {
             log::hold();
         }
         tracing::info!("sandbox: {sandbox}");
-        let server = BoundServer::open(options, clock)?;
+        let server = BoundServer::open(options, clock)?.with_ethernet(&interfaces, allowed.as_ref())?;
         let (local, others) = (server.local_link(), server.other_links());
-        let announcement = Announcement { local, others, port: server.port(), rtc_port: server.rtc_port() };
+        let ethernet = server.ethernet_links().to_vec();
+        let announcement = Announcement { local, others, ethernet, port: server.port(), rtc_port: server.rtc_port() };
         let announce = || {
             announcement.print(style)?;
             log::release();
@@ -268,7 +284,7 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
             announce()?;
         }
         if !quiet {
-            eprintln!("Nearlight draws with {}\nand sends {}\n\nCtrl-C ends it.", server.adapter(), server.format());
+            eprintln!("Source: {}\nStream: {}\n\nPress Ctrl-C to stop.", server.adapter(), server.format());
         }
         let on_renewal = |hash| {
             if style == Style::Terminal {
@@ -283,30 +299,31 @@ pub(crate) fn run(arguments: ServeArguments) -> anyhow::Result<ExitCode> {
     })
 }
 
-/// What the sandbox must leave possible.
+/// What the sandbox must allow.
 fn needs(options: &ServeOptions) -> anyhow::Result<Needs> {
     let pages = options.unity.as_ref().and_then(|unity| unity.pages.clone());
     let certificate = options.certificate.clone().into_iter().flat_map(|(certificate, key)| [certificate, key]);
     let reads = options.source.file().map(Path::to_owned).into_iter().chain(pages).chain(certificate).collect();
     if let Some(events) = &options.events {
-        // It is named by its path, which must lead somewhere.
+        // The sandbox refers to it by its path, so it must exist.
         create_private_file(events).with_context(|| format!("cannot write {}", events.display()))?;
     }
     let ports = [Some(options.port), options.rtc_port].into_iter().flatten().filter(|port| *port != 0);
     Ok(Needs { reads, writes: options.events.clone().into_iter().collect(), lowest_port: ports.min().unwrap_or(0) })
 }
 
-/// What the owner has opened, in plain words.
+/// Explains what the owner has opened, in plain words.
 fn unity_notice(unity: &UnityOptions) -> String {
     let who = if unity.token_needed {
-        "Unity Render Streaming's clients are let in with ?token=TOKEN in their address"
+        "Unity Render Streaming's clients are accepted with ?token=TOKEN in their URL"
     } else {
-        "WITHOUT A TOKEN, whoever reaches this port as a client of Unity Render Streaming sees and touches the world"
+        "WITHOUT A TOKEN, anyone who can reach this port with a client of Unity Render Streaming can view and control the scene"
     };
-    format!("{who}. Their signalling is taken by plain HTTP from other machines too; the media is encrypted.\n")
+    format!("{who}. Their signalling is also accepted over plain HTTP from other machines; the media is encrypted.\n")
 }
 
-/// Ends with the first signal that asks for an end. From the call on, not from the first poll, such a signal ends nothing by itself.
+/// Completes with the first termination signal. From the call on, not only from the first poll, such a signal no longer ends the process by
+/// itself.
 fn stop_signal(quiet: bool) -> anyhow::Result<impl Future<Output = ()>> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;

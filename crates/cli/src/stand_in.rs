@@ -1,4 +1,4 @@
-//! What stands in for rendering and coding where a plan of the lab runs over a real path: both ends agree on it beforehand.
+//! Substitute for rendering and encoding when a plan of the lab runs over a real path: both ends agree on it beforehand.
 
 use std::str::FromStr;
 use std::thread;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) enum StandIn {
     /// The lab's model of frame sizes in place of a codec; it takes `encode` for each frame.
     Model { options: ModelOptions, start: Bitrate, encode: Span, seed: u64 },
-    /// The moving picture that the lab films, through the codec itself.
+    /// The lab's moving picture, through the codec itself.
     Film,
 }
 
@@ -73,7 +73,7 @@ pub(crate) fn model_decoders(decode: Span) -> Decoders {
     Decoders::new(move |_| Ok(Box::new(ModelDecoder { decode, picture: Picture::new(SIZE) })))
 }
 
-/// Holds up this thread; not at all where the span is negative.
+/// Blocks this thread; returns at once if the span is negative.
 pub(crate) fn take_time(span: Span) {
     #[expect(clippy::disallowed_methods, reason = "a thread of its own keeps real time, as a plan asks for it")]
     thread::sleep(Duration::from_nanos(u64::try_from(span.as_nanos()).unwrap_or(0)));
@@ -91,7 +91,7 @@ impl Encoder for ModelEncoder {
     fn on_decoded(&mut self, _: FrameId) {}
 
     fn encode(&mut self, _: &Picture, reference: Reference) -> Result<Coded, CodecError> {
-        // The first of a stream is a key frame, as every encoder has it.
+        // The first frame of a stream is a key frame, as with every encoder.
         let before = self.number.checked_sub(1).map(FrameId).filter(|_| reference == Reference::Newest);
         let capture = Capture::plain(self.number, self.clock.now(), self.rate, before.is_none());
         self.number += 1;
@@ -125,7 +125,7 @@ impl Decoder for ModelDecoder {
     }
 }
 
-/// Codes the moving picture, whatever it is given.
+/// Encodes the moving picture, whatever its input.
 struct Film {
     encoder: Box<dyn Encoder>,
     size: Size,

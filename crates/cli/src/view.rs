@@ -2,81 +2,95 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread;
 
-use anyhow::Context as _;
+use anyhow::{Context as _, anyhow, bail};
 use clap::Args;
 use nearlight_client::{
-    HeadlessOptions, Outage, ViewOptions, WindowOptions, headless, summary_json, summary_table, window,
+    ApplicationMessage, HeadlessOptions, Messages, Outage, Target, ViewOptions, WindowOptions, headless, message_json,
+    summary_json, summary_table, window,
 };
 use nearlight_codec::CodecKind;
 use nearlight_link::Probability;
-use nearlight_net::Link;
+use nearlight_net::{EthernetInterface, EthernetLink, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
 
-use crate::{parse, stand_in};
+use crate::{parse, sandbox, stand_in};
 
 #[derive(Debug, Args)]
 #[expect(clippy::struct_excessive_bools, reason = "flags of a command line")]
 pub(crate) struct ViewArguments {
-    /// The link that `nearlight serve` printed, token and all; quote it for the shell
+    /// The complete link that `nearlight serve` printed, including the token; quote it for the shell. An Ethernet link,
+    /// `ether:ADDRESS#token=...`, takes the local interface in front of the address, `ether:INTERFACE/ADDRESS#token=...`; it can be
+    /// omitted if there is only one
     url: String,
-    /// Where the link names no certificate and no authority known to this machine vouches for the server's, take whatever one it shows:
-    /// only the proof of the token then tells the server from somebody in between
+    /// Accept any certificate on the first connection if the link names none and no trusted authority has signed the server's. Only
+    /// the proof of the token then distinguishes the server from a man in the middle
     #[arg(long)]
     trust_first_use: bool,
-    /// Watch without a window, with a user who walks and looks around
+    /// Run without a window, with a simulated user who walks and looks around
     #[arg(long)]
     headless: bool,
-    /// Stop after this many seconds; without it when the window closes or at Ctrl-C
+    /// Stop after this many seconds [default: when the window closes, or at Ctrl-C]
     #[arg(long, value_parser = parse::seconds)]
     seconds: Option<Span>,
     /// Print the summary as one JSON object
     #[arg(long)]
     json: bool,
-    /// Ask for a headset's two views
+    /// Request a headset's two views
     #[arg(long)]
     stereo: bool,
     /// Offer only this codec
     #[arg(long)]
     codec: Option<CodecKind>,
-    /// Headless: show pictures at this virtual display's slots; without it as soon as they are decoded
+    /// Headless: refresh rate of a virtual display [default: pictures are displayed when they are decoded]
     #[arg(long, requires = "headless", value_parser = clap::value_parser!(u16).range(1..=1_000))]
     display_hz: Option<u16>,
-    /// Never ask for what was lost, but for a key frame at once
+    /// Request a key frame after each loss instead of retransmissions
     #[arg(long)]
     intra: bool,
-    /// Write what happens to this file, one JSON object a line
+    /// Write all events to this file as JSON lines
     #[arg(long)]
     events: Option<PathBuf>,
-    /// Write every frame's stages, and all else that happens, as a Chrome trace, for Perfetto
+    /// Write the stages of every frame and all events as a Chrome trace, for Perfetto
     #[arg(long)]
     trace: Option<PathBuf>,
-    /// Write every displayed frame's stages as a table
+    /// Write the stages of every displayed frame as CSV
     #[arg(long)]
     csv: Option<PathBuf>,
-    /// Write the last picture as PNG
+    /// Write the last picture as a PNG file
     #[arg(long)]
     screenshot: Option<PathBuf>,
-    /// Headless: write what is heard as WAV
+    /// Headless: write the received sound as a WAV file
     #[arg(long, value_name = "FILE", requires = "headless")]
     record_sound: Option<PathBuf>,
-    /// Lose this share of datagrams on purpose, each way
+    /// Exchange clipboard text with the application if the server allows it too: on or off
+    #[arg(long, default_value = "off", value_parser = parse::switch, value_name = "on|off", action = clap::ArgAction::Set)]
+    clipboard: bool,
+    /// Send this text to the application once the session has begun; repeatable
+    #[arg(long, value_name = "TEXT")]
+    send: Vec<String>,
+    /// Print each message from the application as a JSON line
+    #[arg(long)]
+    print_messages: bool,
+    /// Drop this fraction of datagrams at random in both directions
     #[arg(long, default_value = "0")]
     drop: Probability,
-    /// Seed of the losses
+    /// Random seed of --drop
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Cut the path, as START:LENGTH in seconds; may be given several times
+    /// Interrupt the path: START:LENGTH in seconds; repeatable
     #[arg(long)]
     outage: Vec<Outage>,
-    /// Move to another local port after this many seconds; may be given several times
+    /// Change the local port after this many seconds; repeatable
     #[arg(long, value_parser = parse::seconds)]
     rebind: Vec<Span>,
-    /// For `nearlight lab run --live`: the server's frames are a model's, and each takes so many nanoseconds to decode
+    /// For `nearlight lab run --live`: the server's frames come from a model; decoding one takes this many nanoseconds
     #[arg(long, hide = true)]
     stand_in_decode: Option<i64>,
-    /// For `nearlight lab run --live`: where the machine's clock stood at time zero
+    /// For `nearlight lab run --live`: the machine's clock at time zero
     #[arg(long, hide = true, requires = "headless")]
     clock_origin: Option<u64>,
 }
@@ -85,12 +99,26 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     let (json, without_window) = (arguments.json, arguments.headless);
     let display_hz = arguments.display_hz;
     let clock = stand_in::clock(arguments.clock_origin);
+    if arguments.clipboard && without_window {
+        bail!("--clipboard on needs a window: leave out --headless");
+    }
+    let texts = arguments.send.clone();
+    let printing = arguments.print_messages;
     let view = options(arguments)?;
+    let messages = view.messages.clone();
+    for text in texts {
+        let message = ApplicationMessage { data: text.into_bytes(), reliable: true };
+        messages.send(message).context("--send")?;
+    }
+    let printer = printing.then(|| thread::spawn(move || print(&messages)));
     let watched = if without_window {
         headless::run(HeadlessOptions { display_hz, ..HeadlessOptions::new(view) }, clock)
     } else {
         window::run(WindowOptions::new(view))
     };
+    if let Some(printer) = printer {
+        printer.join().map_err(|_| anyhow!("the application's messages could not be printed"))??;
+    }
     match watched {
         Ok(summary) if json => println!("{}", summary_json(&summary)),
         Ok(summary) => print!("{}", summary_table(&summary)),
@@ -102,9 +130,29 @@ pub(crate) fn run(arguments: ViewArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Prints messages as they arrive, until the viewer has ended.
+fn print(messages: &Messages) -> anyhow::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().context("an event loop for messages")?;
+    runtime.block_on(async {
+        while let Some(message) = messages.recv().await {
+            println!("{}", message_json(&message));
+        }
+    });
+    Ok(())
+}
+
+fn target(url: &str) -> anyhow::Result<Target> {
+    if !EthernetLink::is_meant_by(url) {
+        return Ok(Link::parse(url).context("the link")?.into());
+    }
+    let link = EthernetLink::parse(url).context("the link")?;
+    let interface = Arc::new(EthernetInterface::of_link(&link)?);
+    sandbox::give_up_raw_frames()?;
+    Ok(Target::Ethernet { link, interface })
+}
+
 fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
-    let link = Link::parse(&arguments.url).context("the link")?;
-    let mut view = ViewOptions::new(link);
+    let mut view = ViewOptions::new(target(&arguments.url)?);
     view.trust_first_use = arguments.trust_first_use;
     view.length = arguments.seconds;
     if arguments.stereo {
@@ -113,6 +161,7 @@ fn options(arguments: ViewArguments) -> anyhow::Result<ViewOptions> {
     if let Some(codec) = arguments.codec {
         view.codecs = vec![codec];
     }
+    view.clipboard = arguments.clipboard;
     view.intra_only = arguments.intra;
     if let Some(nanos) = arguments.stand_in_decode {
         view.decoders = stand_in::model_decoders(Span::from_nanos(nanos));

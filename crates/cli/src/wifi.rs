@@ -17,37 +17,37 @@ use serde_json::{Value, json};
 
 use crate::parse;
 
-/// How many exchanges a page shows at most unless told: two frames of a crowded cell.
+/// Exchanges that a page shows unless --exchanges is given: two frames of a crowded cell.
 const EXCHANGES_OF_PAGE: usize = 120;
 
 #[derive(Debug, Args)]
 #[command(after_long_help = cell_help())]
 pub(crate) struct WifiArguments {
-    /// Durations and rules of access: komondor-vr (the render-streaming study's) or standard-11ax (ns-3's)
+    /// Timing and access rules: komondor-vr (as in the render-streaming study) or standard-11ax (as in ns-3)
     #[arg(long, default_value = "standard-11ax")]
     preset: Preset,
-    /// Stations that watch, each its own stream
+    /// Number of stations, each with its own stream
     #[arg(long, default_value_t = 1)]
     headsets: usize,
-    /// Video of each headset
+    /// Video rate of each headset
     #[arg(long, default_value = "50mbit", value_parser = parse::bitrate)]
     rate: Bitrate,
-    /// Frames a second
+    /// Frames per second
     #[arg(long, default_value_t = 60)]
     fps: u32,
     /// Milliseconds between the batches of a frame
     #[arg(long, default_value_t = 5.56, allow_negative_numbers = true)]
     tau_ms: f64,
-    /// Each frame has 1 to this many batches, at random; without it as many as begin before the next frame
+    /// Each frame has a random number of batches from 1 to this [default: as many as begin before the next frame]
     #[arg(long)]
     batches: Option<u32>,
-    /// Pose packets a second from each headset; 0 for none
+    /// Pose packets per second from each headset; 0 for none
     #[arg(long, default_value_t = 240)]
     poses: u32,
-    /// Audio beside the video, as the study measured it
+    /// Add audio with the packet sizes and intervals of the study
     #[arg(long)]
     audio: bool,
-    /// How the headsets' frames lie to each other: random, aligned or staggered
+    /// Relative phase of the headsets' frames: random, aligned or staggered
     #[arg(long, default_value = "random", value_parser = phases)]
     phases: Phases,
     /// Access category of video: voice, video, best-effort or background
@@ -56,7 +56,7 @@ pub(crate) struct WifiArguments {
     /// Access category of poses
     #[arg(long, default_value = "best-effort")]
     poses_as: Category,
-    /// MHz: 20, 40, 80 or 160
+    /// Channel width in MHz: 20, 40, 80 or 160
     #[arg(long)]
     width: Option<u16>,
     /// Modulation and coding scheme, 0 to 11
@@ -65,34 +65,34 @@ pub(crate) struct WifiArguments {
     /// Spatial streams, 1 to 4
     #[arg(long)]
     streams: Option<u8>,
-    /// Nanoseconds: 800, 1600 or 3200
+    /// Guard interval in nanoseconds: 800, 1600 or 3200
     #[arg(long)]
     guard: Option<u16>,
-    /// Share of packets that a transmission loses, such as 10%
+    /// Fraction of packets lost in each transmission, such as 10%
     #[arg(long)]
     loss: Option<String>,
-    /// More about the cell, words with slashes in between, as in a path's wifi=; see below
+    /// Further settings of the cell, separated by slashes as in a path's wifi=; see below
     #[arg(long)]
     cell: Option<String>,
-    /// Seconds of each run
+    /// Length of each run in seconds
     #[arg(long, default_value = "10", value_parser = parse::seconds)]
     seconds: Span,
-    /// Runs with phases and draws of their own
+    /// Number of runs, each with its own phases and random numbers
     #[arg(long, default_value_t = 10)]
     runs: u32,
     /// Seed of the first run
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Only say how long one packet of this many bytes takes in the idle cell, loss left out
+    /// Only print how long one packet of this many bytes takes in an idle cell without losses
     #[arg(long)]
     single_packet: Option<u64>,
-    /// Tell the first exchanges one by one, up to this many
+    /// List up to this many of the first frame exchanges
     #[arg(long)]
     exchanges: Option<usize>,
     /// Print the result as one JSON object
     #[arg(long)]
     json: bool,
-    /// Write a page with charts: delays, aggregation, airtime, what was on the air when
+    /// Write an HTML page with charts: delays, aggregation, airtime, exchanges over time
     #[arg(long)]
     report: Option<PathBuf>,
 }
@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &WifiArguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything that was said about the cell, as its words.
+/// The cell's settings from all options.
 fn cell(arguments: &WifiArguments) -> anyhow::Result<CellSpec> {
     let mut text = arguments.preset.to_string();
     let numbers = [

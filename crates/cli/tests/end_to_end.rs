@@ -68,7 +68,7 @@ fn count(summary: &Value, group: &str, name: &str) -> u64 {
     summary[group][name].as_u64().unwrap_or_else(|| panic!("{group}.{name} is missing in {summary}"))
 }
 
-/// A machine that stalls for long makes a receiver give frames up; virtual time asserts that a clean path loses none.
+/// If the machine stalls for long, a receiver abandons frames; tests in virtual time assert that a clean path loses none.
 fn assert_few_lost(summary: &Value) {
     assert!(count(summary, "frames", "lost") * 5 <= count(summary, "frames", "sent"), "{summary}");
 }
@@ -93,6 +93,7 @@ fn the_world_is_seen_and_every_field_is_there() {
     for (group, fields) in [
         ("frames", &["sent", "completed", "decoded", "displayed", "late", "lost"][..]),
         ("motion_to_photon_ms", &["p50", "p95", "p99", "n"]),
+        ("input_to_photon_ms", &["p50", "p95", "p99", "n"]),
         ("rate_mbps", &["target", "sent", "received"]),
         ("loss", &["packets", "repaired", "key_frames"]),
     ] {
@@ -127,12 +128,12 @@ fn vp8_a_headset_and_the_other_sources_work() {
 }
 
 #[test]
-fn two_percent_loss_is_repaired() {
+fn two_percent_loss_is_recovered() {
     let server = Server::start(&["--drop", "2%", "--seed", "7"]);
     let summary = server.summary("8", &[]);
     let (sent, decoded) = (count(&summary, "frames", "sent"), count(&summary, "frames", "decoded"));
     assert!(count(&summary, "loss", "packets") > 0 && count(&summary, "loss", "repaired") > 0, "{summary}");
-    // That no key frame is needed is a matter of time, so virtual time asserts it (session's stories).
+    // Whether a key frame is needed depends on timing, so tests in virtual time assert that none is (session's stories).
     assert!(decoded * 10 >= sent * 8, "{summary}");
 }
 
@@ -185,7 +186,7 @@ fn a_link_names_the_certificate_and_no_other_is_taken_unless_the_user_says_so() 
     assert!(words.contains("--trust-first-use") || words.contains("ca-certificates"), "{words}");
     let (code, words) = view(unnamed, &["--trust-first-use"]);
     assert_eq!(code, Some(0), "{words}");
-    // Whoever answers at the server's address with a certificate and a token of its own.
+    // An impostor at the server's address with a certificate and a token of its own.
     let (port, others) = (server.port.to_string(), other.port.to_string());
     let (code, words) = view(&server.url.replace(&port, &others), &[]);
     assert_eq!(code, Some(1), "{words}");
@@ -244,7 +245,7 @@ fn a_ladder_changes_the_picture_s_size_in_midstream_without_a_freeze() {
     let png = std::fs::read(&picture).expect("a picture");
     let side = |at: usize| u32::from_be_bytes(png[at..at + 4].try_into().expect("a header"));
     assert_eq!((side(16), side(20)), (320, 240), "from 256x144");
-    // The decoder was opened anew, and everything else went on.
+    // The decoder was reopened, and everything else continued.
     assert!(count(&summary, "frames", "displayed") >= 60, "{summary}");
     assert_eq!(count(&summary, "frames", "lost"), 0, "{summary}");
     // One for each new size: it may stop at a rung between.
@@ -339,6 +340,7 @@ fn bad_files_and_values_are_refused_with_a_reason() {
         (&["serve", "--scene", "nowhere.glb", "--port", "0"], "nowhere.glb"),
         (&["serve", "--size", "1281x720"], "size"),
         (&["serve", "--controller", "magic", "--port", "0", "--test-card"], "gcc-libwebrtc"),
+        (&["serve", "--tcp-control", "no-such", "--port", "0", "--test-card"], "reno"),
         (&["serve", "--token", "short"], "token"),
         (&["view", "ftp://somewhere"], "link"),
     ] {

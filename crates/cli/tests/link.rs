@@ -1,6 +1,6 @@
 //! `nearlight link` as people and scripts call it: exit codes, signals, JSON and errors.
 //!
-//! Where neither root nor user namespaces are at hand, a test says why and passes.
+//! If neither root nor user namespaces are available, a test says why and passes.
 
 use std::process::{Command, Output, Stdio};
 
@@ -20,12 +20,12 @@ fn words(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Whether links can be made here at all; says why not.
+/// Whether links can be created here at all; prints why not.
 fn available() -> bool {
     let output = run(&["--", "true"]);
     let made = output.status.success();
     if !made {
-        // What the system does allow is `nearlight_emulate`'s to test; any other failure is one.
+        // `nearlight_emulate`'s tests cover what the system allows; any other failure is a real one.
         assert!(words(&output).contains("no link could be made"), "{}", words(&output));
         eprintln!("skipped: {}", words(&output));
     }
@@ -88,7 +88,7 @@ fn asked_to_terminate_it_ends_the_command_and_leaves_nothing() {
     }
 }
 
-/// Whether the process runs; one that nobody has waited for does not.
+/// Whether the process runs; a zombie does not count.
 fn runs(process: &str) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     status.rsplit_once(')').is_some_and(|(_, rest)| !rest.starts_with(" Z"))

@@ -1,4 +1,4 @@
-//! A plan over an emulated link in real time: the fields, the label, the refusals and that nothing is left behind. No clock is judged.
+//! A plan over an emulated link in real time: the fields, the label, the refusals and that nothing is left behind. No timing is asserted.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -26,7 +26,7 @@ forward = "rate=20mbit,delay=5ms"
 feedback = "delay=5ms"
 "#;
 
-/// Whether namespaces can be made here, by one of these means; said aloud where they cannot.
+/// Whether namespaces can be created here by one of these means; prints a message if not.
 fn has_namespaces(means: &[Means]) -> bool {
     let none = || PathSpec::default().load().expect("no files");
     let open = |means: &Means| {

@@ -1,4 +1,4 @@
-//! The server's memory while clients come and go.
+//! The server's memory while clients connect and disconnect.
 
 use std::process::{Child, Stdio};
 
@@ -27,7 +27,7 @@ impl Drop for Server {
     }
 }
 
-/// All clients come at once, see pictures, and leave.
+/// All clients connect at once, receive pictures, and disconnect.
 fn visit(url: &str) {
     let mut clients: Vec<Child> = (0..CLIENTS)
         .map(|_| {

@@ -1,4 +1,4 @@
-//! What the command writes where: links and results on standard output, words about the work on standard error.
+//! The command's output streams: links and results on standard output, diagnostics on standard error.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -25,7 +25,7 @@ struct Server {
 }
 
 impl Server {
-    /// `command` says where the words go; the usual ones are logged.
+    /// `command` sets where the output goes; the default log level is used.
     fn start(port: u16, further: &[&str], command: impl FnOnce(&mut Command)) -> Self {
         let mut serve = nearlight();
         serve.env_remove("NEARLIGHT_LOG").args(["serve", "--test-card", "--size", "320x240", "--fps", "20"]);
@@ -53,7 +53,7 @@ impl Server {
         heard.is_ok() && answer.contains("200 OK")
     }
 
-    /// Ends it in good order once it has served, and says what it wrote to its pipes.
+    /// Ends it in an orderly way once it has served, and returns what it wrote to its pipes.
     fn finish(mut self) -> Output {
         self.wait();
         let sent = Command::new("kill").arg(self.child.id().to_string()).status();
@@ -80,14 +80,14 @@ fn piped(command: &mut Command) {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
 }
 
-/// Nobody reads what goes in.
+/// A pipe without a reader.
 fn closed_pipe() -> Stdio {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     writer.into()
 }
 
-/// A port that nobody listens on, and the UDP socket of the one after it, which is WebRTC's if nothing else is said.
+/// A free port, and the UDP socket of the one after it, which is WebRTC's by default.
 fn free_port() -> (u16, UdpSocket) {
     loop {
         let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
@@ -107,7 +107,7 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
 
-/// Each line is a link, this machine's first; no code for a camera.
+/// Each line is a link, this machine's first; no QR code.
 fn assert_links(words: &str) {
     assert!(words.starts_with("http://localhost:"), "{words}");
     assert!(words.lines().all(|line| line.starts_with("http") && line.contains(TOKEN)), "{words}");
@@ -118,7 +118,7 @@ fn a_pipe_gets_the_links_and_nothing_else() {
     let output = Server::start(port(), &[], piped).finish();
     assert_links(&text(&output.stdout));
     let words = text(&output.stderr);
-    assert!(output.status.success() && words.contains("draws with") && words.contains("goodbye"), "{words}");
+    assert!(output.status.success() && words.contains("Source: ") && words.contains("goodbye"), "{words}");
 }
 
 #[test]

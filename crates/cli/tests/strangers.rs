@@ -1,4 +1,4 @@
-//! The real command while strangers hold as many connections as they can: whoever has the link is let in.
+//! The real command while strangers hold as many connections as they can: a client with the link is admitted.
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};

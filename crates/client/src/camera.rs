@@ -1,4 +1,4 @@
-//! Where the user of a window stands and looks; the same walk as on the page.
+//! The position and view direction of a window's user; the same movement as on the page.
 
 use nearlight_units::Span;
 use nearlight_wire::Pose;
@@ -12,9 +12,9 @@ const EASE: f32 = 0.08;
 const REACH: f32 = 20.0;
 const LOWEST: f32 = 0.4;
 const HIGHEST: f32 = 8.0;
-/// Straight up and down are left out: there yaw would lose its meaning.
+/// Straight up and down are excluded: there yaw would lose its meaning.
 const PITCH_LIMIT: f32 = 1.5;
-/// A window that slept must not jump.
+/// The view must not jump after the window was suspended.
 const LONGEST_STEP: Span = Span::from_millis(100);
 
 /// How strongly the user wants to move: right, up and forward, each from -1 to 1.
@@ -35,7 +35,7 @@ pub struct Camera {
 }
 
 impl Camera {
-    /// Stands still at `pose`, upright.
+    /// At rest at `pose`, upright.
     pub fn at(pose: &Pose) -> Self {
         let eye = Pose { position: [0.0; 3], ..*pose };
         let [x, y, z] = beside(&eye, [0.0, 0.0, -1.0]);

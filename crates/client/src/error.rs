@@ -1,4 +1,4 @@
-//! Why a viewer ended without a picture, in words for the person who has to do something about it.
+//! Why a viewer ended without a picture, in words for the person who has to act on it.
 
 use std::io;
 use std::path::PathBuf;
@@ -8,14 +8,14 @@ use nearlight_net::NetError;
 use nearlight_sound::OpusError;
 use nearlight_wire::RefusalReason;
 
-/// What a program that ends with an error tells its caller.
+/// The exit status of a program that ends with an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExitClass {
     /// Anything that is neither of the others: exit code 1.
     Other,
-    /// The server said no: exit code 2.
+    /// The server refused: exit code 2.
     Refused,
-    /// No server answered, or no picture ever came: exit code 3.
+    /// No server answered, or no picture ever arrived: exit code 3.
     TimedOut,
 }
 

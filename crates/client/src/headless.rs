@@ -12,10 +12,10 @@ use nearlight_units::{Span, Time};
 use nearlight_wire::{Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
-use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels, read_marker};
+use crate::player::{Happening, Player, Screen, Ticket, UserInput, channels};
 use crate::{ClientError, HeadlessOptions, screenshot, user};
 
-/// What the server is told of the display where pictures are displayed at the decoder's output.
+/// The refresh rate reported to the server where pictures are displayed at the decoder's output.
 const NO_DISPLAY: u16 = 0;
 
 /// Watches on `clock` until the options' length has passed, or until SIGINT or SIGTERM; blocks meanwhile.
@@ -43,7 +43,8 @@ pub async fn watch_until(
     mut stopped: watch::Receiver<bool>,
 ) -> Result<Summary, ClientError> {
     let (handles, ports) = channels();
-    let HeadlessOptions { view, display_hz, samples_per_second } = options;
+    let HeadlessOptions { mut view, display_hz, samples_per_second } = options;
+    view.clipboard = false;
     let file = view.record.screenshot.clone();
     let last = file.as_ref().map(|_| Arc::new(Mutex::new(None)));
     let slots = display_hz.map(|hz| {
@@ -60,13 +61,15 @@ pub async fn watch_until(
         screen: Arc::new(screen),
         ports,
         on_status: Box::new(|_| ()),
+        // Without a display there are neither gamepads nor a clipboard.
+        on_output: Box::new(|_| ()),
     };
     let stop = handles.stop;
     let stopping = tokio::spawn(async move {
         if stopped.wait_for(|stopped| *stopped).await.is_ok() {
             let _ = stop.send(true);
         }
-        // The player takes a vanished sender for "never".
+        // The player treats a dropped sender as "never".
     });
     let outcome = player.run().await;
     moving.abort();
@@ -100,7 +103,7 @@ fn interval(rate: u16) -> Span {
     Span::from_secs(1) / i64::from(rate.max(1))
 }
 
-/// Moves the synthetic user, from where the server wants it, until nobody listens.
+/// Moves the synthetic user, starting where the server wants it, until the receiver is dropped.
 async fn move_about(
     step: Span,
     clock: Clock,
@@ -115,7 +118,7 @@ async fn move_about(
     loop {
         let at = clock.now();
         let since = at - start;
-        // A full queue means that nobody is connected, and then nobody minds.
+        // A full queue means that there is no connection; then the sample may be dropped.
         let closed = |error| matches!(error, mpsc::error::TrySendError::Closed(_));
         let head = user::head(&place, since);
         if inputs.try_send(UserInput::Moved { at, head }).is_err_and(closed) {
@@ -125,7 +128,7 @@ async fn move_about(
             let _ = inputs.try_send(UserInput::Device { at, input: action.input() });
         }
         moved = since;
-        // A late wake-up shifts no later one, but what was missed is not caught up with.
+        // A late wake-up shifts no later one, but missed samples are not made up for.
         next = (next + step).max(at);
         alarm.at(next).await;
     }
@@ -141,13 +144,12 @@ struct Waiting {
 struct Pictures {
     reports: mpsc::UnboundedSender<Happening>,
     slots: Option<mpsc::UnboundedSender<Waiting>>,
-    /// The last picture, where somebody wants to see it.
+    /// The last picture, where it is to be kept.
     last: Option<Arc<Mutex<Option<Picture>>>>,
 }
 
 impl Screen for Pictures {
-    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>) {
-        let marker = read_marker(&picture);
+    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>) {
         // A player that has ended needs no report.
         match &self.slots {
             Some(slots) => drop(slots.send(Waiting { ticket, marker })),

@@ -1,48 +1,96 @@
-//! What a viewer can be asked to do.
+//! A viewer's options.
 
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Decoders};
 use nearlight_link::Probability;
-use nearlight_net::Link;
+use nearlight_net::{EthernetInterface, EthernetLink, Link};
 use nearlight_units::Span;
 use nearlight_wire::DisplayKind;
+
+use crate::Messages;
 
 /// No picture within this time of the start is an error. Guess: long enough for a server that measures its encoder first.
 const FIRST_PICTURE: Span = Span::from_secs(10);
 
+/// Where a server is, and how it is reached.
+#[derive(Clone, Debug)]
+pub enum Target {
+    /// By a page's link: WebTransport.
+    Page(Link),
+    /// By Ethernet frames on an interface that has been opened.
+    Ethernet { link: EthernetLink, interface: Arc<EthernetInterface> },
+}
+
+impl Target {
+    pub(crate) fn token(&self) -> Option<&str> {
+        match self {
+            Self::Page(link) => link.token.as_deref(),
+            Self::Ethernet { link, .. } => link.token.as_deref(),
+        }
+    }
+
+    /// The session's transport, as summaries name it.
+    pub(crate) const fn transport(&self) -> &'static str {
+        match self {
+            Self::Page(_) => "webtransport",
+            Self::Ethernet { .. } => "ethernet",
+        }
+    }
+
+    /// The server's name for messages.
+    pub(crate) fn name(&self) -> String {
+        match self {
+            Self::Page(link) => link.authority(),
+            Self::Ethernet { link, .. } => link.server.to_string(),
+        }
+    }
+}
+
+impl From<Link> for Target {
+    fn from(link: Link) -> Self {
+        Self::Page(link)
+    }
+}
+
 /// Common to a window and a headless run.
 #[derive(Clone, Debug)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
 pub struct ViewOptions {
-    pub link: Link,
-    /// Takes any certificate where the link names none, and leaves it to the token's proof who the server is. Else an authority that
-    /// this machine knows must vouch for it.
+    pub target: Target,
+    /// Accepts any certificate where the link names none, and relies on the token's proof for the server's identity. Otherwise the
+    /// certificate must be signed by an authority that this machine trusts.
     pub trust_first_use: bool,
-    /// Ends so long after the first picture; none watches until it is stopped.
+    /// Ends this long after the first picture; None watches until it is stopped.
     pub length: Option<Span>,
-    /// Gives up where no picture came so long after the start.
+    /// Gives up if no picture has arrived this long after the start.
     pub first_picture: Span,
-    /// `Headset` asks for two eyes side by side.
+    /// `Headset` requests two eyes side by side.
     pub display: DisplayKind,
-    /// What the server may code with, best first.
+    /// Codecs that the server may use, best first.
     pub codecs: Vec<CodecKind>,
     pub record: RecordOptions,
     pub path: PathOptions,
-    /// What was lost is never asked for, but a key frame at once.
+    /// Never requests what was lost, but a key frame at once.
     pub intra_only: bool,
-    /// Asks for the world's sound, decodes it and keeps it in step, as if it were played. A window has no sound output.
+    /// Requests the world's sound, decodes it and keeps it in sync, as if it were played. A window has no sound output.
     pub sound: bool,
+    /// Shares clipboard texts, where the server's owner permits it as well. Only a window has a clipboard.
+    pub clipboard: bool,
+    /// Messages between this program and the application.
+    pub messages: Messages,
     /// Where decoders come from.
     pub decoders: Decoders,
 }
 
 impl ViewOptions {
-    /// Watches the server of `link` on a screen until stopped.
+    /// Watches the server on a screen until stopped.
     #[must_use]
-    pub fn new(link: Link) -> Self {
+    pub fn new(target: impl Into<Target>) -> Self {
         Self {
-            link,
+            target: target.into(),
             trust_first_use: false,
             length: None,
             first_picture: FIRST_PICTURE,
@@ -52,12 +100,14 @@ impl ViewOptions {
             path: PathOptions::default(),
             intra_only: false,
             sound: false,
+            clipboard: false,
+            messages: Messages::default(),
             decoders: Decoders::default(),
         }
     }
 }
 
-/// Files that a run leaves.
+/// Files that a run writes.
 #[derive(Clone, Debug, Default)]
 pub struct RecordOptions {
     /// Every event as a line of JSON.
@@ -68,7 +118,7 @@ pub struct RecordOptions {
     pub csv: Option<PathBuf>,
     /// The last displayed picture as PNG.
     pub screenshot: Option<PathBuf>,
-    /// What was heard as WAV: 48 kHz, two channels, from the first connection to the end.
+    /// The sound as played, as WAV: 48 kHz, two channels, from the first connection to the end.
     pub sound: Option<PathBuf>,
 }
 
@@ -78,7 +128,7 @@ impl RecordOptions {
     }
 }
 
-/// What goes wrong on purpose at this end of the path. Moments count from the first picture.
+/// Faults injected at this end of the path. Times count from the first picture.
 #[derive(Clone, Debug, Default)]
 pub struct PathOptions {
     /// Share of datagrams that are lost, each way.
@@ -90,14 +140,14 @@ pub struct PathOptions {
     pub rebinds: Vec<Span>,
 }
 
-/// A while in which nothing gets through.
+/// A period in which nothing gets through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outage {
     pub at: Span,
     pub length: Span,
 }
 
-/// The text names no outage.
+/// The text is not a valid outage.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no outage: write when it begins and how long it lasts in seconds, such as `3:2`")]
 pub struct NotAnOutage(String);

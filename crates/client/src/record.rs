@@ -1,4 +1,4 @@
-//! The files that a run leaves: events as JSON lines, a trace, a table.
+//! The files that a run writes: events as JSON lines, a trace, a table.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -12,10 +12,10 @@ use crate::screenshot::SCREENSHOT;
 use crate::wav::WavWriter;
 use crate::{ClientError, RecordOptions};
 
-/// What is lost at most when the process is killed.
+/// The most that is lost when the process is killed.
 const FLUSH_INTERVAL: Span = Span::from_secs(1);
 
-/// Writes every event to the files that were asked for.
+/// Writes every event to the requested files.
 pub struct Recorder {
     events: Option<(PathBuf, BufWriter<File>)>,
     trace: Option<(PathBuf, TraceWriter<File>)>,
@@ -53,12 +53,12 @@ impl Recorder {
             }
             None => None,
         };
-        // Written after the run; that it cannot be is told before.
+        // Written after the run; an error is reported before it.
         create(&options.screenshot, SCREENSHOT)?;
         Ok(Self { events, trace, csv, sound, flush_at: Time::ZERO })
     }
 
-    /// These samples were heard: left, right, left, and so on.
+    /// These samples were played: left, right, left, and so on.
     pub fn write_sound(&mut self, samples: &[f32]) -> Result<(), ClientError> {
         match &mut self.sound {
             Some((path, writer)) => writer.write(samples).map_err(|source| failed(SOUND, path, source)),

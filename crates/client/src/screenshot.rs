@@ -6,7 +6,7 @@ use nearlight_codec::{Picture, convert};
 
 use crate::ClientError;
 
-/// What errors call it.
+/// Its name in error messages.
 pub const SCREENSHOT: &str = "the screenshot";
 
 /// Writes `picture` as PNG.

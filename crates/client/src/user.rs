@@ -1,4 +1,4 @@
-//! A user who is not there: walks a smooth path, looks around and acts now and then, the same at the same moment of every run.
+//! A synthetic user: walks a smooth path, looks around and acts now and then, identically in every run.
 
 use nearlight_session::DeviceInput;
 use nearlight_units::Span;
@@ -31,7 +31,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// As the session takes it.
+    /// Converts it to the session's input.
     pub fn input(self) -> DeviceInput {
         match self {
             Self::Button(button) => {
@@ -46,10 +46,10 @@ impl Action {
     }
 }
 
-/// Where the head is `since` the user stood at `start`, walking about it.
+/// The head's pose `since` the user started at `start`, walking about it.
 ///
-/// Angular speeds have no common period below minutes, so that a run does not show the same pictures again. Guess: speeds up to
-/// 40 degrees and 0.7 m a second are those of somebody who looks around at leisure.
+/// Angular speeds have no common period below minutes, so that a run does not repeat pictures. Guess: speeds up to 40 degrees and 0.7 m a
+/// second are those of a person who looks around at leisure.
 pub fn head(start: &Pose, since: Span) -> Pose {
     let seconds = since.as_secs_f64();
     let swing = |amplitude: f64, speed: f64| (amplitude * (seconds * speed).sin()) as f32;
@@ -58,7 +58,7 @@ pub fn head(start: &Pose, since: Span) -> Pose {
     Pose { position: beside(start, way), orientation: turned(start.orientation, turn) }
 }
 
-/// What the user did after `from` and up to `to`, both since the start.
+/// The user's actions after `from` and up to `to`, both since the start.
 pub fn actions(from: Span, to: Span) -> impl Iterator<Item = Action> {
     let first = from.as_nanos().div_euclid(ROUND.as_nanos());
     let last = to.as_nanos().div_euclid(ROUND.as_nanos());

@@ -37,7 +37,7 @@ impl WavWriter {
         self.file.write_all(&bytes)
     }
 
-    /// Makes the file whole as it is.
+    /// Completes the file with what it contains so far.
     pub fn flush(&mut self) -> io::Result<()> {
         self.file.seek(SeekFrom::Start(0))?;
         self.write_header()?;
@@ -52,7 +52,7 @@ impl WavWriter {
         header.extend_from_slice(&(self.bytes + HEADER_BYTES - 8).to_le_bytes());
         header.extend_from_slice(b"WAVEfmt ");
         header.extend_from_slice(&16_u32.to_le_bytes());
-        // Plain samples.
+        // PCM samples.
         header.extend_from_slice(&1_u16.to_le_bytes());
         header.extend_from_slice(&CHANNELS.to_le_bytes());
         header.extend_from_slice(&SOUND_RATE.to_le_bytes());

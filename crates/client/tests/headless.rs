@@ -1,4 +1,4 @@
-//! The headless viewer against a small server over loopback. Counts only: nothing here looks at how long anything took.
+//! The headless viewer against a small server over loopback. Checks counts only: nothing here depends on how long anything took.
 
 mod server;
 
@@ -6,7 +6,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nearlight_client::headless::watch_until;
-use nearlight_client::{ClientError, ExitClass, HeadlessOptions, Outage, PathOptions, ViewOptions};
+use nearlight_client::{
+    ApplicationMessage, ClientError, ExitClass, HeadlessOptions, MessageError, Outage, PathOptions, ViewOptions,
+};
 use nearlight_codec::CodecKind;
 use nearlight_events::Summary;
 use nearlight_link::Probability;
@@ -16,7 +18,7 @@ use nearlight_wire::DisplayKind;
 use server::{Behaviour, FPS, OTHER_SIZE, SIZE, Server};
 use tokio::sync::watch;
 
-/// On a clock of its own, as another machine's would be.
+/// On a clock of its own, like another machine's.
 async fn view(options: HeadlessOptions) -> Result<Summary, ClientError> {
     // The sender lives as long as the run: a run without one would never be stopped either.
     let (_stop, stopped) = watch::channel(false);
@@ -28,7 +30,7 @@ fn options(link: &Link, seconds: i64) -> HeadlessOptions {
     HeadlessOptions::new(view)
 }
 
-/// At least this many frames in so many seconds, on however busy a machine.
+/// At least this many frames in this many seconds, on however busy a machine.
 fn at_least(seconds: u64) -> u64 {
     seconds * u64::from(FPS) * 2 / 3
 }
@@ -74,7 +76,8 @@ async fn a_clean_path_loses_nothing_and_leaves_its_records() {
     assert!(frames.displayed >= at_least(3), "{frames:?}");
     assert!(frames.lost * 20 <= frames.sent, "{frames:?}");
     assert_eq!(frames.completed, frames.decoded);
-    assert!(summary.motion_to_photon_ms.n >= frames.displayed, "{:?}", summary.motion_to_photon_ms);
+    let (of_frames, of_inputs) = (&summary.motion_to_photon_ms, &summary.input_to_photon_ms);
+    assert!(of_inputs.n >= frames.displayed && of_frames.n <= frames.displayed, "{of_frames:?} {of_inputs:?}");
     assert_eq!((summary.stage_sum_error_us_max, summary.unreadable_markers, summary.loss.key_frames), (0, 0, 0));
     assert_eq!((summary.stream.codec.as_str(), summary.stream.transport.as_str()), ("h264", "webtransport"));
     assert!(summary.rate_mbps.received > 0.0 && (summary.rate_mbps.target - 4.0).abs() < 1e-9);
@@ -91,6 +94,39 @@ async fn a_clean_path_loses_nothing_and_leaves_its_records() {
     assert_eq!(text(&folder.file("frames.csv")).lines().count() as u64, shown + 1);
     let picture = image::open(folder.file("last.png")).expect("a picture").to_rgba8();
     assert_eq!(picture.dimensions(), (SIZE.width.into(), SIZE.height.into()));
+}
+
+/// The test server sends every message back.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn messages_pass_both_ways_and_wait_for_the_next_connection() {
+    // Each session ends after a second; the client comes back.
+    let server = Server::start(Behaviour { goodbye_after: Some(u32::from(FPS)), ..Behaviour::default() });
+    let options = options(&server.link, 4);
+    let messages = options.view.messages.clone();
+    let message = |text: &str, reliable| ApplicationMessage { data: text.into(), reliable };
+    messages.send(message("before it is welcomed", true)).expect("room");
+    let program = messages.clone();
+    let talking = tokio::spawn(async move {
+        let first = program.recv().await;
+        let mut count = 0;
+        // Messages that may be lost are sent until one has come back.
+        let unreliable = loop {
+            let _ = program.send(message("again and again", false));
+            match tokio::time::timeout(std::time::Duration::from_millis(50), program.recv()).await {
+                Ok(answer) => break answer,
+                Err(_) => count += 1,
+            }
+            assert!(count < 1_000, "no message came back");
+        };
+        (first, unreliable)
+    });
+    view(options).await.expect("a run");
+    let (first, unreliable) = talking.await.expect("no panic");
+    assert_eq!(first, Some(message("before it is welcomed", true)));
+    assert_eq!(unreliable, Some(message("again and again", false)));
+    while messages.recv().await.is_some() {}
+    assert_eq!(messages.send(message("too late", true)), Err(MessageError::Ended));
+    assert!(server.sessions() >= 2, "{} sessions", server.sessions());
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,10 +154,10 @@ async fn a_size_that_changes_loses_no_frame() {
         let frames = summary.frames;
         assert!(frames.sent >= at_least(3) && frames.lost == 0, "{codec}: {frames:?}");
         assert_eq!((frames.completed, summary.unreadable_markers), (frames.decoded, 0), "{codec}: {frames:?}");
-        // A size begins with a key frame; what was displayed is missing where this machine was busy elsewhere.
+        // A new size begins with a key frame; displayed frames are missing where this machine was busy elsewhere.
         assert!(summary.loss.key_frames >= frames.sent / 10 - 1, "{codec}: {:?}", summary.loss);
         assert!(frames.displayed * 10 >= frames.sent * 9, "{codec}: {frames:?}");
-        // Whoever opened a decoder or asked for a key frame at each size would stand still for longer.
+        // Opening a decoder or requesting a key frame at each size would freeze the picture for longer.
         assert!(summary.pause_ms_max < 1_000.0, "{codec}: {} ms", summary.pause_ms_max);
         let picture = image::open(folder.file("last.png")).expect("a picture").to_rgba8();
         let sizes = [SIZE, OTHER_SIZE].map(|size| (u32::from(size.width), u32::from(size.height)));
@@ -130,7 +166,7 @@ async fn a_size_that_changes_loses_no_frame() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_percent_loss_is_repaired() {
+async fn two_percent_loss_is_recovered() {
     for seed in [1, 2] {
         let server = Server::start(Behaviour::default());
         let mut options = options(&server.link, 4);
@@ -139,7 +175,7 @@ async fn two_percent_loss_is_repaired() {
         let summary = view(options).await.expect("a run");
         let (frames, loss) = (summary.frames, summary.loss);
         assert!(loss.packets > 0 && loss.repaired > 0, "seed {seed}: {loss:?}");
-        // How many are in time and that no key frame is needed is asserted in virtual time, by the session's stories.
+        // The share that is in time and that no key frame is needed is asserted in virtual time, by the session's stories.
         assert!(frames.decoded * 100 >= frames.sent * 95, "seed {seed}: {frames:?}");
     }
 }
@@ -196,7 +232,7 @@ async fn who_does_not_know_the_token_neither_learns_it_nor_gets_a_session() {
         let mut options = options(&impostor.link, 2);
         options.view.trust_first_use = trust_first_use;
         if trust_first_use {
-            options.view.link.certificate = None;
+            options.view.target = Link { certificate: None, ..impostor.link.clone() }.into();
         }
         let error = view(options).await.expect_err("an impostor");
         assert_eq!(error.class().code(), 1, "{error}");

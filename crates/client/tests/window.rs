@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use nearlight_client::{ViewOptions, WindowOptions, window};
 use nearlight_units::Span;
-use nearlight_wire::marker::{self, Marker};
+use nearlight_wire::marker::{Marker, Strip};
 use server::{Behaviour, SIZE, Server};
 
 const CHILD: &str = "NEARLIGHT_TEST_WINDOW";
@@ -56,7 +56,7 @@ fn watch_in_a_window(folder: &Path) {
     // A software renderer compiles its shaders first.
     view.first_picture = Span::from_secs(60);
     view.record.screenshot = Some(folder.join("last.png"));
-    // One screen pixel per picture pixel, so that the marker can be read.
+    // One screen pixel per picture pixel, so that the marker that the picture shows can be read.
     let size = (SIZE.width.into(), SIZE.height.into());
     let summary = window::run(WindowOptions { size, ..WindowOptions::new(view) }).expect("a run");
     assert!(summary.frames.displayed > 20, "{:?}", summary.frames);
@@ -89,7 +89,7 @@ impl VirtualScreen {
         Self { process, display: format!(":{}", number.trim()), folder }
     }
 
-    /// The marker in the screen's top left corner; none while something else is there, or half of a change.
+    /// The marker that the picture shows in the screen's top left corner; none while something else is there, or half of a change.
     fn marker(&self) -> Option<Marker> {
         // The X window dump format (XWDFile.h): big-endian 32-bit fields, a colour table, then the pixels.
         let bytes = std::fs::read(self.folder.join("Xvfb_screen0")).ok()?;
@@ -99,11 +99,12 @@ impl VirtualScreen {
         };
         let (header, bits, line, colours) = (field(0)?, field(11)?, field(12)?, field(19)?);
         let start = header + colours * 12;
-        if bits != 32 || bytes.len() < start + line * marker::HEIGHT {
+        let strip = Strip::of_width(SIZE.width)?;
+        if bits != 32 || bytes.len() < start + line * usize::from(strip.height()) {
             return None;
         }
         // Any of the three colours will do for black and white.
-        Marker::read(|x, y| bytes[start + y * line + x * 4 + 1])
+        Marker::read(strip, |x, y| bytes[start + y * line + x * 4 + 1])
     }
 }
 

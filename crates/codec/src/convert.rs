@@ -1,18 +1,32 @@
-//! Colour conversion between what renderers and screens hold (8-bit RGB in BT.709's primaries) and what codecs code
-//! (4:2:0, BT.709 matrix, limited range).
+//! Colour conversion between what renderers and screens use (8-bit RGB in BT.709's primaries) and what codecs use (4:2:0, BT.709 matrix,
+//! limited range).
 
 use yuv::{BufferStoreMut, YuvConversionMode, YuvPlanarImage, YuvPlanarImageMut, YuvRange, YuvStandardMatrix};
 
+use crate::image::{Plane, Target};
 use crate::{CodecError, Picture, PictureView, Size};
 
-/// Order of a pixel's four bytes.
+/// Order of a pixel's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PixelOrder {
     Rgba,
     Bgra,
+    /// Three bytes.
+    Rgb,
 }
 
-/// Rendered or captured pixels, four bytes each, top row first.
+impl PixelOrder {
+    /// Bytes of a pixel.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Self::Rgba | Self::Bgra => 4,
+            Self::Rgb => 3,
+        }
+    }
+}
+
+/// Rendered or captured pixels, top row first.
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
     pub size: Size,
@@ -22,33 +36,108 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
-/// Converts `pixels` into `picture`, which takes their size and is allocated anew only where it grows. Alpha is ignored.
+/// Converts `pixels` into `picture`, which takes their size and is reallocated only where it grows. Alpha is ignored.
 ///
 /// The only time that the pixels are touched between renderer and encoder.
 pub fn to_picture(pixels: Pixels<'_>, picture: &mut Picture) -> Result<(), CodecError> {
     let Pixels { size, order, bytes, stride } = pixels;
     size.check()?;
-    let stride = check_rgb("an RGB buffer", size, bytes.len(), stride)?;
     picture.set_size(size);
+    let stride_of_luma = size.width.into();
+    let Picture { luma, blue, red, .. } = picture;
+    convert_packed(order, Plane { bytes, stride }, size, Target { luma, blue, red, stride: stride_of_luma })
+}
+
+/// Converts pixels into part of a picture; `size` is even.
+pub(crate) fn convert_packed(
+    order: PixelOrder,
+    plane: Plane<'_>,
+    size: Size,
+    target: Target<'_>,
+) -> Result<(), CodecError> {
+    let Target { luma, blue, red, stride } = target;
+    let from_stride = check_rgb("an RGB buffer", size, (plane.bytes.len(), plane.stride), order.bytes())?;
+    // The library skips two rows where the second one ends without its padding.
+    let padded = (plane.bytes.len() / plane.stride).min(luma.len() / stride);
+    let pairs = (padded / 2).min(blue.len() / (stride / 2)).min(red.len() / (stride / 2));
+    let pairs = pairs.min(usize::from(size.height / 2));
+    if pairs > 0 {
+        let size = Size { height: 2 * pairs as u16, ..size };
+        let target = Target { luma: &mut *luma, blue: &mut *blue, red: &mut *red, stride };
+        convert_padded(order, (plane.bytes, from_stride), size, target)?;
+    }
+    if pairs < usize::from(size.height / 2) {
+        let plane = Plane { bytes: &plane.bytes[2 * pairs * plane.stride..], ..plane };
+        let half = pairs * stride / 2;
+        let (luma, blue, red) = (&mut luma[2 * pairs * stride..], &mut blue[half..], &mut red[half..]);
+        convert_pair(order, plane, size.width, Target { luma, blue, red, stride })?;
+    }
+    Ok(())
+}
+
+/// Converts two rows via memory with the padding that the library expects: none.
+fn convert_pair(order: PixelOrder, plane: Plane<'_>, width: u16, target: Target<'_>) -> Result<(), CodecError> {
+    /// Columns converted this way at a time; even.
+    const BLOCK: usize = 1_024;
+    let Target { luma, blue, red, stride } = target;
+    let (mut rgb, mut own_luma) = ([0; 2 * 4 * BLOCK], [0; 2 * BLOCK]);
+    let [mut own_blue, mut own_red] = [[0; BLOCK / 2]; 2];
+    let width = usize::from(width);
+    for start in (0..width).step_by(BLOCK) {
+        let columns = BLOCK.min(width - start);
+        let (half, row, first) = (columns / 2, columns * order.bytes(), start * order.bytes());
+        for (to, from) in rgb.chunks_exact_mut(row).zip(plane.bytes.chunks(plane.stride)).take(2) {
+            to.copy_from_slice(&from[first..first + row]);
+        }
+        let size = Size { width: columns as u16, height: 2 };
+        let own = Target {
+            luma: &mut own_luma[..2 * columns],
+            blue: &mut own_blue[..half],
+            red: &mut own_red[..half],
+            stride: columns,
+        };
+        convert_padded(order, (&rgb[..2 * row], row as u32), size, own)?;
+        for (to, from) in luma.chunks_mut(stride).zip(own_luma.chunks_exact(columns)).take(2) {
+            to[start..start + columns].copy_from_slice(from);
+        }
+        blue[start / 2..start / 2 + half].copy_from_slice(&own_blue[..half]);
+        red[start / 2..start / 2 + half].copy_from_slice(&own_red[..half]);
+    }
+    Ok(())
+}
+
+/// Converts pixels whose rows and those of the target all have their padding.
+fn convert_padded(
+    order: PixelOrder,
+    (bytes, from_stride): (&[u8], u32),
+    size: Size,
+    target: Target<'_>,
+) -> Result<(), CodecError> {
+    let Target { luma, blue, red, stride } = target;
+    // The library continues beyond the height for as long as there are rows.
+    let rows = usize::from(size.height);
+    let (luma, bytes) = (&mut luma[..rows * stride], &bytes[..rows * from_stride as usize]);
+    let (blue, red) = (&mut blue[..rows / 2 * (stride / 2)], &mut red[..rows / 2 * (stride / 2)]);
     let mut planes = YuvPlanarImageMut {
-        y_plane: BufferStoreMut::Borrowed(&mut picture.luma),
-        y_stride: size.width.into(),
-        u_plane: BufferStoreMut::Borrowed(&mut picture.blue),
-        u_stride: u32::from(size.width / 2),
-        v_plane: BufferStoreMut::Borrowed(&mut picture.red),
-        v_stride: u32::from(size.width / 2),
+        y_plane: BufferStoreMut::Borrowed(luma),
+        y_stride: stride as u32,
+        u_plane: BufferStoreMut::Borrowed(blue),
+        u_stride: stride as u32 / 2,
+        v_plane: BufferStoreMut::Borrowed(red),
+        v_stride: stride as u32 / 2,
         width: size.width.into(),
         height: size.height.into(),
     };
     let convert = match order {
         PixelOrder::Rgba => yuv::rgba_to_yuv420,
         PixelOrder::Bgra => yuv::bgra_to_yuv420,
+        PixelOrder::Rgb => yuv::rgb_to_yuv420,
     };
-    convert(&mut planes, bytes, stride, YuvRange::Limited, YuvStandardMatrix::Bt709, YuvConversionMode::Balanced)
+    convert(&mut planes, bytes, from_stride, YuvRange::Limited, YuvStandardMatrix::Bt709, YuvConversionMode::Balanced)
         .map_err(|error| library("rgb_to_yuv420", &error))
 }
 
-/// Converts a picture into RGBA, rows without padding, opaque; `rgba` is allocated anew only where it grows.
+/// Converts a picture into RGBA, rows without padding, opaque; `rgba` is reallocated only where it grows.
 pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), CodecError> {
     picture.check()?;
     let size = picture.size;
@@ -68,8 +157,8 @@ pub fn to_rgba(picture: PictureView<'_>, rgba: &mut Vec<u8>) -> Result<(), Codec
         .map_err(|error| library("yuv420_to_rgba", &error))
 }
 
-fn check_rgb(what: &'static str, size: Size, got: usize, stride: usize) -> Result<u32, CodecError> {
-    let row = usize::from(size.width) * 4;
+fn check_rgb(what: &'static str, size: Size, (got, stride): (usize, usize), bytes: usize) -> Result<u32, CodecError> {
+    let row = usize::from(size.width) * bytes;
     let needed = stride.max(row).saturating_mul(usize::from(size.height) - 1).saturating_add(row);
     if stride < row || got < needed {
         return Err(CodecError::Buffer { what, size, needed, got });
@@ -147,8 +236,19 @@ mod tests {
 
     #[test]
     fn the_last_row_needs_no_padding() {
-        let bytes = vec![0; 256 * 15 + 128];
+        let bytes = vec![255; 256 * 15 + 128];
         let pixels = Pixels { size: SIZE, order: PixelOrder::Bgra, bytes: &bytes, stride: 256 };
-        to_picture(pixels, &mut Picture::new(SIZE)).unwrap();
+        let mut picture = Picture::new(SIZE);
+        to_picture(pixels, &mut picture).unwrap();
+        assert!(picture.luma.iter().all(|luma| *luma == 235), "{:?}", &picture.luma[13 * 32..]);
+        // Wide enough for the last rows to be processed in blocks.
+        let size = Size { width: 2_500, height: 16 };
+        let bytes: Vec<u8> = (0..2_600 * 4 * 15 + 10_000).map(|index| (index % 10_400 / 40) as u8).collect();
+        let [mut short, mut whole] = [Picture::new(size), Picture::new(size)];
+        let pixels = Pixels { size, order: PixelOrder::Rgba, bytes: &bytes, stride: 10_400 };
+        to_picture(pixels, &mut short).unwrap();
+        let padded = [&bytes[..], &[0; 400]].concat();
+        to_picture(Pixels { bytes: &padded, ..pixels }, &mut whole).unwrap();
+        assert_eq!(short, whole);
     }
 }

@@ -1,4 +1,4 @@
-//! How drivers come to encoders and decoders: the libraries', unless somebody has others in mind.
+//! How drivers obtain encoders and decoders: the libraries' by default, or custom ones.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::{
 
 type OpenDecoder = dyn Fn(CodecKind) -> Result<Box<dyn Decoder>, CodecError> + Send + Sync;
 
-/// Makes encoders, and tells what they are before they are made.
+/// Creates encoders, and describes them before they are created.
 pub trait EncoderFactory: Send + Sync {
     /// What [`EncoderFactory::open`] would open. The error says why it could not.
     fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError>;
@@ -42,12 +42,12 @@ impl Encoders {
         Self(Arc::new(factory))
     }
 
-    /// As [`EncoderFactory::describe`].
+    /// See [`EncoderFactory::describe`].
     pub fn describe(&self, kind: CodecKind, config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
         self.0.describe(kind, config)
     }
 
-    /// As [`EncoderFactory::open`].
+    /// See [`EncoderFactory::open`].
     pub fn open(&self, kind: CodecKind, config: EncoderConfig) -> Result<Box<dyn Encoder>, CodecError> {
         self.0.open(kind, config)
     }
@@ -75,7 +75,7 @@ impl Decoders {
         Self(Arc::new(open))
     }
 
-    /// As [`new_decoder`].
+    /// See [`new_decoder`].
     pub fn open(&self, kind: CodecKind) -> Result<Box<dyn Decoder>, CodecError> {
         (self.0)(kind)
     }

@@ -1,6 +1,6 @@
 //! H.264 by OpenH264.
 //!
-//! The stream says in its VUI that it is BT.709 in limited range, and that no picture is reordered, so that decoders neither guess
+//! The stream declares in its VUI that it is BT.709 in limited range, and that no picture is reordered, so that decoders neither guess
 //! colours nor wait for a later frame.
 
 mod bitstream;
@@ -38,15 +38,15 @@ const LEVEL_4_2_SECOND: u32 = 522_240;
 /// their share and the stream exceeds its rate. Measured on `sample::moving_picture`, 720p at 30 frames a second: 1 Mb/s is held, with
 /// no frame but the first above 1.2 times its share; 0.5 Mb/s is exceeded by 12 %, 0.25 Mb/s by more than a factor of two.
 ///
-/// Frames that are kept beyond the newest are long-term references. The library chooses them itself, one at a time, and takes the next
-/// when it has heard of the last; what it chose and what it predicted from is read from the bits, so that nothing depends on how it
-/// decides. Measured on `sample::moving_picture`, 720p at 4 and 10 Mb/s: neither time nor rate, and less than 0.01 dB. After a recovery
-/// whose acknowledgement never comes the library may refuse a frame (code 2) in place of finding a reference: it is then started anew,
-/// and that frame is a key frame.
+/// Frames that are kept beyond the newest are long-term references. The library chooses them itself, one at a time, and takes the next once
+/// the fate of the last was reported to it; what it chose and what it predicted from is read from the bits, so that nothing depends on how
+/// it decides. Measured on `sample::moving_picture`, 720p at 4 and 10 Mb/s: no cost in time or rate, and less than 0.01 dB. After a
+/// recovery that is never acknowledged the library may reject a frame (code 2) instead of finding a reference: it is then recreated, and
+/// that frame is a key frame.
 pub struct H264Encoder {
     config: EncoderConfig,
     library: LibraryEncoder,
-    /// Frames coded by this `library`.
+    /// Frames encoded by this `library`.
     frames: u64,
     next: FrameId,
     references: References,
@@ -74,7 +74,7 @@ impl H264Encoder {
         })
     }
 
-    /// Prepares the library for what the frame is to be predicted from.
+    /// Prepares the library for the frame's intended reference.
     fn order(&mut self, frame: FrameId, reference: Reference) -> Result<(), CodecError> {
         match (reference, self.references.usable(frame)) {
             // Before its first frame, a key frame by nature, the library has nothing to force.
@@ -82,7 +82,7 @@ impl H264Encoder {
             (Reference::Newest, _) => Ok(()),
             (Reference::Acknowledged, Some(_)) => {
                 if let Some(candidate) = self.references.candidate.take() {
-                    // Whatever was to be acknowledged may be lost.
+                    // Frames awaiting acknowledgement may be lost.
                     self.settle(candidate, false)?;
                 }
                 self.library.refer_to_kept(self.key_number)
@@ -109,13 +109,13 @@ impl H264Encoder {
         Ok(Coded { bits, reference, distortion })
     }
 
-    /// A new library encoder, whose first frame is a key frame.
+    /// Recreates the library encoder, whose first frame is a key frame.
     fn start_anew(&mut self, config: EncoderConfig) -> Result<(), CodecError> {
         *self = Self { next: self.next, ..Self::new(config)? };
         Ok(())
     }
 
-    /// Learns from the bits what the frame refers to and what is kept.
+    /// Reads from the bits what the frame refers to and what is kept.
     fn note(&mut self, frame: FrameId, bits: &[u8], key: bool) -> Result<Option<FrameId>, CodecError> {
         let unreadable = |reason: &str| CodecError::Library {
             codec: CODEC,
@@ -154,7 +154,7 @@ impl H264Encoder {
     fn keep(&mut self, frame: FrameId, slice: Slice) {
         let (kept, slot) = match slice.mark {
             Some(Mark::Itself(slot)) => ((frame, slice.frame_number), slot),
-            // The library only ever keeps the frame right before.
+            // The library only ever keeps the directly preceding frame.
             Some(Mark::Earlier(_, slot)) => match self.newest {
                 Some(newest) => (newest, slot),
                 None => return,
@@ -168,10 +168,10 @@ impl H264Encoder {
     }
 }
 
-/// What [`H264Encoder`] is.
+/// Describes [`H264Encoder`].
 pub fn describe(config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
     check_size(config.size)?;
-    // Profile and constraints of what the library writes for constrained baseline, and the level asked for.
+    // Profile and constraints that the library writes for constrained baseline, and the requested level.
     let codec_string = if needs_level_5_2(config) { "avc1.42C034" } else { "avc1.42C02A" };
     Ok(EncoderDescription { name: name(), codec_string: codec_string.to_owned(), keeps_references: true })
 }
@@ -211,7 +211,7 @@ impl Encoder for H264Encoder {
             Some(Verdict::PassedOver(kept)) => self.settle(kept, false),
             None => Ok(()),
         };
-        // The library then keeps what it kept; a frame that it cannot predict from an old one becomes a key frame.
+        // The library then keeps its references; a frame that it cannot predict from an old one becomes a key frame.
         drop(settled);
     }
 
@@ -227,7 +227,7 @@ impl Encoder for H264Encoder {
         Ok(())
     }
 
-    /// A new library encoder: its own way to change size would go back to the rate that it was made with.
+    /// Recreates the library encoder: its own resizing would revert to the rate that it was created with.
     fn set_size(&mut self, size: Size) -> Result<(), CodecError> {
         check_size(size)?;
         if size != self.config.size {
@@ -237,15 +237,15 @@ impl Encoder for H264Encoder {
     }
 }
 
-/// Decodes with the caller's thread, one access unit in Annex B format per call, error concealment off unless it is wanted.
+/// Decodes on the caller's thread, one access unit in Annex B format per call, error concealment off unless enabled.
 ///
 /// OpenH264 notices a missing reference by the gap in the frame numbers; from then on, as after any damage, every frame is an error
 /// until the next key frame. It does not notice a lost frame that nothing refers to.
 pub struct H264Decoder {
     library: LibraryDecoder,
-    /// The last picture is good to refer to.
+    /// The last picture is a valid reference.
     synchronised: bool,
-    /// Pictures of which the library says that a reference is missing are taken.
+    /// Accepts pictures for which the library reports a missing reference.
     conceals: bool,
 }
 

@@ -1,7 +1,6 @@
 //! Pictures in, bits out, and back: encoder and decoder traits over OpenH264 and libvpx, colour conversion, PSNR and SSIM.
 //!
-//! Knows nothing of networks and never reads a clock. Encoders never insert key frames of their own accord and change rate without
-//! one.
+//! Knows nothing of networks and never reads a clock. Encoders never insert key frames of their own accord, and change rate without one.
 //!
 //! Pixels on their way through this crate: the renderer's mapped buffer is read once by [`convert::to_picture`], which writes the
 //! [`Picture`]; both libraries copy that picture once more into padded memory of their own, which their interfaces do not let a
@@ -12,18 +11,20 @@
 pub mod convert;
 mod factory;
 mod h264;
+pub mod image;
 mod measure;
 mod picture;
 pub mod quality;
 mod references;
 pub mod sample;
+mod strip;
 mod vp8;
 
 use nearlight_units::{Bitrate, FrameId};
 
 pub use factory::{Decoders, EncoderFactory, Encoders};
 pub use measure::{Measured, measure};
-pub use picture::{LARGEST_SIDE, Picture, PictureView, Size};
+pub use picture::{LARGEST_SIDE, Picture, PictureView, SMALLEST_SIDE, Size};
 pub use references::FARTHEST_REFERENCE;
 
 pub use nearlight_wire::CodecKind;
@@ -35,13 +36,13 @@ pub struct EncoderConfig {
     /// Frames per second that share the rate; at least 1.
     pub fps: u16,
     pub rate: Bitrate,
-    /// Threads that may code one frame, each its own slice; at least 1. VP8 uses one: with more, libvpx spins and is slower.
+    /// Threads that may encode one frame, each its own slice; at least 1. VP8 uses one: with more, libvpx spins and is slower.
     pub threads: u8,
 }
 
 impl EncoderConfig {
-    /// Two threads where the machine has two processors: a frame is coded in little more than half the time. More slices would cost
-    /// bits and leave nothing for rendering.
+    /// Two threads where the machine has two processors: encoding takes little more than half the time. More slices would cost bits and
+    /// leave nothing for rendering.
     #[must_use]
     pub fn usual_threads() -> u8 {
         std::thread::available_parallelism().map_or(1, |processors| processors.get().min(2) as u8)
@@ -51,7 +52,7 @@ impl EncoderConfig {
 /// What a frame is to be predicted from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Reference {
-    /// The frame coded before it.
+    /// The previously encoded frame.
     #[default]
     Newest,
     /// A frame that the receiver is known to have decoded; a key frame where the encoder keeps none.
@@ -60,25 +61,25 @@ pub enum Reference {
     Nothing,
 }
 
-/// What an encoder is, without opening it.
+/// An encoder's properties, without opening it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncoderDescription {
     /// Library and version, for people.
     pub name: String,
     /// WebCodecs' codec string of the stream, such as `avc1.42C02A`, for the size that it starts with.
     pub codec_string: String,
-    /// Whether [`Reference::Acknowledged`] ever gives anything but a key frame.
+    /// Whether [`Reference::Acknowledged`] ever yields anything but a key frame.
     pub keeps_references: bool,
 }
 
-/// One coded frame.
+/// One encoded frame.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Coded {
     pub bits: Vec<u8>,
     /// The one frame that it is predicted from, at most [`FARTHEST_REFERENCE`] frames back; none for a key frame.
     pub reference: Option<FrameId>,
-    /// Mean squared error of the picture that comes out of it, in squared levels of 8-bit luma, where the library told it. Measured at
-    /// 720p: less than a tenth of a millisecond.
+    /// Mean squared error of the decoded picture, in squared levels of 8-bit luma, where the library reports it. Measured at 720p: less
+    /// than a tenth of a millisecond.
     pub distortion: Option<f64>,
 }
 
@@ -92,9 +93,9 @@ impl Coded {
 
 /// Turns pictures into bits. Neither encoder behind it refreshes pictures with intra-coded stripes.
 pub trait Encoder: Send {
-    /// Codes one picture of the configured size. Frames are numbered from 0 in the order of calls; the first is a key frame.
+    /// Encodes one picture of the configured size. Frames are numbered from 0 in the order of calls; the first is a key frame.
     fn encode(&mut self, picture: &Picture, reference: Reference) -> Result<Coded, CodecError>;
-    /// The receiver has decoded a frame, and all that this one was predicted from. May be told again: it is no news then.
+    /// The receiver has decoded a frame, and all frames that it depends on. Repeated calls have no effect.
     fn on_decoded(&mut self, frame: FrameId);
     /// Takes effect with the next frame and without a key frame.
     fn set_rate(&mut self, rate: Bitrate) -> Result<(), CodecError>;
@@ -108,8 +109,8 @@ pub trait Decoder: Send {
     /// The decoded picture, or none where the decoder needs more data. Bits from the network may be damaged: an error, no panic,
     /// and errors from then on until the next key frame.
     fn decode(&mut self, bits: &[u8]) -> Result<Option<PictureView<'_>>, CodecError>;
-    /// From now on a frame whose reference is missing is decoded with what there is in its place, into a damaged picture, rather than
-    /// refused. A decoder that does not notice what is missing does so anyway.
+    /// From now on a frame whose reference is missing is decoded with a substitute, into a damaged picture, rather than rejected. A decoder
+    /// that does not detect missing references does so anyway.
     fn set_concealing(&mut self) {}
 }
 
@@ -148,6 +149,9 @@ pub enum CodecError {
     /// The caller's fault.
     #[error("{what} of {got} bytes is too small for {size}, which needs {needed}")]
     Buffer { what: &'static str, size: Size, needed: usize, got: usize },
+    /// The caller's fault.
+    #[error("{what} of {size} has rows of {needed} bytes, so that they cannot begin {got} bytes apart")]
+    Stride { what: &'static str, size: Size, needed: usize, got: usize },
     /// The stream's fault.
     #[error("the {codec} decoder refused the bits: {reason}")]
     Bits { codec: &'static str, reason: String },

@@ -16,7 +16,7 @@ pub struct Measured {
     pub decode_median: Span,
 }
 
-/// Codes and decodes moving pictures, a key frame first, and times every step with `clock`.
+/// Encodes and decodes moving pictures, a key frame first, and times every step with `clock`.
 pub fn measure(kind: CodecKind, config: EncoderConfig, clock: &dyn Fn() -> Time) -> Result<Measured, CodecError> {
     let name = describe_encoder(kind, config)?.name;
     let mut encoder = new_encoder(kind, config)?;

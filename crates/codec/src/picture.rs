@@ -8,7 +8,7 @@ use crate::CodecError;
 pub const LARGEST_SIDE: u16 = 4096;
 
 /// Shortest side: a macroblock, the unit of both codecs.
-const SMALLEST_SIDE: u16 = 16;
+pub const SMALLEST_SIDE: u16 = 16;
 
 /// Width and height in pixels, both even.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -63,7 +63,7 @@ impl Picture {
         Self { size, luma: vec![16; luma], blue: vec![128; chroma], red: vec![128; chroma] }
     }
 
-    /// Gives the planes the lengths that `size` asks for; allocates only where they grow.
+    /// Resizes the planes for `size`; allocates only where they grow.
     pub fn set_size(&mut self, size: Size) {
         self.size = size;
         self.luma.resize(size.pixels(), 16);
@@ -71,22 +71,21 @@ impl Picture {
         self.red.resize(size.pixels() / 4, 128);
     }
 
-    /// Becomes `copies` of `from` side by side in the whole of `size`, each pixel the mean of those that it covers; `size` must pass
-    /// [`Size::check`], its width with room for the copies.
-    pub fn fit(&mut self, from: &Self, size: Size, copies: u8) {
+    /// Fills itself with `copies` of `from` side by side in the whole of `size`, each pixel the mean of those that it covers; `from` must
+    /// pass [`PictureView::check`] and `size` [`Size::check`], its width with room for the copies.
+    pub fn fit(&mut self, from: PictureView<'_>, size: Size, copies: u8) {
         self.set_size(size);
         if from.size == size && copies <= 1 {
-            self.luma.copy_from_slice(&from.luma);
-            self.blue.copy_from_slice(&from.blue);
-            self.red.copy_from_slice(&from.red);
+            from.copy_to(self);
             return;
         }
         let halves = |size: Size| (usize::from(size.width / 2), usize::from(size.height / 2));
         let whole = |size: Size| (usize::from(size.width), usize::from(size.height));
         let copies = usize::from(copies.max(1));
-        fit_plane((&from.luma, whole(from.size)), (&mut self.luma, whole(size)), copies);
-        fit_plane((&from.blue, halves(from.size)), (&mut self.blue, halves(size)), copies);
-        fit_plane((&from.red, halves(from.size)), (&mut self.red, halves(size)), copies);
+        let (luma, chroma) = (from.luma_stride, from.chroma_stride);
+        fit_plane((from.luma, luma, whole(from.size)), (&mut self.luma, whole(size)), copies);
+        fit_plane((from.blue, chroma, halves(from.size)), (&mut self.blue, halves(size)), copies);
+        fit_plane((from.red, chroma, halves(from.size)), (&mut self.red, halves(size)), copies);
     }
 
     #[must_use]
@@ -103,7 +102,11 @@ impl Picture {
 }
 
 /// Rows are summed first, so that each pixel is read once for each row of the result that it takes part in.
-fn fit_plane((from, (columns, rows)): (&[u8], (usize, usize)), to: (&mut [u8], (usize, usize)), copies: usize) {
+fn fit_plane(
+    (from, stride, (columns, rows)): (&[u8], usize, (usize, usize)),
+    to: (&mut [u8], (usize, usize)),
+    copies: usize,
+) {
     let (to, (width, height)) = to;
     let share = (width / copies).max(1);
     // What each place of the result covers: at least one pixel.
@@ -116,8 +119,9 @@ fn fit_plane((from, (columns, rows)): (&[u8], (usize, usize)), to: (&mut [u8], (
     for (y, row) in to.chunks_exact_mut(width).enumerate() {
         let (first, end) = span(y, height, rows);
         sums.fill(0);
-        for source in from[first * columns..end * columns].chunks_exact(columns) {
-            for (sum, pixel) in sums.iter_mut().zip(source) {
+        // The last row may end without its padding.
+        for source in from[first * stride..].chunks(stride).take(end - first) {
+            for (sum, pixel) in sums.iter_mut().zip(&source[..columns]) {
                 *sum += u32::from(*pixel);
             }
         }
@@ -160,7 +164,14 @@ impl PictureView<'_> {
         Ok(())
     }
 
-    /// Copies the planes into `picture`, dropping their padding: for those who keep a picture beyond the decoder's next call.
+    /// Its left half, as the left eye's picture of two side by side; the whole where a half could not be coded.
+    #[must_use]
+    pub fn left_half(self) -> Self {
+        let size = Size { width: self.size.width / 2, ..self.size };
+        if size.check().is_ok() { Self { size, ..self } } else { self }
+    }
+
+    /// Copies the planes into `picture`, dropping their padding: for callers that keep a picture beyond the decoder's next call.
     pub fn copy_to(&self, picture: &mut Picture) {
         picture.set_size(self.size);
         let copy = |from: &[u8], stride: usize, to: &mut [u8], columns: usize| {
@@ -197,19 +208,27 @@ mod tests {
         }
         from.red.fill(90);
         let mut to = Picture::new(size(16, 16));
-        to.fit(&from, size(32, 16), 1);
+        to.fit(from.view(), size(32, 16), 1);
         assert_eq!((to.size, to.luma[0], to.luma[15], to.luma[16], to.luma[31]), (size(32, 16), 40, 40, 200, 200));
         assert!(to.red.iter().all(|pixel| *pixel == 90) && to.blue.iter().all(|pixel| *pixel == 128));
         // Two copies: each half of the row has both halves of the picture.
-        to.fit(&from, size(64, 32), 2);
+        to.fit(from.view(), size(64, 32), 2);
         assert_eq!([0, 15, 16, 31, 32, 47, 48, 63].map(|x| to.luma[64 * 9 + x]), [40, 40, 200, 200, 40, 40, 200, 200]);
-        to.fit(&from, size(64, 32), 1);
+        to.fit(from.view(), size(64, 32), 1);
         assert_eq!(to, from);
         // An edge inside a pixel is their mean, and a larger picture repeats pixels.
-        to.fit(&from, size(96, 48), 1);
+        to.fit(from.view(), size(96, 48), 1);
         assert_eq!((to.luma[0], to.luma[95]), (40, 200));
         from.luma[0] = 80;
-        to.fit(&from, size(32, 16), 1);
+        to.fit(from.view(), size(32, 16), 1);
         assert_eq!(to.luma[0], 50);
+        // The left eye's half, shrunk and as it is.
+        let left = from.view().left_half();
+        assert!(left.check().is_ok());
+        to.fit(left, size(16, 16), 1);
+        assert_eq!((to.luma[0], to.luma[1], to.luma[15], to.red[0]), (50, 40, 40, 90));
+        to.fit(left, size(32, 32), 1);
+        assert_eq!((to.size, to.luma[0], to.luma[31], to.luma[32]), (size(32, 32), 80, 40, 40));
+        assert_eq!(Picture::new(size(16, 16)).view().left_half().size, size(16, 16), "a half could not be coded");
     }
 }

@@ -1,6 +1,6 @@
 //! How close a picture is to another: PSNR and SSIM of luma, as the `ffmpeg` filters define them, so that figures compare with published ones.
 
-use crate::{CodecError, Picture, PictureView, Size};
+use crate::{CodecError, PictureView, Size};
 
 /// Side of the blocks whose sums are shared by the windows that overlap there.
 const BLOCK: usize = 4;
@@ -35,29 +35,23 @@ fn squares(one: &[u8], other: &[u8]) -> u64 {
 
 /// How much each picture of a stream differs from the one before, sampled at regular rows.
 ///
-/// That is what it costs to show the one before in its place.
-#[derive(Clone, Debug)]
+/// That is the error of repeating the previous picture in its place.
+#[derive(Clone, Debug, Default)]
 pub struct Change {
-    skipped: usize,
     size: Option<Size>,
     /// The rows of the picture before.
     rows: Vec<u8>,
 }
 
 impl Change {
-    /// Every row that it looks at. A 16th of 720p takes a few microseconds, and things that move are many rows high.
+    /// Distance of the sampled rows. A 16th of 720p takes a few microseconds, and moving objects are many rows high.
     const EVERY: usize = 16;
 
-    /// Of pictures whose topmost rows do not count.
-    #[must_use]
-    pub const fn below(rows: usize) -> Self {
-        Self { skipped: rows, size: None, rows: Vec::new() }
-    }
-
-    /// Mean squared error of luma, in squared levels, of showing the picture before; none where there is none of this size.
-    pub fn on_picture(&mut self, picture: &Picture) -> Option<f64> {
-        let (width, skipped) = (usize::from(picture.size.width), self.skipped);
-        let rows = || picture.luma.chunks_exact(width).skip(skipped).step_by(Self::EVERY);
+    /// Mean squared error of luma, in squared levels, of repeating the previous picture; none where there is none of this size.
+    pub fn on_picture(&mut self, picture: PictureView<'_>) -> Option<f64> {
+        let (width, height) = (usize::from(picture.size.width), usize::from(picture.size.height));
+        let all = || picture.luma.chunks(picture.luma_stride).take(height);
+        let rows = || all().step_by(Self::EVERY).map(|row| &row[..width]);
         let known = self.size.replace(picture.size) == Some(picture.size);
         let change = known.then(|| {
             let sum: u64 = rows().zip(self.rows.chunks_exact(width)).map(|(now, before)| squares(now, before)).sum();
@@ -150,7 +144,7 @@ mod tests {
     use super::*;
     use crate::{Picture, Size, sample};
 
-    /// The wanted values are what ffmpeg 5.1's `psnr` and `ssim` filters print for the same two pictures.
+    /// The expected values are what ffmpeg 5.1's `psnr` and `ssim` filters print for the same two pictures.
     #[test]
     fn values_are_those_of_ffmpeg() {
         let size = Size { width: 320, height: 180 };
@@ -175,22 +169,22 @@ mod tests {
     fn change_is_what_the_picture_before_would_cost() {
         let size = Size { width: 320, height: 180 };
         let picture = |moment| sample::moving_picture(size, moment);
-        let mut change = Change::below(0);
-        assert_eq!(change.on_picture(&picture(0)), None);
+        let mut change = Change::default();
+        assert_eq!(change.on_picture(picture(0).view()), None);
         for moment in 1..5 {
             let wanted = mean_squared_error(picture(moment).view(), picture(moment - 1).view()).unwrap();
-            let got = change.on_picture(&picture(moment)).unwrap();
+            let got = change.on_picture(picture(moment).view()).unwrap();
             assert!((0.7..1.4).contains(&(got / wanted)), "{got} for {wanted}");
         }
-        assert_eq!(change.on_picture(&picture(4)), Some(0.0));
-        assert_eq!(change.on_picture(&Picture::new(Size { width: 180, height: 320 })), None);
-        // What changes in rows that do not count is no change, and a picture may have no others.
-        let (mut below, mut all) = (Change::below(2), Change::below(180));
+        assert_eq!(change.on_picture(picture(4).view()), Some(0.0));
+        assert_eq!(change.on_picture(Picture::new(Size { width: 180, height: 320 }).view()), None);
+        // A change in rows that are not sampled is no change.
+        let (mut top, mut all) = (Change::default(), Change::default());
         let mut marked = Picture::new(size);
-        for _ in 0..2 {
-            let changes = (below.on_picture(&marked), all.on_picture(&marked));
-            assert!(changes == (None, None) || changes == (Some(0.0), Some(0.0)), "{changes:?}");
-            marked.luma[..640].fill(200);
+        for wanted in [(None, false), (Some(0.0), true)] {
+            let changes = (top.on_picture(marked.view().top(176)), all.on_picture(marked.view()));
+            assert_eq!((changes.0, changes.1.is_some_and(|change| change > 0.0)), wanted);
+            marked.luma[320 * 176..].fill(200);
         }
     }
 

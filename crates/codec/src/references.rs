@@ -1,4 +1,4 @@
-//! Which coded frames the receiver is known to have, so that a loss needs no key frame.
+//! Which encoded frames the receiver is known to have, so that a loss needs no key frame.
 //!
 //! An encoder keeps at most two frames beyond the newest: one that the receiver has decoded, from which it can predict at any
 //! moment, and a candidate that takes its place once the receiver has decoded that one.
@@ -13,33 +13,33 @@ pub const FARTHEST_REFERENCE: u32 = 255;
 /// A frame that the encoder keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Kept {
-    /// Whose picture it is.
+    /// The frame whose picture is kept.
     pub(crate) frame: FrameId,
-    /// With which frame the decoder is told to keep it, at the earliest itself.
+    /// The frame that instructs the decoder to keep it, at the earliest itself.
     pub(crate) told_by: FrameId,
-    /// Where encoder and decoder keep it.
+    /// The slot in which encoder and decoder keep it.
     pub(crate) slot: u8,
 }
 
-/// What became of the candidate.
+/// The outcome for the candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The receiver has it: it is the acknowledged frame now.
     Acknowledged(Kept),
-    /// The receiver has gone on without it.
+    /// The receiver has continued without it.
     PassedOver(Kept),
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct References {
-    /// Coded frames since the newest key frame and what each was predicted from, oldest first.
+    /// Encoded frames since the newest key frame and the reference of each, oldest first.
     coded: VecDeque<(FrameId, Option<FrameId>)>,
     pub(crate) acknowledged: Option<Kept>,
     pub(crate) candidate: Option<Kept>,
 }
 
 impl References {
-    /// A frame was coded, a key frame where it has no reference.
+    /// A frame was encoded, a key frame where it has no reference.
     pub(crate) fn on_coded(&mut self, frame: FrameId, reference: Option<FrameId>) {
         if reference.is_none() {
             *self = Self::default();
@@ -55,7 +55,7 @@ impl References {
         self.acknowledged.filter(|kept| frame.0.saturating_sub(kept.frame.0) <= FARTHEST_REFERENCE)
     }
 
-    /// The receiver has decoded a frame, and so everything that this frame was predicted from.
+    /// The receiver has decoded a frame, and so everything that it depends on.
     pub(crate) fn on_decoded(&mut self, frame: FrameId) -> Option<Verdict> {
         let candidate = self.candidate.filter(|candidate| frame >= candidate.told_by)?;
         let mut at = frame;
@@ -76,7 +76,7 @@ impl References {
                 }
             }
         }
-        // A frame that was never coded, or so long ago that it says nothing.
+        // A frame that was never encoded, or so long ago that it reveals nothing.
         None
     }
 }

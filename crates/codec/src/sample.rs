@@ -1,4 +1,4 @@
-//! A moving picture that is as hard to code as a rendered scene: for self-tests and benches, not for showing to people.
+//! A moving picture that is as hard to encode as a rendered scene: for self-tests and benches, not for presentation.
 
 use crate::{Picture, Size};
 

@@ -1,7 +1,7 @@
 //! VP8 by libvpx.
 //!
-//! VP8's header has no room for BT.709: by its letter (RFC 6386 section 9.2) a decoder assumes BT.601. Whoever shows the pictures
-//! must be told, in a browser by `VideoDecoderConfig.colorSpace`.
+//! VP8's header has no room for BT.709: strictly (RFC 6386 section 9.2) a decoder assumes BT.601. The viewer of the pictures must be
+//! informed, in a browser by `VideoDecoderConfig.colorSpace`.
 
 mod vpx;
 
@@ -27,8 +27,8 @@ const KEY_FRAME_PERCENT: u32 = 300;
 
 /// Encodes with one thread, in real time, at a constant rate, without lookahead, frame drops or periodic key frames.
 ///
-/// One of the golden and the alternate buffer holds a frame that the receiver has decoded, the other the candidate that takes its
-/// place: as soon as one is settled the next frame is kept, which costs no bits.
+/// One of the golden and the alternate buffer holds a frame that the receiver has decoded, the other the candidate that replaces it: as
+/// soon as one is settled the next frame is kept, which costs no bits.
 pub struct Vp8Encoder {
     config: EncoderConfig,
     library: vpx::Encoder,
@@ -46,12 +46,12 @@ impl Vp8Encoder {
 
     /// The frame to predict from and the buffer that holds it.
     ///
-    /// Always one buffer: measured on `sample::moving_picture`, 720p at 4 and 10 Mb/s, the kept frame beside the last one costs 3 % of
-    /// the time and gains nothing.
+    /// Always one buffer: measured on `sample::moving_picture`, 720p at 4 and 10 Mb/s, referring to the kept frame in addition to the last
+    /// one costs 3 % of the time and gains nothing.
     fn prediction(&self, frame: FrameId, reference: Reference) -> (Option<FrameId>, Buffers) {
         match (reference, self.newest, self.references.usable(frame)) {
             (Reference::Newest, Some(newest), _) => (Some(newest), Buffers::LAST),
-            // Of two buffers with the same picture libvpx takes the last one only.
+            // Of two buffers with the same picture libvpx only uses the last one.
             (Reference::Acknowledged, Some(newest), Some(kept)) if kept.frame == newest => {
                 (Some(newest), Buffers::LAST)
             }
@@ -61,7 +61,7 @@ impl Vp8Encoder {
     }
 }
 
-/// What [`Vp8Encoder`] is.
+/// Describes [`Vp8Encoder`].
 pub fn describe(config: EncoderConfig) -> Result<EncoderDescription, CodecError> {
     config.size.check()?;
     Ok(EncoderDescription { name: name(), codec_string: "vp8".to_owned(), keeps_references: true })
@@ -94,7 +94,7 @@ impl Encoder for Vp8Encoder {
         let frame = self.next;
         let (predicted_from, buffer) = self.prediction(frame, reference);
         if reference == Reference::Acknowledged {
-            // Whatever was to be acknowledged may be lost.
+            // Frames awaiting acknowledgement may be lost.
             self.references.candidate = None;
         }
         let slot = self.references.acknowledged.map_or(0, |kept| 1 - kept.slot);
@@ -125,7 +125,7 @@ impl Encoder for Vp8Encoder {
         Ok(())
     }
 
-    /// A new library encoder: libvpx can change size in place, but only this path starts from a key frame by construction.
+    /// Recreates the library encoder: libvpx can change size in place, but only this path starts from a key frame by construction.
     fn set_size(&mut self, size: Size) -> Result<(), CodecError> {
         size.check()?;
         if size != self.config.size {
@@ -140,12 +140,12 @@ impl Encoder for Vp8Encoder {
 
 /// Decodes with one thread.
 ///
-/// VP8 frames carry no number, so a frame whose reference never arrived decodes without complaint, into a wrong picture: only the
-/// session knows that a frame is missing. What this decoder does notice: a first frame that is no key frame, truncated or
-/// inconsistent bits, and everything after such an error until the next key frame.
+/// VP8 frames carry no number, so a frame whose reference never arrived decodes without error, into a wrong picture: only the session knows
+/// that a frame is missing. What this decoder does detect: a first frame that is no key frame, truncated or inconsistent bits, and
+/// everything after such an error until the next key frame.
 pub struct Vp8Decoder {
     library: vpx::Decoder,
-    /// The last picture is good to refer to.
+    /// The last picture is a valid reference.
     synchronised: bool,
 }
 
@@ -185,7 +185,7 @@ fn key_frame_size(bits: &[u8]) -> Result<Option<Size>, CodecError> {
     let [0x9D, 0x01, 0x2A, width_low, width_high, height_low, height_high, ..] = rest else {
         return Err(refused("a key frame without its start code"));
     };
-    // The upper two bits ask the viewer to scale and do not matter here.
+    // The upper two bits request scaling in the viewer and do not matter here.
     let dimension = |low: u8, high: u8| u16::from_le_bytes([low, high]) & 0x3FFF;
     Ok(Some(Size { width: dimension(*width_low, *width_high), height: dimension(*height_low, *height_high) }))
 }

@@ -1,5 +1,4 @@
-//! Bits from the network: damaged, cut short, missing or made up. Decoders answer with errors, never with a panic, and recover with
-//! the next key frame.
+//! Bits from the network: damaged, truncated, missing or forged. Decoders return errors, never panic, and recover with the next key frame.
 
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Reference, Size, new_decoder, new_encoder, sample};
 use nearlight_units::Bitrate;
@@ -7,7 +6,7 @@ use proptest::prelude::*;
 
 const SIZE: Size = Size { width: 320, height: 180 };
 
-/// A stream with key frames where `keys` says.
+/// A stream with key frames as set in `keys`.
 fn stream(kind: CodecKind, keys: &[bool]) -> Vec<Vec<u8>> {
     let mut encoder =
         new_encoder(kind, EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_mbps(1), threads: 1 }).unwrap();
@@ -63,7 +62,7 @@ proptest! {
         }
         for (number, bits) in frames.iter().enumerate() {
             let picture = decoder.decode(bits);
-            // Whatever the damage did, the key frame and what follows it are whole.
+            // Whatever the damage did, the key frame and the frames after it are intact.
             prop_assert!(number < 6 || matches!(picture, Ok(Some(_))), "frame {}: {:?}", number, picture.err());
         }
     }
@@ -80,7 +79,7 @@ fn a_stream_must_start_with_a_key_frame() {
     }
 }
 
-/// Frames 3 and 4 are lost. What each of the others is decoded into: nothing, what it should be, or something else.
+/// Frames 3 and 4 are lost. The decoding result of each of the others: nothing, the correct picture, or a wrong one.
 fn without_two(kind: CodecKind, conceals: bool) -> Vec<Option<bool>> {
     let frames = stream(kind, &[true, false, false, false, false, false, false, false, true, false]);
     let (mut whole, mut lossy) = (new_decoder(kind).unwrap(), new_decoder(kind).unwrap());
@@ -102,12 +101,12 @@ fn a_missing_reference_is_refused_or_decoded_into_a_damaged_picture() {
     let concealed = [whole, whole, whole, damaged, damaged, damaged, whole, whole];
     assert_eq!(without_two(CodecKind::H264, false), refused);
     assert_eq!(without_two(CodecKind::H264, true), concealed);
-    // Its frames have no numbers: nothing is noticed.
+    // Its frames have no numbers: the loss goes undetected.
     assert_eq!(without_two(CodecKind::Vp8, false), concealed);
     assert_eq!(without_two(CodecKind::Vp8, true), concealed);
 }
 
-/// Every few frames one is lost, and now and then a key frame comes, which may be lost as well.
+/// Frames are lost regularly, and occasionally there is a key frame, which may be lost as well.
 #[test]
 fn whatever_frames_are_lost_a_concealing_decoder_goes_on() {
     for kind in CodecKind::ALL {

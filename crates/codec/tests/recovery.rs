@@ -1,5 +1,5 @@
-//! Frames are lost and the stream goes on without a key frame: the encoder predicts from a frame that the receiver has decoded, and
-//! from then on the receiver's picture is the sender's to the last bit.
+//! Frames are lost and the stream continues without a key frame: the encoder predicts from a frame that the receiver has decoded, and from
+//! then on the receiver's picture is bit-exact with the sender's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,19 +15,19 @@ fn config(threads: u8) -> EncoderConfig {
     EncoderConfig { size: SIZE, fps: 30, rate: Bitrate::from_kbps(800), threads }
 }
 
-/// A sender, a receiver behind a path that loses frames, and a decoder beside the sender that gets every frame.
+/// A sender, a receiver behind a path that loses frames, and a decoder at the sender that gets every frame.
 struct Link {
     encoder: Box<dyn Encoder>,
     beside: Box<dyn Decoder>,
     receiver: Box<dyn Decoder>,
     /// Frames that the receiver has decoded.
     decoded: BTreeSet<FrameId>,
-    /// Acknowledgements under way: at which frame they arrive.
+    /// Acknowledgements in flight: at which frame they arrive.
     acknowledgements: BTreeMap<u32, FrameId>,
     round_trip: u32,
     number: u32,
     keys: Vec<u32>,
-    /// What was asked for and how far back the frame refers.
+    /// The frames requested as recoveries and how far back each refers.
     recoveries: Vec<(u32, u32)>,
 }
 
@@ -46,7 +46,7 @@ impl Link {
         }
     }
 
-    /// Codes a frame; true where the receiver could decode it, and then its picture is the sender's.
+    /// Encodes a frame; true where the receiver could decode it, in which case its picture is checked against the sender's.
     fn frame(&mut self, reference: Reference, arrives: bool) -> bool {
         let id = FrameId(self.number);
         if let Some(decoded) = self.acknowledgements.remove(&self.number) {
@@ -84,7 +84,7 @@ fn after_a_loss_the_pictures_are_the_senders_again_without_a_key_frame() {
         for round_trip in [1, 2, 5] {
             let mut link = Link::new(kind, threads, round_trip);
             for number in 0..100 {
-                // Every 20 frames a loss of 1 to 5 frames; the sender hears of it a round trip later.
+                // Every 20 frames a loss of 1 to 5 frames; it is reported to the sender a round trip later.
                 let (period, phase) = (number / 20, number % 20);
                 let lost = (10..11 + period).contains(&phase);
                 let reference =
@@ -109,7 +109,7 @@ fn without_an_acknowledged_frame_recovery_is_a_key_frame() {
         (0..5).for_each(|number| assert!(link.frame(Reference::Newest, number < 3) == (number < 3)));
         assert!(link.frame(Reference::Acknowledged, true));
         assert_eq!(link.keys, [0, 5], "{kind}");
-        // Neither what came before that key frame nor a frame that never was is of any use.
+        // Neither frames before that key frame nor a frame that never existed is of any use.
         for frame in [2, 4, 77, u32::MAX] {
             link.encoder.on_decoded(FrameId(frame));
         }
@@ -150,7 +150,7 @@ fn a_new_size_forgets_what_was_kept() {
     }
 }
 
-/// OpenH264 then refuses one of the frames that follow.
+/// OpenH264 then rejects one of the frames that follow.
 #[test]
 fn a_recovery_that_is_lost_as_well_leaves_the_encoder_at_work() {
     for kind in CodecKind::ALL {
@@ -171,8 +171,8 @@ fn a_recovery_that_is_lost_as_well_leaves_the_encoder_at_work() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever is lost, whenever the sender hears of what, and however often it recovers: what the receiver can decode by the
-    /// references that the encoder names is the sender's picture.
+    /// Whatever is lost, whenever reports reach the sender, and however often it recovers: what the receiver can decode according to the
+    /// references that the encoder reports is the sender's picture.
     #[test]
     fn what_the_references_allow_is_decoded_without_drift(
         kind in prop::sample::select(&CodecKind::ALL[..]),

@@ -54,7 +54,7 @@ fn an_encoder_knows_how_good_its_pictures_are() {
             let decoded = decode(&mut *decoder, &coded);
             let told = coded.distortion.unwrap();
             let wanted = quality::mean_squared_error(picture.view(), decoded.view()).unwrap();
-            // OpenH264 counts the rows that fill up the last macroblocks too.
+            // OpenH264 also counts the rows that pad the last macroblocks.
             assert!((told / wanted - 1.0).abs() < 0.03, "{kind}: frame {moment} has {wanted}, told {told}");
         }
     }

@@ -1,7 +1,7 @@
-//! How late packets leave a link, how many of them it moves, and what that costs; one JSON object a line.
+//! Measures how late packets leave a link, its throughput and its CPU cost; one JSON object per line.
 //!
-//! `emulate-bench [SECONDS]` measures each case for so long, five if not given. Sender and receiver run beside the link on the same
-//! machine, so that the added delay is theirs too: it reaches from before the sender's call until after the receiver's.
+//! `emulate-bench [SECONDS]` measures each case for this long (default: five). Sender and receiver run beside the link on the same
+//! machine, so the added delay includes theirs: it is measured from before the sender's call until after the receiver's.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::process::{Command, ExitCode};
@@ -15,7 +15,7 @@ use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Value, json};
 
-/// What is sent, and through what.
+/// The traffic, and the path that it takes.
 struct Case {
     name: &'static str,
     path: &'static str,
@@ -23,7 +23,7 @@ struct Case {
     nominal: Option<Span>,
     size: usize,
     per_second: u32,
-    /// Packets that are sent at once.
+    /// Packets sent back to back.
     burst: u32,
 }
 
@@ -89,7 +89,7 @@ fn measure(case: &Case, seconds: u32) -> Result<Value, Box<dyn std::error::Error
         service: None,
     })?;
     let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
-    // What the system does not grant it cuts.
+    // The system reduces what it does not grant.
     let _ = set_socket_recv_buffer_size(&socket, 4 << 20);
     socket.set_read_timeout(Some(Duration::from_secs(2)))?;
     let to = format!("{}:{}", link.host(), socket.local_addr()?.port());
@@ -131,7 +131,7 @@ fn nanos() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// Until nothing comes for two seconds: how many came, and by how much more than the nominal delay each was late.
+/// Receives until two seconds pass without a packet; returns the number of packets and each one's delay beyond the nominal one.
 fn receive(socket: &UdpSocket, nominal: Option<Span>) -> (u64, Lateness) {
     let (mut received, mut added) = (0, Lateness::default());
     let mut buffer = [0; 2_048];
@@ -145,7 +145,7 @@ fn receive(socket: &UdpSocket, nominal: Option<Span>) -> (u64, Lateness) {
     (received, added)
 }
 
-/// `HOST:PORT SIZE PER_SECOND BURST COUNT`: sends stamped datagrams evenly, bursts at once.
+/// `HOST:PORT SIZE PER_SECOND BURST COUNT`: sends timestamped datagrams in evenly spaced bursts.
 fn send(arguments: &[String]) {
     let [to, numbers @ ..] = arguments else { panic!("where to?") };
     let numbers: Vec<u64> = numbers.iter().map(|text| text.parse().expect("a number")).collect();
@@ -165,7 +165,7 @@ fn send(arguments: &[String]) {
 
 #[expect(clippy::disallowed_methods, reason = "a traffic generator")]
 fn wait_until(at: i64) {
-    // Sleeping takes 60 us longer than asked; at more than ten packets a millisecond the sender catches up in little bursts.
+    // Sleeping takes 60 us longer than requested; above ten packets per millisecond the sender catches up in small bursts.
     if let Ok(left @ 100_000..) = u64::try_from(at - nanos()) {
         thread::sleep(Duration::from_nanos(left));
     }

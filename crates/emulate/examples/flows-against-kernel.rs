@@ -1,7 +1,7 @@
-//! Bulk flows of `nearlight-flows` in virtual time beside the kernel's own over the same path in real time: data rate and median
+//! Compares bulk flows of `nearlight-flows` in virtual time with the kernel's over the same path in real time: data rate and median
 //! smoothed round trip. Prints a table; fails where they differ by more than the tolerance.
 //!
-//! `flows-against-kernel [SECONDS [CASE…]]`: each run lasts 20 seconds if not given, of which the first quarter does not count.
+//! `flows-against-kernel [SECONDS [CASE…]]`: each run lasts 20 seconds by default; its first quarter is not measured.
 //! Cases are numbered from 0; all if none is given. Needs network namespaces, and the laws in
 //! `sysctl net.ipv4.tcp_available_congestion_control`.
 
@@ -12,14 +12,15 @@ use std::process::{Command, ExitCode, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use nearlight_emulate::{Layer, Link, LinkOptions, Wanted, set_congestion_law, tcp_counts};
+use nearlight_emulate::{Layer, Link, LinkOptions, Wanted};
 use nearlight_flows::{Arrival, Bulk, BulkConfig, Direction, Traffic as _};
 use nearlight_link::{Ecn, FlowId, Hop as _, Packet, Path, PathSpec};
+use nearlight_tcp::{set_congestion_control, tcp_info};
 use nearlight_units::{Bytes, Span, Time};
 
 type Failure = Box<dyn std::error::Error>;
 
-/// One path with one law on it.
+/// One path with one congestion control law.
 struct Case {
     law: &'static str,
     up: &'static str,
@@ -37,22 +38,22 @@ const CASES: [Case; 8] = [
     Case { law: "cubic", up: "rate=50mbit,queue=100ms,delay=10ms,loss=1%,25%", down: "delay=10ms" },
 ];
 
-/// How far ours may be from the kernel's: rates, and round trips.
+/// Tolerance relative to the kernel's flow: rates, and round trips.
 const TOLERANCE: (f64, f64) = (0.05, 0.20);
-/// Where losses are random, a run of seconds has seen a few dozen of them: their number alone varies this much.
+/// With random losses, a run of seconds sees only a few dozen of them; the variation of their number alone is this large.
 const TOLERANCE_WITH_LOSS: (f64, f64) = (0.25, 0.30);
 
-/// The share of a run that is left out, as flows start there.
+/// The initial share of a run that is excluded, because flows are starting up.
 const START: f64 = 0.25;
 
-/// The round trip is looked at this often.
+/// Sampling interval of the round trip.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// Runs with seeds from 1 on, of which the median counts: in virtual time, and in real time where there are losses.
+/// Runs with seeds from 1 on, whose median is compared: in virtual time, and in real time where there are losses.
 const RUNS: u64 = 15;
 const RUNS_WITH_LOSS: u64 = 7;
 
-/// What a flow did once it had started: data rate in Mb/s, median smoothed round trip in milliseconds.
+/// A flow's result after its start-up: data rate in Mb/s, median smoothed round trip in milliseconds.
 #[derive(Clone, Copy)]
 struct Figures {
     rate: f64,
@@ -165,7 +166,7 @@ fn receive(listener: &TcpListener, seconds: f64) -> Result<f64, std::io::Error> 
     loop {
         let length = stream.read(&mut buffer)?;
         let now = begun.elapsed().as_secs_f64();
-        // What is still on its way when the sender stops comes later than the run.
+        // Packets still in flight when the sender stops arrive after the run.
         if length == 0 || now > seconds {
             return Ok(counted as f64 * 8.0 / 1e6 / (now - counting.unwrap_or(now)));
         }
@@ -177,26 +178,26 @@ fn receive(listener: &TcpListener, seconds: f64) -> Result<f64, std::io::Error> 
     }
 }
 
-/// `HOST:PORT LAW SECONDS`: sends what the kernel takes, and prints its smoothed round trip in microseconds again and again.
+/// `HOST:PORT LAW SECONDS`: sends what the kernel accepts, and repeatedly prints its smoothed round trip in microseconds.
 #[expect(clippy::disallowed_methods, reason = "a traffic generator")]
 fn send(arguments: &[String]) -> Result<(), Failure> {
     let [to, law, seconds] = arguments else { return Err("HOST:PORT LAW SECONDS".into()) };
     let end = Duration::from_secs(seconds.parse()?);
     let mut stream = TcpStream::connect(to)?;
-    set_congestion_law(&stream, law)?;
+    set_congestion_control(&stream, law)?;
     stream.set_write_timeout(Some(Duration::from_millis(200)))?;
     let begun = Instant::now();
     let looking = stream.try_clone()?;
     let looks = thread::spawn(move || {
         while begun.elapsed() < end {
             thread::sleep(LOOK);
-            let counts = tcp_counts(&looking).expect("a TCP socket has TCP_INFO");
+            let counts = tcp_info(&looking).expect("a TCP socket has TCP_INFO");
             println!("{}", counts.round_trip.as_micros());
         }
     });
     let data = vec![0; 1 << 16];
     while begun.elapsed() < end {
-        // A full window is no failure.
+        // A full window is not an error.
         let _ = stream.write(&data);
     }
     looks.join().expect("it does not panic");
@@ -206,7 +207,7 @@ fn send(arguments: &[String]) -> Result<(), Failure> {
 // Our flow, in virtual time.
 
 fn simulate(case: &Case, seconds: usize, seed: u64) -> Result<Figures, Failure> {
-    let mut flow = Bulk::new(BulkConfig { law: case.law, seed, ..BulkConfig::default() })?;
+    let mut flow = Bulk::new(BulkConfig { law: case.law.parse()?, seed, ..BulkConfig::default() });
     let [up, down] = [(case.up, seed), (case.down, seed + 1)];
     let mut paths: [Path; 2] = [up.0.parse::<PathSpec>()?.build(up.1)?, down.0.parse::<PathSpec>()?.build(down.1)?];
     let end = Time::from_secs(seconds as u64);
@@ -230,7 +231,7 @@ fn simulate(case: &Case, seconds: usize, seed: u64) -> Result<Figures, Failure> 
     Ok(Figures { rate: rate.as_mbps_f64(), round_trip: median(looks) })
 }
 
-/// Everything that is due at `now`.
+/// Processes everything due at `now`.
 fn advance(flow: &mut Bulk, paths: &mut [Path; 2], now: Time) {
     for (path, direction) in paths.iter_mut().zip([Direction::Forward, Direction::Back]) {
         while let Some(exit) = path.poll(now) {

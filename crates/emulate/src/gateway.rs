@@ -1,7 +1,7 @@
 //! From the far end of a link to the host's services, where the far end is not the host itself: TCP streams and UDP datagrams
-//! are passed on without delay or loss of their own.
+//! are forwarded without additional delay or loss.
 //!
-//! Leaves out: marks (ECN) of datagrams, and everything but TCP and UDP.
+//! Not supported: ECN marks of datagrams, and protocols other than TCP and UDP.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSliceMut};
@@ -18,13 +18,13 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::translate::port_of;
 
-/// Streams that pass at the same time. Guess: more than a browser opens.
+/// Maximum number of concurrent streams. Guess: more than a browser opens.
 const MOST_STREAMS: usize = 512;
 
-/// Senders of datagrams, times the ports that they send to. Guess.
+/// Maximum number of datagram flows: senders times the ports that they send to. Guess.
 const MOST_FLOWS: usize = 1_024;
 
-/// A flow of datagrams is forgotten after so long without any. RFC 4787 asks a NAT for two minutes at least.
+/// Idle timeout of a datagram flow. RFC 4787 requires at least two minutes of a NAT.
 const IDLE: Duration = Duration::from_mins(2);
 
 /// The longest datagram, and how many of them one read may bring.
@@ -33,9 +33,9 @@ const READ: usize = 65_535;
 /// Where streams and datagrams go to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Target {
-    /// The host's port that the address stands for at which they arrived.
+    /// The host's port that is encoded in their destination address.
     Ports,
-    /// One service, whatever the address.
+    /// One service, regardless of the address.
     Service(SocketAddr),
 }
 
@@ -49,14 +49,14 @@ impl Target {
     }
 }
 
-/// The thread that passes on. It ends when this is dropped.
+/// The forwarding thread. It ends when this is dropped.
 pub(crate) struct Gateway {
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Gateway {
-    /// Serves sockets that listen and do not block.
+    /// Serves listening, non-blocking sockets.
     pub(crate) fn start(
         listener: std::net::TcpListener,
         datagrams: Option<std::net::UdpSocket>,
@@ -99,7 +99,7 @@ async fn pass_streams(listener: TcpListener, target: Target) {
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
-            // Too many open files, which pass.
+            // Too many open files, which is temporary.
             tokio::time::sleep(Duration::from_millis(10)).await;
             continue;
         };
@@ -120,7 +120,7 @@ async fn pass_stream(mut inside: TcpStream, target: SocketAddr) {
         return;
     };
     let _ = (inside.set_nodelay(true), service.set_nodelay(true));
-    // Either end may break off; that ends the other.
+    // Either end may disconnect, which closes the other.
     let _ = tokio::io::copy_bidirectional(&mut inside, &mut service).await;
 }
 
@@ -179,7 +179,7 @@ async fn open(inside: &Arc<Inside>, client: SocketAddr, local: IpAddr, service: 
         loop {
             match tokio::time::timeout(IDLE, from.recv(&mut buffer)).await {
                 Err(_) if !used.swap(false, Ordering::Relaxed) => return,
-                // Something went the other way, or the service was not there for a moment.
+                // There was traffic in the other direction, or the service was briefly unavailable.
                 Err(_) | Ok(Err(_)) => {}
                 Ok(Ok(length)) => {
                     let contents = &buffer[..length];

@@ -3,10 +3,10 @@
 use nearlight_link::Packet;
 use nearlight_units::Time;
 
-/// What the link holds at most in one direction: 2^17 packets, 1 Gb/s of full packets for 1.6 seconds. Beyond, it drops.
+/// The maximum that the link holds in one direction: 2^17 packets, 1 Gb/s of full packets for 1.6 seconds. Beyond, it drops.
 const MOST_HELD: usize = 1 << 17;
 
-/// Buffers by the number that stands for their packet in the path.
+/// Buffers, indexed by their packet's number in the path.
 #[derive(Debug, Default)]
 pub(crate) struct Held {
     slots: Vec<Slot>,
@@ -18,11 +18,11 @@ pub(crate) struct Held {
 pub(crate) struct Slot {
     buffer: Vec<u8>,
     length: usize,
-    /// Of the packet, as the end where it came in knows its sender.
+    /// The packet's sender, as identified by the end where it arrived.
     pub(crate) peer: u32,
     /// When the link read it.
     pub(crate) taken_at: Time,
-    /// What is still on its way of [`Packet::WHOLE`].
+    /// The part of [`Packet::WHOLE`] that is still in flight.
     left: u64,
 }
 
@@ -46,7 +46,7 @@ impl Held {
         Some((id, &mut self.slots[id as usize].buffer))
     }
 
-    /// The spare buffer `id` holds a packet now.
+    /// Marks the spare buffer `id` as holding a packet.
     pub(crate) fn keep(&mut self, now: Time, id: u32, length: usize, peer: u32) {
         debug_assert_eq!(self.free.last(), Some(&id), "only the spare buffer can be kept");
         self.free.pop();
@@ -58,7 +58,7 @@ impl Held {
         &mut self.slots[id as usize]
     }
 
-    /// The packet, or a copy of it, has come to its end.
+    /// The packet, or a copy of it, was delivered or dropped.
     pub(crate) fn on_exit(&mut self, packet: &Packet) {
         let slot = &mut self.slots[packet.id as usize];
         slot.left -= packet.portion();
@@ -92,7 +92,7 @@ mod tests {
             held.keep(now, id, 8, 0);
             path.offer(now, Packet::new(id.into(), FlowId(0), Bytes::new(8)));
             while let Some(exit) = path.poll(now) {
-                // Nothing is held for longer than 3 ms, which is 30 rounds.
+                // No packet is held for longer than 3 ms, which is 30 rounds.
                 let written = u64::from_be_bytes(held.slot(exit.packet.id).contents().try_into().expect("eight bytes"));
                 assert!(written <= round && round - written <= 30, "{written} in round {round}");
                 held.on_exit(&exit.packet);

@@ -2,7 +2,7 @@
 
 use nearlight_link::Ecn;
 
-/// The ECN bits; a packet that is no IP packet has none.
+/// The ECN bits; a packet other than IP has none.
 pub(crate) fn ecn(packet: &[u8]) -> Ecn {
     let bits = match packet {
         [first, class, ..] if first >> 4 == 4 => class & 3,
@@ -12,7 +12,7 @@ pub(crate) fn ecn(packet: &[u8]) -> Ecn {
     [Ecn::NotCapable, Ecn::Ect1, Ecn::Ect0, Ecn::Ce][usize::from(bits)]
 }
 
-/// Writes the ECN bits where there is a place for them, and keeps the header's checksum right.
+/// Writes the ECN bits of IP packets and updates the header checksum.
 pub(crate) fn set_ecn(packet: &mut [u8], ecn: Ecn) {
     let bits = match ecn {
         Ecn::NotCapable => 0,
@@ -58,7 +58,7 @@ pub(crate) mod samples {
         sum as u16
     }
 
-    /// Whether header and transport checksums are right.
+    /// Whether header and transport checksums are valid.
     pub(crate) fn is_sound(packet: &[u8]) -> bool {
         let pseudo = [&packet[12..20], &[0, packet[9]], &((packet.len() - 20) as u16).to_be_bytes(), &packet[20..]];
         sum(&packet[..20]) == 0xffff && sum(&pseudo.concat()) == 0xffff

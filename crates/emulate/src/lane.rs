@@ -8,17 +8,17 @@ use crate::held::Held;
 use crate::lateness::Lateness;
 use crate::port::Port;
 
-/// A path with the contents of what is on it.
+/// A path with the contents of its packets in flight.
 pub(crate) struct Lane {
     pub(crate) path: Path,
     pub(crate) held: Held,
     pub(crate) lateness: Lateness,
-    /// From when the link read a packet until it had left, and what of that it spent in queues.
+    /// Time from when the link read a packet until it had left, and the part of it spent in queues.
     pub(crate) way: Lateness,
     pub(crate) queued: Lateness,
-    /// Packets that came while too many were held.
+    /// Packets that arrived while too many were held.
     pub(crate) overflow: u64,
-    /// Packets that the receiving end did not take.
+    /// Packets that the receiving end did not accept.
     pub(crate) refused: u64,
 }
 
@@ -28,7 +28,7 @@ impl Lane {
         Self { path, held: Held::default(), lateness, way, queued, overflow: 0, refused: 0 }
     }
 
-    /// Takes in what has come at `port`, `most` packets of it; whether there may be more.
+    /// Reads up to `most` packets that have arrived at `port`; returns whether there may be more.
     pub(crate) fn receive(&mut self, clock: Clock, port: &mut impl Port, most: usize) -> bool {
         for _ in 0..most {
             let Some((id, buffer)) = self.held.spare(port.buffer_size()) else {
@@ -50,7 +50,7 @@ impl Lane {
         thrown == most
     }
 
-    /// Lets out what is due.
+    /// Sends the packets that are due.
     pub(crate) fn release(&mut self, clock: Clock, port: &mut impl Port) {
         let now = clock.now();
         while let Some(exit) = self.path.poll(now) {
@@ -69,7 +69,7 @@ impl Lane {
         }
     }
 
-    /// When something is due next.
+    /// When the next packet is due.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.path.poll_timeout()
     }

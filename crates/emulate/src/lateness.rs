@@ -3,10 +3,10 @@
 use nearlight_units::{Bucket, Buckets, Span};
 use serde::Serialize;
 
-/// Lengths of time: how late packets left, how long they were on their way.
+/// Durations: how late packets left, how long they were in flight.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Lateness {
-    /// Quantiles are right to 3 %.
+    /// Quantiles are accurate to 3 %.
     counts: Buckets<5>,
     longest: u64,
 }

@@ -1,7 +1,7 @@
 //! The hops of [`nearlight_link`] in real time: a command runs behind an emulated link and reaches this machine through it.
 //!
-//! One thread moves packets between two ends, each direction through a [`Path`](nearlight_link::Path) of its own; what happens to
-//! a packet and when is the path's decision, the same as in the simulator. How the ends are made is [`Means`]'s business: a pair
+//! One thread moves packets between two ends, each direction through a [`Path`](nearlight_link::Path) of its own; the path decides what
+//! happens to a packet and when, as in the simulator. [`Means`] determines how the ends are created: a pair
 //! of interfaces, one of them in a network namespace, as root or in a user namespace; where neither is allowed, a relay for UDP.
 
 #![deny(unsafe_code)]
@@ -20,7 +20,6 @@ mod relay;
 mod report;
 mod supervise;
 mod sys;
-mod tcp;
 mod translate;
 mod tun;
 
@@ -29,5 +28,4 @@ pub use lateness::Lateness;
 pub use link::{Link, LinkOptions, Means, OpenError, Refusal, Wanted};
 pub use report::{Amount, DirectionReport, Report};
 pub use supervise::{Ended, ask_to_end, end_with_this_thread, supervise};
-pub use tcp::{TcpCounts, set_congestion_law, tcp_counts};
 pub use tun::Layer;

@@ -20,7 +20,7 @@ use crate::report::Report;
 use crate::supervise::end_with_this_thread;
 use crate::tun::{self, Layer, Tun};
 
-/// How a link comes to be.
+/// How a link is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Means {
     /// A pair of interfaces: one on this machine, one in a network namespace with the command. Needs root.
@@ -61,7 +61,7 @@ pub enum Wanted {
     Only(Means),
 }
 
-/// What a link is to be.
+/// The configuration of a link.
 #[derive(Clone, Debug)]
 pub struct LinkOptions {
     /// From the command to the host.
@@ -72,11 +72,11 @@ pub struct LinkOptions {
     pub seeds: [u64; 2],
     pub layer: Layer,
     pub wanted: Wanted,
-    /// The service that a relay stands for.
+    /// The service behind a relay.
     pub service: Option<SocketAddr>,
 }
 
-/// Means that did not work.
+/// Means that failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     pub means: Means,
@@ -98,7 +98,7 @@ fn listed(refusals: &[Refusal]) -> String {
     refusals.iter().fold(String::new(), |list, Refusal { means, reason }| format!("{list}\n  {means}: {reason}"))
 }
 
-/// A link that packets cross, until it is dropped.
+/// A running link; dropping it closes it.
 pub struct Link {
     means: Means,
     refused: Vec<Refusal>,
@@ -108,7 +108,7 @@ pub struct Link {
     pump: Pump,
     counters: Option<[Counters; 2]>,
     written: [String; 2],
-    /// Serves the far end as long as it lives.
+    /// Serves the far end until it is dropped.
     _gateway: Option<Gateway>,
 }
 
@@ -118,7 +118,7 @@ struct Counters {
     interface: String,
 }
 
-/// Links by root take their addresses from 10.77.0.0/16, four each.
+/// Links created as root take their addresses from 10.77.0.0/16, four each.
 const NETWORKS: u8 = 250;
 
 /// The host's address on link number `index`, and the command's.
@@ -127,7 +127,7 @@ fn addresses(index: u8) -> (Ipv4Addr, Ipv4Addr) {
 }
 
 impl Link {
-    /// Makes the ends and starts to move packets; time zero of the paths is now.
+    /// Creates the ends and starts to move packets; time zero of the paths is now.
     pub fn open(options: &LinkOptions) -> Result<Self, OpenError> {
         let candidates: &[Means] = match &options.wanted {
             Wanted::Any => &[Means::Root, Means::User, Means::Relay],
@@ -155,7 +155,7 @@ impl Link {
         let (host, inside) = addresses(index);
         let name = interface_name(index);
         if options.layer == Layer::Ethernet {
-            // Else the host's announcements would cross the link too. Where it cannot be switched off, they do.
+            // Otherwise the host's announcements would cross the link too. If it cannot be disabled, they do.
             let _ = fs::write(format!("/proc/sys/net/ipv6/conf/{name}/disable_ipv6"), "1");
         }
         let table = fs::File::open("/proc/thread-self/net/dev").map_err(Unmade::Thread)?.into();
@@ -200,13 +200,13 @@ impl Link {
         self.means
     }
 
-    /// What was tried before, and why it did not work.
+    /// The means tried before, and why they failed.
     #[must_use]
     pub fn refused(&self) -> &[Refusal] {
         &self.refused
     }
 
-    /// Where the command finds the host.
+    /// The host's address as seen by the command.
     #[must_use]
     pub fn host(&self) -> IpAddr {
         self.host
@@ -218,7 +218,7 @@ impl Link {
         self.port
     }
 
-    /// Whether the link's thread goes before ordinary programs, which keeps packets from being late on a busy machine.
+    /// Whether the link's thread has priority over ordinary programs, which keeps packets from being late on a busy machine.
     #[must_use]
     pub fn is_real_time(&self) -> bool {
         self.pump.is_real_time()
@@ -239,11 +239,11 @@ impl Link {
         unsafe {
             command.pre_exec(enter);
         }
-        // The link is gone when this process is, so that the command would wait for answers for ever.
+        // The link ends with this process; the command would then wait for answers forever.
         end_with_this_thread(command);
     }
 
-    /// What has happened until now.
+    /// The statistics so far.
     #[must_use]
     pub fn report(&self) -> Report {
         let moved = self.pump.moved();
@@ -261,7 +261,7 @@ impl Link {
 }
 
 impl LinkOptions {
-    /// Both directions are one session's: they meet in equal cells.
+    /// Both directions belong to one session and share the same cells.
     fn paths(&self) -> Result<Paths, Unmade> {
         let [seed_up, seed_down] = self.seeds;
         let mut cells = Cells::new(1, seed_up);
@@ -271,7 +271,7 @@ impl LinkOptions {
         Ok(Paths { up, down })
     }
 
-    /// What every link has; nothing runs behind it yet.
+    /// The parts that every link has; no command runs behind it yet.
     fn link(&self, means: Means, host: Ipv4Addr, pump: Pump) -> Link {
         Link {
             means,
@@ -287,9 +287,9 @@ impl LinkOptions {
     }
 }
 
-/// Why one of the means did not work.
+/// Why one of the means failed.
 enum Unmade {
-    /// Another may.
+    /// Another one may work.
     Refused(String),
     Cell(ConfigError),
     Thread(io::Error),
@@ -315,9 +315,9 @@ fn interface_name(index: u8) -> String {
     format!("nearlight{index}")
 }
 
-/// The first interface behind this process's last one whose name and network nobody uses on this machine.
+/// The first interface behind this process's last one whose name and network are unused on this machine.
 ///
-/// What a service still sends to a link that is gone, TCP for minutes, would reach the next one with its address.
+/// Packets that a service still sends to a closed link, TCP for minutes, would reach the next link with the same address.
 fn host_interface(layer: Layer) -> Result<(u8, OwnedFd), Unmade> {
     static OPENED: AtomicU8 = AtomicU8::new(0);
     let routes = fs::read_to_string("/proc/thread-self/net/route").unwrap_or_default();

@@ -24,18 +24,18 @@ use crate::tun::{self, Layer};
 /// The interface's name inside.
 const INSIDE_NAME: &str = "nearlight0";
 
-/// What the child is to make.
+/// What the child is to create.
 pub(crate) struct Plan {
     pub(crate) layer: Layer,
     /// The command's address.
     pub(crate) inside: Ipv4Addr,
-    /// The host's.
+    /// The host's address.
     pub(crate) host: Ipv4Addr,
-    /// In a user namespace, with a far end in a network namespace of its own.
+    /// Use a user namespace, with the far end in a separate network namespace.
     pub(crate) user: bool,
 }
 
-/// The namespace that a command can be started in.
+/// The namespace in which a command can be started.
 pub(crate) struct Inside {
     user: Option<OwnedFd>,
     network: OwnedFd,
@@ -56,14 +56,14 @@ pub(crate) struct Far {
     pub(crate) datagrams: UdpSocket,
 }
 
-/// All that the child made.
+/// Everything that the child created.
 pub(crate) struct Namespaces {
     pub(crate) inside: Inside,
     pub(crate) near: Near,
     pub(crate) far: Option<Far>,
 }
 
-/// What the child was about when it failed.
+/// The step at which the child failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
     User,
@@ -132,7 +132,7 @@ pub(crate) fn no_interface(error: Errno) -> String {
     }
 }
 
-/// Makes the namespaces.
+/// Creates the namespaces.
 pub(crate) fn make(plan: &Plan) -> Result<Namespaces, Failure> {
     let failed = |step| move |error| Failure { step, error };
     let flags = SocketFlags::CLOEXEC;
@@ -145,7 +145,7 @@ pub(crate) fn make(plan: &Plan) -> Result<Namespaces, Failure> {
             let step = Step::ALL.iter().position(|step| *step == failure.step).unwrap_or(0) as u8;
             let error = failure.error.raw_os_error().to_ne_bytes();
             let message = [step, error[0], error[1], error[2], error[3]];
-            // If not even this works, the other side sees that the child is gone.
+            // If not even this works, the parent sees that the child has exited.
             let _ = rustix::net::send(&there, &message, SendFlags::NOSIGNAL);
         }
     };
@@ -154,7 +154,7 @@ pub(crate) fn make(plan: &Plan) -> Result<Namespaces, Failure> {
     let child = unsafe { sys::in_child(work) }.map_err(failed(Step::Send))?;
     drop(there);
     let answer = receive(here.as_fd());
-    // It ends after its one message; only a signal to this process could keep the answer from us.
+    // It exits after its one message; only a signal to this process can interrupt the wait.
     while matches!(waitpid(Some(child), WaitOptions::empty()), Err(Errno::INTR)) {}
     let mut descriptors = answer?.into_iter();
     let mut next = || descriptors.next().ok_or(Failure { step: Step::Send, error: Errno::PROTO });
@@ -198,7 +198,7 @@ fn receive(socket: BorrowedFd<'_>) -> Result<Vec<OwnedFd>, Failure> {
     Ok(rights.flatten().collect())
 }
 
-/// Lines for the maps of a user namespace: users and groups stay who they are.
+/// Lines for the maps of a user namespace: users and groups keep their ids.
 struct Identity {
     users: String,
     groups: String,
@@ -228,7 +228,7 @@ fn build(plan: &Plan, identity: &Identity, channel: BorrowedFd<'_>) -> Result<()
 
     sys::leave_for_new(UnshareFlags::NEWNET).map_err(at(Step::Network))?;
     start_loopback().map_err(at(Step::Interface))?;
-    // On the loopback interface a network's addresses are all ours, not only the one that is set.
+    // On the loopback interface all addresses of a network are local, not only the one that is set.
     let ports = Interface::named("lo:1").and_then(|alias| alias.set_address(PORTS_NETWORK, PORTS_MASK));
     ports.map_err(at(Step::Gateway))?;
     let far = tun::create(INSIDE_NAME, plan.layer, plan.host).map_err(at(Step::Interface))?;
@@ -279,7 +279,7 @@ fn send(channel: BorrowedFd<'_>, descriptors: &[BorrowedFd<'_>]) -> Result<(), E
 }
 
 impl Inside {
-    /// Moves the calling process there, which has no threads. System calls only.
+    /// Moves the calling process, which has no threads, into the namespace. System calls only.
     pub(crate) fn enter(&self) -> Result<(), Errno> {
         if let Some(user) = &self.user {
             move_into_link_name_space(user.as_fd(), Some(LinkNameSpaceType::User))?;

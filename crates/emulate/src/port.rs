@@ -4,12 +4,12 @@ use nearlight_link::{Ecn, Packet};
 use nearlight_units::Bytes;
 use rustix::event::PollFd;
 
-/// A packet came in.
+/// A received packet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrived {
-    /// What it takes of the buffer.
+    /// The part of the buffer that it uses.
     pub(crate) length: usize,
-    /// Who sent it: the other end finds the answer's way by it.
+    /// Its sender, by which the other end routes the answer.
     pub(crate) peer: u32,
     /// Its length on the link.
     pub(crate) size: Bytes,
@@ -24,12 +24,12 @@ pub(crate) trait Port: Send {
     /// Room for the longest packet.
     fn buffer_size(&self) -> usize;
 
-    /// The next packet, if one has come.
+    /// The next packet, if one has arrived.
     fn receive(&mut self, buffer: &mut [u8]) -> Option<Arrived>;
 
-    /// A packet has crossed the link.
+    /// Sends a packet that has crossed the link.
     fn send(&mut self, packet: &Packet, peer: u32, contents: &mut [u8]) -> Result<(), Refused>;
 
-    /// What becomes readable when a packet comes.
+    /// The descriptor that becomes readable when a packet arrives.
     fn wait_for<'a>(&'a self, descriptors: &mut Vec<PollFd<'a>>);
 }

@@ -18,10 +18,10 @@ use crate::port::Port;
 use crate::report::Moved;
 use crate::sys;
 
-/// Packets taken in between two looks at what is due: at 2 us each, what is due waits for 32 us at most.
+/// Packets read between two checks for due packets: at 2 us each, a due packet waits for 32 us at most.
 const BATCH: usize = 16;
 
-/// Above ordinary programs, below what a system keeps for itself. Guess.
+/// Above ordinary programs, below the system's own real-time threads. Guess.
 const PRIORITY: i32 = 10;
 
 /// The paths of both directions.
@@ -56,7 +56,7 @@ impl Pump {
             let real_time = prepare_thread();
             let (up, down) = (Lane::new(paths.up), Lane::new(paths.down));
             let moving = Moving { clock: Clock::start(), near, far, up, down, requests: inbox, wake: woken };
-            // The receiver waits for exactly this.
+            // The receiver expects exactly this.
             let _ = told.send(real_time);
             moving.run();
         };
@@ -65,17 +65,17 @@ impl Pump {
         Ok(Self { requests, wake, thread: Some(thread), real_time })
     }
 
-    /// Whether the thread goes before ordinary programs.
+    /// Whether the thread has priority over ordinary programs.
     pub(crate) fn is_real_time(&self) -> bool {
         self.real_time
     }
 
-    /// What was moved so far.
+    /// The traffic moved so far.
     pub(crate) fn moved(&self) -> Moved {
         self.ask(Request::Report)
     }
 
-    /// Ends the thread; what was moved until then.
+    /// Ends the thread; returns the traffic moved until then.
     pub(crate) fn stop(&mut self) -> Moved {
         let moved = self.ask(Request::Stop);
         if let Some(thread) = self.thread.take() {
@@ -100,9 +100,9 @@ impl Drop for Pump {
     }
 }
 
-/// Sharp timers, and a priority where that is allowed; whether it was.
+/// Sets precise timers and, where allowed, a real-time priority; returns whether it was allowed.
 fn prepare_thread() -> bool {
-    // Without it the kernel may wake the thread 50 us late to save wake-ups. Fails on no kernel that has the call.
+    // Without it the kernel may wake the thread 50 us late to save wake-ups. Never fails on kernels that have the call.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     sys::set_real_time_priority(PRIORITY).is_ok()
 }
@@ -145,17 +145,17 @@ impl<N: Port, F: Port> Moving<N, F> {
         let timeout = until.map(|until| timespec(until.saturating_since(self.clock.now())));
         match poll(&mut descriptors, timeout.as_ref()) {
             Ok(_) => !descriptors[0].revents().is_empty(),
-            // A signal: nothing has become ready.
+            // A signal: no descriptor has become ready.
             Err(_) => false,
         }
     }
 
-    /// Answers what was asked; whether it was to stop.
+    /// Answers a request; returns whether it was to stop.
     fn answer(&mut self) -> bool {
         let _ = rustix::io::read(&self.wake, &mut [0_u8; 8]);
         while let Ok(request) = self.requests.try_recv() {
             let (Request::Report(answer) | Request::Stop(answer)) = &request;
-            // Whoever asked may have stopped waiting.
+            // The requester may have stopped waiting.
             let _ = answer.send(self.moved());
             if matches!(request, Request::Stop(_)) {
                 return true;

@@ -1,4 +1,4 @@
-//! A link without interfaces: datagrams to a local port cross it and go on to one service.
+//! A link without interfaces: datagrams to a local port cross it and are forwarded to one service.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -17,10 +17,10 @@ const LONGEST: usize = 2_048;
 /// The headers of IPv4 and UDP, which a datagram has on every link.
 const HEADERS: u64 = 28;
 
-/// Senders of datagrams that the relay tells apart. Guess: a client takes a new port with every connection.
+/// Maximum number of datagram senders that the relay distinguishes. Guess: a client takes a new port with every connection.
 const MOST_PEERS: usize = 1_024;
 
-/// Attempts to find a number that is free for TCP as well as for UDP.
+/// Attempts to find a port number that is free for both TCP and UDP.
 const ATTEMPTS: usize = 16;
 
 /// Both ends, and where clients find the near one.
@@ -28,7 +28,7 @@ pub(crate) struct Relay {
     pub(crate) near: NearEnd,
     pub(crate) far: FarEnd,
     pub(crate) address: SocketAddr,
-    /// Streams to the same port go to the service at once: a page has to be fetched from somewhere.
+    /// Streams to the same port bypass the link and go straight to the service, so that a page can be loaded.
     pub(crate) gateway: Gateway,
 }
 
@@ -56,7 +56,7 @@ fn same_port() -> io::Result<(TcpListener, UdpSocket)> {
     Err(last)
 }
 
-/// What of the buffer a datagram took; None for one that did not fit, or for none at all.
+/// The part of the buffer that a datagram used; None if it did not fit or none arrived.
 fn arrived(length: usize, peer: usize) -> Option<Arrived> {
     let size = Bytes::new(length as u64 + HEADERS);
     (length < LONGEST).then_some(Arrived { length, peer: peer as u32, size, ecn: Ecn::NotCapable })
@@ -77,7 +77,7 @@ impl Port for NearEnd {
         loop {
             let (length, from) = match self.socket.recv_from(buffer) {
                 Ok(received) => received,
-                // An answer to a client that has gone, told here.
+                // An ICMP error, reported here: an answer was sent to a client that no longer exists.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => continue,
                 Err(_) => return None,
             };
@@ -110,7 +110,7 @@ impl Port for NearEnd {
 pub(crate) struct FarEnd {
     service: SocketAddr,
     sockets: Vec<Option<UdpSocket>>,
-    /// Whose turn it is to be read.
+    /// The socket to be read next.
     next: usize,
 }
 

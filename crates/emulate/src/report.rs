@@ -1,4 +1,4 @@
-//! What a link did, in numbers.
+//! Statistics of a link.
 
 use std::collections::BTreeMap;
 
@@ -9,24 +9,24 @@ use serde::Serialize;
 use crate::lane::Lane;
 use crate::lateness::{Lateness, LatenessSummary};
 
-/// Packets, and what they were together at the network layer.
+/// Packets, and their total size at the network layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Amount {
     pub packets: u64,
     pub bytes: u64,
 }
 
-/// A link's life until now.
+/// A link's statistics so far.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// How the link was made: `root`, `user` or `relay`.
+    /// How the link was created: `root`, `user` or `relay`.
     pub means: &'static str,
     /// The host's address, seen from inside.
     pub host: String,
     pub seconds: f64,
     /// Processor time that the link took, the kernel's part included.
     pub cpu_seconds: f64,
-    /// The link's thread went before ordinary programs.
+    /// The link's thread had real-time priority over ordinary programs.
     pub real_time: bool,
     /// From the command to the host.
     pub up: DirectionReport,
@@ -34,30 +34,30 @@ pub struct Report {
     pub down: DirectionReport,
 }
 
-/// What became of one direction's packets: offered are delivered, dropped or on their way.
+/// Packet counts of one direction: offered packets are delivered, dropped or in flight.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct DirectionReport {
-    /// The hops, in writing.
+    /// The hops, in their written form.
     pub path: String,
     pub offered: Amount,
     pub delivered: Amount,
-    /// By reason.
+    /// Drops by reason.
     pub dropped: BTreeMap<&'static str, u64>,
-    /// Copies that the path made and delivered, in addition.
+    /// Duplicates created and delivered by the path, in addition.
     pub duplicates: u64,
     /// Delivered with a congestion mark.
     pub marked: u64,
-    /// Still on their way.
+    /// Still in flight.
     pub on_the_way: u64,
     /// Never offered: the kernel dropped them because the link did not read fast enough, or the link held too many.
     pub missed: u64,
-    /// Delivered, but not taken by the interface or socket at the end.
+    /// Delivered, but not accepted by the interface or socket at the end.
     pub refused: u64,
-    /// Time in queues of what was delivered, in milliseconds.
+    /// Queueing time of delivered packets, in milliseconds.
     pub queued_ms: QueuedSummary,
     /// How much later than the path decided packets left, in microseconds.
     pub lateness_us: LatenessSummary,
-    /// From when the link read a packet until it had left, and what of that it spent in queues.
+    /// Time from when the link read a packet until it had left, and the part of it spent in queues.
     #[serde(skip)]
     pub way: Lateness,
     #[serde(skip)]
@@ -84,7 +84,7 @@ impl DirectionReport {
     }
 }
 
-/// What the pump knows of a direction.
+/// The pump's counters of one direction.
 #[derive(Clone, Debug)]
 pub(crate) struct LaneMoved {
     counters: FlowCounters,
@@ -96,7 +96,7 @@ pub(crate) struct LaneMoved {
     queued: Lateness,
 }
 
-/// What the pump knows.
+/// The pump's counters.
 #[derive(Clone, Debug)]
 pub(crate) struct Moved {
     pub(crate) seconds: f64,

@@ -1,4 +1,4 @@
-//! A command's life while its link stands: signals reach it, and how it ended is told.
+//! Supervises a command while its link is up: forwards signals and reports how it ended.
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, getppid, kill_process, set_parent_process_death_signal};
 use tokio::signal::unix::{SignalKind, signal};
 
-/// How long a command may take to end after it was asked to. Guess.
+/// How long a command may take to exit after SIGTERM. Guess.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// How a command ended.
@@ -20,7 +20,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The command's own code, or 128 and the signal's number, as shells have it.
+    /// The command's own code, or 128 and the signal's number, as in shells.
     #[must_use]
     pub fn code(self) -> u8 {
         let code = self.status.code().or_else(|| self.status.signal().map(|signal| 128 + signal));
@@ -28,7 +28,7 @@ impl Ended {
     }
 }
 
-/// Makes `command` end when the calling thread does, however that ends.
+/// Makes `command` end with the calling thread, however the thread ends.
 pub fn end_with_this_thread(command: &mut Command) {
     let parent = rustix::process::getpid();
     let bind = move || {
@@ -42,18 +42,18 @@ pub fn end_with_this_thread(command: &mut Command) {
     }
 }
 
-/// Asks a command to end in good order (SIGTERM).
+/// Requests a command to terminate gracefully (SIGTERM).
 pub fn ask_to_end(child: &Child) {
     if let Some(process) = Pid::from_raw(child.id() as i32) {
-        // It may have ended by itself just now.
+        // It may have exited in the meantime.
         let _ = kill_process(process, Signal::TERM);
     }
 }
 
 /// Waits for the command to end.
 ///
-/// Ctrl-C is the command's to handle: from a terminal both receive it, and from elsewhere it is passed on. Asked to terminate or
-/// hung up on, the command is told so, and killed two seconds later.
+/// Ctrl-C is the command's to handle: from a terminal both receive it, otherwise it is forwarded. On SIGTERM or
+/// SIGHUP, the signal is forwarded to the command, which is killed two seconds later.
 pub fn supervise(mut child: Child) -> io::Result<Ended> {
     let process = Pid::from_raw(child.id() as i32).ok_or_else(|| io::Error::other("the command has no number"))?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
@@ -73,7 +73,7 @@ pub fn supervise(mut child: Child) -> io::Result<Ended> {
                 _ = hangup.recv() => (Signal::HUP, Some(GRACE)),
             };
             if patience.is_some() || !shares_terminal() {
-                // It may have ended by itself just now.
+                // It may have exited in the meantime.
                 let _ = kill_process(process, told);
             }
             if let Some(patience) = patience.filter(|_| !killed) {
@@ -89,7 +89,7 @@ pub fn supervise(mut child: Child) -> io::Result<Ended> {
     Ok(Ended { status })
 }
 
-/// Whether keys reach this process and the command alike.
+/// Whether terminal signals reach both this process and the command.
 fn shares_terminal() -> bool {
     let Ok(terminal) = File::open("/dev/tty") else { return false };
     let foreground = rustix::termios::tcgetpgrp(&terminal);

@@ -14,7 +14,7 @@ use rustix::process::Pid;
 
 use crate::tun::Layer;
 
-/// Makes an `ioctl` whose argument is the structure at `argument`.
+/// Calls `ioctl` with an argument that is the structure at `argument`.
 ///
 /// # Safety
 /// `T` is the structure that `request` reads and writes.
@@ -99,7 +99,7 @@ impl<'a> Interface<'a> {
         self.set(libc::SIOCSIFFLAGS, |request| request.ifr_ifru.ifru_flags = flags)
     }
 
-    /// What has no other way goes to `gateway`.
+    /// Sets `gateway` as the default route.
     pub(crate) fn set_gateway(&self, gateway: Ipv4Addr) -> Result<(), Errno> {
         // SAFETY: a structure of integers, addresses and a pointer to a name that may be null.
         let mut route: libc::rtentry = unsafe { mem::zeroed() };
@@ -112,12 +112,12 @@ impl<'a> Interface<'a> {
     }
 }
 
-/// Asks the kernel over netlink for a queue of so many packets at the interface with this number (rtnetlink(7)).
+/// Sets the queue length of the interface with this index over netlink, in packets (rtnetlink(7)).
 fn set_queue_length(index: c_int, packets: u32) -> Result<(), Errno> {
     const LENGTH: usize = 40;
     let flags = (libc::NLM_F_REQUEST | libc::NLM_F_ACK) as u16;
     let mut message = [0; LENGTH];
-    // A header, an `ifinfomsg` that says nothing but the number, and one attribute.
+    // A header, an `ifinfomsg` with only the index set, and one attribute.
     message[..4].copy_from_slice(&(LENGTH as u32).to_ne_bytes());
     message[4..6].copy_from_slice(&libc::RTM_SETLINK.to_ne_bytes());
     message[6..8].copy_from_slice(&flags.to_ne_bytes());
@@ -130,7 +130,7 @@ fn set_queue_length(index: c_int, packets: u32) -> Result<(), Errno> {
     rustix::net::send(&socket, &message, SendFlags::empty())?;
     let mut answer = [0; 64];
     let length = rustix::net::recv(&socket, &mut answer, RecvFlags::empty())?.0;
-    // After the answer's header stands the error's number, negative, or zero.
+    // The answer's header is followed by the negated error number, or zero.
     let error = answer[..length].get(16..20).and_then(|bytes| bytes.try_into().ok()).map(i32::from_ne_bytes);
     match error {
         Some(0) => Ok(()),
@@ -139,7 +139,7 @@ fn set_queue_length(index: c_int, packets: u32) -> Result<(), Errno> {
     }
 }
 
-/// An address as the interface requests want it.
+/// An address in the form that interface requests use.
 fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut data = [0; 14];
     for (to, from) in data[2..6].iter_mut().zip(address.octets()) {
@@ -148,11 +148,11 @@ fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: data }
 }
 
-/// Runs `work` in a child that shares nothing with this process but open descriptors, and ends with it.
+/// Runs `work` in a child that shares only open descriptors with this process, and ends with it.
 ///
 /// # Safety
-/// `work` makes system calls only: other threads may have held locks, the allocator's among them, which nobody in the child gives
-/// back.
+/// `work` makes system calls only: other threads may have held locks, the allocator's among them, which nothing in the child
+/// releases.
 pub(crate) unsafe fn in_child(work: impl FnOnce()) -> Result<Pid, Errno> {
     // SAFETY: the child does nothing but `work`, for which the caller vouches, and `_exit`.
     match unsafe { libc::fork() } {
@@ -167,12 +167,12 @@ pub(crate) unsafe fn in_child(work: impl FnOnce()) -> Result<Pid, Errno> {
 
 /// Moves the calling process or thread into new namespaces.
 pub(crate) fn leave_for_new(what: rustix::thread::UnshareFlags) -> Result<(), Errno> {
-    // SAFETY: of the namespaces only user and network ones are asked for; open files stay shared, so that no descriptor loses its
+    // SAFETY: only user and network namespaces are requested; open files stay shared, so that no descriptor loses its
     // meaning.
     unsafe { rustix::thread::unshare_unsafe(what) }
 }
 
-/// The calling thread goes before all ordinary ones from now on.
+/// Gives the calling thread priority over all ordinary ones.
 pub(crate) fn set_real_time_priority(priority: c_int) -> Result<(), Errno> {
     // SAFETY: a structure of one integer on Linux; zeros are valid for whatever else a platform has.
     let mut parameters: libc::sched_param = unsafe { mem::zeroed() };

@@ -2,7 +2,7 @@
 //!
 //! Every port of the host is an address of the far namespace, and one pair of sockets listens on all of these: port 80 becomes
 //! 10.80.1.65. So the namespace's own TCP is the far end of each connection, and the [gateway](crate::gateway) reads from the
-//! address which of the host's ports is meant. Nothing is remembered about packets.
+//! address which of the host's ports is meant. No per-packet state is kept.
 
 use std::net::Ipv4Addr;
 
@@ -11,19 +11,19 @@ use crate::ip::{update_checksum, word};
 /// The port of both of the gateway's sockets.
 pub(crate) const GATEWAY_PORT: u16 = 4;
 
-/// The addresses that stand for ports: 14 bits of network, 16 of port, and two that keep clear of network and broadcast addresses.
+/// The addresses that represent ports: 14 bits of network, 16 of port, and two that keep clear of network and broadcast addresses.
 pub(crate) const PORTS_NETWORK: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 1);
 pub(crate) const PORTS_MASK: Ipv4Addr = Ipv4Addr::new(255, 252, 0, 0);
 
 const TCP: u8 = 6;
 const UDP: u8 = 17;
 
-/// The address that stands for a port of the host.
+/// The address that represents a port of the host.
 pub(crate) fn address_of(port: u16) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(PORTS_NETWORK) + (u32::from(port) << 2))
 }
 
-/// The host's port that an address stands for.
+/// The host's port that an address represents.
 pub(crate) fn port_of(address: Ipv4Addr) -> Option<u16> {
     let offset = u32::from(address).checked_sub(u32::from(PORTS_NETWORK))?;
     if offset.is_multiple_of(4) { u16::try_from(offset >> 2).ok() } else { None }
@@ -41,7 +41,7 @@ struct End {
 const SOURCE: End = End { address: 12, port: 0 };
 const DESTINATION: End = End { address: 16, port: 2 };
 
-/// A packet to the host turns to the gateway; false if it cannot pass, being a fragment of UDP.
+/// Redirects a packet for the host to the gateway; false if it cannot pass because it is a UDP fragment.
 pub(crate) fn towards_gateway(packet: &mut [u8], host: Ipv4Addr) -> bool {
     let Some(transport) = transport(packet, host, DESTINATION) else { return true };
     let Transport::At(start) = transport else { return false };
@@ -50,7 +50,7 @@ pub(crate) fn towards_gateway(packet: &mut [u8], host: Ipv4Addr) -> bool {
     true
 }
 
-/// An answer from the gateway comes from the host again.
+/// Restores the host as the source of an answer from the gateway.
 pub(crate) fn from_gateway(packet: &mut [u8], host: Ipv4Addr) {
     let Some(source) = packet.get(SOURCE.address..SOURCE.address + 4) else { return };
     let source = Ipv4Addr::new(source[0], source[1], source[2], source[3]);
@@ -62,7 +62,7 @@ pub(crate) fn from_gateway(packet: &mut [u8], host: Ipv4Addr) {
 }
 
 enum Transport {
-    /// Its header begins there and is whole.
+    /// The offset of its header, which is complete.
     At(usize),
     Fragment,
 }
@@ -89,7 +89,7 @@ fn transport(packet: &[u8], address: Ipv4Addr, end: End) -> Option<Transport> {
 /// Writes an address and a port, and corrects both checksums.
 fn rewrite(packet: &mut [u8], transport: usize, end: End, address: Ipv4Addr, port: u16) {
     let checksum = transport + if packet[9] == TCP { 16 } else { 6 };
-    // A zero says that UDP has no checksum.
+    // Zero means that UDP has no checksum.
     let has_checksum = packet[9] == TCP || word(packet, checksum) != 0;
     let octets = address.octets();
     let changes = [

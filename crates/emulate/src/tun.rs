@@ -36,10 +36,10 @@ impl Layer {
 /// The longest IP packet.
 pub(crate) const LONGEST_PACKET: u16 = 1_500;
 
-/// Packets that may wait for the link to read them. Guess: a third of a second at the fastest that it was seen to forward.
+/// Packets that may wait for the link to read them. Guess: a third of a second at the highest forwarding rate observed.
 const WAITING: u32 = 10_000;
 
-/// Two addresses and their network: both ends, nobody else.
+/// Two addresses and their network: both ends only.
 pub(crate) const MASK: Ipv4Addr = Ipv4Addr::new(255, 255, 255, 252);
 
 /// Creates an interface with an address, ready for packets, in the network namespace of the calling thread. Allocates nothing.
@@ -57,7 +57,7 @@ pub(crate) fn create(name: &str, layer: Layer, address: Ipv4Addr) -> Result<Owne
 pub(crate) struct Tun {
     device: OwnedFd,
     layer: Layer,
-    /// The host's address, where a gateway stands for it.
+    /// The host's address, where a gateway represents it.
     gateway_for: Option<Ipv4Addr>,
 }
 
@@ -66,7 +66,7 @@ impl Tun {
         Self { device, layer, gateway_for: None }
     }
 
-    /// What goes to `host` here is for the gateway.
+    /// Packets to `host` here are for the gateway.
     pub(crate) fn with_gateway_for(self, host: Ipv4Addr) -> Self {
         Self { gateway_for: Some(host), ..self }
     }
@@ -81,7 +81,7 @@ impl Port for Tun {
         loop {
             let length = rustix::io::read(&self.device, &mut *buffer).ok().filter(|length| *length > 0)?;
             let start = self.layer.header();
-            // The kernel announces itself over IPv6 on every interface, which nobody on the other side waits for.
+            // The kernel announces itself over IPv6 on every interface, which the other side does not need.
             let wanted = self.layer == Layer::Ethernet || buffer[0] >> 4 == 4;
             if !wanted || length <= start {
                 continue;
@@ -102,7 +102,7 @@ impl Port for Tun {
             ip::set_ecn(inner, packet.ecn);
         }
         match self.gateway_for {
-            // Of a packet that is sent twice the copy has been turned already, which turns to nobody again.
+            // A duplicated packet's shared buffer has already been rewritten; rewriting it again has no effect.
             Some(host) if !translate::towards_gateway(inner, host) => return Err(Refused),
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Real processes behind real links. Counts, medians of counts and invariants; never the tails of a clock.
 //!
-//! Where neither root nor user namespaces are at hand, a test says why and passes.
+//! Where neither root nor user namespaces are available, a test prints the reason and passes.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
@@ -24,7 +24,7 @@ fn options(up: &str, down: &str) -> LinkOptions {
     }
 }
 
-/// The link by these means; None, said aloud, where the system does not allow them.
+/// A link by these means; None, with a printed reason, where the system does not allow them.
 fn open(options: &LinkOptions) -> Option<Link> {
     match Link::open(options) {
         Ok(link) => Some(link),
@@ -36,7 +36,7 @@ fn open(options: &LinkOptions) -> Option<Link> {
     }
 }
 
-/// Other tests pass where no link can be made; this one fails where another program can make what a link needs.
+/// Other tests pass where no link can be created; this one fails where another program can create what a link needs.
 #[test]
 fn what_the_system_allows_is_made() {
     let allows = |program: &str, arguments: &[&str]| {
@@ -53,13 +53,13 @@ fn what_the_system_allows_is_made() {
     }
 }
 
-/// Every kind of interfaces that the system allows.
+/// All kinds of interfaces that the system allows.
 fn namespaced(up: &str, down: &str) -> Vec<Link> {
     let wanted = [Means::Root, Means::User].map(Wanted::Only);
     wanted.into_iter().filter_map(|wanted| open(&LinkOptions { wanted, ..options(up, down) })).collect()
 }
 
-/// A command line of the shell behind the link.
+/// Runs a shell command line behind the link.
 fn behind(link: &Link, line: &str) -> Command {
     let mut command = Command::new("bash");
     command.args(["-c", line]);
@@ -89,7 +89,7 @@ fn echo(socket: UdpSocket, copies: usize) {
     });
 }
 
-/// Offers `count` datagrams of `size` bytes to the host, from inside, and leaves time for the last of them.
+/// Offers `count` datagrams of `size` bytes to the host, from inside, and waits long enough for the last of them.
 fn send(link: &Link, port: u16, count: u32, size: u32) -> Report {
     let line = format!(
         "exec 3>/dev/udp/{}/{port}; payload=$(printf '%{size}s' x); \
@@ -110,7 +110,7 @@ fn a_command_reaches_the_hosts_services_through_the_link() {
             let mut question = [0; 5];
             stream.read_exact(&mut question).expect("a question");
             stream.write_all(b"pong\n").expect("answered");
-            // Not before the client's end: whom nobody confirms anything, TCP goes on sending to the next link's client.
+            // Not before the client ends: TCP keeps retransmitting unacknowledged data, which would reach the next link's client.
             assert_eq!(stream.read(&mut [0]).expect("the end"), 0);
             question
         });
@@ -168,7 +168,7 @@ fn losses_have_their_share() {
         let (_socket, port) = service();
         let report = send(&link, port, 4_000, 100);
         let (offered, lost) = (report.up.offered.packets, report.up.dropped_for(DropReason::Loss));
-        // A host that stops for longer than the queue of the interface lasts misses some, and says so.
+        // A host that stalls for longer than the interface's queue lasts misses some, which is reported.
         assert_eq!(offered + report.up.missed, 4_000, "{report:?}");
         assert_eq!(report.up.delivered.packets + lost, offered);
         // The binomial's mean and five of its deviations.
@@ -188,7 +188,7 @@ fn queues_drop_and_copies_arrive() {
         let dropped = up.dropped_for(DropReason::QueueFull);
         assert!(dropped > 300, "the burst overflows the queue: {up:?}");
         assert_eq!(up.delivered.packets + dropped + up.on_the_way, 500, "{up:?}");
-        // At most every packet that got through was doubled, and not none of at least twenty.
+        // At most every delivered packet was duplicated, and at least one of at least twenty.
         assert!((1..=up.delivered.packets).contains(&up.duplicates), "{up:?}");
         assert!(report.down.offered.packets >= up.delivered.packets, "each is echoed: {report:?}");
         assert_eq!(report.down.lost(), 0);

@@ -6,7 +6,7 @@ use nearlight_units::Span;
 
 use crate::{Event, Record, STAGES};
 
-/// Writes displayed frames as comma-separated values; lengths are microseconds, moments are on the record's own clock.
+/// Writes displayed frames as comma-separated values; durations are in microseconds, times on the record's own clock.
 #[derive(Debug)]
 pub struct CsvWriter<W: Write> {
     writer: W,

@@ -9,7 +9,7 @@ use thiserror::Error;
 
 use crate::{RecoveryKind, Timeline};
 
-/// Which end saw it. Times of a record are on that end's clock.
+/// Which end recorded it. Times of a record are on that end's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Origin {
@@ -17,19 +17,19 @@ pub enum Origin {
     Client,
 }
 
-/// A limit that a rate decision weighed.
+/// A limit that a rate decision considered.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Candidate {
     pub limit: Cow<'static, str>,
     pub rate: Bitrate,
 }
 
-/// A way to protect a frame that was weighed; its cost counts packets, sent and expected to be lost.
+/// A candidate protection of a frame; its cost counts packets, sent and expected to be lost.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProtectionCandidate {
     pub basis: Cow<'static, str>,
     pub repairs: u16,
-    /// Infinite, and null in JSON, where it was out of the question.
+    /// Infinite, and null in JSON, where the candidate was ruled out.
     #[serde(deserialize_with = "or_infinite")]
     pub cost: f64,
 }
@@ -38,28 +38,30 @@ fn or_infinite<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Err
     Option::<f64>::deserialize(deserializer).map(|number| number.unwrap_or(f64::INFINITY))
 }
 
-/// Something that happened. Lengths are nanoseconds, rates bits per second.
+/// Something that happened. Durations are in nanoseconds, rates in bits per second.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
     /// A frame reached the display.
     FrameDisplayed { timeline: Timeline },
-    /// A whole frame that the display passed over for a newer one. Its timeline starts with its rendering and ends with the last moment
-    /// that is known of it.
+    /// A complete frame that the display skipped for a newer one. Its timeline starts with its rendering and ends with the last moment that
+    /// is known of it.
     FramePassedOver { timeline: Timeline },
-    /// An input's first pixels reached the display.
+    /// The first pixels of `input` reached the display, the newest of those that `frame` is the first to show: one for a displayed frame.
     MotionToPhoton { input: InputSeq, frame: FrameId, span: Span },
+    /// The same for every input, including those superseded by a newer one: they waited for the frame that shows the newer one.
+    InputToPhoton { input: InputSeq, frame: FrameId, span: Span },
     /// A frame will never be displayed.
     FrameLost { frame: FrameId, reason: Cow<'static, str> },
-    /// A frame was whole and did not have the digest that its repairs carry: its symbols were thrown away.
+    /// A frame was complete and did not match the digest that its repairs carry: its symbols were discarded.
     FrameCorrupt { frame: FrameId },
-    /// A frame that had lost something became whole, when `behind` newer frames had begun to come: by `symbols` that were computed from
-    /// repairs or, where none were, by symbols that were sent again.
+    /// A frame with losses was completed, when `behind` newer frames had begun to arrive: by `symbols` that were recovered from repairs or,
+    /// where there were none, by retransmitted symbols.
     FrameRecovered { frame: FrameId, by: RecoveryKind, symbols: u32, behind: u32 },
-    /// The decoder goes on after a frame was not there in time: with `frame`, when `frames` newer ones had begun to come.
+    /// The decoder continues after a frame was not available in time: with `frame`, when `frames` newer ones had begun to arrive.
     PictureHealed { frame: FrameId, by: RecoveryKind, frames: u32 },
-    /// Repairs were made for a frame and those before it, `covers` in all; the probability that it is not whole in time, where
-    /// the policy reckons with it; and every candidate.
+    /// Repairs were generated for a frame and those before it, `covers` in all; the probability that it is not complete in time, where the
+    /// policy computes it; and every candidate.
     FrameProtected {
         frame: FrameId,
         basis: Cow<'static, str>,
@@ -68,34 +70,47 @@ pub enum Event {
         expected_loss: Option<f64>,
         candidates: Vec<ProtectionCandidate>,
     },
-    /// The receiver asked for symbols again.
+    /// The receiver requested symbols again.
     SymbolsRequested { frame: FrameId, symbols: u32, attempt: u32 },
-    /// The receiver asked for a frame that is predicted from `decoded` or an older one.
+    /// The receiver requested a frame that is predicted from `decoded` or an older one.
     ReferenceRequested { decoded: FrameId, newest: FrameId },
-    /// The receiver asked for a key frame.
+    /// The receiver requested a key frame.
     KeyFrameRequested { newest: FrameId, reason: Cow<'static, str> },
     /// The sender decided that the next frame is a key frame.
     KeyFrameForced { reason: Cow<'static, str> },
-    /// The sender left out a frame before it was encoded.
+    /// The sender skipped a frame before it was encoded.
     FrameSkipped { reason: Cow<'static, str> },
     /// A frame left the encoder, predicted from `reference`.
     FrameSent { frame: FrameId, bytes: u64, key: bool, reference: Option<FrameId>, symbols: u32 },
-    /// A whole frame went to the decoder.
+    /// A complete frame went to the decoder.
     FrameReady { frame: FrameId },
-    /// It was predicted from a frame that was left out, or from one that was: the decoded picture is damaged.
+    /// It depends on a skipped frame, directly or indirectly: the decoded picture is damaged.
     FrameDamaged { frame: FrameId },
-    /// Media datagrams so far: that left (server), that arrived (client). Of these, pieces that were sent again, and repairs. Ten a second
-    /// at most, while there are any.
+    /// Media datagrams so far: sent (server), arrived (client). Of these, retransmitted pieces, and repairs. At most ten a second, while
+    /// there are any.
     Traffic { packets: u64, bytes: Bytes, retransmissions: u64, repairs: u64 },
-    /// The rate controller changed its mind: target, pacing rate and all candidates.
+    /// The rate controller changed its decision: target, pacing rate and all candidates.
     RateDecision { target: Bitrate, pacing: Bitrate, binding: Cow<'static, str>, candidates: Vec<Candidate> },
-    /// Clock synchronisation: the server's clock minus the client's, and how far that may be off.
+    /// The kernel's state of the TCP connection that carries the media. At most ten a second.
+    TcpState {
+        /// Smoothed.
+        round_trip: Span,
+        congestion_window: Bytes,
+        delivery_rate: Bitrate,
+        /// The delivery rate was measured while TCP had nothing more to send.
+        app_limited: bool,
+        /// Handed to the kernel, but not sent yet.
+        unsent: Bytes,
+        /// Segments that were retransmitted so far.
+        retransmissions: u64,
+    },
+    /// Clock synchronisation: the server's clock minus the client's, and the bound on the error.
     ClockEstimated { offset: Span, error: Span, round_trip: Span, drift_ppm: f64 },
     /// A datagram that no parser accepts.
     MalformedDatagram { reason: String },
 }
 
-/// An event with its moment and end. It reads what it has written, and nothing that lacks a field or has another name.
+/// An event with its time and origin. It reads what it has written, and nothing that lacks a field or has another name.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record<'a> {
     /// Nanoseconds on the clock of `origin`.
@@ -112,7 +127,7 @@ pub fn write_line(writer: &mut impl Write, record: &Record<'_>) -> io::Result<()
     writer.write_all(b"\n")
 }
 
-/// A line of an events file says nothing that this version knows.
+/// A line of an events file contains nothing known to this version.
 #[derive(Debug, Error)]
 #[error(
     "line {line} of the events is none that this version writes: {source}; use one version of server, client and reader"
@@ -123,7 +138,7 @@ pub struct UnknownLine {
     source: serde_json::Error,
 }
 
-/// The records of an events file in the order of writing. A last line without an end was cut off with its writer, and is left out.
+/// The records of an events file in the order of writing. An unterminated last line was truncated with its writer, and is skipped.
 pub fn read_lines(text: &str) -> impl Iterator<Item = Result<Record<'static>, UnknownLine>> + '_ {
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     let numbered = whole.lines().enumerate();
@@ -160,6 +175,7 @@ mod tests {
             Event::FrameDisplayed { timeline: timeline.clone() },
             Event::FramePassedOver { timeline },
             Event::MotionToPhoton { input, frame, span },
+            Event::InputToPhoton { input, frame, span },
             Event::FrameLost { frame, reason: reason.clone() },
             Event::FrameCorrupt { frame },
             Event::FrameRecovered { frame, by: RecoveryKind::LateRepair, symbols, behind: 1 },
@@ -189,32 +205,42 @@ mod tests {
             },
             Event::ClockEstimated { offset: span, error: span, round_trip: span, drift_ppm: -1.5 },
             Event::MalformedDatagram { reason: "too short".to_owned() },
+            Event::TcpState {
+                round_trip: span,
+                congestion_window: Bytes::new(20_000),
+                delivery_rate: target,
+                app_limited: true,
+                unsent: Bytes::ZERO,
+                retransmissions: 5,
+            },
         ]
     }
 
-    /// Where an event stands in [`every_event`].
+    /// The index of an event in [`every_event`].
     fn place(event: &Event) -> usize {
         match event {
             Event::FrameDisplayed { .. } => 0,
             Event::FramePassedOver { .. } => 1,
             Event::MotionToPhoton { .. } => 2,
-            Event::FrameLost { .. } => 3,
-            Event::FrameCorrupt { .. } => 4,
-            Event::FrameRecovered { .. } => 5,
-            Event::PictureHealed { .. } => 6,
-            Event::FrameProtected { .. } => 7,
-            Event::SymbolsRequested { .. } => 8,
-            Event::ReferenceRequested { .. } => 9,
-            Event::KeyFrameRequested { .. } => 10,
-            Event::KeyFrameForced { .. } => 11,
-            Event::FrameSkipped { .. } => 12,
-            Event::FrameSent { .. } => 13,
-            Event::FrameReady { .. } => 14,
-            Event::FrameDamaged { .. } => 15,
-            Event::Traffic { .. } => 16,
-            Event::RateDecision { .. } => 17,
-            Event::ClockEstimated { .. } => 18,
-            Event::MalformedDatagram { .. } => 19,
+            Event::InputToPhoton { .. } => 3,
+            Event::FrameLost { .. } => 4,
+            Event::FrameCorrupt { .. } => 5,
+            Event::FrameRecovered { .. } => 6,
+            Event::PictureHealed { .. } => 7,
+            Event::FrameProtected { .. } => 8,
+            Event::SymbolsRequested { .. } => 9,
+            Event::ReferenceRequested { .. } => 10,
+            Event::KeyFrameRequested { .. } => 11,
+            Event::KeyFrameForced { .. } => 12,
+            Event::FrameSkipped { .. } => 13,
+            Event::FrameSent { .. } => 14,
+            Event::FrameReady { .. } => 15,
+            Event::FrameDamaged { .. } => 16,
+            Event::Traffic { .. } => 17,
+            Event::RateDecision { .. } => 18,
+            Event::ClockEstimated { .. } => 19,
+            Event::MalformedDatagram { .. } => 20,
+            Event::TcpState { .. } => 21,
         }
     }
 
@@ -231,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_renamed_event_or_field_is_an_error_and_a_line_that_was_cut_off_is_not() {
-        let whole = line(every_event().swap_remove(16));
+        let whole = line(every_event().swap_remove(17));
         let fault =
             |text: &str| read_lines(text).find_map(Result::err).map(|unknown| (unknown.line, unknown.to_string()));
         assert_eq!(fault(&format!("{whole}{}", &whole[..30])), None);

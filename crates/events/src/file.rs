@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::path::Path;
 
-/// Creates or empties a file that, where it is new, only its owner may read: events tell who came from where, and what they did.
+/// Creates or truncates a file that, where it is new, only its owner may read: events reveal who connected from where, and what they did.
 pub fn create_private_file(path: &Path) -> std::io::Result<File> {
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true);

@@ -1,4 +1,4 @@
-//! One schema for what happened, the same in server, native client, browser and lab; its writers and its reader.
+//! One schema for events, the same in server, native client, browser and lab; its writers and its reader.
 
 #![forbid(unsafe_code)]
 

@@ -1,4 +1,4 @@
-//! How frames that had lost something became whole after all, and what that cost.
+//! How frames with losses were completed, and at what cost.
 
 use std::ops::AddAssign;
 
@@ -6,18 +6,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::FrameCounts;
 
-/// What healed the picture.
+/// What repaired the picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum RecoveryKind {
-    /// Repairs, before any symbol of a newer frame had come.
+    /// Repairs, before any symbol of a newer frame had arrived.
     Repair,
-    /// Repairs that came later, for the sake of the frames that predict from it.
+    /// Repairs that arrived later, for the sake of the frames that predict from it.
     LateRepair,
-    /// Symbols that were sent again.
+    /// Retransmitted symbols.
     Retransmission,
-    /// A frame that predicts from one that the receiver had acknowledged, past those that were lost.
+    /// A frame that predicts from one that the receiver had acknowledged, skipping those that were lost.
     Reference,
     /// A frame that decodes without others.
     KeyFrame,
@@ -42,28 +42,28 @@ impl RecoveryKind {
 pub struct RecoveryCounts {
     /// Repairs that arrived.
     pub repairs: u64,
-    /// Bytes of repairs and of symbols that were sent again.
+    /// Bytes of repairs and of retransmitted symbols.
     pub redundant_bytes: u64,
     /// Bytes of all media datagrams.
     pub media_bytes: u64,
-    /// Symbols that were computed from repairs.
+    /// Symbols that were recovered from repairs.
     pub symbols: u64,
-    /// Frames that became whole by repairs, in time and later.
+    /// Frames completed by repairs, in time and later.
     pub by_repair: u64,
     pub by_late_repair: u64,
-    /// Frames that became whole by symbols sent again, without any repair.
+    /// Frames completed by retransmitted symbols, without any repair.
     pub by_retransmission: u64,
-    /// Times that the decoder had to wait and went on with a frame predicted from an acknowledged one, or with a key frame.
+    /// Times that the decoder had to wait and continued with a frame predicted from an acknowledged one, or with a key frame.
     pub by_reference: u64,
     pub by_key_frame: u64,
-    /// Newer frames that had begun to come each time that the decoder went on after a loss: sum, count of times and largest.
+    /// Newer frames that had begun to arrive each time that the decoder continued after a loss: sum, number of times and largest.
     pub frames_to_heal: u64,
     pub healings: u64,
     pub longest_healing: u32,
 }
 
 impl RecoveryCounts {
-    /// What has come since `before`; the longest healing is that of all time.
+    /// The increase since `before`; the longest recovery is that of the whole time.
     #[must_use]
     pub const fn since(&self, before: &Self) -> Self {
         Self {
@@ -100,10 +100,10 @@ impl AddAssign for RecoveryCounts {
     }
 }
 
-/// The same for the summary, with the shares that matter.
+/// The same for the summary, with derived ratios.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Recovery {
-    /// Repairs and symbols sent again, of all that arrived.
+    /// Repairs and retransmitted symbols, of all that arrived.
     pub redundancy_ratio: f64,
     pub repairs: u64,
     pub recovered_symbols: u64,
@@ -112,10 +112,10 @@ pub struct Recovery {
     pub frames_by_retransmission: u64,
     pub healed_by_reference: u64,
     pub healed_by_key_frame: u64,
-    /// Newer frames that had begun to come when the decoder went on after a loss.
+    /// Newer frames that had begun to arrive when the decoder continued after a loss.
     pub frames_to_heal_mean: f64,
     pub frames_to_heal_max: u32,
-    /// Frames that nothing healed.
+    /// Frames that were never recovered.
     pub residual_frame_loss: f64,
 }
 

@@ -1,8 +1,8 @@
-//! Stalls: how long a picture stands before a new one takes its place.
+//! Stalls: how long a picture is frozen before a new one replaces it.
 
 use nearlight_units::{Span, Time};
 
-/// A picture that stands for longer than this is a stall. A choice near the W3C's `freezeCount` (webrtc-stats: 150 ms above the mean
+/// A picture that is frozen for longer than this is a stall. A choice near the W3C's `freezeCount` (webrtc-stats: 150 ms above the mean
 /// interval of the last 30 pictures, so 200 ms at 20 a second), but fixed: a stream that slows down must not raise its own threshold.
 pub const STALL: Span = Span::from_millis(200);
 
@@ -16,10 +16,10 @@ pub struct Stalls {
     count: u64,
 }
 
-/// What the gaps between pictures came to.
+/// The statistics of the gaps between pictures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StallCounts {
-    /// Gaps longer than [`STALL`], and their whole length.
+    /// Gaps longer than [`STALL`], and their total length.
     pub stalls: u64,
     pub stalled: Span,
     /// The longest gap, stall or not.
@@ -36,7 +36,7 @@ impl Stalls {
         }
     }
 
-    /// A new picture is on the display. Without an earlier start it is the start itself.
+    /// A new picture is on the display. Without an earlier start this is the start.
     pub fn on_picture(&mut self, at: Time) {
         self.on_start(at);
         let gap = at - self.picture_at;
@@ -48,8 +48,8 @@ impl Stalls {
         self.picture_at = self.picture_at.max(at);
     }
 
-    /// What they come to if nothing is displayed any more until `end`: the gap up to it counts like any other. An end before
-    /// the newest picture is that picture.
+    /// The statistics if nothing more is displayed until `end`: the gap up to it counts like any other. An end before the newest picture is
+    /// moved to that picture.
     #[must_use]
     pub fn until(mut self, end: Time) -> StallCounts {
         let Some(begun_at) = self.begun_at else { return StallCounts::default() };
@@ -64,7 +64,7 @@ impl Stalls {
 }
 
 impl StallCounts {
-    /// The share of the time that belongs to stalls; none where no time passed.
+    /// The fraction of the time spent in stalls; none where no time passed.
     #[must_use]
     pub fn ratio(&self) -> Option<f64> {
         (self.watched > Span::ZERO).then(|| self.stalled.as_secs_f64() / self.watched.as_secs_f64())

@@ -1,4 +1,4 @@
-//! A run in one object: what `nearlight view --json` prints and the page's `summary()` returns (docs/json.md).
+//! A run's summary as one object: what `nearlight view --json` prints and the page's `summary()` returns (docs/json.md).
 
 use std::ops::AddAssign;
 
@@ -10,7 +10,7 @@ use crate::{Recovery, RecoveryCounts, STAGES, Stalls, Timeline};
 /// Keeps at most this many samples; a longer run keeps an evenly thinned set, so memory stays flat.
 const MAX_SAMPLES: usize = 16_384;
 
-/// Samples of a length, thinned evenly once there are too many.
+/// Samples of a duration, thinned evenly once there are too many.
 #[derive(Clone, Debug)]
 pub struct Samples {
     values: Vec<Span>,
@@ -47,44 +47,40 @@ impl Samples {
         self.seen
     }
 
-    /// The sample below which a share of `percent` lies (nearest rank); zero without samples.
+    /// The sample below which a share of `percent` lies (nearest rank); none without samples.
     #[must_use]
-    pub fn percentile(&self, percent: u32) -> Span {
+    pub fn percentile(&self, percent: u32) -> Option<Span> {
         let mut sorted = self.values.clone();
         sorted.sort_unstable();
         let rank = (sorted.len() * percent as usize).div_ceil(100).max(1);
-        sorted.get(rank - 1).copied().unwrap_or(Span::ZERO)
+        sorted.get(rank - 1).copied()
     }
 }
 
-/// Percentiles in milliseconds and the number of samples.
+/// Percentiles in milliseconds and the number of samples. Null in JSON, and never zero, where there are no samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Distribution {
-    pub p50: f64,
-    pub p95: f64,
-    pub p99: f64,
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
+    pub p99: Option<f64>,
     pub n: u64,
 }
 
 impl From<&Samples> for Distribution {
     fn from(samples: &Samples) -> Self {
-        Self {
-            p50: milliseconds(samples.percentile(50)),
-            p95: milliseconds(samples.percentile(95)),
-            p99: milliseconds(samples.percentile(99)),
-            n: samples.count(),
-        }
+        let percentile = |percent| samples.percentile(percent).map(milliseconds);
+        Self { p50: percentile(50), p95: percentile(95), p99: percentile(99), n: samples.count() }
     }
 }
 
-/// One stage's share in milliseconds.
+/// One stage's share in milliseconds; null in JSON before any frame was displayed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct StageMedian {
-    pub p50: f64,
-    pub p95: f64,
+    pub p50: Option<f64>,
+    pub p95: Option<f64>,
 }
 
-/// What became of the frames that the server sent while the client watched.
+/// The fate of the frames that the server sent while the client watched.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct FrameCounts {
     pub sent: u64,
@@ -92,7 +88,7 @@ pub struct FrameCounts {
     pub completed: u64,
     pub decoded: u64,
     pub displayed: u64,
-    /// Displayed although something that they were predicted from was left out; none where recovery does not allow it.
+    /// Displayed although a frame that they depend on was skipped; none where recovery does not allow it.
     pub damaged: u64,
     /// Displayed after their deadline, or decoded only because later frames needed them.
     pub late: u64,
@@ -118,16 +114,16 @@ pub struct LossCounts {
     pub key_frames: u64,
 }
 
-/// What became of the sound.
+/// Counts of the sound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SoundCounts {
     /// Datagrams that arrived, each with 10 ms of sound.
     pub packets: u64,
     /// Datagrams that never arrived.
     pub lost: u64,
-    /// Blocks that only the next datagram brought.
+    /// Blocks that only arrived with the next datagram.
     pub repeated: u64,
-    /// Blocks of 10 ms that were made up because theirs was not there in time.
+    /// Blocks of 10 ms that were concealed because theirs was not available in time.
     pub concealed: u64,
     /// Blocks that were decoded too late.
     pub late: u64,
@@ -148,7 +144,7 @@ impl AddAssign for SoundCounts {
 pub struct SoundSummary {
     #[serde(flatten)]
     pub counts: SoundCounts,
-    /// From a moment in the world to its being heard, at the end; null where nothing was played.
+    /// From a moment in the world to its playback, at the end; null where nothing was played.
     pub delay_ms: Option<f64>,
     /// How far sound and picture were apart, for each displayed frame.
     pub apart_ms: Distribution,
@@ -161,9 +157,10 @@ impl SoundSummary {
     }
 }
 
-/// Means of the rates that a server reports of itself.
+/// Means of the rates that a server reports.
 ///
-/// What it sent is told of the second before each report. Reports of the first second tell of a time before the first frame and are left
+/// The sent rate refers to the second before each report. Reports of the first second refer to a time before the first frame and are
+/// skipped, unless there are no others.
 /// out, unless there are no others.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ReportedRates {
@@ -174,10 +171,10 @@ pub struct ReportedRates {
 }
 
 impl ReportedRates {
-    /// The second that a report looks back on.
+    /// The second that a report covers.
     const WINDOW: Span = Span::from_secs(1);
 
-    /// A report came `at` this time, with the controller's target and the rate of what was sent.
+    /// A report arrived at `at`, with the controller's target and the rate of what was sent.
     pub fn on_report(&mut self, at: Time, target: Bitrate, sent: Bitrate) {
         self.latest = [target, sent];
         if at - *self.first_at.get_or_insert(at) < Self::WINDOW {
@@ -199,7 +196,7 @@ impl ReportedRates {
     }
 }
 
-/// What the stream was, in words.
+/// The stream's properties, as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct SummaryStream {
     pub codec: String,
@@ -215,10 +212,13 @@ pub struct Summary {
     pub fps: f64,
     /// Longest time between two displayed pictures, or between the last one and the end.
     pub pause_ms_max: f64,
-    /// Share of the time since the first picture in which a picture stood for more than [`STALL`](crate::STALL); null before any.
+    /// Fraction of the time since the first picture in which the picture was frozen for more than [`STALL`](crate::STALL); null before any.
     pub stall_ratio: Option<f64>,
     pub stalls_per_minute: Option<f64>,
+    /// Of displayed frames: from the newest input that a frame is the first to show.
     pub motion_to_photon_ms: Distribution,
+    /// Of inputs: including those superseded by a newer one.
+    pub input_to_photon_ms: Distribution,
     /// By stage name.
     pub stages_ms: serde_json::Map<String, serde_json::Value>,
     /// Largest difference between a frame's total and the sum of its stages.
@@ -232,32 +232,33 @@ pub struct Summary {
     pub stream: SummaryStream,
     /// Bound on the error of mapped server times at the end, in milliseconds.
     pub clock_error_ms: f64,
-    /// Displayed frames whose pixels carried no readable marker.
+    /// Displayed frames without a readable marker below their picture.
     pub unreadable_markers: u64,
 }
 
-/// Collects timelines as they come.
+/// Collects timelines as they arrive.
 #[derive(Clone, Debug, Default)]
 pub struct SummaryBuilder {
     stages: [Samples; STAGES.len()],
     motion_to_photon: Samples,
+    input_to_photon: Samples,
     stage_sum_error: Span,
     stalls: Stalls,
     ended_at: Option<Time>,
 }
 
 impl SummaryBuilder {
-    /// A picture is on the display, whatever is known of its way.
+    /// A picture is on the display, whatever is known of its timeline.
     pub fn on_picture(&mut self, at: Time) {
         self.stalls.on_picture(at);
     }
 
-    /// Nothing is displayed any more: what passed since the last picture was a pause, too.
+    /// Nothing is displayed any more: the time since the last picture was a pause, too.
     pub fn on_end(&mut self, at: Time) {
         self.ended_at = Some(at);
     }
 
-    /// A frame was displayed. `total` is its length from input event to display, measured apart from the stages.
+    /// A frame was displayed. `total` is its duration from input event to display, measured separately from the stages.
     pub fn on_displayed(&mut self, timeline: &Timeline, total: Span) {
         let mut sum = Span::ZERO;
         for (samples, stage) in self.stages.iter_mut().zip(STAGES) {
@@ -268,22 +269,31 @@ impl SummaryBuilder {
         self.stage_sum_error = self.stage_sum_error.max((sum - total).abs());
     }
 
-    pub fn on_motion_to_photon(&mut self, span: Span) {
-        self.motion_to_photon.push(span);
+    /// A displayed frame was the first to show inputs, which were made this long before, the oldest first. The newest one's is the frame's
+    /// motion-to-photon time.
+    pub fn on_inputs_displayed(&mut self, spans: impl IntoIterator<Item = Span>) {
+        let mut newest = None;
+        for span in spans {
+            self.input_to_photon.push(span);
+            newest = Some(span);
+        }
+        if let Some(span) = newest {
+            self.motion_to_photon.push(span);
+        }
     }
 
-    /// How motion-to-photon was distributed so far.
+    /// The distribution of motion-to-photon so far.
     #[must_use]
     pub fn motion_to_photon(&self) -> Distribution {
         Distribution::from(&self.motion_to_photon)
     }
 
-    /// The run so far. `watched` is how long the client displayed frames.
+    /// The summary so far. `watched` is how long the client displayed frames.
     #[must_use]
     pub fn build(&self, frames: FrameCounts, watched: Span, rest: SummaryRest) -> Summary {
         let stages_ms = STAGES.iter().zip(&self.stages).map(|(stage, samples)| {
-            let shares =
-                StageMedian { p50: milliseconds(samples.percentile(50)), p95: milliseconds(samples.percentile(95)) };
+            let percentile = |percent| samples.percentile(percent).map(milliseconds);
+            let shares = StageMedian { p50: percentile(50), p95: percentile(95) };
             (stage.name().to_owned(), serde_json::to_value(shares).expect("two numbers"))
         });
         let stalls = self.stalls.until(self.ended_at.unwrap_or(Time::ZERO));
@@ -295,6 +305,7 @@ impl SummaryBuilder {
             stall_ratio: stalls.ratio().map(|ratio| round(ratio, 1e4)),
             stalls_per_minute: stalls.per_minute().map(|count| round(count, 1e2)),
             motion_to_photon_ms: self.motion_to_photon(),
+            input_to_photon_ms: Distribution::from(&self.input_to_photon),
             stages_ms: stages_ms.collect(),
             stage_sum_error_us_max: self.stage_sum_error.as_micros(),
             rate_mbps: rest.rates,
@@ -343,13 +354,35 @@ mod tests {
     #[test]
     fn percentiles_are_nearest_rank() {
         let mut samples = Samples::default();
-        assert_eq!(samples.percentile(50), Span::ZERO);
+        assert_eq!(samples.percentile(50), None);
         for value in 1..=100 {
             samples.push(Span::from_micros(value));
         }
-        assert_eq!(samples.percentile(50), Span::from_micros(50));
-        assert_eq!(samples.percentile(99), Span::from_micros(99));
-        assert_eq!(samples.percentile(100), Span::from_micros(100));
+        for percent in [50, 99, 100] {
+            assert_eq!(samples.percentile(percent), Some(Span::from_micros(i64::from(percent))));
+        }
+    }
+
+    #[test]
+    fn a_frames_motion_to_photon_is_its_newest_inputs_and_every_input_has_its_own() {
+        let mut builder = SummaryBuilder::default();
+        for spans in [[40, 24].as_slice(), &[41, 25], &[26], &[]] {
+            builder.on_inputs_displayed(spans.iter().map(|millis| Span::from_millis(*millis)));
+        }
+        let summary = builder.build(FrameCounts::default(), Span::from_secs(1), SummaryRest::default());
+        let (frames, inputs) = (summary.motion_to_photon_ms, summary.input_to_photon_ms);
+        assert_eq!((frames.p50, frames.p99, frames.n), (Some(25.0), Some(26.0), 3));
+        assert_eq!((inputs.p50, inputs.p99, inputs.n), (Some(26.0), Some(41.0), 5));
+    }
+
+    #[test]
+    fn without_samples_a_distribution_is_null() {
+        let summary =
+            SummaryBuilder::default().build(FrameCounts::default(), Span::from_secs(1), SummaryRest::default());
+        let object = serde_json::to_value(&summary).expect("plain data");
+        let none = serde_json::json!({ "p50": null, "p95": null, "p99": null, "n": 0 });
+        assert_eq!([&object["motion_to_photon_ms"], &object["input_to_photon_ms"]], [&none, &none]);
+        assert_eq!(object["stages_ms"]["network"], serde_json::json!({ "p50": null, "p95": null }));
     }
 
     #[test]
@@ -399,7 +432,7 @@ mod tests {
         }
         assert_eq!(samples.count(), 1_000_000);
         assert!(samples.values.len() <= MAX_SAMPLES);
-        let median = samples.percentile(50).as_nanos();
+        let median = samples.percentile(50).expect("samples").as_nanos();
         assert!((450_000..550_000).contains(&median), "median {median}");
     }
 }

@@ -1,14 +1,14 @@
-//! Where one frame's time went: boundaries in one clock, so that stages telescope and sum to the total exactly.
+//! Where one frame's time went: boundaries on one clock, so that stages telescope and sum to the total exactly.
 
 use nearlight_units::{FrameId, InputSeq, Span, Time};
 use serde::{Deserialize, Serialize};
 
-/// A stretch of a frame's way from the user's movement to the display.
+/// A stage of a frame's path from the user's movement to the display.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
 pub enum Stage {
-    /// The input sample's way to the server.
+    /// The input sample's transfer to the server.
     Input,
     /// The sample waits for the next frame to be rendered.
     Wait,
@@ -18,9 +18,9 @@ pub enum Stage {
     Encode,
     /// Encoded until the last packet of the first transmission has left.
     Pace,
-    /// That packet's way to the receiver.
+    /// That packet's transfer to the receiver.
     Network,
-    /// Until the frame is whole: repairs, and packets that overtook one another.
+    /// Until the frame is complete: repairs, and reordered packets.
     Reassemble,
     Decode,
     /// Decoded until it is on the display.
@@ -60,7 +60,7 @@ impl Stage {
     }
 }
 
-/// The way of one displayed frame. All times are on the client's clock; the server's were mapped by clock synchronisation.
+/// The timeline of one displayed frame. All times are on the client's clock; the server's were mapped by clock synchronisation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Timeline {
     pub frame: FrameId,
@@ -68,7 +68,7 @@ pub struct Timeline {
     pub input: InputSeq,
     /// Boundary `n` is where stage `n` of [`STAGES`] begins, the last one is the moment of display.
     pub boundaries: [Time; STAGES.len() + 1],
-    /// How far the mapping of server times may be off, either way: what `input` and `network` may have wrongly exchanged.
+    /// How far the mapping of server times may be off, either way: an error shifts time between `input` and `network`.
     pub clock_error: Span,
     pub late: bool,
 }

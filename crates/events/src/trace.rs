@@ -7,15 +7,15 @@ use serde_json::{Map, Value, json};
 
 use crate::{Event, Origin, Record, STAGES, Stage, Timeline};
 
-/// Tracks per stage: frames that are in one stage at the same time lie on different ones, for slices of one track must not
+/// Tracks per stage: frames that are in one stage at the same time are on different ones, for slices of one track must not
 /// overlap. Guess: eight frames in flight are 130 ms of a 60 Hz stream; more share the last track.
 const LANES: usize = 8;
-/// The track of what is no stage.
+/// The track of events that are no stage.
 const HAPPENINGS: usize = STAGES.len() * LANES;
 /// Closes the array; written after every flush and overwritten by the next one.
 const END: &[u8] = b"\n]\n";
 
-/// Writes records as they come. What was flushed is a complete file, whenever the process ends.
+/// Writes records as they arrive. What was flushed is a complete file, whenever the process ends.
 ///
 /// Stages become slices on one track per stage, rates become counters, everything else marks a moment.
 #[derive(Debug)]
@@ -23,9 +23,9 @@ pub struct TraceWriter<W: Write + Seek> {
     writer: W,
     /// Events since the last flush.
     unwritten: Vec<u8>,
-    /// Where the next event goes: over the end of the array.
+    /// The offset of the next event: over the end of the array.
     tail: u64,
-    /// Until when each track is taken.
+    /// Until when each track is occupied.
     busy: [Time; STAGES.len() * LANES],
     named: [bool; STAGES.len() * LANES + 1],
 }
@@ -155,12 +155,12 @@ impl<W: Write + Seek> TraceWriter<W> {
 
 impl<W: Write + Seek> Drop for TraceWriter<W> {
     fn drop(&mut self) {
-        // A caller who wants to hear of a full disk flushes.
+        // A caller that needs to detect a full disk calls flush.
         let _ = self.flush();
     }
 }
 
-/// The format's unit, with nanoseconds behind the point.
+/// The format's unit, with nanoseconds after the decimal point.
 fn micros(time: Time) -> f64 {
     time.as_nanos() as f64 / 1e3
 }

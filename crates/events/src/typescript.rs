@@ -1,4 +1,4 @@
-//! What the page knows of events: `web/src/generated/events.ts`.
+//! The page's types of events: `web/src/generated/events.ts`.
 
 use nearlight_typescript::Module;
 

@@ -1,9 +1,9 @@
-//! What a frame costs to protect, to plan for and to recover.
+//! The cost of protecting, planning and recovering a frame.
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_fec::bench::{SHAPES, SYMBOL_BYTES, shape_name};
 use nearlight_fec::policy::{FrameFacts, RateDistortion, Shortage, new_policy};
-use nearlight_fec::{Code, Encoder, Fate, Kernel, LossEstimate, LossProcess, LossSummary, digest};
+use nearlight_fec::{Code, Encoder, Kernel, LossEstimate, LossProcess, LossSummary, PacketOutcome, digest};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 
 fn encode(criterion: &mut Criterion) {
@@ -71,8 +71,8 @@ fn estimate(criterion: &mut Criterion) {
         bencher.iter(|| {
             number += 1;
             let sent_at = Time::from_micros(300 * number);
-            let arrived_at = (number % 97 > 0).then(|| sent_at + Span::from_millis(9));
-            estimate.on_fate(&Fate { frame: FrameId(number as u32 / 50), sent_at, arrived_at });
+            let arrived_at = (number % 97 > 0).then(|| (sent_at + Span::from_millis(9)).for_peer());
+            estimate.on_outcome(&PacketOutcome { frame: FrameId(number as u32 / 50), sent_at, arrived_at });
         });
     });
 }

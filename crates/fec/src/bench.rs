@@ -1,4 +1,4 @@
-//! What the kernels do on this machine: throughput, and the time to encode and decode frames of the usual shapes.
+//! Kernel performance on this machine: throughput, and the time to encode and decode frames of the usual shapes.
 //!
 //! Reads no clock itself: the caller passes one.
 
@@ -44,7 +44,7 @@ pub struct Row {
 /// Measures every kernel that this processor has, fastest first, for about `each` a figure.
 ///
 /// # Panics
-/// If a frame is not what it was, which would be a fault of this crate.
+/// If a decoded frame differs from the original, which would be a bug in this crate.
 pub fn measure(clock: &mut dyn FnMut() -> Time, each: Span) -> Vec<Row> {
     measure_shapes(&SHAPES, clock, each)
 }
@@ -78,7 +78,7 @@ impl Stopwatch<'_> {
         mut prepare: impl FnMut(&mut State),
         mut work: impl FnMut(&mut State),
     ) -> f64 {
-        /// Fewer say little, more take memory for nothing.
+        /// Fewer are not representative, more waste memory.
         const RUNS: std::ops::Range<usize> = 5..20_000;
         let mut spans = Vec::new();
         let began = (self.clock)();

@@ -1,4 +1,4 @@
-//! How a frame is cut into symbols, and the repairs that are made of them.
+//! Splits a frame into symbols and computes repairs from them.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use crate::kernel::Kernel;
 /// The most frames that one repair may cover. Guess: a group of pictures of half a second at 60 frames a second.
 pub const MAX_WINDOW_FRAMES: usize = 32;
 
-/// A frame that cannot be cut as its header says, or frames that cannot be covered together.
+/// A frame that cannot be split as its header specifies, or frames that cannot be covered together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum CodeError {
     #[error("{bytes} bytes cannot be cut into {sources} symbols of one size that all carry something: the header lies")]

@@ -42,7 +42,7 @@ pub(crate) fn block_row(frame: FrameId, repair: u16, row: &mut [u8]) {
 
 /// Fills `row` with the coefficients for one frame's sources in a repair that covers several frames.
 ///
-/// `newest` tells windows apart: the same number in another window is another repair.
+/// `newest` distinguishes windows: the same number in another window is another repair.
 pub(crate) fn window_row(newest: FrameId, repair: u16, frame: FrameId, row: &mut [u8]) {
     // Bit 16 keeps windows apart from blocks, whose numbers are below it.
     let number = u64::from(newest.0) << 32 | 1 << 16 | u64::from(repair);

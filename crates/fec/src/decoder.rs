@@ -10,14 +10,14 @@ use crate::kernel::Kernel;
 use crate::solve::reduce;
 
 /// A frame that lacks more symbols than this waits for sources. 512 take a millisecond to solve, more grow with the cube, and a
-/// frame that lost so many came over a path that needs a lower rate rather than repairs.
+/// frame with that many losses came over a path that needs a lower rate rather than repairs.
 pub const MAX_MISSING: usize = 512;
 
 /// Repairs that the known sources are subtracted from in one pass. Measured: with 12, a frame of 100 that lost 10 is decoded in
 /// one pass, and one of 400 that lost 100 takes a third less time than with 6; last in line waits for 12 rows at most.
 const FOLD_AT_ONCE: usize = 12;
 
-/// What the peer got wrong.
+/// A protocol error of the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum SymbolError {
     #[error("symbol {index} of a frame that has {sources}: dropped")]
@@ -34,18 +34,18 @@ pub enum SymbolError {
     TooOld,
 }
 
-/// What a symbol did.
+/// The effect of a symbol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// It was kept; so many symbols are still needed.
+    /// It was kept; this many symbols are still needed.
     Waiting { needed: u16 },
-    /// It was the last one needed; so many sources were computed from repairs.
+    /// It was the last one needed; this many sources were computed from repairs.
     Complete { recovered: u16 },
     /// It was known, or not needed any more.
     Redundant,
     /// It was not needed any more and agrees with a frame that was computed from repairs.
     Verified,
-    /// It contradicts others: some symbol was not what the sender made. The frame is withheld.
+    /// It contradicts others: some symbol differs from what the sender sent. The frame is withheld.
     Corrupt,
 }
 
@@ -67,8 +67,8 @@ enum Slot {
 
 /// Collects one frame's symbols and completes it in place.
 ///
-/// Repairs wait until a kernel's worth of them has come, then all known sources are subtracted in one pass; a source that comes
-/// later is subtracted at once. So when the last symbol comes, little is left to do.
+/// Repairs wait until a kernel's worth of them has arrived, then all known sources are subtracted in one pass; a source that comes
+/// later is subtracted at once. So when the last symbol arrives, little work remains.
 #[derive(Clone, Debug)]
 pub struct Decoder {
     kernel: Kernel,
@@ -96,7 +96,7 @@ fn scratch_bytes(code: &Code) -> u64 {
     missing * (sources + 3 * missing)
 }
 
-/// What a frame takes to decode in the worst case.
+/// The memory needed to decode a frame in the worst case.
 #[must_use]
 pub fn decoder_bytes(code: &Code) -> Bytes {
     let sources = u64::from(code.sources());
@@ -134,7 +134,7 @@ impl Decoder {
         self.code = code;
         self.state = State::Waiting;
         let sources = usize::from(code.sources());
-        // What an earlier frame left behind is overwritten before it is read.
+        // Data of an earlier frame is overwritten before it is read.
         self.bytes.resize(sources * code.symbol_bytes(), 0);
         self.slots.clear();
         self.slots.resize(sources, Slot::Missing);
@@ -170,7 +170,7 @@ impl Decoder {
         matches!(self.state, State::Complete | State::Verified)
     }
 
-    /// Some symbol was not what the sender made: this frame is lost.
+    /// Some symbol differs from what the sender sent: this frame is lost.
     #[must_use]
     pub fn is_corrupt(&self) -> bool {
         self.state == State::Corrupt
@@ -199,13 +199,13 @@ impl Decoder {
         self.is_complete().then(|| &self.bytes[..self.code.bytes()])
     }
 
-    /// Takes the frame out, once it is complete; what comes after cannot be checked against it any more.
+    /// Takes the frame out, once it is complete; later symbols can no longer be checked against it.
     pub fn into_frame(mut self) -> Option<Vec<u8>> {
         self.bytes.truncate(self.code.bytes());
         self.is_complete().then_some(self.bytes)
     }
 
-    /// Source `index` came.
+    /// Handles source `index`.
     pub fn on_source(&mut self, index: u16, symbol: &[u8]) -> Result<Outcome, SymbolError> {
         if index >= self.code.sources() {
             return Err(SymbolError::Index { index, sources: self.code.sources() });
@@ -232,7 +232,7 @@ impl Decoder {
         }
     }
 
-    /// Repair `number` came.
+    /// Handles repair `number`.
     pub fn on_repair(&mut self, number: u16, symbol: &[u8]) -> Result<Outcome, SymbolError> {
         let expected = self.code.symbol_bytes();
         if symbol.len() != expected {
@@ -275,7 +275,7 @@ impl Decoder {
         &self.computed
     }
 
-    /// What the frame takes now, or may come to take.
+    /// The frame's memory use, now or potentially.
     pub(crate) fn held(&self) -> Bytes {
         let held =
             self.bytes.capacity() + self.syndromes.capacity() + self.slots.capacity() + 4 * self.repairs.capacity();
@@ -301,7 +301,7 @@ impl Decoder {
         self.repairs.iter().copied().zip(self.syndromes.chunks(self.code.symbol_bytes()))
     }
 
-    /// Some of its symbols came in vain: no repair can complete this frame unnoticed any more.
+    /// Some of its symbols are unusable: no repair can complete this frame undetected any more.
     pub(crate) fn withhold(&mut self) -> Outcome {
         self.state = State::Corrupt;
         Outcome::Corrupt
@@ -341,7 +341,7 @@ impl Decoder {
         self.kernel.multiply_add(&factors, &[&self.bytes[slot * size..][..size]], &mut outputs);
     }
 
-    /// Subtracts all known sources from the repairs that have not seen them yet.
+    /// Subtracts all known sources from the repairs to which they have not been applied yet.
     fn fold(&mut self) {
         let new = self.folded..self.repairs.len();
         if new.is_empty() {
@@ -413,7 +413,7 @@ impl Decoder {
         }
     }
 
-    /// The inverse for rows that may depend on each other, and all rows' numbers; None drops a row that told nothing new.
+    /// The inverse for rows that may depend on each other, and all rows' numbers; None drops a redundant row.
     fn invert(&mut self, missing: &[u16], inverse: &mut Vec<u8>) -> Option<Vec<usize>> {
         let mut row = vec![0; self.slots.len()];
         let mut matrix = Vec::with_capacity(self.repairs.len() * missing.len());
@@ -432,7 +432,7 @@ impl Decoder {
             }
             return Some((0..self.repairs.len()).collect());
         }
-        // Any repair of a dependent set may go: the others say the same.
+        // Any repair of a dependent set may be dropped: the others contain the same information.
         let dependent = reduction.checks().next().and_then(|set| set.iter().rposition(|factor| *factor != 0));
         if let Some(row) = dependent {
             let size = self.code.symbol_bytes();

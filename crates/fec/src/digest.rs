@@ -1,4 +1,4 @@
-//! A frame's fingerprint, to notice one that was put together wrongly.
+//! A frame's fingerprint, to detect incorrect reassembly.
 
 /// Eight bytes of the input at a time, four lanes in flight: wider than the multiplier's latency.
 const LANES: usize = 4;
@@ -32,7 +32,7 @@ pub fn digest(bytes: &[u8]) -> u32 {
     (sum ^ (sum >> 32)) as u32
 }
 
-/// Multiplies and adds the product's halves, plus the value itself so that a zero does not wipe out what came before.
+/// Multiplies and adds the product's halves, plus the value itself so that a zero does not erase earlier input.
 fn fold(value: u64, factor: u64) -> u64 {
     let product = u128::from(value) * u128::from(factor);
     (product as u64) ^ ((product >> 64) as u64) ^ value.rotate_left(23)

@@ -1,4 +1,4 @@
-//! What is lost, and why: from the fates of packets to the loss process that redundancy is bought for.
+//! Estimates from the fates of packets the loss process against which redundancy protects.
 //!
 //! A packet that met a full queue was lost to congestion, which a lower rate cures and redundancy makes worse. So the process is
 //! measured on the other packets alone: those that met a queue far from its ceiling, whether they arrived or not. Leaving out both
@@ -8,7 +8,7 @@
 //! A queue that stays full for longer than the least delay is remembered ([`EPOCH`] and up to twice that) looks like a longer path without
 //! a queue, and its losses like random ones. Only a sender that never yields keeps one so.
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use serde::Serialize;
 
 use crate::gilbert::LossProcess;
@@ -16,8 +16,8 @@ use crate::gilbert::LossProcess;
 /// Packets that the estimate remembers, by exponential decay. Guess: a second and a half at 35 Mb/s; 1 % of it are 50 losses.
 const MEMORY: f64 = 5_000.0;
 
-/// What is assumed before anything is known, with the weight of so many packets: a twentieth of a loss, so that a clean path is
-/// taken for one after seconds. Guess: good Wi-Fi.
+/// The prior, with the weight of this many packets: a twentieth of a loss, so that a clean path is
+/// recognized within seconds. Guess: good Wi-Fi.
 const PRIOR: LossProcess = LossProcess { loss: 0.0005, burst: 2.0 };
 const PRIOR_PACKETS: f64 = 100.0;
 
@@ -40,19 +40,19 @@ const EPOCH: Span = Span::from_secs(10);
 /// tell apart.
 const OUTAGE: u32 = 128;
 
-/// A packet's fate, once it is known.
+/// A packet's outcome, once it is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Fate {
+pub struct PacketOutcome {
     pub frame: FrameId,
     pub sent_at: Time,
-    /// On the receiver's clock, whose offset does not matter; none for a packet reported missing.
-    pub arrived_at: Option<Time>,
+    /// None for a packet reported missing.
+    pub arrived_at: Option<RemoteTime>,
 }
 
 /// The estimate, for policies and the log.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct LossSummary {
-    /// Losses that have nothing to do with a queue: what redundancy is for.
+    /// Losses unrelated to a queue, against which redundancy helps.
     pub random: LossProcess,
     /// Share of all packets that were lost with their queue full, 0 to 1: the rate controller's business.
     pub congestion: f64,
@@ -61,7 +61,7 @@ pub struct LossSummary {
 }
 
 impl LossSummary {
-    /// Nothing is lost.
+    /// No losses.
     pub const CLEAN: Self = Self { random: LossProcess::CLEAN, congestion: 0.0, total: 0.0 };
 
     /// Share of packets that were lost for another reason than a full queue, 0 to 1: as the process has it, or as counted where no queue
@@ -144,8 +144,8 @@ pub struct LossEstimate {
     base: Extreme,
     ceiling: Extreme,
     last: Option<Last>,
-    /// Missing packets since `last`, with the frame and time of each: their fate is judged when the run ends.
-    run: Vec<Fate>,
+    /// Missing packets since `last`, with the frame and time of each: their outcome is judged when the run ends.
+    run: Vec<PacketOutcome>,
     random: Counts,
     all: Counts,
     congested: f64,
@@ -173,25 +173,25 @@ impl Default for LossEstimate {
 }
 
 impl LossEstimate {
-    /// The next packet's fate, in the order of sending.
-    pub fn on_fate(&mut self, fate: &Fate) {
-        let Some(arrived_at) = fate.arrived_at else {
+    /// The next packet's outcome, in the order of sending.
+    pub fn on_outcome(&mut self, outcome: &PacketOutcome) {
+        let Some(arrived_at) = outcome.arrived_at else {
             if self.run.len() <= OUTAGE as usize {
-                self.run.push(*fate);
+                self.run.push(*outcome);
             }
             return;
         };
-        let delay = arrived_at - fate.sent_at;
-        self.base.on(fate.sent_at, delay);
+        let delay = arrived_at.ahead_of(outcome.sent_at);
+        self.base.on(outcome.sent_at, delay);
         let queue = delay - self.base.get();
-        self.ceiling.on(fate.sent_at, queue);
-        self.end_run(fate, queue);
+        self.ceiling.on(outcome.sent_at, queue);
+        self.end_run(outcome, queue);
         self.count(self.is_exposed(queue), false, false);
         let growth = match &self.last {
-            Some(last) if last.frame == fate.frame => (queue - last.queue).max(Span::ZERO),
+            Some(last) if last.frame == outcome.frame => (queue - last.queue).max(Span::ZERO),
             _ => Span::ZERO,
         };
-        self.last = Some(Last { sent_at: fate.sent_at, frame: fate.frame, queue, growth });
+        self.last = Some(Last { sent_at: outcome.sent_at, frame: outcome.frame, queue, growth });
     }
 
     #[must_use]
@@ -207,8 +207,8 @@ impl LossEstimate {
         self.outages
     }
 
-    /// A packet arrived: what went missing before it can be judged.
-    fn end_run(&mut self, arrival: &Fate, queue: Span) {
+    /// Handles an arrival: the losses before it can now be classified.
+    fn end_run(&mut self, arrival: &PacketOutcome, queue: Span) {
         let run = std::mem::take(&mut self.run);
         if run.len() > OUTAGE as usize {
             self.outages += 1;
@@ -225,7 +225,7 @@ impl LossEstimate {
     }
 
     /// The queue that a lost packet met, as its neighbours tell.
-    fn queue_at(&self, lost: &Fate, position: usize, arrival: &Fate, queue: Span) -> Span {
+    fn queue_at(&self, lost: &PacketOutcome, position: usize, arrival: &PacketOutcome, queue: Span) -> Span {
         let before = self.last.map_or(Span::ZERO, |last| {
             if last.frame == lost.frame {
                 // A burst's packets pile up: the further back in it, the longer the queue.
@@ -297,9 +297,9 @@ mod tests {
                 let mut arrived_at = None;
                 if waiting < self.room {
                     self.free_at = self.free_at.max(sent_at) + self.service;
-                    arrived_at = (!self.bad).then(|| self.free_at + Span::from_secs(3_600));
+                    arrived_at = (!self.bad).then(|| (self.free_at + Span::from_secs(3_600)).for_peer());
                 }
-                estimate.on_fate(&Fate { frame: FrameId(self.frame), sent_at, arrived_at });
+                estimate.on_outcome(&PacketOutcome { frame: FrameId(self.frame), sent_at, arrived_at });
             }
             self.frame += 1;
             self.now += Span::from_micros(16_667);
@@ -363,7 +363,11 @@ mod tests {
         }
         assert!(estimate.summary().random.loss < 1e-4, "{:?}", estimate.summary());
         for number in 0..500 {
-            estimate.on_fate(&Fate { frame: FrameId(path.frame + number / 40), sent_at: path.now, arrived_at: None });
+            estimate.on_outcome(&PacketOutcome {
+                frame: FrameId(path.frame + number / 40),
+                sent_at: path.now,
+                arrived_at: None,
+            });
         }
         path.frame(40, &mut estimate);
         assert_eq!(estimate.outages(), 1);
@@ -376,12 +380,12 @@ mod tests {
         let mut random = Pcg32::seed_from_u64(22);
         for _ in 0..5_000 {
             let mut number = || u64::from(random.next_u32()) << (random.next_u32() % 33);
-            let fate = Fate {
+            let outcome = PacketOutcome {
                 frame: FrameId(number() as u32 % 7),
                 sent_at: Time::from_nanos(number()),
-                arrived_at: (number() % 3 > 0).then(|| Time::from_nanos(number())),
+                arrived_at: (number() % 3 > 0).then(|| RemoteTime::from_nanos(number())),
             };
-            estimate.on_fate(&fate);
+            estimate.on_outcome(&outcome);
             let summary = estimate.summary();
             assert!((0.0..=LossProcess::MAX_LOSS).contains(&summary.random.loss), "{summary:?}");
             assert!((1.0..=LossProcess::MAX_BURST).contains(&summary.random.burst), "{summary:?}");

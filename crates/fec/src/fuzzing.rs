@@ -15,7 +15,7 @@ const LIMIT: Bytes = Bytes::new(100_000);
 /// The honest sender's frames.
 const FRAMES: u32 = 40;
 
-/// What may come to a receiver.
+/// Input that a receiver may get.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum Operation {
     /// An honest symbol: a source, or a repair where the number is beyond the sources.

@@ -14,11 +14,11 @@ pub struct LossProcess {
 }
 
 impl LossProcess {
-    /// Above this a path carries nothing that redundancy could save. Guess: half.
+    /// Above this, redundancy cannot make a path usable. Guess: half.
     pub const MAX_LOSS: f64 = 0.5;
     /// Longer runs are outages. Guess: more than a frame at most rates.
     pub const MAX_BURST: f64 = 64.0;
-    /// Nothing is lost.
+    /// No losses.
     pub const CLEAN: Self = Self { loss: 0.0, burst: 1.0 };
 
     /// The nearest process within bounds; not-a-number counts as nothing lost.
@@ -69,7 +69,7 @@ impl LossProcess {
 /// Most packets in a row that a table reaches; longer frames are planned like ones of this length. Guess: 1.2 MB,
 /// 300 Mb/s at 30 frames a second.
 pub(crate) const MAX_PACKETS: usize = 1_024;
-/// Most losses that a table tells apart. Guess: an eighth of the longest frame.
+/// The maximum number of losses that a table distinguishes. Guess: an eighth of the longest frame.
 pub(crate) const MAX_LOSSES: usize = 128;
 
 /// P(more than j of n consecutive packets are lost), for every n and j, made as far as asked for.
@@ -154,7 +154,7 @@ impl Interleaved {
         Self { process, spaced: Vec::new() }
     }
 
-    /// With so many repairs behind `sources` packets; of repairs at most one for each packet counts.
+    /// With this many repairs after `sources` packets; at most one repair per packet counts.
     pub fn fails(&mut self, sources: usize, repairs: usize) -> f64 {
         let repairs = repairs.min(sources).min(MAX_LOSSES);
         if repairs == 0 {

@@ -22,7 +22,7 @@ pub use code::{Code, CodeError, Encoder, MAX_WINDOW_FRAMES};
 pub use coefficients::CAUCHY_SYMBOLS;
 pub use decoder::{Decoder, MAX_MISSING, Outcome, SymbolError, decoder_bytes};
 pub use digest::digest;
-pub use estimate::{Fate, LossEstimate, LossSummary};
+pub use estimate::{LossEstimate, LossSummary, PacketOutcome};
 pub use gilbert::{LossProcess, Losses};
 pub use kernel::Kernel;
 pub use parity_groups::ParityGroups;

@@ -6,7 +6,7 @@ use crate::kernel::Kernel;
 /// Row lengths are rounded up to this, the widest vector, with zeros that no operation changes.
 const ROUND: usize = 64;
 
-/// What a set of equations says of its unknowns.
+/// The solution state of a set of equations.
 #[derive(Debug)]
 pub(crate) struct Reduction {
     /// Reduced rows, each followed by the combination of original rows that it is.

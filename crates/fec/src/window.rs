@@ -10,7 +10,7 @@ use crate::decoder::{Decoder, MAX_MISSING, Outcome, SymbolError};
 use crate::kernel::Kernel;
 use crate::solve::{Reduction, reduce};
 
-/// Repairs of several frames that wait at most. Guess: more have never told anything new before their frames were given up.
+/// Maximum number of pending multi-frame repairs. Guess: more were never useful before their frames were given up.
 const MAX_WAITING: usize = 128;
 
 /// Decoders whose memory is kept for later frames.
@@ -96,14 +96,14 @@ impl Window {
         self.completed.pop_front()
     }
 
-    /// What the frames and repairs take at most.
+    /// The maximum memory use of frames and repairs.
     #[must_use]
     pub fn bytes(&self) -> Bytes {
         let frames: Bytes = self.frames.iter().chain(&self.spare).map(Decoder::held).sum();
         frames + self.rows.iter().map(Row::bytes).sum()
     }
 
-    /// Source `index` of the frame came.
+    /// Handles source `index` of the frame.
     pub fn on_source(&mut self, code: &Code, index: u16, symbol: &[u8]) -> Result<Outcome, SymbolError> {
         let position = self.open(code)?;
         let outcome = self.frames[position].on_source(index, symbol)?;
@@ -111,7 +111,7 @@ impl Window {
         Ok(outcome)
     }
 
-    /// Repair `number` of the frame came.
+    /// Handles repair `number` of the frame.
     pub fn on_repair(&mut self, code: &Code, number: u16, symbol: &[u8]) -> Result<Outcome, SymbolError> {
         let position = self.open(code)?;
         let outcome = self.frames[position].on_repair(number, symbol)?;
@@ -119,7 +119,7 @@ impl Window {
         Ok(outcome)
     }
 
-    /// A repair that covers several frames came.
+    /// Handles a repair that covers several frames.
     ///
     /// The outcome speaks of the newest of them; others may be complete too, see [`Window::poll_completed`].
     pub fn on_window_repair(&mut self, coverage: &Coverage<'_>, symbol: &[u8]) -> Result<Outcome, SymbolError> {
@@ -190,7 +190,7 @@ impl Window {
         self.frames.iter().position(|decoder| decoder.code().frame() == frame)
     }
 
-    /// Nothing more can be done for the frame, for better or worse.
+    /// The frame is final: recovered or given up.
     fn is_settled(&self, frame: FrameId) -> bool {
         self.decoder(frame).is_none_or(|decoder| decoder.is_complete() || decoder.is_corrupt())
     }
@@ -215,11 +215,11 @@ impl Window {
         if self.spare.len() < SPARE {
             self.spare.push(decoder);
         }
-        // What such a repair lacks of the dropped frame will not come any more.
+        // The symbols of the dropped frame that such a repair lacks will never arrive.
         self.rows.retain(|row| !row.covers(frame));
     }
 
-    /// Tells the other equations what a symbol of the frame at `position` has made known, and uses it.
+    /// Propagates sources of the frame at `position` that a symbol has revealed to the other equations, and uses them.
     fn after(&mut self, position: usize, source: Option<u16>, outcome: Outcome) {
         self.note(position, source, outcome);
         if !matches!(outcome, Outcome::Redundant | Outcome::Verified) {
@@ -254,7 +254,7 @@ impl Window {
         }
     }
 
-    /// Drops repairs that can do nothing any more, and those that cover a frame of which nobody knows what is true.
+    /// Drops repairs that are no longer useful, and those that cover a frame with contradictory symbols.
     fn drop_settled_rows(&mut self) {
         let mut rows = std::mem::take(&mut self.rows);
         let is_corrupt = |code: &Code| self.decoder(code.frame()).is_some_and(Decoder::is_corrupt);
@@ -269,7 +269,7 @@ impl Window {
         let system = System::of(&mut self.frames, &self.rows)?;
         let reduction = reduce(self.kernel, &system.matrix, system.unknowns.len());
         if let Some(wrong) = system.contradiction(self.kernel, &reduction) {
-            // Some symbol lies, and nobody can say which: the frames it may have touched are lost.
+            // Some symbol is wrong, and it is unknown which: the frames it may have affected are lost.
             for position in wrong {
                 self.frames[position].withhold();
             }

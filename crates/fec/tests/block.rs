@@ -232,7 +232,7 @@ fn a_forged_symbol_is_noticed_by_the_digest_at_once() {
     assert_eq!(decoder.frame(), None);
 }
 
-/// A decoder's memory serves the next frame, and nothing of the last one shows.
+/// A decoder's memory is reused for the next frame, without traces of the last one.
 #[test]
 fn a_decoder_starts_over() {
     let first = Sent::new(FrameId(1), 20 * 100, 20, 10);
@@ -248,7 +248,7 @@ fn a_decoder_starts_over() {
 }
 
 proptest! {
-    /// In whatever order and however often symbols come, the frame is right as soon as enough different ones are there.
+    /// Regardless of the order and repetition of symbols, the frame is correct as soon as enough different ones have arrived.
     #[test]
     fn any_arrivals_decode_or_wait(sources in 1_u16..40, repairs in 0_u16..40, short in 0_u32..20, seed: u64) {
         let size = 20 + u32::from(sources);

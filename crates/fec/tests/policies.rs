@@ -1,4 +1,4 @@
-//! What policies cost and save, with real codes over a channel that loses packets in bursts.
+//! Costs and benefits of policies, with real codes over a channel with bursty losses.
 
 mod support;
 

@@ -162,7 +162,7 @@ fn lies_are_refused_with_their_reason() {
 }
 
 proptest! {
-    /// Whatever is lost and in whatever order the rest comes, no frame is wrong, and all are whole once there are two more
+    /// Whatever is lost and in whatever order the rest arrives, no frame is wrong, and all are complete once there are two more
     /// equations than unknowns.
     #[test]
     fn enough_symbols_complete_all_frames(seed: u64, lost in 0_u32..50) {

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_flows::bulk::{Config, Connection};
-use nearlight_flows::law::{LAWS, new_law};
+use nearlight_flows::law::{LAWS, LawSpec};
 use nearlight_flows::{Arrival, Direction};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
@@ -25,7 +25,7 @@ struct Loop {
 
 impl Loop {
     fn new(law: &'static str) -> Self {
-        let law = new_law(law, Bytes::new(1_500), 1).expect("a law");
+        let law = law.parse::<LawSpec>().expect("a law").new_law(Bytes::new(1_500), 1);
         let connection = Connection::new(Config::default(), law);
         Self { connection, now: Time::ZERO, free_at: Time::ZERO, forward: VecDeque::new(), back: VecDeque::new() }
     }

@@ -2,7 +2,7 @@
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-use crate::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, Wake};
+use crate::{Arrival, Direction, FlowWake, Schedule, Statistics, Traffic, Transmit};
 
 /// IP and UDP: 20 + 8 bytes (RFC 791, 768).
 const HEADERS: Bytes = Bytes::new(28);
@@ -79,8 +79,8 @@ impl Traffic for Cbr {
         Some(Transmit { id, direction: Direction::Forward, size: self.config.packet, ecn: false })
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.config.schedule.contains(self.next).then_some((self.next, Wake::Pace))
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
+        self.config.schedule.contains(self.next).then_some((self.next, FlowWake::Pace))
     }
 
     fn on_timeout(&mut self, _now: Time) {}

@@ -3,14 +3,13 @@
 use nearlight_units::Time;
 
 use crate::bulk::{Config, Connection};
-use crate::law::{WindowLaw, new_law};
-use crate::{Arrival, Schedule, Statistics, Traffic, Transmit, UnknownLaw, Wake};
+use crate::law::{CongestionLaw, LawSpec};
+use crate::{Arrival, FlowWake, Schedule, Statistics, Traffic, Transmit};
 
 /// A long transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BulkConfig {
-    /// One of [`crate::law::LAWS`]; empty for CUBIC.
-    pub law: &'static str,
+    pub law: LawSpec,
     pub transfer: Config,
     pub schedule: Schedule,
     pub seed: u64,
@@ -25,18 +24,15 @@ pub struct Bulk {
 }
 
 impl Bulk {
-    /// # Errors
-    /// The law's name is none of [`crate::law::LAWS`].
-    pub fn new(config: BulkConfig) -> Result<Self, UnknownLaw> {
-        let name = if config.law.is_empty() { "cubic" } else { config.law };
-        let packet = config.transfer.in_order().packet;
-        let law = new_law(name, packet, config.seed).ok_or_else(|| UnknownLaw(name.to_owned()))?;
-        Ok(Self::with_law(config.transfer, config.schedule, law))
+    #[must_use]
+    pub fn new(config: BulkConfig) -> Self {
+        let law = config.law.new_law(config.transfer.in_order().packet, config.seed);
+        Self::with_law(config.transfer, config.schedule, law)
     }
 
     /// With a law of the caller's own.
     #[must_use]
-    pub fn with_law(transfer: Config, schedule: Schedule, law: Box<dyn WindowLaw>) -> Self {
+    pub fn with_law(transfer: Config, schedule: Schedule, law: Box<dyn CongestionLaw>) -> Self {
         Self { connection: Connection::new(transfer, law), schedule, begun: false, ended: false }
     }
 
@@ -67,9 +63,9 @@ impl Traffic for Bulk {
         if self.runs(now) { self.connection.poll_transmit(now) } else { None }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         if !self.begun {
-            return Some((self.schedule.begins, Wake::Begin));
+            return Some((self.schedule.begins, FlowWake::Begin));
         }
         if self.ended { None } else { self.connection.poll_timeout() }
     }

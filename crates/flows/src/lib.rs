@@ -8,7 +8,7 @@
 //! use nearlight_flows::{Arrival, Bulk, BulkConfig, Direction, Traffic};
 //! use nearlight_units::{Span, Time};
 //!
-//! let mut flow = Bulk::new(BulkConfig::default()).expect("a law of that name");
+//! let mut flow = Bulk::new(BulkConfig::default());
 //! let packet = flow.poll_transmit(Time::ZERO).expect("a fresh window");
 //! assert_eq!(packet.direction, Direction::Forward);
 //! let second = flow.poll_transmit(Time::ZERO).expect("ten packets of it");
@@ -34,4 +34,4 @@ pub use cbr::{Cbr, CbrConfig};
 pub use endless::{Bulk, BulkConfig};
 pub use short::{Completion, Short, ShortConfig};
 pub use stream::{Message, Stream, StreamConfig, law_of};
-pub use traffic::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, UnknownLaw, Wake};
+pub use traffic::{Arrival, Direction, FlowWake, Schedule, Statistics, Traffic, Transmit};

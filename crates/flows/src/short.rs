@@ -10,8 +10,8 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg32;
 
 use crate::bulk::{Config, Connection};
-use crate::law::new_law;
-use crate::{Arrival, Direction, Schedule, Statistics, Traffic, Transmit, UnknownLaw, Wake};
+use crate::law::LawSpec;
+use crate::{Arrival, Direction, FlowWake, Schedule, Statistics, Traffic, Transmit};
 
 /// Completions that wait to be polled. Guess: an hour of 30 connections.
 const COMPLETIONS: usize = 1 << 14;
@@ -22,8 +22,7 @@ const FILE_BITS: u32 = 16;
 /// Many short transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShortConfig {
-    /// One of [`crate::law::LAWS`].
-    pub law: &'static str,
+    pub law: LawSpec,
     pub connections: u16,
     /// Of these so many begin with a file, the others with a pause (RFC 8867, section 5.7: 2 of 10).
     pub begin_busy: u16,
@@ -42,7 +41,7 @@ impl Default for ShortConfig {
     /// RFC 8868's 30 connections, all beginning with a pause.
     fn default() -> Self {
         Self {
-            law: "cubic",
+            law: LawSpec::Cubic,
             connections: 30,
             begin_busy: 0,
             smallest: Bytes::new(30_000),
@@ -88,17 +87,13 @@ pub struct Short {
     /// Something may leave.
     pending: bool,
     /// When to wake up, worked out once per change.
-    wake: Option<(Time, Wake)>,
+    wake: Option<(Time, FlowWake)>,
     finished: Statistics,
 }
 
 impl Short {
-    /// # Errors
-    /// The law's name is none of [`crate::law::LAWS`].
-    pub fn new(config: ShortConfig) -> Result<Self, UnknownLaw> {
-        if new_law(config.law, config.transfer.packet, config.seed).is_none() {
-            return Err(UnknownLaw(config.law.to_owned()));
-        }
+    #[must_use]
+    pub fn new(config: ShortConfig) -> Self {
         let mut random = Pcg32::seed_from_u64(config.seed);
         let begins = config.schedule.begins;
         let client = |index: u16| {
@@ -110,7 +105,7 @@ impl Short {
         let (completions, finished) = (VecDeque::new(), Statistics::default());
         let mut short = Self { config, random, clients, completions, pending: false, wake: None, finished };
         short.plan();
-        Ok(short)
+        short
     }
 
     /// The next file that arrived whole; the oldest are forgotten if nobody asks.
@@ -120,7 +115,7 @@ impl Short {
 
     fn plan(&mut self) {
         let wake = |client: &Client| {
-            let next = client.next.map(|at| (at, Wake::NextFile));
+            let next = client.next.map(|at| (at, FlowWake::NextFile));
             let file = client.file.as_ref().and_then(|file| file.connection.poll_timeout());
             [next, file].into_iter().flatten().min_by_key(|(at, _)| *at)
         };
@@ -132,7 +127,7 @@ impl Short {
         let (smallest, largest) = (self.config.smallest.get(), self.config.largest.get());
         let size = Bytes::new(self.random.random_range(smallest..=largest.max(smallest)).max(1));
         let transfer = Config { length: Some(size), ..self.config.transfer };
-        let Some(law) = new_law(self.config.law, transfer.in_order().packet, self.random.random()) else { return };
+        let law = self.config.law.new_law(transfer.in_order().packet, self.random.random());
         let client = &mut self.clients[index];
         if let Some(old) = client.file.take() {
             self.finished = sum(&self.finished, &old.connection.statistics());
@@ -193,7 +188,7 @@ impl Traffic for Short {
         None
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         self.wake
     }
 

@@ -11,21 +11,19 @@ use std::collections::VecDeque;
 use nearlight_units::{Bytes, Time};
 
 use crate::bulk::{Config, Connection};
-use crate::law::{LAWS, new_law};
-use crate::{Arrival, Direction, Statistics, Traffic, Transmit, UnknownLaw, Wake};
+use crate::law::LawSpec;
+use crate::{Arrival, Direction, FlowWake, Statistics, Traffic, Transmit};
 
 /// The law of a name such as `tcp-cubic`: frames over one connection, in place of a rate controller.
 #[must_use]
-pub fn law_of(name: &str) -> Option<&'static str> {
-    let law = name.strip_prefix("tcp-")?;
-    LAWS.iter().find(|known| **known == law && new_law(known, Bytes::new(1_500), 0).is_some()).copied()
+pub fn law_of(name: &str) -> Option<LawSpec> {
+    name.strip_prefix("tcp-")?.parse().ok()
 }
 
 /// One connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamConfig {
-    /// One of [`crate::law::LAWS`].
-    pub law: &'static str,
+    pub law: LawSpec,
     /// Its length is not used.
     pub transfer: Config,
     /// What may be written and not yet received: more is refused (Linux, `tcp_wmem`: 4 MiB).
@@ -35,7 +33,7 @@ pub struct StreamConfig {
 
 impl Default for StreamConfig {
     fn default() -> Self {
-        Self { law: "cubic", transfer: Config::default(), send_buffer: Bytes::new(4 * 1_024 * 1_024), seed: 0 }
+        Self { law: LawSpec::Cubic, transfer: Config::default(), send_buffer: Bytes::new(4 * 1_024 * 1_024), seed: 0 }
     }
 }
 
@@ -71,12 +69,10 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// # Errors
-    /// The law's name is none of [`crate::law::LAWS`].
-    pub fn new(config: StreamConfig) -> Result<Self, UnknownLaw> {
-        let packet = config.transfer.in_order().packet;
-        let law = new_law(config.law, packet, config.seed).ok_or_else(|| UnknownLaw(config.law.to_owned()))?;
-        Ok(Self {
+    #[must_use]
+    pub fn new(config: StreamConfig) -> Self {
+        let law = config.law.new_law(config.transfer.in_order().packet, config.seed);
+        Self {
             connection: Connection::stream(config.transfer, law),
             send_buffer: config.send_buffer,
             written: VecDeque::new(),
@@ -85,7 +81,7 @@ impl Stream {
             arrived: VecDeque::new(),
             delivered: Bytes::ZERO,
             completed: 0,
-        })
+        }
     }
 
     /// A message to send; poll for packets afterwards. Answers its number, or None where it is empty or does not fit into the send
@@ -144,7 +140,7 @@ impl Traffic for Stream {
         self.connection.poll_transmit(now)
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         self.connection.poll_timeout()
     }
 

@@ -1,9 +1,6 @@
 //! What the driver of a shared bottleneck sees of a competing flow.
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
-use thiserror::Error;
-
-use crate::law::LAWS;
 
 /// Which way a packet goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -38,7 +35,7 @@ pub struct Arrival {
 
 /// Why a flow wants to be woken. Early calls are harmless; a late one delays what the reason names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
+pub enum FlowWake {
     /// The flow begins.
     Begin,
     /// The pacing rate, or a constant bit rate, lets a packet go.
@@ -105,11 +102,6 @@ impl Statistics {
     }
 }
 
-/// A name that is no congestion-window law.
-#[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no congestion-window law `{0}`, so this flow cannot be made: use {names}", names = LAWS.join(", "))]
-pub struct UnknownLaw(pub String);
-
 /// A competing flow with both its ends.
 ///
 /// Facts come with non-decreasing `now`. After each, call [`Traffic::poll_transmit`] until None, then ask
@@ -124,7 +116,7 @@ pub trait Traffic: Send {
     /// The next packet that leaves now.
     fn poll_transmit(&mut self, now: Time) -> Option<Transmit>;
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)>;
+    fn poll_timeout(&self) -> Option<(Time, FlowWake)>;
 
     fn on_timeout(&mut self, now: Time);
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use nearlight_flows::bulk::{Ack, Config, Receiver, Segment, Sender};
-use nearlight_flows::law::{LAWS, new_law};
+use nearlight_flows::law::{LAWS, LawSpec};
 use nearlight_units::{Bytes, Span, Time};
 use proptest::prelude::*;
 
@@ -15,8 +15,8 @@ const WINDOW: u64 = 64;
 #[derive(Clone, Debug)]
 enum Operation {
     /// The packet at this place of those under way arrives, or gets lost, or arrives and stays under way.
-    Data(prop::sample::Index, Fate),
-    Ack(prop::sample::Index, Fate),
+    Data(prop::sample::Index, Delivery),
+    Ack(prop::sample::Index, Delivery),
     /// All under way arrive in order.
     Flush,
     Wait(u32),
@@ -26,21 +26,21 @@ enum Operation {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Fate {
+enum Delivery {
     Arrives,
     Marked,
     Lost,
     Doubled,
 }
 
-fn fate() -> impl Strategy<Value = Fate> {
-    prop_oneof![6 => Just(Fate::Arrives), 1 => Just(Fate::Marked), 2 => Just(Fate::Lost), 1 => Just(Fate::Doubled)]
+fn delivery() -> impl Strategy<Value = Delivery> {
+    prop_oneof![6 => Just(Delivery::Arrives), 1 => Just(Delivery::Marked), 2 => Just(Delivery::Lost), 1 => Just(Delivery::Doubled)]
 }
 
 fn operation() -> impl Strategy<Value = Operation> {
     prop_oneof![
-        6 => (any::<prop::sample::Index>(), fate()).prop_map(|(index, fate)| Operation::Data(index, fate)),
-        6 => (any::<prop::sample::Index>(), fate()).prop_map(|(index, fate)| Operation::Ack(index, fate)),
+        6 => (any::<prop::sample::Index>(), delivery()).prop_map(|(index, delivery)| Operation::Data(index, delivery)),
+        6 => (any::<prop::sample::Index>(), delivery()).prop_map(|(index, delivery)| Operation::Ack(index, delivery)),
         1 => Just(Operation::Flush),
         3 => (0..20_000_u32).prop_map(Operation::Wait),
         2 => Just(Operation::WakeUp),
@@ -72,7 +72,7 @@ impl Pair {
             ecn: true,
             ..Config::default()
         };
-        let sender = Sender::new(config, new_law(law, PACKET, 7).expect(law));
+        let sender = Sender::new(config, law.parse::<LawSpec>().expect(law).new_law(PACKET, 7));
         let receiver = Receiver::new(config);
         let (data, acks, arrived) = (Vec::new(), Vec::new(), BTreeSet::new());
         Self { now: Time::from_secs(1), sender, receiver, data, acks, arrived }
@@ -80,17 +80,17 @@ impl Pair {
 
     fn apply(&mut self, operation: &Operation) {
         match *operation {
-            Operation::Data(ref index, fate) if !self.data.is_empty() => {
+            Operation::Data(ref index, delivery) if !self.data.is_empty() => {
                 let place = index.index(self.data.len());
-                let segment = if fate == Fate::Doubled { self.data[place] } else { self.data.remove(place) };
-                if fate != Fate::Lost {
-                    self.deliver(segment, fate == Fate::Marked);
+                let segment = if delivery == Delivery::Doubled { self.data[place] } else { self.data.remove(place) };
+                if delivery != Delivery::Lost {
+                    self.deliver(segment, delivery == Delivery::Marked);
                 }
             }
-            Operation::Ack(ref index, fate) if !self.acks.is_empty() => {
+            Operation::Ack(ref index, delivery) if !self.acks.is_empty() => {
                 let place = index.index(self.acks.len());
-                let ack = if fate == Fate::Doubled { self.acks[place] } else { self.acks.remove(place) };
-                if fate != Fate::Lost {
+                let ack = if delivery == Delivery::Doubled { self.acks[place] } else { self.acks.remove(place) };
+                if delivery != Delivery::Lost {
                     self.sender.on_ack(self.now, &ack);
                 }
             }

@@ -9,7 +9,7 @@ use nearlight_units::{Bitrate, Span, Time};
 /// OpenH264 reckons with at most 60 frames a second (`MAX_FRAME_RATE`): above, it exceeds its rate in proportion.
 const FPS: u16 = 60;
 const FRAMES: u32 = 432;
-/// Every so many frames a key frame is asked for, and in the middle of the run the rate halves.
+/// Interval of key frame requests, in frames. The rate halves in the middle of the run.
 const KEY_EVERY: u32 = 144;
 const HALVED_AT: u32 = 216;
 

@@ -1,4 +1,4 @@
-//! A short fingerprint (FNV-1a, 64 bits): tells plans and programs apart, protects nothing.
+//! A short fingerprint (FNV-1a, 64 bits): distinguishes plans and programs; not cryptographic.
 
 use toml::{Table, Value};
 

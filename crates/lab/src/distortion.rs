@@ -91,7 +91,7 @@ impl Setting {
 /// Mean squared errors at one rate.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Measured {
-    /// What the encoder made of its target, in bit/s.
+    /// The encoder's actual rate for its target, in bit/s.
     pub rate: f64,
     /// Of frames, those that lost a packet.
     pub frame_loss: f64,
@@ -106,7 +106,7 @@ const fn reference(key: bool) -> Reference {
     if key { Reference::Nothing } else { Reference::Newest }
 }
 
-/// A receiver that shows the picture before where a frame is lost, and decodes what was predicted from it all the same.
+/// A receiver that shows the picture before where a frame is lost, and still decodes frames predicted from it.
 struct Lossy {
     decoder: Box<dyn nearlight_codec::Decoder>,
     shown: Picture,

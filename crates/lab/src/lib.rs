@@ -20,7 +20,9 @@ mod world;
 pub use encoder::{Camera, Capture, Coded, Film, FrameEncoder, Model, Quality, Screen, game, resize};
 pub use histogram::Histogram;
 pub use plan::{Cell, Content, ModelOptions, Plan, PlanError};
-pub use record::{FateCounts, LinkRecord, MediaRecord, RivalRecord, RunRecord, ServiceRecord, SideRecord, WifiRecord};
+pub use record::{
+    FrameLossCounts, LinkRecord, MediaRecord, RivalRecord, RunRecord, ServiceRecord, SideRecord, WifiRecord,
+};
 pub use runner::{
     Head, Options, Outcome, Progress, RUNS_FILE, RunCell, RunnerError, read_results, run_plan, run_plan_with,
 };

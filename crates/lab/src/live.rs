@@ -132,7 +132,7 @@ pub fn refusal(cell: &Cell) -> Option<&'static str> {
 }
 
 /// A cell's whole path, there and back, with all segments one after the other.
-/// Traces begin where the seed says.
+/// Traces begin where the seed determines.
 pub fn paths(cell: &Cell, seed: u64) -> Result<[LoadedPath; 2], LoadError> {
     let joined = |hops: &mut dyn Iterator<Item = &LoadedPath>| {
         let spec = PathSpec { hops: hops.flat_map(|path| path.spec().hops.clone()).collect() };
@@ -245,7 +245,7 @@ pub fn record(live: &LiveRun<'_>) -> Result<RunRecord, UnknownLine> {
     Ok(record)
 }
 
-/// What the events have told so far.
+/// The state derived from the events so far.
 struct Story {
     tally: Tally,
     sent: Curve,
@@ -335,6 +335,7 @@ impl Story {
                 self.tally.on_timeline(captured_at, timeline);
             }
             Event::MotionToPhoton { span, .. } => self.tally.on_motion_to_photon(at, *span),
+            Event::InputToPhoton { span, .. } => self.tally.on_input_to_photon(at, *span),
             Event::Traffic { bytes, .. } => self.received.add(at, bytes.get()),
             _ => {}
         }

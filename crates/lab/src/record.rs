@@ -1,4 +1,4 @@
-//! What one run leaves behind: a line of JSON in the results folder.
+//! The record of one run: a line of JSON in the results folder.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct RunRecord {
     pub links: Vec<LinkRecord>,
     /// Lost packets of all flows by reason.
     pub dropped: BTreeMap<String, u64>,
-    /// What went through each Wi-Fi cell.
+    /// The traffic of each Wi-Fi cell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub wifi: Vec<WifiRecord>,
 }
@@ -59,9 +59,9 @@ pub struct WifiRecord {
     pub record: CellRecord,
 }
 
-/// What became of the frames of the measured time.
+/// The fates of the frames of the measured time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FateCounts {
+pub struct FrameLossCounts {
     /// Not whole by their deadline, or never.
     pub residual: u64,
     /// Not shown, damaged, or shown after their deadline.
@@ -119,7 +119,7 @@ pub struct MediaRecord {
     pub redundant_bytes: u64,
     pub other_bytes: u64,
     /// Where each frame's fate is known.
-    pub fates: Option<FateCounts>,
+    pub fates: Option<FrameLossCounts>,
     /// Where the session's own receiver tells.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub healed: Option<RecoveryCounts>,
@@ -132,7 +132,7 @@ pub struct MediaRecord {
     pub longest_standstill: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub overlong_standstills: Option<u64>,
-    /// How often the receiver had nothing asked for while the picture stood, which must never be.
+    /// How often the receiver had no request pending while the picture was frozen, which must never happen.
     #[serde(default)]
     pub stuck: u64,
     /// Datagrams without IP and UDP headers.
@@ -145,8 +145,13 @@ pub struct MediaRecord {
     pub frame_latency: Histogram,
     pub one_way_delay: Histogram,
     pub queue_delay: Histogram,
+    /// Of displayed frames. Earlier versions kept that of inputs alone, under the name of this one.
+    #[serde(default, rename = "frame_motion_to_photon")]
     pub motion_to_photon: Histogram,
-    /// Of displayed frames, in the order of `nearlight_events::STAGES`; empty where nobody knows.
+    /// Of inputs.
+    #[serde(alias = "motion_to_photon")]
+    pub input_to_photon: Histogram,
+    /// Of displayed frames, in the order of `nearlight_events::STAGES`; empty if unknown.
     #[serde(default)]
     pub stages: [Histogram; STAGES.len()],
     pub psnr: Histogram,
@@ -181,6 +186,9 @@ pub struct RivalRecord {
     /// Data that arrived in the measured time.
     pub delivered: u64,
     pub received: Vec<u32>,
+    /// From one end of the path to the other, of each packet with data in the measured time, in microseconds.
+    #[serde(default)]
+    pub delay: Histogram,
     #[serde(skip)]
     sampled: Bytes,
 }
@@ -188,7 +196,7 @@ pub struct RivalRecord {
 impl RivalRecord {
     pub(crate) fn new(flow: &Flow) -> Self {
         let (name, elastic) = match flow.kind {
-            Kind::Tcp { law } => (law, true),
+            Kind::Tcp { law } => (law.name(), true),
             Kind::Short { .. } => ("short", true),
             Kind::Cbr { .. } => ("cbr", false),
         };

@@ -22,7 +22,7 @@ pub use self::metrics::can_show;
 type Labels = BTreeMap<String, String>;
 
 /// Figures that are compared across controllers by analysis of variance.
-const COMPARED: [&str; 3] = ["utility", "in_time_ratio", "frame_network_latency_ms"];
+const COMPARED: [&str; 4] = ["utility", "in_time_ratio", "frame_network_latency_ms", "flows_delay_ms"];
 
 /// The runs of one cell, by the name of what its section compares.
 struct Entry<'a> {
@@ -91,7 +91,7 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
 /// Labels of a whole system.
 const SYSTEM: [&str; 4] = ["controller", "fec", "recovery", "captures"];
 
-/// What the sections of a case compare.
+/// The label that the sections of a case compare.
 struct Contest {
     /// These labels of a run say whose it is,
     labels: Vec<&'static str>,
@@ -106,8 +106,9 @@ impl Contest {
         let of_case = || runs.iter().filter(|run| run.labels.get("case") == case).map(|run| &run.labels);
         let several = |label: &&str| varies(of_case(), label);
         if !of_case().any(|labels| labels.contains_key("recovery")) {
-            let mut labels = ["controller", "tau_ms", "fps", "headsets", "pacing"].into_iter();
-            let label = labels.find(several).unwrap_or("controller");
+            let mut labels = ["controller", "law", "tau_ms", "fps", "headsets", "pacing"].into_iter();
+            let usual = if of_case().any(|labels| labels.contains_key("controller")) { "controller" } else { "law" };
+            let label = labels.find(several).unwrap_or(usual);
             return Self { labels: vec![label], telling: vec![label], title: label };
         }
         let kinds = |telling: &[&str]| {
@@ -154,6 +155,7 @@ fn in_words(label: &str) -> &str {
     match label {
         "controller" => "Controller",
         "system" => "System",
+        "law" => "Law",
         "tau_ms" => "Between batches, ms",
         "fps" => "Frames a second",
         "headsets" => "Headsets",
@@ -175,9 +177,24 @@ fn section(head: &Head, labels: &Labels, label: &str, entries: &[Entry<'_>]) -> 
     let compared: Vec<wifi::Compared<'_>> =
         entries.iter().map(|entry| (entry.name.as_str(), entry.runs.as_slice())).collect();
     if entries.iter().all(|entry| entry.runs[0].media.is_empty()) {
-        return wifi::add_charts(section, &compared);
+        return wifi::add_charts(flow_charts(section, entries), &compared);
     }
     wifi::add_charts(session_charts(section, head, label, entries), &compared)
+}
+
+/// Charts of TCP flows without sessions; none where there are no flows either.
+fn flow_charts(section: Section, entries: &[Entry<'_>]) -> Section {
+    if entries.iter().all(|entry| entry.runs[0].rivals.is_empty()) {
+        return section;
+    }
+    let mut section = section.charts(vec![charts::flows_scatter(entries), charts::flows_delay(entries)]);
+    if entries.iter().any(|entry| entry.runs[0].rivals.len() > 1) {
+        section = section.chart(charts::jain_over_time(entries));
+    }
+    for pair in entries.chunks(2) {
+        section = section.charts(pair.iter().map(charts::flows_over_time).collect());
+    }
+    section
 }
 
 fn session_charts(section: Section, head: &Head, label: &str, entries: &[Entry<'_>]) -> Section {
@@ -204,7 +221,7 @@ fn mean(entry: &Entry<'_>, name: &str) -> Option<f64> {
     entry.summary.metrics.get(name).map(|figure| figure.mean)
 }
 
-/// Who serves the user best, and at what.
+/// Which system serves the user best, and with which figures.
 fn answer(entries: &[Entry<'_>], label: &str) -> String {
     let best = |name: &str, sign: f64| {
         entries
@@ -219,6 +236,17 @@ fn answer(entries: &[Entry<'_>], label: &str) -> String {
         return "These results do not tell how many captured frames were shown in time; run the plan again to compare what serves the \
                 user."
             .to_owned();
+    }
+    if let Some((entry, delay)) = best("flows_delay_ms", -1.0) {
+        let of = |entry: &Entry<'_>, name| mean(entry, name).unwrap_or(f64::NAN);
+        let (rate, most) = (of(entry, "flows_mbps"), best("flows_mbps", 1.0));
+        let most = most.map_or_else(String::new, |(entry, rate)| {
+            format!(" {} gets most through, {rate:.1} Mb/s at {:.1} ms.", entry.name, of(entry, "flows_delay_ms"))
+        });
+        return format!(
+            "Packets arrive soonest with {label} {}, after {delay:.1} ms at {rate:.1} Mb/s.{most}",
+            entry.name
+        );
     }
     let soonest = best("video_frame_delay_ms", -1.0).map(|(entry, delay)| {
         format!("Frames are there soonest with {label} {}, after {delay:.2} ms on average.", entry.name)

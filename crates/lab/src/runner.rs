@@ -1,4 +1,4 @@
-//! Runs a plan's cells on all cores, keeps what is finished and goes on where it was stopped.
+//! Runs a plan's cells on all cores, stores finished runs and resumes where it was stopped.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -32,7 +32,7 @@ pub struct Options {
     pub live: bool,
 }
 
-/// What a plan's runs came to.
+/// The results of a plan's runs.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     pub summary: Summary,
@@ -54,7 +54,7 @@ pub enum RunnerError {
     Run { labels: BTreeMap<String, String>, seed: u64, why: RunError },
 }
 
-/// Where a plan stands.
+/// A plan's progress.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
     pub done: usize,
@@ -202,7 +202,7 @@ fn work(
         drop(sender);
         let (mut done, mut covered) = (0, 0.0);
         for (length, result) in finished {
-            // Whoever stops here drops the receiver, and the others stop after the run at hand.
+            // A thread that stops here drops the receiver; the others stop after their current run.
             store.add(result?)?;
             done += 1;
             covered += length.as_secs_f64();
@@ -289,7 +289,7 @@ fn read_runs(path: &Path, head: &Head) -> Option<Runs> {
     first.made(head).then(|| runs.into_iter().map(|run| ((run.labels.clone(), run.seed), run)).collect())
 }
 
-/// The finished runs of a results file, and what made them; none where it is not one. A line that was cut off is left out.
+/// The finished runs of a results file, and what made them; none where it is not one. A truncated line is skipped.
 #[must_use]
 pub fn read_results(path: &Path) -> Option<(Head, Vec<RunRecord>)> {
     let mut lines = BufReader::new(File::open(path).ok()?).lines();

@@ -1,5 +1,6 @@
 //! From runs to figures: what `lab run --json` prints.
 
+mod flows_alone;
 pub(crate) mod wifi;
 
 use std::collections::BTreeMap;
@@ -7,7 +8,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::histogram::Histogram;
-use crate::record::{FateCounts, LiveNote, MediaRecord, RunRecord, ServiceRecord, SideRecord};
+use crate::record::{FrameLossCounts, LiveNote, MediaRecord, RunRecord, ServiceRecord, SideRecord};
 use crate::utility::utility;
 use nearlight_events::{STAGES, StallCounts};
 use nearlight_report::statistics::{Ecdf, half_width_95, jain as jain_index, mean};
@@ -76,7 +77,7 @@ pub(crate) enum Samples {
     Values(Vec<f64>),
     /// With the size of its unit.
     Counted(Histogram, f64),
-    /// The same, and so many samples that are infinite.
+    /// The same, plus this many infinite samples.
     CountedOf(Histogram, f64, u64),
 }
 
@@ -275,7 +276,9 @@ fn metrics(run: &RunRecord, take: Take<'_>) {
     if run.media.len() > 1 {
         take("jain", Samples::Values(jain(run)));
     }
-    if run.rivals.iter().any(|rival| rival.elastic) {
+    if run.media.is_empty() {
+        flows_alone::metrics(run, take);
+    } else if run.rivals.iter().any(|rival| rival.elastic) {
         take("tcp_share", Samples::Values(tcp_share(run)));
     }
 }
@@ -299,6 +302,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("one_way_delay_ms", Samples::Counted(media.one_way_delay.clone(), MILLISECONDS));
     take("queue_delay_ms", Samples::Counted(media.queue_delay.clone(), MILLISECONDS));
     take("motion_to_photon_ms", Samples::Counted(media.motion_to_photon.clone(), MILLISECONDS));
+    take("input_to_photon_ms", Samples::Counted(media.input_to_photon.clone(), MILLISECONDS));
     for (name, stage) in STAGE_METRICS.into_iter().zip(&media.stages) {
         take(name, Samples::Counted(stage.clone(), MILLISECONDS));
     }
@@ -316,7 +320,7 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
     take("retransmission_ratio", Samples::Values(share(media.retransmissions, media.packets_sent)));
     take("redundancy_ratio", Samples::Values(share(media.redundant_bytes, media.other_bytes)));
-    if let Some(FateCounts { residual, bad, runs }) = media.fates {
+    if let Some(FrameLossCounts { residual, bad, runs }) = media.fates {
         take("residual_frame_loss", Samples::Values(share(residual, media.sent_frames)));
         take("bad_frame_ratio", Samples::Values(share(bad, media.sent_frames)));
         take("recovery_frames", Samples::Values(share(bad, runs)));
@@ -372,15 +376,21 @@ fn utilisation(run: &RunRecord, side: &SideRecord) -> Option<f64> {
 /// Jain's index of what sessions received, second by second while all of them send.
 fn jain(run: &RunRecord) -> Vec<f64> {
     let all_active: Vec<_> = run.media.iter().map(|media| active(run, media)).collect();
-    let samples = run.media.iter().map(|media| media.received.len()).min().unwrap_or(0);
+    let received: Vec<&[u32]> = run.media.iter().map(|media| media.received.as_slice()).collect();
+    jain_by_second(run, &received, |index| all_active.iter().all(|active| active(index)))
+}
+
+/// Jain's index of series of rates, for each second of which all samples count.
+pub(crate) fn jain_by_second(run: &RunRecord, received: &[&[u32]], counts: impl Fn(usize) -> bool) -> Vec<f64> {
+    let samples = received.iter().map(|rates| rates.len()).min().unwrap_or(0);
     let step = ((1.0 / run.sample.as_secs_f64()).round() as usize).max(1);
     let second = |from: usize| {
         let indices = from..(from + step).min(samples);
-        if !indices.clone().all(|index| all_active.iter().all(|active| active(index))) {
+        if !indices.clone().all(&counts) {
             return None;
         }
         let rates: Vec<f64> =
-            run.media.iter().map(|media| indices.clone().map(|index| f64::from(media.received[index])).sum()).collect();
+            received.iter().map(|rates| indices.clone().map(|index| f64::from(rates[index])).sum()).collect();
         jain_index(&rates)
     };
     (0..samples).step_by(step).filter_map(second).collect()

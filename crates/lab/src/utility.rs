@@ -1,6 +1,6 @@
 //! What a session is worth to its user, in one number: see "What serves the user" in docs/lab.md.
 //!
-//! Leaves out: how much quality changes from frame to frame, and how late beyond its deadline a frame is.
+//! Not included: how much quality changes from frame to frame, and how late beyond its deadline a frame is.
 
 use nearlight_rate::Bounds;
 use nearlight_units::Bitrate;
@@ -28,7 +28,7 @@ impl FrameQuality {
         (libm::log1p(rate / self.lowest) / libm::log1p(self.highest / self.lowest)).min(1.0)
     }
 
-    /// The next frame has so many bytes. A key frame needs several times the bits for the same picture, so that it counts like the
+    /// The next frame has this many bytes. A key frame needs several times the bits for the same picture, so it counts like the
     /// frame before it.
     pub(crate) fn on_frame(&mut self, bytes: usize, key: bool) -> f64 {
         let own = self.of_rate(bytes as f64 * 8.0 * self.frame_rate);

@@ -47,7 +47,7 @@ fn replay(run: &RunRecord) -> String {
     format!("nearlight lab run plans/rfc8867.toml --seeds 1 {}", only.join(" "))
 }
 
-/// Each session of each run got at least so much in the given time.
+/// Each session of each run got at least this much in the given time.
 fn nobody_starves(case: &str, from: f64, to: f64, least: f64) {
     for controller in CONTROLLERS {
         for run in runs(case, controller) {
@@ -57,7 +57,7 @@ fn nobody_starves(case: &str, from: f64, to: f64, least: f64) {
     }
 }
 
-/// In the last ten seconds of each phase all sessions together take from half of what there is to all of it.
+/// In the last ten seconds of each phase all sessions together use between half and all of the capacity.
 fn follows(case: &str, phases: &[(f64, f64, f64)]) {
     for controller in CONTROLLERS {
         for run in runs(case, controller) {

@@ -47,7 +47,7 @@ fn a_frame_takes_its_own_length_on_the_wire_and_the_delay() {
     assert!((29.0..=29.0 + 20.0).contains(&total), "{total} ms");
 }
 
-/// A client that asks for key frames only drops everything from a loss to the next of them.
+/// A client that only requests key frames drops everything from a loss to the next of them.
 #[test]
 fn without_repair_a_loss_costs_frames_until_the_next_key_frame() {
     let text = |recovery: &str| {
@@ -70,7 +70,7 @@ fn without_repair_a_loss_costs_frames_until_the_next_key_frame() {
             "#
         )
     };
-    let (repair, intra) = (run_text(&text("repair")), run_text(&text("intra")));
+    let (repair, intra) = (run_text(&text("retransmission")), run_text(&text("intra")));
     let dropped = |run: &RunRecord| run.media[0].sent_frames - run.media[0].received_frames;
     assert!(dropped(&repair) <= 2 && repair.media[0].key_frames == 1, "{} dropped", dropped(&repair));
     // About 63 of 2,088 frames lose a packet; each costs a round trip at least, two frames at 72 a second.
@@ -176,14 +176,14 @@ fn an_outage_is_a_stall_and_its_captures_are_not_in_time() {
     assert!((0.86..0.9).contains(&cut["in_time_ratio"]), "{cut:?}");
     let lost = whole["utility"] - cut["utility"];
     assert!((lost - cut["stall_ratio"] * (1.0 + whole["utility"])).abs() < 0.01, "lost frames and the penalty: {lost}");
-    // The picture of the 15th second stands to the end: 20 of 30 seconds.
+    // The picture is frozen from the 15th second to the end: 20 of 30 seconds.
     assert!((ended["stall_ratio"] - 2.0 / 3.0).abs() < 0.01, "{ended:?}");
     assert!((ended["in_time_ratio"] - 10.0 / 29.0).abs() < 0.02 && ended["utility"] < 0.0, "{ended:?}");
 }
 
 #[test]
 fn frames_that_the_sender_leaves_out_are_not_in_time() {
-    // TCP leaves out what waits for too long, and loses nothing of the rest.
+    // Over TCP, frames that wait for too long are skipped, and none of the rest is lost.
     let means = run_means(&run_text(&CROWDED.replace("controllers = [\"fixed\", \"scream-v2\"]", "").replace(
         "recovery = \"intra\"\n[[all.path]]",
         "deadline = \"10s\"\n[[all.system]]\ncontroller = \"tcp-cubic\"\n[[all.path]]",

@@ -1,4 +1,4 @@
-//! While media arrive the picture moves: whatever controller fills whatever queue, losses are repaired or a key frame is asked for.
+//! While media arrive the picture moves: with any controller and any queue, losses are repaired or a key frame is requested.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ fn runs(controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     runs_over("webtransport", controllers, forward, seeds)
 }
 
-/// 20 s of a session whose client asks for key frames where repairs fail.
+/// 20 s of a session whose client requests key frames where repairs fail.
 fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> Vec<RunRecord> {
     let text = format!(
         r#"
@@ -29,7 +29,7 @@ fn runs_over(transport: &str, controllers: &str, forward: &str, seeds: u64) -> V
         key_ratio = 1.0
         [all.client]
         decode = "8ms"
-        recovery = "repair"
+        recovery = "retransmission"
         [[all.path]]
         name = "path"
         forward = "rate=1gbit,{forward},delay=5ms"
@@ -54,24 +54,26 @@ fn assert_moving(runs: &[RunRecord]) {
 #[test]
 fn no_picture_stands_over_mobile_paths_whatever_the_controller() {
     let all = runs("\"all\"", "model=5g/30mbit,burst=18kb,queue=100ms", 2);
-    assert!(all.len() == 34, "{} runs", all.len());
+    // Every controller but `fixed`.
+    assert_eq!(all.len(), 2 * (nearlight_rate::PRESETS.len() - 1));
     assert_moving(&all);
 }
 
-/// A queue of 100 ms at 40 Mb/s holds seconds of what is left in the dips.
+/// A queue of 100 ms at 40 Mb/s holds seconds' worth of the rate that remains in the dips.
 #[test]
 fn no_picture_stands_where_the_rate_falls_to_a_tenth() {
     let controllers = r#"["gcc-libwebrtc", "scream-v2", "cubic", "bbr", "frame-clocked", "nada-rfc8698"]"#;
     assert_moving(&runs(controllers, "rate=40mbit/4mbit@5s/25mbit@8s/6mbit@12s/40mbit@15s,burst=18kb,queue=500kb", 1));
 }
 
-/// A WebRTC client goes on at a whole key frame, whatever is missing before it. Its own patience with a gap is half a second.
+/// A WebRTC client resumes at a complete key frame, whatever is missing before it.
 #[test]
 fn no_picture_stands_over_webrtc_where_the_rate_falls() {
     let controllers = r#"["gcc-libwebrtc", "scream-v2", "webrtc-like", "nada-rfc8698"]"#;
     for run in runs_over("webrtc", controllers, "rate=20mbit/6mbit@5s,queue=100ms", 1) {
-        let longest = run.media[0].longest_standstill.expect("datagrams carry media");
-        assert!(longest <= 1_000_000, "{:?}: {} ms", run.labels, longest / 1_000);
+        let media = &run.media[0];
+        let longest = media.longest_standstill.expect("datagrams carry media");
+        assert_eq!(media.overlong_standstills, Some(0), "{:?}: {} ms", run.labels, longest / 1_000);
     }
 }
 

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use nearlight_lab::plan::{Published, PublishedFigure};
-use nearlight_lab::{FateCounts, Head, Plan, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
+use nearlight_lab::{FrameLossCounts, Head, Plan, RunRecord, STAGE_METRICS, report, run, run_means, summarise};
 
 fn text(system: &str) -> String {
     format!(
@@ -73,7 +73,7 @@ fn openuvr_shows_damage_until_its_key_frame_comes() {
         assert!(damaged > 0.0 && bad > damaged, "{damaged} {bad}");
         assert!(figure(run, "frame_drop_ratio") > 0.05, "of 14 packets one is lost in an eighth of the frames");
     }
-    // A period of two seconds in which nobody listens leaves fewer key frames and longer damage.
+    // A fixed period of two seconds, without requests, leaves fewer key frames and longer damage.
     assert!(usual.media[0].key_frames > 2 * long.media[0].key_frames, "{}", long.media[0].key_frames);
     let [short, longer] = [&usual, &long].map(|run| figure(run, "longest_damage_ms"));
     assert!(longer > 1_000.0 && short < longer, "{short} {longer}");
@@ -82,7 +82,7 @@ fn openuvr_shows_damage_until_its_key_frame_comes() {
     assert_eq!((reference.media[0].damaged, figure(&reference, "longest_damage_ms")), (0, 0.0));
 }
 
-/// Half a second of nothing: what was sent meanwhile is past repair.
+/// An outage of half a second: what was sent during it cannot be repaired.
 #[test]
 fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
     let figures = |recovery: &str| {
@@ -92,7 +92,7 @@ fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
         let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
         ["key_frames", "healed_by_reference", "healed_by_key_frame", "bad_frame_ratio"].map(|name| figure(&run, name))
     };
-    let [reference, repair] = ["reference", "repair"].map(figures);
+    let [reference, repair] = ["reference", "retransmission"].map(figures);
     assert_eq!((reference[..3].to_vec(), repair[..3].to_vec()), (vec![1.0, 1.0, 0.0], vec![2.0, 0.0, 1.0]));
     assert!(reference[3] <= repair[3] && reference[3] < 0.1, "{reference:?} {repair:?}");
 }
@@ -193,7 +193,7 @@ fn systems_that_cannot_work_are_refused() {
         ("controller = 'fixed'\nrecovery = 'group'\nkey_every = 11", "from 1 to 10"),
         ("controller = 'fixed'\nrecovery = 'prayer'", "openuvr:FRAMES (0 to 600); in plans also none and group"),
         ("controller = 'tcp-cubic'\nfec = 'planner'", "leave out `fec`"),
-        ("controller = 'tcp-vegas'", "tcp-cubic"),
+        ("controller = 'tcp-tahoe'", "tcp-cubic"),
         ("controller = 'tcp-cubic'\ncaptures = 'fitted'", "leave out `captures`"),
         ("controller = 'fixed'\ncaptures = 'odd'", "unknown variant `odd`"),
     ] {
@@ -223,7 +223,7 @@ fn damage_lasts_as_long_as_it_does_where_there_is_any() {
     let record = run_system("controller = 'fixed'");
     let with = |bad, runs| {
         let mut record = record.clone();
-        record.media[0].fates = Some(FateCounts { residual: 0, bad, runs });
+        record.media[0].fates = Some(FrameLossCounts { residual: 0, bad, runs });
         record
     };
     let frames = |records: &[&RunRecord]| {

@@ -62,7 +62,8 @@ fn every_frame_arrives_and_inputs_come_back_as_pictures() {
     for (name, over_rtc, over_own) in [
         ("frames", mean(&media.frame_network_latency), mean(&own.media[0].frame_network_latency)),
         ("display", mean(&media.frame_latency), mean(&own.media[0].frame_latency)),
-        ("inputs", mean(&media.motion_to_photon), mean(&own.media[0].motion_to_photon)),
+        ("newest inputs", mean(&media.motion_to_photon), mean(&own.media[0].motion_to_photon)),
+        ("inputs", mean(&media.input_to_photon), mean(&own.media[0].input_to_photon)),
     ] {
         assert!(
             (over_rtc - over_own).abs() < 1.0,

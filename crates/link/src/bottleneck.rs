@@ -12,7 +12,7 @@ use crate::random::Random;
 /// How packets take up capacity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Service {
-    /// One after the other, each for its size: a wire.
+    /// Serially, each for a time proportional to its size: a wire.
     #[default]
     Serial,
     /// Tokens up to `burst`; a packet leaves as soon as there are enough for all of it (tc-tbf). Larger packets than `burst` can
@@ -22,11 +22,11 @@ pub enum Service {
     Borrowing { burst: Bytes },
 }
 
-/// What a bottleneck is made of.
+/// The configuration of a bottleneck.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BottleneckConfig {
     pub capacity: Capacity,
-    /// A trace or a slotted capacity has its own way of taking packets, so that only [`Service::Serial`] goes with it.
+    /// A trace or a slotted capacity has its own way of serving packets and therefore requires [`Service::Serial`].
     pub service: Service,
     pub queue: QueueConfig,
 }
@@ -41,7 +41,7 @@ impl BottleneckConfig {
 
 /// A link of limited capacity behind a queue; flows share both.
 ///
-/// Before it takes a new packet in, everything that was due by then has left.
+/// All departures due by then happen before a new packet is accepted.
 #[derive(Clone, Debug)]
 pub struct Bottleneck {
     server: Server,
@@ -55,9 +55,9 @@ pub struct Bottleneck {
 #[derive(Clone, Copy, Debug)]
 struct Head {
     packet: Packet,
-    /// When it will have left; for slotted servers when it last sent something.
+    /// When its transmission ends; for slotted servers, when the last transmission took place.
     at: Time,
-    /// Slotted servers: what is still to be sent of it.
+    /// Slotted servers: the part of it that remains to be sent.
     left: Bytes,
 }
 
@@ -69,7 +69,7 @@ enum Server {
 }
 
 impl Service {
-    /// The most credit that silence earns.
+    /// Maximum credit accumulated while idle.
     fn burst(self) -> Bytes {
         match self {
             Self::Serial => Bytes::ZERO,
@@ -99,7 +99,7 @@ impl Bottleneck {
         Self { server, queue, head: None, ready: VecDeque::new(), latest: Time::ZERO }
     }
 
-    /// Everything that leaves up to `now` becomes ready.
+    /// Moves all departures up to `now` to the ready queue.
     #[inline]
     fn run(&mut self, now: Time) {
         self.latest = self.latest.max(now);
@@ -127,7 +127,7 @@ impl Bottleneck {
         }
     }
 
-    /// The rate that the queue's limit goes by, at the latest moment.
+    /// The rate to which the queue's limit relates, as of the latest call.
     #[inline]
     fn nominal(&mut self) -> Bitrate {
         match &mut self.server {
@@ -146,7 +146,7 @@ impl Bottleneck {
         {
             return Err(DropReason::TooLarge);
         }
-        // A wire with nothing to do takes the packet at once, whatever the queue holds.
+        // An idle wire takes the packet at once, regardless of the queue's limit.
         let waits = self.head.is_some() || !matches!(self.server, Server::Fluid(_));
         if waits {
             let rate = self.nominal();
@@ -159,7 +159,7 @@ impl Bottleneck {
     }
 }
 
-/// One opportunity of a slotted server: `budget` bytes, packets being cut where it ends.
+/// One opportunity of a slotted server: `budget` bytes, splitting packets where it ends.
 fn spend(
     at: Time,
     budget: Bytes,
@@ -196,12 +196,12 @@ impl Hop for Bottleneck {
             && self.queue.is_indifferent()
             && fluid.can_ever_send(&packet)
         {
-            // Nothing waits, and no policy wants to know.
+            // The queue is empty, and no policy needs to see the packet.
             self.head = Some(fluid.begin(now, packet));
             return;
         }
         if self.head.is_none() && self.queue.is_empty() {
-            // Opportunities up to now went by unused.
+            // Opportunities up to now passed unused.
             match &mut self.server {
                 Server::Fluid(_) => {}
                 Server::Slots(slots) => slots.skip(now),
@@ -223,7 +223,7 @@ impl Hop for Bottleneck {
     fn poll(&mut self, now: Time) -> Option<Exit> {
         if self.ready.is_empty() {
             if let Server::Fluid(fluid) = &mut self.server {
-                // The way of almost every packet: from the wire straight to the caller.
+                // The fast path of almost every packet: from the wire straight to the caller.
                 self.latest = self.latest.max(now);
                 let Head { at, packet, .. } = self.head.filter(|head| head.at <= now)?;
                 self.head = fluid.start(at, &mut self.queue, &mut self.ready);
@@ -272,9 +272,9 @@ impl Hop for Bottleneck {
 struct Fluid {
     meter: Meter,
     service: Service,
-    /// The most credit that silence earns.
+    /// Maximum credit accumulated while idle.
     fullest: Work,
-    /// What the next packet need not wait for; below zero a debt. A wire keeps only fractions of a nanosecond.
+    /// Credit for the next packet; a negative value is a debt. A wire keeps only fractions of a nanosecond.
     credit: Work,
     /// When `credit` was true.
     at: Time,

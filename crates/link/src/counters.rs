@@ -1,4 +1,4 @@
-//! What became of each flow's packets.
+//! Per-flow packet counters.
 
 use nearlight_units::{Bytes, Span};
 
@@ -10,14 +10,14 @@ pub struct FlowCounters {
     pub flow: FlowId,
     pub offered: u64,
     pub offered_bytes: Bytes,
-    /// Deliveries, duplicates left out.
+    /// Deliveries, excluding duplicates.
     pub delivered: u64,
     pub delivered_bytes: Bytes,
-    /// Copies that the network made and delivered.
+    /// Duplicates created and delivered by the network.
     pub duplicates: u64,
     /// Delivered packets that carry a congestion mark.
     pub marked: u64,
-    /// Lost packets by [`DropReason::index`], duplicates left out.
+    /// Lost packets by [`DropReason::index`], excluding duplicates.
     pub dropped: [u64; DropReason::ALL.len()],
     /// Time that delivered packets spent in queues, summed.
     pub queued_total: Span,
@@ -26,7 +26,7 @@ pub struct FlowCounters {
 }
 
 impl FlowCounters {
-    /// Lost packets, whatever the reason.
+    /// Lost packets, for all reasons.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.dropped.iter().sum()
@@ -39,7 +39,7 @@ impl FlowCounters {
     }
 }
 
-/// The counters of all flows, in order of their first packet. Few flows share a path, so looking through them is fast.
+/// The counters of all flows, in order of their first packet. Few flows share a path, so a linear search is fast.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flows {
     counters: Vec<FlowCounters>,

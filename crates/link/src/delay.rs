@@ -6,7 +6,7 @@ use nearlight_units::{Span, Time};
 
 use crate::hop::{Exit, Hop, Packet};
 
-/// Every packet travels for the same time; nothing overtakes.
+/// Every packet takes the same time; none are reordered.
 #[derive(Clone, Debug)]
 pub struct Delay {
     length: Span,

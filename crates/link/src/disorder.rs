@@ -36,7 +36,7 @@ impl Hop for Reorder {
 
     fn poll(&mut self, now: Time) -> Option<Exit> {
         let next = self.poll_timeout().filter(|&at| at <= now)?;
-        // What was held was there before what passes at the same moment, whenever anybody looks.
+        // Held packets precede packets that pass at the same moment, no matter when the hop is polled.
         self.held.pop_front_if(|exit| exit.at == next).or_else(|| self.passing.pop_front())
     }
 

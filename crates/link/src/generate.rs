@@ -1,7 +1,7 @@
-//! Made-up capacity traces with the statistics of measured ones; the project ships these instead of the measurements.
+//! Synthetic capacity traces with the statistics of measured ones; the project ships these instead of the measurements.
 //!
-//! A trace is a slow series of rates: what lies below its step is [`Fine`](crate::Fine)'s business. Every trace has exactly the
-//! mean that was asked for and repeats after its length. Statistics below are of one step's rates divided by their mean; *r(k)* is
+//! A trace is a slow series of rates; [`Fine`](crate::Fine) adds the structure below its step. Every trace has exactly the
+//! requested mean and repeats after its length. Statistics below are of one step's rates divided by their mean; *r(k)* is
 //! the autocorrelation at a lag of k steps; an outage is a rate under 3 % of the mean.
 //!
 //! **5G** ([`FiveG`]), steps of 1 s. The logarithm of the rate is the sum of two first-order autoregressions, a slow one
@@ -32,8 +32,9 @@
 //! | share of outages | 0.1 %, 0.5 % | 0.3 % |
 //! | 5 %, 50 %, 95 % quantiles | 0.24-0.31, 1.04-1.14, 1.20-1.52 | 0.25, 1.07, 1.39 |
 //!
-//! [`drawn`] resembles no measurement: it changes the rate every so often, as experiments do that shape a link by a random list.
-//! [`log_normal`] has the mean and the deviation that somebody published, and a memory.
+//! [`Scene`](crate::Scene) has six more, of 5G at several bands. [`drawn`] resembles no measurement: it changes the rate periodically, as
+//! in experiments that shape a link by a random list.
+//! [`log_normal`] has a published mean and deviation, and a memory.
 
 use nearlight_units::{Bitrate, Span};
 
@@ -46,7 +47,7 @@ use crate::wander::{Autoregression, kept, logarithm_deviation};
 pub struct FiveG {
     /// The trace's mean, kept exactly.
     pub mean: Bitrate,
-    /// Deviation of the logarithm's slow part, and how much of it stays from one second to the next.
+    /// Deviation of the logarithm's slow part, and the fraction of it retained from one second to the next.
     pub slow: (f64, f64),
     /// The same of its fast part.
     pub fast: (f64, f64),
@@ -178,17 +179,17 @@ pub fn log_normal([mean, deviation]: [Bitrate; 2], memory: Span, length: Span, s
     with_mean(&rates, mean, step)
 }
 
-fn steps_in(length: Span, step: Span) -> i64 {
+pub(crate) fn steps_in(length: Span, step: Span) -> i64 {
     (length.as_nanos() / step.as_nanos()).clamp(1, MOST_STEPS)
 }
 
 /// The chance of leaving a state within a step, for a stay of this mean length.
-fn chance_per_step(step: Span, mean: Span) -> Probability {
+pub(crate) fn chance_per_step(step: Span, mean: Span) -> Probability {
     Probability::clamped(step.as_secs_f64() / mean.as_secs_f64().max(step.as_secs_f64()))
 }
 
 /// Relative rates scaled to the wanted mean. Where nothing but outages was drawn the capacity is constant.
-fn with_mean(relative: &[f64], mean: Bitrate, step: Span) -> Rates {
+pub(crate) fn with_mean(relative: &[f64], mean: Bitrate, step: Span) -> Rates {
     let sum: f64 = relative.iter().sum();
     let scale = relative.len() as f64 / sum;
     let start = |index: usize| step * index as i64;

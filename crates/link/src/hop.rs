@@ -1,4 +1,4 @@
-//! What every hop speaks: packets in, exits out, in virtual time.
+//! The interface of every hop: packets in, exits out, in virtual time.
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
@@ -9,7 +9,7 @@ pub struct FlowId(pub u32);
 /// The two ECN bits of the IP header (RFC 3168; ECT(1) asks for L4S treatment, RFC 9331).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Ecn {
-    /// A queue that wants to signal congestion has to drop.
+    /// A queue can signal congestion only by dropping.
     #[default]
     NotCapable,
     Ect0,
@@ -26,7 +26,7 @@ impl Ecn {
     }
 }
 
-/// What a path knows of a packet: never its contents.
+/// What a path knows about a packet; its contents are not included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet {
     /// The driver's handle.
@@ -35,16 +35,16 @@ pub struct Packet {
     /// The IP length on this link.
     pub size: Bytes,
     pub ecn: Ecn,
-    /// The network made this copy: the exit is one more than was offered.
+    /// A copy created by the network: its exit is in addition to those of offered packets.
     pub duplicate: bool,
-    /// How often a copy was split off on the way that led here; see [`Packet::portion`].
+    /// How often this packet has been duplicated on its way; see [`Packet::portion`].
     pub splits: u8,
-    /// How long it has waited in queues so far, its own transmission left out. Queueing hops add to it.
+    /// How long it has waited in queues so far, excluding its own transmission. Queueing hops add to it.
     pub queued: Span,
 }
 
 impl Packet {
-    /// A packet as a sender makes it, not capable of ECN.
+    /// A packet as created by a sender, not ECN-capable.
     #[must_use]
     pub const fn new(id: u64, flow: FlowId, size: Bytes) -> Self {
         Self { id, flow, size, ecn: Ecn::NotCapable, duplicate: false, splits: 0, queued: Span::ZERO }
@@ -55,16 +55,16 @@ impl Packet {
         Self { ecn, ..self }
     }
 
-    /// The portions of everything that came of an offered packet sum to this; so many copies there can be of one packet.
+    /// The portions of an offered packet and its copies sum to this, which limits the number of copies of one packet.
     pub const WHOLE: u64 = 64;
 
-    /// A copy shares the portion of what it is a copy of, so that a driver that keeps contents knows when no copy is left.
+    /// A copy takes part of the original's portion, so that a driver that stores contents can tell when no copy is left.
     #[must_use]
     pub const fn portion(&self) -> u64 {
         Self::WHOLE >> self.splits
     }
 
-    /// The packet and its copy; none where the portion cannot be shared any more.
+    /// The packet and its copy; no copy if the portion cannot be split further.
     pub(crate) fn split(self) -> Option<(Self, Self)> {
         let splits = self.splits + 1;
         (self.portion() > 1).then_some((Self { splits, ..self }, Self { splits, duplicate: true, ..self }))
@@ -116,7 +116,7 @@ impl DropReason {
     }
 }
 
-/// How a packet's way through a hop ended.
+/// The outcome of a packet at a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Delivered,
@@ -126,7 +126,7 @@ pub enum Fate {
 /// A packet leaves a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit {
-    /// When it left, computed by the hop: never when somebody looked.
+    /// When it left, computed by the hop, independent of when it was polled.
     pub at: Time,
     pub packet: Packet,
     pub fate: Fate,
@@ -149,12 +149,12 @@ impl Exit {
     }
 }
 
-/// What waits in a hop's queues as of the latest call; packets that merely travel do not count.
+/// The backlog in a hop's queues as of the latest call; packets in propagation do not count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Backlog {
     pub bytes: Bytes,
     pub packets: u64,
-    /// How long a packet offered now would wait, at the capacity of the moment.
+    /// How long a packet offered now would wait, at the current capacity.
     pub delay: Span,
 }
 
@@ -181,12 +181,12 @@ pub trait Hop: Send {
     /// When to poll next. There may be nothing to see yet at that time, but no delivery comes earlier unless more is offered.
     fn poll_timeout(&self) -> Option<Time>;
 
-    /// What waits as of the latest call.
+    /// The backlog as of the latest call.
     fn backlog(&self) -> Backlog {
         Backlog::default()
     }
 
-    /// What the hop can carry around `now`; None where it does not limit.
+    /// The hop's capacity around `now`; None if it does not limit the rate.
     fn capacity(&self, now: Time) -> Option<Bitrate> {
         let _ = now;
         None
@@ -197,8 +197,8 @@ pub trait Hop: Send {
         Span::ZERO
     }
 
-    /// In real time, poll at least this often even where nothing is inside: more happens in the hop than what is offered, and
-    /// would all have to be caught up with at the next offer. None where nothing does.
+    /// In real time, poll at least this often even if the hop is empty: events other than offers happen in it, and
+    /// would all have to be processed at the next offer. None if there are no such events.
     fn longest_pause(&self) -> Option<Span> {
         None
     }

@@ -1,4 +1,4 @@
-//! Delay that varies from packet to packet and never lets one overtake another.
+//! Delay that varies from packet to packet without reordering them.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::wander::{Autoregression, kept, logarithm_deviation};
 
 /// RFC 8868 cuts the normal distribution off at this many deviations on either side.
 const CUT: f64 = 3.0;
-/// A log-normal delay ends here: nothing waits longer in a network, whatever the logarithm says.
+/// The cap of log-normal delays: no network delays a packet for longer, so the distribution's far tail is cut off.
 const LONGEST: Span = Span::from_secs(10);
 
 /// The distribution that each packet's extra delay is drawn from.
@@ -19,14 +19,14 @@ pub enum JitterModel {
     /// RFC 8868's: normal, cut at three deviations and shifted so that the least delay is 0. `longest` is six deviations; the
     /// RFC's 5 ms of deviation are 30 ms here.
     Normal { longest: Span },
-    /// Measured: delays by cumulative share (0 to 1), both ascending, straight lines in between.
+    /// Measured: delays by cumulative share (0 to 1), both ascending, interpolated linearly.
     Measured(Vec<(f64, Span)>),
     /// Log-normal with this mean and deviation, wandering: the correlation of its logarithm falls to 1/e within `memory`. For paths
-    /// of which a mean and a deviation were published. What keeps packets in order raises the mean a little.
+    /// with a published mean and deviation. Keeping packets in order raises the mean slightly.
     LogNormal { mean: Span, deviation: Span, memory: Span },
 }
 
-/// RFC 8868's NR-BPDV: packet delay variation, random but for what keeps packets in order.
+/// RFC 8868's NR-BPDV: packet delay variation, random except that packets stay in order.
 ///
 /// A packet that would overtake leaves together with the one before it, or, where a line rate is set, right behind it.
 #[derive(Clone, Debug)]
@@ -34,10 +34,10 @@ pub struct Jitter {
     model: JitterModel,
     line: Option<Bitrate>,
     random: Random,
-    /// Until then the one before is on its way out.
+    /// Until then the previous packet is still being sent.
     busy_until: Time,
     travelling: VecDeque<Exit>,
-    /// The logarithm of a wandering delay, and when it was that.
+    /// The logarithm of a wandering delay, and the time of that value.
     wandering: Option<(Time, Autoregression)>,
 }
 
@@ -77,7 +77,7 @@ impl Jitter {
     }
 }
 
-/// The delay at a cumulative share, by straight lines between the points; constant outside of them.
+/// The delay at a cumulative share, interpolated linearly between the points and constant outside them.
 fn quantile(points: &[(f64, Span)], share: f64) -> Span {
     let above = points.partition_point(|point| point.0 <= share);
     match (above.checked_sub(1).map(|below| points[below]), points.get(above)) {

@@ -1,4 +1,4 @@
-//! Random loss: independent, or in bursts as a chain of two states makes them.
+//! Random loss: independent, or in bursts from a two-state Markov chain.
 
 use std::collections::VecDeque;
 
@@ -10,7 +10,7 @@ use crate::random::{Probability, Random};
 /// How losses follow each other.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossModel {
-    /// Each packet for itself.
+    /// Each packet independently.
     Independent(Probability),
     Gilbert(GilbertElliott),
 }
@@ -34,7 +34,7 @@ impl GilbertElliott {
     /// The simple Gilbert chain with this share of lost packets and this correlation between a packet's loss and the next one's.
     ///
     /// This is what people mean by netem's `loss 1% 25%`. Netem itself draws from a filtered uniform number instead, which loses
-    /// another share than the one asked for.
+    /// a different share than requested.
     #[must_use]
     pub fn correlated(share: Probability, correlation: Probability) -> Self {
         let (share, fresh) = (share.fraction(), 1.0 - correlation.fraction());

@@ -1,4 +1,4 @@
-//! Stretches of time in which nothing gets through.
+//! Periods in which no packet gets through.
 
 use std::collections::VecDeque;
 
@@ -6,10 +6,10 @@ use nearlight_units::{Span, Time};
 
 use crate::hop::{DropReason, Exit, Hop, Packet};
 
-/// A stretch of time, from its start up to but not including its end.
+/// A half-open time interval: the start is included, the end is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
-    /// From the path's time zero.
+    /// Relative to the path's time zero.
     pub start: Span,
     pub length: Span,
     /// From one start to the next; None if it happens once.
@@ -31,16 +31,16 @@ impl Window {
     }
 }
 
-/// What happens to packets meanwhile.
+/// What happens to packets during an outage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OutageKind {
-    /// They are lost: a cable that was pulled.
+    /// They are lost, as with an unplugged cable.
     Drop,
-    /// They wait and leave at the end, all at once: a radio that hands over.
+    /// They wait and leave all at once at the end, as in a radio handover.
     Freeze,
 }
 
-/// A link that is down now and then.
+/// A link that is down during given intervals.
 #[derive(Clone, Debug)]
 pub struct Outage {
     windows: Vec<Window>,
@@ -54,12 +54,12 @@ impl Outage {
         Self { windows, kind, ready: VecDeque::new() }
     }
 
-    /// The end of the latest window around `now`.
+    /// The latest end of the windows that contain `now`.
     fn down_until(&self, now: Time) -> Option<Time> {
         self.windows.iter().filter_map(|window| window.end(now)).max()
     }
 
-    /// When a packet gets out that wants to at `now`. A window may begin where another ends, once for each window.
+    /// When a packet that is ready at `now` may leave. A window may begin where another ends, at most once per window.
     fn opens(&self, now: Time) -> Time {
         let next = |at: &Time| self.down_until(*at);
         std::iter::successors(Some(now), next).take(self.windows.len() + 1).last().unwrap_or(now)

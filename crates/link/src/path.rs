@@ -100,15 +100,15 @@ impl From<Box<dyn Hop>> for Stage {
     }
 }
 
-/// One direction of a connection: hops in the order in which packets meet them. With no hop at all, packets arrive at once.
+/// One direction of a connection: hops in the order in which packets traverse them. Without hops, packets arrive at once.
 ///
-/// A drop may be seen after it happened, when the driver next polls, with its true time; deliveries are due at
+/// A drop may be reported late, at the driver's next poll, but carries its true time; deliveries are due at
 /// [`Hop::poll_timeout`].
 pub struct Path {
     stages: Vec<Placed>,
-    /// What was dropped before the last stage, and everything where there is no stage.
+    /// Packets dropped before the last stage; without stages, all packets.
     out: VecDeque<Exit>,
-    /// No stage but the last has an exit up to then, unless `offered` says that more came in.
+    /// No stage but the last has an exit before this time, unless `offered` indicates newly offered packets.
     advanced_to: Time,
     offered: bool,
     latest: Time,
@@ -117,7 +117,7 @@ pub struct Path {
 
 struct Placed {
     stage: Stage,
-    /// The least time that a packet still needs after this stage.
+    /// The minimum time that a packet needs after this stage.
     rest: Span,
 }
 
@@ -146,12 +146,12 @@ impl Path {
         self.flows.all()
     }
 
-    /// What waits in each hop, in order, as of the latest call.
+    /// The backlog of each hop, in path order, as of the latest call.
     pub fn backlogs(&self) -> impl Iterator<Item = Backlog> {
         self.stages.iter().map(|placed| placed.stage.backlog())
     }
 
-    /// Moves every packet as far as it comes by `now`, the last stage left out; drops on the way are out.
+    /// Advances every packet as far as it gets by `now`, up to the last stage; collects drops on the way.
     fn advance(&mut self, now: Time) {
         if now <= self.advanced_to && !self.offered {
             return;
@@ -174,7 +174,7 @@ impl Path {
         }
     }
 
-    /// The next exit by `now`, from the last stage or from among the drops before it.
+    /// The next exit by `now`, from the last stage or the drops before it.
     #[inline]
     fn next_exit(&mut self, now: Time) -> Option<Exit> {
         let Some(last) = self.stages.last_mut() else { return self.out.pop_front() };
@@ -221,7 +221,7 @@ impl Hop for Path {
         self.backlogs().fold(Backlog::default(), Backlog::and)
     }
 
-    /// The narrowest hop's.
+    /// The minimum over all hops.
     fn capacity(&self, now: Time) -> Option<Bitrate> {
         self.stages.iter().filter_map(|placed| placed.stage.capacity(now)).min()
     }

@@ -11,7 +11,7 @@ use thiserror::Error;
 /// Numbers that a double holds exactly: 53 bits.
 const STEPS: u64 = 1 << 53;
 
-/// A chance between never and always.
+/// A probability.
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub struct Probability(f64);
 
@@ -25,7 +25,7 @@ impl Probability {
         (0.0..=1.0).contains(&fraction).then_some(Self(fraction))
     }
 
-    /// The nearest chance to `fraction`; not-a-number becomes never.
+    /// The nearest chance to `fraction`; NaN becomes never.
     #[must_use]
     pub fn clamped(fraction: f64) -> Self {
         Self(if fraction.is_nan() { 0.0 } else { fraction.clamp(0.0, 1.0) })
@@ -38,7 +38,7 @@ impl Probability {
     }
 }
 
-/// The text is no probability; the caller's fault.
+/// The text is not a probability.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("`{0}` is not a probability: write a percentage such as `2%` or a fraction such as `0.02`")]
 pub struct NotAProbability(String);
@@ -55,7 +55,7 @@ impl FromStr for Probability {
 }
 
 impl fmt::Display for Probability {
-    /// As a percentage, without digits that say nothing.
+    /// As a percentage, without insignificant digits.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Ten digits: what is left of 15 after multiplying by 100 and printing.
         let percent = (self.0 * 1e12).round() / 1e10;
@@ -85,7 +85,7 @@ impl Random {
         self.0.next_u64()
     }
 
-    /// Draws one number whatever the chance, so that a seed means the same draws at every setting.
+    /// Always draws one number, whatever the probability, so that a seed yields the same draws at every setting.
     #[inline]
     pub fn happens(&mut self, chance: Probability) -> bool {
         self.unit() < chance.0

@@ -26,7 +26,7 @@ const LATEST_START: f64 = 4e7;
 /// The first line of a series.
 const HEADER: &str = "t_s,mbps";
 
-/// What a trace file turned out to hold.
+/// The parsed content of a trace file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TraceFile {
     /// Moments at which a packet may leave.
@@ -41,12 +41,12 @@ impl TraceFile {
     pub fn length(&self) -> Span {
         match self {
             Self::Packets(trace) => trace.length(),
-            // Every series that is read has one.
+            // Every series read from a file has a period.
             Self::Series(rates) => rates.period().unwrap_or(Span::ZERO),
         }
     }
 
-    /// The same trace from `offset` on: what comes before that follows at its end.
+    /// The same trace from `offset` on; the part before it is appended at the end.
     #[must_use]
     pub fn starting_at(&self, offset: Span) -> Self {
         match self {
@@ -89,7 +89,7 @@ pub fn parse_trace(bytes: &[u8]) -> Result<TraceFile, (usize, String)> {
     if first.contains(',') { series(text).map(TraceFile::Series) } else { packets(text).map(TraceFile::Packets) }
 }
 
-/// The beginning of what a line holds, so that an error stays short.
+/// The beginning of a line, to keep error messages short.
 fn shown(line: &str) -> String {
     const LONGEST: usize = 40;
     let start: String = line.chars().take(LONGEST).collect();
@@ -142,7 +142,7 @@ fn series(text: &str) -> Result<Rates, (usize, String)> {
         last_line = number;
     }
     let last = steps.last().ok_or((last_line, "the series has no lines after its header".to_owned()))?.0;
-    // A single line says nothing about its length, and needs to say nothing.
+    // A single line does not define its length, and does not have to.
     let length = steps.len().checked_sub(2).map_or(Span::from_secs(1), |before| last - steps[before].0);
     Rates::steps(&steps, Some(last + length)).map_err(|error| {
         let reason = match error {

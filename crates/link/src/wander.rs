@@ -16,7 +16,7 @@ impl Autoregression {
         Self { deviation, value: deviation * random.normal() }
     }
 
-    /// The next value, of which `kept` (0 to 1) is the one before.
+    /// The next value, which keeps the fraction `kept` (0 to 1) of the previous one.
     pub(crate) fn next(&mut self, kept: f64, random: &mut Random) -> f64 {
         let fresh = (1.0 - kept * kept).max(0.0).sqrt() * self.deviation;
         self.value = kept * self.value + fresh * random.normal();
@@ -24,7 +24,7 @@ impl Autoregression {
     }
 }
 
-/// How much of the logarithm's value stays after `elapsed`, which falls to 1/e within `memory`.
+/// The fraction of the logarithm's value retained after `elapsed`; it falls to 1/e within `memory`.
 pub(crate) fn kept(elapsed: Span, memory: Span) -> f64 {
     libm::exp(-elapsed.as_secs_f64() / memory.as_secs_f64().max(1e-9))
 }

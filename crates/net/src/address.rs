@@ -1,8 +1,9 @@
-//! Whom an address stands for when something is counted per stranger.
+//! Maps an address to the party that is counted when limits apply per stranger.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv6Addr};
 
+use nearlight_ethernet::HardwareAddress;
 use nearlight_units::Time;
 
 /// The address that stands for one party: IPv4 as it is (also when mapped into IPv6), IPv6 by its first 64 bits.
@@ -16,7 +17,17 @@ pub fn party(address: IpAddr) -> IpAddr {
     }
 }
 
-/// Makes room for one more party where as many as `most` are remembered: those that are `over` go, or else the one of least `rank`.
+/// The address that stands for the station with this hardware address where strangers are counted by IP address: `fd00`, from the range
+/// for private use (RFC 4193), and the hardware address. Each is a party of its own.
+#[must_use]
+pub fn of_station(station: HardwareAddress) -> IpAddr {
+    let mut bytes = [0; 16];
+    bytes[0] = 0xfd;
+    bytes[2..8].copy_from_slice(&station.0);
+    Ipv6Addr::from(bytes).into()
+}
+
+/// Makes room for one more party if `most` are remembered: evicts those that are `over`, or else the one with the lowest `rank`.
 pub(crate) fn make_room<T>(
     parties: &mut BTreeMap<IpAddr, T>,
     most: usize,

@@ -1,5 +1,5 @@
-//! A timer as fine as the kernel's. The runtime's counts whole milliseconds and rounds up, which is as long as a group of packets
-//! takes to leave.
+//! A timer with the kernel's resolution. The runtime's timer counts whole milliseconds and rounds up, which is as long as a group of
+//! packets takes to send.
 
 use nearlight_units::Time;
 
@@ -14,9 +14,9 @@ pub struct Alarm {
 }
 
 impl Alarm {
-    /// Within a runtime only.
+    /// Must be called inside a runtime.
     ///
-    /// Where the kernel has no timer to give, which is said in the log, and on other systems, the runtime's is what there is.
+    /// Falls back to the runtime's timer on other systems, and if the kernel provides no timer, which is logged.
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self {
@@ -30,7 +30,7 @@ impl Alarm {
         }
     }
 
-    /// Waits until `time`; returns at once if it has passed. It may be given up and called again.
+    /// Waits until `time`; returns at once if it has passed. The future may be dropped and the call repeated.
     pub async fn at(&mut self, time: Time) {
         #[cfg(target_os = "linux")]
         {
@@ -59,7 +59,7 @@ mod kernel {
     };
     use tokio::io::unix::AsyncFd;
 
-    /// Beyond it a millisecond more is nothing, and the runtime's timer needs no call of the kernel.
+    /// Beyond this a millisecond does not matter, and the runtime's timer needs no system call.
     pub const LONGEST: Span = Span::from_millis(100);
 
     #[derive(Debug)]
@@ -79,7 +79,7 @@ mod kernel {
             Ok(Self { descriptor })
         }
 
-        /// `time` from now. Setting it takes back whatever an abandoned wait has left.
+        /// `time` from now. Setting it cancels whatever an abandoned wait has left.
         pub async fn wait(&self, time: Duration) -> io::Result<()> {
             let zero = Timespec { tv_sec: 0, tv_nsec: 0 };
             let value = Timespec { tv_sec: time.as_secs().cast_signed(), tv_nsec: time.subsec_nanos().into() };
@@ -110,7 +110,7 @@ mod tests {
         let mut alarm = Alarm::new(clock);
         alarm.at(Time::ZERO).await;
         for micros in [50, 300, 1_000, 2_500] {
-            // It runs out while nobody waits.
+            // It expires while no one waits.
             let early = clock.now() + Span::from_micros(100);
             tokio::select! {
                 biased;

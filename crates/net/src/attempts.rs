@@ -1,4 +1,4 @@
-//! Turns away whoever keeps offering wrong tokens. It knows of failures only: who brings the right token is not asked to wait. Time is an
+//! Turns away clients that keep offering wrong tokens. It counts failures only: a client with the right token never has to wait. Time is an
 //! argument.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use crate::address::{make_room, party};
 /// How many failures are answered as such, and for how long further ones are turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttemptPolicy {
-    /// After so many failures nothing is turned away yet.
+    /// Up to this many failures, nothing is turned away.
     pub free_failures: u32,
     /// How long further failures are turned away after the first one beyond those; each that is counted doubles it.
     pub first_wait: Span,
@@ -23,7 +23,7 @@ pub struct AttemptPolicy {
 }
 
 impl Default for AttemptPolicy {
-    /// Guess: five typing mistakes are free; then at most one attempt a minute is looked into.
+    /// Guess: five typing mistakes are free; then at most one attempt a minute is checked.
     fn default() -> Self {
         Self {
             free_failures: 5,
@@ -54,8 +54,8 @@ impl AttemptLimiter {
         Self { policy, failures: BTreeMap::new() }
     }
 
-    /// A wrong token came from `address`: for how long it is told to wait, where it has failed too often. Failures while it should be
-    /// waiting are not counted, so that the wait does not grow without end.
+    /// A wrong token came from `address`: returns how long it has to wait if it has failed too often. Failures while it should be waiting
+    /// are not counted, so that the wait does not grow without bound.
     pub fn on_failure(&mut self, now: Time, address: IpAddr) -> Option<Span> {
         let wait = self.wait(now, address);
         if wait.is_none() {
@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(limiter.on_failure(now, HOME), None, "the wait is over");
             let wait = limiter.wait(now, HOME).unwrap_or(Span::ZERO);
             waits.push(wait.as_nanos() / 1_000_000_000);
-            // What comes before it is over does not make it longer.
+            // Attempts before the wait is over do not prolong it.
             for _ in 0..if wait > Span::ZERO { 100 } else { 0 } {
                 assert_eq!(limiter.on_failure(now, HOME), Some(wait));
             }

@@ -29,7 +29,7 @@ const MOST_ADDRESSES: usize = 4;
 /// section 6).
 const CERTIFICATE_ALERTS: RangeInclusive<u64> = 0x100 + 42..=0x100 + 48;
 
-/// Whom to open a session to.
+/// The server to open a session to, and how.
 #[derive(Clone, Debug)]
 pub struct ConnectOptions {
     /// A name or an address, IPv6 without brackets.

@@ -30,7 +30,7 @@ impl Clock {
         Time::from_nanos(u64::try_from(self.origin.elapsed().as_nanos()).unwrap_or(u64::MAX))
     }
 
-    /// The runtime's name for `time`, to wait until then. A time beyond the platform's reach is a day from the origin.
+    /// The runtime's name for `time`, to wait until then. A time that the platform cannot represent becomes a day after the origin.
     #[must_use]
     pub fn instant(&self, time: Time) -> tokio::time::Instant {
         let since_origin = Duration::from_nanos(time.as_nanos());

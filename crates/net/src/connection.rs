@@ -1,4 +1,4 @@
-//! One WebTransport session, the same on both ends.
+//! One session over WebTransport or Ethernet frames, the same on both ends.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -10,10 +10,14 @@ use bytes::Bytes;
 use nearlight_link::Path;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, ClientMessage, EXPORTER_LABEL, ServerMessage};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use web_transport_quinn::{Session, SessionError, WebTransportError};
 
+use crate::address::of_station;
 use crate::clock::span;
+use crate::ethernet::EthernetSession;
 use crate::impairment::Impairment;
 use crate::sockets::{local_for, udp_socket};
 use crate::{Clock, ControlReceiver, ControlSender, NetError};
@@ -21,25 +25,32 @@ use crate::{Clock, ControlReceiver, ControlSender, NetError};
 /// How long an orderly end may take before the rest is left to the idle timeout. Guess: three long round trips.
 pub(crate) const CLOSING_LIMIT: Duration = Duration::from_secs(1);
 
-/// A session with one peer. Clones share it; when the last one goes, the session is closed with code 0.
+/// A session with one peer. Clones share it; when the last one is dropped, the session is closed with code 0.
 #[derive(Clone)]
 pub struct Connection {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    session: Session,
+    transport: Transport,
     clock: Clock,
     /// The client's own endpoint; none on the server, where all sessions share one.
     endpoint: Option<quinn::Endpoint>,
     closed_here: AtomicBool,
-    /// Whether the path was ever bad, so that a clean one costs no lock.
+    /// Whether the path was ever impaired, so that a clean one costs no lock.
     impaired: AtomicBool,
     path: Mutex<BadPath>,
-    /// What came out of a bad path and was not handed out yet; no more than the path held.
+    /// Datagrams that left an impaired path and have not been handed out yet; no more than the path held.
     arrivals: tokio::sync::Mutex<UnboundedReceiver<Received>>,
     arrived: UnboundedSender<Received>,
     counters: Arc<Counters>,
+}
+
+/// What carries the session.
+#[derive(Clone)]
+enum Transport {
+    Quic(Session),
+    Ethernet(Arc<EthernetSession>),
 }
 
 #[derive(Default)]
@@ -66,7 +77,7 @@ pub struct Received {
     pub datagram: Bytes,
 }
 
-/// Which way datagrams go, seen from this end.
+/// The direction of datagrams, seen from this end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     Send,
@@ -89,7 +100,7 @@ pub enum DropReason {
 pub enum CloseReason {
     /// This end closed it.
     Here,
-    /// The peer closed it, with its code and its words.
+    /// The peer closed it, with its code and reason.
     Peer { code: u32, reason: String },
     /// Nothing came from the peer for the idle limit.
     TimedOut,
@@ -100,26 +111,34 @@ pub enum CloseReason {
 /// Counts and measurements of a session, for logs and metrics; the session's own control does not use them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Statistics {
-    /// QUIC's smoothed round trip.
+    /// The transport's smoothed round trip; zero where it has measured none.
     pub rtt: Span,
-    /// QUIC packets, of which datagrams are the most.
+    /// QUIC packets or Ethernet frames; most of them carry datagrams.
     pub packets_sent: u64,
-    /// QUIC packets that the path lost, as far as acknowledgements tell.
+    /// QUIC packets that the path lost, according to acknowledgements; 0 over Ethernet, whose frames are not acknowledged.
     pub packets_lost: u64,
     pub datagrams_sent: u64,
     pub datagrams_received: u64,
     pub dropped_queue_full: u64,
     pub dropped_too_large: u64,
     pub dropped_closed: u64,
-    /// Lost on purpose, by [`Connection::set_impairment`] and [`Connection::set_outage`].
+    /// Dropped deliberately, by [`Connection::set_impairment`] and [`Connection::set_outage`].
     pub dropped_on_purpose: u64,
 }
 
 impl Connection {
     pub(crate) fn new(session: Session, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
+        Self::over(Transport::Quic(session), clock, endpoint)
+    }
+
+    pub(crate) fn over_ethernet(session: Arc<EthernetSession>, clock: Clock) -> Self {
+        Self::over(Transport::Ethernet(session), clock, None)
+    }
+
+    fn over(transport: Transport, clock: Clock, endpoint: Option<quinn::Endpoint>) -> Self {
         let (arrived, arrivals) = unbounded_channel();
         let inner = Inner {
-            session,
+            transport,
             clock,
             endpoint,
             closed_here: AtomicBool::new(false),
@@ -134,28 +153,45 @@ impl Connection {
 
     /// Queues a datagram for the network; never waits. The transport copies it once, to put the session's number in front.
     ///
-    /// A datagram that does not fit is dropped and counted; the queue keeps what it has.
+    /// A datagram that does not fit is dropped and counted; queued datagrams are kept. Over Ethernet it waits for [`Connection::flush`].
     pub fn send_datagram(&self, datagram: Bytes) -> Result<(), DropReason> {
-        let Inner { session, counters, .. } = &*self.inner;
+        let Inner { transport, counters, .. } = &*self.inner;
         if !self.inner.impaired.load(Ordering::Relaxed) {
-            return queue(session, counters, datagram);
+            return queue(transport, counters, datagram);
         }
-        if session.close_reason().is_some() {
+        if transport.is_over() {
             return counters.dropped(DropReason::Closed);
         }
-        self.path().crossed(Direction::Send, datagram, counters).map_or(Ok(()), |own| queue(session, counters, own))
+        self.path().crossed(Direction::Send, datagram, counters).map_or(Ok(()), |own| queue(transport, counters, own))
     }
 
-    /// The next datagram, stamped with the driver's time. Dropping the future loses nothing. For one reader at a time.
+    /// Sends what is queued now: over Ethernet all of it, with one system call per [`nearlight_packet::BATCH`] frames. QUIC's own task does
+    /// this by itself.
+    pub fn flush(&self) {
+        if let Transport::Ethernet(session) = &self.inner.transport {
+            session.flush();
+        }
+    }
+
+    /// The next datagram, stamped with the driver's time. The future is cancel-safe. For one reader at a time.
     pub async fn recv_datagram(&self) -> Result<Received, CloseReason> {
-        let Inner { session, counters, clock, .. } = &*self.inner;
+        let Inner { transport, counters, clock, .. } = &*self.inner;
         let received = loop {
             let impaired = self.inner.impaired.load(Ordering::Relaxed);
             let arrived = async { self.inner.arrivals.lock().await.recv().await };
-            let datagram = tokio::select! {
+            let read = async {
+                match transport {
+                    Transport::Quic(session) => {
+                        let datagram = session.read_datagram().await.map_err(|error| self.reason(error))?;
+                        Ok(Received { at: clock.now(), datagram })
+                    }
+                    Transport::Ethernet(session) => session.recv_datagram().await,
+                }
+            };
+            let Received { at, datagram } = tokio::select! {
                 biased;
                 Some(received) = arrived, if impaired => break received,
-                read = session.read_datagram() => read.map_err(|error| self.reason(error))?,
+                read = read => read?,
             };
             let crossed = if self.inner.impaired.load(Ordering::Relaxed) {
                 self.path().crossed(Direction::Receive, datagram, counters)
@@ -163,24 +199,31 @@ impl Connection {
                 Some(datagram)
             };
             if let Some(datagram) = crossed {
-                break Received { at: clock.now(), datagram };
+                break Received { at, datagram };
             }
         };
         count(&counters.received);
         Ok(received)
     }
 
-    /// The largest datagram that the path carries now, in bytes. Discovery raises it during the first round trips, a move to
-    /// another path may lower it, so ask before each frame.
+    /// The largest datagram that the path carries now, in bytes. Discovery raises it during the first round trips, a move to another path
+    /// may lower it, so query it before each frame.
     #[must_use]
     pub fn max_datagram_size(&self) -> usize {
-        self.inner.session.max_datagram_size()
+        match &self.inner.transport {
+            Transport::Quic(session) => session.max_datagram_size(),
+            Transport::Ethernet(session) => session.max_datagram_size(),
+        }
     }
 
-    /// The peer's address now; IPv4 as such. It changes when the peer moves to another network.
+    /// The peer's address now; IPv4 as such. It changes when the peer moves to another network. An interface's hardware address is returned
+    /// in the form of [`crate::of_station`], with port 0.
     #[must_use]
     pub fn peer(&self) -> SocketAddr {
-        let address = self.inner.session.remote_address();
+        let address = match &self.inner.transport {
+            Transport::Quic(session) => session.remote_address(),
+            Transport::Ethernet(session) => SocketAddr::new(of_station(session.peer()), 0),
+        };
         SocketAddr::new(address.ip().to_canonical(), address.port())
     }
 
@@ -188,49 +231,70 @@ impl Connection {
     pub async fn open_control(
         &self,
     ) -> Result<(ControlSender<ClientMessage>, ControlReceiver<ServerMessage>), NetError> {
-        let (send, receive) =
-            self.inner.session.open_bi().await.map_err(|error| NetError::Closed(self.reason(error)))?;
-        prefer_control(&send);
-        Ok((ControlSender::new(send), ControlReceiver::new(receive)))
+        match &self.inner.transport {
+            Transport::Quic(session) => {
+                let (send, receive) = session.open_bi().await.map_err(|error| NetError::Closed(self.reason(error)))?;
+                prefer_control(&send);
+                Ok((ControlSender::new(send), ControlReceiver::new(receive)))
+            }
+            Transport::Ethernet(session) => Ok(ethernet_control(session)),
+        }
     }
 
     /// The server's end of the control stream. Waits for a client that may never open one: bound it in time.
     pub async fn accept_control(
         &self,
     ) -> Result<(ControlSender<ServerMessage>, ControlReceiver<ClientMessage>), NetError> {
-        let (send, receive) =
-            self.inner.session.accept_bi().await.map_err(|error| NetError::Closed(self.reason(error)))?;
-        prefer_control(&send);
-        Ok((ControlSender::new(send), ControlReceiver::new(receive)))
+        match &self.inner.transport {
+            Transport::Quic(session) => {
+                let (send, receive) =
+                    session.accept_bi().await.map_err(|error| NetError::Closed(self.reason(error)))?;
+                prefer_control(&send);
+                Ok((ControlSender::new(send), ControlReceiver::new(receive)))
+            }
+            Transport::Ethernet(session) => Ok(ethernet_control(session)),
+        }
     }
 
-    /// What ties a proof of the token to this connection: both ends export the same, and whoever stands in between, with a TLS
-    /// connection to each of them, has two others.
+    /// What binds a proof of the token to this connection: both ends export the same value, whereas a man in the middle, with one TLS
+    /// connection to each of them, gets two different ones. Over Ethernet it is the hash of Noise's handshake.
     #[must_use]
     pub fn exporter(&self) -> Binding {
         let mut exported = [0; 32];
-        let session = &self.inner.session;
+        let session = match &self.inner.transport {
+            Transport::Quic(session) => session,
+            Transport::Ethernet(session) => return Binding::Exporter(Bytes32(session.hash())),
+        };
         session.export_keying_material(&mut exported, EXPORTER_LABEL, b"").expect("TLS has finished its handshake");
         Binding::Exporter(Bytes32(exported))
     }
 
     /// Sends a browser the nonce that it needs for its proof, on a stream of its own: it arrives together with the answer that opens
-    /// the session. Waits for a client that grants no such stream: bound it in time.
+    /// the session. Waits for a client that grants no such stream: bound it in time. Over Ethernet, where no browser comes, nothing is sent.
     pub async fn send_challenge(&self, nonce: Bytes32) -> Result<(), NetError> {
-        let stream = self.inner.session.open_uni().await.map_err(|error| NetError::Closed(self.reason(error)))?;
+        let Transport::Quic(session) = &self.inner.transport else { return Ok(()) };
+        let stream = session.open_uni().await.map_err(|error| NetError::Closed(self.reason(error)))?;
         ControlSender::new(stream).send(&ServerMessage::Challenge { nonce }).await
     }
 
-    /// Tells the peer that the session is over, and why. Returns at once; see [`Connection::finish`].
+    /// Informs the peer that the session is over, and why. Returns at once; see [`Connection::finish`].
     pub fn close(&self, code: u32, reason: &str) {
         self.inner.close(code, reason);
     }
 
     /// Closes the session and waits, a second at most, until the peer knows.
     pub async fn finish(&self, code: u32, reason: &str) {
+        let session = match &self.inner.transport {
+            Transport::Quic(session) => session,
+            Transport::Ethernet(session) => {
+                // The last control messages are sent before the close.
+                let _ = tokio::time::timeout(CLOSING_LIMIT, session.acknowledged()).await;
+                return self.close(code, reason);
+            }
+        };
         self.close(code, reason);
         let ended = async {
-            self.inner.session.closed().await;
+            session.closed().await;
             if let Some(endpoint) = &self.inner.endpoint {
                 endpoint.wait_idle().await;
             }
@@ -240,18 +304,23 @@ impl Connection {
 
     /// Waits until the session has ended, by whichever end.
     pub async fn closed(&self) -> CloseReason {
-        let error = self.inner.session.closed().await;
-        self.reason(error)
+        match &self.inner.transport {
+            Transport::Quic(session) => self.reason(session.closed().await),
+            Transport::Ethernet(session) => session.closed().await,
+        }
     }
 
     #[cfg(test)]
     pub(crate) fn session(&self) -> &Session {
-        &self.inner.session
+        match &self.inner.transport {
+            Transport::Quic(session) => session,
+            Transport::Ethernet(_) => panic!("no QUIC"),
+        }
     }
 
     fn reason(&self, error: SessionError) -> CloseReason {
         match CloseReason::from(error) {
-            // The transport says the same when the peer ended the session without a word.
+            // The transport reports the same when the peer ended the session without a close.
             CloseReason::Here if !self.inner.closed_here.load(Ordering::Relaxed) => {
                 CloseReason::Peer { code: 0, reason: String::new() }
             }
@@ -259,7 +328,8 @@ impl Connection {
         }
     }
 
-    /// Moves a client to a new local port, as a change of network does; the session goes on. Returns the new address.
+    /// Moves a client to a new local port, as a change of network does; the session continues. Returns the new address. Over Ethernet there
+    /// are no ports, and it fails.
     pub fn rebind(&self) -> Result<SocketAddr, NetError> {
         let failed = |source| NetError::Socket { what: "a UDP socket to move the session to".into(), source };
         let endpoint = self.inner.endpoint.as_ref().ok_or_else(|| failed(std::io::ErrorKind::Unsupported.into()))?;
@@ -269,29 +339,34 @@ impl Connection {
         endpoint.local_addr().map_err(failed)
     }
 
-    /// Makes one direction of this session's path bad, on purpose; the path's time begins now. None makes it clean again, and what
-    /// was on the way is lost.
+    /// Deliberately impairs one direction of this session's path; the path's time begins now. None makes it clean again, and datagrams in
+    /// flight are lost.
     ///
-    /// It acts on datagrams only: control messages are repaired by QUIC on whatever path there is.
+    /// It affects datagrams only: control messages are repaired by QUIC on any path.
     pub fn set_impairment(&self, direction: Direction, path: Option<Path>) {
         let now = self.inner.clock.now();
         self.replace_impairment(direction, path.map(|path| self.impairment(direction, path, now)));
     }
 
-    /// Makes one direction bad by a path whose time began at `origin` on the listener's clock, which it may share with the paths of
+    /// Impairs one direction with a path whose time began at `origin` on the listener's clock; it may share that time with the paths of
     /// other sessions.
     pub fn set_impairment_since(&self, direction: Direction, path: Path, origin: Time) {
         self.replace_impairment(direction, Some(self.impairment(direction, path, origin)));
     }
 
     fn impairment(&self, direction: Direction, path: Path, origin: Time) -> Impairment {
-        let Inner { session, clock, counters, arrived, .. } = &*self.inner;
-        let (session, clock, counters, arrived) = (session.clone(), *clock, Arc::clone(counters), arrived.clone());
+        let Inner { transport, clock, counters, arrived, .. } = &*self.inner;
+        let (transport, clock, counters, arrived) = (transport.clone(), *clock, Arc::clone(counters), arrived.clone());
         Impairment::start(path, clock, origin, move |datagram| match (datagram, direction) {
             (None, _) => count(&counters.impaired),
             // Whatever the network's queue drops is counted there.
-            (Some(datagram), Direction::Send) => drop(queue(&session, &counters, datagram)),
-            // Nobody waits for it any more when the session is gone.
+            (Some(datagram), Direction::Send) => {
+                let _ = queue(&transport, &counters, datagram);
+                if let Transport::Ethernet(session) = &transport {
+                    session.flush();
+                }
+            }
+            // No one waits for it any more when the session is gone.
             (Some(datagram), Direction::Receive) => drop(arrived.send(Received { at: clock.now(), datagram })),
         })
     }
@@ -311,16 +386,26 @@ impl Connection {
         self.inner.impaired.store(true, Ordering::Relaxed);
     }
 
-    /// What happened on this session until now.
+    /// Counts and measurements of this session so far.
     #[must_use]
     pub fn statistics(&self) -> Statistics {
         let counters = &self.inner.counters;
         let read = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let path = quinn::Connection::stats(&self.inner.session).path;
+        let (rtt, packets_sent, packets_lost) = match &self.inner.transport {
+            Transport::Quic(session) => {
+                let path = quinn::Connection::stats(session).path;
+                (span(path.rtt), path.sent_packets, path.lost_packets)
+            }
+            // Datagrams are not acknowledged by the transport, so it does not know which were lost.
+            Transport::Ethernet(session) => {
+                let channel = session.statistics();
+                (channel.round_trip.unwrap_or(Span::ZERO), channel.frames_sent, 0)
+            }
+        };
         Statistics {
-            rtt: span(path.rtt),
-            packets_sent: path.sent_packets,
-            packets_lost: path.lost_packets,
+            rtt,
+            packets_sent,
+            packets_lost,
             datagrams_sent: read(&counters.sent),
             datagrams_received: read(&counters.received),
             dropped_queue_full: read(&counters.queue_full),
@@ -335,10 +420,22 @@ impl Connection {
     }
 }
 
+impl Transport {
+    fn is_over(&self) -> bool {
+        match self {
+            Self::Quic(session) => session.close_reason().is_some(),
+            Self::Ethernet(session) => session.is_over(),
+        }
+    }
+}
+
 impl Inner {
     fn close(&self, code: u32, reason: &str) {
         self.closed_here.store(true, Ordering::Relaxed);
-        self.session.close(code, reason.as_bytes());
+        match &self.transport {
+            Transport::Quic(session) => session.close(code, reason.as_bytes()),
+            Transport::Ethernet(session) => session.close(reason),
+        }
     }
 }
 
@@ -349,7 +446,7 @@ impl Drop for Inner {
 }
 
 impl BadPath {
-    /// The datagram itself where this direction is clean; else the path has it now, or nobody.
+    /// The datagram itself if this direction is clean; otherwise it is on the impaired path now, or dropped.
     fn crossed(&self, direction: Direction, datagram: Bytes, counters: &Counters) -> Option<Bytes> {
         if self.outage {
             count(&counters.impaired);
@@ -381,8 +478,20 @@ impl Counters {
 }
 
 /// Hands a datagram to the transport, if that has room for it.
-fn queue(session: &Session, counters: &Counters, datagram: Bytes) -> Result<(), DropReason> {
-    // Sending on would push out the oldest in the queue, whose deadline is the nearest.
+fn queue(transport: &Transport, counters: &Counters, datagram: Bytes) -> Result<(), DropReason> {
+    let session = match transport {
+        Transport::Quic(session) => session,
+        Transport::Ethernet(session) => {
+            return match session.send_datagram(&datagram) {
+                Ok(()) => {
+                    count(&counters.sent);
+                    Ok(())
+                }
+                Err(reason) => counters.dropped(reason),
+            };
+        }
+    };
+    // Sending more would evict the oldest in the queue, whose deadline is the nearest.
     if session.datagram_send_buffer_space() < datagram.len() {
         let reason = if session.close_reason().is_some() { DropReason::Closed } else { DropReason::QueueFull };
         return counters.dropped(reason);
@@ -425,7 +534,13 @@ impl fmt::Display for CloseReason {
     }
 }
 
-/// Control messages are few and others wait for them, so they go before other streams. Datagrams share the packets either way.
+fn ethernet_control<S: Serialize, R: DeserializeOwned>(
+    session: &Arc<EthernetSession>,
+) -> (ControlSender<S>, ControlReceiver<R>) {
+    (ControlSender::over_ethernet(Arc::clone(session)), ControlReceiver::over_ethernet(Arc::clone(session)))
+}
+
+/// Control messages are few and others wait for them, so they have priority over other streams. Datagrams share the packets either way.
 fn prefer_control(stream: &web_transport_quinn::SendStream) {
     // Fails only on a stream that has ended, which the next message reports.
     let _ = stream.set_priority(1);

@@ -1,6 +1,7 @@
 //! The reliable stream of one session, as typed messages.
 
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 use nearlight_wire::{ControlReader, write_control};
 use serde::Serialize;
@@ -9,19 +10,30 @@ use web_transport_quinn::{ReadError, RecvStream, SendStream, WriteError};
 
 use crate::NetError;
 use crate::connection::CloseReason;
+use crate::ethernet::EthernetSession;
 
 /// Bytes taken from the stream at a time.
 const CHUNK: usize = 4_096;
 
+enum Outgoing {
+    Quic(SendStream),
+    Ethernet(Arc<EthernetSession>),
+}
+
+enum Incoming {
+    Quic(RecvStream),
+    Ethernet(Arc<EthernetSession>),
+}
+
 /// Sends messages of type `M`, in order and without loss.
 pub struct ControlSender<M> {
-    stream: SendStream,
+    stream: Outgoing,
     messages: PhantomData<fn(M)>,
 }
 
 /// Receives messages of type `M`.
 pub struct ControlReceiver<M> {
-    stream: RecvStream,
+    stream: Incoming,
     reader: ControlReader,
     chunk: Box<[u8; CHUNK]>,
     messages: PhantomData<fn() -> M>,
@@ -29,14 +41,23 @@ pub struct ControlReceiver<M> {
 
 impl<M: Serialize> ControlSender<M> {
     pub(crate) fn new(stream: SendStream) -> Self {
-        Self { stream, messages: PhantomData }
+        Self { stream: Outgoing::Quic(stream), messages: PhantomData }
+    }
+
+    pub(crate) fn over_ethernet(session: Arc<EthernetSession>) -> Self {
+        Self { stream: Outgoing::Ethernet(session), messages: PhantomData }
     }
 
     /// Hands the message to the transport; waits while the peer reads too slowly.
     ///
     /// Dropping the future midway leaves half a message on the stream: put it in a task of its own, or close the session.
     pub async fn send(&mut self, message: &M) -> Result<(), NetError> {
-        self.stream.write_all(&write_control(message)).await.map_err(|error| match error {
+        let bytes = write_control(message);
+        let stream = match &mut self.stream {
+            Outgoing::Quic(stream) => stream,
+            Outgoing::Ethernet(session) => return session.send_control(&bytes).await.map_err(NetError::Closed),
+        };
+        stream.write_all(&bytes).await.map_err(|error| match error {
             WriteError::SessionError(error) => NetError::Closed(CloseReason::from(error)),
             WriteError::Stopped(_) | WriteError::InvalidStopped(_) | WriteError::ClosedStream => NetError::ControlEnded,
         })
@@ -44,12 +65,23 @@ impl<M: Serialize> ControlSender<M> {
 
     #[cfg(test)]
     pub(crate) async fn send_raw(&mut self, bytes: &[u8]) {
-        self.stream.write_all(bytes).await.expect("the stream is open");
+        match &mut self.stream {
+            Outgoing::Quic(stream) => stream.write_all(bytes).await.expect("the stream is open"),
+            Outgoing::Ethernet(session) => session.send_control(bytes).await.expect("the session is open"),
+        }
     }
 }
 
 impl<M: DeserializeOwned> ControlReceiver<M> {
     pub(crate) fn new(stream: RecvStream) -> Self {
+        Self::over(Incoming::Quic(stream))
+    }
+
+    pub(crate) fn over_ethernet(session: Arc<EthernetSession>) -> Self {
+        Self::over(Incoming::Ethernet(session))
+    }
+
+    fn over(stream: Incoming) -> Self {
         Self { stream, reader: ControlReader::default(), chunk: Box::new([0; CHUNK]), messages: PhantomData }
     }
 
@@ -59,7 +91,15 @@ impl<M: DeserializeOwned> ControlReceiver<M> {
             if let Some(message) = self.reader.poll()? {
                 return Ok(message);
             }
-            match self.stream.read(&mut self.chunk[..]).await {
+            let stream = match &mut self.stream {
+                Incoming::Quic(stream) => stream,
+                Incoming::Ethernet(session) => {
+                    let bytes = session.recv_control().await.map_err(NetError::Closed)?;
+                    self.reader.on_bytes(&bytes);
+                    continue;
+                }
+            };
+            match stream.read(&mut self.chunk[..]).await {
                 Ok(Some(count)) => self.reader.on_bytes(&self.chunk[..count]),
                 Err(ReadError::SessionError(error)) => return Err(NetError::Closed(CloseReason::from(error))),
                 Ok(None) | Err(_) => return Err(NetError::ControlEnded),

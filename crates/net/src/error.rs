@@ -1,8 +1,10 @@
-//! What can go wrong between two machines, in words for the person who has to do something about it.
+//! Errors between two machines, in words for the person who has to fix them.
 
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
+
+use nearlight_ethernet::HardwareAddress;
 
 use crate::trust::CertificateHash;
 
@@ -67,6 +69,23 @@ pub enum NetError {
     #[error("talking to {target} failed: {reason}")]
     Protocol { target: String, reason: String },
 
+    #[error(transparent)]
+    Packet(#[from] nearlight_packet::PacketError),
+    #[error(
+        "{0} is no link to a server: write ether:INTERFACE/ADDRESS#token=TOKEN, such as ether:eth0/02:00:5e:10:00:01#token=…"
+    )]
+    EthernetLink(String),
+    #[error("{}", which_interface(*server, interfaces))]
+    WhichInterface { server: HardwareAddress, interfaces: Vec<String> },
+    #[error(
+        "{server} does not answer on {interface}: check that the server runs with `--ethernet` on the same network, that the link has the \
+         token that it printed, and that its `--ethernet-allow`, if given, names {client}. Whoever is not allowed, or has another token, \
+         gets no answer"
+    )]
+    NoEthernetAnswer { server: HardwareAddress, client: HardwareAddress, interface: String },
+    #[error("{server} speaks version {version} of the Ethernet transport: use the same release on both machines")]
+    OtherEthernetVersion { server: HardwareAddress, version: u8 },
+
     #[error("the session ended: {0}")]
     Closed(crate::CloseReason),
     #[error("the peer ended the control stream")]
@@ -75,13 +94,22 @@ pub enum NetError {
     Control(#[from] nearlight_wire::WireError),
 }
 
-/// Plain HTTP is for the machine itself: others are sent on to the same port's HTTPS, which pages follow and sessions do not.
+/// Plain HTTP is for the machine itself: others are redirected to HTTPS on the same port, which pages follow and sessions do not.
 const fn beyond_this_machine(status: u16) -> &'static str {
     if status == 307 { ", which begins with https:// from another machine" } else { "" }
 }
 
+fn which_interface(server: HardwareAddress, interfaces: &[String]) -> String {
+    if interfaces.is_empty() {
+        return "no Ethernet or Wi-Fi interface is up on this machine: bring one up by `ip link set dev NAME up`"
+            .into();
+    }
+    let links: Vec<String> = interfaces.iter().map(|name| format!("ether:{name}/{server}#token=…")).collect();
+    format!("this machine has several interfaces: put the one towards the server into the link, {}", links.join(" or "))
+}
+
 impl NetError {
-    /// The error of opening `what` on `port`, with the two common causes said plainly.
+    /// The error of opening `what` on `port`, with the two common causes explained.
     pub(crate) fn opening(what: &str, port: u16, source: io::Error) -> Self {
         match source.kind() {
             io::ErrorKind::AddrInUse => Self::PortInUse { port },

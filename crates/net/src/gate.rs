@@ -1,7 +1,7 @@
-//! Bounds how many unfinished or open things strangers hold, in all and per address. Time is an argument.
+//! Bounds how many unfinished or open resources strangers hold, in total and per address. Time is an argument.
 //!
-//! A newcomer is never kept out by those who are idle: where a bound is reached, the idlest pass of the address that holds the most is
-//! taken back. Whoever fills a gate from a few addresses therefore pushes out his own.
+//! Idle holders never keep a newcomer out: when a bound is reached, the pass that has been idle longest of the address that holds the most
+//! is revoked. An attacker that fills a gate from a few addresses therefore evicts its own passes.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -39,16 +39,16 @@ struct Holders {
 struct Holder {
     active_at: Arc<AtomicU64>,
     reserved: bool,
-    /// Dropping it tells the pass that it was taken back.
+    /// Dropping it notifies the pass that it was revoked.
     _valid: oneshot::Sender<Infallible>,
 }
 
-/// The right to hold one thing, returned to the gate when dropped.
+/// The right to hold one resource, returned to the gate when dropped.
 #[derive(Debug)]
 pub struct Pass {
     reservation: Reservation,
     active_at: Arc<AtomicU64>,
-    /// None once it is known to be taken back.
+    /// None once it is known to be revoked.
     valid: Option<oneshot::Receiver<Infallible>>,
 }
 
@@ -61,7 +61,7 @@ pub struct Reservation {
 }
 
 impl Gate {
-    /// Up to `reserved` passes can be kept from being taken back, a quarter of them by one party.
+    /// Up to `reserved` passes can be protected from revocation, a quarter of them by one party.
     #[must_use]
     pub fn new(total: usize, per_address: usize, reserved: usize) -> Arc<Self> {
         Arc::new(Self { total, per_address, reserved, holders: Mutex::default() })
@@ -77,7 +77,7 @@ impl Gate {
         self.holders().total
     }
 
-    /// A pass for `address`, if need be in place of an idle one; none where all that could make room are reserved.
+    /// A pass for `address`, if necessary in place of an idle one; none if all that could make room are reserved.
     #[must_use]
     pub fn enter(self: &Arc<Self>, now: Time, address: IpAddr) -> Option<Pass> {
         let party = party(address);
@@ -145,7 +145,7 @@ fn evictable(passes: &BTreeMap<u64, Holder>) -> impl Iterator<Item = (&u64, &Hol
 }
 
 impl Pass {
-    /// Its holder has done something: the pass is the least idle one.
+    /// Its holder was active: the pass becomes the least idle one.
     pub fn on_activity(&self, now: Time) {
         self.active_at.store(now.as_nanos(), Ordering::Relaxed);
     }
@@ -155,13 +155,13 @@ impl Pass {
         self.reservation.clone()
     }
 
-    /// Ready once the pass was taken back for a newcomer.
+    /// Ready once the pass was revoked for a newcomer.
     pub fn poll_evicted(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let Some(valid) = &mut self.valid else { return Poll::Ready(()) };
         Pin::new(valid).poll(context).map(|_| self.valid = None)
     }
 
-    /// Waits until the pass is taken back for a newcomer, perhaps for ever.
+    /// Waits until the pass is revoked for a newcomer, perhaps for ever.
     pub async fn evicted(&mut self) {
         std::future::poll_fn(|context| self.poll_evicted(context)).await;
     }
@@ -175,7 +175,7 @@ impl Drop for Pass {
 }
 
 impl Reservation {
-    /// From now on the pass is not taken back for a newcomer. False where as many as may be are reserved already, or the pass is gone.
+    /// Protects the pass from revocation. False if the maximum number of passes is already reserved, or the pass is gone.
     pub fn claim(&self) -> bool {
         let mut holders = self.gate.holders();
         let is_full = holders.reserved >= self.gate.reserved;

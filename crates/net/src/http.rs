@@ -1,10 +1,10 @@
-//! What the page asks for before it opens a session.
+//! What the page requests before it opens a session.
 
 use serde::{Deserialize, Serialize};
 
 use crate::CertificateHash;
 
-/// Where a server tells what its page needs before it opens a session.
+/// The path of the data that the page needs before it opens a session.
 pub const SESSION_INFO_PATH: &str = "/session.json";
 
 /// What [`SESSION_INFO_PATH`] answers.

@@ -15,12 +15,12 @@ use crate::NetError;
 use crate::sockets::local_for;
 use crate::trust::{CertificateHash, provider};
 
-/// Certificates that browsers accept by hash live at most 14 days (W3C WebTransport, `serverCertificateHashes`).
-/// 13 days leave room for clocks that differ; the first of them lies in the past for the same reason.
+/// Certificates that browsers accept by hash live at most 14 days (W3C WebTransport, `serverCertificateHashes`). 13 days allow for clock
+/// differences; the first of them lies in the past for the same reason.
 const VALID_BEFORE: Duration = Duration::from_hours(24);
 const VALID_AFTER: Duration = Duration::from_hours(12 * 24);
 
-/// Addresses of the rest of the world that belong to nobody (RFC 5737, RFC 3849).
+/// Global addresses that are reserved for documentation (RFC 5737, RFC 3849).
 const ELSEWHERE: [IpAddr; 2] =
     [IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), IpAddr::V6(Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1))];
 
@@ -76,7 +76,7 @@ impl Identity {
         CertificateHash::of(&self.chain[0])
     }
 
-    /// The names that a certificate of the owner's own vouches for, patterns left out; none for a self-signed one, which is pinned.
+    /// The names that a certificate of the owner's own vouches for, without patterns; none for a self-signed one, which is pinned.
     #[must_use]
     pub fn names(&self) -> Vec<String> {
         self.certificate_names().into_iter().filter(|name| !name.contains('*')).collect()
@@ -120,7 +120,7 @@ impl Identity {
     }
 }
 
-/// The names and addresses under which this machine may be asked for.
+/// The names and addresses that requests to this machine may use.
 #[must_use]
 pub fn machine_names() -> BTreeSet<String> {
     let mut names = BTreeSet::from(["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()]);
@@ -128,7 +128,7 @@ pub fn machine_names() -> BTreeSet<String> {
         && !host.is_empty()
         && host.is_ascii()
     {
-        // As machines of one network find each other without a name server (RFC 6762).
+        // The name in multicast DNS (RFC 6762), which needs no name server.
         names.extend((!host.contains('.')).then(|| format!("{host}.local")));
         names.insert(host);
     }
@@ -136,8 +136,8 @@ pub fn machine_names() -> BTreeSet<String> {
     names
 }
 
-/// This machine's addresses that others may reach: first those that it would use itself towards the rest of the world, for what virtual
-/// machines and containers added is seldom reached from elsewhere; then in the platform's order.
+/// This machine's addresses that others may reach: first those that it would use itself as source towards the Internet, because addresses
+/// of virtual machines and containers are seldom reachable from elsewhere; then the others in the platform's order.
 pub(crate) fn own_addresses() -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let reachable = interfaces.iter().filter(|interface| !interface.is_loopback() && !interface.is_link_local());
@@ -147,7 +147,7 @@ pub(crate) fn own_addresses() -> Vec<IpAddr> {
     addresses
 }
 
-/// The address that the routing table gives datagrams to `remote`; connecting a UDP socket sends nothing.
+/// The source address that the routing table selects for datagrams to `remote`; connecting a UDP socket sends nothing.
 fn source_towards(remote: IpAddr) -> Option<IpAddr> {
     let remote = SocketAddr::new(remote, 9);
     let socket = UdpSocket::bind(local_for(remote)).ok()?;

@@ -1,4 +1,4 @@
-//! A bad path inside the driver: the hops of [`nearlight_link`] in real time, for trying them by hand and for tests.
+//! An impaired path inside the driver: the hops of [`nearlight_link`] in real time, for manual experiments and tests.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -11,16 +11,16 @@ use nearlight_units::{Bytes as Size, Span, Time};
 use crate::Clock;
 use crate::clock::duration;
 
-/// What a datagram has around it on the network: IP, UDP, QUIC's short header and tag. Guess: connection ids of 8 bytes.
+/// Per-datagram overhead on the network: IP, UDP, QUIC's short header and tag. Guess: connection ids of 8 bytes.
 const HEADERS: u64 = 28 + 32;
 
-/// Datagrams on the path at the same time; beyond, they are lost. A second of 600 Mb/s.
+/// Datagrams on the path at the same time; further ones are lost. A second of 600 Mb/s.
 const MOST_HELD: usize = 1 << 16;
 
-/// The thread looks around this often if nothing is due.
+/// The thread wakes up this often if nothing is due.
 const LONGEST_WAIT: Span = Span::from_secs(60);
 
-/// One direction of a bad path, with a thread that wakes when something is due.
+/// One direction of an impaired path, with a thread that wakes up when something is due.
 pub struct Impairment {
     shared: Arc<Shared>,
 }
@@ -37,7 +37,7 @@ struct State {
     path: Path,
     held: BTreeMap<u64, Held>,
     next: u64,
-    /// Is told what comes out, in order, and None for what is lost.
+    /// Called with each datagram that leaves the path, in order, and with None for each that is lost.
     release: Box<dyn FnMut(Option<Bytes>) + Send>,
     ended: bool,
 }
@@ -49,7 +49,8 @@ struct Held {
 }
 
 impl Impairment {
-    /// The path's time began at `origin`. `release` is told what comes out, in order, and None for what is lost.
+    /// The path's time began at `origin`. `release` is called with each datagram that leaves the path, in order, and with None for each
+    /// that is lost.
     pub fn start(path: Path, clock: Clock, origin: Time, release: impl FnMut(Option<Bytes>) + Send + 'static) -> Self {
         let state =
             State { clock, origin, path, held: BTreeMap::new(), next: 0, release: Box::new(release), ended: false };
@@ -59,7 +60,7 @@ impl Impairment {
         Self { shared }
     }
 
-    /// A datagram sets out. What needs no time comes out before this returns.
+    /// A datagram enters the path. If it is not delayed, it leaves before this returns.
     pub fn offer(&self, datagram: Bytes) {
         let mut state = self.shared.state();
         let before = state.path.poll_timeout();
@@ -73,7 +74,7 @@ impl Impairment {
 }
 
 impl Drop for Impairment {
-    /// What is still on its way is gone.
+    /// Drops what is still on the path.
     fn drop(&mut self) {
         self.shared.state().ended = true;
         self.shared.changed.notify_one();
@@ -114,7 +115,7 @@ impl State {
         self.path.offer(now, Packet::new(id, FlowId(0), size));
     }
 
-    /// Lets out what is due.
+    /// Releases what is due.
     fn run(&mut self) {
         let now = self.now();
         while let Some(exit) = self.path.poll(now) {

@@ -9,13 +9,13 @@ use crate::{CertificateHash, NetError};
 /// What a link says. The fragment never leaves the client, so page requests do not carry the token.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Link {
-    /// Whether the page is asked for over HTTPS. The session is encrypted either way.
+    /// Whether the page is requested over HTTPS. The session is encrypted either way.
     pub secure: bool,
     /// A name or an address, IPv6 without brackets.
     pub host: String,
     pub port: u16,
     pub token: Option<String>,
-    /// The certificate to pin, where the link names one.
+    /// The certificate to pin, if the link names one.
     pub certificate: Option<CertificateHash>,
 }
 
@@ -46,7 +46,13 @@ impl Link {
         Ok(link)
     }
 
-    /// Host and port as they stand in an address.
+    /// The link with its certificate replaced by a renewed one; a link that names none is unchanged.
+    #[must_use]
+    pub fn renewed(&self, certificate: CertificateHash) -> Self {
+        Self { certificate: self.certificate.and(Some(certificate)), ..self.clone() }
+    }
+
+    /// Host and port as they are written in a URL.
     #[must_use]
     pub fn authority(&self) -> String {
         if self.host.contains(':') {

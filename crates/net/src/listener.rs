@@ -24,16 +24,16 @@ use crate::{Clock, Connection, Identity, NetError, PageStream};
 /// Accepted but not yet taken by the server, of each kind.
 const ACCEPTED: usize = 16;
 
-/// Connection attempts that quinn keeps while we look at others, and the early bytes it keeps for each and for all.
+/// Connection attempts that quinn queues while we handle others, and the early bytes it buffers for each and for all.
 const WAITING_ATTEMPTS: usize = 256;
 const EARLY_BYTES: u64 = 16 << 10;
 const EARLY_BYTES_IN_ALL: u64 = 1 << 20;
 
-/// What strangers may occupy. Where a number is reached, the newcomer takes the place of the idlest from the address that holds the
-/// most.
+/// Limits on what strangers may occupy. When one is reached, a newcomer replaces the one that has been idle longest of the address that
+/// holds the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Handshakes of sessions that are not finished, in all and from one address (an IPv6 /64 counts as one).
+    /// Unfinished handshakes of sessions, in total and from one address (an IPv6 /64 counts as one).
     pub handshakes: usize,
     pub handshakes_per_address: usize,
     /// From this many unfinished handshakes on, a client first proves its address (QUIC Retry), so that forged addresses
@@ -41,18 +41,17 @@ pub struct Limits {
     pub retry_above: usize,
     /// How long a handshake may take, of a session or of a page.
     pub handshake_time: Span,
-    /// Page connections that are open, in all and from one address, and how many of them may be kept for sessions
-    /// ([`crate::Reservation`]).
+    /// Open page connections, in total and from one address, and how many of them may be reserved for sessions ([`crate::Reservation`]).
     pub pages: usize,
     pub pages_per_address: usize,
     pub reserved_pages: usize,
-    /// How long the peer of a page connection may take nothing of what is written to it.
+    /// How long the peer of a page connection may accept none of the data written to it.
     pub write_time: Span,
 }
 
 impl Default for Limits {
     /// Guess: a class of 30 behind one address opens the link at the same moment, a browser opens six page connections, and each may have
-    /// its media through one more. A peer behind an outage of some seconds takes what is written to it again within ten.
+    /// its media through one more. After an outage of a few seconds, a peer accepts data again within ten.
     fn default() -> Self {
         Self {
             handshakes: 64,
@@ -146,15 +145,15 @@ impl Listener {
         own_addresses().into_iter().filter(|address| bound.is_ipv6() || address.is_ipv4()).collect()
     }
 
-    /// The address of a listener that hears no other, and does not hear what asks for localhost.
+    /// The address of a listener that listens on a single one and cannot be reached at localhost.
     #[must_use]
     pub fn only_address(&self) -> Option<IpAddr> {
         let localhost = [IpAddr::from(Ipv4Addr::LOCALHOST), IpAddr::from(Ipv6Addr::LOCALHOST)];
         Some(self.local.ip()).filter(|bound| !bound.is_unspecified() && !localhost.contains(bound))
     }
 
-    /// The next session, already opened on the protocol's path; none once the listener has shut down. Its client has not
-    /// shown a token yet: bound the number of such sessions and the time they take.
+    /// The next session, already opened on the protocol's path; none once the listener has shut down. Its client has not proved the token
+    /// yet: bound the number of such sessions and the time they take.
     pub async fn accept(&self) -> Option<Connection> {
         self.sessions.lock().await.recv().await
     }
@@ -170,7 +169,7 @@ impl Listener {
         self.handshakes.held()
     }
 
-    /// Shows another certificate from now on; what is open stays open. A self-signed one expires after 12 days.
+    /// Presents another certificate from now on; open sessions continue. A self-signed one expires after 12 days.
     pub fn set_identity(&self, identity: &Identity) -> Result<(), NetError> {
         let (config, tls) = (server_config(identity)?, page_tls(identity)?);
         self.endpoint.set_server_config(Some(config));
@@ -178,7 +177,7 @@ impl Listener {
         Ok(())
     }
 
-    /// Stops accepting, closes what sessions are left with `reason`, and waits, a second at most, until peers know.
+    /// Stops accepting, closes the remaining sessions with `reason`, and waits at most a second until the peers know.
     pub async fn shutdown(&self, reason: &str) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.endpoint.close(quinn::VarInt::from_u32(0), reason.as_bytes());
@@ -217,12 +216,12 @@ struct SessionAcceptor {
 }
 
 impl SessionAcceptor {
-    /// Looks at every attempt at once and lets each handshake run by itself, so that a slow one holds up nobody.
+    /// Handles every attempt at once and runs each handshake in its own task, so that a slow one delays no other.
     async fn run(self) {
         while let Some(incoming) = self.endpoint.accept().await {
             let peer = incoming.remote_address();
             if !incoming.remote_address_validated() && incoming.may_retry() && self.gate.held() >= self.retry_above {
-                // Fails only where a retry is not allowed, which was just asked.
+                // Fails only if a retry is not allowed, which was just checked.
                 let _ = incoming.retry();
                 continue;
             }
@@ -251,13 +250,13 @@ impl SessionAcceptor {
     }
 }
 
-/// Keeps the place of the handshake until the server takes the session, so that sessions nobody takes are bounded too.
+/// Keeps the handshake's pass until the server accepts the session, so that sessions that wait to be accepted are bounded too.
 async fn hand_over(connection: Connection, pass: Pass, accepted: &mpsc::Sender<Connection>) {
     let _ = accepted.send(connection).await;
     drop(pass);
 }
 
-/// The session that `incoming` opens, or none where it asked for something else than the protocol's path.
+/// The session that `incoming` opens, or none if it requested anything other than the protocol's path.
 async fn open(incoming: quinn::Incoming, clock: Clock) -> Result<Option<Connection>, ServerError> {
     let connection = incoming.accept()?.await?;
     let request = Request::accept(connection).await?;

@@ -1,4 +1,4 @@
-//! Bounds how often one address may ask for something costly. Time is an argument.
+//! Bounds how often one address may make a costly request. Time is an argument.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -7,29 +7,29 @@ use nearlight_units::{Span, Time};
 
 use crate::address::{make_room, party};
 
-/// How much an address may ask for.
+/// How many requests an address may make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RatePolicy {
-    /// After a rest.
+    /// Requests at once after a rest.
     pub at_once: u32,
-    /// And then one more each time this has passed.
+    /// Afterwards one more request per interval.
     pub interval: Span,
-    /// Addresses remembered at once; the one that may soonest ask for all again makes room.
+    /// Addresses remembered at once; the one whose full budget returns first is evicted.
     pub addresses: usize,
 }
 
 impl Default for RatePolicy {
-    /// Guess: a client makes one offer, and one for each change; a household comes back all at once after an outage.
+    /// Guess: a client makes one offer, and one for each change; a household reconnects all at once after an outage.
     fn default() -> Self {
         Self { at_once: 16, interval: Span::from_secs(1), addresses: 1_024 }
     }
 }
 
-/// Counts what addresses ask for; an IPv6 /64 counts as one address.
+/// Counts requests per address; an IPv6 /64 counts as one address.
 #[derive(Clone, Debug)]
 pub struct RateLimiter {
     policy: RatePolicy,
-    /// Up to when each has spent what it may ask for.
+    /// The time up to which each address has spent its budget.
     spent: BTreeMap<IpAddr, Time>,
 }
 
@@ -39,7 +39,7 @@ impl RateLimiter {
         Self { policy, spent: BTreeMap::new() }
     }
 
-    /// Counts a request from `address`, or says how long it must wait first.
+    /// Counts a request from `address`, or returns how long it must wait first.
     pub fn take(&mut self, now: Time, address: IpAddr) -> Result<(), Span> {
         let RatePolicy { at_once, interval, addresses } = self.policy;
         let party = party(address);

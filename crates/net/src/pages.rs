@@ -1,4 +1,4 @@
-//! The TCP side of the port: HTTP, HTTPS and datagrams behind their lengths told apart by the first byte.
+//! The TCP side of the port: HTTP, HTTPS and length-prefixed datagrams, distinguished by the first byte.
 
 use std::io;
 use std::net::SocketAddr;
@@ -17,24 +17,25 @@ use tokio_rustls::server::TlsStream;
 
 use crate::Clock;
 use crate::gate::{Gate, Pass, Reservation};
+use crate::shared_tcp::{SharedTcp, TcpSocket};
 
 /// The content type of a TLS record with a handshake message (RFC 8446 section 5.1), never the first byte of HTTP.
 const TLS_HANDSHAKE: u8 = 0x16;
 
-/// A datagram behind its length of two bytes (RFC 4571) begins with this if it is no longer than 511 bytes, as the requests of ICE that
-/// begin such a connection are (RFC 6544); never the first byte of HTTP.
+/// A datagram with a two-byte length prefix (RFC 4571) begins with this if it is no longer than 511 bytes, like the ICE requests that begin
+/// such a connection (RFC 6544); never the first byte of HTTP.
 const SHORT_DATAGRAM: std::ops::RangeInclusive<u8> = 0..=1;
 
-/// Pause after the platform refused to accept, usually for want of file handles: some close meanwhile.
+/// Pause after the platform refused to accept, usually for lack of file handles: some are closed meanwhile.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a connection may have unsent in the kernel before it takes no more, and as much again in TLS: what waits there can neither be
+/// Unsent bytes that a connection may have in the kernel before it accepts no more, and as much again in TLS: queued data can neither be
 /// dropped nor overtaken. Guess: a frame of 4 Mb/s at 30 frames a second.
 const UNSENT: u32 = 16 << 10;
 
 /// A connection to serve the page on, encrypted or not.
 ///
-/// Reading and writing fail once its place was given to a newcomer; writing also where the peer takes nothing for as long as
+/// Reading and writing fail once its place was given to a newcomer; writing also if the peer accepts nothing for
 /// [`crate::Limits::write_time`].
 pub struct PageStream {
     stream: Stream,
@@ -43,16 +44,16 @@ pub struct PageStream {
     framed: bool,
     accepted_at: Time,
     clock: Clock,
-    /// Given back when the stream closes.
+    /// Returned when the stream closes.
     pass: Pass,
     write_limit: Duration,
-    /// Runs while the peer takes nothing.
+    /// Runs while the peer accepts nothing.
     stuck: Option<Pin<Box<Sleep>>>,
 }
 
 enum Stream {
-    Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Plain(SharedTcp),
+    Tls(Box<TlsStream<SharedTcp>>),
 }
 
 impl PageStream {
@@ -62,7 +63,7 @@ impl PageStream {
         matches!(self.stream, Stream::Tls(_))
     }
 
-    /// Whether the peer sends datagrams, each behind its length, and no HTTP.
+    /// Whether the peer sends length-prefixed datagrams instead of HTTP.
     #[must_use]
     pub const fn framed(&self) -> bool {
         self.framed
@@ -74,7 +75,7 @@ impl PageStream {
         self.peer
     }
 
-    /// This machine's address that the peer asked for; IPv4 as such.
+    /// This machine's address that the peer connected to; IPv4 as such.
     #[must_use]
     pub const fn local(&self) -> SocketAddr {
         self.local
@@ -92,6 +93,15 @@ impl PageStream {
         self.clock
     }
 
+    /// The connection's TCP, for as long as it is open.
+    #[must_use]
+    pub fn tcp(&self) -> TcpSocket {
+        match &self.stream {
+            Stream::Plain(stream) => stream.socket(),
+            Stream::Tls(stream) => stream.get_ref().0.socket(),
+        }
+    }
+
     /// Keeps the connection's place for a session.
     #[must_use]
     pub fn reservation(&self) -> Reservation {
@@ -104,7 +114,7 @@ impl PageStream {
         })
     }
 
-    /// What writing came to, or an error where the peer has taken nothing for too long.
+    /// The result of a write, or an error if the peer has accepted nothing for too long.
     fn progress<T>(&mut self, context: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
         if written.is_ready() {
             self.stuck = None;
@@ -129,7 +139,7 @@ pub(crate) struct PageAcceptor {
 }
 
 impl PageAcceptor {
-    /// Accepts until nobody takes the streams any more. Where the bounds are reached, the idlest connection makes room.
+    /// Accepts until the receiver of the streams is dropped. When a bound is reached, the connection that has been idle longest makes room.
     pub(crate) async fn run(self) {
         while !self.accepted.is_closed() {
             let (stream, peer) = match self.listener.accept().await {
@@ -180,7 +190,7 @@ fn canonical(address: SocketAddr) -> SocketAddr {
 struct Greeted {
     stream: Stream,
     local: SocketAddr,
-    /// It brings datagrams.
+    /// It carries datagrams.
     framed: bool,
 }
 
@@ -193,6 +203,7 @@ async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Greeted> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let framed = SHORT_DATAGRAM.contains(&first[0]);
+    let stream = SharedTcp::new(stream);
     let stream = if first[0] == TLS_HANDSHAKE {
         let mut stream = tls.accept(stream).await?;
         stream.get_mut().1.set_buffer_limit(Some(UNSENT as usize));
@@ -203,13 +214,13 @@ async fn greet(stream: TcpStream, tls: TlsAcceptor) -> io::Result<Greeted> {
     Ok(Greeted { stream, local, framed })
 }
 
-/// The kernel takes more only when little is left that TCP's window has not let go.
+/// The kernel accepts more only when little is left that TCP has not sent.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn limit_unsent(stream: &TcpStream) -> io::Result<()> {
     socket2::SockRef::from(stream).set_tcp_notsent_lowat(UNSENT)
 }
 
-/// Other systems have no such bound, or not by this name: more of a session waits in the kernel there.
+/// Other systems have no such bound, or not under this name: more of a session's data is queued in the kernel there.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn limit_unsent(_: &TcpStream) -> io::Result<()> {
     Ok(())

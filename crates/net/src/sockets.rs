@@ -10,18 +10,18 @@ use crate::NetError;
 /// Room for bursts in the kernel: 2 MiB are 160 ms at 100 Mb/s. The kernel may grant less (`net.core.rmem_max`).
 const SOCKET_BUFFER: usize = 2 << 20;
 
-/// Connections that wait for `accept`: as many as may be open at once come in one burst without a SYN that has to be repeated, which
-/// costs a second.
+/// Connections that wait for `accept`: as many as may be open at once can arrive in one burst without a SYN retransmission, which costs a
+/// second.
 const TCP_BACKLOG: i32 = 1_024;
 
-/// Ports tried before we say that none is free for both.
+/// Ports tried before reporting that none is free for both.
 const PORT_ATTEMPTS: usize = 32;
 
 /// Both sockets of a server, on one port number.
 pub(crate) struct Sockets {
     pub(crate) udp: UdpSocket,
     pub(crate) tcp: std::net::TcpListener,
-    /// The address asked for, or the unspecified one; its port is the one both sockets have.
+    /// The requested address, or the unspecified one, with the port that both sockets share.
     pub(crate) local: SocketAddr,
 }
 
@@ -72,7 +72,7 @@ pub fn bind_udp(address: Option<IpAddr>, port: u16) -> Result<UdpSocket, NetErro
     let any = |address: IpAddr| udp_socket(SocketAddr::new(address, port));
     let bound = match address {
         Some(address) => any(address),
-        // Only where there is no IPv6 at all: a port that is taken is taken for both.
+        // Only if there is no IPv6 at all: a port that is in use is in use for both.
         None => any(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error.kind() {
             io::ErrorKind::AddrInUse => Err(error),
             _ => any(Ipv4Addr::UNSPECIFIED.into()),
@@ -86,8 +86,8 @@ fn tcp_listener(address: SocketAddr) -> io::Result<std::net::TcpListener> {
     if address.is_ipv6() {
         socket.set_only_v6(false)?;
     }
-    // Lets a restarted server have its port back while the old connections linger. On Windows the option means another
-    // thing: that two servers may share a port.
+    // Lets a restarted server rebind its port while old connections linger. On Windows the option means something else: that two servers
+    // may share a port.
     if cfg!(unix) {
         socket.set_reuse_address(true)?;
     }

@@ -1,4 +1,4 @@
-//! Both ends over loopback. No test looks at how long anything took; limits in time only end what would never end.
+//! Both ends over loopback. No test asserts durations; time limits only end what would never end.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -66,7 +66,7 @@ impl Server {
         (client.unwrap(), server.unwrap())
     }
 
-    /// A QUIC connection that has not asked for a session.
+    /// A QUIC connection that has not requested a session.
     async fn silent(&self) -> Result<(quinn::Endpoint, quinn::Connection), quinn::ConnectionError> {
         let tls = ClientTls::new(&self.trust(), web_transport_quinn::ALPN).unwrap();
         let endpoint = client::endpoint(self.address()).unwrap();
@@ -74,7 +74,7 @@ impl Server {
         connecting.await.map(|connection| (endpoint, connection))
     }
 
-    /// Answers every page request with whether it came encrypted.
+    /// Answers every page request with whether it arrived encrypted.
     fn serve_pages(&self) {
         let listener = Arc::clone(&self.listener);
         tokio::spawn(async move {
@@ -103,7 +103,7 @@ async fn within<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(NEVER, future).await.expect("this never ends")
 }
 
-/// Sends numbered datagrams one by one until `receiver` gets one.
+/// Sends numbered datagrams one by one until `receiver` receives one.
 async fn reaches(sender: &Connection, receiver: &Connection) -> Received {
     let send = async {
         for number in 0_u32.. {
@@ -142,7 +142,7 @@ async fn what_does_not_fit_is_dropped_and_counted() {
     let server = Server::start();
     let (client, _accepted) = server.pair().await;
     assert_eq!(client.send_datagram(Bytes::from(vec![0; 2_000])), Err(DropReason::TooLarge));
-    // No await: the transport gets no turn to empty its queue.
+    // No await: the transport gets no chance to drain its queue.
     let datagram = Bytes::from(vec![0; 1_000]);
     let outcomes: Vec<_> = (0..10_000).map(|_| client.send_datagram(datagram.clone())).collect();
     let kept = outcomes.iter().filter(|outcome| outcome.is_ok()).count() as u64;
@@ -360,7 +360,7 @@ async fn an_outage_loses_datagrams_and_ends() {
     assert!(accepted.statistics().datagrams_received > before);
 }
 
-/// Stands between a client and a server and forwards what `passes`, which also hears whether it is the server's.
+/// A relay between a client and a server that forwards what `passes` accepts; its first argument says whether the server sent it.
 async fn relay(socket: UdpSocket, server: SocketAddr, passes: impl Fn(bool, &[u8]) -> bool) {
     let mut client = None;
     let mut bytes = [0; 2_048];
@@ -394,7 +394,7 @@ async fn two_seconds_without_a_path_do_not_end_a_session() {
     open.store(false, Ordering::Relaxed);
     to_server.send(&ClientMessage::Goodbye).await.unwrap();
     for _ in 0..100 {
-        // Full rate into the void: what is in flight must not hold up what comes after.
+        // Sends at full rate during the outage: datagrams in flight must not delay later ones.
         for _ in 0..10 {
             accepted.send_datagram(Bytes::from(vec![0; 1_000])).unwrap();
         }

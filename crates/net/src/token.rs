@@ -1,4 +1,5 @@
-//! The pairing token: who knows it may see and touch the world. Over WebTransport it is proved and never sent; over HTTP it is a bearer's.
+//! The pairing token: whoever knows it may see and control the world. Over WebTransport it is proved and never sent; over HTTP it is a
+//! bearer token.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,13 +9,13 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use nearlight_wire::{Binding, Bytes32, Role};
 use subtle::ConstantTimeEq as _;
 
-/// Bytes of a generated token: 128 bits, out of reach of guessing at any rate, online or from a proof that somebody has recorded.
+/// Bytes of a generated token: 128 bits, impossible to guess at any rate, online or from a recorded proof.
 const TOKEN_BYTES: usize = 16;
 
 /// A chosen token shorter than this is refused. Guess: 16 characters of 64 are 96 bits if chosen at random.
 const SHORTEST: usize = 16;
 
-/// A longer text is not a token: what a stranger sends is not compared beyond this.
+/// A longer text is not a token: input from strangers is not compared beyond this length.
 const LONGEST: usize = 128;
 
 /// A secret of URL-safe characters. `Debug` hides it; `Display` is for the link that the owner reads.
@@ -40,7 +41,7 @@ impl Token {
         Ok(Self(URL_SAFE_NO_PAD.encode(bytes)))
     }
 
-    /// Whether `offered` is this token; the time taken tells nothing but the offer's length.
+    /// Whether `offered` is this token; the time taken reveals nothing but the offer's length.
     #[must_use]
     pub fn matches(&self, offered: &str) -> bool {
         offered.len() <= LONGEST && self.0.as_bytes().ct_eq(offered.as_bytes()).into()
@@ -52,14 +53,14 @@ impl Token {
         binding.verify(&self.0, role, proof)
     }
 
-    /// Shows that this end knows the token.
+    /// A proof that this end knows the token.
     #[must_use]
     pub fn prove(&self, binding: &Binding, role: Role) -> Bytes32 {
         binding.prove(&self.0, role)
     }
 }
 
-/// A fresh value that nobody can foresee, for a connection's challenge.
+/// A fresh unpredictable value for a connection's challenge.
 pub fn nonce() -> Result<Bytes32, TokenError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes).map_err(TokenError::Randomness)?;

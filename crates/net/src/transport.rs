@@ -8,28 +8,28 @@ use quinn::congestion::{Controller, ControllerFactory};
 use quinn::{EndpointConfig, IdleTimeout, TransportConfig, VarInt};
 use quinn_proto::RttEstimator;
 
-/// Larger than `u32::MAX`, above which quinn's pacer stands aside (quinn-proto 0.11.19, `Pacer::delay`), and far more than
-/// any path holds in flight.
+/// Larger than `u32::MAX`, above which quinn's pacer is disabled (quinn-proto 0.11.19, `Pacer::delay`), and far more than any path holds in
+/// flight.
 const WINDOW: u64 = 1 << 40;
 
-/// How often an idle end shows that it lives, so that neither NAT bindings nor the idle timeout end a quiet session.
+/// Keep-alive interval of an idle end, so that neither NAT bindings nor the idle timeout end a quiet session.
 const KEEP_ALIVE: Duration = Duration::from_secs(2);
 
 /// Silence after which a session is over: survives an outage of 2 s with the probes' back-off (RFC 9002 section 6.2.1
 /// doubles them) and a move to another network, and frees a vanished client's memory soon.
 const IDLE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Queue of datagrams towards the network. 160 ms at 100 Mb/s: a key frame in one burst fits; a full queue means that the
-/// session's own pacing is wrong.
+/// Queue of datagrams towards the network. 160 ms at 100 Mb/s: a key frame fits in one burst; a full queue means that the session's own
+/// pacing is wrong.
 const DATAGRAM_SEND_QUEUE: usize = 2 << 20;
 
-/// Queue of datagrams that arrived and were not read yet; quinn drops the oldest beyond it. 80 ms at 100 Mb/s.
+/// Queue of datagrams that have arrived and have not been read yet; beyond this quinn drops the oldest. 80 ms at 100 Mb/s.
 const DATAGRAM_RECEIVE_QUEUE: usize = 1 << 20;
 
 /// Streams that the peer may have open: CONNECT and control in both directions, and room for one that is closing.
 const BIDIRECTIONAL_STREAMS: u32 = 4;
 
-/// HTTP/3 control, two of QPACK, and browsers' deliberately unknown ones (RFC 9114 section 7.2.8).
+/// HTTP/3 control, two for QPACK, and browsers' deliberately unknown ones (RFC 9114 section 7.2.8).
 const UNIDIRECTIONAL_STREAMS: u32 = 8;
 
 /// Unread bytes per stream: one control message of the largest size and the start of the next.
@@ -38,13 +38,13 @@ const STREAM_WINDOW: u32 = 128 << 10;
 /// Unread bytes of all streams of a connection.
 const CONNECTION_WINDOW: u32 = 256 << 10;
 
-/// Unacknowledged stream bytes that a peer who does not read can make us keep.
+/// Unacknowledged stream bytes that a peer that does not read can make us keep.
 const SEND_WINDOW: u64 = 256 << 10;
 
 /// The smallest that QUIC guarantees (RFC 9000 section 14); discovery raises it.
 const INITIAL_MTU: u16 = 1_200;
 
-/// The largest UDP payload we take. Ethernet's 1,500 bytes less IPv4 and UDP headers.
+/// The largest UDP payload we accept. Ethernet's 1,500 bytes less IPv4 and UDP headers.
 const LARGEST_UDP_PAYLOAD: u16 = 1_472;
 
 /// A congestion controller without an opinion: the session's own rate controller and pacer decide what is sent and when.
@@ -100,7 +100,7 @@ pub fn transport_config() -> TransportConfig {
     config
 }
 
-/// What an endpoint takes from its socket.
+/// What an endpoint accepts from its socket.
 pub(crate) fn endpoint_config() -> EndpointConfig {
     let mut config = EndpointConfig::default();
     config.max_udp_payload_size(LARGEST_UDP_PAYLOAD).expect("a payload of 1,200 to 65,527 bytes is allowed");

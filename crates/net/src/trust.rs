@@ -1,4 +1,4 @@
-//! How a client decides that it talks to the right server.
+//! How a client verifies that it talks to the right server.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,12 +13,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::NetError;
 
-/// SHA-256 of a certificate's DER bytes, as `serverCertificateHashes` of browsers takes it. Written as 64 hex digits.
+/// SHA-256 of a certificate's DER bytes, as browsers' `serverCertificateHashes` takes it. Written as 64 hex digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct CertificateHash(Bytes32);
 
-/// The text is no hash; whoever wrote it is at fault.
+/// The text is not a hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is no SHA-256: it needs 64 hexadecimal digits, with or without colons")]
 pub struct NotAHash(String);
@@ -73,12 +73,12 @@ pub enum Trust {
     Certificate(CertificateHash),
     /// One that the platform's root certificates vouch for, issued for the host's name.
     Roots,
-    /// Any: keeps out listeners only. Who the server is must be shown otherwise, as by a proof of the token that is bound to
-    /// [`crate::Connection::exporter`].
+    /// Any: protects only against eavesdropping. The server must be authenticated otherwise, such as by a proof of the token that is bound
+    /// to [`crate::Connection::exporter`].
     Any,
 }
 
-/// A client's TLS settings and, where one certificate is expected, what the server showed.
+/// A client's TLS settings and, if one certificate is expected, what the server presented.
 pub(crate) struct ClientTls {
     pub(crate) config: ClientConfig,
     expected: Option<CertificateHash>,
@@ -86,7 +86,7 @@ pub(crate) struct ClientTls {
 }
 
 impl ClientTls {
-    /// Settings that accept what `trust` says and offer the application protocol `alpn`.
+    /// Settings that accept what `trust` specifies and offer the application protocol `alpn`.
     pub(crate) fn new(trust: &Trust, alpn: &str) -> Result<Self, NetError> {
         let provider = provider();
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
@@ -135,11 +135,11 @@ fn platform_roots() -> Result<RootCertStore, NetError> {
     Ok(roots)
 }
 
-/// Accepts one certificate, or any where none is expected.
+/// Accepts one certificate, or any if none is expected.
 #[derive(Debug)]
 struct Pinned {
     expected: Option<CertificateHash>,
-    /// What was shown.
+    /// The certificate that was presented.
     presented: Arc<OnceLock<CertificateHash>>,
     provider: Arc<CryptoProvider>,
 }

@@ -1,13 +1,13 @@
 //! How much faster than the pacing rate a frame may leave.
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 
-/// Frames of fewer packets say too little of the path: their spread is mostly scheduling noise.
+/// Frames of fewer packets reveal too little about the path: their spread is mostly scheduling noise.
 const FEWEST_PACKETS: u32 = 4;
 /// A frame that arrives spread out by no more than this beyond how it was sent found the path wide enough. Guess: what waking up
 /// late costs on a busy machine.
 const TOLERANCE: Span = Span::from_micros(700);
-/// A frame whose spread grew by more than this stood in a queue of its own making: a tenth of a frame at 60 Hz.
+/// A frame whose spread grew by more than this was queued by its own packets: a tenth of a frame at 60 Hz.
 const QUEUED: Span = Span::from_micros(1_700);
 /// Growth for each frame that passed unhindered. Guess: from one to the highest factor in ten frames.
 const GROWTH: f64 = 1.25;
@@ -18,9 +18,9 @@ const OVERFLOW: u32 = 2;
 
 /// Learns from how frames arrive whether the path carries them faster than the controller's pacing rate.
 ///
-/// Pacing at a multiple of the target keeps a frame from filling a queue, but on a path that is much wider than the video it only makes
-/// every frame late. So the factor grows while frames arrive no more spread out than they left, and falls to what the path carried
-/// when they do not: on a path that is the bottleneck it stays at one.
+/// Pacing at a multiple of the target keeps a frame from filling a queue, but on a path that is much wider than the video it only delays
+/// every frame. So the factor grows while frames arrive no more spread out than they left, and otherwise falls to what the path carried: on
+/// a path that is the bottleneck it stays at one.
 #[derive(Clone, Debug)]
 pub struct Headroom {
     factor: f64,
@@ -33,7 +33,7 @@ struct Burst {
     packets: u32,
     lost: u32,
     sent: (Time, Time),
-    arrived: Option<(Time, Time)>,
+    arrived: Option<(RemoteTime, RemoteTime)>,
 }
 
 impl Default for Headroom {
@@ -49,9 +49,9 @@ impl Headroom {
         self.factor
     }
 
-    /// The fate of a frame's packet; `arrived_at` is on the receiver's clock, None if it is missing. Packets come in the order in
+    /// The fate of a frame's packet; `arrived_at` is None if it is missing. Packets come in the order in
     /// which they were sent; the first of a later frame closes the one before it.
-    pub fn on_packet(&mut self, frame: FrameId, sent_at: Time, arrived_at: Option<Time>) {
+    pub fn on_packet(&mut self, frame: FrameId, sent_at: Time, arrived_at: Option<RemoteTime>) {
         let same = self.frame.filter(|burst| burst.frame == frame);
         if same.is_none()
             && let Some(done) = self.frame.take()
@@ -108,7 +108,7 @@ mod tests {
             for index in 0..30 {
                 let sent_at = start + gap * index;
                 free_at = free_at.max(sent_at) + capacity.time_to_send(PACKET);
-                headroom.on_packet(FrameId(number), sent_at, (index >= i64::from(lose)).then_some(free_at));
+                headroom.on_packet(FrameId(number), sent_at, (index >= i64::from(lose)).then_some(free_at.for_peer()));
             }
         }
         headroom.factor()
@@ -146,7 +146,7 @@ mod tests {
         let mut headroom = Headroom::default();
         for number in 0..50 {
             let at = Time::from_millis(u64::from(number) * 33);
-            headroom.on_packet(FrameId(number), at, Some(at));
+            headroom.on_packet(FrameId(number), at, Some(at.for_peer()));
         }
         assert!((headroom.factor() - 1.0).abs() < f64::EPSILON);
     }

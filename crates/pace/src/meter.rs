@@ -5,7 +5,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 /// What one bit weighs, so that a rate in bits per second times a span in nanoseconds is a whole number.
 const BIT: i128 = 1_000_000_000;
 
-/// Counts what left and what has been paid for since.
+/// Counts what was sent and what has been paid for since.
 ///
 /// The level rises with each packet and falls at the rate; a packet may leave while the level is not above zero.
 #[derive(Clone, Copy, Debug)]

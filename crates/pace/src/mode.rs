@@ -1,4 +1,4 @@
-//! The named ways to lay a frame's packets out in time.
+//! The named ways to distribute a frame's packets over time.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,16 +6,16 @@ use std::str::FromStr;
 use nearlight_units::Span;
 use thiserror::Error;
 
-/// How a frame's packets are laid out in time.
+/// How a frame's packets are distributed over time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// All at once, as soon as the frame is there.
+    /// All at once, as soon as the frame is available.
     Burst,
-    /// Groups of packets, one group an interval, each as large as the pacing rate allows (WebRTC's habit with 5 ms).
+    /// Groups of packets, one group per interval, each as large as the pacing rate allows (WebRTC's method, with 5 ms).
     Interval(Span),
     /// Evenly over the time to the next frame, never above the pacing rate.
     Spread,
-    /// Evenly at the pacing rate, a multiple of the target, and faster where frames showed that the path carries it
+    /// Evenly at the pacing rate, a multiple of the target, and faster where earlier frames showed that the path permits it
     /// ([`Headroom`](crate::Headroom)): done well before the next frame.
     Compressed,
 }

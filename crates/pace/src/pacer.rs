@@ -14,26 +14,26 @@ const CATCH_UP: Span = Mode::DEFAULT_INTERVAL;
 pub enum Class {
     /// Part of a frame announced by [`Pacer::on_frame`]: waits its turn.
     Media,
-    /// A retransmission: never waits, but media waits for it, at most 5 ms.
-    Repair,
-    /// Filling of a probe: leaves only while a probe runs, at the probe's rate.
+    /// A retransmission, or sound: never waits, but media waits for it, at most 5 ms.
+    Urgent,
+    /// Padding of a probe: leaves only while a probe runs, at the probe's rate.
     Padding,
 }
 
-/// Says when packets may leave.
+/// Decides when packets may leave.
 ///
-/// Facts come with non-decreasing `now`; an earlier one counts as the latest so far. Polling early is harmless, polling late is
-/// caught up by at most one interval's worth of extra packets. A queue that was empty earns nothing.
+/// Facts come with non-decreasing `now`; an earlier one counts as the latest so far. Polling early is harmless; polling late is made up for
+/// by at most one interval's worth of extra packets. An empty queue earns no credit.
 #[derive(Clone, Debug)]
 pub struct Pacer {
     mode: Mode,
     /// The sender's pacing rate.
     rate: Bitrate,
-    /// What `Spread` needs to be done by the next frame.
+    /// The rate that `Spread` needs to be done by the next frame.
     needed: Bitrate,
-    /// In `Interval` its clock stands at the last interval's start, and each interval's credit is granted in advance.
+    /// In `Interval` its clock shows the last interval's start, and each interval's credit is granted in advance.
     meter: Meter,
-    /// `Interval` only: the next packet's departure begins an interval. Cutting and coding a frame takes a while after it was queued.
+    /// `Interval` only: the next packet's departure begins an interval. Splitting and encoding a frame takes a while after it was queued.
     fresh: bool,
     /// `Interval` only: a first interval has begun.
     begun: bool,
@@ -121,9 +121,9 @@ impl Pacer {
         if self.fresh && class == Class::Media {
             self.begin(now);
         }
-        let bypass = class == Class::Repair || self.probe.is_some();
+        let bypass = class == Class::Urgent || self.probe.is_some();
         let open = match (&self.probe, class) {
-            (_, Class::Repair) => true,
+            (_, Class::Urgent) => true,
             (Some(probe), _) => probe.meter.is_open(),
             (None, Class::Padding) => false,
             (None, Class::Media) => self.is_open(),
@@ -193,7 +193,7 @@ impl Pacer {
         }
     }
 
-    /// A frame meets an empty queue: it has an interval of its own, unless the last one is still going on.
+    /// A frame meets an empty queue: it gets an interval of its own, unless the last one is still running.
     fn begins_anew(&self, now: Time) -> bool {
         let Mode::Interval(interval) = self.mode else { return false };
         !self.begun || now.saturating_since(self.meter.at()) >= interval

@@ -1,4 +1,4 @@
-//! What holds for every mode and every sequence of calls.
+//! Invariants for every mode and every sequence of calls.
 
 use nearlight_pace::{Class, Mode, Pacer};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
@@ -11,7 +11,7 @@ enum Step {
     WakeUp,
     EarlyPoll,
     Rate(u64),
-    Repair,
+    Urgent,
     Probe { mbps: u64, packets: u64 },
     Drop(u64),
     TimeBack(u64),
@@ -24,7 +24,7 @@ fn step() -> impl Strategy<Value = Step> {
         Just(Step::WakeUp),
         Just(Step::EarlyPoll),
         (0..200_u64).prop_map(Step::Rate),
-        Just(Step::Repair),
+        Just(Step::Urgent),
         (0..300_u64, 0..40_u64).prop_map(|(mbps, packets)| Step::Probe { mbps, packets }),
         (0..20_000_u64).prop_map(Step::Drop),
         (0..10_000_u64).prop_map(Step::TimeBack),
@@ -74,7 +74,7 @@ proptest! {
                 }
                 Step::EarlyPoll => poll_all(&mut pacer, now),
                 Step::Rate(mbps) => pacer.set_rate(now, Bitrate::from_mbps(mbps)),
-                Step::Repair => prop_assert!(pacer.poll(now, PACKET, Class::Repair)),
+                Step::Urgent => prop_assert!(pacer.poll(now, PACKET, Class::Urgent)),
                 Step::Probe { mbps, packets } => {
                     pacer.on_probe(now, Bitrate::from_mbps(mbps), Bytes::new(1_200 * packets));
                 }

@@ -5,7 +5,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 const PACKET: Bytes = Bytes::new(1_000);
 
-/// A driver that wakes up exactly when asked to; answers the times in microseconds at which the frame's packets left.
+/// A driver that wakes up exactly when asked to; returns the times in microseconds at which the frame's packets left.
 fn releases(pacer: &mut Pacer, from: Time, packets: usize) -> Vec<u64> {
     let mut now = from;
     let mut times = Vec::new();
@@ -100,10 +100,10 @@ fn repairs_go_at_once_and_media_waits_for_them() {
     let mut pacer = pacer(Mode::Compressed, Bitrate::from_mbps(8));
     pacer.on_frame(Time::ZERO, Bytes::new(3_000), Time::from_millis(10));
     assert!(pacer.poll(Time::ZERO, PACKET, Class::Media));
-    assert!(pacer.poll(Time::ZERO, PACKET, Class::Repair));
+    assert!(pacer.poll(Time::ZERO, PACKET, Class::Urgent));
     assert_eq!(pacer.poll_timeout(), Some(Time::from_millis(2)));
     for _ in 0..100 {
-        assert!(pacer.poll(Time::ZERO, PACKET, Class::Repair));
+        assert!(pacer.poll(Time::ZERO, PACKET, Class::Urgent));
     }
     assert_eq!(pacer.poll_timeout(), Some(Time::from_millis(5)), "media waits 5 ms at most");
 }

@@ -1,4 +1,4 @@
-//! What a controller costs per packet: sending, and its share of feedback once per 60th of a second.
+//! The cost of a controller per packet: sending, and its share of feedback once per 60th of a second.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_rate::{Bounds, Feedback, PRESETS, PacketReport, SentPacket, new_controller};
@@ -20,7 +20,11 @@ fn frame(number: u32) -> Vec<PacketReport> {
         };
         // One packet in 200 is lost; the path's delay wanders by up to 1.5 ms.
         let delay = Span::from_micros(10_000 + i64::from(number % 16) * 100);
-        PacketReport { packet, arrived_at: (!packet.seq.0.is_multiple_of(200)).then_some(sent_at + delay), ce: false }
+        PacketReport {
+            packet,
+            arrived_at: (!packet.seq.0.is_multiple_of(200)).then_some((sent_at + delay).for_peer()),
+            ce: false,
+        }
     };
     (0..PACKETS).map(report).collect()
 }

@@ -1,6 +1,6 @@
 //! ALVR's adaptive bitrate: a share of the rate at which whole frames got through, as of the paper of MM '25 and as of today.
 //!
-//! Once a second the rate becomes `m` times the mean of frame size over network latency. Knows nothing of queues and losses. With one
+//! Once a second the rate becomes `m` times the mean of frame size over network latency. Ignores queues and losses. With one
 //! burst per frame its fixed point is `C (m - F b)`: capacity, frames per second, and the part of the latency that is not the frame's
 //! own length. With 13 ms of that at 72 frames a second nothing is left.
 //!
@@ -14,14 +14,14 @@
 //!   on the wire. Frames that lose packets are no samples, unless the session repairs them.
 //! * The decoder's limit is a rate in both; today's ALVR compares bits per second with bytes per frame.
 //! * The encoder's limit takes the measured frame interval for the nominal one. The limits of network latency and of rates by hand, which
-//!   are off by default, are left out; so is the frame rate, which is the session's.
+//!   are off by default, are omitted; so is the frame rate, which is the session's.
 
 use std::collections::VecDeque;
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 use crate::frames::{FrameSample, Frames};
-use crate::{Bounds, Decision, Feedback, FrameOutcome, Limit, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, FrameOutcome, Limit, RateController, SentFrame, SentPacket};
 
 /// Frames in the means (`max_history_size`).
 const WINDOW: usize = 256;
@@ -52,7 +52,7 @@ pub enum Averaging {
     OfTotals,
 }
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AlvrOptions {
     pub name: &'static str,
@@ -175,7 +175,7 @@ impl Alvr {
 
     fn on_frame(&mut self, sample: &FrameSample) {
         if let Some(way_back) = self.way_back {
-            self.on_latency(sample.size, (sample.arrived_at - sample.sent_at) + way_back);
+            self.on_latency(sample.size, sample.arrived_at.ahead_of(sample.sent_at) + way_back);
         }
     }
 
@@ -220,7 +220,7 @@ impl RateController for Alvr {
     fn on_feedback(&mut self, now: Time, feedback: &Feedback<'_>) {
         let newest = feedback.packets.iter().rev().find_map(|report| Some((report.packet.sent_at, report.arrived_at?)));
         if let (Some(round_trip), Some((sent_at, arrived_at))) = (feedback.round_trip, newest) {
-            self.way_back = Some(round_trip - (arrived_at - sent_at));
+            self.way_back = Some(round_trip - arrived_at.ahead_of(sent_at));
         }
         feedback.packets.iter().for_each(|report| self.frames.on_report(report));
         while let Some(sample) = self.frames.poll() {
@@ -256,7 +256,7 @@ impl RateController for Alvr {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 

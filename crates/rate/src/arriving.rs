@@ -1,6 +1,6 @@
 //! The rate at which packets arrive, over a window of fixed length.
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, RemoteTime, Span};
 
 /// The window is kept in this many parts: its edge is exact to 2 %, and memory does not grow with the rate.
 const PARTS: usize = 50;
@@ -14,18 +14,18 @@ pub struct ArrivingRate {
     window: Span,
     parts: [Bytes; PARTS],
     sum: Bytes,
-    first: Option<Time>,
-    newest: Time,
+    first: Option<RemoteTime>,
+    newest: RemoteTime,
 }
 
 impl ArrivingRate {
     #[must_use]
     pub fn new(window: Span) -> Self {
-        Self { window, parts: [Bytes::ZERO; PARTS], sum: Bytes::ZERO, first: None, newest: Time::ZERO }
+        Self { window, parts: [Bytes::ZERO; PARTS], sum: Bytes::ZERO, first: None, newest: RemoteTime::ZERO }
     }
 
     /// A packet arrived, by the receiver's clock.
-    pub fn on_packet(&mut self, at: Time, size: Bytes) {
+    pub fn on_packet(&mut self, at: RemoteTime, size: Bytes) {
         if self.first.is_some() && self.newest - at > CLOCK_JUMP {
             *self = Self::new(self.window);
         }
@@ -59,15 +59,15 @@ impl ArrivingRate {
         self.window / PARTS as i64
     }
 
-    fn part(&self, at: Time) -> u64 {
+    fn part(&self, at: RemoteTime) -> u64 {
         at.as_nanos() / self.length().as_nanos() as u64
     }
 
-    fn advance(&mut self, at: Time) {
+    fn advance(&mut self, at: RemoteTime) {
         let (from, to) = (self.part(self.newest), self.part(at));
         self.newest = at;
         if to - from >= PARTS as u64 {
-            // Silence is no low rate: the sender may have had nothing to send.
+            // Silence does not mean a low rate: the sender may have had nothing to send.
             *self = Self { first: Some(at), newest: at, ..Self::new(self.window) };
             return;
         }
@@ -82,7 +82,7 @@ impl ArrivingRate {
 mod tests {
     use super::*;
 
-    fn feed(rate: &mut ArrivingRate, from: Time, length: Span, mbps: u64) {
+    fn feed(rate: &mut ArrivingRate, from: RemoteTime, length: Span, mbps: u64) {
         let gap = Bitrate::from_mbps(mbps).time_to_send(Bytes::new(1_250));
         let mut at = from;
         while at < from + length {
@@ -94,17 +94,17 @@ mod tests {
     #[test]
     fn a_steady_rate_is_found_and_a_change_takes_one_window() {
         let mut rate = ArrivingRate::new(Span::from_millis(500));
-        feed(&mut rate, Time::ZERO, Span::from_millis(40), 10);
+        feed(&mut rate, RemoteTime::ZERO, Span::from_millis(40), 10);
         assert_eq!(rate.rate(), None);
-        feed(&mut rate, Time::from_millis(40), Span::from_millis(960), 10);
+        feed(&mut rate, RemoteTime::from_millis(40), Span::from_millis(960), 10);
         let near = |rate: &ArrivingRate, mbps: f64| {
             let found = rate.rate().expect("known").as_mbps_f64();
             assert!((found / mbps - 1.0).abs() < 0.02, "{found} {mbps}");
         };
         near(&rate, 10.0);
-        feed(&mut rate, Time::from_secs(1), Span::from_millis(250), 30);
+        feed(&mut rate, RemoteTime::from_secs(1), Span::from_millis(250), 30);
         near(&rate, 20.0);
-        feed(&mut rate, Time::from_millis(1_250), Span::from_millis(250), 30);
+        feed(&mut rate, RemoteTime::from_millis(1_250), Span::from_millis(250), 30);
         near(&rate, 30.0);
     }
 
@@ -112,7 +112,7 @@ mod tests {
     fn silence_and_jumps_of_the_clock_are_no_rates() {
         let mut rate = ArrivingRate::new(Span::from_millis(500));
         for from in [100, 160, 3] {
-            feed(&mut rate, Time::from_secs(from), Span::from_millis(300), 10);
+            feed(&mut rate, RemoteTime::from_secs(from), Span::from_millis(300), 10);
             let found = rate.rate().expect("known").as_mbps_f64();
             assert!((found / 10.0 - 1.0).abs() < 0.02, "{found}");
         }

@@ -2,7 +2,7 @@
 //! a bottleneck that was busy all the time, so bytes over arrival time is its capacity, whatever short bursts it lets through at line
 //! rate (a token bucket does) and however short the frames are.
 
-use nearlight_units::{Bytes, Span, Time};
+use nearlight_units::{Bytes, RemoteTime, Span};
 
 /// Frames from the first queued one to the peak: over fewer, a single late packet would pass for a queue. Guess.
 const LEAST_FRAMES: u32 = 4;
@@ -16,7 +16,7 @@ pub struct Backlog {
 #[derive(Clone, Copy, Debug)]
 struct Building {
     /// When the first packet of the first queued frame arrived, and how long it had waited.
-    since: Time,
+    since: RemoteTime,
     at_first: Span,
     frames: u32,
     bytes: Bytes,
@@ -33,7 +33,7 @@ impl Backlog {
 
     /// The first packet of a frame arrived after waiting for `queue` in queues; one of less than `least` is none. Call it before the
     /// packet counts as arrived. Answers the path's rate in bit/s when the queue has grown by `grown` and has stopped to grow.
-    pub fn on_frame(&mut self, arrived_at: Time, queue: Span, least: Span, grown: Span) -> Option<f64> {
+    pub fn on_frame(&mut self, arrived_at: RemoteTime, queue: Span, least: Span, grown: Span) -> Option<f64> {
         if queue <= least {
             self.building = None;
             return None;
@@ -62,12 +62,12 @@ mod tests {
     const LEAST: Span = Span::from_millis(3);
     const GROWN: Span = Span::from_millis(8);
 
-    /// What is told of frames of 10,000 bytes each 16 ms that wait for so many milliseconds.
+    /// Feedback for frames of 10,000 bytes every 16 ms that wait for this many milliseconds.
     fn told(waits: &[i64]) -> Vec<Option<f64>> {
         let mut backlog = Backlog::default();
         let frame = |(index, wait): (u64, &i64)| {
             let wait = Span::from_millis(*wait);
-            let rate = backlog.on_frame(Time::from_millis(index * 16) + wait, wait, LEAST, GROWN);
+            let rate = backlog.on_frame(RemoteTime::from_millis(index * 16) + wait, wait, LEAST, GROWN);
             backlog.on_arrival(Bytes::new(10_000));
             rate
         };

@@ -1,4 +1,4 @@
-//! How long packets wait in queues: one-way delay above its lowest value of late.
+//! How long packets wait in queues: one-way delay above its recent minimum.
 //!
 //! One-way delay includes the unknown offset of the two clocks, which the difference does not.
 

@@ -19,7 +19,7 @@ use nearlight_units::{Bitrate, Time};
 
 use crate::ladder::Ladder;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentFrame, SentPacket};
 
 /// In frames. Guess: see the departures.
 const RESERVOIR: u32 = 3;
@@ -116,8 +116,8 @@ impl RateController for BufferOccupancy {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.silence.due(self.rung == Some(0)).map(|at| (at, Wake::FeedbackTimeout))
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
+        self.silence.due(self.rung == Some(0)).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
@@ -195,7 +195,7 @@ mod tests {
         });
         assert_eq!(controller.decision().target, BOUNDS.start, "the user's, until the first group is over");
         let (at, wake) = controller.poll_timeout().expect("feedback is missing");
-        assert_eq!((at, wake), (Time::from_millis(1_500), Wake::FeedbackTimeout));
+        assert_eq!((at, wake), (Time::from_millis(1_500), ControllerWake::FeedbackTimeout));
         controller.on_timeout(at);
         assert_eq!((controller.decision().target, controller.poll_timeout()), (BOUNDS.minimum, None));
     }

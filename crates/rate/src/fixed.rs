@@ -1,13 +1,13 @@
-//! A constant rate: the baseline that reacts to nothing.
+//! A constant rate: the baseline without any reaction.
 
 use nearlight_units::Time;
 
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentPacket};
 
 /// Pacing over target, as in [`crate::gcc`], so that a comparison differs in the control law only.
 const PACING_FACTOR: f64 = 2.5;
 
-/// Sends at the start rate, whatever happens.
+/// Always sends at the start rate.
 #[derive(Debug)]
 pub struct Fixed {
     bounds: Bounds,
@@ -31,7 +31,7 @@ impl RateController for Fixed {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 

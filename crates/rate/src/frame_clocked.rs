@@ -17,12 +17,12 @@
 //!   controller yields to flows that fill queues.
 //! * Where service is bursty, as on Wi-Fi, a frame's dispersion is a noisy measure; only the mean of several frames raises the rate.
 
-use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span, Time};
 
 use crate::backlog::Backlog;
 use crate::base_delay::BaseDelay;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// Of a frame interval, what a frame takes on the wire. Guess: half, so that a loss that shows by the frame's end can be repaired before
 /// the next frame leaves.
@@ -30,9 +30,9 @@ const SHARE: f64 = 0.5;
 /// Packets leave at this multiple of the capacity: dispersion shows it, and a capacity that has doubled shows in one frame. Guess: a
 /// frame then has left in a quarter of its interval.
 const PACING: f64 = 2.0;
-/// Gaps between packets that make a sample. Guess: they average out what a single one is off. Smaller frames make one together.
+/// Number of packet gaps that form a sample. Guess: they average out what a single one is off. Smaller frames make one together.
 const LEAST_GAPS: u32 = 4;
-/// After so many frames without a sample, as frames of one packet leave, a path without a queue gets more. Guess: a quarter of a second
+/// After this many frames without a sample (frames of one packet give none), a path without a queue gets more. Guess: a quarter of a second
 /// at 30 frames a second, so that the rate doubles within a second.
 const UNSAMPLED: u32 = 8;
 /// A sample below this share of the estimate is a change of the path and counts at once. Guess: more than noise on a wire.
@@ -44,7 +44,7 @@ const WEIGHT: f64 = 0.25;
 const GROWTH: f64 = 1.25;
 /// Arrivals spread this much more than departures are the bottleneck's work. Guess: ten packets' jitter of a packet time.
 const SPREAD: f64 = 1.1;
-/// A queue below this is none. Guess: what interrupts and short bursts of others leave behind.
+/// A queue below this is ignored. Guess: what interrupts and short bursts of others leave behind.
 const QUEUE: Span = Span::from_millis(3);
 /// What is left of the target at least while a queue drains. Guess: the smallest picture that still moves.
 const LEAST: f64 = 0.1;
@@ -63,7 +63,7 @@ const INTERVAL: Span = Span::from_micros(16_667);
 struct Train {
     frame: FrameId,
     sent: (Time, Time),
-    arrived: (Time, Time),
+    arrived: (RemoteTime, RemoteTime),
     gaps: u32,
     /// Behind the first packet, lost ones included: they passed the bottleneck or would have.
     bytes: Bytes,
@@ -80,7 +80,7 @@ struct Dispersion {
     arrived: Span,
 }
 
-/// What frames say of the capacity.
+/// Information about the capacity from frames.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Sample {
     rate: f64,
@@ -135,7 +135,7 @@ pub struct FrameClocked {
     framed_at: Option<Time>,
     limit: Limit,
     silence: Silence,
-    /// What missing feedback leaves of the target.
+    /// The factor on the target for missing feedback.
     trust: f64,
 }
 
@@ -180,7 +180,7 @@ impl FrameClocked {
             (None, Some(arrived_at)) if is_newer => {
                 self.end_train();
                 let sent_at = report.packet.sent_at;
-                self.queue = self.base.on_delay(now, arrived_at - sent_at);
+                self.queue = self.base.on_delay(now, arrived_at.ahead_of(sent_at));
                 // A queue of an interval holds a whole frame: what varies less is jitter, or others' frames.
                 if let Some(rate) = self.backlog.on_frame(arrived_at, self.queue, QUEUE, self.interval) {
                     self.overload = Some((rate, now));
@@ -294,9 +294,9 @@ impl RateController for FrameClocked {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let lowest = self.decision().target <= self.bounds.minimum;
-        self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout))
+        self.silence.due(lowest).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
@@ -339,7 +339,7 @@ mod tests {
         now: Time,
         seq: u32,
         frame: u32,
-        /// Each so many packets one is lost behind the bottleneck.
+        /// Of this many packets, one is lost behind the bottleneck.
         loses: u32,
         /// What a token bucket lets through at line rate.
         burst: Bytes,
@@ -382,7 +382,7 @@ mod tests {
                     };
                     reports.push(PacketReport {
                         packet,
-                        arrived_at: (!lost).then_some(leaves_at + Span::from_secs(90)),
+                        arrived_at: (!lost).then_some((leaves_at + Span::from_secs(90)).for_peer()),
                         ce: false,
                     });
                 }
@@ -480,7 +480,7 @@ mod tests {
             app_limited: true,
         });
         let mut steps = 0;
-        while let Some((at, Wake::FeedbackTimeout)) = wire.controller.poll_timeout() {
+        while let Some((at, ControllerWake::FeedbackTimeout)) = wire.controller.poll_timeout() {
             assert_eq!(at - sent_at, Span::from_millis(500 * (steps + 1)));
             wire.controller.on_timeout(at);
             steps += 1;

@@ -1,8 +1,8 @@
-//! Whole frames as samples, for controllers that look at nothing smaller.
+//! Whole frames as samples, for controllers that work on whole frames only.
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bytes, FrameId, Time};
+use nearlight_units::{Bytes, FrameId, RemoteTime, Time};
 
 use crate::{PacketReport, SentPacket};
 
@@ -17,8 +17,8 @@ pub struct FrameSample {
     pub size: Bytes,
     /// Its first packet.
     pub sent_at: Time,
-    /// Its last packet, on the receiver's clock.
-    pub arrived_at: Time,
+    /// Its last packet.
+    pub arrived_at: RemoteTime,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -82,7 +82,7 @@ impl Frames {
         if self.open.len() == MOST_OPEN {
             self.open.pop_front();
         }
-        let sample = FrameSample { frame, size: Bytes::ZERO, sent_at, arrived_at: Time::ZERO };
+        let sample = FrameSample { frame, size: Bytes::ZERO, sent_at, arrived_at: RemoteTime::ZERO };
         self.open.push_back(Open { sample, packets: 0, arrived: 0, sent: false });
     }
 }
@@ -116,7 +116,7 @@ mod tests {
     fn arrive(frames: &mut Frames, frame: u32, indexes: &[u32]) {
         for &index in indexes {
             let packet = packet(frame, index);
-            let arrived_at = Some(packet.sent_at + Span::from_millis(100));
+            let arrived_at = Some((packet.sent_at + Span::from_millis(100)).for_peer());
             frames.on_report(&PacketReport { packet, arrived_at, ce: false });
         }
     }
@@ -130,7 +130,8 @@ mod tests {
         let mut frames = sent(1);
         arrive(&mut frames, 0, &[2, 0, 1]);
         let at = Time::from_millis;
-        let sample = FrameSample { frame: FrameId(0), size: Bytes::new(3_000), sent_at: at(0), arrived_at: at(102) };
+        let sample =
+            FrameSample { frame: FrameId(0), size: Bytes::new(3_000), sent_at: at(0), arrived_at: at(102).for_peer() };
         assert_eq!(frames.poll(), Some(sample));
         assert_eq!(frames.poll(), None);
     }

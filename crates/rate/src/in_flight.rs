@@ -1,4 +1,4 @@
-//! Bytes that were sent and not yet told of.
+//! Bytes that were sent and not yet reported.
 
 use std::collections::VecDeque;
 
@@ -6,7 +6,7 @@ use nearlight_units::{Bytes, PacketSeq, Span, Time};
 
 use crate::{MAX_PACKETS, SentPacket};
 
-/// Counts what is under way. Packets up to the highest that feedback names are not, whether they arrived or not.
+/// Counts bytes in flight. Packets up to the highest that feedback names are not, whether they arrived or not.
 #[derive(Clone, Debug, Default)]
 pub struct InFlight {
     packets: VecDeque<(PacketSeq, Bytes)>,
@@ -24,7 +24,7 @@ impl InFlight {
         self.sum += packet.size;
     }
 
-    /// Feedback tells of packets up to this one. Answers how much has left with it.
+    /// Handles feedback on packets up to this one. Returns the number of bytes that left with it.
     pub fn on_told(&mut self, highest: PacketSeq) -> Bytes {
         let before = self.sum;
         while let Some((seq, size)) = self.packets.front().copied()
@@ -36,7 +36,7 @@ impl InFlight {
         before.saturating_sub(self.sum)
     }
 
-    /// Nothing of it will be told of any more.
+    /// No report about it is expected any more.
     pub fn forget(&mut self) {
         self.packets.clear();
         self.sum = Bytes::ZERO;
@@ -63,7 +63,7 @@ pub struct MostInFlight {
 }
 
 impl MostInFlight {
-    /// So much is under way now.
+    /// The bytes now in flight.
     pub fn on_bytes(&mut self, now: Time, bytes: Bytes, stretch: Span) {
         if now.saturating_since(self.since) > stretch {
             self.since = now;

@@ -21,13 +21,15 @@ pub mod nebula;
 mod registry;
 pub mod scream;
 mod silence;
+mod tcp;
 pub mod windowed;
 
 pub use arriving::ArrivingRate;
 pub use in_flight::InFlight;
 pub use registry::{PRESETS, Preset, UnknownController, new_controller};
+pub use tcp::{TcpInfo, TcpRecovery};
 
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use serde::Serialize;
 
 use crate::silence::Silence;
@@ -47,12 +49,12 @@ pub struct SentPacket {
     pub app_limited: bool,
 }
 
-/// A sent packet's fate. Arrivals are on the receiver's clock, whose offset is unknown: only differences mean something.
+/// A sent packet's fate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketReport {
     pub packet: SentPacket,
     /// None: reported missing by the receiver.
-    pub arrived_at: Option<Time>,
+    pub arrived_at: Option<RemoteTime>,
     /// It arrived with the mark "congestion experienced" (RFC 3168).
     pub ce: bool,
 }
@@ -67,7 +69,7 @@ pub struct Feedback<'a> {
     pub round_trip: Option<Span>,
 }
 
-/// What a receiver says that does not report arrivals.
+/// The report of a receiver that does not report arrivals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReceiverReport {
     /// Packets since its last report (RFC 3550 section 6.4.1).
@@ -85,7 +87,7 @@ pub struct SentFrame {
     pub encode: Span,
 }
 
-/// What the application at the receiver says of a displayed frame.
+/// The receiving application's report of a displayed frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FrameOutcome {
     pub frame: FrameId,
@@ -109,7 +111,7 @@ pub struct Probe {
     pub size: Bytes,
 }
 
-/// What argued for a rate.
+/// The reason for a rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Limit {
@@ -139,6 +141,8 @@ pub enum Limit {
     Encoder,
     /// The decoder falls behind.
     Decoder,
+    /// What TCP lets go, where it carries the media.
+    Transport,
     /// No feedback arrives.
     FeedbackTimeout,
 }
@@ -161,12 +165,13 @@ impl Limit {
             Self::Buffer => "buffer",
             Self::Encoder => "encoder",
             Self::Decoder => "decoder",
+            Self::Transport => "transport",
             Self::FeedbackTimeout => "feedback_timeout",
         }
     }
 }
 
-/// Where the picture stands on a controller's ladder of sizes and frame rates.
+/// The picture's position on a controller's ladder of sizes and frame rates.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Step {
     /// From 0, the lowest.
@@ -230,6 +235,21 @@ impl Decision {
         Self { target, pacing, window: None, step: None, redundancy: None, binding, limits }
     }
 
+    /// The same with a further candidate from outside of the controller, and a target that is no higher: pacing keeps its distance from it.
+    /// A constant stays, and so does the lowest rate.
+    #[must_use]
+    pub fn limited_to(mut self, limit: Limit, rate: Bitrate) -> Self {
+        let lowest = self.limits.iter().find(|(limit, _)| *limit == Limit::Minimum).map(|(_, rate)| *rate);
+        let target = rate.max(lowest.unwrap_or(Bitrate::ZERO));
+        self.limits.push((limit, rate));
+        if target < self.target && self.binding != Limit::Fixed {
+            self.pacing = self.pacing.mul_f64(target.as_bps() as f64 / self.target.as_bps() as f64);
+            self.target = target;
+            self.binding = limit;
+        }
+        self
+    }
+
     /// The same for sources that do not pace.
     fn unpaced(bounds: &Bounds, candidates: &[(Limit, Bitrate)]) -> Self {
         let decision = Self::of(bounds, candidates, 1.0);
@@ -239,7 +259,7 @@ impl Decision {
 
 /// Why a controller wants to be woken. Early calls are harmless; a late one delays what the reason names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Wake {
+pub enum ControllerWake {
     /// A periodic step of the control law.
     Step,
     /// Feedback has been missing for too long.
@@ -312,10 +332,10 @@ pub trait RateController: Send {
 
     fn on_frame_outcome(&mut self, _now: Time, _outcome: &FrameOutcome) {}
 
-    /// Instead of feedback, where the receiver tells nothing of single packets.
+    /// Replaces feedback if the receiver does not report individual packets.
     fn on_receiver_report(&mut self, _now: Time, _report: &ReceiverReport) {}
 
-    /// Media that waits in the sender to be sent, told before each feedback message.
+    /// Media queued in the sender, reported before each feedback message.
     fn on_sender_queue(&mut self, _now: Time, _queued: Bytes) {}
 
     /// How many frames the receiver should hold before it shows them, because the rate follows from those; 0: none.
@@ -323,13 +343,17 @@ pub trait RateController: Send {
         0
     }
 
+    /// What TCP tells of itself, where media travel through it, and the limit that follows from what it told of late. Whoever applies the
+    /// decision keeps to that limit, so a controller need only listen that would otherwise ask for more, such as by probing.
+    fn on_tcp_info(&mut self, _now: Time, _info: &TcpInfo, _limit: Option<Bitrate>) {}
+
     /// Whole frames that wait for their time in the receiver's playback buffer.
     fn on_playback_buffer(&mut self, _now: Time, _frames: u32) {}
 
     /// The time that [`RateController::poll_timeout`] named has come.
     fn on_timeout(&mut self, now: Time);
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)>;
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)>;
 
     /// A probe to send now; each is handed out once.
     fn poll_probe(&mut self, _now: Time) -> Option<Probe> {
@@ -343,6 +367,6 @@ pub trait RateController: Send {
 
     fn decision(&self) -> Decision;
 
-    /// Records in memory: bounded, whatever comes in.
+    /// Records in memory, bounded regardless of input.
     fn held(&self) -> usize;
 }

@@ -1,6 +1,7 @@
 //! The controllers by name.
 
 use nearlight_units::Bitrate;
+use nearlight_window::{CopaMode, HeraOptions, LawSpec, Reading};
 use thiserror::Error;
 
 use crate::alvr::{Alvr, AlvrOptions};
@@ -132,6 +133,72 @@ pub const PRESETS: &[Preset] = &[
         source: "draft-cardwell-iccrg-bbr-congestion-control-00, with media mode of our own",
         bounds: USUAL,
         make: |bounds| Box::new(Windowed::bbr(bounds)),
+    },
+    Preset {
+        name: "bbr3",
+        summary: "BBR version 3 as a rate: the same with bounds from losses, and shorter probes of the round trip",
+        source: "draft-ietf-ccwg-bbr-02, with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::Bbr3)),
+    },
+    Preset {
+        name: "hera",
+        summary: "Hera's window as a rate: keeps the mean round trip at 45 ms, weighed by how often it was that low",
+        source: "Asim et al., Towards Next Generation Immersive Applications in 5G Environments, with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::Hera(HeraOptions::default()))),
+    },
+    Preset {
+        name: "hera-as-printed",
+        summary: "the same with the signs that its paper prints: the bucket above the target still grows",
+        source: "the same",
+        bounds: USUAL,
+        make: |bounds| {
+            let options = HeraOptions { reading: Reading::AsPrinted, ..HeraOptions::default() };
+            Box::new(Windowed::of(bounds, LawSpec::Hera(options)))
+        },
+    },
+    Preset {
+        name: "hera-adaptive",
+        summary: "our variant of Hera: the target is the path's own round trip and what its jitter needs",
+        source: "our own, after Hera",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::HeraAdaptive)),
+    },
+    Preset {
+        name: "copa",
+        summary: "Copa as a rate: two packets queued, or as many as TCP would have where somebody else fills the queue",
+        source: "Arun and Balakrishnan, Copa (NSDI 2018), with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::Copa(CopaMode::Switching))),
+    },
+    Preset {
+        name: "vegas",
+        summary: "Vegas as a rate: two to four packets queued",
+        source: "Brakmo and Peterson, TCP Vegas (1995), with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::Vegas)),
+    },
+    Preset {
+        name: "ledbat++",
+        summary: "LEDBAT++ as a rate: gives way to everybody else, with 60 ms of queue at most",
+        source: "draft-irtf-iccrg-ledbat-plus-plus-01, with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::LedbatPlusPlus)),
+    },
+    Preset {
+        name: "pcc-allegro",
+        summary: "PCC Allegro: tries rates in pairs and keeps to what got through with little loss, whatever the delay",
+        source: "Dong et al., PCC (NSDI 2015), with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::PccAllegro)),
+    },
+    Preset {
+        name: "pcc-vivace",
+        summary: "PCC Vivace: climbs the gradient of a utility of rate, loss and growing delay",
+        source: "Dong et al., PCC Vivace (NSDI 2018), with media mode of our own",
+        bounds: USUAL,
+        make: |bounds| Box::new(Windowed::of(bounds, LawSpec::PccVivace)),
     },
     Preset {
         name: "nebula",

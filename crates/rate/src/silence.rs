@@ -1,13 +1,13 @@
 //! Missing feedback: the rate falls by a fifth after half a second without it, and again every half second. Reports of nothing but
 //! packets that left too long ago do not end a silence: they make its steps follow at a tenth of a second.
 //!
-//! Controllers whose source says nothing of missing feedback share this; a sender that hears nothing must not go on for ever.
+//! Controllers whose source says nothing of missing feedback share this; a sender without feedback must not continue forever.
 
 use nearlight_units::{Span, Time};
 
 use crate::Feedback;
 
-/// Feedback that is missing for this long says that the path is blocked. Guess: fifteen feedback intervals at 30 frames a second.
+/// Feedback missing for this long indicates that the path is blocked. Guess: fifteen feedback intervals at 30 frames a second.
 const PATIENCE: Span = Span::from_millis(500);
 
 /// From one step to the next while reports tell that the path holds more than is remembered. Guess: at 100 Mb/s a path for 10 is
@@ -120,6 +120,6 @@ mod tests {
             probe: None,
             app_limited: false,
         };
-        crate::PacketReport { packet, arrived_at: Some(Time::ZERO), ce: false }
+        crate::PacketReport { packet, arrived_at: Some(nearlight_units::RemoteTime::ZERO), ce: false }
     }
 }

@@ -49,7 +49,11 @@ fn reports(frame: u32) -> [PacketReport; PACKETS as usize] {
             app_limited: index + 1 == PACKETS,
         };
         let delay = Span::from_micros(10_000 + i64::from(frame % 16) * 100);
-        PacketReport { packet, arrived_at: (!packet.seq.0.is_multiple_of(199)).then_some(sent_at + delay), ce: false }
+        PacketReport {
+            packet,
+            arrived_at: (!packet.seq.0.is_multiple_of(199)).then_some((sent_at + delay).for_peer()),
+            ce: false,
+        }
     })
 }
 

@@ -90,7 +90,7 @@ impl Driver {
                 let at = self.now + Span::from_micros(delay);
                 let arrived = self.outstanding.drain(..count).enumerate().map(|(number, packet)| PacketReport {
                     packet,
-                    arrived_at: Some(at + Span::from_micros(gap * number as i64)),
+                    arrived_at: Some((at + Span::from_micros(gap * number as i64)).for_peer()),
                     ce: number % 7 == 0,
                 });
                 self.last = arrived.collect();

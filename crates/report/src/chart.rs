@@ -93,7 +93,7 @@ pub(crate) enum Mark {
     Dot,
     Point,
     Area,
-    /// What a link could carry: grey behind the lines.
+    /// A link's capacity: grey behind the lines.
     Capacity,
 }
 
@@ -236,7 +236,7 @@ pub struct Boxes {
     pub rows: Vec<(String, BoxStatistics)>,
 }
 
-/// What several parties did, each on its lane, along time.
+/// The activities of several parties over time, each on its own lane.
 #[derive(Clone, Debug, Default)]
 pub struct Lanes {
     pub x: Axis,
@@ -248,7 +248,7 @@ pub struct Lanes {
 /// Something that took from `from` to `to` on a lane.
 #[derive(Clone, Debug, Default)]
 pub struct Span {
-    /// Index into [`Lanes::lanes`]; a span on no lane is left out.
+    /// Index into [`Lanes::lanes`]; a span without a lane is omitted.
     pub lane: usize,
     pub from: f64,
     pub to: f64,

@@ -60,7 +60,7 @@ impl Document {
     }
 }
 
-/// A question, its answer, and what backs it.
+/// A question, its answer, and the evidence.
 #[derive(Clone, Debug, Default)]
 pub struct Section {
     pub title: String,
@@ -130,7 +130,7 @@ impl Section {
 #[derive(Clone, Debug)]
 pub enum Block {
     Paragraph(String),
-    /// What limits the figures: set apart.
+    /// Limitations of the figures, set apart.
     Note(String),
     Tiles(Vec<Tile>),
     Table(Table),

@@ -1,4 +1,4 @@
-//! Which colour stands for which name.
+//! Assigns colours to names.
 
 /// Colours before dashes and shapes tell names apart.
 pub(crate) const COLOURS: usize = 8;

@@ -22,7 +22,7 @@ impl Axis {
         Self { name: name.into(), unit: unit.into(), ..Self::default() }
     }
 
-    /// Shows `from` to `to` whatever the samples.
+    /// Shows `from` to `to`, regardless of the samples.
     #[must_use]
     pub fn range(mut self, from: f64, to: f64) -> Self {
         (self.from, self.to) = (Some(from), Some(to));

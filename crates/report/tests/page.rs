@@ -1,4 +1,4 @@
-//! Pages are whole, well-formed and the same every time, whatever the samples and the names.
+//! Pages are complete, well-formed and deterministic for any samples and names.
 //!
 //! `NEARLIGHT_UPDATE=1 cargo test -p nearlight-report --test page` writes the snapshot anew.
 

@@ -6,8 +6,8 @@ use std::time::Instant;
 use nearlight_scene::{
     Application as _, Backend, PictureRequest, RenderRequest, Source, Viewer, ViewerInput, WorldSource, choose_size,
 };
-use nearlight_units::{FrameId, InputSeq, Time};
-use nearlight_wire::{Fov, Pose, View, marker::Marker};
+use nearlight_units::Time;
+use nearlight_wire::{Fov, Pose, View};
 
 #[expect(clippy::disallowed_methods, reason = "a program that measures reads the clock")]
 fn main() -> Result<(), Box<dyn Error>> {
@@ -40,8 +40,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     for hundredth in 0..seconds * 100 {
         source.advance(Time::from_millis(hundredth * 10));
     }
-    let marker = Marker { frame: FrameId(1), input: InputSeq(1) };
-    let request = RenderRequest { viewer: Viewer(1), views: &views, width, height, marker };
+    let request = RenderRequest { viewer: Viewer(1), views: &views, width, height };
     let mut times = Vec::new();
     for _ in 0..frames {
         let begin = Instant::now();

@@ -1,11 +1,11 @@
 //! A picture in plain memory, for sources that do not draw on an adapter.
 
-use nearlight_wire::marker::{CELL_PIXELS, COLUMNS, HEIGHT, Marker, WIDTH};
-
 use crate::{PixelFormat, Pixels, SceneError};
 
 /// Longest side of such a picture, in pixels: 8K.
 const MAX_SIDE: u16 = 8192;
+/// Shortest side: a macroblock, the unit of video codecs.
+const MIN_SIDE: u16 = 16;
 
 /// An RGBA picture without padding between rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,30 +15,14 @@ pub struct Canvas {
     pub bytes: Vec<u8>,
 }
 
-/// Draws `marker` into the top left corner of a picture of four bytes a pixel.
-///
-/// Pictures smaller than the marker are left as they are.
-pub fn marker_draw(marker: Marker, bytes: &mut [u8], stride: usize) {
-    if stride < WIDTH * 4 || bytes.len() < (HEIGHT - 1) * stride + WIDTH * 4 {
-        return;
-    }
-    let cells = marker.cells();
-    for (y, row) in bytes.chunks_mut(stride).take(HEIGHT).enumerate() {
-        for (x, pixel) in row[..WIDTH * 4].chunks_exact_mut(4).enumerate() {
-            let white = cells[y / CELL_PIXELS * COLUMNS + x / CELL_PIXELS];
-            pixel.copy_from_slice(&if white { [255; 4] } else { [0, 0, 0, 255] });
-        }
-    }
-}
-
-/// Refuses sizes that no encoder takes or that have no room for the marker.
+/// Refuses sizes that no encoder accepts.
 pub fn check_size(width: u16, height: u16) -> Result<(), SceneError> {
     let refused = |reason: String| Err(SceneError::Size { width, height, reason });
     if !width.is_multiple_of(2) || !height.is_multiple_of(2) {
         return refused("both sides must be even, as video codecs halve the colour".into());
     }
-    if usize::from(width) < WIDTH || usize::from(height) < HEIGHT {
-        return refused(format!("the marker alone takes {WIDTH}x{HEIGHT}"));
+    if width.min(height) < MIN_SIDE {
+        return refused(format!("each side must have {MIN_SIDE} pixels at least, which video codecs code as one"));
     }
     if width.max(height) > MAX_SIDE {
         return refused(format!("the longest side may have {MAX_SIDE} pixels"));
@@ -51,7 +35,7 @@ impl Canvas {
         Self { width, height, bytes: vec![255; usize::from(width) * usize::from(height) * 4] }
     }
 
-    /// Becomes the same picture, in the memory that it has.
+    /// Becomes a copy of the other picture, reusing its own memory.
     pub fn copy_from(&mut self, other: &Self) {
         (self.width, self.height) = (other.width, other.height);
         self.bytes.clone_from(&other.bytes);
@@ -101,28 +85,18 @@ impl Canvas {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_units::{FrameId, InputSeq};
-
     use super::*;
 
     #[test]
-    fn marker_reads_back_from_memory() {
-        let marker = Marker { frame: FrameId(77), input: InputSeq(3) };
-        let mut canvas = Canvas::new(200, 40);
-        let stride = canvas.stride();
-        marker_draw(marker, &mut canvas.bytes, stride);
-        assert_eq!(Marker::read(|x, y| canvas.bytes[y * stride + x * 4 + 1]), Some(marker));
-        let mut small = Canvas::new(10, 10);
-        let before = small.clone();
-        marker_draw(marker, &mut small.bytes, 40);
-        assert_eq!(small, before);
-    }
-
-    #[test]
     fn odd_and_absurd_sizes_are_refused() {
-        for (width, height, fine) in
-            [(1280, 720, true), (1279, 720, false), (640, 359, false), (64, 64, false), (10_000, 720, false)]
-        {
+        for (width, height, fine) in [
+            (1280, 720, true),
+            (16, 16, true),
+            (1279, 720, false),
+            (640, 359, false),
+            (64, 14, false),
+            (10_000, 720, false),
+        ] {
             assert_eq!(check_size(width, height).is_ok(), fine, "{width}x{height}");
         }
     }

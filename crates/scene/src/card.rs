@@ -1,34 +1,42 @@
-//! A test card: everything in it shows something that a broken pipeline would spoil.
+//! A test card: each part of it reveals a fault that a broken pipeline would cause.
 
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::InputEvent;
+use nearlight_wire::{Base64, CursorShape, Devices, HandJoints, Haptics, HapticsTarget, InputEvent};
 
-use crate::canvas::{Canvas, check_size, marker_draw};
+use crate::canvas::{Canvas, check_size};
 use crate::push::{Beat, Watch};
 use crate::{
     Application, ApplicationMessage, Damage, DevicesDescription, Output, PictureSink, Pixels, PushSource,
     RenderRequest, SceneError, Source, SubmittedPicture, Viewer, ViewerInput,
 };
 
-/// How long the picture answers an input event with a bright border.
+/// How long a bright border is shown in response to an input event.
 const FLASH: Span = Span::from_millis(200);
 /// The usual bars at three quarters of full brightness.
 const BARS: [[u8; 3]; 7] =
     [[191, 191, 191], [191, 191, 0], [0, 191, 191], [0, 191, 0], [191, 0, 191], [191, 0, 0], [0, 0, 191]];
 
-/// A message that asks for a line of text about each input event.
+/// A message that requests a line of text about each input event.
 const REPORT: &[u8] = b"report input";
-/// Answers that nobody fetches are dropped, oldest first.
+/// Prefix of a message that sets the viewer's pointer: `captured` or `free`, and a CSS keyword or `image`.
+const POINTER: &str = "pointer ";
+/// How the card answers a button that goes down. Guess: as short as a click of the button itself.
+const SHAKE_MILLISECONDS: u16 = 60;
+/// Pixels along each side of the pointer that is an image.
+const CROSSHAIR: u8 = 32;
+/// Answers that are not fetched are dropped, oldest first.
 const MAX_ANSWERS: usize = 256;
 
-/// Answers what viewers send, so that each way through the pipeline can be seen: the border flashes at input, messages and the clipboard's
-/// text come back as they are, and to the message `report input` a viewer hears of every further input event in a message of its own.
+/// Responds to what viewers send, so that each path through the pipeline can be observed: the border flashes on input, a gamepad or
+/// controller vibrates when one of its buttons is pressed, and messages and clipboard text are echoed. After the message `report input` a
+/// viewer receives a message for every further input event, and for hands and gaze that begin or end. `pointer free image` gives the
+/// viewer's pointer an image, `pointer captured grab` that shape, and captures it.
 ///
-/// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of frames as a row of lights.
+/// Colour bars, a grey ramp, a resolution wedge, a moving block and a counter of pictures as a row of lights.
 #[derive(Debug, Default)]
 pub struct TestCard {
     now: Time,
@@ -37,11 +45,52 @@ pub struct TestCard {
     still: Canvas,
     canvas: Canvas,
     scratch: Canvas,
-    reporting: BTreeSet<Viewer>,
+    /// Counts the pictures drawn; the row of lights shows it.
+    drawn: u32,
+    /// Viewers that want reports, and which hands and gaze were reported.
+    reporting: BTreeMap<Viewer, Tracked>,
     answers: VecDeque<(Viewer, Output)>,
 }
 
+/// Which hands are tracked joint by joint, and whether it is known where the eyes look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Tracked {
+    hands: [bool; 2],
+    gaze: bool,
+}
+
+impl Tracked {
+    /// What has changed, for people and scripts; positions in metres.
+    fn changes(&mut self, devices: &Devices, hands: &[Option<HandJoints>; 2]) -> Vec<String> {
+        let place = |[x, y, z]: [f32; 3]| format!("{x:.2} {y:.2} {z:.2}");
+        let now = Self { hands: hands.each_ref().map(Option::is_some), gaze: devices.gaze.is_some() };
+        let before = std::mem::replace(self, now);
+        let mut lines = Vec::new();
+        for (index, name) in ["left", "right"].into_iter().enumerate() {
+            match &hands[index] {
+                Some(hand) if !before.hands[index] => {
+                    let tip = [0, 1, 2].map(|axis| hand.wrist[axis] + hand.joints[INDEX_TIP].offset[axis]);
+                    lines.push(format!("hand {name} wrist at {}, index tip at {}", place(hand.wrist), place(tip)));
+                }
+                None if before.hands[index] => lines.push(format!("hand {name} gone")),
+                _ => {}
+            }
+        }
+        match devices.gaze {
+            Some(gaze) if !before.gaze => lines.push(format!("gaze from {}", place(gaze.position))),
+            None if before.gaze => lines.push("gaze gone".into()),
+            _ => {}
+        }
+        lines
+    }
+}
+
 impl TestCard {
+    fn report(&mut self, viewer: Viewer, line: String) {
+        let message = ApplicationMessage { data: line.into_bytes(), reliable: true };
+        self.answer(viewer, Output::Message(message));
+    }
+
     fn answer(&mut self, viewer: Viewer, output: Output) {
         if self.answers.len() == MAX_ANSWERS {
             self.answers.pop_front();
@@ -49,7 +98,7 @@ impl TestCard {
         self.answers.push_back((viewer, output));
     }
 
-    fn draw(&mut self, width: u16, height: u16, frame: u32) {
+    fn draw(&mut self, width: u16, height: u16) {
         if (self.still.width, self.still.height) != (width, height) {
             self.still = still(width, height);
         }
@@ -61,9 +110,10 @@ impl TestCard {
         let share = (self.now.as_nanos() % 4_000_000_000) as f64 / 4e9;
         let left = (share * across.saturating_sub(side) as f64) as usize;
         card.fill((left, down * 70 / 100), (side, side), [255, 210, 80]);
-        let light = across / 34;
+        let (light, number) = (across / 34, self.drawn);
+        self.drawn = number.wrapping_add(1);
         for bit in 0..32 {
-            let on = frame >> (31 - bit) & 1 == 1;
+            let on = number >> (31 - bit) & 1 == 1;
             let colour = if on { [255; 3] } else { [24; 3] };
             card.fill((light + light * bit as usize, down * 92 / 100), (light * 3 / 4, down / 20), colour);
         }
@@ -75,6 +125,33 @@ impl TestCard {
             card.fill((across - edge, 0), (edge, down), [255; 3]);
         }
     }
+}
+
+/// The place of the index finger's tip among a hand's joints: behind the wrist, four of the thumb and the index finger's others.
+const INDEX_TIP: usize = 9;
+
+/// The device whose button was pressed.
+const fn shaken(event: &InputEvent) -> Option<HapticsTarget> {
+    match *event {
+        InputEvent::GamepadButton { gamepad, pressed: true, .. } => Some(HapticsTarget::Gamepad(gamepad)),
+        InputEvent::ControllerButton { hand, pressed: true, .. } => Some(HapticsTarget::Controller(hand)),
+        _ => None,
+    }
+}
+
+/// Reads a message that begins with [`POINTER`].
+fn pointer(message: &[u8]) -> Option<Output> {
+    let (mode, shape) = str::from_utf8(message).ok()?.strip_prefix(POINTER)?.split_once(' ')?;
+    let cursor = if shape == "image" { crosshair() } else { CursorShape::Named(shape.to_owned()) };
+    Some(Output::Pointer { cursor, captured: mode == "captured" })
+}
+
+/// A red cross around the pixel that points.
+fn crosshair() -> CursorShape {
+    let middle = CROSSHAIR / 2;
+    let pixels = (0..CROSSHAIR).flat_map(|row| (0..CROSSHAIR).map(move |column| row == middle || column == middle));
+    let rgba = pixels.flat_map(|on| if on { [255, 0, 0, 255] } else { [0; 4] }).collect();
+    CursorShape::Image { width: CROSSHAIR, height: CROSSHAIR, hotspot: [middle; 2], rgba: Base64(rgba) }
 }
 
 /// An event for people and scripts.
@@ -127,10 +204,14 @@ impl Application for TestCard {
         if !input.events.is_empty() {
             self.flash_until = now + FLASH;
         }
-        if self.reporting.contains(&viewer) {
-            for event in &input.events {
-                let data = words(event).into_bytes();
-                self.answer(viewer, Output::Message(ApplicationMessage { data, reliable: true }));
+        for target in input.events.iter().filter_map(shaken) {
+            let haptics = Haptics { target, milliseconds: SHAKE_MILLISECONDS, strong: 0.5, weak: 1.0 };
+            self.answer(viewer, Output::Haptics(haptics));
+        }
+        if let Some(tracked) = self.reporting.get_mut(&viewer) {
+            let changes = tracked.changes(&input.devices, &input.hands);
+            for line in input.events.iter().map(words).chain(changes) {
+                self.report(viewer, line);
             }
         }
     }
@@ -140,19 +221,21 @@ impl Application for TestCard {
     }
 
     fn on_devices(&mut self, _now: Time, viewer: Viewer, devices: &DevicesDescription) {
-        if self.reporting.contains(&viewer) {
+        if self.reporting.contains_key(&viewer) {
             let names = devices.gamepads.iter().map(|gamepad| format!("gamepad {} is {}", gamepad.index, gamepad.name));
             let profiles = devices.controllers.iter().filter_map(|controller| controller.profiles.first());
             for line in names.chain(profiles.map(|profile| format!("controller is {profile}"))) {
-                let message = ApplicationMessage { data: line.into_bytes(), reliable: true };
-                self.answer(viewer, Output::Message(message));
+                self.report(viewer, line);
             }
         }
     }
 
     fn on_message(&mut self, _now: Time, viewer: Viewer, message: ApplicationMessage) {
         if message.data == REPORT {
-            self.reporting.insert(viewer);
+            self.reporting.entry(viewer).or_default();
+        }
+        if let Some(pointer) = pointer(&message.data) {
+            self.answer(viewer, pointer);
         }
         self.answer(viewer, Output::Message(message));
     }
@@ -174,19 +257,17 @@ impl Source for TestCard {
     fn render(&mut self, request: &RenderRequest<'_>, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
         check_size(request.width, request.height)?;
         let copies = request.views.len().max(1);
-        self.draw(request.width / copies as u16, request.height, request.marker.frame.0);
+        self.draw(request.width / copies as u16, request.height);
         if (self.canvas.width, self.canvas.height) != (request.width, request.height) {
             self.canvas = Canvas::new(request.width, request.height);
         }
         self.canvas.tile(&self.scratch, copies);
-        let stride = self.canvas.stride();
-        marker_draw(request.marker, &mut self.canvas.bytes, stride);
         take(self.canvas.pixels());
         Ok(())
     }
 }
 
-/// The test card as a source that paces itself: the same pictures for all viewers, without a marker.
+/// The test card as a source that paces itself: the same pictures for all viewers.
 #[derive(Debug)]
 pub struct PacedTestCard {
     size: (u16, u16),
@@ -196,7 +277,7 @@ pub struct PacedTestCard {
 }
 
 impl PacedTestCard {
-    /// Pictures of this size, so many a second.
+    /// Pictures of this size, at this many a second.
     pub fn new(size: (u16, u16), fps: u16) -> Result<Self, SceneError> {
         check_size(size.0, size.1)?;
         Ok(Self { size, fps, card: Arc::default(), watch: None })
@@ -244,12 +325,10 @@ impl PushSource for PacedTestCard {
         let (watch, mut beat) = Beat::new(self.fps);
         let (card, (width, height)) = (Arc::clone(&self.card), self.size);
         thread::Builder::new().name("test card".into()).spawn(move || {
-            let mut number = 0;
             while let Some(at) = beat.wait(&|| sink.now()) {
                 let mut card = card.lock().unwrap_or_else(PoisonError::into_inner);
                 card.advance(at);
-                card.draw(width, height, number);
-                number += 1;
+                card.draw(width, height);
                 let pixels = card.scratch.pixels();
                 sink.submit(&SubmittedPicture { pixels, captured_at: at, damage: Damage::Whole, views: &[] });
             }

@@ -18,7 +18,7 @@ use crate::plaza::{Environment, Surface, bounds, build};
 
 /// Larger files are not read.
 const MAX_FILE_BYTES: u64 = 256 << 20;
-/// More corners than this no adapter draws at thirty pictures a second.
+/// No adapter draws more corners than this at thirty pictures a second.
 const MAX_CORNERS: usize = 6_000_000;
 const MAX_NODES: usize = 100_000;
 /// Nodes inside nodes; a file whose nodes contain themselves ends here.
@@ -94,7 +94,7 @@ fn check_container(bytes: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// The library's own check looks up where corners are before it asks whether that is there.
+/// The library's own check uses the positions of corners before it checks that they exist.
 fn check_attributes(root: &gltf::json::Root) -> Result<(), String> {
     let primitives = root.meshes.iter().flat_map(|mesh| &mesh.primitives);
     let missing =
@@ -224,7 +224,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether its figures lie one after the other and are of one of these types: the library ends the program over others.
+/// Whether its values are contiguous and of one of these types: the library panics on others.
 fn is_plain(accessor: &gltf::Accessor<'_>, dimensions: Dimensions, types: &[DataType]) -> bool {
     accessor.dimensions() == dimensions && types.contains(&accessor.data_type()) && accessor.sparse().is_none()
 }
@@ -474,7 +474,7 @@ pub(crate) mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        // Digits in place of digits get past the parser of JSON, and whole files past the chunks' lengths.
+        // Digits in place of digits get past the JSON parser, and complete files past the chunks' lengths.
         fn garbage_never_panics(
             changes in proptest::collection::vec((0usize..1000, prop_oneof![any::<u8>(), b'0'..=b'9']), 1..6),
             cut in proptest::option::weighted(0.2, 0usize..1200),

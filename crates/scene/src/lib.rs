@@ -1,6 +1,6 @@
 //! Where pictures come from: the rendered world, a video file or a test card.
 //!
-//! Sources are of two kinds. A [`Source`] draws a picture on demand, for one viewer's views and with the latency marker in it. A
+//! Sources are of two kinds. A [`Source`] draws a picture on demand, for one viewer's views. A
 //! [`PushSource`] paces itself and submits the same pictures for all.
 
 #![forbid(unsafe_code)]
@@ -19,21 +19,19 @@ mod sustain;
 mod video;
 mod world;
 
-pub use canvas::marker_draw;
 pub use card::{PacedTestCard, TestCard};
 pub use open::{OpenOptions, Opened, SourceKind, open};
-pub use push::{Area, Damage, PictureSink, PushSource, SubmittedPicture};
+pub use push::{Area, Damage, PictureSink, Planes, PlanesContent, PushSource, SubmittedPicture};
 pub use render::{AdapterSummary, Backend, Drawn, list_adapters};
 pub use rendered::{START, WorldSource};
 pub use sustain::{PictureRequest, choose_size, of_coding};
 pub use video::VideoSource;
 
+pub use nearlight_wire::{ApplicationMessage, DevicesDescription};
+
 use nearlight_sound::Cues;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{
-    ControllerDescription, CursorShape, Devices, GamepadDescription, HandJoints, Haptics, InputEvent, Pose, View,
-    marker::Marker,
-};
+use nearlight_wire::{CursorShape, Devices, DisplayKind, HandJoints, Haptics, InputEvent, Pose, View};
 
 /// Names a client within one server run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,28 +44,23 @@ pub struct ViewerInput {
     pub devices: Devices,
     /// The joints of the left and of the right hand, where they are tracked.
     pub hands: [Option<HandJoints>; 2],
-    /// New, in order, each handed over once. A source that follows them need not look for differences between states.
+    /// New events, in order, each handed over once. A source that uses them need not compare states.
     pub events: Vec<InputEvent>,
 }
 
-/// What a viewer's gamepads and controllers are.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DevicesDescription {
-    pub gamepads: Vec<GamepadDescription>,
-    pub controllers: Vec<ControllerDescription>,
+/// A viewer's display, as of its newest input.
+#[derive(Clone, Copy, Debug)]
+pub struct ViewerDisplay<'a> {
+    pub kind: DisplayKind,
+    /// One for a screen, two for a headset, left first, as they were sampled.
+    pub views: &'a [View],
+    /// When the sample arrived.
+    pub received_at: Time,
+    /// From a picture's capture to its display.
+    pub capture_to_display: Span,
 }
 
-/// A message between the application and its viewer's page or program, which nobody in between reads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ApplicationMessage {
-    /// At most [`MAX_RELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_RELIABLE_MESSAGE_BYTES), or
-    /// [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) where it is not reliable.
-    pub data: Vec<u8>,
-    /// It comes once and in order; otherwise it may be lost, come twice or overtake others.
-    pub reliable: bool,
-}
-
-/// What a source has for a viewer beside pictures and sound.
+/// What a source sends to a viewer besides pictures and sound.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     Haptics(Haptics),
@@ -76,7 +69,7 @@ pub enum Output {
         cursor: CursorShape,
         captured: bool,
     },
-    /// For the viewer's clipboard, where owner and viewer allow it.
+    /// For the viewer's clipboard, if owner and viewer allow it.
     Clipboard(String),
     Message(ApplicationMessage),
 }
@@ -84,14 +77,13 @@ pub enum Output {
 /// One picture to make.
 #[derive(Clone, Debug)]
 pub struct RenderRequest<'a> {
-    /// Whose eyes: that viewer's own avatar is left out.
+    /// The viewer whose eyes these are; its own avatar is not drawn.
     pub viewer: Viewer,
     /// One view, or two drawn side by side, left eye in the left half.
     pub views: &'a [View],
     /// Size of the whole picture in pixels, both even.
     pub width: u16,
     pub height: u16,
-    pub marker: Marker,
 }
 
 /// Byte order of a pixel.
@@ -101,7 +93,7 @@ pub enum PixelFormat {
     Bgra,
 }
 
-/// A finished picture in mapped memory, borrowed for the length of one call.
+/// A finished picture in mapped memory, borrowed for the duration of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct Pixels<'a> {
     pub bytes: &'a [u8],
@@ -112,33 +104,39 @@ pub struct Pixels<'a> {
     pub stride: usize,
 }
 
-/// What a source of either kind is for its viewers beside pictures: it takes what they do and answers.
+/// The interactive side of a source of either kind: it receives what viewers do and responds.
 pub trait Application: Send {
     /// What makes the pictures, for people: adapter, driver and backend, or the file's name.
     fn describe(&self) -> String;
 
+    /// A viewer has joined; it may never send any input.
+    fn on_viewer_joined(&mut self, _now: Time, _viewer: Viewer) {}
+
+    /// The viewer's display, reported before each input: for a source that paces itself and renders for the poses of its viewers.
+    fn on_display(&mut self, _now: Time, _viewer: Viewer, _display: &ViewerDisplay<'_>) {}
+
     /// A viewer came, moved or acted.
     fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput);
 
-    /// Whatever the viewer held counts as let go of.
+    /// The viewer has left; whatever it held counts as released.
     fn on_viewer_left(&mut self, viewer: Viewer);
 
-    /// The viewer's gamepads and controllers are these from now on. Their states come as input, whether this has come or not.
+    /// The viewer's gamepads and controllers have changed to these. Their states arrive as input, whether or not this was called.
     fn on_devices(&mut self, _now: Time, _viewer: Viewer, _devices: &DevicesDescription) {}
 
-    /// A message of the viewer's page or program came.
+    /// A message from the viewer's page or program arrived.
     fn on_message(&mut self, _now: Time, _viewer: Viewer, _message: ApplicationMessage) {}
 
-    /// The viewer's clipboard has this text, where owner and viewer allow that it is told.
+    /// The viewer's clipboard has this text; called only if owner and viewer allow it.
     fn on_clipboard(&mut self, _now: Time, _viewer: Viewer, _text: String) {}
 
-    /// The next thing for a viewer beside pictures and sound; asked after each [`Source::advance`], and of a source that paces itself at
-    /// least every 50 ms, until none.
+    /// The next output for a viewer besides pictures and sound; polled until none after each [`Source::advance`], and at least every 50 ms
+    /// for a source that paces itself.
     fn poll_output(&mut self) -> Option<(Viewer, Output)> {
         None
     }
 
-    /// What is to be heard since the last call; none where there is never anything to hear.
+    /// The sounds since the last call; none if the source never makes any.
     fn poll_cues(&mut self) -> Option<Cues> {
         None
     }
@@ -146,7 +144,7 @@ pub trait Application: Send {
 
 /// A source that draws pictures on demand.
 pub trait Source: Application {
-    /// Moves the world on to `now`, which never goes back.
+    /// Advances the world to `now`, which never goes back.
     fn advance(&mut self, now: Time);
 
     /// Draws one picture of the world as it is and hands it, mapped, to `take`.
@@ -165,6 +163,8 @@ pub enum SceneError {
     Size { width: u16, height: u16, reason: String },
     #[error("cannot load {file}: {reason}")]
     File { file: String, reason: String },
+    #[error("the program's own source of pictures was not given: start the server with it")]
+    NoSource,
 }
 
 /// What `--size auto` and `--fps auto` settled on, and why.
@@ -174,7 +174,7 @@ pub struct Sustained {
     pub height: u16,
     pub fps: u16,
     pub render_median: Span,
-    /// Drawing and coding fit between two frames.
+    /// Whether drawing and encoding fit between two frames.
     pub keeps: bool,
     /// One sentence for people.
     pub reason: String,

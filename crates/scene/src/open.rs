@@ -16,6 +16,8 @@ pub enum SourceKind {
     },
     Video(PathBuf),
     TestCard,
+    /// The program that opens the server provides its own, which [`open`] does not know.
+    Own,
 }
 
 impl SourceKind {
@@ -25,7 +27,7 @@ impl SourceKind {
         match self {
             Self::World { scene } => scene.as_deref(),
             Self::Video(file) => Some(file),
-            Self::TestCard => None,
+            Self::TestCard | Self::Own => None,
         }
     }
 }
@@ -34,11 +36,11 @@ impl SourceKind {
 #[derive(Clone, Copy)]
 pub struct OpenOptions<'a> {
     pub backend: Backend,
-    /// Size that a video is decoded to; the others draw whatever size is asked for.
+    /// Size that a video is decoded to; the others draw any requested size.
     pub size: (u16, u16),
     /// Pictures a second of a video.
     pub fps: u16,
-    /// Read to find the faster of two software renderers.
+    /// Used to find the faster of two software renderers.
     pub clock: &'a dyn Fn() -> Time,
 }
 
@@ -48,7 +50,7 @@ pub enum Opened {
     SelfPaced(Box<dyn PushSource>),
 }
 
-/// Opens a source. A test card is one that draws on demand: [`crate::PacedTestCard`] is for those who know its size.
+/// Opens a source. A test card draws on demand; [`crate::PacedTestCard`] is for callers that know its size.
 pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Opened, SceneError> {
     Ok(match kind {
         SourceKind::World { scene } => {
@@ -57,5 +59,6 @@ pub fn open(kind: &SourceKind, options: &OpenOptions<'_>) -> Result<Opened, Scen
         }
         SourceKind::Video(file) => Opened::SelfPaced(Box::new(VideoSource::open(file, options.size, options.fps)?)),
         SourceKind::TestCard => Opened::OnDemand(Box::<TestCard>::default()),
+        SourceKind::Own => return Err(SceneError::NoSource),
     })
 }

@@ -1,11 +1,11 @@
 //! Where the eyes will be when a frame reaches the display, from the newest input samples.
 //!
-//! Positions go on at their last velocity, orientations at their last angular velocity. Nothing is predicted across a jump or
-//! a pause, and never farther than [`MAX_AHEAD`].
+//! Positions continue at their last velocity, orientations at their last angular velocity. Nothing is predicted across a jump or a pause,
+//! and never farther than [`MAX_AHEAD`].
 
 use glam::{Quat, Vec3};
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Pose, View};
+use nearlight_wire::{DisplayKind, Pose, View};
 
 /// The farthest prediction: half a head turn takes about this long, beyond it the last pose is the better guess.
 pub const MAX_AHEAD: Span = Span::from_millis(100);
@@ -13,7 +13,7 @@ pub const MAX_AHEAD: Span = Span::from_millis(100);
 const MAX_SPEED: f32 = 6.0;
 /// Radians a second: fast head turns reach about 10.
 const MAX_TURN: f32 = 14.0;
-/// Samples this far apart say nothing about the velocity now.
+/// Samples this far apart say nothing about the current velocity.
 const MAX_PAUSE: Span = Span::from_millis(150);
 /// Velocity is taken over at least this span, if samples allow: two samples a millisecond apart only show noise.
 const MIN_SPAN: Span = Span::from_millis(8);
@@ -51,6 +51,17 @@ impl Predictor {
         self.samples.push(Sample { at: sampled_at, views: views.to_vec() });
     }
 
+    /// What to draw for a display: a headset's views as they will be at `at`, a screen's as they are.
+    ///
+    /// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a screen has
+    /// no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
+    pub fn views_for(&self, display: DisplayKind, at: Time) -> Vec<View> {
+        match display {
+            DisplayKind::Headset => self.predict(at),
+            DisplayKind::Screen => self.samples.last().map_or_else(Vec::new, |newest| newest.views.clone()),
+        }
+    }
+
     /// The views at the moment `at`, on the samples' clock; empty before the first sample.
     pub fn predict(&self, at: Time) -> Vec<View> {
         let Some(newest) = self.samples.last() else { return Vec::new() };
@@ -61,7 +72,7 @@ impl Predictor {
         pairs.map(|(from, to)| View { pose: go_on(&from.pose, &to.pose, span, ahead), fov: to.fov }).collect()
     }
 
-    /// The youngest sample that is old enough to measure a velocity against, else the oldest there is.
+    /// The newest sample that is old enough to measure a velocity against, otherwise the oldest one.
     fn base(&self, newest: Time) -> Option<&Sample> {
         let earlier = &self.samples[..self.samples.len() - 1];
         earlier.iter().rev().find(|sample| newest - sample.at >= MIN_SPAN).or(earlier.first())
@@ -107,7 +118,7 @@ mod tests {
 
     #[test]
     fn motion_goes_on_as_it_was() {
-        // Samples (milliseconds, metres, radians), the moment asked for, and the pose then.
+        // Samples (milliseconds, metres, radians), the requested moment, and the pose then.
         type Case<'a> = (&'a [(u64, f32, f32)], u64, (f32, f32));
         let cases: [Case<'_>; 8] = [
             (&[(0, 0.0, 0.0)], 50, (0.0, 0.0)),
@@ -115,13 +126,13 @@ mod tests {
             (&[(0, 0.0, 0.0), (10, 0.01, -0.02)], 10, (0.01, -0.02)),
             // Never farther than a tenth of a second.
             (&[(0, 0.0, 0.0), (10, 0.01, 0.02)], 900, (0.11, 0.22)),
-            // Asked for the past: the newest.
+            // A time in the past: the newest sample.
             (&[(0, 0.0, 0.0), (10, 0.01, 0.02)], 5, (0.01, 0.02)),
             // A jump and a snap turn are not a velocity.
             (&[(0, 0.0, 0.0), (10, 3.0, 1.5)], 40, (3.0, 1.5)),
             // Nor is what lies before a pause.
             (&[(0, 0.0, 0.0), (10, 0.01, 0.02), (600, 0.5, 0.4)], 640, (0.5, 0.4)),
-            // Samples close together lean on the one before.
+            // For samples close together, the one before is used.
             (&[(0, 0.0, 0.0), (10, 0.01, 0.02), (11, 0.011, 0.022)], 20, (0.02, 0.04)),
         ];
         for (samples, at, (x, yaw)) in cases {
@@ -131,6 +142,14 @@ mod tests {
             assert!((pose.position[0] - x).abs() < 1e-4 && angle < 1e-3, "{samples:?} at {at}: {pose:?}");
         }
         assert!(Predictor::default().predict(Time::ZERO).is_empty());
+    }
+
+    #[test]
+    fn a_screen_s_view_is_not_extrapolated() {
+        let predictor = fed(&[(0, 0.0, 0.0), (10, 0.01, 0.02)]);
+        assert_eq!(predictor.views_for(DisplayKind::Screen, Time::from_millis(40)), [view(0.01, 0.02)]);
+        let ahead = predictor.views_for(DisplayKind::Headset, Time::from_millis(40));
+        assert!((ahead[0].pose.position[0] - 0.04).abs() < 1e-4, "{ahead:?}");
     }
 
     #[test]

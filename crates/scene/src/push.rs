@@ -1,8 +1,7 @@
 //! Sources that pace themselves: they submit a picture when there is a new one, and say when it was captured.
 //!
-//! A window submits what its display server reports as damaged, a film what is due, an application each picture that it has drawn. What
-//! does not change submits nothing. All viewers get the same pictures, which therefore carry no latency marker; whoever sends them may
-//! draw it where a picture goes to a single viewer.
+//! A window submits what its display server reports as damaged, a film what is due, an application each picture that it has drawn.
+//! Unchanged content is not submitted. All viewers get the same pictures.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
@@ -12,7 +11,8 @@ use nearlight_wire::View;
 
 use crate::{Application, Pixels, SceneError};
 
-/// A source later than this many pictures goes on from now instead of catching up. Guess: a tenth of a second at 30 pictures a second.
+/// A source that is late by more than this many pictures continues from now instead of catching up. Guess: a tenth of a second at 30
+/// pictures a second.
 const MOST_BEHIND: u64 = 3;
 
 /// A rectangle of a picture, in pixels.
@@ -24,55 +24,91 @@ pub struct Area {
     pub height: u16,
 }
 
-/// What of a picture differs from the one that was submitted before.
+/// What has changed in a picture since the previously submitted one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage<'a> {
-    /// All of it, as far as the source knows.
+    /// All of it, or unknown.
     Whole,
-    /// These rectangles. Where there are none, the picture is no news and is dropped.
+    /// These rectangles. If there are none, the picture is unchanged and is dropped.
     Areas(&'a [Area]),
 }
 
-/// A finished picture, borrowed for the length of one call.
+/// A finished picture, borrowed for the duration of one call.
 #[derive(Clone, Copy, Debug)]
 pub struct SubmittedPicture<'a> {
     /// May have another size than the one before.
     pub pixels: Pixels<'a>,
-    /// What it shows, on the clock of [`PictureSink::now`]; never earlier than that of the picture before.
+    /// The time of its contents, on the clock of [`PictureSink::now`]; never earlier than that of the previous picture.
     pub captured_at: Time,
     pub damage: Damage<'a>,
-    /// The views that it was rendered for, left eye first in the left half; empty for a picture that does not depend on where anybody is.
+    /// The views that it was rendered for, left eye first in the left half; empty for a picture that does not depend on viewers' poses.
     pub views: &'a [View],
 }
 
-/// Where a source's pictures go. Any thread may submit; of two pictures the newer one wins, and nobody waits.
+/// A picture's planes in 4:2:0, BT.709 matrix, limited range, rows without padding: the encoders' input format.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Planes {
+    pub width: u16,
+    pub height: u16,
+    /// `width` by `height`.
+    pub luma: Vec<u8>,
+    /// Half as wide and half as high.
+    pub blue: Vec<u8>,
+    pub red: Vec<u8>,
+}
+
+/// Metadata of a picture whose planes are submitted.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct PlanesContent<'a> {
+    /// As in [`SubmittedPicture`].
+    pub captured_at: Time,
+    /// As in [`SubmittedPicture`].
+    pub views: &'a [View],
+    /// The left half is the left eye's picture, the right half the right eye's.
+    pub side_by_side: bool,
+}
+
+/// Where a source's pictures go. Any thread may submit; an untaken picture is replaced by a newer one, and calls never wait.
 pub trait PictureSink: Send + Sync {
     /// The clock that pictures are stamped with.
     fn now(&self) -> Time;
 
-    /// A new picture. A sink that nobody watches drops it.
+    /// A new picture. A sink without viewers drops it.
     fn submit(&self, picture: &SubmittedPicture<'_>);
 
-    /// No picture will come any more.
+    /// Planes of this size for [`PictureSink::submit_planes`], with an old picture in them: where one is free, no memory is allocated.
+    fn lend(&self, size: (u16, u16)) -> Planes;
+
+    /// A new picture in the encoders' own format, which is not copied. Planes whose lengths do not match their size are a failure of the
+    /// source.
+    fn submit_planes(&self, planes: Planes, content: &PlanesContent<'_>);
+
+    /// Takes back lent planes that will not be shown.
+    fn put_back(&self, planes: Planes);
+
+    /// [`Application::poll_output`] has an output that need not wait for the next picture.
+    fn on_output(&self);
+
+    /// No more pictures will be submitted.
     fn on_failed(&self, error: SceneError);
 }
 
 /// A source that paces itself. Its pictures are the same for all viewers.
 pub trait PushSource: Application {
-    /// Pictures go to `sink` from now on, while they are watched. Called once, before anything below.
+    /// Starts submitting pictures to `sink` while there are viewers. Called once, before anything below.
     fn start(&mut self, sink: std::sync::Arc<dyn PictureSink>) -> std::io::Result<()>;
 
-    /// Somebody watches from now on, or nobody any more: pictures would be made in vain.
+    /// Whether there are viewers; without viewers a source may stop rendering.
     fn set_watched(&mut self, watched: bool);
 }
 
-/// Tells a source's thread whether anybody watches; the thread ends when this is dropped.
+/// Informs a source's thread whether there are viewers; the thread ends when this is dropped.
 #[derive(Debug)]
 pub(crate) struct Watch(Sender<bool>);
 
 impl Watch {
     pub(crate) fn set(&self, watched: bool) {
-        // A thread that has ended has said why.
+        // A thread that has ended has reported why.
         let _ = self.0.send(watched);
     }
 }
@@ -93,7 +129,7 @@ impl Beat {
         (Watch(sender), Self { watch, watched: false, fps: fps.max(1), first: None, count: 0 })
     }
 
-    /// Waits for the next moment at which somebody watches; none when the source is gone.
+    /// Waits for the next moment with viewers; none when the source is gone.
     pub(crate) fn wait(&mut self, now: &dyn Fn() -> Time) -> Option<Time> {
         loop {
             if !self.watched {
@@ -119,7 +155,7 @@ impl Beat {
         }
     }
 
-    /// So many intervals, counted from the first so that no rounding adds up.
+    /// This many intervals, counted from the first so that rounding errors do not accumulate.
     fn after(&self, count: u64) -> Span {
         Span::from_nanos((count * 1_000_000_000 / u64::from(self.fps)) as i64)
     }

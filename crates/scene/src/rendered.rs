@@ -14,7 +14,7 @@ use crate::{Application, Output, Pixels, RenderRequest, SceneError, Source, View
 /// Where a viewer starts: at eye height, in front of everything.
 pub const START: Pose = Pose { position: [0.0, 1.6, 0.0], orientation: [0.0, 0.0, 0.0, 1.0] };
 
-/// An adapter that fails again so soon after it was opened anew is given up. Guess: a driver's reset takes a second or two.
+/// An adapter that fails again this soon after it was reopened is given up. Guess: a driver's reset takes a second or two.
 const PATIENCE: Span = Span::from_secs(10);
 
 /// The world and what draws it.
@@ -22,7 +22,7 @@ pub struct WorldSource {
     world: World,
     renderer: Renderer,
     drawn: Drawn,
-    /// What the world stands in: the plaza, or a binary glTF file.
+    /// The world's surroundings: the plaza, or a binary glTF file.
     scene: Option<PathBuf>,
     now: Time,
     /// When the adapter was last opened because it had failed.
@@ -43,7 +43,7 @@ impl WorldSource {
         Self::open(None, backend, clock)
     }
 
-    /// Opens an adapter anew: the one that has failed if it answers, else any other. The world goes on where it was.
+    /// Reopens an adapter: the one that has failed if it is usable again, otherwise any other. The world continues where it was.
     fn reopen(&mut self) -> Result<(), SceneError> {
         let clock = || self.now;
         let place = || environment(self.scene.as_deref());
@@ -110,14 +110,13 @@ fn environment(scene: Option<&Path>) -> Result<Environment, SceneError> {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_wire::{Fov, View, marker::Marker};
+    use nearlight_wire::{Fov, View};
 
     use super::*;
 
     fn draw(source: &mut WorldSource) -> Result<Vec<u8>, SceneError> {
         let views = [View { pose: START, fov: Fov::symmetric(1.0, 16.0 / 9.0) }];
-        let marker = Marker::default();
-        let request = RenderRequest { viewer: Viewer(1), views: &views, width: 320, height: 180, marker };
+        let request = RenderRequest { viewer: Viewer(1), views: &views, width: 320, height: 180 };
         let mut bytes = Vec::new();
         source.render(&request, &mut |pixels| bytes = pixels.bytes.to_vec())?;
         Ok(bytes)

@@ -32,7 +32,7 @@ pub struct Solid {
 pub struct Touch {
     /// Out of the solid, of length one.
     pub normal: Vec3,
-    /// Metres that the other has to move along `normal`.
+    /// Metres by which the other body has to move along `normal`.
     pub depth: f32,
 }
 

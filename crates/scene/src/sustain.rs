@@ -1,7 +1,7 @@
 //! Which picture size and frame rate the machine sustains, measured at start.
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Fov, View, marker::Marker};
+use nearlight_wire::{Fov, View};
 
 use crate::{RenderRequest, START, SceneError, Source, Sustained, Viewer};
 
@@ -17,7 +17,7 @@ pub struct PictureRequest {
 /// Conversion, H.264 encoding and a decoder on the same machine take about this per pixel: openh264 on one core of a 2.5 GHz
 /// processor was measured at 4.1 to 5.2 ms and its decoder at 1.9 ms for 1280x720.
 const CODING_PER_PIXEL: f64 = 8e-9;
-/// Share of the time between frames that drawing and coding may take: the rest absorbs jitter and everybody else.
+/// Share of the time between frames that drawing and coding may take: the rest absorbs jitter and other load.
 const SHARE: f64 = 0.7;
 /// Candidates from best to worst.
 const LADDER: [(u16, u16, u16); 5] =
@@ -37,13 +37,13 @@ const MAX_MEASURING: Span = Span::from_millis(900);
 #[derive(Clone, Copy)]
 struct Measured {
     pixels: f64,
-    /// Decides: what else runs while a server starts slows some pictures down, but not all.
+    /// The deciding figure: other load while a server starts slows some pictures down, but not all.
     fastest: Span,
     median: Span,
 }
 
-/// Draws a few pictures at likely sizes and chooses the best size and rate that leave room for the rest of the pipeline; of a request that
-/// leaves no choice it says what it takes.
+/// Draws a few pictures at likely sizes and chooses the best size and rate that leave room for the rest of the pipeline; for a request that
+/// leaves no choice, reports what it costs.
 pub fn choose_size(
     source: &mut dyn Source,
     wanted: &PictureRequest,
@@ -87,7 +87,7 @@ pub fn choose_size(
     Err(SceneError::Adapter("there is no candidate size".into()))
 }
 
-/// What a source of this size and rate takes whose pictures cost nothing to draw, such as a film that another process decodes.
+/// The cost of a source of this size and rate whose pictures cost nothing to draw, such as a film that another process decodes.
 #[must_use]
 pub fn of_coding(size: (u16, u16), fps: u16) -> Sustained {
     let (width, height) = size;
@@ -153,7 +153,7 @@ fn draw(source: &mut dyn Source, (width, height): (u16, u16), views: u8) -> Resu
     let aspect = f32::from(width) / f32::from(height) / f32::from(views.max(1));
     let view = View { pose: START, fov: Fov::symmetric(1.1, aspect) };
     let views = vec![view; usize::from(views.clamp(1, 2))];
-    let request = RenderRequest { viewer: Viewer(u32::MAX), views: &views, width, height, marker: Marker::default() };
+    let request = RenderRequest { viewer: Viewer(u32::MAX), views: &views, width, height };
     source.render(&request, &mut |_| {})
 }
 

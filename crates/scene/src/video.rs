@@ -13,11 +13,11 @@ use crate::canvas::{Canvas, check_size};
 use crate::push::{Beat, Watch};
 use crate::{Application, Damage, PictureSink, PushSource, SceneError, SubmittedPicture, Viewer, ViewerInput};
 
-/// Decoded pictures that wait for their time: enough to hide a slow one.
+/// Decoded pictures that wait for their display time: enough to hide a slow one.
 const QUEUE: usize = 3;
 /// How long the first picture may take; a network mount and a long seek included.
 const FIRST_PICTURE: Duration = Duration::from_secs(10);
-/// Characters of ffmpeg's last words that an error repeats.
+/// Characters of ffmpeg's last output that an error quotes.
 const MAX_COMPLAINT: usize = 400;
 
 /// One decoder whose pictures all viewers share. Every picture is written once by the pipe and lent out from there.
@@ -64,14 +64,14 @@ impl VideoSource {
             Ok(first) => {
                 let (file, size) = (file.to_path_buf(), (width, height));
                 if let Some(mut stderr) = child.stderr.take() {
-                    // Left unread it would stop the decoder once the pipe is full.
+                    // If it were not read, the decoder would block once the pipe is full.
                     std::thread::spawn(move || std::io::copy(&mut stderr, &mut std::io::sink()));
                 }
                 let film = Some(Film { ready, spent, first });
                 Ok(Self { file, size, fps, child, film, watch: None })
             }
             Err(error) => {
-                // It has either ended already or is of no more use.
+                // It has either ended already or is no longer needed.
                 let _ = child.kill();
                 let words = last_words(&mut child);
                 let _ = child.wait();
@@ -113,13 +113,13 @@ fn pump(mut pipe: ChildStdout, ready: &SyncSender<Canvas>, spent: &Receiver<Canv
 fn last_words(child: &mut Child) -> String {
     let mut words = String::new();
     if let Some(stderr) = child.stderr.take() {
-        // Whatever can be read is better than nothing.
+        // Partial output is better than none.
         let _ = stderr.take(64 * 1024).read_to_string(&mut words);
     }
     words.trim().chars().take(MAX_COMPLAINT).collect()
 }
 
-/// What ffmpeg's complaints about the two commonest mistakes mean; the others as they are.
+/// Explains ffmpeg's errors for the two commonest mistakes; others are returned unchanged.
 fn in_plain_words(words: &str) -> String {
     if words.contains("matches no streams") {
         "there is no picture in it, only sound or text: give a file with video".into()
@@ -131,7 +131,8 @@ fn in_plain_words(words: &str) -> String {
 }
 
 impl Film {
-    /// Submits each picture when it is due. One that equals the one before, as in a film with fewer pictures a second, is no news.
+    /// Submits each picture when it is due. A picture that equals the previous one, as in a film with fewer pictures a second, is not
+    /// submitted.
     fn play(self, mut beat: Beat, sink: &dyn PictureSink) {
         let Self { ready, spent, first } = self;
         let (mut next, mut shown) = (Some(first), None::<Canvas>);

@@ -1,4 +1,4 @@
-//! How many clients there may be, and which of them has to go while it has not connected.
+//! How many clients the server admits, and which of them loses its place when another one needs it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -8,20 +8,20 @@ use nearlight_net::party;
 use nearlight_units::{Span, Time};
 use nearlight_urs::signalling::Guest;
 
-/// A client that has not connected by then keeps its place only as long as nobody else wants it. Guess: on a path that loses a tenth
-/// of all datagrams ICE and DTLS are through in less.
+/// A client that has not connected within this time loses its place as soon as another client wants it. Guess: even with 10 % datagram
+/// loss, ICE and DTLS complete in less.
 const GRACE: Span = Span::from_secs(5);
-/// A client of which nothing was heard for so long keeps its place only as long as nobody else wants it: it was probably killed. Whoever
-/// watches is heard many times a second, and an outage of two seconds costs nobody the place.
+/// A client that has been silent this long was probably killed; it loses its place as soon as another client wants it. A live client is
+/// heard many times a second, and an outage of two seconds costs no client its place.
 const SILENCE: Span = Span::from_secs(3);
-/// Whoever was not heard for so long may be gone: somebody who wants the place is asked to wait for it. A client is heard after every
+/// A client that has been silent this long may be dead: a newcomer is asked to wait for its place. A live client is heard after every
 /// frame.
 pub(crate) const QUIET: Span = Span::from_millis(250);
 
-/// Why a client has to go whose permit was given to another.
+/// Why a session ends when its permit has been given to another client.
 pub(crate) const PERMIT_LOST: &str = "its place was needed, and it had not connected or was not heard any more";
 
-/// Permits for as many clients as the server takes.
+/// Permits for as many clients as the server admits.
 pub(crate) struct Admission {
     most: usize,
     held: Mutex<Held>,
@@ -38,12 +38,12 @@ struct Holder {
     address: IpAddr,
     trusted: bool,
     since: Time,
-    /// When it was heard last, since it connected; none before that.
+    /// When it was last heard since it connected; none before it connects.
     heard: Option<Time>,
 }
 
 impl Holder {
-    /// Whoever asks next gets this permit.
+    /// The next client to request a permit may take this one.
     fn is_forfeit(&self, now: Time) -> bool {
         let (from, patience) = self.heard.map_or((self.since, GRACE), |heard| (heard, SILENCE));
         now.saturating_since(from) >= patience
@@ -60,14 +60,14 @@ pub(crate) struct Permit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAdmitted {
     Full,
-    /// One of the clients has not been heard for a while; if it stays silent, its place is free in this time.
+    /// One of the clients has been silent for a while; if it stays silent, its place becomes free after this time.
     Silent(Span),
-    /// Clients of the same address hold places and have not connected; the first of them has to in this time.
+    /// Clients from the same address hold places without having connected; the first of them must connect within this time.
     Waits(Span),
 }
 
 impl Held {
-    /// When the first of those that are not heard any more gives way.
+    /// When the first silent client forfeits its place.
     fn silent_until(&self, now: Time) -> Option<Time> {
         let heard = self.holders.values().filter_map(|holder| holder.heard);
         heard.filter(|heard| now.saturating_since(*heard) >= QUIET).map(|heard| heard + SILENCE).min()
@@ -83,11 +83,11 @@ impl Admission {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A permit for somebody who is about to connect.
+    /// A permit for a client that is about to connect.
     ///
-    /// Where there is none, somebody who has not connected makes room: after [`GRACE`] for anybody, before that, if he showed no token,
-    /// for those who did; and so does who has connected and then fallen silent for [`SILENCE`]. Of one address, those without a token
-    /// hold at most half of the places before they connect.
+    /// If none is free, a client that has not connected makes room: after [`GRACE`] for any newcomer; before that, if it showed no token,
+    /// for newcomers that did. So does a client that connected and has been silent for [`SILENCE`]. Unconnected clients without a token
+    /// from one address hold at most half of the places.
     pub(crate) fn take(self: &Arc<Self>, now: Time, guest: Guest) -> Result<Permit, NotAdmitted> {
         let address = party(guest.address);
         let mut held = self.held();
@@ -119,14 +119,14 @@ impl Admission {
 }
 
 impl Permit {
-    /// The client was heard: it has connected and is still there. False where somebody else has got its place.
+    /// The client was heard: it has connected and is alive. False if its place has been given to another client.
     pub(crate) fn hear(&self, now: Time) -> bool {
         let mut held = self.admission.held();
         let holder = held.holders.get_mut(&self.number);
         holder.map(|holder| holder.heard = Some(now)).is_some()
     }
 
-    /// Somebody else has got it.
+    /// Another client has taken it.
     pub(crate) fn is_lost(&self) -> bool {
         !self.admission.held().holders.contains_key(&self.number)
     }

@@ -1,4 +1,4 @@
-//! Bad paths on purpose: each session its own, through cells that they share.
+//! Deliberately impaired paths: one per session, through shared Wi-Fi cells.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -16,9 +16,9 @@ pub(crate) struct BadPaths {
 }
 
 impl BadPaths {
-    /// For so many clients at a time; refuses cells that do not hold them.
+    /// For this many simultaneous clients; refuses cells that are too small for them.
     pub(crate) fn new(impairment: Impairment, clients: usize) -> Result<Self, ConfigError> {
-        // A session's place is free a moment before its path is gone.
+        // A session's place is freed a moment before its path is dropped.
         let stations = clients.saturating_mul(2);
         let cells = Cells::new(stations, impairment.seed);
         let paths = Self { impairment, stations, cells: Mutex::new(cells) };
@@ -26,16 +26,16 @@ impl BadPaths {
         Ok(paths)
     }
 
-    /// The two directions of a session's path, there and back; their time begins at `now`.
+    /// The downlink and the uplink of a session's path; their time begins at `now`.
     pub(crate) fn of_session(&self, session: u32, now: Time) -> Result<[Path; 2], ConfigError> {
         let Impairment { path, seed } = &self.impairment;
         let seed = seed.wrapping_add(u64::from(session));
         let mut cells = self.cells.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only those who share a cell take a station in it.
+        // A station is only taken in a shared cell.
         let user = Users::One(cells.vacant().unwrap_or(self.stations));
         let mut way =
             |path: &LoadedPath, seed, direction| cells.path_since(now - Time::ZERO, path, seed, user, direction);
-        // All bits differ, so that the directions share no draws.
+        // All seed bits differ, so that the directions share no random draws.
         Ok([way(path, seed, Direction::Downlink)?, way(path, !seed, Direction::Uplink)?])
     }
 }
@@ -53,7 +53,7 @@ mod tests {
         BadPaths::new(Impairment { path: load_path(&path).expect(text), seed: 3 }, clients)
     }
 
-    /// How long the last of 200 packets takes that a session is sent at once.
+    /// The delay of the last of 200 packets that are sent to a session at once.
     fn takes(path: &mut Path) -> Span {
         for id in 0..200 {
             path.offer(Time::from_millis(1), Packet::new(id, FlowId(0), Bytes::new(1_200)));
@@ -72,7 +72,7 @@ mod tests {
         let paths = paths("wifi=standard-11ax/mcs:0/streams:1/loss:0%", 2).expect("a cell");
         let [mut alone, _up] = paths.of_session(1, Time::from_secs(5)).expect("a path");
         let undisturbed = takes(&mut alone);
-        // The other one's clock began 90 s later, and its packets are on the air at the same time.
+        // The other session's clock began 90 s later; its packets are on the air at the same time.
         let [mut other, _up] = paths.of_session(2, Time::from_secs(95)).expect("a path");
         for id in 0..200 {
             alone.offer(Time::from_secs(90) + Span::from_millis(1), Packet::new(id, FlowId(0), Bytes::new(1_200)));

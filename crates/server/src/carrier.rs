@@ -1,4 +1,4 @@
-//! What a session needs of the transport that connects it to its client.
+//! The interface between a session and the transport that connects it to its client.
 
 use nearlight_session::{EncodedFrame, ReceivedInput, Sender, SoundPacket, Wake};
 use nearlight_units::Time;
@@ -6,7 +6,7 @@ use nearlight_wire::{ClientMessage, ServerMessage};
 
 use crate::session_common::ClientPreferences;
 
-/// What happened on a carrier, as the session must know it.
+/// An event on a carrier that the session must handle.
 #[derive(Debug)]
 pub(crate) enum CarrierEvent {
     /// A codec has been negotiated after the session began.
@@ -15,7 +15,7 @@ pub(crate) enum CarrierEvent {
     Connected,
     /// A control message of Nearlight's own protocol.
     Message(ClientMessage),
-    /// The user moved, told by another protocol than Nearlight's.
+    /// The user moved, as reported by a protocol other than Nearlight's.
     Input(Box<ReceivedInput>),
     /// The transport has ended, and why.
     Closed(String),
@@ -23,18 +23,18 @@ pub(crate) enum CarrierEvent {
 
 /// Moves one session's data: datagrams or RTP packets, control messages, and timers of the protocols below.
 ///
-/// It owns the session's [`Sender`], because some transports cut frames and number packets in their own way; all decisions about media
-/// are the sender's. Every method but [`Carrier::recv`] and [`Carrier::close`] returns at once.
+/// It owns the session's [`Sender`], because some transports packetize frames and number packets in their own way; the sender makes all
+/// decisions about media. Every method but [`Carrier::recv`] and [`Carrier::close`] returns at once.
 ///
-/// The order of calls: one fact ([`Carrier::recv`], [`Carrier::on_frame`], [`Carrier::on_sound`], [`Carrier::send`],
+/// The order of calls: one event ([`Carrier::recv`], [`Carrier::on_frame`], [`Carrier::on_sound`], [`Carrier::send`],
 /// [`Carrier::on_timeout`]), then [`Carrier::poll_event`] until none, then [`Carrier::transmit`].
 pub(crate) trait Carrier: Send {
     fn sender(&self) -> &Sender;
 
     fn sender_mut(&mut self) -> &mut Sender;
 
-    /// Waits for what comes from the client, or from its signalling, and takes it in. Answers when the client was heard; none where it was not
-    /// the client. The error says why the session has ended. Dropping the future loses nothing.
+    /// Waits for data from the client or from its signalling, and processes it. Returns when the client was heard; none if the data did not
+    /// come from the client. The error says why the session has ended. The future is cancel-safe.
     fn recv(&mut self) -> impl Future<Output = Result<Option<Time>, String>> + Send;
 
     fn poll_event(&mut self, now: Time) -> Option<CarrierEvent>;
@@ -42,17 +42,17 @@ pub(crate) trait Carrier: Send {
     /// A frame was encoded.
     fn on_frame(&mut self, now: Time, frame: EncodedFrame<'static>);
 
-    /// A packet of sound was coded.
+    /// A packet of sound was encoded.
     fn on_sound(&mut self, now: Time, packet: SoundPacket);
 
-    /// Sends a control message, in order and reliably where the transport can; dropped where the client takes none. The error says
-    /// why the session must end.
+    /// Sends a control message, in order and reliably if the transport can; dropped if the client accepts none. The error says why the
+    /// session must end.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String>;
 
     /// Sends everything that is due.
     fn transmit(&mut self, now: Time);
 
-    /// When to call [`Carrier::on_timeout`] and [`Carrier::transmit`] next even if nothing happens, and what for.
+    /// When to call [`Carrier::on_timeout`] and [`Carrier::transmit`] next even if nothing happens, and for what purpose.
     fn poll_timeout(&mut self) -> Option<(Time, Wake)>;
 
     fn on_timeout(&mut self, now: Time);

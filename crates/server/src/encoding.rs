@@ -1,4 +1,4 @@
-//! One encoder on one thread for each client, so that one picture is coded while the next one is drawn.
+//! One encoder on its own thread for each client, so that one picture is encoded while the next one is rendered.
 //!
 //! Pictures travel in a ring of two buffers: the studio fills one while the encoder reads the other; no pixel is copied.
 
@@ -7,21 +7,33 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use nearlight_codec::quality::Change;
-use nearlight_codec::{CodecError, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
+use nearlight_codec::{CodecError, CodecKind, Encoder, EncoderConfig, Encoders, Picture, Reference, Size};
 use nearlight_net::Clock;
 use nearlight_session::{AnsweredTargets, Distortion, EncodedFrame, EncoderTarget};
 use nearlight_units::{FrameId, InputSeq, Span, Time};
-use nearlight_wire::{FrameHeader, View, marker};
+use nearlight_wire::marker::{Marker, Strip};
+use nearlight_wire::{FrameHeader, View};
 
 use crate::mailbox::{Delivery, EncoderMailbox};
 
-/// One picture in work and one on its way.
+/// One picture being encoded and one queued.
 const PICTURES: usize = 2;
 
-/// A drawn and converted picture with what its frame header says.
+/// The rows that the marker occupies below pictures of the configured size; none if the pictures are too narrow, or if the encoder does not
+/// accept that height.
+pub(crate) fn strip_below(encoders: &Encoders, codec: CodecKind, config: EncoderConfig) -> Option<Strip> {
+    let strip = Strip::of_width(config.size.width)?;
+    let coded = EncoderConfig { size: config.size.with_strip(Some(strip)), ..config };
+    encoders.describe(codec, coded).is_ok().then_some(strip)
+}
+
+/// A rendered and converted picture with the contents of its frame header.
 #[derive(Debug)]
 pub(crate) struct Job {
+    /// May have the marker appended below.
     pub(crate) picture: Picture,
+    /// The picture's size without the marker.
+    pub(crate) size: Size,
     pub(crate) id: FrameId,
     pub(crate) input: InputSeq,
     pub(crate) input_received_at: Time,
@@ -40,9 +52,14 @@ pub(crate) struct EncoderLane {
     free: Receiver<Picture>,
     next: Option<Picture>,
     thread: JoinHandle<()>,
+    mailbox: Arc<EncoderMailbox>,
+    encoders: Encoders,
+    /// For pictures of the newest size.
+    config: EncoderConfig,
+    strip: Option<Strip>,
 }
 
-/// An encoder thread that gets no more pictures.
+/// An encoder thread that is given no more pictures.
 #[derive(Debug)]
 pub(crate) struct EndingLane(JoinHandle<()>);
 
@@ -54,47 +71,70 @@ impl EndingLane {
 }
 
 impl EncoderLane {
-    /// Starts the thread. It ends when the lane is dropped or the session is gone.
+    /// Starts the thread, for pictures of the configured size at first. It ends when the lane is dropped or the session is gone.
     pub(crate) fn start(
         mailbox: Arc<EncoderMailbox>,
         config: EncoderConfig,
         clock: Clock,
         encoders: Encoders,
     ) -> std::io::Result<Self> {
-        // As many jobs as pictures at most. No job is ever refused: its frame id would be missing from the encoder's count.
+        // There are never more jobs than pictures, so no job is ever refused: its frame id would be missing from the encoder's count.
         let (jobs, work) = channel();
         let (give_back, free) = sync_channel(PICTURES);
+        let strip = Self::strip_for(&mailbox, &encoders, config);
+        let coded = EncoderConfig { size: config.size.with_strip(strip), ..config };
         for _ in 0..PICTURES {
-            let _ = give_back.try_send(Picture::new(config.size));
+            let _ = give_back.try_send(Picture::new(coded.size));
         }
+        let (shared, factory) = (Arc::clone(&mailbox), encoders.clone());
         let thread = thread::Builder::new().name(format!("encode-{}", mailbox.viewer.0)).spawn(move || {
-            let opened = encoders.open(mailbox.codec, config);
-            let coded = opened.and_then(|encoder| encode_all(&mailbox, encoder, config, (clock, &work, &give_back)));
-            if let Err(error) = coded {
-                tracing::error!(viewer = mailbox.viewer.0, %error, "the encoder failed");
-                mailbox.deliver(Delivery::Failed(error.to_string()));
+            let opened = factory.open(shared.codec, coded);
+            let done = opened.and_then(|encoder| encode_all(&shared, encoder, coded, (clock, &work, &give_back)));
+            if let Err(error) = done {
+                tracing::error!(viewer = shared.viewer.0, %error, "the encoder failed");
+                shared.deliver(Delivery::Failed(error.to_string()));
             }
         })?;
-        Ok(Self { jobs, free, next: None, thread })
+        Ok(Self { jobs, free, next: None, thread, mailbox, encoders, config, strip })
     }
 
-    /// What is in work is still delivered.
+    fn strip_for(mailbox: &EncoderMailbox, encoders: &Encoders, config: EncoderConfig) -> Option<Strip> {
+        let strip = mailbox.marker.then(|| strip_below(encoders, mailbox.codec, config)).flatten();
+        if mailbox.marker && strip.is_none() {
+            let (viewer, size) = (mailbox.viewer.0, config.size);
+            tracing::info!(viewer, %size, "no room for the latency marker below these pictures; nothing is measured on their pixels");
+        }
+        strip
+    }
+
+    /// Adds the marker below a picture if the client crops it and the encoder accepts that height.
+    pub(crate) fn add_marker(&mut self, marker: Marker, picture: &mut Picture) {
+        if picture.size != self.config.size {
+            self.config.size = picture.size;
+            self.strip = Self::strip_for(&self.mailbox, &self.encoders, self.config);
+        }
+        if let Some(strip) = self.strip {
+            picture.add_marker(strip, marker);
+        }
+    }
+
+    /// Frames being encoded are still delivered.
     pub(crate) fn end(self) -> EndingLane {
         EndingLane(self.thread)
     }
 
-    /// Whether there is a picture to draw into: not while the encoder is behind.
+    /// Whether a picture buffer is free to render into; none is while the encoder is behind.
     pub(crate) fn has_picture(&mut self) -> bool {
         self.next = self.poll_picture();
         self.next.is_some()
     }
 
-    /// A picture to draw into; none while the encoder is behind.
+    /// A picture buffer to render into; none while the encoder is behind.
     pub(crate) fn poll_picture(&mut self) -> Option<Picture> {
         self.next.take().or_else(|| self.free.try_recv().ok())
     }
 
-    /// Gives a picture back that was not drawn after all.
+    /// Returns a picture buffer that was not used.
     pub(crate) fn put_back(&mut self, picture: Picture) {
         self.next = Some(picture);
     }
@@ -111,27 +151,26 @@ fn encode_all(
     config: EncoderConfig,
     (clock, work, give_back): (Clock, &Receiver<Job>, &SyncSender<Picture>),
 ) -> Result<(), CodecError> {
-    let mut size: Size = config.size;
+    let mut coded_size: Size = config.size;
     let mut rate = config.rate;
     let mut answered = AnsweredTargets::default();
-    // The marker changes with every frame, and nobody misses it.
-    let mut change = Change::below(marker::HEIGHT);
-    // The encoder counts from 0, also where the client has had frames before.
+    let mut change = Change::default();
+    // The encoder counts from 0, even if the client has received frames before.
     let mut first = None;
     for job in work {
         let target = mailbox.target();
         let first = *first.get_or_insert(job.id);
-        if job.picture.size != size {
-            size = job.picture.size;
-            encoder.set_size(size)?;
+        if job.picture.size != coded_size {
+            coded_size = job.picture.size;
+            encoder.set_size(coded_size)?;
         }
-        if !mailbox.announce(size, job.views.len() as u8) {
+        if !mailbox.announce(job.size, job.views.len() as u8) {
             return Ok(());
         }
         let EncoderTarget { rate: wanted, acknowledged, key, recover, .. } = answered.open(target.encoder);
         if wanted != rate {
             rate = wanted;
-            // A rate that the library does not take is no reason to end a session that runs well at the one before.
+            // A rate that the library rejects is no reason to end a session that runs well at the previous one.
             if let Err(error) = encoder.set_rate(rate) {
                 tracing::warn!(viewer = mailbox.viewer.0, %rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
@@ -147,8 +186,8 @@ fn encode_all(
         let coded = encoder.encode(&job.picture, reference)?;
         answered.on_coded(job.id, coded.is_key(), reference == Reference::Acknowledged);
         let header = FrameHeader {
-            width: size.width,
-            height: size.height,
+            width: job.size.width,
+            height: job.size.height,
             input: job.input,
             input_received_at: job.input_received_at,
             render_started_at: job.render_started_at,
@@ -159,7 +198,9 @@ fn encode_all(
             deadline: job.deadline,
             views: job.views,
         };
-        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(&job.picture) };
+        // The marker changes with every frame but does not count as a change of the picture.
+        let frozen = change.on_picture(job.picture.view().top(job.size.height));
+        let distortion = Distortion { coded: coded.distortion, frozen };
         let _ = give_back.try_send(job.picture);
         let reference = coded.reference.map(|frame| FrameId(first.0 + frame.0));
         let bits = coded.bits.into();
@@ -171,15 +212,15 @@ fn encode_all(
     Ok(())
 }
 
-/// How long a frame is of use after its rendering began: three frames, and a tenth of a second at least, in which a repair over
-/// a mobile path still fits.
+/// How long a frame stays useful after its rendering began: three frame intervals, but at least a tenth of a second, enough for a repair
+/// over a mobile path.
 pub(crate) fn display_budget(frame_interval: Span) -> Span {
     (frame_interval * 3).max(Span::from_millis(100))
 }
 
 #[cfg(test)]
 mod tests {
-    use nearlight_codec::{CodecKind, Coded, EncoderDescription, EncoderFactory};
+    use nearlight_codec::{Coded, EncoderDescription, EncoderFactory};
     use nearlight_rate::Step;
     use nearlight_scene::Viewer;
     use nearlight_units::Bitrate;
@@ -212,6 +253,7 @@ mod tests {
     fn job(picture: Picture, id: FrameId) -> Job {
         Job {
             picture,
+            size: CONFIG.size,
             id,
             input: InputSeq(0),
             input_received_at: Time::ZERO,
@@ -224,15 +266,15 @@ mod tests {
         }
     }
 
-    /// The session's loop stands still, so the encoder does, with its picture given back: the next pictures wait for both, and the
-    /// session goes on wishing for the key frame that it has not seen.
+    /// The session's loop is blocked, and so is the encoder, which has returned its picture. The next pictures wait for both, and the
+    /// session keeps requesting the key frame that it has not seen.
     #[test]
     fn a_session_that_stalls_costs_no_frame_its_number_and_gets_one_key_frame() {
         let (deliveries, mut delivered) = mpsc::channel(1);
         let mailbox = mailbox(target(CONFIG.rate, true), deliveries);
         let mut lane = EncoderLane::start(mailbox, CONFIG, Clock::start(), Encoders::default()).expect("a thread");
         let mut next = FrameId(0);
-        // One frame waits in the channel, one at its door, and every picture beyond them comes back only when the session goes on.
+        // One frame waits in the channel and one to enter it; every picture beyond them is returned only when the session resumes.
         for _ in 0..PICTURES + 2 {
             let picture = lane.free.recv().expect("the encoder runs");
             assert!(lane.encode(job(picture, next)));
@@ -248,7 +290,21 @@ mod tests {
         assert_eq!(got, wanted);
     }
 
-    /// Writes the rate that it codes at in place of a picture.
+    #[test]
+    fn the_marker_goes_below_pictures_that_leave_room_for_it() {
+        let rows = |codec, width, height| {
+            let config = EncoderConfig { size: Size { width, height }, ..CONFIG };
+            strip_below(&Encoders::default(), codec, config).map(Strip::height)
+        };
+        for (codec, limit) in [(CodecKind::H264, None), (CodecKind::Vp8, Some(8))] {
+            assert_eq!(rows(codec, 1280, 720), Some(8));
+            assert_eq!((rows(codec, 256, 144), rows(codec, 128, 128)), (Some(24), None));
+            // OpenH264's limit, and the longest side of any picture.
+            assert_eq!((rows(codec, 3840, 2160), rows(codec, 2160, 4096)), (limit, None));
+        }
+    }
+
+    /// Writes the rate that it encodes at instead of a picture.
     struct Scribe(Bitrate);
 
     struct Scribes;
@@ -280,7 +336,7 @@ mod tests {
         }
     }
 
-    /// So a decision reaches the encoder within a frame, whatever carries the feedback: a browser's reports are farther apart.
+    /// A decision reaches the encoder within a frame, whatever carries the feedback: a browser's reports are farther apart than that.
     #[test]
     fn the_first_frame_after_a_decision_has_its_rate() {
         let (deliveries, mut delivered) = mpsc::channel(1);

@@ -1,25 +1,24 @@
-//! The studio of a source that paces itself: its pictures are coded once for all viewers who get the same.
+//! The studio of a source that paces itself: its pictures are encoded once for all viewers who receive the same ones.
 //!
-//! Viewers with the same codec and kind of display are an audience, of which [`Simulcast`] decides who gets which layer; here that is done.
-//! A viewer alone has an encoder of its own, with the latency marker in its pictures. Shared pictures carry none, so nothing can be said of
-//! motion-to-photon while somebody else watches.
+//! Viewers with the same codec and kind of display form an audience. [`Simulcast`] decides which of them gets which layer; this module
+//! carries that out. A single viewer has an encoder of its own, with the latency marker below its pictures. Shared pictures carry no
+//! marker, so motion-to-photon latency cannot be measured while there are several viewers.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Picture, Size};
+use nearlight_codec::{CodecKind, EncoderConfig, Encoders, Size};
 use nearlight_net::Clock;
 use nearlight_scene::predict::Predictor;
-use nearlight_scene::{PushSource, SceneError};
+use nearlight_scene::{PushSource, SceneError, ViewerDisplay};
 use nearlight_session::{
     CaptureDecision, CaptureFacts, FrameSkipper, LayerFrame, MOST_LAYERS, MemberFacts, MemberId, PictureNews,
-    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY,
+    SharedStatistics, Simulcast, SkipReason, UNKNOWN_TO_DISPLAY, share_layers,
 };
 use nearlight_units::{InputSeq, Time};
-use nearlight_wire::marker::{CELL_PIXELS, COLUMNS, HEIGHT, Marker, WIDTH};
-use nearlight_wire::{DisplayKind, View};
+use nearlight_wire::{DisplayKind, View, marker::Marker};
 
 use crate::encoding::{EncoderLane, EndingLane, Job, display_budget};
 use crate::layer::{LayerEncoder, LayerJob, Recipient};
@@ -29,12 +28,16 @@ use crate::pictures::{Pictures, SharedPicture};
 use crate::sound::Mixer;
 use crate::studio::{Format, StudioOptions, hand_over, put_out, views_at};
 
-/// However long no picture comes, it is looked this often whether somebody still needs the one that there is.
+/// While no new picture arrives, how often to check whether a viewer still needs the current one.
 const LOOK: Duration = Duration::from_millis(50);
-/// Inputs that wait for a picture that may show them. A client that sends more between two pictures has some reported a picture later.
+/// Inputs that wait for a picture that may show them. If a client sends more between two pictures, some are attributed to a later picture.
 const MOST_INPUTS: usize = 64;
 
-/// What the studio hears of.
+/// Queued news for the studio, which drains the queue at once. Between two drains each viewer has at most two for inputs and messages,
+/// pictures and outputs have one each, and sessions begin one at a time, so no sender ever waits for room.
+const MOST_NEWS: usize = 1_024;
+
+/// What the studio is notified of.
 #[derive(Debug)]
 pub(crate) enum News {
     Viewer(Arc<EncoderMailbox>),
@@ -44,7 +47,7 @@ pub(crate) enum News {
     Closed,
 }
 
-/// An input that the source was given.
+/// An input that was passed to the source.
 #[derive(Clone, Copy, Debug)]
 struct Given {
     input: InputSeq,
@@ -52,13 +55,13 @@ struct Given {
     handed_at: Time,
 }
 
-/// How a viewer's pictures are coded.
+/// How a viewer's pictures are encoded.
 enum Coding {
     /// By an encoder of its own.
     Own { lane: EncoderLane, skipper: FrameSkipper, newest: u64 },
-    /// That encoder still has a picture in work.
+    /// That encoder is still encoding a picture.
     Ending(EndingLane),
-    /// Not at all, or in a layer that delivers by this number.
+    /// Not at all, or by a layer that delivers under this number.
     Layer(u64),
 }
 
@@ -74,14 +77,14 @@ struct Watcher {
 }
 
 impl Watcher {
-    /// What the pictures show that were captured since.
+    /// Determines what the pictures captured since then show.
     fn on_captured(&mut self, captured_at: Time) {
         while self.given.front().is_some_and(|given| given.handed_at <= captured_at) {
             self.shown = self.given.pop_front();
         }
     }
 
-    /// The input that a picture shows and when that came.
+    /// The input that a picture shows, and when that input arrived.
     fn shown(&self, captured: &SharedPicture) -> (InputSeq, Time) {
         self.shown.map_or((InputSeq(0), captured.captured_at), |shown| (shown.input, shown.received_at))
     }
@@ -108,13 +111,13 @@ impl Watcher {
     }
 }
 
-/// Viewers who can get the same frames.
+/// Viewers who can receive the same frames.
 struct Audience {
     kind: (CodecKind, DisplayKind),
     simulcast: Simulcast,
     layers: [Option<LayerEncoder>; MOST_LAYERS],
     watchers: Vec<Watcher>,
-    /// What `simulcast` had counted when metrics heard of it last.
+    /// The counts of `simulcast` at the last update of the metrics.
     counted: SharedStatistics,
 }
 
@@ -130,23 +133,23 @@ pub(crate) struct FanOut {
     source: Box<dyn PushSource>,
     pictures: Arc<Pictures>,
     heard: Receiver<News>,
-    news: Sender<News>,
+    news: SyncSender<News>,
     sound: Option<Mixer>,
     metrics: Arc<Metrics>,
     common: Common,
     audiences: Vec<Audience>,
-    /// The newest picture that everybody was offered.
+    /// The newest picture that was offered to all viewers.
     offered: u64,
 }
 
 impl FanOut {
-    /// Answers where viewers are told of.
+    /// Returns the channel on which viewers are announced.
     pub(crate) fn start(
         mut source: Box<dyn PushSource>,
         options: StudioOptions,
-    ) -> std::io::Result<(Sender<News>, Self)> {
+    ) -> std::io::Result<(SyncSender<News>, Self)> {
         let StudioOptions { format, clock, encoders, sound, shared_encodes, metrics, .. } = options;
-        let (news, heard) = channel();
+        let (news, heard) = sync_channel(MOST_NEWS);
         let pictures = Arc::new(Pictures::new(clock, news.clone()));
         source.start(Arc::<Pictures>::clone(&pictures))?;
         let common = Common { format, clock, encoders, shared_encodes };
@@ -216,10 +219,12 @@ impl FanOut {
             self.pictures.set_watched(true);
             self.source.set_watched(true);
         }
-        self.place(self.common.clock.now(), watcher);
+        let now = self.common.clock.now();
+        self.source.on_viewer_joined(now, watcher.mailbox.viewer);
+        self.place(now, watcher);
     }
 
-    /// Puts a viewer among those who can get the same frames; where nothing is shared, among nobody else.
+    /// Adds a viewer to the audience that can receive the same frames; to an audience of its own if nothing is shared.
     fn place(&mut self, now: Time, watcher: Watcher) {
         let (kind, shared) = (watcher.kind(), self.common.shared_encodes);
         let place = self.audiences.iter().position(|audience| shared && audience.kind == kind);
@@ -249,6 +254,10 @@ impl FanOut {
             let handed = hand_over(self.source.as_mut(), now, &watcher.mailbox);
             let Some((sample, received_at)) = handed else { continue };
             watcher.predictor.on_sample(received_at, &sample.views);
+            let target = watcher.mailbox.target();
+            let capture_to_display = target.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY);
+            let display = ViewerDisplay { kind: target.display, views: &sample.views, received_at, capture_to_display };
+            self.source.on_display(now, watcher.mailbox.viewer, &display);
             watcher.views = sample.views;
             if watcher.given.len() < MOST_INPUTS {
                 watcher.given.push_back(Given { input: sample.seq, received_at, handed_at: now });
@@ -256,7 +265,7 @@ impl FanOut {
         }
     }
 
-    /// Drops who has left, and moves who has put on a headset or taken it off.
+    /// Drops viewers who have left, and moves those who have put on a headset or taken it off.
     fn regroup(&mut self, now: Time) {
         let mut moved = Vec::new();
         for audience in &mut self.audiences {
@@ -275,7 +284,7 @@ impl FanOut {
         for watcher in moved {
             self.place(now, watcher);
         }
-        // Their counts must reach metrics before they are forgotten.
+        // Their counts must reach the metrics before they are dropped.
         self.tell_metrics();
         self.audiences.retain(|audience| !audience.watchers.is_empty());
     }
@@ -284,6 +293,9 @@ impl FanOut {
         let Some(captured) = self.pictures.newest() else { return };
         let news = if captured.number == self.offered { PictureNews::Same } else { PictureNews::New };
         self.offered = captured.number;
+        let mut kinds: Vec<&mut Simulcast> =
+            self.audiences.iter_mut().map(|audience| &mut audience.simulcast).collect();
+        share_layers(now, &mut kinds);
         let mut own = 0;
         for audience in &mut self.audiences {
             own += audience.offer(now, &self.common, (&captured, news));
@@ -306,7 +318,7 @@ impl FanOut {
 }
 
 impl Audience {
-    /// Answers how many pictures went to viewers' own encoders.
+    /// Returns how many pictures went to viewers' own encoders.
     fn offer(&mut self, now: Time, common: &Common, (captured, news): (&Arc<SharedPicture>, PictureNews)) -> u64 {
         let single = self.watchers.len() == 1;
         for watcher in &mut self.watchers {
@@ -344,8 +356,9 @@ impl Audience {
 
     fn encode(&mut self, common: &Common, captured: &Arc<SharedPicture>, frame: &LayerFrame) {
         let (codec, display) = self.kind;
-        let source = Format { size: captured.picture.size, ..common.format };
-        let (size, copies) = (source.size_for(display, frame.scale), common.format.views_for(display));
+        let eyes = common.format.views_for(display);
+        let source = Format { size: captured.for_eyes(eyes).0.size, ..common.format };
+        let size = source.size_for(display, frame.scale);
         let slot = &mut self.layers[frame.layer];
         if slot.is_none() {
             let threads = EncoderConfig::usual_threads();
@@ -366,13 +379,13 @@ impl Audience {
             if frame.joined.contains(&watcher.member) {
                 watcher.coding = Coding::Layer(watcher.mailbox.begin_chain());
             }
-            watcher.recipient(captured, (display, copies), size)
+            watcher.recipient(captured, (display, eyes), size)
         });
         let recipients: Vec<Recipient> = recipients.collect();
         let (captured, rate, key) = (Arc::clone(captured), frame.rate, frame.key);
-        let job = LayerJob { captured, size, copies, rate, key, recipients };
+        let job = LayerJob { captured, size, eyes, rate, key, recipients };
         if slot.as_ref().is_some_and(|encoder| !encoder.encode(job)) {
-            // It has told those whom it had frames for; a new one begins with a key frame.
+            // It has informed its recipients; a new encoder begins with a key frame.
             *slot = None;
             for watcher in &self.watchers {
                 if frame.members.contains(&watcher.member) {
@@ -384,7 +397,7 @@ impl Audience {
 }
 
 impl Watcher {
-    /// Its encoder gets no more pictures.
+    /// Its encoder is given no more pictures.
     fn end_own(&mut self) {
         if matches!(self.coding, Coding::Own { .. })
             && let Coding::Own { lane, .. } = std::mem::replace(&mut self.coding, Coding::Layer(0))
@@ -393,15 +406,15 @@ impl Watcher {
         }
     }
 
-    /// The moment at which a picture will be on its display, as far as that is known.
+    /// When a picture is expected on its display, as far as that is known.
     fn display_at(&self, captured: &SharedPicture) -> Time {
         captured.captured_at + self.mailbox.target().render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY)
     }
 
-    /// The views that the picture was rendered for; where it does not depend on any, as if it had been for this viewer's.
+    /// The views that the picture was rendered for, a single one for both eyes; if it does not depend on views, this viewer's own.
     fn views(&self, captured: &SharedPicture, kind: (DisplayKind, u8), size: Size, at: Time) -> Vec<View> {
-        if captured.views.len() == usize::from(kind.1) {
-            return captured.views.clone();
+        if let Some(first) = captured.views.first() {
+            return (0..usize::from(kind.1)).map(|eye| *captured.views.get(eye).unwrap_or(first)).collect();
         }
         views_at(&self.views, &self.predictor, kind, size, at)
     }
@@ -414,16 +427,18 @@ impl Watcher {
         Recipient { mailbox: Arc::clone(&self.mailbox), chain, input, input_received_at, display_at, views }
     }
 
-    /// Codes a picture for this viewer alone, at exactly its rate. True where it was coded.
+    /// Encodes a picture for this viewer alone, at exactly its rate. True if it was encoded.
     fn encode_own(&mut self, now: Time, common: &Common, captured: &Arc<SharedPicture>, news: PictureNews) -> bool {
         let target = self.mailbox.target();
-        let source = Format { size: captured.picture.size, ..common.format };
+        let kind = (target.display, common.format.views_for(target.display));
+        let (view, copies) = captured.for_eyes(kind.1);
+        let source = Format { size: view.size, ..common.format };
         let size = source.size_for(target.display, target.step.scale);
         match &self.coding {
             Coding::Own { .. } => {}
             Coding::Ending(lane) if !lane.has_ended() => return false,
             Coding::Ending(_) | Coding::Layer(_) => {
-                // What a layer has in work is not for it any more.
+                // Frames that a layer is still encoding are no longer for it.
                 self.mailbox.begin_chain();
                 let threads = EncoderConfig::usual_threads();
                 let config = EncoderConfig { size, fps: common.format.fps, rate: target.encoder.rate, threads };
@@ -443,10 +458,9 @@ impl Watcher {
         if news == PictureNews::Same && *newest == captured.number && !wanted {
             return false;
         }
-        let (refusal, frame_rate) = (target.refusal, target.step.frame_rate);
-        let facts = CaptureFacts { refusal, frame_rate, encoder_free: lane.has_picture() };
+        let facts = CaptureFacts::new(target.refusal, target.step, lane.has_picture());
         if let CaptureDecision::Skip(reason) = skipper.on_moment(&facts) {
-            // A picture that the frame rate leaves out is not to come later after all.
+            // A picture that was skipped for the frame rate must not be sent later.
             if reason == SkipReason::FrameRate {
                 *newest = captured.number;
             }
@@ -457,14 +471,16 @@ impl Watcher {
         }
         let Some(mut picture) = lane.poll_picture() else { return false };
         *newest = captured.number;
-        let kind = (target.display, common.format.views_for(target.display));
-        picture.fit(&captured.picture, size, kind.1);
+        picture.fit(view, size, copies);
         let id = self.mailbox.take_frame_id();
         let (input, input_received_at) = self.shown(captured);
-        draw_marker(Marker { frame: id, input }, &mut picture);
+        if let Coding::Own { lane, .. } = &mut self.coding {
+            lane.add_marker(Marker { frame: id, input }, &mut picture);
+        }
         let display_at = self.display_at(captured);
         let job = Job {
             picture,
+            size,
             id,
             input,
             input_received_at,
@@ -472,50 +488,12 @@ impl Watcher {
             rendered_at: captured.captured_at,
             converted_at: captured.converted_at,
             display_at,
-            // A picture that stood still for long is as urgent as a new one.
+            // A picture that has been static for long is as urgent as a new one.
             deadline: captured.captured_at.max(now) + display_budget(common.format.frame_interval()),
             views: self.views(captured, kind, size, display_at),
         };
         let Coding::Own { lane, .. } = &mut self.coding else { return false };
         self.left = !lane.encode(job);
         true
-    }
-}
-
-/// Draws the marker into the top left corner, white and black in limited range. Pictures smaller than the marker are left as they are.
-fn draw_marker(marker: Marker, picture: &mut Picture) {
-    let Size { width, height } = picture.size;
-    let (width, height) = (usize::from(width), usize::from(height));
-    if width < WIDTH || height < HEIGHT {
-        return;
-    }
-    let cells = marker.cells();
-    for (y, row) in picture.luma.chunks_exact_mut(width).take(HEIGHT).enumerate() {
-        for (x, pixel) in row[..WIDTH].iter_mut().enumerate() {
-            *pixel = if cells[y / CELL_PIXELS * COLUMNS + x / CELL_PIXELS] { 235 } else { 16 };
-        }
-    }
-    for plane in [&mut picture.blue, &mut picture.red] {
-        for row in plane.chunks_exact_mut(width / 2).take(HEIGHT / 2) {
-            row[..WIDTH / 2].fill(128);
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use nearlight_units::FrameId;
-
-    use super::*;
-
-    #[test]
-    fn the_marker_reads_back_from_a_converted_picture() {
-        let marker = Marker { frame: FrameId(77), input: InputSeq(3) };
-        let mut picture = Picture::new(Size { width: 256, height: 144 });
-        draw_marker(marker, &mut picture);
-        assert_eq!(Marker::read(|x, y| picture.view().luma_at(x, y)), Some(marker));
-        let mut small = Picture::new(Size { width: 64, height: 32 });
-        draw_marker(marker, &mut small);
-        assert_eq!(small, Picture::new(small.size));
     }
 }

@@ -1,4 +1,4 @@
-//! How a client of Nearlight's own protocol is let in, over whatever transport: challenge, hello, proof of the token, a place.
+//! How a client of Nearlight's own protocol is admitted over any transport: challenge, hello, proof of the token, a place.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -16,24 +16,24 @@ use crate::pairing::Channel;
 use crate::session_common::{ClientPreferences, SessionCommon};
 use crate::state::{MediaTransport, Rejection, ServerState, clean};
 
-/// A client that has not greeted by then is cut off.
+/// A client that has not sent its hello within this time is disconnected.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 
 /// A connection before its session.
 pub(crate) trait Greeting: Sized + Send {
     fn peer(&self) -> IpAddr;
 
-    /// What ties a proof of the token to this connection, where both ends can see it.
+    /// What binds a proof of the token to this connection, if both ends can see it.
     fn exporter(&self) -> Option<Binding>;
 
-    /// Sends the challenge and waits for the client's hello. The error says what came in its place.
+    /// Sends the challenge and waits for the client's hello. The error says what arrived instead.
     fn greet(&mut self, nonce: Bytes32) -> impl Future<Output = Result<Hello, String>> + Send;
 
-    /// Closes the connection, after `refusal` where the client reads it.
+    /// Closes the connection, after sending `refusal` if the client reads it.
     fn refuse(self, refusal: Option<ServerMessage>, words: &str) -> impl Future<Output = ()> + Send;
 }
 
-/// A client that has shown that it knows the token.
+/// A client that has proved that it knows the token.
 pub(crate) struct Welcomed<G> {
     pub(crate) session: NewSession,
     pub(crate) hello: Hello,
@@ -51,7 +51,7 @@ pub(crate) struct NewSession {
 }
 
 impl NewSession {
-    /// What the session shares with the studio, and a sender for what its encoder can do.
+    /// The state that the session shares with the studio, and a sender that suits its encoder.
     pub(crate) fn open(
         self,
         state: &Arc<ServerState>,
@@ -64,7 +64,7 @@ impl NewSession {
     }
 }
 
-/// Lets the client in, or refuses it in words.
+/// Admits the client, or refuses it with a message.
 pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting: G) -> Option<Welcomed<G>> {
     let peer = greeting.peer();
     let Some(mut place) = state.greeting.enter(state.clock.now(), peer) else {
@@ -116,6 +116,6 @@ pub(crate) async fn receive<G: Greeting>(state: &Arc<ServerState>, mut greeting:
     };
     let number = state.next_session.fetch_add(1, Ordering::Relaxed);
     tracing::info!(session = number, %peer, client = clean(&hello.client), codec = codec.name(), "a client came");
-    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound };
+    let preferences = ClientPreferences { codec, display: hello.display, sound: hello.sound, marker: hello.marker };
     Some(Welcomed { session: NewSession { number, preferences }, hello, proof, permit, greeting })
 }

@@ -1,7 +1,7 @@
-//! Under which names and addresses the server is asked for.
+//! The names and addresses that requests to the server may use.
 //!
-//! A page of another site can be made to look like this server's own to a browser: its name is resolved to this machine's address once
-//! the page is loaded ("DNS rebinding"). Then `Origin` and `Host` agree, and only the name tells.
+//! A page of another site can be made to look like this server's own to a browser: once the page is loaded, its name is resolved to this
+//! machine's address ("DNS rebinding"). Then `Origin` and `Host` agree, and only the name distinguishes them.
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -35,15 +35,15 @@ impl Hosts {
 
     /// Whether a request for `asked` is meant for this server, which was reached at its address `local`.
     ///
-    /// No page's name resolves to an address that is written out. Over plain HTTP it has to be this machine's all the same; over TLS any
-    /// will do, for behind a router that nobody announced the certificate's warning has been answered already.
+    /// A literal address cannot be rebound by DNS. Over plain HTTP it must still be this machine's own. Over TLS any address is accepted:
+    /// behind a router that was not announced, the user has already accepted the certificate warning.
     pub(crate) fn allows(&self, asked: &Authority, local: IpAddr, secure: bool) -> bool {
         let host = asked.host();
         if let Some(address) = address(host) {
             return secure || address.is_loopback() || address == local || self.addresses.contains(&address);
         }
         let name = normal(host);
-        // RFC 6761 section 6.3: never asked of a name server.
+        // RFC 6761 section 6.3: never resolved by a name server.
         if name == "localhost" || name.ends_with(".localhost") || self.names.contains(&name) {
             return true;
         }
@@ -60,7 +60,7 @@ fn address(host: &str) -> Option<IpAddr> {
     bare.parse().ok().map(|address: IpAddr| address.to_canonical())
 }
 
-/// The one host that a request is for, with its port: HTTP/2 has it in the address, HTTP/1 in `Host`.
+/// The one host that a request is for, with its port: HTTP/2 has it in the URI, HTTP/1 in `Host`.
 pub(crate) fn asked_host(request: &Request) -> Result<Authority, Refused> {
     let bad = |words: &str| Refused::new(StatusCode::BAD_REQUEST, words);
     let named = request.headers().get_all(header::HOST).iter().map(|value| value.to_str().ok()?.parse().ok());

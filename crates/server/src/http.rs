@@ -1,5 +1,5 @@
-//! One TCP connection of the page's port as HTTP/1 or HTTP/2: how long it may take and how much it may hold, for which hosts it is
-//! answered, over plain HTTP or not, and the headers that every answer has.
+//! One TCP connection of the page's port as HTTP/1 or HTTP/2: its limits in time and memory, the hosts it may request, whether plain HTTP
+//! is allowed, and the headers of every response.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -26,33 +26,33 @@ use crate::rtc::whep::{Client, Refused};
 use crate::state::clean;
 use crate::urs;
 
-/// From the accepted connection to the first whole request, TLS included. Guess: a browser's handshake over a path that loses a tenth of
-/// all packets is through in less; it opens connections in advance as well, and these are cheap to open again.
+/// From accepting a connection to its first complete request, TLS included. Guess: a browser's handshake over a path with 10 % loss takes
+/// less. Browsers also open connections in advance, and these are cheap to reopen.
 const FIRST_REQUEST: Span = Span::from_secs(10);
-/// A connection on which nothing is asked and no answer gets on is closed after this. Guess: a page polls more often.
+/// A connection without requests and without progress on a response is closed after this. Guess: a page polls more often.
 const IDLE: Span = Span::from_secs(30);
-/// How long a client may take to send the head of a request, and to come back with another one over HTTP/1.
+/// How long a client may take to send the head of a request, and to send another one over HTTP/1.
 const HEAD_LIMIT: Duration = Duration::from_secs(10);
-/// An idle HTTP/2 connection is asked whether its client is still there, and closed where it does not say so in time.
+/// An idle HTTP/2 connection is pinged, and closed if the client does not answer in time.
 const PING_INTERVAL: Duration = Duration::from_secs(10);
 const PING_LIMIT: Duration = Duration::from_secs(5);
-/// What a closing connection has for its last answers.
+/// How long a closing connection may take for its last responses.
 const CLOSING_LIMIT: Duration = Duration::from_secs(1);
 
 /// Requests under way on one HTTP/2 connection. The page has seven files.
 const STREAMS: u32 = 8;
-/// An answer leaves in pieces of this size, of which one or two wait for each request under way.
+/// A response is sent in pieces of this size, of which one or two are queued per request in progress.
 const PIECE: usize = 16 << 10;
-/// What a connection may have sent of bodies that nobody has read: the largest offer that is taken.
+/// How much unread body data a connection may send: the largest offer that is accepted.
 const STREAM_WINDOW: u32 = 64 << 10;
 const CONNECTION_WINDOW: u32 = 128 << 10;
 const LARGEST_HEAD: u32 = 16 << 10;
 const HTTP1_BUFFER: usize = 64 << 10;
 
-/// Refusals of one address that are logged at once, and then one in each interval.
+/// Refusals per address that are logged immediately; after that one per interval.
 const LOGGED: RatePolicy = RatePolicy { at_once: 16, interval: Span::from_secs(5), addresses: 1_024 };
 
-/// What answers have where their route says nothing else. Nothing here is for other sites to embed.
+/// Headers of responses whose route sets no others. Other sites must not embed anything from here.
 const HEADERS: [(HeaderName, &str); 5] = [
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
@@ -72,14 +72,14 @@ struct Limits {
 pub(crate) struct Site {
     router: Router,
     hosts: Hosts,
-    /// Other machines may ask Unity's routes over plain HTTP.
+    /// Other machines may request Unity's routes over plain HTTP.
     unity: bool,
     limits: Limits,
     clock: Clock,
     logged: Mutex<Logged>,
 }
 
-/// Refusals that were logged, and how many of each address were not since then.
+/// Logged refusals, and how many per address have been suppressed since.
 struct Logged {
     limiter: RateLimiter,
     left_out: BTreeMap<IpAddr, u64>,
@@ -89,7 +89,7 @@ struct Logged {
 #[derive(Clone)]
 struct ConnectionInfo {
     client: Client,
-    /// The address that it asked for.
+    /// The local address that it connected to.
     local: IpAddr,
     secure: bool,
 }
@@ -107,12 +107,13 @@ impl Site {
         let progress = Arc::new(Progress::new(clock, stream.accepted_at() + limits.first_request));
         let client = Client(stream.peer().ip());
         let connection_info = ConnectionInfo { client, local: stream.local().ip(), secure: stream.secure() };
-        let reservation = stream.reservation();
+        let (reservation, tcp) = (stream.reservation(), stream.tcp());
         let (site, seen) = (Arc::clone(&self), Arc::clone(&progress));
         let layer = from_fn(move |mut request: Request, next: Next| {
             let (site, progress, connection_info) = (Arc::clone(&site), Arc::clone(&seen), connection_info.clone());
             request.extensions_mut().insert(connection_info.client);
             request.extensions_mut().insert(reservation.clone());
+            request.extensions_mut().insert(tcp.clone());
             async move {
                 progress.extend(site.limits.idle);
                 let response = site.answer(&connection_info, request, next).await;
@@ -136,7 +137,7 @@ impl Site {
                 },
             }
         };
-        // A client that breaks off is no fault of the server's.
+        // A client that disconnects is not the server's fault.
         if let Err(error) = ended {
             tracing::debug!(client = %client.0, %error, "a page connection broke off");
         }
@@ -157,7 +158,7 @@ impl Site {
         response
     }
 
-    /// The answer to a request that is not for this server, or comes by a way that it may not take; none for others.
+    /// The response to a request that is not for this server or that uses a scheme it may not use; none for all others.
     fn refusal(&self, connection_info: &ConnectionInfo, request: &Request) -> Option<Response> {
         let ConnectionInfo { client, local, secure } = connection_info;
         let host = match asked_host(request) {
@@ -172,24 +173,24 @@ impl Site {
         if *secure || client.0.is_loopback() || plain {
             return None;
         }
-        // Browsers allow WebTransport in a secure context only: over plain HTTP that is this machine alone.
+        // Browsers allow WebTransport in a secure context only: over plain HTTP only this machine counts as one.
         let target = format!("https://{host}{}", request.uri().path());
         Some((StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, target)]).into_response())
     }
 
-    /// A stranger fills no log.
+    /// Rate-limited, so that strangers cannot fill the log.
     fn log(&self, client: IpAddr, path: &str, refused: &Refused) {
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         let Logged { limiter, left_out } = &mut *logged;
         if limiter.take(self.clock.now(), client).is_err() {
-            // Of as many addresses as the limiter remembers.
+            // For as many addresses as the limiter remembers.
             if left_out.len() < LOGGED.addresses || left_out.contains_key(&client) {
                 *left_out.entry(client).or_default() += 1;
             }
             return;
         }
         let left_out = left_out.remove(&client).unwrap_or(0);
-        // What follows may be the name of a session.
+        // The rest may be the name of a session.
         let route = clean(path.split('/').nth(1).unwrap_or_default());
         let (status, reason) = (refused.status.as_u16(), clean(&refused.words));
         tracing::warn!(%client, route, status, reason, left_out, "a request was refused");
@@ -212,7 +213,7 @@ fn builder() -> auto::Builder<TokioExecutor> {
     builder
 }
 
-/// Until when a connection has to get on.
+/// The deadline by which a connection must make progress.
 struct Progress {
     clock: Clock,
     deadline: Mutex<Time>,
@@ -231,14 +232,14 @@ impl Progress {
         *self.lock()
     }
 
-    /// It got on.
+    /// Progress was made.
     fn extend(&self, by: Span) {
         *self.lock() = self.clock.now() + by;
     }
 }
 
-/// A body in pieces, so that a client that takes it slowly is told from one that takes nothing: the transport asks for the next piece
-/// when most of the last one is gone.
+/// A body in pieces, so that a client that reads slowly can be told apart from one that reads nothing: the transport requests the next
+/// piece when most of the previous one has been sent.
 struct Pieces {
     body: Body,
     rest: Bytes,

@@ -1,4 +1,4 @@
-//! `--events`: what happened, written by one thread so that no session waits for a disk.
+//! `--events`: the event log, written by its own thread so that no session waits for a disk.
 
 use std::borrow::Cow;
 use std::io::{BufWriter, Write};
@@ -10,9 +10,9 @@ use std::time::Duration;
 use nearlight_events::{Event, Origin, Record, create_private_file, write_line};
 use nearlight_units::Time;
 
-/// Entries that wait for the disk; a disk that is slower than the events loses some, and the log says how many.
+/// Entries that wait for the disk; if the disk is slower than the events, some are dropped, and the log says how many.
 const WAITING: usize = 16_384;
-/// What is buffered reaches the file after this, for those who follow it.
+/// The buffer is flushed to the file this often, for readers that follow it.
 const FLUSH_INTERVAL: Duration = Duration::from_secs(1);
 
 type Entry = (Time, u32, Event);
@@ -23,7 +23,7 @@ pub(crate) struct Journal {
     entries: SyncSender<Entry>,
 }
 
-/// The writing thread: waits for it to finish the file.
+/// Handle of the writing thread, to wait until the file is complete.
 pub(crate) struct JournalThread(JoinHandle<std::io::Result<()>>);
 
 impl Journal {

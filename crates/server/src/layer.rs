@@ -1,4 +1,4 @@
-//! One encoder on one thread for all viewers who get the same frames.
+//! One encoder on its own thread for all viewers who receive the same frames.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,10 +16,10 @@ use crate::encoding::display_budget;
 use crate::mailbox::{Delivery, EncoderMailbox, SharedFrame};
 use crate::pictures::SharedPicture;
 
-/// One picture in work and one on its way, as for an encoder of one viewer's own.
+/// One picture being encoded and one queued, as for a viewer's own encoder.
 const MOST_JOBS: usize = 2;
 
-/// A viewer of a frame, and what its frame header says.
+/// A viewer of a frame, and the contents of its frame header.
 #[derive(Debug)]
 pub(crate) struct Recipient {
     pub(crate) mailbox: Arc<EncoderMailbox>,
@@ -31,13 +31,13 @@ pub(crate) struct Recipient {
     pub(crate) views: Vec<View>,
 }
 
-/// A picture to code.
+/// A picture to encode.
 #[derive(Debug)]
 pub(crate) struct LayerJob {
     pub(crate) captured: Arc<SharedPicture>,
     pub(crate) size: Size,
-    /// How many times the picture is in it, side by side.
-    pub(crate) copies: u8,
+    /// For this many eyes, side by side.
+    pub(crate) eyes: u8,
     pub(crate) rate: Bitrate,
     pub(crate) key: bool,
     pub(crate) recipients: Vec<Recipient>,
@@ -69,7 +69,7 @@ impl LayerEncoder {
         self.in_work.load(Ordering::Relaxed) >= MOST_JOBS
     }
 
-    /// False when the encoder has failed, of which the recipients have been told.
+    /// False if the encoder has failed; the recipients have been informed.
     pub(crate) fn encode(&self, job: LayerJob) -> bool {
         self.in_work.fetch_add(1, Ordering::Relaxed);
         self.jobs.send(job).is_ok()
@@ -86,7 +86,7 @@ struct Coding {
 impl Coding {
     fn run(mut self, encoders: &Encoders, work: &Receiver<LayerJob>) {
         let mut opened = encoders.open(self.codec, self.config);
-        let mut change = Change::below(0);
+        let mut change = Change::default();
         let mut fitted = Picture::new(self.config.size);
         for job in work {
             let coded = match &mut opened {
@@ -114,27 +114,28 @@ impl Coding {
         (fitted, change): (&mut Picture, &mut Change),
         job: &LayerJob,
     ) -> Result<(), CodecError> {
-        let LayerJob { captured, size, copies, rate, key, .. } = job;
+        let LayerJob { captured, size, eyes, rate, key, .. } = job;
         if *size != self.config.size {
             encoder.set_size(*size)?;
             self.config.size = *size;
         }
         if *rate != self.config.rate {
             self.config.rate = *rate;
-            // As for one viewer's own: no reason to end sessions that run well at the rate before.
+            // As for a viewer's own encoder: no reason to end sessions that run well at the previous rate.
             if let Err(error) = encoder.set_rate(*rate) {
                 tracing::warn!(%rate, %error, "the encoder keeps its rate; lower --max-rate");
             }
         }
-        let picture = if captured.picture.size == *size && *copies == 1 {
+        let (view, copies) = captured.for_eyes(*eyes);
+        let picture = if captured.picture.size == *size && view.size == *size && copies == 1 {
             &captured.picture
         } else {
-            fitted.fit(&captured.picture, *size, *copies);
+            fitted.fit(view, *size, copies);
             fitted
         };
         let reference = if *key { Reference::Nothing } else { Reference::Newest };
         let coded = encoder.encode(picture, reference)?;
-        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(picture) };
+        let distortion = Distortion { coded: coded.distortion, frozen: change.on_picture(picture.view()) };
         let frame = SharedFrame { key: coded.is_key(), size: *size, bits: &coded.bits, distortion };
         let encoded_at = self.clock.now();
         let budget = display_budget(Span::from_secs(1) / i64::from(self.config.fps));

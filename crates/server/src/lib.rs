@@ -22,6 +22,7 @@ mod overload;
 mod page;
 mod pairing;
 mod pictures;
+mod qr;
 mod rtc;
 mod serve;
 mod session;
@@ -33,6 +34,8 @@ mod urs;
 mod websocket;
 mod webtransport;
 
+pub use metrics::{Observer, SessionStatistics};
 pub use nearlight_urs::signalling::Mode as UnityMode;
 pub use options::{IceServer, Impairment, NotAnIceServer, PictureSize, ServeOptions, UnityOptions};
+pub use qr::qr_code;
 pub use serve::{BoundServer, Server, ServerError};

@@ -1,4 +1,4 @@
-//! What a client's session and the studio share: the newest input and the encoder's target one way, frames the other way.
+//! The state that a client's session and the studio share: the newest input and the encoder's target in one direction, frames in the other.
 //!
 //! Each side takes a lock for a few assignments only, so neither waits for the other's work.
 
@@ -20,25 +20,25 @@ use crate::fan_out::News;
 const MAX_EVENTS: usize = 1_024;
 /// Bytes of messages and clipboard texts that wait for the next frame.
 const MAX_POST_BYTES: usize = 16 * MAX_RELIABLE_MESSAGE_BYTES;
-/// What counts for each of them, however short it is.
+/// Charged for each of them in addition to its length.
 const POST_OVERHEAD: usize = 256;
-/// Frames left out that the session has not heard of: about a second's at the highest frame rates. A session that stands still for
-/// longer never hears of the rest.
+/// Skipped frames that the session has not been informed of: about a second's worth at the highest frame rates. A session that is blocked
+/// for longer is never informed of the rest.
 const MAX_SKIPPED: usize = 128;
 
-/// What the session asks of the studio.
+/// What the session requests from the studio.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct StreamTarget {
     pub(crate) encoder: EncoderTarget,
-    /// Why a new frame should be left out.
+    /// Why a new frame should be skipped.
     pub(crate) refusal: Option<SkipReason>,
     pub(crate) display: DisplayKind,
     /// The rung of the controller's ladder.
     pub(crate) step: Step,
     pub(crate) render_to_display: Option<Span>,
-    /// A moment at which a capture would be best for the client; others are whole frame intervals away.
+    /// The best capture time for the client; others are whole frame intervals away.
     pub(crate) best_capture: Option<Time>,
-    /// For the coder of the sound.
+    /// For the sound encoder.
     pub(crate) sound: Bitrate,
 }
 
@@ -52,7 +52,7 @@ pub(crate) enum Delivery {
     Failed(String),
 }
 
-/// What the client has for the application beside input.
+/// What the client sends to the application besides input.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Post {
     Message(ApplicationMessage),
@@ -90,7 +90,7 @@ struct Shared {
 /// The frames of a layer that the client shares with others.
 #[derive(Clone, Copy, Debug, Default)]
 struct Chain {
-    /// Counts the layers that the client was given: what an earlier one still has in work is not for it any more.
+    /// Counts the layers that the client was assigned to: frames that an earlier one is still encoding are no longer for it.
     number: u64,
     /// A key frame and all that followed were delivered.
     is_whole: bool,
@@ -98,7 +98,7 @@ struct Chain {
     is_broken: bool,
 }
 
-/// A frame that several clients get.
+/// A frame that several clients receive.
 #[derive(Clone, Debug)]
 pub(crate) struct SharedFrame<'a> {
     pub(crate) key: bool,
@@ -112,15 +112,17 @@ pub(crate) struct SharedFrame<'a> {
 pub(crate) struct EncoderMailbox {
     pub(crate) viewer: Viewer,
     pub(crate) codec: CodecKind,
+    /// The client crops the rows below its pictures that hold the marker.
+    pub(crate) marker: bool,
     shared: Mutex<Shared>,
     left: AtomicBool,
     deliveries: mpsc::Sender<Delivery>,
-    /// None: the client hears nothing.
+    /// None: the client receives no sound.
     sounds: Option<mpsc::Sender<SoundPacket>>,
     outputs: mpsc::Sender<Output>,
     overrun: AtomicBool,
-    /// Where the studio hears at once that there is an input or a message.
-    news: OnceLock<std::sync::mpsc::Sender<News>>,
+    /// Notifies the studio at once of an input or a message.
+    news: OnceLock<std::sync::mpsc::SyncSender<News>>,
 }
 
 impl EncoderMailbox {
@@ -146,6 +148,7 @@ impl EncoderMailbox {
         Self {
             viewer,
             codec,
+            marker: false,
             shared: Mutex::new(shared),
             left: AtomicBool::new(false),
             deliveries,
@@ -156,24 +159,29 @@ impl EncoderMailbox {
         }
     }
 
-    /// The session has told its client of pictures of this size and number of views.
+    /// The session has announced pictures of this size and number of views to its client.
     pub(crate) fn with_stream(self, size: Size, views: u8) -> Self {
         self.shared().stream = Some((size, views));
         self
     }
 
-    /// The studio wants to hear of inputs and messages as they come.
-    pub(crate) fn set_news(&self, news: std::sync::mpsc::Sender<News>) {
+    /// The studio wants to be notified of inputs and messages as they arrive.
+    pub(crate) fn set_news(&self, news: std::sync::mpsc::SyncSender<News>) {
         let _ = self.news.set(news);
     }
 
-    /// The client hears: packets of sound go here.
+    /// Whether the client crops the rows below its pictures that hold the marker.
+    pub(crate) fn with_marker(self, marker: bool) -> Self {
+        Self { marker, ..self }
+    }
+
+    /// The client receives sound: packets go here.
     pub(crate) fn with_sounds(self, sounds: mpsc::Sender<SoundPacket>) -> Self {
         Self { sounds: Some(sounds), ..self }
     }
 
     fn shared(&self) -> MutexGuard<'_, Shared> {
-        // Only assignments happen under the lock, so a panic elsewhere leaves nothing half done.
+        // Only assignments happen under the lock, so a panic elsewhere leaves no inconsistent state.
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -185,7 +193,7 @@ impl EncoderMailbox {
         self.shared().target
     }
 
-    /// The newest input replaces an older one that no frame has used; events add up.
+    /// The newest input replaces an older one that no frame has used; events accumulate.
     pub(crate) fn on_input(&self, mut input: ReceivedInput) {
         let mut shared = self.shared();
         shared.events.append(&mut input.events);
@@ -199,12 +207,12 @@ impl EncoderMailbox {
 
     fn tell_of_input(&self, is_first: bool) {
         if let Some(news) = self.news.get().filter(|_| is_first) {
-            // A studio that has ended has said why.
+            // A studio that has ended has reported why.
             let _ = news.send(News::Input);
         }
     }
 
-    /// False where more waits for the application than it has taken.
+    /// False if too much is already queued for the application.
     pub(crate) fn post(&self, post: Post) -> bool {
         let mut shared = self.shared();
         let waiting: usize = shared.post.iter().map(Post::bytes).sum();
@@ -218,12 +226,13 @@ impl EncoderMailbox {
         fits
     }
 
-    /// What came since the last call.
+    /// What has arrived since the last call.
     pub(crate) fn take_post(&self) -> Vec<Post> {
         std::mem::take(&mut self.shared().post)
     }
 
-    /// Something for the client beside pictures. A session that is too slow loses what newer ones replace; what must not be lost ends it.
+    /// Output for the client besides pictures. If the session is too slow, output that newer output replaces is dropped; output that must
+    /// not be lost ends the session.
     pub(crate) fn put_out(&self, output: Output) {
         let reliable = matches!(&output, Output::Message(message) if message.reliable);
         if self.outputs.try_send(output).is_err() {
@@ -231,12 +240,12 @@ impl EncoderMailbox {
         }
     }
 
-    /// The session has not taken a message that must not be lost.
+    /// The session had no room for a message that must not be lost.
     pub(crate) fn is_overrun(&self) -> bool {
         self.overrun.load(Ordering::Relaxed)
     }
 
-    /// Where the client's head was last.
+    /// The latest pose of the client's head.
     pub(crate) fn head(&self) -> Pose {
         self.shared().head
     }
@@ -248,7 +257,7 @@ impl EncoderMailbox {
         Some(input)
     }
 
-    /// The studio left a frame out.
+    /// The studio skipped a frame.
     pub(crate) fn on_skipped(&self, reason: SkipReason) {
         let mut shared = self.shared();
         if shared.skipped.len() < MAX_SKIPPED {
@@ -256,12 +265,12 @@ impl EncoderMailbox {
         }
     }
 
-    /// Why frames were left out since the last call, one reason each.
+    /// Why frames were skipped since the last call, one reason each.
     pub(crate) fn take_skipped(&self) -> Vec<SkipReason> {
         std::mem::take(&mut self.shared().skipped)
     }
 
-    /// The number of the client's next frame, which is then to be delivered.
+    /// The number of the client's next frame, which must then be delivered.
     pub(crate) fn take_frame_id(&self) -> FrameId {
         let mut shared = self.shared();
         let id = shared.next_frame;
@@ -269,7 +278,7 @@ impl EncoderMailbox {
         id
     }
 
-    /// Tells the session where the pictures change from the next frame on. False when it is gone.
+    /// Announces to the session if the pictures change from the next frame on. False if the session is gone.
     pub(crate) fn announce(&self, size: Size, views: u8) -> bool {
         let known = self.shared().stream.replace((size, views));
         known == Some((size, views)) || self.deliver(Delivery::Size(size, views))
@@ -285,27 +294,28 @@ impl EncoderMailbox {
         self.deliveries.blocking_send(delivery).is_ok()
     }
 
-    /// The session wants a frame that needs none of those before, and none was delivered since.
+    /// The session has requested a key frame, and none has been delivered since.
     pub(crate) fn is_key_wanted(&self) -> bool {
         let shared = self.shared();
         let EncoderTarget { key, recover, next, .. } = shared.target.encoder;
         (key || recover) && shared.key_frame.is_none_or(|frame| frame < next)
     }
 
-    /// The client gets the frames of a layer, beginning with a key frame; frames of others are not for it any more. Answers the number
-    /// by which that layer delivers.
+    /// From now on the client receives the frames of a layer, beginning with a key frame; frames of other layers are dropped. Returns the
+    /// number under which that layer delivers.
     pub(crate) fn begin_chain(&self) -> u64 {
         let mut shared = self.shared();
         shared.chain = Chain { number: shared.chain.number + 1, ..Chain::default() };
         shared.chain.number
     }
 
-    /// Whether a frame of the layer could not be delivered since the last call: the next one that is must be a key frame.
+    /// Whether a frame of the layer could not be delivered since the last call: the next delivered one must be a key frame.
     pub(crate) fn take_broken(&self) -> bool {
         std::mem::take(&mut self.shared().chain.is_broken)
     }
 
-    /// Never waits: the others' frames would wait too. A session that has no room loses the frame and with it the chain.
+    /// Never blocks: the other viewers' frames would be delayed too. If a session has no room, the frame is lost and its chain of
+    /// references broken.
     pub(crate) fn deliver_shared(&self, chain: u64, frame: &SharedFrame<'_>, header: FrameHeader) {
         let mut shared = self.shared();
         let goes_on = frame.key || shared.chain.is_whole;
@@ -330,7 +340,7 @@ impl EncoderMailbox {
         }
     }
 
-    /// A packet that the session has no room for is lost: it would be late.
+    /// A packet that the session has no room for is dropped: it would be late.
     pub(crate) fn deliver_sound(&self, packet: SoundPacket) {
         if let Some(sounds) = &self.sounds {
             let _ = sounds.try_send(packet);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use nearlight_scene::Viewer;
 use nearlight_session::{SenderStatistics, SharedStatistics};
 use nearlight_units::{Bitrate, Span};
 use nearlight_wire::FrameReport;
@@ -14,7 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Bucket edges in seconds: quarter frames at 90 Hz up to what nobody would call interactive.
+/// Bucket edges in seconds: from a quarter of a frame at 90 Hz up to what is no longer interactive.
 const LATENCY_BUCKETS: [f64; 12] = [0.002, 0.005, 0.01, 0.015, 0.02, 0.03, 0.04, 0.055, 0.075, 0.1, 0.2, 0.5];
 
 #[derive(Clone, Debug, Hash, PartialEq, Eq, EncodeLabelSet)]
@@ -45,17 +46,42 @@ pub(crate) struct SessionFigures {
     pub(crate) target: Bitrate,
 }
 
-/// What viewers who get the same pictures share, since it was told last; layers and viewers as they are now.
+/// A live session's figures, updated five times a second.
+#[derive(Clone, Copy, Debug)]
+pub struct SessionStatistics {
+    /// Counts since the session began.
+    pub sender: SenderStatistics,
+    /// Rate that the controller allows the encoder.
+    pub target: Bitrate,
+}
+
+/// Reads the statistics of a running server's sessions.
+#[derive(Clone)]
+pub struct Observer(pub(crate) Arc<Metrics>);
+
+impl Observer {
+    /// Figures of each open session, in the order of their viewers' numbers.
+    #[must_use]
+    pub fn sessions(&self) -> Vec<(Viewer, SessionStatistics)> {
+        let told = |(session, figures): (&u32, &SessionFigures)| {
+            let SessionFigures { sender, target } = *figures;
+            (Viewer(*session), SessionStatistics { sender, target })
+        };
+        self.0.live().iter().map(told).collect()
+    }
+}
+
+/// What viewers of the same pictures share: counts since the last update, layers and viewers as they are now.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct SharedFigures {
     added: SharedStatistics,
     pub(crate) layers: usize,
-    /// Viewers who get a layer.
+    /// Viewers who receive a layer.
     pub(crate) sharing: usize,
 }
 
 impl SharedFigures {
-    /// One audience's counts, before and now.
+    /// Adds one audience's counts, given the previous and the current totals.
     pub(crate) fn on_counted(&mut self, before: SharedStatistics, now: SharedStatistics) {
         self.added.pictures += now.pictures - before.pictures;
         self.added.encodes += now.encodes - before.encodes;
@@ -64,7 +90,7 @@ impl SharedFigures {
     }
 }
 
-/// What a source that paces itself takes.
+/// Encodes for a source that paces itself.
 #[derive(Default)]
 struct Encodes {
     pictures: Counter,
@@ -171,7 +197,7 @@ impl Metrics {
         self.live().insert(session, figures);
     }
 
-    /// The session's own series disappear: a server that runs for months would collect them without bound.
+    /// Removes the session's own series: a server that runs for months would otherwise accumulate them without bound.
     fn on_session_end(&self, session: u32) {
         self.live().remove(&session);
         let label = SessionLabel { session };
@@ -199,7 +225,7 @@ impl Metrics {
         }
     }
 
-    /// So many pictures went to viewers' own encoders.
+    /// This many pictures went to viewers' own encoders.
     pub(crate) fn on_own_encodes(&self, count: u64) {
         self.exported.encodes.own.inc_by(count);
     }
@@ -273,7 +299,11 @@ impl Exported {
         let mut latency = |name, help, histogram: &Histogram| {
             registry.register_with_unit(name, help, Unit::Seconds, histogram.clone());
         };
-        latency("motion_to_photon", "From an input to the first pixels that show it", &self.motion_to_photon);
+        latency(
+            "motion_to_photon",
+            "Of displayed frames: from the newest input that a frame is the first to show to its display",
+            &self.motion_to_photon,
+        );
         latency("network", "From the last packet sent to the frame whole", &self.network);
         latency("decode", "Decoding at the client", &self.decode);
         self

@@ -1,4 +1,4 @@
-//! What the owner of a server may choose.
+//! The settings of a server.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ use nearlight_units::Bitrate;
 use nearlight_urs::signalling::Mode;
 use nearlight_wire::RecoveryPolicy;
 
-/// Size of the picture for a screen. A headset gets as many pixels, shared between both eyes.
+/// Size of the picture for a screen. A headset's picture has the same number of pixels, shared between both eyes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureSize {
     /// What the machine sustains, measured at start.
@@ -36,9 +36,9 @@ pub struct ServeOptions {
     pub rtc_port: Option<u16>,
     /// Addresses in front of this machine whose ports lead to it, such as a router's.
     pub announced: Vec<IpAddr>,
-    /// Further names and addresses under which clients may ask for the server. A self-signed certificate names them too.
+    /// Further names and addresses that clients may use for the server. A self-signed certificate names them too.
     pub hosts: Vec<String>,
-    /// Helpers that WebRTC clients are told of.
+    /// STUN and TURN servers that are announced to WebRTC clients.
     pub ice_servers: Vec<IceServer>,
     /// None generates one.
     pub token: Option<Token>,
@@ -54,8 +54,8 @@ pub struct ServeOptions {
     pub controller: String,
     /// A redundancy policy of `nearlight_fec`.
     pub fec: String,
-    /// What clients of our own protocol do about losses, where their transport loses anything. References where an encoder keeps none: symbols
-    /// are requested, then a key frame.
+    /// Loss recovery of clients of our own protocol, if their transport can lose anything. With `Reference` and an encoder that keeps no
+    /// references, symbols are requested, then a key frame.
     pub recovery: RecoveryPolicy,
     /// Rate to begin with; none leaves it to the controller's usual start.
     pub start_rate: Option<Bitrate>,
@@ -64,17 +64,19 @@ pub struct ServeOptions {
     /// Highest rate; none: what the picture's size and frame rate can use.
     pub max_rate: Option<Bitrate>,
     pub pacing: Pacing,
-    /// A single client's pictures are captured when its inputs and its display make the least of both waits; false: at even distances.
+    /// A single client's pictures are captured at times that minimise the waits for its inputs and its display; false: at equal intervals.
     pub fitted_captures: bool,
-    /// A video's and the test card's pictures are coded once for all viewers; false: once for each.
+    /// A video's and the test card's pictures are encoded once for all viewers; false: once for each.
     pub shared_encodes: bool,
-    /// The largest datagram, where the transport takes it; none: what the transport takes.
+    /// The congestion control of TCP connections that carry media; none: the system's.
+    pub tcp_control: Option<String>,
+    /// The largest datagram, if the transport allows it; none: what the transport allows.
     pub datagram: Option<u16>,
     /// Where encoders come from.
     pub encoders: Encoders,
-    /// Clients that want to hear the world do.
+    /// Clients that request sound receive it.
     pub sound: bool,
-    /// Texts of the clipboard pass between the application and users who allow it as well.
+    /// Clipboard text is exchanged between the application and users who allow it too.
     pub clipboard: bool,
     pub max_clients: usize,
     /// A screen's picture has two halves side by side, one for each eye.
@@ -83,15 +85,56 @@ pub struct ServeOptions {
     pub unity: Option<UnityOptions>,
     /// Events as JSON lines.
     pub events: Option<PathBuf>,
-    /// A bad path on purpose, for trying how repairs work.
+    /// A deliberately impaired path, for testing loss recovery.
     pub impairment: Option<Impairment>,
 }
 
-/// How Unity Render Streaming's web clients are let in. They know no token of their own.
+impl ServeOptions {
+    /// Everything as `nearlight serve` has it without options, but on a free port.
+    #[must_use]
+    pub fn new(source: SourceKind) -> Self {
+        Self {
+            address: None,
+            port: 0,
+            rtc_port: None,
+            tcp_control: None,
+            announced: Vec::new(),
+            hosts: Vec::new(),
+            ice_servers: Vec::new(),
+            token: None,
+            certificate: None,
+            source,
+            backend: Backend::default(),
+            size: PictureSize::Auto,
+            fps: None,
+            codec: CodecKind::H264,
+            controller: nearlight_rate::PRESETS[0].name.into(),
+            fec: "planner".into(),
+            recovery: RecoveryPolicy::Reference,
+            start_rate: None,
+            min_rate: None,
+            max_rate: None,
+            pacing: Pacing::Compressed,
+            fitted_captures: true,
+            shared_encodes: true,
+            datagram: None,
+            encoders: Encoders::default(),
+            sound: true,
+            clipboard: false,
+            max_clients: 8,
+            stereo: false,
+            unity: None,
+            events: None,
+            impairment: None,
+        }
+    }
+}
+
+/// How Unity Render Streaming's web clients are admitted. They have no notion of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnityOptions {
     pub mode: Mode,
-    /// They bring the pairing token in their address all the same; else whoever reaches the port is let in.
+    /// They must carry the pairing token in the URL; otherwise anyone who can reach the port is admitted.
     pub token_needed: bool,
     /// The folder of their own pages, served under `/unity/`.
     pub pages: Option<PathBuf>,
@@ -102,7 +145,7 @@ pub struct UnityOptions {
 pub struct Impairment {
     /// Its cells are shared by all sessions.
     pub path: LoadedPath,
-    /// Of everything random on the path; each session adds its number.
+    /// Random seed of the path; each session adds its number.
     pub seed: u64,
 }
 
@@ -138,7 +181,7 @@ impl FromStr for IceServer {
             Some((login, host)) => (Some(login.split_once(':').ok_or(NotAnIceServer)?), host),
             None => (None, rest),
         };
-        // Only TURN knows who asks, and it asks everybody.
+        // Only TURN has credentials, and it requires them.
         let fits = match scheme {
             "stun" | "stuns" => login.is_none(),
             "turn" | "turns" => login.is_some(),

@@ -1,19 +1,19 @@
-//! Whether the machine makes the pictures that it was asked for.
+//! Whether the machine sustains the requested frame rate.
 
 use nearlight_session::{CaptureDecision, SkipReason};
 use nearlight_units::{Span, Time};
 
-/// The rate is taken over so long.
+/// The rate is averaged over this window.
 const WINDOW: Span = Span::from_secs(5);
 /// Less than this share of the pictures is too few. Guess: a picture in ten is missed by a trained eye.
 const ENOUGH: f64 = 0.9;
-/// So many windows in a row are worth a word: the first frames after a client has come are slow on any machine.
+/// This many windows in a row are reported: the first frames after a client has connected are slow on any machine.
 const WINDOWS: u32 = 2;
 
-/// What became of a moment for pictures; of several viewers' the last of these.
+/// The outcome of one frame slot; with several viewers, the highest of theirs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Moment {
-    /// None was wanted: the path carries no more, or the rate's step is a low one.
+    /// No picture was wanted: the path carries no more, or the current step has a lower frame rate.
     LeftOut,
     Taken,
     /// An encoder was still at work.
@@ -30,7 +30,7 @@ impl From<CaptureDecision> for Moment {
     }
 }
 
-/// Counts pictures while somebody watches.
+/// Counts pictures while there are viewers.
 #[derive(Debug)]
 pub(crate) struct OverloadMonitor {
     wanted: f64,
@@ -42,18 +42,18 @@ pub(crate) struct OverloadMonitor {
 }
 
 impl OverloadMonitor {
-    /// For so many pictures a second.
+    /// For this many pictures a second.
     pub(crate) fn new(wanted: u16) -> Self {
         Self { wanted: f64::from(wanted), began: None, made: 0, left_out: 0, poor_windows: 0, told: false }
     }
 
-    /// Nobody watches any more.
+    /// There are no viewers any more.
     pub(crate) const fn on_idle(&mut self) {
         self.began = None;
         self.poor_windows = 0;
     }
 
-    /// A moment for pictures is over. Answers once how many a second the machine makes, if these are too few.
+    /// A frame slot is over. Returns once the frame rate that the machine sustains, if it is too low.
     pub(crate) fn on_moment(&mut self, now: Time, moment: Moment) -> Option<f64> {
         let Some(began) = self.began else {
             self.begin(now);
@@ -83,7 +83,7 @@ impl OverloadMonitor {
 mod tests {
     use super::*;
 
-    /// What is told in so many seconds of `rate` moments each, every so-and-so-many'th of which is `other`.
+    /// What is reported in this many seconds of `rate` frame slots each, of which every n-th is `other`.
     fn told(
         overload: &mut OverloadMonitor,
         now: &mut Time,

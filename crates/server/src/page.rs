@@ -1,4 +1,4 @@
-//! The page and what belongs to it over HTTP: `/`, `/session.json`, `/healthz`, `/metrics`.
+//! The page and its auxiliary routes over HTTP: `/`, `/session.json`, `/healthz`, `/metrics`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use crate::rtc::whep::{Client, Refused, bearer};
 #[folder = "../../web/dist"]
 struct Assets;
 
-/// Only what the page itself brings may run; a session may go to another port or host of the same certificate.
+/// Only the page's own code may run; a session may connect to another port or host with the same certificate.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self' 'wasm-unsafe-eval'; worker-src 'self'; \
      style-src 'self'; img-src 'self' data: blob:; connect-src 'self' https: wss:; manifest-src 'self'; base-uri 'none'; \
      form-action 'none'; frame-ancestors 'none'";
 
-/// Why the one at this address is refused with this token, if it is.
+/// Why a client at this address with this token is refused, if it is.
 pub(crate) type Refuse = dyn Fn(IpAddr, &str) -> Option<Refused> + Send + Sync;
 
-/// What requests are answered from.
+/// The state from which requests are answered.
 pub(crate) struct PageState {
     pub(crate) metrics: Arc<Metrics>,
     /// Changes when the certificate is renewed.
@@ -49,7 +49,7 @@ pub(crate) fn router(state: Arc<PageState>) -> Router {
         .with_state(state)
 }
 
-/// This machine's own programs are answered, others where they bring the token.
+/// Programs on this machine are served; others only if they send the token.
 async fn with_token(
     State(state): State<Arc<PageState>>,
     Extension(client): Extension<Client>,

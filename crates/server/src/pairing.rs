@@ -1,4 +1,4 @@
-//! Who knows the pairing token: by a proof over WebTransport, by the token itself (`Authorization: Bearer`) over HTTP.
+//! Authentication by the pairing token: by a proof over WebTransport, by the token itself (`Authorization: Bearer`) over HTTP.
 
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError, RwLock};
@@ -7,12 +7,12 @@ use nearlight_net::{AttemptLimiter, AttemptPolicy, CertificateHash, Token};
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, Role, TokenProof};
 
-/// Checks what strangers bring, and counts what is wrong.
+/// Checks the credentials of strangers and counts failures.
 pub(crate) struct Pairing {
     token: Token,
     failures: Mutex<AttemptLimiter>,
-    /// What browsers pin, the newest first, and the one before it: a session may have been opened just before a renewal. None where an
-    /// authority vouches for the certificate.
+    /// The certificates that browsers pin, the newest first, then the previous one: a session may have been opened just before a renewal.
+    /// None if an authority vouches for the certificate.
     pinned: Option<RwLock<Vec<CertificateHash>>>,
 }
 
@@ -25,11 +25,11 @@ pub(crate) struct Channel {
     pub(crate) nonce: Bytes32,
 }
 
-/// Why somebody is turned away.
+/// Why a client is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wrong {
     Token,
-    /// As wrong, and not the first time by far.
+    /// Wrong as well, and after many failures.
     TooOften(Span),
 }
 
@@ -40,7 +40,7 @@ impl Pairing {
         Self { token, failures, pinned: pinned.map(|hash| RwLock::new(vec![hash])) }
     }
 
-    /// The server shows another certificate from now on.
+    /// The server presents another certificate from now on.
     pub(crate) fn set_certificate(&self, hash: CertificateHash) {
         if let Some(pinned) = &self.pinned {
             let mut pinned = pinned.write().unwrap_or_else(PoisonError::into_inner);
@@ -79,7 +79,7 @@ impl Pairing {
                 let pinned = self.pinned.as_ref()?.read().unwrap_or_else(PoisonError::into_inner);
                 (pinned.iter().copied().map(bound).collect(), mac)
             }
-            // A browser that was to pin the certificate and did not may talk to anybody.
+            // A browser that did not pin the certificate although it should have may be talking to anyone.
             TokenProof::Nonces { .. } if self.pinned.is_some() => return None,
             TokenProof::Nonces { nonce: client_nonce, mac } => {
                 (vec![Binding::Nonces { server_nonce, client_nonce }], mac)
@@ -88,10 +88,9 @@ impl Pairing {
         bindings.into_iter().find(|binding| self.token.verify(binding, Role::Client, &mac))
     }
 
-    /// Who is right is let in at once, whatever came from the same address before: neighbours behind it, or a page of a stranger's in
-    /// the owner's own browser, must not lock the owner out. So guesses are looked at as fast as they come, and only the
-    /// wrong ones are turned away. What keeps a token safe is its length alone: a billion guesses a second for a billion years are
-    /// 2^85 of 2^128.
+    /// A correct proof is accepted at once, whatever came from the same address before: neighbours behind it, or a stranger's page in the
+    /// owner's own browser, must not lock the owner out. So guesses are checked as fast as they arrive, and only the wrong ones are turned
+    /// away. A token's security is its length alone: a billion guesses a second for a billion years are 2^85 of 2^128.
     fn judge<T>(&self, now: Time, from: IpAddr, right: Option<T>) -> Result<T, Wrong> {
         right.ok_or_else(|| {
             let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,20 +1,20 @@
-//! Pictures that a source submits, converted in its own thread; of two that nobody has taken the newer one wins.
+//! Pictures that a source submits, converted in its own thread; an untaken picture is replaced by a newer one.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::Sender;
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use nearlight_codec::{Picture, Size, convert};
+use nearlight_codec::{Picture, PictureView, Size, convert};
 use nearlight_net::Clock;
-use nearlight_scene::{Damage, PictureSink, SceneError, SubmittedPicture};
+use nearlight_scene::{Damage, PictureSink, Planes, PlanesContent, SceneError, SubmittedPicture};
 use nearlight_units::Time;
 use nearlight_wire::View;
 
 use crate::fan_out::News;
 use crate::studio::for_codec;
 
-/// Pictures whose memory is kept for the next ones: the newest, and one in work for each of three layers and a viewer's own encoder.
-const SPARES: usize = 5;
+/// Pictures whose memory is kept for reuse: two being encoded for each of three layers, and one being made.
+const SPARES: usize = 7;
 
 /// A submitted picture.
 #[derive(Debug)]
@@ -22,17 +22,44 @@ pub(crate) struct SharedPicture {
     pub(crate) picture: Picture,
     pub(crate) captured_at: Time,
     pub(crate) converted_at: Time,
-    /// What it was rendered for; empty where it does not depend on that.
+    /// The views that it was rendered for; empty if it does not depend on views.
     pub(crate) views: Vec<View>,
+    /// It has a half for each eye.
+    side_by_side: bool,
     /// Counts from 1.
     pub(crate) number: u64,
 }
 
-#[derive(Debug, Default)]
+impl SharedPicture {
+    fn new() -> Self {
+        Self {
+            picture: picture_of(Planes::default()),
+            captured_at: Time::ZERO,
+            converted_at: Time::ZERO,
+            views: Vec::new(),
+            side_by_side: false,
+            number: 0,
+        }
+    }
+
+    /// What this many eyes see of it, and how many copies of that side by side make their picture: a single eye gets the left half.
+    pub(crate) fn for_eyes(&self, eyes: u8) -> (PictureView<'_>, u8) {
+        let whole = self.picture.view();
+        match (self.side_by_side, eyes) {
+            (false, _) => (whole, eyes),
+            (true, 0 | 1) => (whole.left_half(), 1),
+            (true, _) => (whole, 1),
+        }
+    }
+}
+
+#[derive(Debug)]
 struct Kept {
     newest: Option<Arc<SharedPicture>>,
-    /// Some are still in work.
+    /// Some are still being encoded. The memory of the others is lent.
     spares: Vec<Arc<SharedPicture>>,
+    /// Memory that belongs to none of them.
+    planes: Vec<Planes>,
     submitted: u64,
 }
 
@@ -40,42 +67,65 @@ struct Kept {
 #[derive(Debug)]
 pub(crate) struct Pictures {
     clock: Clock,
-    news: Sender<News>,
+    news: SyncSender<News>,
+    /// The studio has been notified of a picture and has not taken it yet.
+    told: AtomicBool,
     watched: AtomicBool,
     kept: Mutex<Kept>,
 }
 
 impl Pictures {
-    pub(crate) fn new(clock: Clock, news: Sender<News>) -> Self {
-        Self { clock, news, watched: AtomicBool::new(false), kept: Mutex::default() }
+    pub(crate) fn new(clock: Clock, news: SyncSender<News>) -> Self {
+        let kept =
+            Kept { newest: None, spares: Vec::with_capacity(SPARES), planes: Vec::with_capacity(SPARES), submitted: 0 };
+        let (told, watched) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { clock, news, told, watched, kept: Mutex::new(kept) }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Where nobody watches, pictures are dropped before they are converted.
+    /// Without viewers, pictures are dropped before they are converted.
     pub(crate) fn set_watched(&self, watched: bool) {
         self.watched.store(watched, Ordering::Relaxed);
     }
 
     pub(crate) fn newest(&self) -> Option<Arc<SharedPicture>> {
+        // Cleared before it looks: pictures from now on trigger a new notification.
+        self.told.store(false, Ordering::SeqCst);
         self.kept().newest.clone()
     }
+}
 
-    /// A picture that nobody reads any more, or a new one.
-    fn spare(&self) -> SharedPicture {
-        let mut kept = self.kept();
-        let free = kept.spares.iter().position(|spare| Arc::strong_count(spare) == 1);
-        let spare = free.and_then(|index| Arc::into_inner(kept.spares.swap_remove(index)));
-        spare.unwrap_or_else(|| SharedPicture {
-            picture: Picture::new(Size { width: 16, height: 16 }),
-            captured_at: Time::ZERO,
-            converted_at: Time::ZERO,
-            views: Vec::new(),
-            number: 0,
-        })
+impl Kept {
+    /// A picture that is no longer read by anyone.
+    fn free(&mut self, usable: impl Fn(&SharedPicture) -> bool) -> Option<Arc<SharedPicture>> {
+        let free = |spare: &Arc<SharedPicture>| Arc::strong_count(spare) == 1 && usable(spare);
+        self.spares.iter().position(free).map(|index| self.spares.swap_remove(index))
     }
+
+    fn keep(&mut self, spare: Option<Arc<SharedPicture>>) {
+        let room = SPARES - self.spares.len().min(SPARES);
+        self.spares.extend(spare.into_iter().take(room));
+    }
+
+    fn keep_planes(&mut self, planes: Planes) {
+        if !planes.luma.is_empty() && self.planes.len() < SPARES {
+            self.planes.push(planes);
+        }
+    }
+}
+
+/// Moves the planes; nothing is copied.
+fn picture_of(planes: Planes) -> Picture {
+    let Planes { width, height, luma, blue, red } = planes;
+    Picture { size: Size { width, height }, luma, blue, red }
+}
+
+fn planes_of(picture: Picture) -> Planes {
+    let Picture { size: Size { width, height }, luma, blue, red } = picture;
+    Planes { width, height, luma, blue, red }
 }
 
 impl PictureSink for Pictures {
@@ -88,26 +138,68 @@ impl PictureSink for Pictures {
         if !is_news || !self.watched.load(Ordering::Relaxed) {
             return;
         }
-        let mut captured = self.spare();
-        if let Err(error) = convert::to_picture(for_codec(picture.pixels), &mut captured.picture) {
+        let mut converted = picture_of(self.lend((picture.pixels.width, picture.pixels.height)));
+        if let Err(error) = convert::to_picture(for_codec(picture.pixels), &mut converted) {
             return self.on_failed(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
         }
-        (captured.captured_at, captured.converted_at) = (picture.captured_at, self.clock.now());
-        captured.views.clear();
-        captured.views.extend_from_slice(picture.views);
+        let SubmittedPicture { captured_at, views, .. } = *picture;
+        let content = PlanesContent { captured_at, views, side_by_side: views.len() == 2 };
+        self.submit_planes(planes_of(converted), &content);
+    }
+
+    fn lend(&self, (width, height): (u16, u16)) -> Planes {
+        let mut kept = self.kept();
+        let planes = kept.planes.pop().or_else(|| {
+            let mut spare = kept.free(|spare| !spare.picture.luma.is_empty())?;
+            let picture = Arc::get_mut(&mut spare).map(|spare| &mut spare.picture);
+            let planes = picture.map(|picture| std::mem::replace(picture, picture_of(Planes::default())));
+            kept.keep(Some(spare));
+            planes.map(planes_of)
+        });
+        drop(kept);
+        let mut picture = picture_of(planes.unwrap_or_default());
+        picture.set_size(Size { width, height });
+        planes_of(picture)
+    }
+
+    fn submit_planes(&self, planes: Planes, content: &PlanesContent<'_>) {
+        let PlanesContent { captured_at, views, side_by_side } = *content;
+        let picture = picture_of(planes);
+        if let Err(error) = picture.view().check() {
+            return self.on_failed(SceneError::Adapter(format!("its planes cannot be coded: {error}")));
+        }
         let mut kept = self.kept();
         // Another thread may have been faster with a newer one.
-        if kept.newest.as_ref().is_some_and(|newest| newest.captured_at > captured.captured_at) {
-            return;
+        let is_older = kept.newest.as_ref().is_some_and(|newest| newest.captured_at > captured_at);
+        if is_older || !self.watched.load(Ordering::Relaxed) {
+            return kept.keep_planes(planes_of(picture));
         }
+        let mut shared = kept.free(|_| true).unwrap_or_else(|| Arc::new(SharedPicture::new()));
         kept.submitted += 1;
-        captured.number = kept.submitted;
-        let replaced = kept.newest.replace(Arc::new(captured));
-        if kept.spares.len() < SPARES {
-            kept.spares.extend(replaced);
+        let number = kept.submitted;
+        if let Some(shared) = Arc::get_mut(&mut shared) {
+            let old = std::mem::replace(&mut shared.picture, picture);
+            kept.keep_planes(planes_of(old));
+            shared.views.clear();
+            shared.views.extend_from_slice(views);
+            (shared.captured_at, shared.converted_at) = (captured_at, self.clock.now());
+            (shared.side_by_side, shared.number) = (side_by_side, number);
         }
+        let replaced = kept.newest.replace(shared);
+        kept.keep(replaced);
         drop(kept);
-        let _ = self.news.send(News::Picture);
+        if !self.told.swap(true, Ordering::SeqCst) {
+            // A studio whose queue is full looks for pictures at once anyway.
+            let _ = self.news.try_send(News::Picture);
+        }
+    }
+
+    fn put_back(&self, planes: Planes) {
+        self.kept().keep_planes(planes);
+    }
+
+    fn on_output(&self) {
+        let _ = self.news.try_send(News::Input);
     }
 
     fn on_failed(&self, error: SceneError) {
@@ -117,7 +209,7 @@ impl PictureSink for Pictures {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc::channel;
+    use std::sync::mpsc::sync_channel;
 
     use nearlight_scene::{PixelFormat, Pixels};
 
@@ -125,7 +217,7 @@ mod tests {
 
     #[test]
     fn the_newest_picture_wins_and_what_is_no_news_is_dropped() {
-        let (news, heard) = channel();
+        let (news, heard) = sync_channel(64);
         let pictures = Pictures::new(Clock::start(), news);
         let bytes = vec![200; 32 * 16 * 4];
         let submit = |millis, damage| {
@@ -148,6 +240,50 @@ mod tests {
         assert_eq!(newest(), Some((21, 59)));
         assert_eq!(in_work.map(|picture| picture.number), Some(1), "what is in work stays as it is");
         assert!(pictures.kept().spares.len() <= SPARES);
-        assert_eq!(heard.try_iter().count(), 21);
+        // One for the first picture and one for all that arrived between two looks.
+        assert_eq!(heard.try_iter().count(), 2);
+    }
+
+    #[test]
+    fn planes_are_lent_and_handed_over_without_a_copy() {
+        let (news, heard) = sync_channel(64);
+        let pictures = Pictures::new(Clock::start(), news);
+        pictures.set_watched(true);
+        let mut seen = std::collections::BTreeSet::new();
+        for millis in 0..20 {
+            let mut planes = pictures.lend((64, 32));
+            assert_eq!((planes.luma.len(), planes.blue.len(), planes.red.len()), (2_048, 512, 512));
+            planes.luma.fill(millis);
+            let place = planes.luma.as_ptr();
+            seen.insert(place);
+            let captured_at = Time::from_millis(millis.into());
+            pictures.submit_planes(planes, &PlanesContent { captured_at, ..PlanesContent::default() });
+            let newest = pictures.newest().expect("a picture");
+            assert_eq!((newest.picture.luma.as_ptr(), newest.picture.luma[9]), (place, millis));
+        }
+        assert!(seen.len() <= 3, "memory is used again: {}", seen.len());
+        // Returned planes are lent next, and planes of a wrong length are the source's failure.
+        let planes = pictures.lend((64, 32));
+        let place = planes.luma.as_ptr();
+        pictures.put_back(planes);
+        let mut planes = pictures.lend((64, 32));
+        assert_eq!(planes.luma.as_ptr(), place);
+        planes.red.pop();
+        pictures
+            .submit_planes(planes, &PlanesContent { captured_at: Time::from_millis(99), ..PlanesContent::default() });
+        assert!(heard.try_iter().any(|news| matches!(news, News::Failed(_))));
+    }
+
+    #[test]
+    fn a_picture_for_two_eyes_is_halved_for_one_and_one_for_one_eye_is_doubled_for_two() {
+        let mut shared = SharedPicture::new();
+        shared.picture = Picture::new(Size { width: 64, height: 32 });
+        let shape = |shared: &SharedPicture, eyes| {
+            let (view, copies) = shared.for_eyes(eyes);
+            (view.size.width, copies)
+        };
+        assert_eq!([1, 2].map(|eyes| shape(&shared, eyes)), [(64, 1), (64, 2)]);
+        shared.side_by_side = true;
+        assert_eq!([1, 2].map(|eyes| shape(&shared, eyes)), [(32, 1), (64, 1)]);
     }
 }

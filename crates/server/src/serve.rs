@@ -1,21 +1,24 @@
-//! Starts everything, and ends it in good order.
+//! Starts all parts of the server and shuts them down in order.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 use nearlight_codec::Size;
+use nearlight_ethernet::HardwareAddress;
 use nearlight_fec::policy::{UnknownPolicy, new_policy};
 use nearlight_net::{
-    CertificateHash, Clock, Identity, Link, ListenOptions, Listener, NetError, SessionInfo, Token, TokenError,
-    bind_udp, machine_names,
+    CertificateHash, Clock, Connection, EthernetInterface, EthernetLink, EthernetListener, Identity, Link,
+    ListenOptions, Listener, NetError, SessionInfo, Token, TokenError, bind_udp, machine_names,
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{
-    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeWish, SceneError, SourceKind, Sustained, choose_size,
-    of_coding, open,
+    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeWish, PushSource, SceneError, SourceKind, Sustained,
+    choose_size, of_coding, open,
 };
 use nearlight_session::Captures;
+use nearlight_tcp::{CongestionControlError, check_congestion_control};
 use nearlight_units::{Bitrate, Time};
 use nearlight_webrtc::Certificate;
 use nearlight_wifi::ConfigError;
@@ -26,7 +29,7 @@ use crate::bad_paths::BadPaths;
 use crate::hosts::Hosts;
 use crate::http::Site;
 use crate::journal::{Journal, JournalThread};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Observer};
 use crate::options::{IceServer, PictureSize, ServeOptions, UnityOptions};
 use crate::page::{self, PageState};
 use crate::pairing::Pairing;
@@ -39,24 +42,26 @@ use crate::{urs, websocket, webtransport};
 
 /// A self-signed certificate is renewed after this: it is valid for twelve days and browsers accept fourteen.
 const CERTIFICATE_RENEWAL: Duration = Duration::from_hours(10 * 24);
-/// How often the server looks whether the studio still draws.
+/// How often the server checks that the studio still runs.
 const STUDIO_CHECK: Duration = Duration::from_millis(500);
 /// WebRTC clients whose sessions wait to begin.
 const WAITING_OFFERS: usize = 16;
+/// Clients over Ethernet whose sessions wait to begin.
+const WAITING_STATIONS: usize = 16;
 /// How long sessions may take to say goodbye when the server shuts down.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
 
-/// What a video is shown at unless the owner says otherwise: 720p30, which two processor cores sustain.
+/// Default size of a video: 720p30, which two processor cores sustain.
 const VIDEO_SIZE: (u16, u16) = (1_280, 720);
 const VIDEO_FPS: u16 = 30;
 
-/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame:
-/// what comes on top is hard to see, and each bit costs time to encode and decode.
+/// Bits for each pixel that a picture can use. At 0.18 OpenH264 shows the project's own scene with 39.5 dB, moving in every frame: any gain
+/// beyond that is hard to see, and each bit costs time to encode and decode.
 const BITS_PER_PIXEL: f64 = 0.25;
-/// No picture gets more unless the owner says so: common Wi-Fi 5 delivers three to four times this to one station.
+/// Default upper limit for any picture: common Wi-Fi 5 delivers three to four times this to one station.
 const MAX_RATE: Bitrate = Bitrate::from_mbps(100);
 
-/// Why a server cannot start or go on.
+/// Why a server cannot start or continue.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
     #[error(transparent)]
@@ -71,6 +76,8 @@ pub enum ServerError {
     Fec(#[from] UnknownPolicy),
     #[error(transparent)]
     Cell(#[from] ConfigError),
+    #[error("--tcp-control: {0}")]
+    TcpControl(#[from] CongestionControlError),
     #[error("a picture of {width}x{height} cannot be coded: {reason}")]
     Size { width: u16, height: u16, reason: String },
     #[error("{low_name} {low} is above {high_name} {high}: leave one of them out, or exchange them")]
@@ -96,19 +103,22 @@ pub struct BoundServer {
     listener: Listener,
     exchange: Arc<Exchange>,
     bad_paths: Option<BadPaths>,
+    ethernet: Vec<EthernetListener>,
+    ethernet_links: Vec<EthernetLink>,
 }
 
 /// A server that is ready for its first client.
 pub struct Server {
     listener: Listener,
+    ethernet: Vec<EthernetListener>,
     state: Arc<ServerState>,
     exchange: Arc<Exchange>,
     ice_servers: Vec<IceServer>,
     page: Arc<PageState>,
-    /// For which requests are answered.
+    /// Names and addresses for which requests are answered.
     hosts: Hosts,
     unity: Option<UnityOptions>,
-    /// What a self-signed certificate names beside this machine; none where the certificate is the owner's.
+    /// What a self-signed certificate names besides this machine; none if the certificate is the owner's.
     own_names: Option<Vec<String>>,
     closing: watch::Sender<bool>,
     journal: Option<JournalThread>,
@@ -121,6 +131,9 @@ impl BoundServer {
         new_controller(&options.controller, Bounds::up_to(MAX_RATE))?;
         new_policy(&options.fec)?;
         check_rates(&options)?;
+        if let Some(name) = &options.tcp_control {
+            check_congestion_control(name)?;
+        }
         if let Some(port) = options.rtc_port.filter(|port| *port == options.port && *port != 0) {
             return Err(ServerError::OnePortForBoth(port));
         }
@@ -138,7 +151,30 @@ impl BoundServer {
         let listen = ListenOptions { address: options.address, port: options.port, ..ListenOptions::default() };
         let listener = Listener::bind(&listen, &identity, clock)?;
         let exchange = Arc::new(open_exchange(&options, &listener, clock)?);
-        Ok(Self { options, clock, token, identity, listener, exchange, bad_paths })
+        let (ethernet, ethernet_links) = (Vec::new(), Vec::new());
+        Ok(Self { options, clock, token, identity, listener, exchange, bad_paths, ethernet, ethernet_links })
+    }
+
+    /// Serves these interfaces too, for clients that know the token and have one of the `allowed` addresses, or any address. Call it inside
+    /// a tokio runtime.
+    pub fn with_ethernet(
+        mut self,
+        interfaces: &[EthernetInterface],
+        allowed: Option<&BTreeSet<HardwareAddress>>,
+    ) -> Result<Self, ServerError> {
+        for interface in interfaces {
+            let listener = EthernetListener::start(interface, allowed.cloned(), &self.token, self.clock)?;
+            self.ethernet.push(listener);
+            let (server, token) = (interface.address(), Some(self.token.to_string()));
+            self.ethernet_links.push(EthernetLink { interface: None, server, token });
+        }
+        Ok(self)
+    }
+
+    /// Links for clients in the same network, without IP; each client adds its own interface.
+    #[must_use]
+    pub fn ethernet_links(&self) -> &[EthernetLink] {
+        &self.ethernet_links
     }
 
     /// WebRTC's UDP port.
@@ -152,8 +188,8 @@ impl BoundServer {
         self.listener.port()
     }
 
-    /// The link for a browser on this machine: by a name that the owner's certificate vouches for, by localhost, or by the one address
-    /// that is listened at.
+    /// The link for a browser on this machine: by a name that the owner's certificate vouches for, by localhost, or by the only address
+    /// that the server listens on.
     #[must_use]
     pub fn local_link(&self) -> Link {
         let only = self.listener.only_address().map(|address| address.to_string());
@@ -179,13 +215,24 @@ impl BoundServer {
         Link { secure, host, port: self.port(), token: Some(self.token.to_string()), certificate }
     }
 
-    /// Opens the renderer and everything else behind the port, which takes a second or two.
+    /// Starts the renderer and everything else behind the port, which takes a second or two.
     pub fn start(self) -> Result<Server, ServerError> {
-        let Self { options, clock, token, identity, listener, exchange, bad_paths } = self;
+        let clock = self.clock;
+        let source = open_source(&self.options, &move || clock.now())?;
+        self.start_with(source)
+    }
+
+    /// The same with a source provided by the program instead of the one in the options. If it paces itself, rates and encoders are chosen
+    /// for the options' size and frame rate.
+    pub fn start_own(self, source: Box<dyn PushSource>) -> Result<Server, ServerError> {
+        self.start_with(Opened::SelfPaced(source))
+    }
+
+    fn start_with(self, mut source: Opened) -> Result<Server, ServerError> {
+        let Self { options, clock, token, identity, listener, exchange, bad_paths, ethernet, .. } = self;
         let now = move || clock.now();
-        let mut source = open_source(&options, &now)?;
         let (format, sustained) = choose_format(&mut source, &options, &now)?;
-        // One client's pictures can be drawn when it is best for that one.
+        // A single client's pictures can be captured at the times that suit it best.
         let shared_encodes = options.shared_encodes && options.max_clients > 1;
         if shared_encodes && options.source == SourceKind::TestCard {
             let Size { width, height } = format.size;
@@ -239,6 +286,7 @@ impl BoundServer {
             recovery: options.recovery,
             bounds,
             pacing: options.pacing,
+            tcp_control: options.tcp_control.clone(),
             bad_paths,
             datagram: options.datagram.map_or(usize::MAX, usize::from),
             encoders: options.encoders,
@@ -260,6 +308,7 @@ impl BoundServer {
         let (ice_servers, unity, journal) = (options.ice_servers, options.unity, journal_thread);
         Ok(Server {
             listener,
+            ethernet,
             state,
             exchange,
             ice_servers,
@@ -275,27 +324,34 @@ impl BoundServer {
 }
 
 impl Server {
-    /// What draws the pictures.
+    /// The renderer or other source of the pictures.
     #[must_use]
     pub fn adapter(&self) -> &str {
         &self.state.adapter
     }
 
-    /// One line on size and frame rate, and why where they were measured.
+    /// One line on size and frame rate, with the reason if they were measured.
     #[must_use]
     pub fn format(&self) -> String {
         let Format { size, fps, .. } = self.state.format;
         format!("{}x{} at {fps} fps: {}", size.width, size.height, self.sustained.reason)
     }
 
-    /// Serves until `stop` is done, then says goodbye to every client. `on_renewal` hears of each certificate that takes the place of the one
-    /// that the links name.
+    /// Reads the sessions' figures while the server runs.
+    #[must_use]
+    pub fn observer(&self) -> Observer {
+        Observer(Arc::clone(&self.state.metrics))
+    }
+
+    /// Serves until `stop` is done, then says goodbye to every client. `on_renewal` is called with each certificate that replaces the one
+    /// in the links.
     pub async fn run(
         self,
         stop: impl Future<Output = ()>,
         on_renewal: impl Fn(CertificateHash),
     ) -> Result<(), ServerError> {
         let Self { listener, state, exchange, ice_servers, page, hosts, unity, own_names, closing, journal, .. } = self;
+        let mut stations = accept_stations(self.ethernet);
         let (offered, mut offers) = mpsc::channel(WAITING_OFFERS);
         let whep = Whep::new(Arc::clone(&state), Arc::clone(&exchange), offered, &ice_servers);
         let (opened, mut sockets) = mpsc::channel(WAITING_OFFERS);
@@ -325,6 +381,9 @@ impl Server {
                 Some(connection) = listener.accept() => {
                     session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
                 }
+                Some(connection) = stations.recv() => {
+                    session_tasks.spawn(webtransport::serve(Arc::clone(&state), connection));
+                }
                 Some(task) = offers.recv() => {
                     session_tasks.spawn(task.run());
                 }
@@ -336,6 +395,7 @@ impl Server {
                 }
                 Some(stream) = listener.accept_page() => {
                     if stream.framed() {
+                        state.on_media_connection(&stream.tcp());
                         pages.spawn(rtc::streams::serve(stream, Arc::clone(&exchange)));
                     } else {
                         pages.spawn(Arc::clone(&site).serve(stream));
@@ -371,7 +431,7 @@ impl Server {
     }
 }
 
-/// Waits for the studio's and the journal's threads, once nobody else holds the server's state.
+/// Waits for the studio's and the journal's threads once no one else holds the server's state.
 async fn finish(state: Arc<ServerState>, journal: Option<JournalThread>) -> Result<(), ServerError> {
     let state = Arc::into_inner(state).expect("sessions and pages have ended");
     let ServerState { studio, journal: entries, .. } = state;
@@ -389,7 +449,7 @@ async fn finish(state: Arc<ServerState>, journal: Option<JournalThread>) -> Resu
     }
 }
 
-/// The certificate that clients pin: none where an authority vouches for it, for that one is renewed while links live on.
+/// The certificate that clients pin: none if an authority vouches for it, because it is renewed while links stay in use.
 fn pinned(identity: &Identity) -> Option<CertificateHash> {
     identity.is_self_signed().then(|| identity.certificate_sha256())
 }
@@ -402,7 +462,7 @@ fn renew(
 ) -> Result<CertificateHash, NetError> {
     let identity = Identity::self_signed(names)?;
     let hash = identity.certificate_sha256();
-    // A proof for it may come as soon as it is shown.
+    // A proof bound to it may arrive as soon as it is presented.
     pairing.set_certificate(hash);
     listener.set_identity(&identity)?;
     *page.info.write().unwrap_or_else(std::sync::PoisonError::into_inner) =
@@ -411,7 +471,7 @@ fn renew(
     Ok(hash)
 }
 
-/// WebRTC's socket, beside the page's port where that is free.
+/// WebRTC's socket, on the port after the page's if that is free.
 fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> Result<Exchange, ServerError> {
     let beside = listener.port().checked_add(1).unwrap_or(0);
     let socket = match options.rtc_port {
@@ -427,7 +487,24 @@ fn open_exchange(options: &ServeOptions, listener: &Listener, clock: Clock) -> R
         .map_err(|error| ServerError::WebRtc(error.to_string()))
 }
 
-/// Rates that contradict one another are a slip of whoever wrote them.
+/// Clients of all interfaces. The accepting tasks end when the receiver is dropped.
+fn accept_stations(listeners: Vec<EthernetListener>) -> mpsc::Receiver<Connection> {
+    let (came, stations) = mpsc::channel(WAITING_STATIONS);
+    for listener in listeners {
+        let came = came.clone();
+        tokio::spawn(async move {
+            while let Ok(place) = came.reserve().await {
+                tokio::select! {
+                    Some(connection) = listener.accept() => place.send(connection),
+                    () = came.closed() => return,
+                }
+            }
+        });
+    }
+    stations
+}
+
+/// Rejects rates that contradict one another.
 fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
     let [lowest, start, highest] =
         [("--min-rate", options.min_rate), ("--rate", options.start_rate), ("--max-rate", options.max_rate)];
@@ -439,12 +516,12 @@ fn check_rates(options: &ServeOptions) -> Result<(), ServerError> {
     Ok(())
 }
 
-/// The controller's bounds: as the owner asked for, else what the picture can use.
+/// The controller's bounds: as the owner requested, otherwise what the picture can use.
 fn bounds(format: Format, options: &ServeOptions) -> Bounds {
     let (start, maximum) = (options.start_rate, options.max_rate);
     let pixels = f64::from(format.size.width) * f64::from(format.size.height) * f64::from(format.fps);
     let useful = Bitrate::from_bps((pixels * BITS_PER_PIXEL) as u64).min(MAX_RATE).max(Bounds::START);
-    // A start above the default maximum asks for that maximum too.
+    // A start rate above the default maximum raises the maximum to it.
     let maximum = maximum.unwrap_or_else(|| useful.max(start.unwrap_or(Bitrate::ZERO)));
     let usual = Bounds::up_to(maximum);
     // A ladder's lowest rung is below what the others begin at.
@@ -464,7 +541,7 @@ fn open_source(options: &ServeOptions, now: &dyn Fn() -> Time) -> Result<Opened,
     open(&options.source, &OpenOptions { backend: options.backend, size, fps, clock: now })
 }
 
-/// Size and frame rate as the owner asked for, the rest as the machine sustains it.
+/// Size and frame rate as the owner requested, the rest as the machine sustains.
 fn choose_format(
     source: &mut Opened,
     options: &ServeOptions,

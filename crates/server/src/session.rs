@@ -17,11 +17,11 @@ use crate::mailbox::{Delivery, Post};
 use crate::session_common::{ClientPreferences, SessionCommon, devices};
 use crate::state::{Rejection, ServerState, clean};
 
-/// A client that has not connected by then never will: a browser gives up sooner.
+/// A client that has not connected within this time never will: browsers give up sooner.
 const CONNECT_LIMIT: Span = Span::from_secs(20);
 /// The client's rate display is renewed this often.
 const STATUS_INTERVAL: Duration = Duration::from_millis(200);
-/// However long no timer is due, the loop looks this often whether its permit was given to another client.
+/// Even if no timer is due, the loop checks this often whether its permit was given to another client.
 const LONGEST_WAIT: Span = Span::from_secs(1);
 const RENDERER_STOPPED: &str = "the renderer has stopped";
 
@@ -29,7 +29,7 @@ const RENDERER_STOPPED: &str = "the renderer has stopped";
 pub(crate) struct SessionTask<C> {
     state: Arc<ServerState>,
     number: u32,
-    /// Given back at the end.
+    /// Returned at the end.
     permit: Permit,
     carrier: C,
     /// None until a codec is known.
@@ -86,7 +86,7 @@ impl<C: Carrier> SessionTask<C> {
         tracing::info!(session = number, ended, "a client left");
     }
 
-    /// Says how the session ended.
+    /// Returns how the session ended.
     async fn serve(&mut self) -> String {
         let mut timers = Timers::new(self.state.clock, self.state.closing.clone());
         loop {
@@ -99,11 +99,12 @@ impl<C: Carrier> SessionTask<C> {
         }
     }
 
-    /// Waits for one fact and hands it on.
+    /// Waits for one event and dispatches it.
     async fn wait(&mut self, timers: &mut Timers) -> Result<(), String> {
         let clock = self.state.clock;
         let latest = clock.now() + LONGEST_WAIT;
-        let (due, wake) = self.carrier.poll_timeout().map_or((latest, None), |(at, wake)| (at, Some(wake)));
+        let timer = self.carrier.poll_timeout();
+        let due = timer.map_or(latest, |(at, _)| at.min(latest));
         let Timers { status, alarm, closing } = timers;
         tokio::select! {
             heard = self.carrier.recv() => if let Some(at) = heard? && self.connected {
@@ -111,16 +112,20 @@ impl<C: Carrier> SessionTask<C> {
             },
             made = next_made(&mut self.common) => self.on_made(clock.now(), made)?,
             _ = status.tick(), if self.connected => self.report(clock.now())?,
-            () = alarm.at(due.min(latest)) => {
-                tracing::trace!(session = self.number, ?wake, "a timer");
-                self.carrier.on_timeout(clock.now());
+            () = alarm.at(due) => {
+                let now = clock.now();
+                // The loop may have woken for its permit alone.
+                if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
+                    tracing::trace!(session = self.number, wake = wake.name(), "a timer is due");
+                    self.carrier.on_timeout(now);
+                }
             }
             _ = closing.wait_for(|closing| *closing) => return Err("the server is shutting down".into()),
         }
         Ok(())
     }
 
-    /// Everything that follows from new facts.
+    /// Handles everything that follows from new events.
     fn drain(&mut self) -> Result<(), String> {
         let now = self.state.clock.now();
         while let Some(event) = self.carrier.poll_event(now) {
@@ -173,7 +178,7 @@ impl<C: Carrier> SessionTask<C> {
         if self.connected { self.begin() } else { Ok(()) }
     }
 
-    /// Pictures and sound come from now on, once there is an encoder for them.
+    /// Starts pictures and sound, provided that a codec is known.
     fn begin(&self) -> Result<(), String> {
         let begun = self.common.as_ref().is_none_or(SessionCommon::begin);
         begun.then_some(()).ok_or_else(|| RENDERER_STOPPED.into())
@@ -190,9 +195,7 @@ impl<C: Carrier> SessionTask<C> {
                 self.carrier.sender_mut().set_display_hz(display_hz);
                 Ok(())
             }
-            ClientMessage::Devices { gamepads, controllers } => {
-                self.on_post(Post::Devices(devices(gamepads, controllers)))
-            }
+            ClientMessage::Devices(described) => self.on_post(Post::Devices(devices(described))),
             ClientMessage::Clipboard { text } => self.on_post(Post::Clipboard(text)),
             ClientMessage::Application { data } => {
                 self.on_post(Post::Message(ApplicationMessage { data: data.0, reliable: true }))
@@ -201,7 +204,7 @@ impl<C: Carrier> SessionTask<C> {
         }
     }
 
-    /// Nobody takes anything before the client has said hello.
+    /// Nothing is accepted before the client has sent its hello.
     fn on_post(&self, post: Post) -> Result<(), String> {
         self.common.as_ref().filter(|_| self.greeted).map_or(Ok(()), |common| common.on_post(post))
     }
@@ -240,7 +243,7 @@ impl<C: Carrier> SessionTask<C> {
         Ok(())
     }
 
-    /// Renews the figures of metrics, and tells the client of rates.
+    /// Updates the metrics and reports the rates to the client.
     fn report(&mut self, now: Time) -> Result<(), String> {
         let Some(common) = &self.common else { return Ok(()) };
         let status = common.status(now, self.carrier.sender());
@@ -248,7 +251,7 @@ impl<C: Carrier> SessionTask<C> {
     }
 }
 
-/// What the studio made for a client.
+/// What the studio produced for a client.
 enum Made {
     /// None when the renderer has stopped.
     Picture(Option<Delivery>),
@@ -256,7 +259,7 @@ enum Made {
     Output(Output),
 }
 
-/// Waits for ever while there is no encoder.
+/// Waits for ever while no codec is known.
 async fn next_made(common: &mut Option<SessionCommon>) -> Made {
     let Some(common) = common else { return std::future::pending().await };
     tokio::select! {

@@ -1,4 +1,5 @@
-//! What every session does whatever carries it: a mailbox that it shares with the studio, figures for metrics and journal, messages to the client.
+//! What all sessions have in common, whatever the carrier: a mailbox shared with the studio, figures for metrics and journal, messages to
+//! the client.
 
 use std::sync::Arc;
 
@@ -7,35 +8,37 @@ use nearlight_scene::{ApplicationMessage, DevicesDescription, Output, START, Vie
 use nearlight_session::{EncoderTarget, MediaTarget, ReceivedInput, Sender, SoundPacket};
 use nearlight_units::Time;
 use nearlight_wire::{
-    Base64, ControllerDescription, DisplayKind, GamepadDescription, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS,
-    MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy, SOUND_RATE, ServerMessage, SoundDescription,
-    StreamDescription, Welcome,
+    Base64, DisplayKind, MAX_CLIPBOARD_BYTES, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, RateStatus, RecoveryPolicy,
+    SOUND_RATE, ServerMessage, SoundDescription, StreamDescription, Welcome,
 };
 use tokio::sync::mpsc;
 
+use crate::encoding::strip_below;
 use crate::mailbox::{Delivery, EncoderMailbox, Post, StreamTarget};
 use crate::metrics::SessionFigures;
 use crate::state::ServerState;
 
-/// Frames between encoder and session: more would only be latency.
+/// Frames queued between encoder and session: more would only add latency.
 const DELIVERIES: usize = 4;
-/// Packets of sound on the same way: 80 ms.
+/// Sound packets in the same queue: 80 ms.
 const SOUNDS: usize = 8;
 /// Characters of a device's name that are kept, and profiles of a controller.
 const MAX_NAME: usize = 200;
 const MAX_PROFILES: usize = 16;
-/// What an application has for its client, on its way to the session: several frames' worth.
+/// Queued output of an application for its client: several frames' worth.
 const OUTPUTS: usize = 256;
-/// What a session is told that adds nothing to its frames.
+/// The name of the policy that adds no redundancy.
 const NO_REDUNDANCY: &str = "none";
 
-/// What a client takes.
+/// What a client accepts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ClientPreferences {
     pub(crate) codec: CodecKind,
     pub(crate) display: DisplayKind,
-    /// It wants to hear the world.
+    /// It wants sound.
     pub(crate) sound: bool,
+    /// It crops the rows below the pictures that hold the latency marker.
+    pub(crate) marker: bool,
 }
 
 /// The part of a session that does not depend on its transport.
@@ -43,18 +46,18 @@ pub(crate) struct SessionCommon {
     pub(crate) state: Arc<ServerState>,
     pub(crate) session: u32,
     pub(crate) deliveries: mpsc::Receiver<Delivery>,
-    /// Closed where the client hears nothing.
+    /// Closed if the client receives no sound.
     pub(crate) sounds: mpsc::Receiver<SoundPacket>,
     pub(crate) outputs: mpsc::Receiver<Output>,
-    /// Owner and user let texts of the clipboard pass.
+    /// Owner and user allow the exchange of clipboard text.
     clipboard: bool,
-    /// The client gets sound.
+    /// The client receives sound.
     hears: bool,
-    /// How the client is told that sound comes in datagrams.
+    /// The description that announces sound in datagrams to the client.
     sound: Option<SoundDescription>,
-    /// What the client shows pictures on.
+    /// The client's kind of display.
     pub(crate) display: DisplayKind,
-    /// The client is to acknowledge frames.
+    /// The client's loss recovery, which decides whether it acknowledges frames.
     recovery: RecoveryPolicy,
     mailbox: Arc<EncoderMailbox>,
     stream: StreamDescription,
@@ -68,17 +71,18 @@ impl SessionCommon {
         preferences: ClientPreferences,
         sender: &Sender,
     ) -> Result<Self, CodecError> {
-        let ClientPreferences { codec, display, sound } = preferences;
-        let stream = describe(&state, codec, stream_target(sender, display))?;
+        let ClientPreferences { codec, display, sound, marker } = preferences;
+        let stream = describe(&state, (codec, marker), stream_target(sender, display))?;
         let (delivery_sender, deliveries) = mpsc::channel(DELIVERIES);
         let (sound_sender, sounds) = mpsc::channel(SOUNDS);
         let hears = sound && state.sound.is_some();
         let (output_sender, outputs) = mpsc::channel(OUTPUTS);
         let target = stream_target(sender, display);
         let mailbox = EncoderMailbox::new(Viewer(session), codec, target, delivery_sender, output_sender)
-            .with_stream(Size { width: stream.width, height: stream.height }, stream.views);
+            .with_stream(Size { width: stream.width, height: stream.height }, stream.views)
+            .with_marker(marker);
         let mailbox = Arc::new(if hears { mailbox.with_sounds(sound_sender) } else { mailbox });
-        let (recovery, sound) = (RecoveryPolicy::Repair, None);
+        let (recovery, sound) = (RecoveryPolicy::Retransmission, None);
         let clipboard = false;
         Ok(Self {
             state,
@@ -96,20 +100,20 @@ impl SessionCommon {
         })
     }
 
-    /// The client is told that sound comes in datagrams of the session's own.
+    /// Announces to the client that sound arrives in datagrams of the session.
     pub(crate) fn with_sound_in_datagrams(mut self) -> Self {
         let description = || SoundDescription { codec: "opus".into(), sample_rate: SOUND_RATE, channels: 2 };
         self.sound = self.hears.then(description);
         self
     }
 
-    /// What the client is to do about losses.
+    /// Sets the loss recovery of the client.
     pub(crate) const fn with_recovery(mut self, recovery: RecoveryPolicy) -> Self {
         self.recovery = recovery;
         self
     }
 
-    /// Hands the mailbox to the studio: pictures and sound come from now on. False when the studio has failed.
+    /// Hands the mailbox to the studio, which starts pictures and sound. False if the studio has failed.
     pub(crate) fn begin(&self) -> bool {
         if let Some(sound) = self.state.sound.as_ref().filter(|_| self.hears) {
             sound.add_viewer(Arc::clone(&self.mailbox));
@@ -123,12 +127,12 @@ impl SessionCommon {
         self.write_events(sender);
     }
 
-    /// The user lets texts of the clipboard pass, or not.
+    /// Whether the user allows the exchange of clipboard text.
     pub(crate) fn set_clipboard(&mut self, wanted: bool) {
         self.clipboard = wanted && self.state.clipboard;
     }
 
-    /// Something of the client's for the application. The error says why the session must end.
+    /// Passes something from the client to the application. The error says why the session must end.
     pub(crate) fn on_post(&self, post: Post) -> Result<(), String> {
         let longest = match &post {
             Post::Message(message) => (message.data.len(), MAX_RELIABLE_MESSAGE_BYTES),
@@ -143,12 +147,12 @@ impl SessionCommon {
         self.mailbox.post(post).then_some(()).ok_or_else(reason)
     }
 
-    /// The session has not taken a message of the application that must not be lost.
+    /// The session had no room for a message of the application that must not be lost.
     pub(crate) fn is_overrun(&self) -> bool {
         self.mailbox.is_overrun()
     }
 
-    /// The control message for what the application has for its client; none for a message that goes another way.
+    /// The control message for an output of the application; none for a message that is sent another way.
     pub(crate) fn message_for(&self, sender: &mut Sender, output: Output) -> Option<ServerMessage> {
         match output {
             Output::Haptics(haptics) => Some(ServerMessage::Haptics(haptics)),
@@ -172,12 +176,12 @@ impl SessionCommon {
         }
     }
 
-    /// An input that came by another way than the sender's.
+    /// An input that did not arrive through the sender.
     pub(crate) fn on_input(&self, input: ReceivedInput) {
         self.mailbox.on_input(input);
     }
 
-    /// Takes what the sender has beside datagrams after new facts, and tells the studio its target.
+    /// Collects the sender's results other than datagrams after new events, and passes its target to the studio.
     pub(crate) fn drain(&self, now: Time, sender: &mut Sender) {
         if let Some(mut input) = sender.poll_input(now) {
             for data in std::mem::take(&mut input.messages) {
@@ -204,7 +208,7 @@ impl SessionCommon {
         }
     }
 
-    /// The stream from the next key frame on.
+    /// The description of the stream from the next key frame on.
     pub(crate) fn resized(&mut self, size: Size, views: u8) -> StreamDescription {
         (self.stream.width, self.stream.height, self.stream.views) = (size.width, size.height, views);
         self.stream.clone()
@@ -229,7 +233,7 @@ impl SessionCommon {
         }
     }
 
-    /// The rates now, for metrics and for the client.
+    /// The current rates, for metrics and for the client.
     pub(crate) fn status(&self, now: Time, sender: &Sender) -> RateStatus {
         let (decision, figures) = (sender.decision(), sender.statistics(now));
         self.state.metrics.on_figures(self.session, SessionFigures { sender: figures, target: decision.target });
@@ -246,22 +250,19 @@ impl SessionCommon {
     }
 }
 
-/// What is kept of a client's description of its devices.
-pub(crate) fn devices(
-    mut gamepads: Vec<GamepadDescription>,
-    mut controllers: Vec<ControllerDescription>,
-) -> DevicesDescription {
-    for gamepad in &mut gamepads {
+/// Bounds a client's description of its devices.
+pub(crate) fn devices(mut devices: DevicesDescription) -> DevicesDescription {
+    for gamepad in &mut devices.gamepads {
         gamepad.name = gamepad.name.chars().take(MAX_NAME).collect();
     }
-    for controller in &mut controllers {
+    for controller in &mut devices.controllers {
         controller.profiles.truncate(MAX_PROFILES);
         controller.profiles.iter_mut().for_each(|profile| *profile = profile.chars().take(MAX_NAME).collect());
     }
-    DevicesDescription { gamepads, controllers }
+    devices
 }
 
-/// However the session ends, the studio is not to wait for it.
+/// However the session ends, the studio must not wait for it.
 impl Drop for SessionCommon {
     fn drop(&mut self) {
         self.mailbox.leave();
@@ -274,12 +275,18 @@ fn stream_target(sender: &Sender, display: DisplayKind) -> StreamTarget {
     StreamTarget { encoder, refusal, display, step, render_to_display, best_capture, sound }
 }
 
-/// The stream as it starts.
-fn describe(state: &ServerState, codec: CodecKind, target: StreamTarget) -> Result<StreamDescription, CodecError> {
+/// The description of the stream at its start.
+fn describe(
+    state: &ServerState,
+    (codec, marker): (CodecKind, bool),
+    target: StreamTarget,
+) -> Result<StreamDescription, CodecError> {
     let StreamTarget { display, step, encoder: EncoderTarget { rate, .. }, .. } = target;
     let size = state.format.size_for(display, step.scale);
     let config = EncoderConfig { size, fps: state.format.fps, rate, threads: EncoderConfig::usual_threads() };
-    let EncoderDescription { name, codec_string, .. } = state.encoders.describe(codec, config)?;
+    let strip = if marker { strip_below(&state.encoders, codec, config) } else { None };
+    let coded = EncoderConfig { size: size.with_strip(strip), ..config };
+    let EncoderDescription { name, codec_string, .. } = state.encoders.describe(codec, coded)?;
     Ok(StreamDescription {
         codec,
         codec_string,

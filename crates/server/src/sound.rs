@@ -1,7 +1,7 @@
-//! One thread that makes the world's sound for every listener: ten milliseconds at a time, on the server's clock.
+//! One thread that renders the world's sound for every listener: ten milliseconds at a time, on the server's clock.
 //!
-//! The studio, whose pictures take longer than that, hands over what the world has to say ([`Cues`]) after each move of the world.
-//! A strike is heard from the next block on; what hums moves gradually from where it was.
+//! The studio, whose pictures take longer than that, passes on the world's sounds ([`Cues`]) after each step of the world. A strike is
+//! heard from the next block on; a hum moves gradually from its previous place.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -16,16 +16,16 @@ use nearlight_wire::BLOCK;
 
 use crate::mailbox::EncoderMailbox;
 
-/// Held up by more than this, the thread leaves blocks out rather than make old ones. Guess: a receiver covers five anyway.
+/// If delayed by more than this, the thread skips blocks rather than render old ones. Guess: a receiver conceals five anyway.
 const MAX_BEHIND: Span = Span::from_millis(50);
 
-/// What the thread hears of.
+/// What the thread is notified of.
 enum News {
     Cues(Cues),
     EncoderMailbox(Arc<EncoderMailbox>),
 }
 
-/// The thread's handle; the thread ends when all of them are gone.
+/// The thread's handle; the thread ends when all handles are dropped.
 #[derive(Clone)]
 pub(crate) struct Mixer {
     news: Sender<News>,
@@ -39,13 +39,13 @@ impl Mixer {
         Ok(Self { news })
     }
 
-    /// What the world has to say since the last time.
+    /// The world's sounds since the last call.
     pub(crate) fn on_cues(&self, cues: Cues) {
-        // A thread that has ended has said why.
+        // A thread that has ended has reported why.
         let _ = self.news.send(News::Cues(cues));
     }
 
-    /// Somebody listens from now on.
+    /// Adds a listener.
     pub(crate) fn add_viewer(&self, mailbox: Arc<EncoderMailbox>) {
         let _ = self.news.send(News::EncoderMailbox(mailbox));
     }
@@ -63,7 +63,7 @@ impl Listener {
         Ok(Self { mailbox, ears: Ears::default(), encoder })
     }
 
-    /// Codes the room's newest block as this listener hears it.
+    /// Encodes the room's newest block as this listener hears it.
     fn hear(&mut self, room: &Room, block: BlockId, begin: Time) -> Result<(), OpusError> {
         self.encoder.set_rate(self.mailbox.target().sound)?;
         let bytes = self.encoder.encode(&self.ears.hear(room, &self.mailbox.head()))?;
@@ -83,7 +83,7 @@ impl Stage {
         let mut next = BlockId(0);
         loop {
             if self.listeners.is_empty() {
-                // Nobody listens: silence costs nothing.
+                // Without listeners the thread sleeps.
                 let Ok(news) = arrivals.recv() else { return };
                 self.on_news(news);
                 next = newest_block(self.clock.now()).next();
@@ -108,7 +108,7 @@ impl Stage {
 
     fn on_news(&mut self, news: News) {
         match news {
-            // What was struck while nobody listened is not heard later.
+            // Strikes that occurred without listeners are not heard later.
             News::Cues(_) if self.listeners.is_empty() => {}
             News::Cues(cues) => self.room.on_cues(&cues),
             News::EncoderMailbox(mailbox) => match Listener::new(mailbox) {
@@ -138,7 +138,7 @@ fn begin_of(block: BlockId) -> Time {
     Time::ZERO + BLOCK * i64::from(block.0)
 }
 
-/// The block that has begun last.
+/// The block that began last.
 fn newest_block(now: Time) -> BlockId {
     BlockId((now.as_nanos() / BLOCK.as_nanos().unsigned_abs()) as u32)
 }

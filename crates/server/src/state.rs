@@ -1,4 +1,4 @@
-//! What all sessions share, and who is let in.
+//! State shared by all sessions, and the admission of clients.
 
 use std::net::IpAddr;
 use std::sync::atomic::AtomicU32;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use nearlight_codec::{CodecError, CodecKind, EncoderConfig, Encoders};
 use nearlight_fec::policy::new_policy;
 use nearlight_link::Path;
-use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy};
+use nearlight_net::{Clock, Gate, RateLimiter, RatePolicy, TcpSocket};
 use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, new_controller};
@@ -27,20 +27,20 @@ use crate::pairing::{Channel, Pairing, Wrong};
 use crate::sound::Mixer;
 use crate::studio::{Format, Studio};
 
-/// Strangers that may be about to greet at the same time, in all and from one address. Where there are more, who has been silent for
-/// longest goes. Guess: a class of 30 behind one address opens the link at the same moment.
+/// Connections that may be in the greeting at the same time, in total and from one address. Beyond that, the one that has been silent
+/// longest is dropped. Guess: a class of 30 behind one address opens the link at the same moment.
 const MAX_GREETING: usize = 64;
 const MAX_GREETING_PER_ADDRESS: usize = 32;
 
-/// How long a client waits for a place that may become free, and how often it is looked at: longer than a silent client keeps it, and
-/// shorter than clients wait for an answer to their greeting.
+/// How long a client waits for a place that may become free, and how often that is checked: longer than a silent client keeps its place,
+/// and shorter than clients wait for an answer to their greeting.
 const ADMISSION_PATIENCE: Span = Span::from_secs(4);
 const ADMISSION_CHECK: Duration = Duration::from_millis(100);
 
-/// The one controller that needs to be told nothing.
+/// The only controller that needs no feedback.
 const FIXED: &str = "fixed";
 
-/// Why a client is kept out.
+/// Why a client is refused.
 #[derive(Clone, Debug)]
 pub(crate) struct Rejection {
     pub(crate) reason: RefusalReason,
@@ -53,9 +53,9 @@ pub(crate) struct Rejection {
 /// What carries a session's media.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum MediaTransport {
-    /// Datagrams of our own protocol of at most so many bytes, and what both ends do about losses.
+    /// Datagrams of our own protocol of at most this many bytes, and the loss recovery of both ends.
     Datagrams { largest: usize, recovery: RecoveryPolicy },
-    /// RTP, and whether the client tells when packets arrive.
+    /// RTP, and whether the client reports packet arrival times.
     Rtp { reports_arrivals: bool },
 }
 
@@ -68,9 +68,9 @@ pub(crate) struct ServerState {
     pub(crate) admission: Arc<Admission>,
     pub(crate) next_session: AtomicU32,
     pub(crate) studio: Studio,
-    /// None: there is nothing to hear.
+    /// None: there is no sound.
     pub(crate) sound: Option<Mixer>,
-    /// Texts of the clipboard may pass.
+    /// Clipboard text may be exchanged.
     pub(crate) clipboard: bool,
     pub(crate) adapter: String,
     pub(crate) format: Format,
@@ -80,8 +80,10 @@ pub(crate) struct ServerState {
     pub(crate) recovery: RecoveryPolicy,
     pub(crate) bounds: Bounds,
     pub(crate) pacing: Mode,
+    /// Of TCP connections that carry media; none: the system's.
+    pub(crate) tcp_control: Option<String>,
     pub(crate) bad_paths: Option<BadPaths>,
-    /// The most that a datagram holds, whatever the transport takes.
+    /// The maximum datagram size, whatever the transport allows.
     pub(crate) datagram: usize,
     pub(crate) encoders: Encoders,
     pub(crate) metrics: Arc<Metrics>,
@@ -95,8 +97,16 @@ impl ServerState {
         Gate::new(MAX_GREETING, MAX_GREETING_PER_ADDRESS, 0)
     }
 
-    /// A codec and a place for a client that has shown that it knows the token. Where only the place of one who has fallen silent is
-    /// left, such as the client's own that was killed a moment ago, it waits whether that place becomes free.
+    /// Sets the congestion control that the owner chose on a TCP connection that is about to carry media.
+    pub(crate) fn on_media_connection(&self, tcp: &TcpSocket) {
+        let Some(name) = &self.tcp_control else { return };
+        if let Err(error) = tcp.set_congestion_control(name) {
+            tracing::warn!(%error, "a TCP connection keeps the system's congestion control instead of {name}");
+        }
+    }
+
+    /// A codec and a place for a client that has proved that it knows the token. If the only candidate is the place of a silent client,
+    /// such as this client's own previous session that was killed a moment ago, it waits for that place to become free.
     pub(crate) async fn admit(&self, peer: IpAddr, hello: &Hello) -> Result<(CodecKind, Permit), Rejection> {
         let codec = self.choose(|kind| hello.codecs.contains(kind))?;
         let guest = Guest { address: peer, trusted: true };
@@ -107,7 +117,7 @@ impl ServerState {
                 Err(NotAdmitted::Silent(_)) if now < came_at + ADMISSION_PATIENCE => {
                     tokio::time::sleep(ADMISSION_CHECK).await;
                 }
-                // Who was killed just now is not known to be silent yet.
+                // A client that was killed just now is not yet known to be silent.
                 Err(NotAdmitted::Full) if now <= came_at + QUIET => tokio::time::sleep(ADMISSION_CHECK).await,
                 taken => {
                     let permit = taken.map_err(|why| self.not_admitted(why))?;
@@ -118,9 +128,9 @@ impl ServerState {
         }
     }
 
-    /// The server's own proof for a client whose greeting shows that it knows the token.
+    /// The server's own proof for a client whose greeting proves that it knows the token.
     pub(crate) fn check_hello(&self, peer: IpAddr, hello: &Hello, channel: &Channel) -> Result<Bytes32, Rejection> {
-        // Who speaks another version proves the token in another way, or sends it as it is.
+        // Another version of the protocol proves the token differently, or sends it in the clear.
         self.check_version(hello)?;
         let checked = self.pairing.check_proof(self.clock.now(), peer, hello.proof.as_ref(), channel);
         checked.map_err(|wrong| self.wrong_token(wrong))
@@ -150,7 +160,7 @@ impl ServerState {
         Rejection { wait: Some(wait), ..rejection }
     }
 
-    /// Whether a request over HTTP brings the right token.
+    /// Whether an HTTP request carries the right token.
     pub(crate) fn check_token(&self, peer: IpAddr, token: &str) -> Result<(), Rejection> {
         self.pairing.check_bearer(self.clock.now(), peer, token).map_err(|wrong| self.wrong_token(wrong))
     }
@@ -167,7 +177,7 @@ impl ServerState {
         }
     }
 
-    /// The owner's codec where the client has it, else another.
+    /// The owner's codec if the client supports it, otherwise another.
     pub(crate) fn choose(&self, offered: impl FnMut(&CodecKind) -> bool) -> Result<CodecKind, Rejection> {
         [self.codec].into_iter().chain(CodecKind::ALL).find(offered).ok_or_else(|| {
             let message = "This client receives neither H.264 nor VP8, so it cannot show the stream.";
@@ -175,7 +185,7 @@ impl ServerState {
         })
     }
 
-    /// Counts an offer, which costs work before anybody is connected, unless its address has made too many.
+    /// Counts an offer, which costs work before a client is connected, unless its address has made too many.
     pub(crate) fn count_offer(&self, now: Time, guest: Guest) -> Result<(), Rejection> {
         self.offers.take(now, guest).map_err(|wait| self.make_wait(wait, "Too many offers came from this address."))
     }
@@ -204,13 +214,13 @@ impl ServerState {
         }
     }
 
-    /// What is done about losses in a session with this codec, whose encoder may keep no references.
+    /// The loss recovery of a session with this codec, whose encoder may keep no references.
     pub(crate) fn recovery(&self, codec: CodecKind) -> Result<RecoveryPolicy, CodecError> {
         let Format { size, fps, .. } = self.format;
         let config = EncoderConfig { size, fps, rate: self.bounds.start, threads: EncoderConfig::usual_threads() };
         let keeps_references = self.encoders.describe(codec, config)?.keeps_references;
         Ok(match self.recovery {
-            RecoveryPolicy::Reference if !keeps_references => RecoveryPolicy::Repair,
+            RecoveryPolicy::Reference if !keeps_references => RecoveryPolicy::Retransmission,
             chosen => chosen,
         })
     }
@@ -219,9 +229,9 @@ impl ServerState {
     pub(crate) fn new_sender(&self, now: Time, transport: MediaTransport) -> Sender {
         let (framing, largest, recovery, reports_arrivals) = match transport {
             MediaTransport::Datagrams { largest, recovery } => (Framing::Symbols, largest, recovery, true),
-            // The client's own: it sends NACKs, then asks for a key frame.
+            // The client's own recovery: it sends NACKs, then requests a key frame.
             MediaTransport::Rtp { reports_arrivals } => {
-                (Framing::Rtp, Peer::LARGEST_DATAGRAM, RecoveryPolicy::Repair, reports_arrivals)
+                (Framing::Rtp, Peer::LARGEST_DATAGRAM, RecoveryPolicy::Retransmission, reports_arrivals)
             }
         };
         let chosen = || new_controller(&self.controller, self.bounds).expect("checked when the server started");
@@ -234,7 +244,7 @@ impl ServerState {
             frame_interval: self.format.frame_interval(),
             events: self.journal.is_some(),
             maximum: Some(self.bounds.maximum),
-            // Other protocols' receivers hold what they like.
+            // Receivers of other protocols choose their own buffer.
             playback_buffer: if framing == Framing::Symbols { controller.playback_buffer() } else { 0 },
             ..SenderConfig::default()
         }
@@ -243,7 +253,7 @@ impl ServerState {
         Sender::new(now, config, Algorithms { controller, redundancy })
     }
 
-    /// The bad path that the owner wants for each session, there and back; none where it is to be a clean one.
+    /// The impaired path that the owner wants for each session, in both directions; none for a clean path.
     pub(crate) fn bad_path(&self, session: u32, now: Time) -> Option<[Path; 2]> {
         let paths = self.bad_paths.as_ref()?.of_session(session, now);
         if let Err(error) = &paths {
@@ -253,7 +263,7 @@ impl ServerState {
     }
 }
 
-/// Who has made how many offers. Those with a token are counted apart, so that nobody without one can use theirs up.
+/// Counts offers per address. Offers with a token are counted separately, so that clients without one cannot exhaust their budget.
 pub(crate) struct Offers {
     trusted: Mutex<RateLimiter>,
     strangers: Mutex<RateLimiter>,
@@ -276,7 +286,7 @@ pub(crate) fn seconds(wait: Span) -> u64 {
     wait.as_secs_f64().ceil().max(1.0) as u64
 }
 
-/// A name that a stranger chose, fit for a log.
+/// A name chosen by a stranger, sanitised for the log.
 pub(crate) fn clean(name: &str) -> String {
     name.chars().filter(|letter| !letter.is_control()).take(200).collect()
 }

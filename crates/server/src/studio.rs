@@ -1,9 +1,9 @@
-//! The studio: one thread that owns the source of pictures, moves the shared world on and draws each client's view.
+//! The studio: one thread that owns the source of pictures, advances the shared world and renders each client's view.
 //!
-//! Where the source paces itself, the thread runs [`crate::fan_out`] instead.
+//! If the source paces itself, the thread runs [`crate::fan_out`] instead.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -27,18 +27,18 @@ use crate::metrics::Metrics;
 use crate::overload::{Moment, OverloadMonitor};
 use crate::sound::Mixer;
 
-/// The least width and height that a controller can shrink a picture to: the marker and room for the world around it.
+/// The least width and height that a controller can shrink a picture to. Guess: the world can still be made out in it.
 const LEAST_PICTURE: Size = Size { width: 256, height: 144 };
 
-/// Half of the way from one eye to the other, in metres: between grown-ups' 63 mm on average.
+/// Half the interpupillary distance in metres: adults average 63 mm.
 const EYE_FROM_MIDDLE: f32 = 0.0315;
 
-/// What the studio makes.
+/// What the studio produces.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Format {
     pub(crate) size: Size,
     pub(crate) fps: u16,
-    /// A screen's picture has a half for each eye, too.
+    /// A screen's picture has a half for each eye as well.
     pub(crate) stereo: bool,
 }
 
@@ -47,7 +47,7 @@ impl Format {
         Span::from_secs(1) / i64::from(self.fps)
     }
 
-    /// Views in a display's picture.
+    /// Number of views in a display's picture.
     pub(crate) const fn views_for(self, display: DisplayKind) -> u8 {
         match display {
             DisplayKind::Screen if !self.stereo => 1,
@@ -72,26 +72,26 @@ impl Format {
     }
 }
 
-/// What the studio needs beside its source.
+/// What the studio needs besides its source.
 pub(crate) struct StudioOptions {
     pub(crate) format: Format,
     pub(crate) clock: Clock,
     pub(crate) encoders: Encoders,
-    /// None: nobody is to hear anything.
+    /// None: there is no sound.
     pub(crate) sound: Option<Mixer>,
     pub(crate) captures: Captures,
-    /// Viewers who get the same pictures share encoders.
+    /// Viewers who receive the same pictures share encoders.
     pub(crate) shared_encodes: bool,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-/// Where viewers are told of, by the kind of the source.
+/// The channel on which viewers are announced, by the kind of source.
 enum Arrivals {
     OnDemand(Sender<Arc<EncoderMailbox>>),
-    SelfPaced(Sender<News>),
+    SelfPaced(SyncSender<News>),
 }
 
-/// A source that paces itself holds a sender too, so that its studio would never see them all gone.
+/// A source that paces itself holds a sender too, so its studio would never see the channel closed.
 impl Drop for Arrivals {
     fn drop(&mut self) {
         if let Self::SelfPaced(news) = self {
@@ -132,14 +132,14 @@ impl Studio {
         }
     }
 
-    /// Ends the thread and says how it ended.
+    /// Ends the thread and returns how it ended.
     pub(crate) fn finish(mut self) -> Result<(), SceneError> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         drop(self.arrivals);
         thread.join().unwrap_or_else(|_| Err(SceneError::Adapter("the studio thread panicked; see the log".into())))
     }
 
-    /// The studio cannot draw any more.
+    /// The studio can no longer render.
     pub(crate) fn has_failed(&self) -> bool {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
@@ -162,7 +162,7 @@ struct Set {
     format: Format,
     clock: Clock,
     encoders: Encoders,
-    /// None: nobody is to hear anything.
+    /// None: there is no sound.
     sound: Option<Mixer>,
     captures: Captures,
     viewers: Vec<ViewerState>,
@@ -174,7 +174,7 @@ impl Set {
         let mut overload = OverloadMonitor::new(self.format.fps);
         loop {
             if self.viewers.is_empty() {
-                // Nobody watches: the studio costs nothing until somebody comes.
+                // Without viewers the studio sleeps until one joins.
                 overload.on_idle();
                 let Ok(mailbox) = arrivals.recv() else { return Ok(()) };
                 self.take_in(mailbox);
@@ -202,7 +202,7 @@ impl Set {
                      --size or --fps, or leave both out: then they are measured"
                 );
             }
-            // After drawing: what took longer than a frame interval moves the next moments.
+            // After rendering: if it took longer than a frame interval, the next moments are shifted.
             schedule
                 .on_passed(self.clock.now(), self.viewers.iter().map(|viewer| viewer.mailbox.target().best_capture));
         }
@@ -264,7 +264,7 @@ impl Set {
     }
 }
 
-/// Gives the application what a viewer has sent. Answers its newest input, where there is one, and when that came.
+/// Passes what a viewer has sent to the application. Returns its newest input, if any, and when that arrived.
 pub(crate) fn hand_over(
     application: &mut dyn Application,
     now: Time,
@@ -286,27 +286,24 @@ pub(crate) fn hand_over(
     input
 }
 
-/// Gives viewers what the application has for them.
+/// Passes the application's outputs to the viewers.
 pub(crate) fn put_out<'a>(
     application: &mut dyn Application,
     viewers: &(impl Iterator<Item = &'a EncoderMailbox> + Clone),
 ) {
     while let Some((to, output)) = application.poll_output() {
-        // Who has left needs nothing more.
+        // A viewer that has left needs no output.
         if let Some(mailbox) = viewers.clone().find(|mailbox| mailbox.viewer == to) {
             mailbox.put_out(output);
         }
     }
 }
 
-/// Draws one client's picture and hands it to the encoder, unless its frame is left out.
+/// Renders one client's picture and hands it to the encoder, unless its frame is skipped.
 fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut ViewerState) -> Result<Moment, SceneError> {
     let target = viewer.mailbox.target();
-    let decision = viewer.skipper.on_moment(&CaptureFacts {
-        refusal: target.refusal,
-        frame_rate: target.step.frame_rate,
-        encoder_free: viewer.lane.has_picture(),
-    });
+    let facts = CaptureFacts::new(target.refusal, target.step, viewer.lane.has_picture());
+    let decision = viewer.skipper.on_moment(&facts);
     if let CaptureDecision::Skip(reason) = decision {
         viewer.mailbox.on_skipped(reason);
         return Ok(decision.into());
@@ -318,13 +315,8 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     let wanted = (target.display, format.views_for(target.display));
     let views = views_at(&viewer.views, &viewer.predictor, wanted, size, display_at);
     let id = viewer.mailbox.take_frame_id();
-    let request = RenderRequest {
-        viewer: viewer.mailbox.viewer,
-        views: &views,
-        width: size.width,
-        height: size.height,
-        marker: Marker { frame: id, input: viewer.input },
-    };
+    let request =
+        RenderRequest { viewer: viewer.mailbox.viewer, views: &views, width: size.width, height: size.height };
     let mut rendered_at = render_started_at;
     let mut converted = Ok(());
     source.render(&request, &mut |pixels| {
@@ -335,8 +327,10 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
         viewer.lane.put_back(picture);
         return Err(SceneError::Adapter(format!("its picture cannot be converted: {error}")));
     }
+    viewer.lane.add_marker(Marker { frame: id, input: viewer.input }, &mut picture);
     let job = Job {
         picture,
+        size,
         id,
         input: viewer.input,
         input_received_at: viewer.input_received_at.unwrap_or(render_started_at),
@@ -351,10 +345,7 @@ fn draw(source: &mut dyn Source, format: Format, clock: Clock, viewer: &mut View
     Ok(decision.into())
 }
 
-/// What to draw: a headset's views as they will be at display time, a screen's as they are.
-///
-/// A head cannot stop at once, so extrapolating it halves the error that late reprojection has to hide. A mouse can, and a
-/// screen has no reprojection: a view that overshoots and swings back looks worse than one that is 40 ms old.
+/// What to draw: see [`Predictor::views_for`].
 pub(crate) fn views_at(
     sampled: &[View],
     predictor: &Predictor,
@@ -364,9 +355,10 @@ pub(crate) fn views_at(
 ) -> Vec<View> {
     let wanted = usize::from(wanted);
     if sampled.len() == wanted {
-        return if display == DisplayKind::Headset { predictor.predict(at) } else { sampled.to_vec() };
+        return predictor.views_for(display, at);
     }
-    // The display changed and its first sample is not here yet, or there has been no sample at all; a screen in stereo never sends two.
+    // The display changed and its first sample has not arrived yet, or there has been no sample at all; a screen in stereo never sends two
+    // views.
     let pose = sampled.first().map_or(START, |view| view.pose);
     let aspect = f32::from(size.width) / wanted as f32 / f32::from(size.height);
     let view = View { pose, fov: Fov::symmetric(1.2, aspect) };
@@ -376,7 +368,8 @@ pub(crate) fn views_at(
     }
 }
 
-/// What the eyes of a screen's user see, of whom it knows one view: each its half of the picture, as high as that view.
+/// What the eyes of a screen's user see, given the single view of the head: one half of the picture each, with the vertical field of that
+/// view.
 fn eyes(view: View, size: Size) -> [View; 2] {
     let View { pose, fov } = view;
     let [x, y, z, w] = pose.orientation;
@@ -422,7 +415,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_shrink_in_proportion_and_keep_room_for_the_marker() {
+    fn pictures_shrink_in_proportion_down_to_the_least() {
         let format = Format { size: Size { width: 1920, height: 1080 }, fps: 30, stereo: false };
         let screen = |scale| format.size_for(DisplayKind::Screen, scale);
         let headset = |scale| format.size_for(DisplayKind::Headset, scale);
@@ -433,7 +426,7 @@ mod tests {
         }
         assert_eq!((screen(0.01), headset(0.01)), (size(256, 144), size(256, 128)));
         assert_eq!((headset(1.0), headset(0.5)), (size(2_048, 1_024), size(1_024, 512)));
-        // A picture that is small already stays as it is.
+        // A picture that is already small keeps its size.
         let small = Format { size: size(200, 100), ..format };
         assert_eq!(small.size_for(DisplayKind::Screen, 0.2), small.size);
         for lines in 100..=1_080 {

@@ -1,9 +1,9 @@
-//! Sessions over a WebSocket on the page's own port, for networks that pass nothing else and browsers that have nothing else. A binary
-//! message is a datagram, a text a control message.
+//! Sessions over a WebSocket on the page's own port, for networks and browsers that support nothing else. A binary message is a datagram, a
+//! text message a control message.
 //!
-//! TCP loses nothing and delivers in order, so what is late makes everything behind it late. Therefore little is handed to it at a time:
-//! the kernel and TLS hold 16 KiB each (`nearlight_net::PageStream`), the socket's task [`UNSENT`] messages, and all else waits in the sender, which
-//! leaves frames out before they are encoded where its queue grows. Controllers hear of the delay by the client's reports.
+//! TCP loses nothing and delivers in order, so late data delays everything behind it. Therefore little is handed to it at a time: the
+//! kernel and TLS hold 16 KiB each (`nearlight_net::PageStream`), the socket's task [`UNSENT`] messages, and all else waits in the sender,
+//! which skips frames before they are encoded when its queue grows. Controllers learn of the delay from the client's reports.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,9 +17,9 @@ use axum::response::Response;
 use axum::routing::get;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
-use nearlight_net::{Clock, Reservation};
+use nearlight_net::{Clock, Reservation, TcpSocket};
 use nearlight_session::{EncodedFrame, Sender, SoundPacket, Wake};
-use nearlight_units::Time;
+use nearlight_units::{Span, Time};
 use nearlight_wire::{Binding, Bytes32, ClientMessage, Hello, MAX_CONTROL_BYTES, ServerMessage};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -32,12 +32,15 @@ use crate::state::ServerState;
 
 /// The same path as that of sessions over WebTransport.
 const PATH: &str = "/nearlight";
-/// What a datagram holds: as much as over UDP, so that controllers see packets of the size that they are made for.
+/// What a datagram holds: as much as over UDP, so that controllers see packets of the size that they are designed for.
 const DATAGRAM: usize = 1_200;
 /// Messages that wait for the socket. Guess: what leaves at 10 Mb/s in 8 ms.
 const UNSENT: usize = 8;
-/// A client that does not take this many control messages is cut off.
+/// A client that lets this many control messages accumulate is disconnected.
 const CONTROL_QUEUE: usize = 64;
+/// While media flow, TCP's state is polled this often, and also before each datagram from the client is processed, which may report
+/// arrivals. Guess: half of a short round trip. A poll takes a microsecond.
+const ASK_TCP: Span = Span::from_millis(10);
 /// How long the last messages may take to leave.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(500);
 
@@ -47,9 +50,10 @@ pub(crate) struct WebSocketClient {
     peer: IpAddr,
     /// Of its TCP connection's place.
     reservation: Option<Reservation>,
+    tcp: Option<TcpSocket>,
 }
 
-/// The route; clients go to `clients`, to be served with the others.
+/// The route; clients are sent to `clients`, to be served with the others.
 pub(crate) fn router(clients: mpsc::Sender<WebSocketClient>) -> Router {
     Router::new().route(PATH, get(open)).with_state(clients)
 }
@@ -58,23 +62,28 @@ async fn open(
     State(clients): State<mpsc::Sender<WebSocketClient>>,
     Extension(Client(peer)): Extension<Client>,
     reservation: Option<Extension<Reservation>>,
+    tcp: Option<Extension<TcpSocket>>,
     upgrade: WebSocketUpgrade,
 ) -> Response {
-    // What is written is sent at once: nothing may wait for a buffer to fill.
+    // Writes are sent at once: nothing may wait for a buffer to fill.
     let upgrade = upgrade.max_message_size(MAX_CONTROL_BYTES).max_frame_size(MAX_CONTROL_BYTES).write_buffer_size(0);
     upgrade.on_upgrade(move |socket| async move {
         let reservation = reservation.map(|Extension(reservation)| reservation);
+        let tcp = tcp.map(|Extension(tcp)| tcp);
         // A server that starts no more sessions drops it.
-        let _ = clients.send(WebSocketClient { socket, peer, reservation }).await;
+        let _ = clients.send(WebSocketClient { socket, peer, reservation, tcp }).await;
     })
 }
 
 /// Greets, checks the proof of the token and serves the client until it leaves.
 pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
     let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, client).await else { return };
-    // Quiet as it may be while its session lasts; admission bounds how many there are.
+    // It may be idle while its session lasts; admission bounds how many there are.
     if let Some(reservation) = &greeting.reservation {
         reservation.claim();
+    }
+    if let Some(tcp) = &greeting.tcp {
+        state.on_media_connection(tcp);
     }
     if state.bad_paths.is_some() {
         tracing::warn!(
@@ -89,7 +98,7 @@ pub(crate) async fn serve(state: Arc<ServerState>, client: WebSocketClient) {
             return greeting.refuse(None, &error.to_string()).await;
         }
     };
-    let carrier = WebSocketCarrier::new(state.clock, greeting.socket, sender, hello);
+    let carrier = WebSocketCarrier::new(state.clock, greeting, sender, hello);
     let task = SessionTask::new(state, session.number, permit, carrier, Some(common)).with_proof(proof);
     Box::new(task).run().await;
 }
@@ -139,25 +148,46 @@ struct WebSocketCarrier {
     writing: JoinHandle<()>,
     /// Control messages that wait for the socket's task.
     control: VecDeque<Message>,
-    /// The socket took no more: what is due waits in the sender.
+    /// The socket accepts no more data: what is due waits in the sender.
     blocked: bool,
     events: VecDeque<CarrierEvent>,
+    /// None if the system provides no information on it.
+    tcp: Option<TcpSocket>,
+    tcp_asked_at: Time,
 }
 
 impl WebSocketCarrier {
-    fn new(clock: Clock, socket: WebSocket, sender: Sender, hello: Hello) -> Self {
+    fn new(clock: Clock, client: WebSocketClient, sender: Sender, hello: Hello) -> Self {
+        let WebSocketClient { socket, tcp, .. } = client;
         let (sink, incoming) = socket.split();
         let (outgoing, messages) = mpsc::channel(UNSENT);
         let writing = tokio::spawn(write(sink, messages));
         let events = [CarrierEvent::Message(ClientMessage::Hello(hello)), CarrierEvent::Connected].into();
         let (control, outgoing) = (VecDeque::new(), Some(outgoing));
-        Self { clock, sender, incoming, outgoing, writing, control, blocked: false, events }
+        let tcp_asked_at = Time::ZERO;
+        Self { clock, sender, incoming, outgoing, writing, control, blocked: false, events, tcp, tcp_asked_at }
+    }
+
+    fn ask_tcp(&mut self, now: Time) {
+        let Some(tcp) = &self.tcp else { return };
+        self.tcp_asked_at = now;
+        match tcp.info() {
+            Ok(info) => self.sender.on_tcp_info(now, &info),
+            // It has closed, which the next read reports, or the system provides no information.
+            Err(error) => {
+                tracing::debug!(%error, "nothing is known of a session's TCP");
+                self.tcp = None;
+            }
+        }
     }
 
     fn on_message(&mut self, message: Message) -> Result<Option<Time>, String> {
         let now = self.clock.now();
         match message {
-            Message::Binary(datagram) => self.sender.on_datagram(now, &datagram),
+            Message::Binary(datagram) => {
+                self.ask_tcp(now);
+                self.sender.on_datagram(now, &datagram);
+            }
             Message::Text(text) => {
                 let message = serde_json::from_str(&text);
                 let message =
@@ -202,6 +232,7 @@ impl Carrier for WebSocketCarrier {
             room = room => {
                 room?;
                 self.blocked = false;
+                self.ask_tcp(self.clock.now());
                 return Ok(None);
             }
         };
@@ -234,6 +265,9 @@ impl Carrier for WebSocketCarrier {
 
     fn transmit(&mut self, now: Time) {
         let Some(outgoing) = self.outgoing.clone() else { return };
+        if now - self.tcp_asked_at >= ASK_TCP {
+            self.ask_tcp(now);
+        }
         loop {
             let Ok(room) = outgoing.try_reserve() else {
                 self.blocked = true;
@@ -245,8 +279,7 @@ impl Carrier for WebSocketCarrier {
     }
 
     fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
-        // While the socket takes nothing, the pacer's turn does not come.
-        self.sender.poll_timeout().filter(|(_, wake)| !(self.blocked && *wake == Wake::Pace))
+        if self.blocked { self.sender.poll_timeout_while_blocked() } else { self.sender.poll_timeout() }
     }
 
     fn on_timeout(&mut self, now: Time) {
@@ -271,7 +304,7 @@ impl Carrier for WebSocketCarrier {
     }
 }
 
-/// Writes in a task of its own: half a message must not stay on the socket because something else happened.
+/// Writes in a task of its own, so that cancellation cannot leave half a message on the socket.
 async fn write(mut sink: SplitSink<WebSocket, Message>, mut messages: mpsc::Receiver<Message>) {
     while let Some(message) = messages.recv().await {
         if sink.send(message).await.is_err() {

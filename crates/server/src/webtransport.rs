@@ -1,4 +1,4 @@
-//! Sessions over WebTransport: QUIC datagrams, and one stream for the control messages.
+//! Sessions over WebTransport (QUIC datagrams, and one stream for the control messages) or over Ethernet frames, which carry the same.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -17,7 +17,7 @@ use crate::greeting::{Greeting, Welcomed, receive};
 use crate::session::SessionTask;
 use crate::state::ServerState;
 
-/// A client that does not read its control stream for this many messages is cut off.
+/// A client that does not read its control stream for this many messages is disconnected.
 const CONTROL_QUEUE: usize = 64;
 /// How long the last control message may take to leave, and then to be read.
 const GOODBYE_LIMIT: Duration = Duration::from_millis(50);
@@ -31,7 +31,7 @@ pub(crate) async fn serve(state: Arc<ServerState>, connection: Connection) {
     let Some(Welcomed { session, hello, proof, permit, greeting }) = receive(&state, greeting).await else { return };
     let WebTransportGreeting { connection, control: Some(control) } = greeting else { return };
     let now = state.clock.now();
-    // Each session its own losses, the same in every run.
+    // Each session has its own losses, the same in every run.
     if let Some([there, back]) = state.bad_path(session.number, now) {
         connection.set_impairment_since(Direction::Send, there, now);
         connection.set_impairment_since(Direction::Receive, back, now);
@@ -66,7 +66,7 @@ impl Greeting for WebTransportGreeting {
         Some(self.connection.exporter())
     }
 
-    /// Who proves the token by the exporter need not take the challenge.
+    /// A client that proves the token by the exporter need not accept the challenge.
     async fn greet(&mut self, nonce: Bytes32) -> Result<Hello, String> {
         let connection = &self.connection;
         let challenge = async {
@@ -92,7 +92,7 @@ impl Greeting for WebTransportGreeting {
 
     async fn refuse(mut self, refusal: Option<ServerMessage>, words: &str) {
         if let (Some(refusal), Some((control, _))) = (refusal, &mut self.control) {
-            // The words go ahead of the close; a client that does not read them hears the close all the same.
+            // The reason is sent before the close; a client that does not read it still receives the close.
             let _ = tokio::time::timeout(Duration::from_secs(1), control.send(&refusal)).await;
             tokio::time::sleep(Duration::from_millis(100)).await;
             self.connection.finish(CLOSE_REFUSED, words).await;
@@ -109,7 +109,7 @@ struct WebTransportCarrier {
     messages: Option<mpsc::Sender<ServerMessage>>,
     sending: JoinHandle<()>,
     sender: Sender,
-    /// The most that a datagram may hold, whatever the path takes.
+    /// The maximum datagram size, whatever the path allows.
     datagram: usize,
     events: VecDeque<CarrierEvent>,
 }
@@ -141,7 +141,7 @@ impl Carrier for WebTransportCarrier {
     async fn recv(&mut self) -> Result<Option<Time>, String> {
         tokio::select! {
             received = self.connection.recv_datagram() => {
-                let Received { at, datagram } = received.map_err(|reason| format!("{reason:?}"))?;
+                let Received { at, datagram } = received.map_err(|reason| reason.to_string())?;
                 self.sender.on_datagram(at, &datagram);
                 Ok(Some(at))
             }
@@ -173,9 +173,11 @@ impl Carrier for WebTransportCarrier {
 
     fn transmit(&mut self, now: Time) {
         while let Some(datagram) = self.sender.poll_transmit(now) {
-            // A full queue is counted by the connection; the receiver will ask again for what it misses.
+            // Drops in a full queue are counted by the connection; the receiver requests what it misses again.
             let _ = self.connection.send_datagram(datagram.into());
         }
+        // What the pacer releases together is sent together.
+        self.connection.flush();
     }
 
     fn poll_timeout(&mut self) -> Option<(Time, Wake)> {
@@ -189,7 +191,7 @@ impl Carrier for WebTransportCarrier {
     async fn close(&mut self, now: Time, ended: &str) {
         let _ = self.send(now, ServerMessage::Goodbye { message: ended.to_owned() });
         self.messages = None;
-        // The words go ahead of the close, where the client still reads.
+        // The reason is sent before the close, if the client still reads.
         if tokio::time::timeout(GOODBYE_LIMIT, &mut self.sending).await.is_ok() {
             tokio::time::sleep(GOODBYE_LIMIT).await;
         }
@@ -197,7 +199,7 @@ impl Carrier for WebTransportCarrier {
     }
 }
 
-/// Sends in a task of its own: half a message must not stay on the stream because something else happened.
+/// Sends in a task of its own, so that cancellation cannot leave half a message on the stream.
 async fn send_control(mut control: ControlSender<ServerMessage>, mut queue: mpsc::Receiver<ServerMessage>) {
     while let Some(message) = queue.recv().await {
         if control.send(&message).await.is_err() {

@@ -44,11 +44,12 @@ impl Pair {
         }
     }
 
-    /// One frame's whole life; returns its packets.
+    /// Sends one frame from encoder to display; returns the number of its packets.
     fn frame(&mut self) -> u64 {
         self.now += FRAME_INTERVAL;
         let presence = Presence::of_views(Pose::default(), vec![self.view]);
         self.receiver.on_input(self.now, presence);
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.sender.on_datagram(self.now, &datagram);
         }
@@ -105,7 +106,7 @@ fn per_packet(criterion: &mut Criterion) {
     for (controller, fec) in [("fixed", "none"), ("gcc-libwebrtc", "none"), ("fixed", "planner"), ("fixed", "fixed:10")]
     {
         let mut pair = Pair::new(controller, fec);
-        // Elements a second are packets a second: the cost of a packet is its inverse.
+        // Elements per second are packets per second: the cost of a packet is the inverse.
         let name = format!("sender and receiver, {controller}, fec {fec}");
         group.bench_function(name, |bencher| bencher.iter(|| pair.frame()));
     }

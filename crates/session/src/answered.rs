@@ -1,10 +1,11 @@
-//! Which of the session's targets an encoder has met already: it runs ahead of the session, which repeats its request until it sees the frame.
+//! Which of the session's targets an encoder has already met: the encoder runs ahead of the session, which repeats its request until it
+//! sees the frame.
 
 use nearlight_units::FrameId;
 
 use crate::EncoderTarget;
 
-/// The frames that answered requests last.
+/// The frames that answered the latest requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AnsweredTargets {
     key: Option<FrameId>,
@@ -12,7 +13,7 @@ pub struct AnsweredTargets {
 }
 
 impl AnsweredTargets {
-    /// What of `target` is still to be met.
+    /// The part of `target` that has not been met yet.
     #[must_use]
     pub fn open(&self, target: EncoderTarget) -> EncoderTarget {
         let is_open = |answer: Option<FrameId>| answer.is_none_or(|frame| frame < target.next);

@@ -1,4 +1,4 @@
-//! Which datagrams arrived when, and when to tell the sender.
+//! Which datagrams arrived when, and when to report them to the sender.
 
 use std::collections::VecDeque;
 
@@ -7,8 +7,8 @@ use nearlight_wire::{Feedback, MAX_FEEDBACK_PACKETS};
 
 use crate::Wake;
 
-/// Arrivals are reported at the latest after this: at 30 frames a second a frame may take 33 ms, and GCC wants 30 ms or less
-/// between reports (draft-ietf-rmcat-gcc-02 section 3).
+/// Arrivals are reported no later than this: at 30 frames a second a frame may take 33 ms to arrive, and GCC wants reports at least every
+/// 30 ms (draft-ietf-rmcat-gcc-02 section 3).
 const MAX_HOLD: Span = Span::from_millis(10);
 /// A report repeats this many sequence numbers of the one before, so that a lost report costs nothing.
 const REPEATED: u64 = 64;
@@ -24,7 +24,7 @@ struct Seen {
 
 #[derive(Debug, Default)]
 pub(crate) struct ArrivalLog {
-    /// Fate of `first`, `first + 1`, ... up to the newest seen.
+    /// The fate of `first`, `first + 1`, ... up to the newest seen.
     window: VecDeque<Option<Seen>>,
     first: u64,
     /// Everything before this was reported at least once.
@@ -32,7 +32,7 @@ pub(crate) struct ArrivalLog {
     /// A packet that was reported missing has arrived since: the next report starts here.
     revise_from: Option<u64>,
     oldest_unreported_at: Option<Time>,
-    /// Reports leave so far apart; None: as soon as a frame is whole.
+    /// The interval between reports; None: a report is sent as soon as a frame is complete.
     interval: Option<Span>,
     reported_at: Option<Time>,
     /// Datagrams that arrived, each counted once.
@@ -69,17 +69,17 @@ impl ArrivalLog {
         true
     }
 
-    /// Reports leave at this distance, whatever becomes of frames; sooner only where one would not fit into a datagram.
+    /// Sends reports at this interval, independent of frames; earlier only where a report would not fit into a datagram.
     pub(crate) fn set_interval(&mut self, interval: Span) {
         self.interval = Some(interval);
     }
 
-    /// Report at the next opportunity: a frame is whole.
+    /// Report at the next opportunity: a frame is complete.
     pub(crate) fn set_flush(&mut self) {
         self.flush = self.oldest_unreported_at.is_some() && self.interval.is_none();
     }
 
-    /// When arrivals of which the first came at `oldest` are to be reported.
+    /// When arrivals, the first of which came at `oldest`, are to be reported.
     fn due(&self, oldest: Time) -> Time {
         match (self.interval, self.reported_at) {
             _ if self.flush => oldest,
@@ -89,7 +89,7 @@ impl ArrivalLog {
         }
     }
 
-    /// A report that is due, one datagram's worth; call until none.
+    /// The next report that is due, at most one datagram's worth; call until none.
     pub(crate) fn poll_report(&mut self, now: Time) -> Option<Feedback> {
         let oldest = self.oldest_unreported_at?;
         let end = self.first + self.window.len() as u64;
@@ -105,7 +105,7 @@ impl ArrivalLog {
         let seen = self.window.range(range);
         let marked =
             (0..).zip(seen.clone()).filter(|(_, seen)| seen.is_some_and(|seen| seen.ce)).map(|(place, _)| place);
-        let (marked, arrivals) = (marked.collect(), seen.map(|seen| seen.map(|seen| seen.at)).collect());
+        let (marked, arrivals) = (marked.collect(), seen.map(|seen| seen.map(|seen| seen.at.for_peer())).collect());
         self.reported_to = self.reported_to.max(to);
         if to == end {
             self.flush = false;
@@ -118,7 +118,7 @@ impl ArrivalLog {
         while self.first < keep_from && self.window.pop_front().is_some() {
             self.first += 1;
         }
-        Some(Feedback { sent_at: now, first: PacketSeq(from as u32), arrivals, marked })
+        Some(Feedback { sent_at: now.for_peer(), first: PacketSeq(from as u32), arrivals, marked })
     }
 
     pub(crate) fn poll_timeout(&self) -> Option<(Time, Wake)> {

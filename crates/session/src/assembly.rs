@@ -1,13 +1,13 @@
-//! Frames on their way from symbols to whole, and the order in which a decoder may have them.
+//! Reassembles frames from symbols and decides the order in which they go to the decoder.
 //!
-//! Bounded: at most [`MAX_FRAMES`] frames and [`MAX_BYTES`] bytes wait here, whatever the peer sends.
+//! Bounded: at most [`MAX_FRAMES`] frames and [`MAX_BYTES`] bytes are held here, whatever the peer sends.
 
 use std::collections::BTreeMap;
 use std::collections::VecDeque;
 
 use nearlight_events::RecoveryKind;
 use nearlight_fec::digest;
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader, symbol_range};
 
 use crate::coded::Coded;
@@ -15,72 +15,72 @@ use crate::coded::Coded;
 mod frame;
 mod repairs;
 
-pub(crate) use frame::RepairPolicy;
+pub(crate) use frame::RetransmissionPolicy;
 use frame::{Assembly, REORDER_WAIT, Shape, Slot, TAIL_WAIT};
 pub(crate) use repairs::Forged;
 
-/// Half a second at 120 frames a second: whoever is farther behind needs a key frame.
+/// Half a second at 120 frames a second: a receiver that is farther behind needs a key frame.
 const MAX_FRAMES: usize = 64;
 /// Four of the largest frames.
 const MAX_BYTES: usize = 16 << 20;
 /// A gap in frame ids of more than this is an outage, not a loss. Guess: half a second at 30 frames a second.
 const MAX_GAP: u32 = 15;
-/// Remembered ids of frames that the decoder has had.
+/// How many ids of frames already handed to the decoder are remembered.
 const REMEMBERED: usize = 256;
-/// Where symbols come farther apart than that, so many times their distance: at 1 Mb/s one takes 10 ms. Guess.
+/// Where symbols are spaced more widely than that, this many times their spacing: at 1 Mb/s one takes 10 ms. Guess.
 const TAIL_SPACINGS: i64 = 2;
-/// An outage is no distance between symbols.
+/// Longer gaps are outages, not the spacing of symbols.
 const WIDEST_SPACING: Span = Span::from_millis(100);
-/// After a silence that was taken for a loss and was none, silences may be this much longer. Guess: half as long again.
+/// After a silence was mistaken for a loss, silences may be this much longer. Guess: half as long again.
 const SILENCE_MARGIN: f64 = 1.5;
-/// What each whole frame takes off such a silence, as a part of it. Guess: half is forgotten in three seconds at 30 frames a second.
+/// Each complete frame reduces that silence by this fraction. Guess: half is forgotten in three seconds at 30 frames a second.
 const SILENCE_DECAY: i64 = 128;
-/// What a narrower distance takes off the widest of late, as a part of it. Guess: forgotten after a frame of 50 symbols.
+/// A narrower spacing reduces the widest recent one by this fraction. Guess: forgotten after a frame of 50 symbols.
 const SPACING_DECAY: i64 = 16;
 
-/// A frame that is whole, with what is known of its way.
+/// A complete frame, with what is known of its transfer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Whole {
     pub(crate) id: FrameId,
     pub(crate) key: bool,
-    /// What made it whole, or what it mends.
+    /// What completed it, or what it repairs.
     pub(crate) healed_by: Option<RecoveryKind>,
-    /// How many frames before it were given up because of it.
+    /// How many frames before it were given up in its favour.
     pub(crate) skipped: u32,
-    /// A frame that it is predicted from, or one before that, was left out.
+    /// A frame that it depends on, directly or indirectly, was skipped.
     pub(crate) damaged: bool,
     pub(crate) bytes: Vec<u8>,
     pub(crate) transfer: Transfer,
 }
 
-/// When a frame's packets came.
+/// When a frame's packets arrived.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Transfer {
-    /// Of the last first-time packet that arrived: when it left, on the server's clock, and when it came.
-    pub(crate) last_sent_at: Time,
+    /// Of the last first-time packet that arrived: when it left, on the server's clock, and when it arrived.
+    pub(crate) last_sent_at: RemoteTime,
     pub(crate) last_arrived_at: Time,
     pub(crate) completed_at: Time,
-    /// Symbols that came in a later datagram than their first, or were computed from repairs.
+    /// Symbols that arrived in a later datagram than their first, or were computed from repairs.
     pub(crate) repaired: u32,
 }
 
-/// A frame that has become whole.
+/// A frame that is now complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Completed {
     pub(crate) frame: FrameId,
     pub(crate) key: bool,
-    /// Symbols that came in a later datagram than their first.
+    /// Symbols that arrived in a later datagram than their first.
     pub(crate) repaired: u32,
     /// Symbols that were computed from repairs.
     pub(crate) recovered: u32,
 }
 
-/// A whole frame until its turn comes.
+/// A complete frame that waits for its turn.
 #[derive(Debug)]
 struct Waiting {
     whole: Whole,
     shape: Shape,
-    /// The digest that a repair told of, which the bytes have.
+    /// The digest announced by a repair, which the bytes match.
     digest: Option<u32>,
 }
 
@@ -91,28 +91,28 @@ pub(crate) struct Assembler {
     bytes: usize,
     /// Newest frame of which anything was seen.
     newest: Option<u32>,
-    /// Frames up to this id are done with: handed out or given up.
+    /// Frames up to this id are finished: handed out or given up.
     done_to: Option<u32>,
     /// In ascending order.
     delivered: VecDeque<u32>,
-    /// No frame is of use but a key frame and one that is predicted from a delivered frame.
+    /// Only a key frame, or a frame that is predicted from a delivered one, is of use.
     broken: bool,
-    /// The decoder takes frames whose reference was left out, and no frame waits for one that is predicted from a delivered frame.
+    /// The decoder accepts frames whose reference was skipped, and no frame waits for one that is predicted from a delivered frame.
     takes_damaged: bool,
-    /// The first frame that was left out since the newest key frame, where the decoder goes on without it.
+    /// The first frame skipped since the newest key frame, where the decoder continues without it.
     damaged_from: Option<u32>,
-    /// When symbols may have become suspect, or patience may end.
+    /// When symbols may become suspect, or patience may run out.
     check_at: Option<Time>,
-    /// When the newest symbol of any frame came: the sender was alive then.
+    /// When the newest symbol of any frame arrived: the sender was alive then.
     heard_at: Time,
-    /// The widest distance of late between two symbols of a frame.
+    /// The widest recent spacing between two symbols of a frame.
     spacing: Span,
-    /// How long the path was silent of late before symbols came that had been given up too soon: a shared medium serves others
-    /// meanwhile. RFC 8985 section 6.2 widens its window for reordering after a needless retransmission in the same way.
+    /// How long the path was recently silent before symbols arrived that had been given up too early: a shared medium serves others
+    /// meanwhile. RFC 8985 section 6.2 widens its reordering window after a needless retransmission in the same way.
     silence: Span,
     /// Frames that will never be handed out.
     pub(crate) lost: u64,
-    /// Since the first repair came.
+    /// Present since the first repair arrived.
     coded: Option<Box<Coded>>,
     completed: VecDeque<Completed>,
     forged: VecDeque<Forged>,
@@ -123,7 +123,7 @@ impl Assembler {
         self.newest.map(FrameId)
     }
 
-    /// When the newest symbol of any frame came.
+    /// When the newest symbol of any frame arrived.
     pub(crate) const fn heard_at(&self) -> Time {
         self.heard_at
     }
@@ -132,12 +132,12 @@ impl Assembler {
         self.broken
     }
 
-    /// The decoder goes on after a frame that was left out, with what it has.
+    /// Whether the decoder continues after a skipped frame with what it has.
     pub(crate) const fn set_takes_damaged(&mut self, takes: bool) {
         self.takes_damaged = takes;
     }
 
-    /// Only a key frame makes the picture what it should be.
+    /// Only a key frame can restore the picture.
     pub(crate) const fn is_waiting_for_key_frame(&self) -> bool {
         self.broken || self.damaged_from.is_some()
     }
@@ -147,7 +147,7 @@ impl Assembler {
         self.done_to.map(FrameId)
     }
 
-    /// Frame `id` will never be there.
+    /// Frame `id` will never be available.
     fn on_chain_broken(&mut self, id: u32) {
         if self.takes_damaged && !self.delivered.is_empty() {
             self.damaged_from.get_or_insert(id);
@@ -156,13 +156,13 @@ impl Assembler {
         }
     }
 
-    /// The decoder cannot go on, and what it had is gone: everything up to the next key frame is lost.
+    /// The decoder cannot continue, and its state is lost: everything up to the next key frame is lost.
     pub(crate) fn set_broken(&mut self) {
         self.broken = true;
         self.delivered.clear();
     }
 
-    /// A symbol came. What is there already, is too old or contradicts what came before is of no use.
+    /// A symbol arrived. It is discarded if it is a duplicate, too old, or contradicts earlier ones.
     pub(crate) fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         let id = header.frame.0;
         self.heard_at = now;
@@ -178,7 +178,7 @@ impl Assembler {
         };
         let (mut spacing, known_silence) = (self.spacing, self.silence);
         let Some(assembly) = self.open(now, id, shape) else {
-            // Without room for it the frame is waited for all the same, and given up in time.
+            // Without room for it the frame is still awaited, and given up in time.
             self.look_soon(now);
             return;
         };
@@ -214,17 +214,17 @@ impl Assembler {
         }
     }
 
-    /// A frame that has become whole since the last call.
+    /// A frame completed since the last call.
     pub(crate) fn poll_completed(&mut self) -> Option<Completed> {
         self.completed.pop_front()
     }
 
-    /// Handed out, given up, or only waiting for its turn.
+    /// Handed out, given up, or waiting only for its turn.
     fn is_done(&self, id: u32) -> bool {
         self.done_to.is_some_and(|done| id <= done) || self.whole.contains_key(&id)
     }
 
-    /// The frame's assembly, made if there is none; none where there is no room or a header contradicts another.
+    /// The frame's assembly, created if there is none; None where there is no room or the header contradicts an earlier one.
     fn open(&mut self, now: Time, id: u32, shape: Shape) -> Option<&mut Assembly> {
         if !self.frames.contains_key(&id) && !self.make_room(id) {
             return None;
@@ -233,11 +233,11 @@ impl Assembler {
         self.shaped(id, shape)
     }
 
-    /// The frame's assembly with this shape; none where it has another, or where there is no room for the frame's bytes.
+    /// The frame's assembly with this shape; None where it has another shape, or where there is no room for the frame's bytes.
     fn shaped(&mut self, id: u32, shape: Shape) -> Option<&mut Assembly> {
         let assembly = self.frames.get_mut(&id)?;
         if assembly.shape.is_none() {
-            // A stranger's header may claim 4 MiB: the cost is bounded over all frames before anything is set aside.
+            // A stranger's header may claim 4 MiB: the cost over all frames is bounded before anything is allocated.
             let cost = shape.frame_bytes as usize + usize::from(shape.symbols) * size_of::<Slot>();
             if self.bytes + cost > MAX_BYTES {
                 return None;
@@ -250,16 +250,16 @@ impl Assembler {
         (assembly.shape == Some(shape)).then_some(assembly)
     }
 
-    /// Something may have become suspect.
+    /// Something may have become suspect: schedules an early check.
     fn look_soon(&mut self, now: Time) {
         self.check_at = Some(self.check_at.map_or(now, |at| at.min(now + REORDER_WAIT)));
     }
 
-    fn complete(&mut self, now: Time, id: u32, sent_at: Time, recovered: u32) {
+    fn complete(&mut self, now: Time, id: u32, sent_at: RemoteTime, recovered: u32) {
         let Some(assembly) = self.frames.remove(&id) else { return };
         let Some(shape) = assembly.shape else { return };
         let key = shape.key;
-        // A frame that came through repairs alone has no first transmission to time.
+        // A frame that was assembled from repairs alone has no first transmission to time.
         let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
         self.bytes -= assembly.cost() - assembly.frame_bytes();
         let repaired = assembly.repaired;
@@ -277,11 +277,11 @@ impl Assembler {
         self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
     }
 
-    /// Makes placeholders for frames of which nothing has come. A gap that is too long to be repaired breaks the chain.
+    /// Creates placeholders for frames of which nothing has arrived. A gap that is too long to be repaired breaks the chain.
     fn note_newest(&mut self, now: Time, id: u32) {
         let Some(newest) = self.newest else {
             self.newest = Some(id);
-            // Frames before the first one seen were never this receiver's.
+            // Frames before the first one seen were never meant for this receiver.
             self.done_to = id.checked_sub(1);
             return;
         };
@@ -305,7 +305,7 @@ impl Assembler {
         }
     }
 
-    /// Room for one more frame: the oldest incomplete one goes where there is none, unless `id` is older still.
+    /// Makes room for one more frame by dropping the oldest incomplete one if necessary; false if `id` is older still.
     fn make_room(&mut self, id: u32) -> bool {
         while self.frames.len() + self.whole.len() >= MAX_FRAMES {
             let oldest = self.frames.keys().chain(self.whole.keys()).min().copied();
@@ -320,7 +320,7 @@ impl Assembler {
         true
     }
 
-    /// Everything older than `id` that has not been handed out is lost.
+    /// Gives up everything older than `id` that has not been handed out.
     fn give_up_before(&mut self, id: u32) {
         let Some(first) = self.done_to.map_or(Some(0), |done| done.checked_add(1)) else { return };
         if id <= first {
@@ -336,9 +336,9 @@ impl Assembler {
         self.whole = kept;
     }
 
-    /// The next frame that the decoder may have, in order.
+    /// The next frame that may go to the decoder, in order.
     ///
-    /// A key frame may go ahead at once; any other frame once its reference has gone. What is older is given up then.
+    /// A key frame may go at once; any other frame once its reference has been handed out. Everything older is given up then.
     pub(crate) fn poll_whole(&mut self) -> Option<Whole> {
         let id = self.deliverable()?;
         let first = self.done_to.map_or(id, |done| done.saturating_add(1));
@@ -360,8 +360,8 @@ impl Assembler {
         Some(whole)
     }
 
-    /// Where the decoder goes on whatever is missing: a key frame ends the damage, and a gap before any other frame begins it. `first` is the
-    /// oldest frame that was not done with.
+    /// Where the decoder continues in spite of missing frames: a key frame ends the damage, and a gap before any other frame starts it.
+    /// `first` is the oldest frame that was not finished.
     fn note_damage(&mut self, whole: &mut Whole, first: u32) {
         if whole.key {
             let from = self.damaged_from.take();
@@ -377,19 +377,19 @@ impl Assembler {
 
     fn deliverable(&self) -> Option<u32> {
         self.whole.iter().find_map(|(id, waiting)| {
-            // Where nothing but its turn decides, a frame waits for those before it until they are given up.
+            // Where only its turn decides, a frame waits for those before it until they are given up.
             let waits = self.takes_damaged && !waiting.shape.key && self.frames.range(..id).next().is_some();
             (!waits && self.starts(*id, waiting.shape)).then_some(*id)
         })
     }
 
-    /// The decoder has had the frame so far before this one.
+    /// The frame that lies this far before this one was delivered to the decoder.
     fn is_delivered(&self, id: u32, distance: u8) -> bool {
         let reference = id.checked_sub(distance.into());
         reference.is_some_and(|reference| self.delivered.binary_search(&reference).is_ok())
     }
 
-    /// Where the decoder would go on with it as soon as it is whole.
+    /// Whether the decoder could continue with it as soon as it is complete.
     fn starts(&self, id: u32, shape: Shape) -> bool {
         shape.key
             || if self.takes_damaged {
@@ -399,25 +399,25 @@ impl Assembler {
             }
     }
 
-    /// Frames on their way with which the decoder could go on.
+    /// Incomplete frames with which the decoder could continue.
     fn starts_on_their_way(&self) -> impl Iterator<Item = (u32, &Assembly)> {
         let starts = |(id, assembly): &(&u32, &Assembly)| assembly.shape.is_some_and(|shape| self.starts(**id, shape));
         self.frames.iter().filter(starts).map(|(id, assembly)| (*id, assembly))
     }
 
-    /// The oldest frame that can be decoded now, or could if it were whole.
+    /// The oldest frame that can be decoded now, or could if it were complete.
     fn next_start(&self) -> Option<u32> {
         self.deliverable().into_iter().chain(self.starts_on_their_way().next().map(|(id, _)| id)).min()
     }
 
-    /// The decoder waits for symbols that were requested in vain, and no frame on its way can be decoded without them.
+    /// The decoder waits for symbols that were requested without success, and no incomplete frame can be decoded without them.
     pub(crate) fn is_stalled(&self) -> bool {
         let waits = self.broken || self.frames.values().next().is_some_and(|oldest| oldest.asked_in_vain);
         waits && !self.has_deliverable() && self.starts_on_their_way().all(|(_, assembly)| assembly.asked_in_vain)
     }
 
-    /// When a frame must be asked for with which the decoder can go on, whatever is missing: at once where nothing that it could go
-    /// on with is on its way, else when `patience` with everything that is has ended. None where nothing is known to be missing.
+    /// When to request a frame with which the decoder can continue whatever is missing: at once where no such frame is on its way,
+    /// otherwise when `patience` with all that are has run out. None where nothing is known to be missing.
     pub(crate) fn restart_due(&self, patience: Span) -> Option<Time> {
         if self.has_deliverable() {
             return None;
@@ -431,19 +431,23 @@ impl Assembler {
         due
     }
 
-    /// Something newer than what the decoder has had is known of, and none of it can be decoded.
+    /// Something newer than the decoder's last frame is known, and none of it can be decoded.
     pub(crate) fn is_standing(&self) -> bool {
         let behind = self.broken || !self.frames.is_empty() || !self.whole.is_empty();
         self.newest.is_some() && behind && !self.has_deliverable()
     }
 
-    /// A frame newer than the ones handed out could be handed out as well.
+    /// A frame newer than those handed out could be handed out as well.
     pub(crate) fn has_deliverable(&self) -> bool {
         self.deliverable().is_some()
     }
 
-    /// What to ask for now, with the count of attempts by frame. Costs nothing before it is due.
-    pub(crate) fn poll_missing(&mut self, now: Time, policy: RepairPolicy) -> Vec<(FrameId, u32, Vec<Missing>)> {
+    /// What to request now, with the number of attempts per frame. Costs nothing before it is due.
+    pub(crate) fn poll_missing(
+        &mut self,
+        now: Time,
+        policy: RetransmissionPolicy,
+    ) -> Vec<(FrameId, u32, Vec<Missing>)> {
         let mut asked = Vec::new();
         if self.check_at.is_none_or(|at| now < at) {
             return asked;
@@ -465,13 +469,14 @@ impl Assembler {
             }
             next_check = next_check.into_iter().chain(assembly.next_check(now, policy)).min();
         }
-        // Whatever is incomplete is looked at again.
+        // All incomplete frames are checked again.
         let again = (!self.frames.is_empty()).then(|| now + policy.retry);
         self.check_at = next_check.or(again);
         asked
     }
 
-    /// For receivers that never ask: gives up what is missing as soon as something newer shows it. Only a key frame helps from then on.
+    /// For receivers that never send requests: gives up what is missing as soon as something newer reveals it. From then on only a key
+    /// frame helps.
     pub(crate) fn give_up_lost(&mut self, now: Time) {
         if self.check_at.is_none_or(|at| now < at) {
             return;
@@ -499,9 +504,9 @@ impl Assembler {
         self.set_broken();
     }
 
-    /// Gives up on frames that have been missing for too long: the chain is broken from then on.
-    pub(crate) fn expire(&mut self, now: Time, policy: RepairPolicy) {
-        // Silence is no refusal: while nothing at all comes, the sender or the path has paused and may still answer.
+    /// Gives up frames that have been missing for too long: the chain is broken from then on.
+    pub(crate) fn expire(&mut self, now: Time, policy: RetransmissionPolicy) {
+        // Silence is no refusal: while nothing at all arrives, the sender or the path has paused and may still answer.
         let (heard_at, takes_damaged) = (self.heard_at, self.takes_damaged);
         let overdue = |assembly: &Assembly| {
             let heard = |since: Time| takes_damaged || heard_at - since >= policy.retry;
@@ -518,13 +523,13 @@ impl Assembler {
         let Some(id) = self.frames.iter().rev().find_map(|(id, assembly)| overdue(assembly).then_some(*id)) else {
             return;
         };
-        // What is left while the chain is broken starts with a frame that would mend it: that one is given up too.
+        // While the chain is broken, what remains starts with a frame that would repair it: that one is given up too.
         let end = self.newest.filter(|_| self.broken).unwrap_or(id);
         self.give_up_before(end.saturating_add(1));
         self.broken = true;
     }
 
-    /// Gives up the frames before the next whole one that are overdue: the decoder goes on with that one.
+    /// Gives up the overdue frames before the next complete one: the decoder continues with that one.
     fn drop_overdue(&mut self, overdue: impl Fn(&Assembly) -> bool) {
         while let Some((&id, assembly)) = self.frames.first_key_value() {
             let next_whole = self.whole.keys().next().copied();
@@ -536,8 +541,8 @@ impl Assembler {
         }
     }
 
-    /// Notes that the chain is broken where the next frame predicts from one that the decoder will never have. While the chain is
-    /// broken all frames before the one that mends it are lost: frees them.
+    /// Notes that the chain is broken where the next frame depends on one that the decoder will never get. While the chain is broken all
+    /// frames before the one that repairs it are lost: frees them.
     pub(crate) fn drop_useless(&mut self) {
         self.broken |= self.next_is_orphan();
         if !self.broken {
@@ -567,14 +572,14 @@ impl Assembler {
         self.check_at
     }
 
-    /// What the frame must have as its digest, where that is known and it is not handed out.
+    /// The digest that the frame must have, where it is known and the frame has not been handed out.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn digest(&self, frame: FrameId) -> Option<u32> {
         let waiting = self.whole.get(&frame.0).and_then(|waiting| waiting.digest);
         self.frames.get(&frame.0).and_then(|assembly| assembly.digest).or(waiting)
     }
 
-    /// The frame is waited for and not whole.
+    /// The frame is expected and incomplete.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn lacks(&self, frame: FrameId) -> bool {
         self.frames.contains_key(&frame.0)

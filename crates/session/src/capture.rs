@@ -1,44 +1,43 @@
-//! When to capture: just after new input has come, and so that the picture is there just before the display changes.
+//! When to capture: just after new input has arrived, and so that the picture is ready just before the display refreshes.
 //!
-//! A display changes and a user's movements are read at even distances, and pictures are captured at even distances. How much a
-//! picture waits for a change of the display, and an input for a picture, depends on how these three fall together, which chance
-//! decides when a client comes and drifting clocks change. Both ends' waits are known: the best moment is the one with the least
-//! mean of both over the newest frames and inputs, found by trying each moment that one of them argues for.
+//! A display refreshes, a user's movements are sampled and pictures are captured at regular intervals. How long a picture waits for a
+//! refresh, and an input for a picture, depends on how these three align, which chance decides when a client connects and drifting clocks
+//! change. Both waits are known: the best moment is the one with the least mean sum of both over the newest frames and inputs, found by
+//! trying each moment that one of them suggests.
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
-/// Frames, and inputs, from which the best moment is sought: a second at 30 frames a second.
+/// Frames, and inputs, from which the best moment is computed: a second at 30 frames a second.
 const REMEMBERED: usize = 32;
-/// Fewer frames say too little about how much they differ. Guess: half of what is remembered.
+/// Fewer frames say too little about how much they vary. Guess: half of what is remembered.
 const ENOUGH_FRAMES: usize = 16;
-/// How much earlier than at the last moment a picture should be there, and how much later than an input its capture. Guess: two clocks
-/// 1 ms apart after a second, which 59.94 and 60 Hz are, and reports that are half a second old on average.
+/// How much earlier than the last possible moment a picture should be ready, and how much later than an input it should be captured. Guess:
+/// two clocks drift 1 ms apart in a second, as 59.94 and 60 Hz do, and reports are half a second old on average.
 const MARGIN: Span = Span::from_micros(500);
-/// Beyond this a display stood still.
+/// A longer wait means that the display was not refreshing.
 const LONGEST_WAIT: Span = Span::from_secs(1);
-/// So many refreshes or inputs count as one frame, whatever is missing to a whole number: 59.94 Hz is 60.
+/// A ratio of refreshes or inputs to frames within this distance of a whole number counts as whole: 59.94 Hz is 60.
 const WHOLE: f64 = 0.02;
-/// Of displays and inputs that come faster than this, in nanoseconds, the wait is not worth the search. Guess.
+/// Where displays refresh or inputs arrive faster than this, in nanoseconds, the wait is not worth optimizing. Guess.
 const SHORTEST_INTERVAL: i64 = 1_000_000;
-/// The best moment is sought again after this: a client may report as often as it likes.
+/// The best moment is recomputed at most this often: a client may report as often as it likes.
 const SOUGHT_EVERY: Span = Span::from_millis(50);
-/// A millisecond's way must shorten the mean wait by at least this share of a millisecond: chance alone promises less.
-/// Guess.
+/// Moving by a millisecond must shorten the mean wait by at least this fraction of a millisecond: chance alone promises less. Guess.
 const WORTH: f64 = 0.25;
-/// Of a frame that waited longer than a whole refresh, what is too long counts by this share. Guess: one stall moves little.
+/// A frame that waited longer than a whole refresh raises the lead by this fraction of the excess. Guess: one stall has little effect.
 const LEAD_GAIN: i64 = 4;
-/// Each frame forgets this share of what was learned so. Guess: two minutes at 30 frames a second.
+/// Each frame forgets this fraction of what was learned that way. Guess: two minutes at 30 frames a second.
 const LEAD_MEMORY: i64 = 4_096;
 
-/// Follows displayed frames and inputs, and says when a capture would be best.
+/// Tracks displayed frames and inputs, and computes when a capture would be best.
 #[derive(Clone, Debug)]
 pub(crate) struct CaptureTiming {
     /// All in nanoseconds.
     frame_interval: i64,
     refresh_interval: Option<i64>,
-    /// How long before a change of the display a picture must be decoded to be part of it: it has to be drawn as well.
+    /// How long before a refresh a picture must be decoded to be shown by it: it has to be drawn as well.
     lead: i64,
     frames: VecDeque<Shown>,
     inputs: VecDeque<Input>,
@@ -54,10 +53,10 @@ struct Shown {
     waited: Span,
 }
 
-/// When an input was made, on the client's clock, and when it came.
+/// When an input was made, on the client's clock, and when it arrived.
 #[derive(Clone, Copy, Debug)]
 struct Input {
-    sampled_at: Time,
+    sampled_at: RemoteTime,
     received_at: Time,
 }
 
@@ -74,7 +73,7 @@ impl CaptureTiming {
         }
     }
 
-    /// The client's display changes so often a second; 0 where a picture is shown the moment it is decoded.
+    /// The client's display refreshes this many times a second; 0 where a picture is shown the moment it is decoded.
     pub(crate) fn set_display_hz(&mut self, hz: u16) {
         let interval = (hz > 0).then(|| 1_000_000_000 / i64::from(hz));
         if self.refresh_interval != interval {
@@ -85,21 +84,21 @@ impl CaptureTiming {
         }
     }
 
-    pub(crate) fn on_input(&mut self, received_at: Time, sampled_at: Time) {
+    pub(crate) fn on_input(&mut self, received_at: Time, sampled_at: RemoteTime) {
         remember(&mut self.inputs, Input { sampled_at, received_at });
     }
 
     pub(crate) fn on_displayed(&mut self, captured_at: Time, waited: Span) {
         let waited = waited.clamp(Span::ZERO, LONGEST_WAIT);
         if let Some(interval) = self.refresh_interval {
-            // A picture that is ready waits for one refresh at most: what it waits beyond that it was not ready.
+            // A picture that is ready waits for one refresh at most: for any wait beyond that it was not ready.
             let excess = (waited.as_nanos() - interval).min(interval);
             self.lead += if excess > self.lead { (excess - self.lead) / LEAD_GAIN } else { -self.lead / LEAD_MEMORY };
         }
         remember(&mut self.frames, Shown { captured_at, waited });
     }
 
-    /// News of frames is complete for now.
+    /// The batch of reports on frames is complete.
     pub(crate) fn on_reported(&mut self, now: Time) {
         if self.sought_at.is_none_or(|at| now - at >= SOUGHT_EVERY) {
             self.sought_at = Some(now);
@@ -107,8 +106,8 @@ impl CaptureTiming {
         }
     }
 
-    /// A moment at which a capture would have been best; others are whole frame intervals away. None where nothing argues for one
-    /// moment rather than another, or too little is known.
+    /// A moment at which a capture would have been best; others are whole frame intervals away. None where no moment is better than
+    /// another, or too little is known.
     pub(crate) const fn best(&self) -> Option<Time> {
         self.best
     }
@@ -130,7 +129,7 @@ impl CaptureTiming {
             let distance = at.min(self.frame_interval - at) as f64;
             grids.clone().map(|grid| grid.mean_wait(at)).sum::<f64>() + WORTH * distance
         };
-        // From the newest capture on, which costs no way: an equal one does not replace it.
+        // Starts at the newest capture, which needs no move: an equally good moment does not replace it.
         let (mut best, mut least) = (0, cost(0));
         for at in grids.clone().flat_map(Grid::candidates) {
             let cost = cost(at);
@@ -143,12 +142,12 @@ impl CaptureTiming {
         Some(newest + Span::from_nanos(nearest))
     }
 
-    /// The time between two inputs, where most are that far apart.
+    /// The interval between inputs, where most are that far apart.
     fn input_interval(&self) -> Option<i64> {
         let apart = |(one, next): (&Input, &Input)| (next.sampled_at - one.sampled_at).as_nanos();
         let mut gaps = self.inputs.iter().zip(self.inputs.iter().skip(1)).map(apart).collect::<Vec<_>>();
         gaps.sort_unstable();
-        // Where a quarter of them or more are longer or shorter, movements are not read at even distances.
+        // Where a quarter of the gaps or more are longer or shorter, movements are not sampled at regular intervals.
         let (early, middle, late) = (gaps.len() / 4, gaps.len() / 2, gaps.len() * 3 / 4);
         let even = gaps.len() + 1 == REMEMBERED && gaps[late].saturating_sub(gaps[early]) <= gaps[middle] / 4;
         even.then(|| gaps[middle])
@@ -162,16 +161,16 @@ fn remember<T>(newest: &mut VecDeque<T>, one: T) {
     newest.push_back(one);
 }
 
-/// Which of a grid's moments a capture waits for, or makes wait.
+/// Whether a capture waits for a grid's moments, or the moments wait for a capture.
 #[derive(Clone, Copy, Debug)]
 enum Side {
-    /// The picture of a capture waits for the next one.
+    /// The picture of a capture waits for the next moment.
     Before,
-    /// The one before waits for the capture.
+    /// The previous moment's input waits for the capture.
     After,
 }
 
-/// Moments that come again and again, each a little different, within one frame interval.
+/// Recurring moments, each with a little jitter, within one frame interval.
 struct Grid {
     interval: i64,
     repeats: i64,
@@ -181,7 +180,7 @@ struct Grid {
 }
 
 impl Grid {
-    /// None where the moments do not fall on the same places in each frame interval.
+    /// None where the moments do not recur at the same phase in each frame interval.
     fn new(frame: i64, interval: i64, side: Side, moments: impl Iterator<Item = Span>) -> Option<Self> {
         if interval < SHORTEST_INTERVAL {
             return None;
@@ -191,13 +190,13 @@ impl Grid {
         if repeats < 1 || (exact - repeats as f64).abs() > WHOLE * exact {
             return None;
         }
-        // Exactly so long that they fit: what is missing is a drift, which is followed.
+        // Adjusted so that they fit exactly: the remainder is drift, which is tracked.
         let interval = frame / repeats;
         let moments = moments.map(|at| at.as_nanos().rem_euclid(interval)).collect();
         Some(Self { interval, repeats, side, moments })
     }
 
-    /// How long the wait is on average for a capture `at` nanoseconds after the newest.
+    /// The mean wait for a capture `at` nanoseconds after the newest.
     fn mean_wait(&self, at: i64) -> f64 {
         let place = at % self.interval;
         let wait = |moment: &i64| {
@@ -210,7 +209,7 @@ impl Grid {
         self.moments.iter().map(wait).sum::<i64>() as f64 / self.moments.len().max(1) as f64
     }
 
-    /// Where the wait is least for one of the moments.
+    /// The captures at which the wait is least for one of the moments.
     fn candidates(&self) -> impl Iterator<Item = i64> + '_ {
         self.moments.iter().flat_map(move |moment| (0..self.repeats).map(move |repeat| moment + repeat * self.interval))
     }

@@ -1,31 +1,32 @@
-//! When frames are captured, and which of them are left out before anything is drawn or coded.
+//! When frames are captured, and which of them are skipped before anything is drawn or encoded.
 //!
-//! A [`CaptureSchedule`] gives the moments, which all viewers of one world share. At each of them a viewer's [`FrameSkipper`] decides
-//! whether its frame is captured, from what its session, its controller and its encoder say then. A source that paces itself and
-//! pushes its pictures needs no schedule: each of its pictures is a moment, and only the skippers are asked.
+//! A [`CaptureSchedule`] yields the moments, which all viewers of one world share. At each of them a viewer's [`FrameSkipper`] decides
+//! whether its frame is captured, from the current state of its session, controller and encoder. A source that paces itself and pushes its
+//! pictures needs no schedule: each of its pictures is a moment, and only the skippers are consulted.
 //!
-//! The driver does what was decided, and tells the session of every frame that was left out ([`crate::Sender::on_skipped`]).
+//! The driver carries out the decision, and reports every skipped frame to the session ([`crate::Sender::on_skipped`]).
 
+use nearlight_rate::Step;
 use nearlight_units::{Span, Time};
 use serde::Deserialize;
 
-/// The time between two captures differs from the frame interval by at most this share. Guess: half a millisecond at 30 frames a
-/// second, which no eye sees in a movement.
+/// The time between two captures differs from the frame interval by at most this fraction. Guess: half a millisecond at 30 frames a second,
+/// which is invisible in motion.
 pub(crate) const LARGEST_STEP: i64 = 64;
 
 /// When frames are captured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Captures {
-    /// At even distances.
+    /// At regular intervals.
     #[default]
     Even,
-    /// Moved to where a single viewer's inputs and pictures wait least ([`crate::Sender::best_capture`]).
+    /// Moved to where a single viewer's inputs and pictures wait the least ([`crate::Sender::best_capture`]).
     Fitted,
 }
 
 impl Captures {
-    /// As in plans, in labels and on the server's command line.
+    /// As written in plans, in labels and on the server's command line.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -40,30 +41,30 @@ impl Captures {
 pub struct CaptureSchedule {
     fps: u16,
     captures: Captures,
-    /// The first of the even moments, how many came after it, and how much later than the even one the next moment is.
+    /// The first of the regular moments, how many came after it, and how much later than the regular one the next moment is.
     first: Time,
     count: u64,
     shift: Span,
 }
 
 impl CaptureSchedule {
-    /// The first moment is at `first`, and `fps` a second come after it; 0 counts as 1.
+    /// The first moment is at `first`, followed by `fps` a second; 0 counts as 1.
     #[must_use]
     pub fn new(first: Time, fps: u16, captures: Captures) -> Self {
         Self { fps: fps.max(1), captures, first, count: 0, shift: Span::ZERO }
     }
 
-    /// The next moment, on the clock that `first` was read from. A late call of [`Self::on_passed`] costs no moment as long as it is
-    /// late by less than a frame interval.
+    /// The next moment, on the clock that `first` was read from. A late call of [`Self::on_passed`] loses no moment as long as it is late
+    /// by less than a frame interval.
     #[must_use]
     pub fn due(&self) -> Time {
         self.first + self.ticks(self.count) + self.shift
     }
 
-    /// The moment that was due has passed, whatever became of its frames. `best` has for each viewer the moment at which a capture
-    /// would be best for it.
+    /// The moment that was due has passed, whether or not its frames were captured. `best` has for each viewer the moment at which a
+    /// capture would be best for it.
     ///
-    /// Several viewers' displays change at different moments: only one could be followed, so captures are even.
+    /// Several viewers' displays refresh at different moments: only one could be followed, so captures stay regular.
     pub fn on_passed(&mut self, now: Time, best: impl IntoIterator<Item = Option<Time>>) {
         self.count += 1;
         let due = self.due();
@@ -83,14 +84,14 @@ impl CaptureSchedule {
         (self.first, self.count, self.shift) = (first, 0, Span::ZERO);
     }
 
-    /// So many frame intervals, counted from the first so that no rounding adds up.
+    /// This many frame intervals, counted from the first so that rounding errors do not add up.
     fn ticks(&self, count: u64) -> Span {
         Span::from_nanos((count * 1_000_000_000 / u64::from(self.fps)) as i64)
     }
 }
 
-/// How much later than at `due` the next capture should come, negative for earlier, on the way to the moments `best` plus whole frame
-/// intervals; not at all where none is best.
+/// How much later than at `due` the next capture should come, negative for earlier, to approach the moments `best` plus whole frame
+/// intervals; zero where there is no best moment.
 pub(crate) fn capture_step(due: Time, best: Option<Time>, frame_interval: Span) -> Span {
     let Some(best) = best else { return Span::ZERO };
     let interval = frame_interval.as_nanos().max(1);
@@ -100,23 +101,23 @@ pub(crate) fn capture_step(due: Time, best: Option<Time>, frame_interval: Span) 
     Span::from_nanos(nearest.clamp(-largest, largest))
 }
 
-/// Why a frame was left out before it was encoded.
+/// Why a frame was skipped before it was encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SkipReason {
     /// It would only wait in the pacer's queue.
     PacerQueue,
-    /// The path carries nothing at present.
+    /// The path is currently blocked.
     PathBlocked,
     /// It would only wait for the viewer's decoder.
     DecoderBehind,
     /// The controller's step has a lower frame rate.
     FrameRate,
-    /// The encoder is still at work on earlier ones.
+    /// The encoder is still busy with earlier ones.
     EncoderBehind,
 }
 
 impl SkipReason {
-    /// As in events.
+    /// As written in events.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -129,18 +130,26 @@ impl SkipReason {
     }
 }
 
-/// What argues for and against a viewer's frame at a moment.
+/// What decides whether a viewer's frame is captured at a moment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct CaptureFacts {
-    /// What its session says ([`crate::Sender::refusal`]).
+    /// The session's decision ([`crate::Sender::refusal`]).
     pub refusal: Option<SkipReason>,
-    /// Share of the full frame rate, above 0 and at most 1 (`nearlight_rate::Step`); 1 where the controller has no steps.
+    /// Fraction of the full frame rate, above 0 and at most 1 (`nearlight_rate::Step`); 1 where the controller has no steps.
     pub frame_rate: f64,
-    /// The encoder has a picture that can be drawn into.
+    /// The encoder has a free picture to draw into.
     pub encoder_free: bool,
 }
 
-/// What becomes of a viewer's frame.
+impl CaptureFacts {
+    /// From a [`crate::MediaTarget`]: `refusal` and `step` are its fields, wherever frames are captured.
+    #[must_use]
+    pub const fn new(refusal: Option<SkipReason>, step: Step, encoder_free: bool) -> Self {
+        Self { refusal, frame_rate: step.frame_rate, encoder_free }
+    }
+}
+
+/// What happens to a viewer's frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CaptureDecision {
     Capture,
@@ -150,12 +159,12 @@ pub enum CaptureDecision {
 /// Decides which of a viewer's frames are captured.
 #[derive(Clone, Debug, Default)]
 pub struct FrameSkipper {
-    /// Of the frames that a lower frame rate leaves out, the share that has come together since the last of them; below 1.
+    /// Accumulated fraction of frames to skip at a reduced frame rate since the last skipped one; below 1.
     skipped_share: f64,
 }
 
 impl FrameSkipper {
-    /// A moment of the schedule has come, or a picture that the source pushed: ask once for each.
+    /// A moment of the schedule, or a picture pushed by the source, has arrived: call once for each.
     pub fn on_moment(&mut self, facts: &CaptureFacts) -> CaptureDecision {
         if let Some(reason) = facts.refusal {
             return CaptureDecision::Skip(reason);
@@ -165,7 +174,7 @@ impl FrameSkipper {
             self.skipped_share -= 1.0;
             return CaptureDecision::Skip(SkipReason::FrameRate);
         }
-        // Asked last: a frame that nobody wants is no sign of a slow encoder.
+        // Checked last: an unwanted frame is no sign of a slow encoder.
         if facts.encoder_free { CaptureDecision::Capture } else { CaptureDecision::Skip(SkipReason::EncoderBehind) }
     }
 }

@@ -1,12 +1,12 @@
-//! What the other machine's clock shows, from pings, with a bound on the error that holds whatever the path does.
+//! Estimates the other machine's clock from pings, with a bound on the error that holds whatever the path does.
 //!
-//! Each exchange says that the offset lies in an interval half a round trip wide on either side; intervals widen with age by the
+//! Each exchange shows that the offset lies in an interval half a round trip wide on either side; intervals widen with age by the
 //! drift that two quartz clocks may have. The estimate is the middle of their intersection (Marzullo's algorithm without
 //! falsetickers, as RFC 5905 section 11.2.1 builds on), its error half the intersection's width.
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 use nearlight_wire::{Ping, Pong};
 
 use crate::Wake;
@@ -21,8 +21,8 @@ const INTERVAL: Span = Span::from_millis(250);
 const WINDOW: usize = 128;
 /// How fast two clocks may drift apart: quartz is within 50 ppm each (RFC 5905 section 11.2 assumes 15 ppm disciplined).
 const DRIFT_PPM: i64 = 100;
-/// Times farther than this from the origin (146 years) are no clock's: refused, so that sums cannot overflow.
-const MAX_TIME: Time = Time::from_secs(1 << 32);
+/// Times farther than this from the origin (146 years) come from no real clock: rejected, so that sums cannot overflow.
+const MAX_TIME: RemoteTime = RemoteTime::from_secs(1 << 32);
 
 /// The server's clock against the client's.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -38,10 +38,10 @@ pub struct ClockEstimate {
 }
 
 impl ClockEstimate {
-    /// A moment of the server's clock on the client's.
+    /// Converts a time on the server's clock to the client's.
     #[must_use]
-    pub fn to_client(&self, server: Time) -> Time {
-        server - self.offset
+    pub fn to_client(&self, server: RemoteTime) -> Time {
+        server.passed_by(-self.offset)
     }
 }
 
@@ -69,7 +69,7 @@ impl ClockSync {
             return None;
         }
         self.next_ping_at = now + if self.answered < FAST_EXCHANGES { FAST_INTERVAL } else { INTERVAL };
-        Some(Ping { client_sent_at: now })
+        Some(Ping { client_sent_at: now.for_peer() })
     }
 
     pub(crate) const fn poll_timeout(&self) -> (Time, Wake) {
@@ -78,7 +78,8 @@ impl ClockSync {
 
     /// Takes an answer. Answers that cannot be true (from the future, or quicker than the server's own hold) are ignored.
     pub(crate) fn on_pong(&mut self, now: Time, pong: &Pong) {
-        let Pong { client_sent_at, server_received_at, server_sent_at } = *pong;
+        let Pong { server_received_at, server_sent_at, .. } = *pong;
+        let client_sent_at = pong.client_sent_at.echoed();
         if client_sent_at > now || server_sent_at < server_received_at || server_sent_at > MAX_TIME {
             return;
         }
@@ -86,11 +87,11 @@ impl ClockSync {
         if round_trip < Span::ZERO {
             return;
         }
-        let offset = ((server_received_at - client_sent_at) + (server_sent_at - now)) / 2;
+        let offset = (server_received_at.ahead_of(client_sent_at) + server_sent_at.ahead_of(now)) / 2;
         let exchange = Exchange { at: now, offset, round_trip };
         self.answered += 1;
-        self.way_up = Some(server_received_at - client_sent_at);
-        // RFC 6298's smoothing for the round trip that repairs are timed by.
+        self.way_up = Some(server_received_at.ahead_of(client_sent_at));
+        // RFC 6298's smoothing for the round trip that times repairs.
         self.smoothed_round_trip =
             Some(self.smoothed_round_trip.map_or(round_trip, |smoothed| smoothed + (round_trip - smoothed) / 8));
         match &mut self.anchor {
@@ -102,7 +103,7 @@ impl ClockSync {
             self.exchanges.pop_front();
         }
         if self.intersection(now).is_none() {
-            // A clock was set or a machine slept: what was known before is void.
+            // A clock was set or a machine slept: everything known before is void.
             self.exchanges.clear();
             self.exchanges.push_back(exchange);
             self.anchor = Some(exchange);
@@ -113,7 +114,7 @@ impl ClockSync {
         self.smoothed_round_trip
     }
 
-    /// How long the newest ping that was answered took to the server, the offset of its clock included.
+    /// The transit time to the server of the newest answered ping, including the offset of its clock.
     pub(crate) const fn way_up(&self) -> Option<Span> {
         self.way_up
     }
@@ -157,8 +158,8 @@ mod tests {
 
     /// A server whose clock is `offset` ahead and runs `ppm` fast, behind a path of `up` and `down`.
     fn exchange(sync: &mut ClockSync, now: Time, offset: Span, up: Span, down: Span) {
-        let server = now + up + offset;
-        let pong = Pong { client_sent_at: now, server_received_at: server, server_sent_at: server };
+        let server = (now + up + offset).for_peer();
+        let pong = Pong { client_sent_at: now.for_peer(), server_received_at: server, server_sent_at: server };
         sync.on_pong(now + up + down, &pong);
     }
 
@@ -209,13 +210,21 @@ mod tests {
     #[test]
     fn impossible_answers_are_ignored() {
         let mut sync = ClockSync::default();
-        let now = Time::from_secs(1);
-        let future = Pong { client_sent_at: Time::from_secs(2), server_received_at: now, server_sent_at: now };
+        let (now, there) = (Time::from_secs(1), RemoteTime::from_secs(1));
+        let future =
+            Pong { client_sent_at: RemoteTime::from_secs(2), server_received_at: there, server_sent_at: there };
         sync.on_pong(now, &future);
-        let backwards = Pong { client_sent_at: now, server_received_at: Time::from_secs(9), server_sent_at: now };
+        let backwards = Pong {
+            client_sent_at: now.for_peer(),
+            server_received_at: RemoteTime::from_secs(9),
+            server_sent_at: there,
+        };
         sync.on_pong(now, &backwards);
-        let hostile =
-            Pong { client_sent_at: now, server_received_at: Time::FAR_FUTURE, server_sent_at: Time::FAR_FUTURE };
+        let hostile = Pong {
+            client_sent_at: now.for_peer(),
+            server_received_at: RemoteTime::FAR_FUTURE,
+            server_sent_at: RemoteTime::FAR_FUTURE,
+        };
         sync.on_pong(now, &hostile);
         assert_eq!(sync.estimate(now), None);
     }

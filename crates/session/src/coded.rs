@@ -1,17 +1,17 @@
-//! The receiver's half of redundancy: symbols and repairs of the newest frames, decoded in place as they come.
+//! The receiver's half of redundancy: symbols and repairs of the newest frames, decoded in place as they arrive.
 
 use nearlight_fec::{Code, Coverage, Decoder, Kernel, Outcome, SymbolError, Window};
 use nearlight_units::{Bytes, FrameId};
 use nearlight_wire::{RepairHeader, SymbolHeader};
 
-/// What the decoders of all frames may take: frames of half a second at 100 Mb/s, and as many repairs.
+/// Memory bound for the decoders of all frames: frames of half a second at 100 Mb/s, and as many repairs.
 pub(crate) const LIMIT: Bytes = Bytes::new(16 << 20);
 
-/// A window of decoders beside the assembly, made when the first repair comes: a stream without redundancy never pays for it.
+/// A window of decoders alongside the assembly, created when the first repair arrives: a stream without redundancy never pays for it.
 #[derive(Debug)]
 pub(crate) struct Coded {
     window: Window,
-    /// The frames of the repair at hand, oldest first.
+    /// The frames of the current repair, oldest first.
     codes: Vec<Code>,
 }
 
@@ -27,12 +27,12 @@ impl Coded {
         }
     }
 
-    /// A symbol that came before the first repair did.
+    /// A symbol that arrived before the first repair.
     pub(crate) fn on_known(&mut self, code: &Code, index: u16, symbol: &[u8]) {
         let _ = self.window.on_source(code, index, symbol);
     }
 
-    /// A repair; an error says that it contradicts what is known, or comes too late.
+    /// A repair; an error means that it contradicts what is known, or is too late.
     pub(crate) fn on_repair(&mut self, header: &RepairHeader, payload: &[u8]) -> Result<Outcome, SymbolError> {
         self.codes.clear();
         for (age, covered) in header.covered.iter().enumerate().rev() {
@@ -50,12 +50,12 @@ impl Coded {
         }
     }
 
-    /// The frame's symbols were not the sender's: they are forgotten.
+    /// The frame failed its digest: its symbols are discarded.
     pub(crate) fn start_over(&mut self, frame: FrameId, digest: u32) {
         self.window.start_over(frame, digest);
     }
 
-    /// A frame that has become whole, with all its bytes and the number of symbols that were computed.
+    /// A completed frame, with all its bytes and the number of symbols that were recovered.
     pub(crate) fn poll_whole(&mut self) -> Option<(FrameId, &[u8], u16)> {
         loop {
             let frame = self.window.poll_completed()?;
@@ -67,7 +67,7 @@ impl Coded {
         }
     }
 
-    /// Repairs of this frame alone that wait for others.
+    /// Repairs of this frame alone that wait for further symbols.
     pub(crate) fn waiting(&self, frame: FrameId) -> usize {
         let Some(decoder) = self.window.decoder(frame) else { return 0 };
         let missing = decoder.missing().count();

@@ -1,24 +1,23 @@
-//! Keeps a decoder that cannot follow from falling further and further behind.
+//! Keeps a decoder that is too slow from falling further and further behind.
 
 use nearlight_units::{Span, Time};
 
-/// A frame that takes this many intervals to decode stood in a queue. Guess: twice the two frames that decoders hold.
+/// A frame that takes this many intervals to decode was queued. Guess: twice the two frames that decoders hold.
 const HIGH_INTERVALS: f64 = 4.0;
 /// Below this even four intervals may be a decoder's own pipeline. Guess: mobile hardware decoders hold a frame for 40 ms.
 const HIGH_LEAST: Span = Span::from_millis(100);
-/// Of eight frames at least one is coded, whatever the reports say. Guess: still a moving picture at 30 frames a second.
+/// At least one of eight frames is encoded, whatever the reports say. Guess: still a moving picture at 30 frames a second.
 const LONGEST_STRIDE: u32 = 8;
-/// The queue must have had time to drain, and to be heard of, before the next change. Guess: a few frames and
-/// a report.
+/// The queue must have had time to drain, and a report to arrive, before the next change. Guess: a few frames and a report.
 const SETTLE: Span = Span::from_millis(250);
-/// More frames are tried again after this long without a queue. Guess: longer than what makes a phone's decoder stall.
+/// More frames are tried again after this long without a queue. Guess: longer than typical stalls of a phone's decoder.
 const RETRY: Span = Span::from_secs(2);
 
-/// Which frames to leave out before they are coded, from how long the receiver's frames took to decode.
+/// Which frames to skip before they are encoded, from how long the receiver's frames took to decode.
 #[derive(Clone, Debug)]
 pub(crate) struct DecoderLoad {
     high: Span,
-    /// One of this many frames is coded.
+    /// One of this many frames is encoded.
     stride: u32,
     since_coded: u32,
     newest: Span,
@@ -31,7 +30,7 @@ impl DecoderLoad {
         Self { high, stride: 1, since_coded: 0, newest: Span::ZERO, changed_at: Time::ZERO }
     }
 
-    /// Whether the decoder is given time instead of the next frame.
+    /// Whether the next frame is skipped to give the decoder time.
     pub(crate) const fn is_behind(&self) -> bool {
         self.since_coded + 1 < self.stride
     }
@@ -68,7 +67,7 @@ mod tests {
 
     const INTERVAL: Span = Span::from_millis(33);
 
-    /// Offers frames for ten seconds to a decoder that needs `service` for each; answers with frames decoded and the longest wait
+    /// Offers frames for ten seconds to a decoder that needs `service` for each; returns the number of frames decoded and the longest wait
     /// of the last five seconds.
     fn run(service: Span) -> (u32, Span) {
         let mut load = DecoderLoad::new(INTERVAL);

@@ -1,13 +1,13 @@
-//! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without
-//! bound, nothing is handed out twice, no frame is handed out against a digest that was known, `poll_*` comes to an end, and while the
-//! picture stands or is damaged a request is outstanding or due.
+//! Arbitrary operations on both machines, for the fuzz targets and the property tests: nothing panics, nothing grows without bound, nothing
+//! is handed out twice, no frame is handed out against a known digest, `poll_*` terminates, and while the picture is frozen or damaged a
+//! request is outstanding or due.
 
 use arbitrary::Arbitrary;
 use nearlight_fec::policy::{POLICIES, new_policy};
 use nearlight_fec::{Code, Encoder, digest};
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, PRESETS, new_controller};
-use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, BlockId, Bytes, FrameId, InputSeq, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Acknowledgement, CoveredFrame, Feedback, Fov, FrameHeader, FrameNote, Key, KeyFrameRequest, MAX_COVERED_FRAMES,
     Missing, Nack, Ping, Pong, Pose, RepairHeader, Sound, SymbolFlags, SymbolHeader, ToServer, View, marker::Marker,
@@ -24,10 +24,10 @@ mod truth;
 pub use truth::TrueOperation;
 use truth::Witness;
 
-/// Of ten milliseconds for two ears.
+/// Ten milliseconds of stereo.
 const SAMPLES: usize = 960;
 
-/// A number that is usually small and sometimes at the far end.
+/// A number that is usually small and sometimes extreme.
 #[derive(Arbitrary, Clone, Copy, Debug)]
 pub struct Number {
     low: u16,
@@ -139,7 +139,7 @@ fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
         flags: SymbolFlags { key: back == 0, retransmission: again, probe: false },
         reference_distance: back,
         seq: PacketSeq(seq.get()),
-        sent_at: now,
+        sent_at: now.for_peer(),
         frame: FrameId(frame.get()),
         index,
         symbols,
@@ -152,7 +152,7 @@ fn symbol(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     Some(datagram)
 }
 
-/// A repair of frames that are filled with 7 like those of [`symbol`]; a forged one carries other bytes.
+/// A repair of frames that are filled with 7 like those of [`symbol`]; a forged one contains other bytes.
 fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     let ReceiverOperation::Repair { newest, cover, number, symbols, bytes, key, forged, seq } = *operation else {
         return None;
@@ -178,7 +178,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     let header = RepairHeader {
         on_demand: forged,
         seq: PacketSeq(seq.get()),
-        sent_at: now,
+        sent_at: now.for_peer(),
         frame: FrameId(newest),
         number,
         deadline_after_send_us: 0,
@@ -190,7 +190,7 @@ fn repair(operation: &ReceiverOperation, now: Time) -> Option<Vec<u8>> {
     Some(datagram)
 }
 
-/// Runs the operations on a fresh receiver and panics where an invariant breaks.
+/// Runs the operations on a fresh receiver and panics when an invariant is violated.
 pub fn receiver(operations: &[ReceiverOperation]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_loss_recovery(LossRecovery::References);
@@ -198,8 +198,8 @@ pub fn receiver(operations: &[ReceiverOperation]) {
     run(receiver, operations);
 }
 
-/// The same for symbols and repairs of true frames, some of them forged, with receivers that mend losses in different ways and play at once
-/// or from a buffer.
+/// The same for symbols and repairs of true frames, some of them forged, with receivers that recover from losses in different ways and play
+/// at once or from a buffer.
 pub fn forgeries(kind: u8, operations: &[(TrueOperation, u8)]) {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     receiver.set_loss_recovery(match kind % 6 {
@@ -271,9 +271,9 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
             }
         }
         ReceiverOperation::Pong { sent, received, held } => {
-            let server_received_at = Time::from_micros(*received);
+            let server_received_at = RemoteTime::from_micros(*received);
             let pong = Pong {
-                client_sent_at: Time::from_micros(u64::from(sent.get())),
+                client_sent_at: RemoteTime::from_micros(u64::from(sent.get())),
                 server_received_at,
                 server_sent_at: server_received_at + Span::from_micros(i64::from(held.get())),
             };
@@ -300,7 +300,7 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         }
         ReceiverOperation::Sound { block, made, due, before } => {
             let before: &[u8] = if *before && block.get() > 0 { &[2] } else { &[] };
-            let made_at = Time::from_micros(made & ((1 << 53) - 1));
+            let made_at = RemoteTime::from_micros(made & ((1 << 53) - 1));
             let sound = Sound { block: BlockId(block.get()), made_at, due_after_us: *due, packet: &[1], before };
             receiver.on_datagram(*now, &sound.to_bytes());
         }
@@ -312,6 +312,7 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
         }
         ReceiverOperation::Poll => {
             let mut sent = 0;
+            receiver.on_timeout(*now);
             while let Some(datagram) = receiver.poll_transmit(*now) {
                 assert!(datagram.len() <= 1_200 && ToServer::parse(&datagram).is_ok());
                 sent += 1;
@@ -323,7 +324,7 @@ fn apply_to_receiver(receiver: &mut Receiver, now: &mut Time, operation: &Receiv
     }
 }
 
-/// What happens to a receiver whose pictures come decoded.
+/// Operations on a receiver whose pictures arrive decoded.
 fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperation) {
     match *operation {
         ReceiverOperation::Note { frame, rtp_timestamp, last, sent } => {
@@ -369,7 +370,7 @@ fn apply_picture(receiver: &mut Receiver, now: Time, operation: &ReceiverOperati
 fn message(operation: &SenderOperation) -> Option<ToServer> {
     Some(match operation {
         SenderOperation::Feedback { first, arrivals, sent, marked } if !arrivals.is_empty() => {
-            let micros = |micros: &u32| Time::from_micros(u64::from(*micros));
+            let micros = |micros: &u32| RemoteTime::from_micros(u64::from(*micros));
             let arrivals = arrivals.iter().take(nearlight_wire::MAX_FEEDBACK_PACKETS);
             let arrivals: Vec<_> = arrivals.map(|at| at.as_ref().map(micros)).collect();
             let arrived = (0..).zip(&arrivals).filter(|(_, at)| *marked && at.is_some()).map(|(place, _)| place);
@@ -395,12 +396,12 @@ fn message(operation: &SenderOperation) -> Option<ToServer> {
                 lost: *lost,
             })
         }
-        SenderOperation::Ping(micros) => ToServer::Ping(Ping { client_sent_at: Time::from_micros(*micros) }),
+        SenderOperation::Ping(micros) => ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(*micros) }),
         _ => return None,
     })
 }
 
-/// Runs the operations on a fresh sender with one of the presets and panics where an invariant breaks.
+/// Runs the operations on a fresh sender with one of the presets and panics when an invariant is violated.
 pub fn sender(preset: u8, pacing: u8, operations: &[SenderOperation]) {
     let modes = [Mode::Burst, Mode::Compressed, Mode::Spread, Mode::Interval(Mode::DEFAULT_INTERVAL)];
     let config = SenderConfig {
@@ -502,10 +503,10 @@ mod tests {
 
     use super::*;
 
-    /// Bytes of a case at most: where the code is not optimised it takes ten times as long.
+    /// Maximum bytes of a case: in unoptimised builds it takes ten times as long.
     const LONGEST: usize = if cfg!(debug_assertions) { 500 } else { 4_000 };
 
-    /// As many as the bytes are enough for: left to itself, `Unstructured` tosses a coin before each whether it is the last.
+    /// As many as the bytes suffice for: left to itself, `Unstructured` tosses a coin before each whether it is the last.
     fn operations<'a, O: Arbitrary<'a>>(bytes: &'a [u8]) -> Vec<O> {
         let mut source = Unstructured::new(bytes);
         let next = || (!source.is_empty()).then(|| source.arbitrary().ok()).flatten();

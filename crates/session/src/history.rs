@@ -1,4 +1,4 @@
-//! What was sent: frames, from which lost pieces are sent again, and packets, by which feedback is understood.
+//! What was sent: frames, from which lost pieces are retransmitted, and packets, by which feedback is interpreted.
 
 use nearlight_units::FrameId;
 
@@ -9,6 +9,7 @@ mod pieces;
 pub use frames::Cut;
 pub(crate) use frames::{FrameHistory, KeptFrame};
 pub(crate) use packets::PacketHistory;
+pub use packets::{MOST_PACKETS_KEPT, PACKETS_KEPT_FOR};
 
 /// A piece of a frame: which frame, and its index there.
 pub(crate) type Piece = (FrameId, u16);
@@ -22,7 +23,7 @@ pub(crate) enum Content {
     /// The newest frame that a repair covers, and the repair's number.
     Repair(FrameId, u16),
     Padding,
-    /// What is no part of a frame, such as sound.
+    /// Not part of a frame, such as sound.
     Other,
 }
 

@@ -1,30 +1,30 @@
-//! What the user does, as the server takes it: the newest state of all devices, and each event once.
+//! The user's input at the server: the newest state of all devices, and each event once.
 
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Devices, HandJoints, HandSample, InputAcknowledgement, InputEvent, InputSample};
 
 use crate::uplink::{place, released};
 
-/// Events that nobody fetches are dropped, oldest first: more than a client keeps.
+/// Events that are not fetched are dropped, oldest first: more than a client keeps.
 const MAX_EVENTS: usize = 1_024;
-/// The same of messages that may be lost; further ones are.
+/// The same for messages that may be lost; any beyond this are.
 const MAX_MESSAGES: usize = 64;
-/// So long a held key stays held though nothing is heard of its client, which says every fifth of this time that it still is: a key must
-/// not outlive the connection that brought it.
+/// A held key stays held for this long after its client was last heard, which repeats every fifth of this time that it still is: a key must
+/// not outlive the connection that reported it.
 const SILENCE: Span = Span::from_secs(1);
 
-/// The newest state and the events since the last one that was fetched.
+/// The newest state, and the events since the last fetch.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReceivedInput {
     /// Its own events are among `events` where they are new.
     pub sample: InputSample,
-    /// When the sample came, on the server's clock.
+    /// When the sample arrived, on the server's clock.
     pub received_at: Time,
     /// New ones in order, each handed out once.
     pub events: Vec<InputEvent>,
     /// The left and the right hand, where their joints are tracked.
     pub hands: [Option<HandJoints>; 2],
-    /// Of the application, as they came: some may be missing, or here twice.
+    /// Application messages, as they arrived: some may be missing or duplicated.
     pub messages: Vec<Vec<u8>>,
 }
 
@@ -33,25 +33,26 @@ pub(crate) struct Inbox {
     newest: Option<(Time, InputSample)>,
     heard_at: Time,
     hands: [Option<HandSample>; 2],
-    /// Number of the first event that has not come.
+    /// Number of the first event that has not arrived.
     next_event: u32,
     events: Vec<InputEvent>,
-    /// Something has come since the last time that it was fetched.
+    /// Something has arrived since the last fetch.
     changed: bool,
-    /// Silence has let go of everything.
+    /// A timeout has released everything.
     let_go: bool,
     acknowledgement: Option<InputAcknowledgement>,
     messages: Vec<Vec<u8>>,
 }
 
 impl Inbox {
-    /// Answers whether it is newer than all before it.
+    /// Returns whether it is newer than all before it.
     pub(crate) fn on_sample(&mut self, now: Time, mut sample: InputSample) -> bool {
         self.heard_at = now;
         let newer = self.newest.as_ref().is_none_or(|(_, newest)| sample.seq > newest.seq);
         let events = std::mem::take(&mut sample.events);
         if !events.is_empty() {
-            // Samples repeat what has not been acknowledged: what lies below is known, a gap is what the client has given up.
+            // Samples repeat what has not been acknowledged: events below this range are known, and events in a gap were given up by the
+            // client.
             let end = sample.first_event.wrapping_add(events.len() as u32);
             let known = self.next_event.saturating_sub(sample.first_event) as usize;
             if self.next_event < end {
@@ -63,7 +64,7 @@ impl Inbox {
             }
             self.acknowledgement = Some(InputAcknowledgement { seq: sample.seq });
         }
-        // What was let go of in the silence is held again, where it still is.
+        // What was released by the timeout is held again, where it still is.
         let held_again = self.let_go && self.newest.as_ref().is_some_and(|(_, newest)| sample.seq >= newest.seq);
         if held_again {
             let before = self.newest.as_ref().map(|(_, newest)| newest.devices.clone()).unwrap_or_default();
@@ -84,7 +85,7 @@ impl Inbox {
         newer
     }
 
-    /// The newest joints of each hand win.
+    /// Keeps the newest joints of each hand.
     pub(crate) fn on_hand(&mut self, now: Time, sample: HandSample) {
         self.heard_at = now;
         let Some(place) = place(sample.joints.hand) else { return };
@@ -97,7 +98,7 @@ impl Inbox {
         }
     }
 
-    /// Before the first sample nobody takes it.
+    /// Delivered only once the first sample has arrived.
     pub(crate) fn on_message(&mut self, data: Vec<u8>) {
         if self.messages.len() < MAX_MESSAGES {
             self.messages.push(data);
@@ -105,7 +106,7 @@ impl Inbox {
         }
     }
 
-    /// The state, if anything has come since the last call, or nothing for so long that all counts as let go of.
+    /// The state, if anything has arrived since the last call, or nothing for so long that everything counts as released.
     pub(crate) fn poll(&mut self, now: Time) -> Option<ReceivedInput> {
         let (received_at, sample) = self.newest.as_mut()?;
         if now.saturating_since(self.heard_at) > SILENCE && sample.devices.holds_anything() {
@@ -123,7 +124,7 @@ impl Inbox {
         Some(ReceivedInput { sample, received_at, events, hands, messages })
     }
 
-    /// What the client is to hear of events that came.
+    /// The acknowledgement of received events for the client.
     pub(crate) fn poll_acknowledgement(&mut self) -> Option<InputAcknowledgement> {
         self.acknowledgement.take()
     }

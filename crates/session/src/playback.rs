@@ -1,17 +1,17 @@
-//! A playback buffer: frames are shown so much later than they came that a path which falls behind for a while goes unseen.
+//! A playback buffer: frames are shown this much later than they arrive, so that a temporary slowdown of the path goes unnoticed.
 //!
-//! Each frame is played a fixed time after its rendering began. The first frame that comes waits for as many frame intervals as the buffer
-//! is to hold frames. A frame that comes after its time is played at once, and all after it so much later: the picture has stood. What
-//! is more than the buffer is to hold is played early, so that no such delay stays for longer than its cause.
+//! Each frame is played a fixed time after its rendering began. The first frame waits for as many frame intervals as the buffer is to hold
+//! frames. A frame that arrives after its play time is played at once, and all later ones are delayed by as much: the picture was frozen
+//! meanwhile. Frames beyond the buffer's target size are played early, so that no such delay outlasts its cause.
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
 use crate::ReadyFrame;
 use crate::assembly::Transfer;
 
-/// All frames together, in bytes: as much as frames in part may take.
+/// Bytes of all frames together: the same bound as for incomplete frames.
 const MAX_BYTES: usize = 16 << 20;
 
 #[derive(Debug)]
@@ -22,21 +22,21 @@ struct Held {
 
 impl Held {
     /// On the server's clock.
-    const fn made_at(&self) -> Time {
+    const fn made_at(&self) -> RemoteTime {
         self.frame.header.render_started_at
     }
 }
 
 #[derive(Debug)]
 pub(crate) struct PlaybackBuffer {
-    /// How many frames it is to hold.
+    /// How many frames the buffer is to hold.
     frames: u8,
     interval: Span,
     held: VecDeque<Held>,
     bytes: usize,
-    /// From a frame's rendering, on the server's clock, to its time here. None before the first frame.
+    /// From a frame's rendering, on the server's clock, to its play time on the client's. None before the first frame.
     delay: Option<Span>,
-    /// How many frames the server was told of, and when.
+    /// The number of frames that the server was told last, and when.
     told: Option<(u8, Time)>,
 }
 
@@ -45,38 +45,38 @@ impl PlaybackBuffer {
         Self { frames, interval, held: VecDeque::new(), bytes: 0, delay: None, told: None }
     }
 
-    /// A whole frame came.
+    /// A complete frame arrived.
     pub(crate) fn on_frame(&mut self, now: Time, frame: ReadyFrame, transfer: Transfer) {
-        let age = now - frame.header.render_started_at;
+        let age = now.ahead_of(frame.header.render_started_at);
         let usual = age + self.interval * i64::from(self.frames);
         let mut delay = match self.delay {
-            // One frame more may just be about to be played.
+            // The margin is one interval: one frame more may be about to be played.
             Some(delay) if delay <= usual + self.interval => delay.max(age),
             _ => usual,
         };
         self.bytes += frame.bits().len();
         self.held.push_back(Held { frame, transfer });
         let (mut early, mut played) = (0, 0);
-        // What is too much for memory is played at once.
+        // Frames beyond the memory bound are played at once.
         while self.bytes - played > MAX_BYTES || self.held.len() - early > usize::from(u8::MAX) {
             played += self.held[early].frame.bits().len();
             early += 1;
-            delay = delay.min(now - self.held[early - 1].made_at());
+            delay = delay.min(now.ahead_of(self.held[early - 1].made_at()));
         }
         self.delay = Some(delay);
     }
 
-    /// The next frame whose time has come.
+    /// The next frame whose play time has come.
     pub(crate) fn poll(&mut self, now: Time) -> Option<(ReadyFrame, Transfer)> {
         self.due().filter(|due| *due <= now)?;
         let Held { mut frame, transfer } = self.held.pop_front()?;
         self.bytes -= frame.bits().len();
         frame.show = self.due().is_none_or(|due| due > now);
-        // What it waited here is no time of the decoder's.
+        // The wait in this buffer does not count as decoding time.
         Some((frame, Transfer { completed_at: now, ..transfer }))
     }
 
-    /// The decoder cannot go on: what waits is of no use up to the next key frame. False where none waits.
+    /// The decoder cannot continue: the buffered frames are of no use up to the next key frame. False where no key frame is buffered.
     pub(crate) fn skip_to_key_frame(&mut self) -> bool {
         let useless = self.held.iter().take_while(|held| !held.frame.key).count();
         self.bytes -= self.held.drain(..useless).map(|held| held.frame.bits().len()).sum::<usize>();
@@ -84,15 +84,15 @@ impl PlaybackBuffer {
     }
 
     fn due(&self) -> Option<Time> {
-        Some(self.held.front()?.made_at() + self.delay?)
+        Some(self.held.front()?.made_at().passed_by(self.delay?))
     }
 
-    /// When [`PlaybackBuffer::poll`] has a frame, or the server is to hear how many there are.
+    /// When [`PlaybackBuffer::poll`] has a frame, or the fill level is to be reported to the server.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         self.due().into_iter().chain(self.report_due()).min()
     }
 
-    /// When the server is to hear that there are more or fewer frames than it knows of: once for a frame at most.
+    /// When a changed fill level is to be reported to the server: at most once per frame.
     fn report_due(&self) -> Option<Time> {
         match self.told {
             Some((told, _)) if told == self.count() => None,
@@ -105,7 +105,7 @@ impl PlaybackBuffer {
         self.report_due().is_some_and(|due| due <= now)
     }
 
-    /// How many frames there are, which the server is told now.
+    /// The number of frames held, which is being reported to the server now.
     pub(crate) fn report(&mut self, now: Time) -> u8 {
         let count = self.count();
         self.told = Some((count, now));
@@ -116,7 +116,7 @@ impl PlaybackBuffer {
         u8::try_from(self.held.len()).unwrap_or(u8::MAX)
     }
 
-    /// Frames, and bytes of coded pictures.
+    /// The number of frames held, and their bytes of coded pictures.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn held(&self) -> (usize, usize) {
         (self.held.len(), self.bytes)

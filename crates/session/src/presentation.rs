@@ -1,37 +1,45 @@
-//! Closes each frame's timeline when it is displayed, and reads motion-to-photon off the marker.
+//! Closes each frame's timeline when it is displayed, and computes motion-to-photon from the marker.
 
 use std::collections::VecDeque;
 
 use nearlight_events::Timeline;
-use nearlight_units::{FrameId, InputSeq, Span, Time};
+use nearlight_units::{FrameId, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, FrameReport, MAX_FRAME_REPORTS, marker::Marker};
 
 use crate::assembly::Transfer;
 use crate::uplink::Uplink;
 use crate::{ClockEstimate, Wake};
 
-/// Frames between the assembler and the display: a decoder holds one or two, a stalled page may pile up a second's worth.
+/// Frames between the assembler and the display: a decoder holds one or two, a stalled page may accumulate a second's worth.
 const MAX_PENDING: usize = 128;
-/// Reports wait at most this long, so that several frames share a datagram. Guess: nobody steers by them within a tenth of a second.
+/// Reports wait at most this long, so that several frames share a datagram. Guess: nothing reacts to them within a tenth of a second.
 const REPORT_HOLD: Span = Span::from_millis(100);
 
-/// What became of a displayed frame.
+/// A frame that was displayed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Displayed {
     pub timeline: Timeline,
-    /// From the event of the newest input that the timeline starts with to the display, taken from the client's clock alone.
+    /// From the event of the newest input that the timeline starts with to the display, measured on the client's clock alone.
     pub total: Span,
-    /// Each input whose first pixels these are, oldest first, with its motion-to-photon. Inputs that a newer one overtook count
-    /// from their own event.
+    /// Each input whose first pixels these are, oldest first, with the time from its event to the display. Inputs that were superseded by a
+    /// newer one waited for that one's frame.
     pub inputs: Vec<(InputSeq, Span)>,
-    /// The frames that the display passed over for it, oldest first. Their last boundaries are the last moment that is known of them.
+    /// The frames that the display skipped for it, oldest first. Their last boundary is the last moment that is known of them.
     pub passed_over: Vec<Timeline>,
+}
+
+impl Displayed {
+    /// From the newest input that the frame is the first to show, read from the marker; none where it shows no new one.
+    #[must_use]
+    pub fn motion_to_photon(&self) -> Option<Span> {
+        self.inputs.last().map(|(_, span)| *span)
+    }
 }
 
 #[derive(Debug)]
 struct Pending {
     id: FrameId,
-    header: FrameHeader,
+    header: FrameHeader<RemoteTime>,
     transfer: Transfer,
     damaged: bool,
     decoded_at: Option<Time>,
@@ -40,21 +48,21 @@ struct Pending {
 #[derive(Debug, Default)]
 pub(crate) struct Presentation {
     pending: VecDeque<Pending>,
-    /// Newest input that was seen in displayed pixels.
+    /// Newest input seen in displayed pixels.
     shown: InputSeq,
     /// Newest input that a timeline started with.
     timed: InputSeq,
     reports: Vec<FrameReport>,
     first_report_at: Option<Time>,
     pub(crate) displayed: u64,
-    /// Of these, pictures that were predicted from a frame that was left out.
+    /// Of these, pictures that were predicted from a skipped frame.
     pub(crate) damaged: u64,
     pub(crate) late: u64,
     pub(crate) unreadable_markers: u64,
 }
 
 impl Presentation {
-    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader, transfer: Transfer, damaged: bool) {
+    pub(crate) fn on_ready(&mut self, id: FrameId, header: FrameHeader<RemoteTime>, transfer: Transfer, damaged: bool) {
         if self.pending.len() == MAX_PENDING {
             self.pending.pop_front();
         }
@@ -73,7 +81,7 @@ impl Presentation {
     }
 
     /// The header of a frame that was handed out and not yet displayed.
-    pub(crate) fn header(&self, id: FrameId) -> Option<&FrameHeader> {
+    pub(crate) fn header(&self, id: FrameId) -> Option<&FrameHeader<RemoteTime>> {
         self.pending.iter().find(|pending| pending.id == id).map(|pending| &pending.header)
     }
 
@@ -87,14 +95,14 @@ impl Presentation {
     ) -> Option<Displayed> {
         let index = self.pending.iter().position(|pending| pending.id == id)?;
         let passed_over: Vec<Pending> = self.pending.drain(..index).collect();
-        // What was decoded but passed over is late: a newer frame is on the display.
+        // A frame that was decoded but skipped is late: a newer frame is on the display.
         self.late += passed_over.iter().filter(|pending| pending.decoded_at.is_some()).count() as u64;
         let pending = self.pending.pop_front()?;
         self.displayed += 1;
         self.damaged += u64::from(pending.damaged);
         let marker = marker.filter(|marker| marker.frame == id);
         self.unreadable_markers += u64::from(marker.is_none());
-        // Without a single clock exchange nothing of the server's times can be said.
+        // Without a single clock exchange the server's times cannot be converted.
         let clock = clock?;
         let late = now > clock.to_client(pending.header.deadline);
         self.late += u64::from(late);
@@ -112,8 +120,9 @@ impl Presentation {
         let shown = marker.map_or(self.shown, |marker| marker.input.max(self.shown));
         let inputs = uplink.between(self.shown, shown).map(|(input, at)| (input, now - at)).collect::<Vec<_>>();
         self.shown = shown;
-        self.report(now, &timeline, inputs.last().map(|(_, span)| *span));
-        Some(Displayed { timeline, total, inputs, passed_over })
+        let displayed = Displayed { timeline, total, inputs, passed_over };
+        self.report(now, &displayed.timeline, displayed.motion_to_photon());
+        Some(displayed)
     }
 
     fn report(&mut self, now: Time, timeline: &Timeline, motion_to_photon: Option<Span>) {
@@ -137,7 +146,7 @@ impl Presentation {
         self.first_report_at.is_some_and(|at| at + REPORT_HOLD <= now) || self.reports.len() == MAX_FRAME_REPORTS
     }
 
-    /// What is to be told of frames, due or not.
+    /// All pending frame reports, due or not.
     pub(crate) fn take_reports(&mut self) -> Vec<FrameReport> {
         self.first_report_at = None;
         std::mem::take(&mut self.reports)
@@ -148,7 +157,7 @@ impl Presentation {
     }
 }
 
-/// The way of a frame that no display shows. Its input comes to the display with a later one, so it starts with its rendering.
+/// The timeline of a frame that was never displayed. Its input reaches the display with a later frame, so it starts with its rendering.
 fn passed_over_timeline(pending: &Pending, clock: &ClockEstimate) -> Timeline {
     let last = pending.decoded_at.unwrap_or(pending.transfer.completed_at);
     let boundaries = boundaries(pending, last, clock, None);

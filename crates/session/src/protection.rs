@@ -1,28 +1,28 @@
-//! The sender's half of redundancy: asks the policy, makes the repairs, and learns from feedback what the path loses.
+//! The sender's half of redundancy: consults the policy, generates the repairs, and learns the path's losses from feedback.
 
 use nearlight_events::{Event, ProtectionCandidate};
 use nearlight_fec::policy::{FrameFacts, Plan, RateDistortion, RedundancyPolicy, Shortage};
-use nearlight_fec::{Code, Encoder, Fate, LossEstimate};
+use nearlight_fec::{Code, Encoder, LossEstimate, PacketOutcome};
 use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use crate::Distortion;
 use crate::history::{FrameHistory, KeptFrame, PacketHistory};
 
-/// Planned repairs of a frame are at most so many times the symbols that they cover: beyond that, sending all again is better.
+/// A frame has at most this many times as many planned repairs as symbols that they cover: beyond that, sending everything again is better.
 const MAX_SHARE: usize = 4;
-/// Weight of the newest picture in what the encoder makes of its rate and in how much pictures change. Guess: one second's memory at
+/// Weight of the newest picture in the averages of the encoder's distortion and of how much pictures change. Guess: one second's memory at
 /// 30 frames a second.
 const CONTENT_SMOOTHING: f64 = 1.0 / 32.0;
-/// Repairs that leave right behind their frame.
+/// Repairs that are sent right after their frame.
 #[derive(Debug)]
 pub(crate) struct Planned {
-    /// Newest first; none where another protocol makes the repairs.
+    /// Newest first; none where another protocol generates the repairs.
     covered: Vec<CoveredFrame>,
-    /// The repairs one after the other.
+    /// The repairs, concatenated.
     symbols: Vec<u8>,
     symbol_bytes: usize,
-    /// A datagram.
+    /// Size of a datagram.
     size: Bytes,
     count: u16,
     sent: u16,
@@ -34,17 +34,17 @@ impl Planned {
         self.count - self.sent
     }
 
-    /// How many there are, those that have left included.
+    /// The number of repairs, including those that have left.
     pub(crate) const fn count(&self) -> u16 {
         self.count
     }
 
-    /// What they cover, newest first; nothing where another protocol makes them.
+    /// What they cover, newest first; empty where another protocol generates them.
     pub(crate) fn covered(&self) -> &[CoveredFrame] {
         &self.covered
     }
 
-    /// A repair's bytes; none where another protocol makes them.
+    /// A repair's bytes; none where another protocol generates them.
     pub(crate) fn symbol(&self, number: u16) -> &[u8] {
         let start = usize::from(number) * self.symbol_bytes;
         &self.symbols[start..start + self.symbol_bytes]
@@ -58,7 +58,7 @@ impl Planned {
         (self.left() > 0).then_some(self.size)
     }
 
-    /// What it takes in memory.
+    /// Its size in memory.
     pub(crate) fn held(&self) -> usize {
         self.symbols.len()
     }
@@ -72,7 +72,7 @@ impl Planned {
     }
 }
 
-/// A repair that the receiver has asked for.
+/// A repair that the receiver has requested.
 #[derive(Debug)]
 pub(crate) struct OnDemandRepair {
     pub(crate) number: u16,
@@ -80,7 +80,7 @@ pub(crate) struct OnDemandRepair {
     pub(crate) symbol: Vec<u8>,
 }
 
-/// What the sender knows of its path when a frame is planned or asked for.
+/// What the sender knows of its path when a frame is planned or requested.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PathFacts {
     pub(crate) round_trip: Span,
@@ -91,10 +91,10 @@ pub(crate) struct PathFacts {
     pub(crate) queue: Span,
 }
 
-/// What the pictures and their encoder have shown, none before the first.
+/// Content statistics from the pictures and their encoder; none before the first picture.
 #[derive(Clone, Copy, Debug, Default)]
 struct Content {
-    /// Mean squared errors of a coded picture, and of showing the picture before in its place.
+    /// Mean squared errors of a coded picture, and of repeating the previous picture instead.
     coded: Option<f64>,
     frozen: Option<f64>,
 }
@@ -112,12 +112,13 @@ pub(crate) struct Protection {
     distortion: RateDistortion,
     content: Content,
     group: u32,
-    /// Of the newest frame in its group, and whether a frame starts the group for the policy: by what the encoder says, else by references.
+    /// The newest frame's index in its group, and whether the policy sees a frame as the start of a group: as the encoder states, else by
+    /// references.
     index: u32,
     placed: bool,
     /// Mean deviation of the round trip, as in RFC 6298.
     jitter: Span,
-    /// Mean time from the whole frame to its picture.
+    /// Mean time from the complete frame to its decoded picture.
     decode: Span,
 }
 
@@ -142,16 +143,16 @@ impl Protection {
         self.policy.name()
     }
 
-    /// Frames come that the encoder was asked to make of `rate`.
+    /// Reports the distortion of frames that the encoder was asked to code at `rate`.
     pub(crate) fn on_distortion(&mut self, rate: Bitrate, distortion: Distortion) {
         let (Some(coded), Some(frozen)) = (distortion.coded, distortion.frozen) else { return };
         let coded = smooth(&mut self.content.coded, coded);
-        // What starts to move is worth its repairs at once.
+        // When motion starts, repairs become worth their cost at once.
         let frozen = smooth(&mut self.content.frozen, frozen).max(frozen);
         self.distortion = RateDistortion::measured(rate, coded, frozen);
     }
 
-    /// Bytes of a datagram that are no payload, in the largest repairs.
+    /// Header bytes of a datagram, in the largest repairs.
     pub(crate) fn header_bytes(&self) -> usize {
         RepairHeader::bytes(usize::from(self.policy.reach()))
     }
@@ -169,16 +170,16 @@ impl Protection {
         self.decode += (span - self.decode) / 16;
     }
 
-    /// What has become of packets.
+    /// Takes the settled states of packets.
     pub(crate) fn on_feedback(&mut self, packets: &mut PacketHistory) {
         while let Some((packet, arrived_at)) = packets.poll_settled() {
             if let Some(frame) = packet.frame {
-                self.estimate.on_fate(&Fate { frame, sent_at: packet.sent_at, arrived_at });
+                self.estimate.on_outcome(&PacketOutcome { frame, sent_at: packet.sent_at, arrived_at });
             }
         }
     }
 
-    /// Plans the redundancy of the next frame and makes it; `older` are those before it.
+    /// Plans and generates the redundancy of the next frame; `older` are the frames before it.
     pub(crate) fn protect(
         &mut self,
         now: Time,
@@ -203,7 +204,7 @@ impl Protection {
         plan
     }
 
-    /// How many symbols to send for `needed` that the receiver lacks; none leaves it at the symbols themselves.
+    /// How many symbols to send for `needed` that the receiver lacks; None leaves it at the symbols themselves.
     pub(crate) fn answer(
         &mut self,
         now: Time,
@@ -227,7 +228,7 @@ impl Protection {
     }
 
     fn facts(&self, now: Time, frame: &KeptFrame, path: PathFacts) -> FrameFacts {
-        // A frame that is whole only when the next one is as well is not shown, however far its deadline.
+        // A frame that is complete only when the next one is as well is not shown, however late its deadline.
         let own_way = path.pacing.time_to_send(frame.unsent());
         let next_is_whole = path.round_trip / 2 + path.interval - now.saturating_since(frame.queued_at);
         FrameFacts {
@@ -279,7 +280,7 @@ impl Protection {
     }
 }
 
-/// So many repairs that another protocol makes, one for as many pieces at most: of those a second one says nothing new.
+/// This many repairs generated by another protocol, at most one per piece: a second one of the same piece adds no information.
 fn made_elsewhere(size: Option<Bytes>, count: u16) -> Option<Planned> {
     let (covered, symbols) = (Vec::new(), Vec::new());
     Some(Planned { covered, symbols, symbol_bytes: 0, size: size?, count, sent: 0, last_sent_at: Time::ZERO })

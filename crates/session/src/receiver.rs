@@ -1,11 +1,11 @@
-//! The client's end: symbols in, frames out, and everything the sender must hear.
+//! The client's end: symbols in, frames out, and everything that is reported to the sender.
 
 use std::collections::VecDeque;
 
 use nearlight_events::{Event, FrameCounts, LossCounts, RecoveryCounts, RecoveryKind, Stage};
 #[cfg(any(test, feature = "fuzzing"))]
 use nearlight_units::PacketSeq;
-use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, RepairHeader, SymbolHeader, ToClient, ToServer, UnreliableMessage, marker::Marker};
 
 use crate::arrivals::ArrivalLog;
@@ -28,36 +28,36 @@ pub use loss_recovery::LossRecovery;
 use pictures::Pictures;
 pub use pictures::{PictureFacts, RtpCounts};
 
-/// An event that the server has not acknowledged leaves again after this. Guess: so rare that a round trip of a continent costs two or
-/// three repeats, so often that a lost key is heard within two frames.
+/// An unacknowledged event is resent after this. Guess: seldom enough that a round trip across a continent costs two or three repeats,
+/// often enough that a lost key arrives within two frames.
 const EVENT_REPEAT: Span = Span::from_millis(33);
-/// While something is held, the server hears so often that it still is.
+/// While something is held, that is repeated to the server at this interval.
 const HELD_REPEAT: Span = Span::from_millis(200);
-/// Messages of the application that wait to be fetched or to leave; older ones are dropped.
+/// Messages of the application that wait to be fetched or sent; older ones are dropped.
 const MAX_MESSAGES: usize = 64;
-/// Events that nobody fetches are dropped, oldest first.
+/// Events that are not fetched are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
 /// Configuration by the receiving application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiverConfig {
-    /// Emit events for `poll_event`; without it they are not even made.
+    /// Emit events for `poll_event`; otherwise they are not even created.
     pub events: bool,
 }
 
-/// A whole frame in decoding order.
+/// A complete frame in decoding order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReadyFrame {
     pub id: FrameId,
     /// Decodes without any other frame.
     pub key: bool,
-    pub header: FrameHeader,
-    /// Header and coded picture as they travelled; [`ReadyFrame::bits`] is the picture.
+    pub header: FrameHeader<RemoteTime>,
+    /// Header and coded picture as transmitted; [`ReadyFrame::bits`] is the picture.
     bytes: Vec<u8>,
     bits_from: usize,
-    /// False: a newer frame is ready as well, so decode this one for it and do not display it.
+    /// False: a newer frame is ready as well, so decode this one as its reference and do not display it.
     pub show: bool,
-    /// A frame that it is predicted from, or one before that, was left out: the decoded picture is not what the server's encoder had in mind.
+    /// A frame that it depends on, directly or indirectly, was skipped: the decoded picture differs from the encoder's.
     pub damaged: bool,
 }
 
@@ -69,43 +69,61 @@ impl ReadyFrame {
     }
 }
 
-/// What was received so far.
+/// Counts of what was received.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReceiverStatistics {
     pub frames: FrameCounts,
     pub loss: LossCounts,
     pub recovery: RecoveryCounts,
-    /// What healed the picture last, and how many newer frames had begun to come by then.
+    /// What repaired the picture last, and how many newer frames had begun to arrive by then.
     pub healed_by: Option<(RecoveryKind, u32)>,
     pub received: Bytes,
     /// Over the last second.
     pub received_rate: Bitrate,
     /// Datagrams that no parser accepts.
     pub malformed: u64,
-    /// How often the symbols of a whole frame were thrown away because they did not make up the digest that its repairs carry.
+    /// How often the symbols of a complete frame were discarded because they did not match the digest that its repairs carry.
     pub corrupt: u64,
     /// Frames that the decoder refused.
     pub refused: u64,
     pub unreadable_markers: u64,
 }
 
-/// Datagrams of media that came.
+/// Media datagrams that arrived.
 #[derive(Clone, Copy)]
-struct Media {
+struct MediaCount {
     packets: u64,
     bytes: Bytes,
-    /// Of these, what others could have stood in for.
+    /// Of these, redundant ones.
     redundant: Bytes,
 }
 
-impl Media {
+impl MediaCount {
     const fn datagram(datagram: &[u8], redundant: bool) -> Self {
         let bytes = Bytes::new(datagram.len() as u64);
         Self { packets: 1, bytes, redundant: if redundant { bytes } else { Bytes::ZERO } }
     }
 }
 
-/// Puts frames together, asks for what is missing, reports arrivals and keeps the clocks in step.
+/// Reassembles frames, requests what is missing, reports arrivals and keeps the clocks synchronized.
+///
+/// Its methods fall into the same five groups as [`Sender`](crate::Sender)'s:
+///
+/// - facts, `on_*`: something happened at `now`. [`Receiver::on_datagram`] and [`Receiver::on_marked_datagram`] bring what the server sends,
+///   [`Receiver::on_input`] and [`Receiver::on_device`] the user's input, [`Receiver::on_application_message`] the application's,
+///   [`Receiver::on_decoded`], [`Receiver::on_decode_failed`], [`Receiver::on_displayed`] and [`Receiver::on_sound_decoded`] what became of
+///   what was handed out. [`Receiver::on_picture`], [`Receiver::on_picture_displayed`], [`Receiver::on_rtp_counts`] and
+///   [`Receiver::on_rtp_sound`] are for a driver whose pictures and sound come by RTP. [`Receiver::on_timeout`] is the passing of time.
+/// - settings, `set_*`: how losses are recovered, how often arrivals are reported, whether frames are buffered and sound is played.
+/// - outputs, `poll_*`: call each until none. [`Receiver::poll_samples`] instead fills what an audio device requests.
+/// - the next wake-up time, [`Receiver::poll_timeout`].
+/// - queries, which change nothing: [`Receiver::header`], [`Receiver::picture_header`], [`Receiver::clock`], [`Receiver::statistics`],
+///   [`Receiver::sound_statistics`], [`Receiver::is_stuck`].
+///
+/// A driver hands over one fact, or calls [`Receiver::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
+/// [`Receiver::poll_timeout`]. Only [`Receiver::on_timeout`] gives frames up and requests what is missing: a driver that never calls it
+/// never sends requests. It may be called at any time, and early calls cost little; complete frames that were not fetched before it may be
+/// given up.
 #[derive(Debug)]
 pub struct Receiver {
     config: ReceiverConfig,
@@ -113,22 +131,22 @@ pub struct Receiver {
     arrivals: ArrivalLog,
     clock: ClockSync,
     uplink: Uplink,
-    /// None: frames go to the decoder as they come.
+    /// None: frames go to the decoder as they arrive.
     playback: Option<Box<PlaybackBuffer>>,
     presentation: Presentation,
     pictures: Pictures,
     transmit: VecDeque<ToServer>,
     events: VecDeque<(Time, Event)>,
     loss_recovery: LossRecovery,
-    /// Newest frame that the decoder has had without fault since its last key frame.
+    /// Newest frame that was decoded without error since the last key frame.
     decoded: Option<FrameId>,
     acknowledge: bool,
-    /// When a frame that predicts from a decoded one was asked for, and how many such requests had been in vain.
+    /// When a frame predicted from a decoded one was requested, and how many such requests had gone unanswered.
     reference_asked: Option<(Time, u32)>,
     key_frame_asked_at: Option<Time>,
-    /// The frame that was done with when it was asked for.
+    /// The last frame finished when the key frame was requested.
     key_frame_asked_after: Option<FrameId>,
-    /// How long packets of media take from the server of late, less the offset of its clock.
+    /// How long media packets recently took from the server, less the offset of its clock.
     way_down: Option<Span>,
     input_repeat_at: Option<Time>,
     /// Messages of the application, which may be lost.
@@ -145,9 +163,9 @@ pub struct Receiver {
     packets: u64,
     received: Bytes,
     recent: RecentRate,
-    /// None: nobody listens.
+    /// None: there is no listener.
     sound: Option<Box<SoundPlayer>>,
-    /// None: the application's own machinery plays nothing.
+    /// None: the application's own media stack plays nothing.
     played_sound: Option<Box<PlayedSound>>,
 }
 
@@ -191,23 +209,24 @@ impl Receiver {
         }
     }
 
-    /// How what is lost is made good, from now on.
+    /// How losses are recovered from now on.
     pub fn set_loss_recovery(&mut self, recovery: LossRecovery) {
         self.loss_recovery = recovery;
         self.assembler.set_takes_damaged(recovery == LossRecovery::OpenUvr);
     }
 
-    /// Reports arrivals at this distance rather than with each frame, as receivers of other protocols do.
+    /// Reports arrivals at this interval rather than with each frame, as receivers of other protocols do.
     pub fn set_feedback_interval(&mut self, interval: Span) {
         self.arrivals.set_interval(interval);
     }
 
-    /// A datagram came. What does not parse is counted and dropped.
+    /// A datagram arrived. If it does not parse it is counted and dropped.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
         self.take(now, datagram, false);
     }
 
-    /// The same for a datagram that a queue on the way has marked as "congestion experienced" (RFC 3168): the sender hears of it.
+    /// The same for a datagram that a queue on the path has marked as "congestion experienced" (RFC 3168): the mark is reported to the
+    /// sender.
     pub fn on_marked_datagram(&mut self, now: Time, datagram: &[u8]) {
         self.take(now, datagram, true);
     }
@@ -222,13 +241,13 @@ impl Receiver {
                 }
             }
             Ok(ToClient::Symbol(header, payload)) => {
-                self.on_media(now, Media::datagram(datagram, header.flags.retransmission));
+                self.on_media(now, MediaCount::datagram(datagram, header.flags.retransmission));
                 if self.arrivals.on_arrival(now, header.seq, ce) && !header.flags.probe {
                     self.on_symbol(now, &header, payload);
                 }
             }
             Ok(ToClient::Repair(header, payload)) => {
-                self.on_media(now, Media::datagram(datagram, true));
+                self.on_media(now, MediaCount::datagram(datagram, true));
                 if self.arrivals.on_arrival(now, header.seq, ce) {
                     self.on_repair(now, &header, payload);
                 }
@@ -246,7 +265,7 @@ impl Receiver {
         }
     }
 
-    fn on_media(&mut self, now: Time, media: Media) {
+    fn on_media(&mut self, now: Time, media: MediaCount) {
         self.received += media.bytes;
         self.packets += media.packets;
         self.recent.on_bytes(now, media.bytes);
@@ -262,7 +281,7 @@ impl Receiver {
 
     fn on_symbol(&mut self, now: Time, header: &SymbolHeader, payload: &[u8]) {
         self.first_frame.get_or_insert(header.frame);
-        self.on_way_down(now - header.sent_at);
+        self.on_way_down(now.ahead_of(header.sent_at));
         self.assembler.on_symbol(now, header, payload);
         self.after_media(now);
     }
@@ -270,7 +289,7 @@ impl Receiver {
     fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.recovery.repairs += 1;
         self.first_frame.get_or_insert(header.frame);
-        self.on_way_down(now - header.sent_at);
+        self.on_way_down(now.ahead_of(header.sent_at));
         self.assembler.on_repair(now, header, payload);
         self.after_media(now);
     }
@@ -308,7 +327,7 @@ impl Receiver {
         }
     }
 
-    /// The decoder gets a frame that was not there in time or mends the chain.
+    /// The decoder gets a frame that was late or repairs the chain.
     fn on_healed(&mut self, now: Time, frame: FrameId, skipped: u32, by: RecoveryKind) {
         let newest = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
         let frames = newest.saturating_add(skipped);
@@ -324,14 +343,14 @@ impl Receiver {
         self.emit(now, || Event::PictureHealed { frame, by, frames });
     }
 
-    /// The user moved at `now`; the sample leaves at once and replaces any that has not left.
+    /// The user moved at `now`; the sample is sent at once and replaces any that has not left.
     pub fn on_input(&mut self, now: Time, presence: Presence) -> InputSeq {
         let seq = self.uplink.on_presence(now, presence);
         self.arm_input_repeat(now);
         seq
     }
 
-    /// A device of the user's says something at `now`; its events are repeated until the server has them. None before the first
+    /// Input from one of the user's devices at `now`; its events are repeated until the server has them. None before the first
     /// [`Receiver::on_input`].
     pub fn on_device(&mut self, now: Time, input: DeviceInput) -> Option<InputSeq> {
         let seq = self.uplink.on_device(now, input)?;
@@ -352,8 +371,8 @@ impl Receiver {
         self.input_repeat_at = Some(self.input_repeat_at.map_or(at, |due| due.min(at)));
     }
 
-    /// The application has a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) that may be
-    /// lost. False where it is longer, or where too many wait.
+    /// The application sends a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`](nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES) that may
+    /// be lost. False where it is longer, or where too many are queued.
     pub fn on_application_message(&mut self, data: Vec<u8>) -> bool {
         let fits = data.len() <= nearlight_wire::MAX_UNRELIABLE_MESSAGE_BYTES && self.transmit.len() < MAX_MESSAGES;
         if fits {
@@ -362,7 +381,7 @@ impl Receiver {
         fits
     }
 
-    /// The next message of the server's application that might have been lost.
+    /// The next message from the server's application; such messages may be lost.
     pub fn poll_application_message(&mut self) -> Option<Vec<u8>> {
         self.messages.pop_front()
     }
@@ -375,13 +394,13 @@ impl Receiver {
         }
     }
 
-    /// Nothing that the decoder had is of use any more.
+    /// The decoder's state is no longer of use.
     fn set_broken(&mut self) {
         self.assembler.set_broken();
         (self.decoded, self.acknowledge) = (None, false);
     }
 
-    /// The decoder refused a frame: only a key frame helps.
+    /// The decoder rejected a frame: only a key frame helps.
     pub fn on_decode_failed(&mut self, now: Time, frame: FrameId) {
         self.refused += 1;
         self.emit(now, || Event::FrameLost { frame, reason: "decoder refused it".into() });
@@ -392,7 +411,7 @@ impl Receiver {
         self.request_restart(now);
     }
 
-    /// A decoded frame is on the display since `now`, with the marker that was read from the displayed pixels.
+    /// A decoded frame has been on the display since `now`, with the marker read from the displayed pixels.
     ///
     /// None for an unknown frame and before the first clock exchange.
     pub fn on_displayed(&mut self, now: Time, frame: FrameId, marker: Option<Marker>) -> Option<Displayed> {
@@ -411,8 +430,11 @@ impl Receiver {
             }
             let timeline = displayed.timeline.clone();
             self.emit(now, || Event::FrameDisplayed { timeline });
-            for (input, span) in &displayed.inputs {
-                self.emit(now, || Event::MotionToPhoton { input: *input, frame, span: *span });
+            for (input, span) in displayed.inputs.iter().copied() {
+                self.emit(now, || Event::InputToPhoton { input, frame, span });
+            }
+            if let Some((input, span)) = displayed.inputs.last().copied() {
+                self.emit(now, || Event::MotionToPhoton { input, frame, span });
             }
         }
         Some(displayed)
@@ -420,13 +442,12 @@ impl Receiver {
 
     /// The header of a frame that was handed out and not yet displayed, for reprojection.
     #[must_use]
-    pub fn header(&self, frame: FrameId) -> Option<&FrameHeader> {
+    pub fn header(&self, frame: FrameId) -> Option<&FrameHeader<RemoteTime>> {
         self.presentation.header(frame)
     }
 
     /// The next datagram to send; call until none.
     pub fn poll_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
-        self.run_timers(now);
         let message = self
             .uplink
             .poll_sample()
@@ -440,7 +461,27 @@ impl Receiver {
         Some(message.to_bytes())
     }
 
-    /// When to call [`Receiver::poll_frame`] and [`Receiver::poll_transmit`] next even if nothing happens.
+    /// Time has passed: handles what [`Receiver::poll_timeout`] announced.
+    pub fn on_timeout(&mut self, now: Time) {
+        let policy = self.retransmission_policy();
+        if self.loss_recovery == LossRecovery::KeyFrames {
+            self.assembler.give_up_lost(now);
+        } else {
+            self.assembler.expire(now, policy);
+        }
+        self.assembler.drop_useless();
+        if self.input_repeat_at.is_some_and(|at| now >= at) {
+            self.input_repeat_at = None;
+            if self.uplink.has_unacknowledged() || self.uplink.holds_anything() {
+                self.uplink.set_repeat();
+                self.arm_input_repeat(now);
+            }
+        }
+        self.request_missing(now, policy);
+        self.request_restart(now);
+    }
+
+    /// When to call [`Receiver::on_timeout`] and drain next even if nothing happens.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         earliest([
@@ -448,20 +489,20 @@ impl Receiver {
             self.arrivals.poll_timeout(),
             self.presentation.poll_timeout(),
             self.playback.as_ref().and_then(|buffer| buffer.poll_timeout()).map(|at| (at, Wake::Playback)),
-            self.assembler.poll_timeout().map(|at| (at, Wake::Repair)),
+            self.assembler.poll_timeout().map(|at| (at, Wake::Retransmission)),
             self.restart_due().map(|at| (at, Wake::KeyFrame)),
             self.input_repeat_at.map(|at| (at, Wake::Input)),
             self.sound.as_ref().and_then(|sound| sound.poll_timeout()).map(|at| (at, Wake::Sound)),
         ])
     }
 
-    /// The picture stands or is damaged, and nothing is outstanding or due that could mend it: neither symbols nor a frame to go on with. That must
-    /// never be after [`Receiver::poll_transmit`] has said that nothing is left; simulations and fuzzers ask. Receivers that never ask
-    /// for anything are not meant.
+    /// The picture is frozen or damaged, and nothing is outstanding or due that could repair it: neither symbols nor a frame to continue
+    /// with. That must never be the case after [`Receiver::on_timeout`] and a drain; simulations and fuzzers check it. It does not apply to
+    /// receivers that never send requests.
     #[must_use]
     pub fn is_stuck(&self) -> bool {
-        // Where nothing is repaired, a frame in part is waited for until a newer packet shows that it is lost; where the transport repairs,
-        // as long as that takes.
+        // Where nothing is repaired, an incomplete frame is awaited until a newer packet shows that it is lost; where the transport
+        // repairs, as long as that takes.
         let suffers = match self.loss_recovery {
             LossRecovery::Symbols | LossRecovery::References => self.assembler.is_standing(),
             LossRecovery::OpenUvr => {
@@ -516,25 +557,6 @@ impl Receiver {
         }
     }
 
-    fn run_timers(&mut self, now: Time) {
-        let policy = self.repair_policy();
-        if self.loss_recovery == LossRecovery::KeyFrames {
-            self.assembler.give_up_lost(now);
-        } else {
-            self.assembler.expire(now, policy);
-        }
-        self.assembler.drop_useless();
-        if self.input_repeat_at.is_some_and(|at| now >= at) {
-            self.input_repeat_at = None;
-            if self.uplink.has_unacknowledged() || self.uplink.holds_anything() {
-                self.uplink.set_repeat();
-                self.arm_input_repeat(now);
-            }
-        }
-        self.request_missing(now, policy);
-        self.request_restart(now);
-    }
-
     fn note_clock(&mut self, now: Time) {
         if let Some(ClockEstimate { offset, error, round_trip, drift_ppm }) = self.clock.estimate(now) {
             self.emit(now, || Event::ClockEstimated { offset, error, round_trip, drift_ppm });
@@ -549,7 +571,7 @@ impl Receiver {
     }
 }
 
-/// The oldest makes room.
+/// Pushes an element; the oldest is dropped when the queue is full.
 fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
     if queue.len() == most {
         queue.pop_front();
@@ -557,7 +579,7 @@ fn push_bounded<T>(queue: &mut VecDeque<T>, item: T, most: usize) {
     queue.push_back(item);
 }
 
-/// What the fuzzers look at.
+/// Accessors for the fuzzers.
 #[cfg(any(test, feature = "fuzzing"))]
 impl Receiver {
     pub(crate) fn held(&self) -> (usize, usize) {
@@ -577,7 +599,7 @@ impl Receiver {
         self.assembler.digest(frame)
     }
 
-    /// A frame to go on with should have been asked for by now.
+    /// A frame to continue with should have been requested by now.
     pub(crate) fn owes_request(&self, now: Time) -> bool {
         self.restart_due().is_some_and(|due| due <= now)
     }
@@ -586,7 +608,7 @@ impl Receiver {
         self.assembler.lacks(frame)
     }
 
-    /// A number that no datagram has had, as long as there are any.
+    /// A sequence number that no datagram has used yet, as long as there are any.
     pub(crate) fn next_seq(&self) -> PacketSeq {
         PacketSeq(self.arrivals.highest().map_or(0, |highest| (highest as u32).wrapping_add(1)))
     }

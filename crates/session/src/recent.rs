@@ -5,9 +5,9 @@ use std::collections::VecDeque;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
 const WINDOW: Span = Span::from_secs(1);
-/// Bytes of this long share an entry: a hundred entries however many packets there are.
+/// Bytes within this span share an entry: a hundred entries however many packets there are.
 const BIN: Span = Span::from_millis(10);
-/// Sums are told so often: fine enough for a time series, few among a frame's other events.
+/// Sums are reported at this interval: fine enough for a time series, few among a frame's other events.
 const TELL_INTERVAL: Span = Span::from_millis(100);
 
 #[derive(Debug, Default)]
@@ -27,7 +27,7 @@ impl RecentRate {
         }
     }
 
-    /// Whether it is time to tell how much has passed; asked with each datagram.
+    /// Whether the sum is due to be reported; called with each datagram.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
         let due = self.told_at.is_none_or(|at| now - at >= TELL_INTERVAL);
         if due {

@@ -1,5 +1,5 @@
-//! What a sender lets go. The sender decides what leaves and when; a framer writes the packet: [`crate::symbols`] writes
-//! datagrams of our own protocol, RTP packets are written by whoever drives RTP.
+//! What a sender releases. The sender decides what leaves and when; a framer writes the packet: [`crate::symbols`] writes datagrams of our
+//! own protocol, RTP packets are written by the RTP driver.
 
 use nearlight_units::{FrameId, PacketSeq, Time};
 use nearlight_wire::CoveredFrame;
@@ -7,7 +7,7 @@ use nearlight_wire::CoveredFrame;
 /// A packet that leaves now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Release<'a> {
-    /// Counts all that leaves, from 0; feedback speaks of it.
+    /// Counts everything that leaves, from 0; feedback refers to it.
     pub seq: PacketSeq,
     pub sent_at: Time,
     pub payload: Payload<'a>,
@@ -20,32 +20,32 @@ pub enum Payload<'a> {
         frame: FramePieces,
         /// From 0.
         index: u16,
-        /// It has left before.
+        /// It was sent before.
         retransmission: bool,
         bytes: &'a [u8],
     },
-    /// A repair that stands in for a lost piece.
+    /// A repair that replaces a lost piece.
     Repair {
         /// The newest frame that it covers.
         frame: FrameId,
         deadline: Time,
         /// Its number among the repairs of `frame`, from 0.
         number: u16,
-        /// The receiver asked; the others are planned.
+        /// The receiver requested it; the others are planned.
         on_demand: bool,
-        /// What it covers, newest first; nothing where the protocol that carries the frames makes the repairs itself.
+        /// What it covers, newest first; empty where the protocol that carries the frames generates the repairs itself.
         covered: &'a [CoveredFrame],
-        /// Empty as well where that protocol makes it.
+        /// Also empty where that protocol generates it.
         bytes: &'a [u8],
     },
     /// Fills the path for a probe.
     Padding {
-        /// Of the packet, in bytes, with all headers of the protocol that carries the frames.
+        /// Size of the packet in bytes, with all headers of the protocol that carries the frames.
         size: usize,
     },
 }
 
-/// A frame as all of its pieces have it.
+/// The frame's properties that all of its pieces share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FramePieces {
     pub id: FrameId,

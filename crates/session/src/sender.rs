@@ -1,12 +1,14 @@
-//! The server's end: frames in, paced packets out, what is lost sent again, and what the encoder should do next.
+//! The server's end: takes frames, sends paced packets, retransmits losses, and says what the encoder should do next.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
 use nearlight_events::{Candidate, Event};
 use nearlight_pace::{Class, Headroom, Mode, Pacer};
-use nearlight_rate::{Decision, Feedback as RateFeedback, PacketReport, ProbeId, RateController, SentFrame};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_rate::{
+    Decision, Feedback as RateFeedback, Limit, PacketReport, ProbeId, RateController, SentFrame, TcpInfo,
+};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{
     Feedback, FrameHeader, FrameReport, MAX_UNRELIABLE_MESSAGE_BYTES, Pong, SYMBOL_HEADER_BYTES, ToServer,
     UnreliableMessage,
@@ -26,6 +28,7 @@ use crate::{Wake, earliest};
 
 mod config;
 mod display;
+mod head_of_line;
 mod receiver_feedback;
 mod recovery;
 mod releases;
@@ -36,6 +39,7 @@ mod target;
 
 pub use config::{Algorithms, Framing, SenderConfig, SenderNames};
 pub use display::UNKNOWN_TO_DISPLAY;
+use head_of_line::HeadOfLine;
 use receiver_feedback::Elsewhere;
 pub use receiver_feedback::ReceiverFeedback;
 use recovery::Recovery;
@@ -48,11 +52,17 @@ pub use target::{EncoderTarget, MediaTarget};
 const MIN_DATAGRAM: usize = 640;
 /// Before the first feedback. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
-/// Answers to pings that wait: a client that pings faster than the driver drains gets no answer to the rest.
+/// Pongs that wait to be sent: a client that pings faster than the driver drains gets no answer to the rest.
 const MAX_PONGS: usize = 16;
-/// Messages of the application that wait to leave.
+/// Messages of the application that wait to be sent.
 const MAX_MESSAGES: usize = 64;
-/// Events that nobody fetches are dropped, oldest first.
+/// The highest of what TCP let go in this time bounds the encoder. Linux's BBR lowers its window to what is under way for the first round
+/// trip of a recovery, and restores it afterwards: a lower rate would come too late. Guess: two frames at 30 frames a second, and a short
+/// round trip.
+const LIMIT_HOLDS: Span = Span::from_millis(100);
+/// The state of TCP is logged so often.
+const LOG_TCP: Span = Span::from_millis(100);
+/// Events that are not fetched are dropped, oldest first.
 const MAX_EVENTS: usize = 256;
 
 /// A frame from the encoder.
@@ -65,7 +75,7 @@ pub struct EncodedFrame<'a> {
     pub header: FrameHeader,
     pub bits: Cow<'a, [u8]>,
     pub distortion: Distortion,
-    /// Where it stands in its group of pictures, from 0, where `reference` does not tell: some redundancy policies plan by it. None: it is
+    /// Its index in its group of pictures, from 0, where `reference` does not reveal it: some redundancy policies plan by it. None: it is
     /// counted from the last frame without a reference.
     pub group_index: Option<u32>,
 }
@@ -75,7 +85,7 @@ pub struct EncodedFrame<'a> {
 pub struct Distortion {
     /// Of the coded picture.
     pub coded: Option<f64>,
-    /// Of showing the picture before in its place.
+    /// Of repeating the previous picture instead.
     pub frozen: Option<f64>,
 }
 
@@ -83,7 +93,7 @@ impl Distortion {
     pub const UNKNOWN: Self = Self { coded: None, frozen: None };
 }
 
-/// What was sent so far.
+/// Counts of what was sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SenderStatistics {
     pub frames: u64,
@@ -94,16 +104,16 @@ pub struct SenderStatistics {
     pub packets: u64,
     /// Packets that the receiver reported missing.
     pub packets_lost: u64,
-    /// Pieces that were sent again.
+    /// Pieces that were retransmitted.
     pub retransmissions: u64,
     /// Repairs, planned and on demand.
     pub repairs: u64,
-    /// Packets of both kinds.
+    /// Retransmissions and repairs together.
     pub redundant: Bytes,
-    /// Requests for pieces that had left the history or came too often.
+    /// Requests for pieces that had left the history or were repeated too often.
     pub retransmissions_refused: u64,
     pub probe_packets: u64,
-    /// Datagrams of sound, and their bytes, which are not media's.
+    /// Datagrams of sound, and their bytes, which do not count as media.
     pub sound_packets: u64,
     pub sound: Bytes,
     /// Datagrams that no parser accepts.
@@ -114,25 +124,28 @@ pub struct SenderStatistics {
     pub round_trip: Option<Span>,
 }
 
-/// Cuts, paces, protects, sends again and decides when a key frame is needed; joins rate controller and pacer.
+/// Packetizes and paces frames, adds redundancy, retransmits and decides when a key frame is needed; connects rate controller and pacer.
 ///
-/// Its methods are of five kinds:
+/// Its methods fall into five groups:
 ///
-/// - facts, `on_*`: something happened at `now`. [`Sender::on_frame`] and [`Sender::on_sound`] bring media, [`Sender::on_datagram`] and
+/// - facts, `on_*`: something happened at `now`. [`Sender::on_frame`] and [`Sender::on_sound`] bring media, [`Sender::on_skipped`] says that
+///   a frame was not encoded, [`Sender::on_application_message`] brings a message that may be lost, [`Sender::on_datagram`] and
 ///   [`Sender::on_message`] what a client of our own protocol sends, [`Sender::on_cut_frame`], [`Sender::on_sent_beside`] and
 ///   [`Sender::on_receiver_feedback`] are for a driver of another protocol, and [`Sender::on_timeout`] is the passing of time.
-/// - wishes, `set_*`, which hold until the next call.
-/// - what it has to hand out, `poll_*`: call each until none.
-/// - when it wants to be called, [`Sender::poll_timeout`].
-/// - readings, which change nothing: [`Sender::target`], [`Sender::decision`], [`Sender::statistics`], [`Sender::names`].
+///   [`Sender::take_back`] returns the memory of a datagram that was sent; a driver that keeps it costs an allocation for each packet.
+/// - settings, `set_*`, which hold until the next call.
+/// - outputs, `poll_*`: call each until none. A driver of our own protocol sends [`Sender::poll_transmit`]'s datagrams, which are all;
+/// another one writes packets from [`Sender::poll_release`] and sends [`Sender::poll_beside`]'s datagrams on a channel of its own.
+/// - the next wake-up time, [`Sender::poll_timeout`], or [`Sender::poll_timeout_while_blocked`] as long as the transport accepts nothing.
+/// - queries, which change nothing: [`Sender::target`], [`Sender::decision`], [`Sender::statistics`], [`Sender::names`].
 ///
 /// A driver hands over one fact, or calls [`Sender::on_timeout`], then drains every `poll_*` that it serves, then sleeps until
-/// [`Sender::poll_timeout`]. Times never go back. [`Sender::on_timeout`] may be called at any time, and early calls cost little.
+/// [`Sender::poll_timeout`]. Times never decrease. [`Sender::on_timeout`] may be called at any time, and early calls cost little.
 pub struct Sender {
     config: SenderConfig,
     controller: Box<dyn RateController>,
     pacer: Pacer,
-    /// Only where the pacing follows it.
+    /// Only where the pacing mode uses it.
     headroom: Option<Headroom>,
     decoder_load: DecoderLoad,
     timing: CaptureTiming,
@@ -161,7 +174,32 @@ pub struct Sender {
     elsewhere: Elsewhere,
     outcomes: VecDeque<FrameReport>,
     symbols: Symbols,
+    /// Only where TCP carries the media and its kernel exposes its state.
+    tcp: Option<Box<Tcp>>,
     statistics: SenderStatistics,
+}
+
+/// State derived from the kernel's TCP information.
+#[derive(Debug, Default)]
+struct Tcp {
+    head_of_line: HeadOfLine,
+    /// Of late, each with its time: the first is the highest.
+    limits: VecDeque<(Time, Bitrate)>,
+    logged_at: Option<Time>,
+}
+
+impl Tcp {
+    /// What TCP lets go counts once it has let go of no more for [`LIMIT_HOLDS`].
+    fn on_limit(&mut self, now: Time, limit: Option<Bitrate>) {
+        let Some(limit) = limit else { return };
+        while self.limits.pop_back_if(|(_, earlier)| *earlier <= limit).is_some() {}
+        self.limits.push_back((now, limit));
+        while self.limits.pop_front_if(|(at, _)| now - *at > LIMIT_HOLDS).is_some() {}
+    }
+
+    fn limit(&self) -> Option<Bitrate> {
+        self.limits.front().map(|(_, rate)| *rate)
+    }
 }
 
 impl Sender {
@@ -206,20 +244,21 @@ impl Sender {
             elsewhere: Elsewhere::default(),
             outcomes: VecDeque::new(),
             symbols: Symbols::default(),
+            tcp: None,
             statistics: SenderStatistics::default(),
         };
         sender.log_decision(now);
         sender
     }
 
-    /// How good the encoder's pictures are prices what redundancy takes from it.
+    /// The quality of the encoder's pictures determines the cost of the rate that redundancy takes from it.
     fn on_distortion(&mut self, distortion: Distortion) {
         if let Some(protection) = &mut self.protection {
             protection.on_distortion(self.decision.target, distortion);
         }
     }
 
-    /// A datagram of our own protocol came. What does not parse is counted and dropped.
+    /// A datagram of our own protocol arrived. If it does not parse it is counted and dropped.
     pub fn on_datagram(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
             Ok(message) => self.on_message(now, message),
@@ -249,19 +288,24 @@ impl Sender {
             ToServer::Ping(ping) => {
                 if self.pongs.len() < MAX_PONGS {
                     let client_sent_at = ping.client_sent_at;
-                    self.pongs.push_back(Pong { client_sent_at, server_received_at: now, server_sent_at: now });
+                    self.pongs.push_back(Pong {
+                        client_sent_at,
+                        server_received_at: now.for_peer(),
+                        server_sent_at: now.for_peer(),
+                    });
                 }
             }
         }
     }
 
-    /// The user's newest state, and events and messages that may be lost, if anything came since the last call. What is held counts as let
-    /// go of where nothing was heard for a second.
+    /// The user's newest state, and events and messages that may be lost, if anything arrived since the last call. Everything held counts
+    /// as released where nothing was heard for a second.
     pub fn poll_input(&mut self, now: Time) -> Option<ReceivedInput> {
         self.inbox.poll(now)
     }
 
-    /// The application has a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`] that may be lost. False where it is longer, or too many wait.
+    /// The application sends a message of at most [`MAX_UNRELIABLE_MESSAGE_BYTES`] that may be lost. False where it is longer, or too many
+    /// are queued.
     pub fn on_application_message(&mut self, data: Vec<u8>) -> bool {
         let taken = data.len() <= MAX_UNRELIABLE_MESSAGE_BYTES && self.messages.len() < MAX_MESSAGES;
         if taken {
@@ -270,14 +314,14 @@ impl Sender {
         taken
     }
 
-    /// The driver left out a frame before it was encoded.
+    /// The driver skipped a frame before it was encoded.
     pub fn on_skipped(&mut self, now: Time, reason: SkipReason) {
         self.decoder_load.on_skipped();
         self.statistics.skipped += 1;
         self.emit(now, || Event::FrameSkipped { reason: reason.name().into() });
     }
 
-    /// A frame was encoded: it is cut into symbols and queued. Its id is [`EncoderTarget::next`].
+    /// A frame was encoded: it is split into symbols and queued. Its id is [`EncoderTarget::next`].
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let EncodedFrame { id, reference, mut header, bits, distortion, group_index } = frame;
         self.on_distortion(distortion);
@@ -290,8 +334,8 @@ impl Sender {
         self.queue(now, kept, &header);
     }
 
-    /// A frame was encoded and cut by the protocol that carries it: it is queued. Answers how many repairs leave behind it, which that
-    /// protocol makes: the policy plans as for repairs of our own that cover this frame alone.
+    /// A frame was encoded and split by the protocol that carries it: it is queued. Returns how many repairs follow it, which that protocol
+    /// generates: the policy plans as for repairs of our own that cover this frame alone.
     pub fn on_cut_frame(&mut self, now: Time, frame: EncodedFrame<'_>, cut: Cut) -> u16 {
         debug_assert_eq!(self.config.framing, Framing::Rtp);
         let EncodedFrame { id, reference, header, bits, distortion, group_index } = frame;
@@ -301,19 +345,43 @@ impl Sender {
         self.queue(now, kept, &header)
     }
 
-    /// Something else leaves on the same path now, such as sound, under the number that is answered. It does not wait, and media waits
-    /// for it.
+    /// Something else, such as sound, leaves on the same path now, under the returned number. It does not wait, and media waits for it.
     pub fn on_sent_beside(&mut self, now: Time, size: Bytes) -> PacketSeq {
-        self.pacer.poll(now, size, Class::Repair);
+        self.pacer.poll(now, size, Class::Urgent);
         self.on_sent(now, size, Content::Other)
     }
 
-    /// What carries the frames knows no repairs: from now on nothing is added to them, and no policy has a name.
+    /// The protocol that carries the frames has no repairs: from now on no redundancy is added, and no policy name is reported.
     pub fn set_unprotected(&mut self) {
         self.protection = None;
     }
 
-    /// Time has passed: what [`Sender::poll_timeout`] named is done.
+    /// The kernel's information on the TCP connection that carries everything: best before each feedback message, and every 10 to 50 ms
+    /// while media flow.
+    pub fn on_tcp_info(&mut self, now: Time, info: &TcpInfo) {
+        let tcp = self.tcp.get_or_insert_default();
+        tcp.head_of_line.on_tcp_info(now, info);
+        tcp.on_limit(now, info.rate_limit());
+        let due = tcp.logged_at.is_none_or(|at| now - at >= LOG_TCP);
+        if due {
+            tcp.logged_at = Some(now);
+            let TcpInfo { round_trip, congestion_window, delivery_rate, app_limited, unsent, retransmissions, .. } =
+                *info;
+            self.emit(now, || Event::TcpState {
+                round_trip,
+                congestion_window,
+                delivery_rate,
+                app_limited,
+                unsent,
+                retransmissions,
+            });
+        }
+        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit());
+        self.controller.on_tcp_info(now, info, limit);
+        self.take_decision(now);
+    }
+
+    /// Time has passed: handles what [`Sender::poll_timeout`] announced.
     pub fn on_timeout(&mut self, now: Time) {
         self.want_due_key(now);
         if self.controller.poll_timeout().is_some_and(|(at, _)| at <= now) {
@@ -323,13 +391,13 @@ impl Sender {
         self.settle(now);
     }
 
-    /// Whatever has happened: whether frames are to be left out, and whether the controller wants to probe.
+    /// After any event: updates whether frames are skipped, and whether the controller wants to probe.
     fn settle(&mut self, now: Time) {
         self.restraint.update(now, self.packets.oldest_untold());
         self.follow_probe(now);
     }
 
-    /// The probe may have come to its end, and another one may be next.
+    /// The probe may have ended, and another one may be next.
     fn follow_probe(&mut self, now: Time) {
         if self.probe.is_some() && !self.pacer.is_probing() {
             self.probe = None;
@@ -342,15 +410,15 @@ impl Sender {
         }
     }
 
-    /// A datagram of this sender's that is of no more use: the next one is written where it was.
+    /// A datagram from this sender that is no longer needed: its buffer is reused for the next one.
     pub fn take_back(&mut self, datagram: Vec<u8>) {
         self.symbols.take_back(datagram);
     }
 
-    /// The next datagram that is no media: an answer to a ping or to events, or a message of the application.
+    /// The next datagram that carries no media: an answer to a ping or to events, or a message of the application.
     pub fn poll_beside(&mut self, now: Time) -> Option<Vec<u8>> {
         if let Some(pong) = self.pongs.pop_front() {
-            return Some(Pong { server_sent_at: now, ..pong }.to_bytes());
+            return Some(Pong { server_sent_at: now.for_peer(), ..pong }.to_bytes());
         }
         if let Some(acknowledgement) = self.inbox.poll_acknowledgement() {
             return Some(acknowledgement.to_bytes());
@@ -362,10 +430,16 @@ impl Sender {
     #[must_use]
     pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
         let window = self.decision.window;
+        let paced = self.pacer.poll_timeout();
+        let paced = paced.map(|at| self.window.closed_until(window).map_or(at, |open| at.max(open)));
+        earliest([paced.map(|at| (at, Wake::Pace)), self.poll_timeout_while_blocked()])
+    }
+
+    /// The same while the transport accepts no packet, whatever the pacer would release: a driver that filtered [`Wake::Pace`] out of
+    /// [`Sender::poll_timeout`] would lose the timers behind it.
+    #[must_use]
+    pub fn poll_timeout_while_blocked(&self) -> Option<(Time, Wake)> {
         earliest([
-            self.pacer
-                .poll_timeout()
-                .map(|at| (self.window.closed_until(window).map_or(at, |open| at.max(open)), Wake::Pace)),
             self.controller.poll_timeout().map(|(at, _)| (at, Wake::Rate)),
             self.recovery.key_due().map(|at| (at, Wake::KeyFrame)),
             self.restraint.until().map(|at| (at, Wake::PathBlocked)),
@@ -376,18 +450,18 @@ impl Sender {
         self.events.pop_front()
     }
 
-    /// The rates in force and what argued for others.
+    /// The rates in force and the reasons for them.
     #[must_use]
     pub const fn decision(&self) -> &Decision {
         &self.decision
     }
 
-    /// The transport's largest datagram has changed, in bytes: frames from now on are cut to it.
+    /// The transport's largest datagram has changed, in bytes: frames from now on are split accordingly.
     pub fn set_max_datagram(&mut self, bytes: usize) {
         self.config.max_datagram = bytes.max(MIN_DATAGRAM);
     }
 
-    /// What decides rate and redundancy.
+    /// The names of the algorithms that decide rate and redundancy.
     #[must_use]
     pub fn names(&self) -> SenderNames {
         let redundancy = self.protection.as_ref().map(|protection| protection.name());
@@ -404,7 +478,7 @@ impl Sender {
         }
     }
 
-    /// Bytes of a symbol at most: its repairs must fit as well.
+    /// Maximum bytes of a symbol: its repairs must fit as well.
     fn payload(&self) -> usize {
         let repair = self.protection.as_ref().map_or(0, |protection| protection.header_bytes());
         self.config.max_datagram.saturating_sub(SYMBOL_HEADER_BYTES.max(repair))
@@ -420,7 +494,7 @@ impl Sender {
         }
     }
 
-    /// Answers how many repairs were planned.
+    /// Returns how many repairs were planned.
     fn queue(&mut self, now: Time, mut kept: KeptFrame, header: &FrameHeader) -> u16 {
         debug_assert_eq!(kept.id, self.next_frame, "frames come in order");
         self.decoder_load.on_frame();
@@ -444,7 +518,7 @@ impl Sender {
         self.pacer.on_frame(now, kept.unsent(), now + self.config.frame_interval);
         let dropped = self.frames.push(kept);
         if dropped > Bytes::ZERO {
-            // A driver that does not ask `refusal` has outrun the path: the chain of references is broken here.
+            // A driver that ignores `refusal` has outrun the path: the chain of references is broken here.
             self.pacer.on_dropped(now, dropped);
         }
         if dropped > Bytes::ZERO && !key {
@@ -469,6 +543,11 @@ impl Sender {
 
     fn take_decision(&mut self, now: Time) {
         let decision = self.controller.decision();
+        let limit = self.tcp.as_ref().and_then(|tcp| tcp.limit());
+        let decision = match limit {
+            Some(limit) => decision.limited_to(Limit::Transport, limit),
+            None => decision,
+        };
         if decision == self.decision {
             return;
         }
@@ -495,16 +574,23 @@ impl Sender {
     fn on_feedback(&mut self, now: Time, feedback: &Feedback) {
         self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
             let held = feedback.sent_at - arrived_at;
-            // A hold that is negative or longer than the whole round trip is a lie or a clock that was set.
+            // A negative hold, or one longer than the whole round trip, is false or due to a clock that was set.
             let round_trip = (now - sent_at) - held;
             (held >= Span::ZERO && round_trip >= Span::ZERO).then_some(round_trip)
         });
     }
 
-    /// `round_trip` makes a sample of when the newest packet was sent and when it arrived, the latter on the client's clock.
-    fn take_feedback(&mut self, now: Time, feedback: &Feedback, round_trip: impl FnOnce((Time, Time)) -> Option<Span>) {
+    /// `round_trip` computes a sample from when the newest packet was sent and when it arrived.
+    fn take_feedback(
+        &mut self,
+        now: Time,
+        feedback: &Feedback,
+        round_trip: impl FnOnce((Time, RemoteTime)) -> Option<Span>,
+    ) {
         let matched = self.packets.on_feedback(feedback);
-        let round_trip = matched.newest_arrival.and_then(round_trip);
+        // The delay that a lost segment caused by holding back others is not the path's.
+        let order = self.tcp.as_mut().map_or(Span::ZERO, |tcp| tcp.head_of_line.correct(matched.reports));
+        let round_trip = matched.newest_arrival.and_then(round_trip).map(|sample| (sample - order).max(Span::ZERO));
         let new_pace = self.headroom.as_mut().is_some_and(|headroom| learn(headroom, matched.reports));
         self.controller.on_sender_queue(now, self.pacer.queued());
         let news = !matched.reports.is_empty();
@@ -545,7 +631,7 @@ impl Sender {
         self.events.push_back((now, event()));
     }
 
-    /// What the path loses, as far as redundancy is concerned; none without a policy.
+    /// The path's losses as seen by redundancy; none without a policy.
     #[cfg(test)]
     pub(crate) fn losses(&self) -> Option<nearlight_fec::LossSummary> {
         self.protection.as_ref().map(|protection| protection.losses())
@@ -558,7 +644,7 @@ impl Sender {
     }
 }
 
-/// Follows the media's packets; true where the headroom has changed.
+/// Updates the headroom from the media's packets; true where it has changed.
 fn learn(headroom: &mut Headroom, reports: &[PacketReport]) -> bool {
     let before = headroom.factor();
     for report in reports {

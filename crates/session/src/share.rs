@@ -1,22 +1,22 @@
-//! How much of what is sent is redundant.
+//! The share of redundancy in what is sent.
 
 use nearlight_units::Bytes;
 
 /// Weight of the newest frame. Guess: half a second's memory at 60 frames a second.
 const SMOOTHING: f64 = 1.0 / 32.0;
 
-/// The share of redundancy, repairs and symbols sent again, in all that is sent.
+/// The share of redundancy, repairs and retransmitted symbols, in everything that is sent.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RedundantShare {
     /// Since the newest frame.
     redundant: Bytes,
-    /// Means for each frame, of redundancy and of its own bytes.
+    /// Means per frame, of redundancy and of the frame's own bytes.
     mean_redundant: f64,
     mean_media: f64,
 }
 
 impl RedundantShare {
-    /// Repairs or symbols sent again have left.
+    /// Repairs or retransmitted symbols have left.
     pub(crate) fn on_redundant(&mut self, size: Bytes) {
         self.redundant += size;
     }

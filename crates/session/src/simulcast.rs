@@ -1,23 +1,27 @@
-//! Which layers one source's pictures are coded in, and which viewer gets which, where several viewers get the same pictures.
+//! Which layers one source's pictures are encoded in, and which viewer gets which, where several viewers get the same pictures.
 //!
-//! A picture is coded once for each layer, not once for each viewer: at most [`MOST_LAYERS`] times. A layer has a rate and a size; its
-//! frames are predicted from its own newest frame, so a viewer begins with one of its key frames and must miss none that follows. Facts
-//! come in as [`MemberFacts`], and [`Simulcast::on_picture`] answers what is coded and for whom.
+//! A picture is encoded once for each layer, not once for each viewer: at most [`MOST_LAYERS`] times. A layer has a rate and a size; its
+//! frames are predicted from its own newest frame, so a viewer starts with one of its key frames and must miss none that follows. Facts
+//! come in as [`MemberFacts`], and [`Simulcast::on_picture`] returns what is encoded and for whom.
 //!
-//! The layers' rates are the viewers' own: viewers are sorted by the rate that their sessions allow and cut into at most three groups,
-//! each group's rate being its lowest, so that the sum of the logarithms of all viewers' rates is greatest, less a price for each layer
-//! and for each viewer that changes its layer ([`layout`]). Upwards a rate counts once it has lasted; downwards at once.
+//! The layers' rates are derived from the viewers': viewers are sorted by the rate that their sessions allow and divided into at most three
+//! groups, each group's rate being its lowest, so that the sum of the logarithms of all viewers' rates is maximal, less a price for each
+//! layer and for each viewer that changes its layer ([`layout`]). A rate increase counts once it has lasted; a decrease at once.
 //!
 //! Between two layouts a layer's rate follows the lowest of its viewers from picture to picture, which costs no key frame. A viewer that
-//! falls far below the others is moved at once: it keeps getting its old layer's frames until the new one's key frame, and the others see
-//! nothing of it.
+//! falls far below the others is moved at once: it keeps getting its old layer's frames until the new one's key frame, and the others are
+//! not affected.
 //!
-//! Key frames of a layer are seen by all in it, so they are rare: [`KEY_FRAME_DISTANCE`] apart, and who asks again and again is answered
-//! at growing distances. What a session would leave out is coded all the same, for the others: a viewer whose path is blocked is given no
-//! frame, has lost the chain thereby and joins again. One whose pacer's queue is a little too long gets its frame late.
+//! Viewers with another codec or another kind of display cannot share a picture's frames: each kind has a [`Simulcast`] of its own, and
+//! [`share_layers`] divides [`MOST_LAYERS`] among all of them. Each kind gets one encoder, so that there are more than three only where
+//! there are more than three kinds; the remaining ones go where they are worth most.
 //!
-//! A single viewer gets no layer but an encoder of its own at exactly its rate, with references to acknowledged frames. When the last but
-//! one has left it goes back there after [`ALONE_AFTER`].
+//! Key frames of a layer affect all of its viewers, so they are rare: at least [`KEY_FRAME_DISTANCE`] apart, and a viewer that keeps
+//! requesting them is answered at growing intervals. What a session would skip is still encoded for the others: a viewer whose path is
+//! blocked gets no frame, thereby loses the chain and joins again. One whose pacer's queue is slightly too long gets its frame late.
+//!
+//! A single viewer gets no layer but an encoder of its own at exactly its rate, with references to acknowledged frames. When all viewers
+//! but one have left, that one returns to this mode after [`ALONE_AFTER`].
 
 use std::collections::BTreeMap;
 
@@ -32,59 +36,63 @@ use layout::{Candidate, best_layout};
 use member::MemberState;
 pub use member::{MemberFacts, MemberId};
 
-/// As in simulcast over WebRTC: encoders cost more than what a fourth group would gain.
+/// Layers of one source, unless more kinds of viewers than this need one each. As in simulcast over WebRTC: encoders cost more than a
+/// fourth group would gain.
 pub const MOST_LAYERS: usize = 3;
-/// Two key frames of a layer are at least this far apart: a newcomer waits no longer for its first picture, and the others' pictures do not
-/// suffer for longer than a fifth of the time. A layer that everybody has left has ended, and the next one in its place may begin at once.
+/// Two key frames of a layer are at least this far apart: a newcomer waits no longer for its first picture, and the others' pictures suffer
+/// no more than a fifth of the time. A layer that all viewers have left has ended, and the next one in its place may start at once.
 pub const KEY_FRAME_DISTANCE: Span = Span::from_millis(200);
-/// A layer that nobody has yet waits so long for those who are to join it together. Guess: an encoder's last picture takes no longer.
+/// A layer without viewers waits this long so that those who are to join can do so together. Guess: an encoder's last picture takes no
+/// longer.
 const START_WAIT: Span = Span::from_millis(100);
 /// Layouts are compared this often where nothing urgent happens.
 const LAYOUT_INTERVAL: Span = Span::from_secs(1);
-/// Below this share of its layer's planned rate a viewer is urgently moved. Guess: three quarters; the rest is left to the layer's rate.
+/// A viewer below this fraction of its layer's planned rate is moved urgently. Guess: three quarters; smaller drops are absorbed by the
+/// layer's rate.
 const FALLEN: f64 = 0.75;
-/// So long after the last but one viewer has left, the last one's encoder is its own again: a viewer that reloads its page is back sooner.
+/// This long after the last other viewer has left, the remaining one gets its own encoder back: a viewer that reloads its page returns
+/// sooner.
 pub const ALONE_AFTER: Span = Span::from_secs(2);
 
-/// Sides of a layer's picture as shares of the source's.
+/// Side lengths of a layer's picture as fractions of the source's.
 const SCALES: [f64; 3] = [1.0, 0.75, 0.5];
-/// With fewer bits for each pixel a layer is made smaller, with more than the second larger again. Guess: at 0.02 VP8 and H.264 blur what
-/// moves so much that half as many pixels show more.
+/// With fewer bits per pixel a layer is made smaller, with more than the second value larger again. Guess: at 0.02 VP8 and H.264 blur fast
+/// motion so much that half as many pixels show more.
 const FEWEST_BITS: f64 = 0.02;
 const ENOUGH_BITS: f64 = 0.035;
-/// A layer keeps its size for at least this long: another one begins with a key frame.
+/// A layer keeps its size for at least this long: a new size begins with a key frame.
 const SIZE_DWELL: Span = Span::from_secs(5);
 
-/// What is news about the picture that there is.
+/// What has changed about the available picture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PictureNews {
     New,
-    /// It is the newest one still: coded only for those who have not got it.
+    /// It is still the newest one: encoded only for viewers that have not received it.
     Same,
 }
 
-/// What is coded of a picture in one layer.
+/// One layer's frame of a picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerFrame {
     /// Below [`MOST_LAYERS`].
     pub layer: usize,
     pub rate: Bitrate,
-    /// Share of each side of the source's picture.
+    /// Fraction of each side of the source's picture.
     pub scale: f64,
     pub key: bool,
-    /// Who gets it, in the order of their numbers.
+    /// Viewers that receive it, in the order of their numbers.
     pub members: Vec<MemberId>,
-    /// Those of them who begin with it.
+    /// Those of them that start with it.
     pub joined: Vec<MemberId>,
 }
 
-/// What becomes of a picture.
+/// What is to be done with a picture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SharedPlan {
-    /// There is one viewer: it has an encoder of its own, and there are no layers.
+    /// There is only one viewer: it has an encoder of its own, and there are no layers.
     pub alone: Option<MemberId>,
     pub frames: Vec<LayerFrame>,
-    /// Who misses this picture, and why.
+    /// Viewers that miss this picture, and why.
     pub skipped: Vec<(MemberId, SkipReason)>,
     /// Layers whose encoders are still needed.
     pub live: [bool; MOST_LAYERS],
@@ -93,22 +101,22 @@ pub struct SharedPlan {
 /// Counts since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SharedStatistics {
-    /// Pictures that were coded at least once.
+    /// Pictures that were encoded at least once.
     pub pictures: u64,
-    /// Frames coded for them, in all layers.
+    /// Frames encoded for them, in all layers.
     pub encodes: u64,
     pub key_frames: u64,
-    /// Viewers that went from one layer to another.
+    /// Viewers that changed from one layer to another.
     pub switches: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Layer {
-    /// What the layout gave it; the rate in force may be lower.
+    /// The rate assigned by the layout; the rate in force may be lower.
     rate: Bitrate,
     scale: f64,
     sized_at: Time,
-    /// The next frame must be a key frame for another reason than a viewer's.
+    /// The next frame must be a key frame for a reason other than a viewer's request.
     key_wanted: bool,
     last_key: Option<Time>,
     skipper: FrameSkipper,
@@ -116,13 +124,19 @@ struct Layer {
     has_newest: bool,
 }
 
-/// Decides the layers of one source's pictures in one codec.
+/// Decides the layers of one source's pictures in one codec and for one kind of display. Until [`share_layers`] is called it may use all
+/// layers.
 #[derive(Clone, Debug)]
 pub struct Simulcast {
-    /// Of the source, a second.
+    /// The source's pixels per second.
     pixels: f64,
     members: BTreeMap<MemberId, MemberState>,
     layers: [Option<Layer>; MOST_LAYERS],
+    /// How many encoders it is to have eventually, and how many it may have now: others may have to release theirs first.
+    share: usize,
+    most: usize,
+    /// The newest picture went to a single viewer's own encoder.
+    is_alone: bool,
     /// Since when there is a single viewer.
     single_since: Option<Time>,
     laid_out_at: Time,
@@ -131,13 +145,16 @@ pub struct Simulcast {
 }
 
 impl Simulcast {
-    /// For pictures with so many pixels, so many a second.
+    /// For pictures of this many pixels, at this frame rate.
     #[must_use]
     pub fn new(pixels: u32, fps: u16) -> Self {
         Self {
             pixels: f64::from(pixels) * f64::from(fps.max(1)),
             members: BTreeMap::new(),
             layers: [const { None }; MOST_LAYERS],
+            share: MOST_LAYERS,
+            most: MOST_LAYERS,
+            is_alone: false,
             single_since: None,
             laid_out_at: Time::ZERO,
             changed: false,
@@ -145,12 +162,12 @@ impl Simulcast {
         }
     }
 
-    /// Pictures have another size from now on.
+    /// Pictures have a different size from now on.
     pub fn set_pixels(&mut self, pixels: u32, fps: u16) {
         self.pixels = f64::from(pixels) * f64::from(fps.max(1));
     }
 
-    /// A viewer came.
+    /// A viewer joined.
     pub fn on_member(&mut self, now: Time, member: MemberId, facts: MemberFacts) {
         self.members.insert(member, MemberState::new(now, facts));
         self.on_membership(now);
@@ -166,7 +183,7 @@ impl Simulcast {
         self.single_since = (self.members.len() == 1).then_some(now);
     }
 
-    /// What holds for a viewer now. Tell it before each picture.
+    /// Updates a viewer's facts. Call it before each picture.
     pub fn set_facts(&mut self, now: Time, member: MemberId, facts: MemberFacts) {
         if let Some(state) = self.members.get_mut(&member) {
             let planned = state.joined.and_then(|slot| self.layers[slot].as_ref()).map(|layer| layer.rate);
@@ -174,14 +191,14 @@ impl Simulcast {
         }
     }
 
-    /// A frame that was coded for a viewer did not get to its session: it joins again.
+    /// A frame that was encoded for a viewer did not reach its session: it joins again.
     pub fn on_not_delivered(&mut self, now: Time, member: MemberId) {
         if let Some(state) = self.members.get_mut(&member) {
             state.lose_chain(now);
         }
     }
 
-    /// Which layer a viewer gets.
+    /// The layer that a viewer gets.
     #[must_use]
     pub fn layer_of(&self, member: MemberId) -> Option<usize> {
         self.members.get(&member)?.joined
@@ -192,9 +209,14 @@ impl Simulcast {
         self.statistics
     }
 
-    /// There is a picture. `busy` has the layers whose encoders have no room for another one.
+    /// A picture is available. `busy` marks the layers whose encoders have no room for another one.
     pub fn on_picture(&mut self, now: Time, news: PictureNews, busy: [bool; MOST_LAYERS]) -> SharedPlan {
-        if let Some(alone) = self.alone(now) {
+        let alone = self.alone(now).filter(|_| self.most > 0);
+        self.is_alone = alone.is_some();
+        if self.most == 0 {
+            return SharedPlan::default();
+        }
+        if let Some(alone) = alone {
             self.layers = [const { None }; MOST_LAYERS];
             for state in self.members.values_mut() {
                 (state.wanted, state.joined) = (None, None);
@@ -212,7 +234,7 @@ impl Simulcast {
         let mut plan = SharedPlan::default();
         self.drop_blocked(now, &mut plan);
         let keys: [bool; MOST_LAYERS] = std::array::from_fn(|slot| !busy[slot] && self.takes_key(now, slot));
-        // First all joins, so that nobody gets this picture twice.
+        // Joins come first, so that no viewer gets this picture twice.
         for (slot, joined) in self.join(now, keys).into_iter().enumerate() {
             self.code(now, (slot, keys[slot], busy[slot]), news, joined, &mut plan);
         }
@@ -239,12 +261,8 @@ impl Simulcast {
 
     fn lay_out(&mut self, now: Time) {
         (self.changed, self.laid_out_at) = (false, now);
-        let candidates: Vec<Candidate> = self
-            .members
-            .iter()
-            .map(|(member, state)| Candidate { member: *member, rate: state.lasting_rate(), layer: state.wanted })
-            .collect();
-        for (slot, group) in best_layout(&candidates).into_iter().enumerate() {
+        let (_, groups) = best_layout(&self.candidates(), &self.usable_layers(), self.most);
+        for (slot, group) in groups.into_iter().enumerate() {
             let Some(group) = group else { continue };
             let mut limit = 1.0_f64;
             for member in &group.members {
@@ -257,6 +275,45 @@ impl Simulcast {
             }
             self.set_layer(now, slot, group.rate, limit);
         }
+    }
+
+    fn candidates(&self) -> Vec<Candidate> {
+        let candidate = |(member, state): (&MemberId, &MemberState)| Candidate {
+            member: *member,
+            rate: state.lasting_rate(),
+            layer: state.wanted,
+        };
+        self.members.iter().map(candidate).collect()
+    }
+
+    /// Layers that have an encoder, and others only up to the allowed number: a layer to be given up continues until its last viewer has
+    /// joined another.
+    fn usable_layers(&self) -> Vec<usize> {
+        let (mut usable, free): (Vec<usize>, Vec<usize>) =
+            (0..MOST_LAYERS).partition(|slot| self.layers[*slot].is_some());
+        let more = self.most.saturating_sub(usable.len());
+        usable.extend(free.into_iter().take(more));
+        usable
+    }
+
+    /// The number of encoders in use.
+    fn encoders(&self) -> usize {
+        usize::from(self.is_alone).max(self.layers.iter().flatten().count())
+    }
+
+    /// What its viewers would gain from one more layer than `layers`.
+    fn gain(&self, layers: usize) -> f64 {
+        let candidates = self.candidates();
+        if candidates.len() < 2 {
+            return 0.0;
+        }
+        let worth = |most| best_layout(&candidates, &[0, 1, 2], most).0;
+        worth(layers + 1) - worth(layers)
+    }
+
+    fn set_most(&mut self, most: usize) {
+        self.changed |= most != self.most;
+        self.most = most;
     }
 
     fn set_layer(&mut self, now: Time, slot: usize, rate: Bitrate, limit: f64) {
@@ -285,7 +342,7 @@ impl Simulcast {
         }
     }
 
-    /// Whose path is blocked gets nothing, and so loses the chain.
+    /// A viewer whose path is blocked gets nothing, and thereby loses the chain.
     fn drop_blocked(&mut self, now: Time, plan: &mut SharedPlan) {
         for (member, state) in &mut self.members {
             if let Some(reason) = state.blocked(now) {
@@ -295,7 +352,7 @@ impl Simulcast {
         }
     }
 
-    /// Whether a layer's frame of this moment is a key frame.
+    /// Whether a layer's frame at this moment is a key frame.
     fn takes_key(&self, now: Time, slot: usize) -> bool {
         let Some(layer) = &self.layers[slot] else { return false };
         if layer.last_key.is_some_and(|at| now - at < KEY_FRAME_DISTANCE) {
@@ -304,7 +361,7 @@ impl Simulcast {
         let of_layer = || self.members.values().filter(|state| state.wanted == Some(slot));
         let present = of_layer().filter(|state| state.joined == Some(slot)).count();
         let alone = of_layer().count() == 1;
-        // A change of layers is the layout's wish, so it is not counted as the viewer's.
+        // A change of layers is the layout's decision, so it does not count as the viewer's request.
         let free = |state: &MemberState| alone || state.may_ask(now);
         let asks = |state: &MemberState| match state.joined {
             Some(joined) if joined == slot => state.facts.key && free(state),
@@ -319,7 +376,7 @@ impl Simulcast {
         of_layer().any(asks) && !patient
     }
 
-    /// Who waits for a key frame that comes now joins its layer.
+    /// Viewers that wait for a key frame join their layer if it encodes one now.
     fn join(&mut self, now: Time, keys: [bool; MOST_LAYERS]) -> [Vec<MemberId>; MOST_LAYERS] {
         let mut joined = [const { Vec::new() }; MOST_LAYERS];
         for (member, state) in &mut self.members {
@@ -353,7 +410,7 @@ impl Simulcast {
         if !key && news == PictureNews::Same && layer.has_newest {
             return;
         }
-        // Who is about to leave does not decide for those who stay, unless nobody stays.
+        // Viewers that are about to leave do not decide for those that stay, unless none stays.
         let staying = || here().filter(|(_, state)| state.wanted == Some(slot));
         let deciding: Vec<&MemberState> = match staying().next() {
             Some(_) => staying().map(|(_, state)| state).collect(),
@@ -376,6 +433,41 @@ impl Simulcast {
         layer.has_newest = true;
         let members = here().map(|(member, _)| *member).collect();
         plan.frames.push(LayerFrame { layer: slot, rate, scale: layer.scale, key, members, joined });
+    }
+}
+
+/// Divides [`MOST_LAYERS`] encoders among kinds of viewers that cannot share any: one for each kind, and the remaining ones where viewers
+/// gain most from them. To be called before each picture.
+///
+/// Together they have at most [`MOST_LAYERS`], or one for each kind where there are more kinds. A kind that is granted more than it has
+/// waits until another one has released its encoder, which takes a key frame: its viewers see their first picture up to
+/// [`KEY_FRAME_DISTANCE`] later.
+pub fn share_layers(now: Time, kinds: &mut [&mut Simulcast]) {
+    let all = MOST_LAYERS.max(kinds.len());
+    let shared: usize = kinds.iter().map(|kind| kind.share).sum();
+    if shared != all || kinds.iter().any(|kind| kind.is_layout_due(now)) {
+        kinds.iter_mut().for_each(|kind| kind.share = 1);
+        for _ in kinds.len()..all {
+            let gain = |kind: &&mut &mut Simulcast| kind.gain(kind.share);
+            // Of equal ones the first.
+            if let Some(kind) = kinds.iter_mut().rev().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
+                kind.share += 1;
+            }
+        }
+    }
+    let mut used: usize = kinds.iter().map(|kind| kind.encoders()).sum();
+    let mut granted: Vec<usize> = kinds.iter().map(|kind| kind.encoders().min(kind.share)).collect();
+    // Kinds without an encoder come first.
+    for wanted in 1..=MOST_LAYERS {
+        for (kind, granted) in kinds.iter().zip(&mut granted) {
+            if *granted < wanted && wanted <= kind.share && used < all {
+                *granted = wanted;
+                used += 1;
+            }
+        }
+    }
+    for (kind, granted) in kinds.iter_mut().zip(granted) {
+        kind.set_most(granted);
     }
 }
 

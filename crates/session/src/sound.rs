@@ -1,9 +1,9 @@
 //! The client's end of the sound: packets in, samples out at the moment when they are to be heard.
 //!
-//! It decides in which order the decoder gets packets and when one is given up, how late everything is played (with the picture
-//! where the path lets it, later where packets come too unevenly for that), how fast (clocks of server and output drift apart), and
-//! what is heard in place of a block that is missing. It neither decodes nor knows an output device: the driver asks for samples and
-//! says when they will be heard.
+//! It decides in which order the decoder gets packets and when one is given up, how late everything is played (in sync with the picture
+//! where the path permits, later where packets arrive too unevenly for that), how fast (clocks of server and output drift apart), and what
+//! is heard in place of a missing block. It neither decodes nor knows an output device: the driver requests samples and says when they will
+//! be heard.
 
 mod delay_quantile;
 mod played;
@@ -14,7 +14,7 @@ mod tests;
 use std::collections::BTreeMap;
 
 use nearlight_events::{Samples, SoundCounts};
-use nearlight_units::{BlockId, Span, Time};
+use nearlight_units::{BlockId, RemoteTime, Span, Time};
 use nearlight_wire::{BLOCK, SOUND_RATE, Sound};
 
 use crate::ClockEstimate;
@@ -26,80 +26,81 @@ use playout_buffer::{BLOCK_FRAMES, PlayoutBuffer};
 /// A block's samples: left, right, left, and so on.
 pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
 
-/// Packets and blocks that wait, each: two thirds of a second; older ones make room.
+/// Packets and blocks that wait, each: two thirds of a second; older ones are dropped.
 const MAX_WAITING: usize = 64;
-/// Before the driver asks for a block it must be decoded. Guess: a browser's decoder in another process takes 1 to 3 ms.
+/// A block must be decoded this long before the driver requests it. Guess: a browser's decoder in another process takes 1 to 3 ms.
 const DECODE: Span = Span::from_millis(3);
-/// A block that is decoded too late shows that the decoder needs longer: so much more, up to the second, and so much less in a second
-/// without one. Guesses; on a machine that is too busy decoders take tens of milliseconds, and without this nothing was heard there.
+/// A block that is decoded too late shows that the decoder needs longer: the allowance grows by this, up to the second value, and shrinks
+/// by the third in a second without one. Guesses; on an overloaded machine decoders take tens of milliseconds, and without this allowance
+/// nothing would be heard there.
 const DECODE_STEP: Span = Span::from_millis(1);
 const MAX_SLOWNESS: Span = Span::from_millis(200);
 const FORGET_SLOWNESS: f64 = 0.002;
-/// The decoder begins so many blocks ahead of what is heard first, so that they are ready.
+/// The decoder starts this many blocks ahead of what is heard first, so that they are ready.
 const LEAD_BLOCKS: u32 = 3;
-/// Sound that lies farther than 40 ms from where it should be is not stretched but cut. ITU-R BT.1359: from 45 ms on sound that comes
-/// too early is noticed, from 125 ms on sound that is late.
+/// Sound that is more than 40 ms from its target is not stretched but cut. ITU-R BT.1359: sound that is early is noticed from 45 ms on,
+/// sound that is late from 125 ms on.
 const CUT: f64 = 0.04 * SOUND_RATE as f64;
-/// Where a block is missing, waiting for it helps if sound should be later by this anyway.
+/// Where a block is missing, waiting for it helps if sound should be delayed by at least this anyway.
 const INSERT: f64 = BLOCK_FRAMES as f64 / 2.0;
-/// Closer than this is left alone: 2 ms, a twentieth of what can be noticed.
+/// A smaller deviation is not corrected: 2 ms, a twentieth of what can be noticed.
 const CLOSE: f64 = 0.002 * SOUND_RATE as f64;
-/// How much faster or slower sound is played at most: a sixth of a semitone. Guess: hardly heard without a comparison.
+/// Maximum speed change of the sound: a sixth of a semitone. Guess: hardly audible without a comparison.
 const MAX_BEND: f64 = 0.01;
-/// Of the distance to where it should be, in samples: gone in four seconds.
+/// Speed change per sample of deviation from the target: corrected in four seconds.
 const BEND: f64 = MAX_BEND / (0.024 * SOUND_RATE as f64);
-/// How slowly the output's latency is forgotten: 20 ms in a second, twice of what sound is stretched by.
+/// How slowly the output's latency is forgotten: 20 ms in a second, twice the rate by which sound is stretched.
 const FORGET_LATENCY: f64 = 0.02;
-/// Nothing is played later than this, whatever server and path say.
+/// Nothing is played later than this, whatever server and path report.
 const MAX_DELAY: Span = Span::from_secs(1);
-/// A delay that nobody has asked samples for since says nothing of the present.
+/// A delay since which no samples were requested for this long is out of date.
 const CURRENT: Span = Span::from_millis(200);
 
-/// A packet on its way to the decoder.
+/// A packet on its way from the encoder, with [`Time`], or to the decoder, with [`RemoteTime`]: the clock is the server's.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SoundPacket {
+pub struct SoundPacket<T = Time> {
     pub block: BlockId,
-    /// The world's moment of its first sample, on the server's clock.
-    pub made_at: Time,
+    /// The world's moment of its first sample.
+    pub made_at: T,
     pub bytes: Vec<u8>,
 }
 
-/// What became of the sound so far.
+/// Statistics of the sound.
 #[derive(Clone, Debug, Default)]
 pub struct SoundStatistics {
     pub counts: SoundCounts,
-    /// From the moment in the world to its being heard; none while nobody listens.
+    /// From the moment in the world to its playback; none while there is no listener.
     pub delay: Option<Span>,
     /// How far sound and picture were apart, for each displayed frame.
     pub apart: Samples,
 }
 
-/// Keeps a stream of sound in order, in time and unbroken.
+/// Keeps a stream of sound in order, synchronized and continuous.
 #[derive(Debug, Default)]
 pub(crate) struct SoundPlayer {
     waiting: BTreeMap<u32, Vec<u8>>,
     decoded: BTreeMap<u32, Box<SoundBlock>>,
-    /// The newest block that came by itself, and which of the 128 up to it have.
+    /// The newest block that arrived in its own datagram, and which of the 128 up to it have arrived.
     newest: Option<u32>,
     seen: u128,
     first: u32,
-    /// A block's moment: all others follow from their numbers.
-    anchor: Option<(u32, Time)>,
-    /// After a block's moment its picture is expected on the display.
+    /// One block's moment: all others follow from their numbers.
+    anchor: Option<(u32, RemoteTime)>,
+    /// A block's picture is expected on the display this long after its moment.
     due_after: Span,
     delay: DelayQuantile,
     /// The next block for the decoder.
     next_packet: u32,
     playout: Option<PlayoutBuffer>,
-    /// What is to be heard waits until it is late enough.
+    /// Playback waits until the sound is late enough.
     waits: bool,
-    /// From asking for samples until they are heard.
+    /// From requesting samples until they are heard.
     latency: Span,
-    /// What the decoder takes beyond what is expected of one.
+    /// The decoder's time beyond the expected one.
     slowness: Span,
-    /// When samples were asked for, and for how long.
+    /// When samples were requested, and for which duration.
     asked: Option<(Time, Span)>,
-    /// When the newest samples are heard, and how late.
+    /// When the newest samples are heard, and their delay.
     heard: Option<(Time, Span)>,
     counts: SoundCounts,
     apart: Samples,
@@ -124,7 +125,7 @@ impl SoundPlayer {
         }
     }
 
-    /// Notes that a block's own datagram came; false for a duplicate and for one that is long past.
+    /// Notes that a block's own datagram arrived; false for a duplicate and for one that is long past.
     fn count(&mut self, block: u32) -> bool {
         let Some(newest) = self.newest else {
             (self.newest, self.first, self.seen) = (Some(block), block, 1);
@@ -145,7 +146,7 @@ impl SoundPlayer {
         true
     }
 
-    /// Keeps a packet for the decoder; false where it is there already or of no use any more.
+    /// Keeps a packet for the decoder; false for a duplicate and for one that is of no use any more.
     fn keep(&mut self, block: u32, packet: &[u8]) -> bool {
         let past = self.playout.is_some() && block < self.next_packet;
         if past || self.waiting.contains_key(&block) {
@@ -158,8 +159,8 @@ impl SoundPlayer {
         true
     }
 
-    /// The next packet for the decoder, in order. None before anybody asked for samples.
-    pub(crate) fn poll_packet(&mut self, now: Time) -> Option<SoundPacket> {
+    /// The next packet for the decoder, in order. None before samples were requested.
+    pub(crate) fn poll_packet(&mut self, now: Time) -> Option<SoundPacket<RemoteTime>> {
         let (anchor, made_at) = self.anchor?;
         let (oldest, _) = self.waiting.first_key_value()?;
         if *oldest > self.next_packet && self.give_up_at()? > now {
@@ -171,13 +172,13 @@ impl SoundPlayer {
         Some(SoundPacket { block: BlockId(block), made_at, bytes })
     }
 
-    /// When to call [`SoundPlayer::poll_packet`] even if nothing happens: others wait behind a packet that is missing.
+    /// When to call [`SoundPlayer::poll_packet`] even if nothing happens: others wait behind a missing packet.
     pub(crate) fn poll_timeout(&self) -> Option<Time> {
         let (oldest, _) = self.waiting.first_key_value()?;
         (*oldest > self.next_packet).then(|| self.give_up_at()).flatten()
     }
 
-    /// The next packet's block will be asked for soon after this: those behind it must not wait any longer.
+    /// The next packet's block will be requested soon after this: those behind it must not wait any longer.
     fn give_up_at(&self) -> Option<Time> {
         let playout = self.playout.as_ref()?;
         let (asked_at, length) = self.asked?;
@@ -236,7 +237,7 @@ impl SoundPlayer {
         }
     }
 
-    /// Appends the next block, or something in its place.
+    /// Appends the next block, or a substitute.
     fn extend(&mut self, wanted: f64) {
         let Some(playout) = &mut self.playout else { return };
         let off = playout.position() - wanted;
@@ -251,7 +252,7 @@ impl SoundPlayer {
         }
     }
 
-    /// The picture of `made_at`, on the client's clock, is on the display since `now`.
+    /// The picture of `made_at`, on the client's clock, has been on the display since `now`.
     pub(crate) fn on_displayed(&mut self, now: Time, made_at: Time) {
         if let Some((_, delay)) = self.heard.filter(|(at, _)| (now - *at).abs() < CURRENT) {
             self.apart.push((delay - (now - made_at)).abs());

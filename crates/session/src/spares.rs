@@ -1,5 +1,4 @@
-//! Buffers whose contents have been used up, for the next ones: asking the system for memory costs about as much as the rest of a
-//! packet's way through the session.
+//! Used buffers for recycling: an allocation costs about as much as the rest of a packet's processing in the session.
 
 /// Used buffers, at most `LIMIT` of them.
 #[derive(Debug, Default)]
@@ -8,7 +7,7 @@ pub(crate) struct Spares<const LIMIT: usize> {
 }
 
 impl<const LIMIT: usize> Spares<LIMIT> {
-    /// An empty buffer with room for `bytes`, and for twice as many at most; a new one has some room to spare, for sizes vary.
+    /// An empty buffer with room for `bytes`, and for twice as many at most; a new one has some spare room, for sizes vary.
     pub(crate) fn take(&mut self, bytes: usize) -> Vec<u8> {
         let fits = |buffer: &Vec<u8>| (bytes..=2 * bytes).contains(&buffer.capacity());
         let mut buffer = self.kept.pop().filter(fits).unwrap_or_else(|| Vec::with_capacity(bytes + bytes / 8));

@@ -1,4 +1,4 @@
-//! The framer of our own protocol: writes what a sender lets go as datagrams of symbols and repairs, as docs/wire.md has them.
+//! The framer of our own protocol: writes a sender's releases as datagrams of symbols and repairs, as specified in docs/wire.md.
 
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::{RepairHeader, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeader};
@@ -6,15 +6,15 @@ use nearlight_wire::{RepairHeader, SYMBOL_HEADER_BYTES, SymbolFlags, SymbolHeade
 use crate::release::{FramePieces, Payload, Release};
 use crate::spares::Spares;
 
-/// Writes datagrams into buffers that were used before.
+/// Writes datagrams into recycled buffers.
 #[derive(Debug, Default)]
 pub(crate) struct Symbols {
-    /// Datagrams that came back from the driver: more than leave at once.
+    /// Datagrams returned by the driver: more than leave at once.
     spares: Spares<64>,
 }
 
 impl Symbols {
-    /// A datagram is of no more use: a later one is written where it was.
+    /// A datagram is no longer needed: its buffer is reused for a later one.
     pub(crate) fn take_back(&mut self, datagram: Vec<u8>) {
         self.spares.give(datagram);
     }
@@ -29,7 +29,7 @@ impl Symbols {
                     flags: SymbolFlags { key: reference.is_none(), retransmission, probe: false },
                     reference_distance: distance.min(u32::from(u8::MAX)) as u8,
                     seq,
-                    sent_at,
+                    sent_at: sent_at.for_peer(),
                     frame: id,
                     index,
                     symbols: pieces,
@@ -45,7 +45,7 @@ impl Symbols {
                 let header = RepairHeader {
                     on_demand,
                     seq,
-                    sent_at,
+                    sent_at: sent_at.for_peer(),
                     frame,
                     number,
                     deadline_after_send_us: deadline_after(sent_at, deadline),
@@ -61,7 +61,7 @@ impl Symbols {
                     flags: SymbolFlags { key: false, retransmission: false, probe: true },
                     reference_distance: 0,
                     seq,
-                    sent_at,
+                    sent_at: sent_at.for_peer(),
                     frame: FrameId(0),
                     index: 0,
                     symbols: 0,
@@ -77,7 +77,7 @@ impl Symbols {
     }
 }
 
-/// For how long after `now` a frame is of use, as it travels.
+/// For how long after `now` a frame is of use, as transmitted.
 fn deadline_after(now: Time, deadline: Time) -> u32 {
     u32::try_from(deadline.saturating_since(now).as_micros()).unwrap_or(u32::MAX)
 }

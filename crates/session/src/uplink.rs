@@ -10,8 +10,8 @@ use nearlight_wire::{
 
 /// Samples whose time is remembered for motion-to-photon: 4 s at 240 a second.
 const REMEMBERED: usize = 1_024;
-/// Events that wait to be acknowledged. Guess: what a busy user does in ten seconds; whoever was cut off for longer means none of it
-/// any more, and the state that every sample carries is right all the same.
+/// Unacknowledged events. Guess: a busy user's input of ten seconds; after a longer interruption it is obsolete, and the state that every
+/// sample carries is still correct.
 const MAX_WAITING: usize = 256;
 
 /// Where the user is, and what the user points with.
@@ -34,7 +34,7 @@ impl Presence {
     }
 }
 
-/// What a device of the user's says.
+/// Input from one of the user's devices.
 #[derive(Clone, Debug, PartialEq)]
 pub enum DeviceInput {
     Key {
@@ -51,9 +51,9 @@ pub enum DeviceInput {
     Gamepads(Vec<Gamepad>),
     /// A hand's joints.
     Joints(Box<HandJoints>),
-    /// This hand is not tracked any more.
+    /// This hand is no longer tracked.
     JointsGone(Hand),
-    /// The user looks at something else: whatever is held counts as let go of.
+    /// The user's focus has moved elsewhere: everything held counts as released.
     ReleaseAll,
 }
 
@@ -61,7 +61,7 @@ pub enum DeviceInput {
 struct Remembered {
     seq: InputSeq,
     at: Time,
-    /// Up to here, exclusively, the first datagram of this sample carried events; none before it left.
+    /// Up to here, exclusive, the first datagram of this sample carried events; None before it left.
     events: Option<u32>,
 }
 
@@ -88,7 +88,7 @@ impl Uplink {
         self.number(at)
     }
 
-    /// None before the first presence, for the server could not say where the user acts.
+    /// None before the first presence, for the server could not tell where the user acts.
     pub(crate) fn on_device(&mut self, at: Time, input: DeviceInput) -> Option<InputSeq> {
         self.presence.as_ref()?;
         let mut devices = self.devices.clone();
@@ -154,11 +154,11 @@ impl Uplink {
             newest.events.get_or_insert(self.first_event.wrapping_add(events.len() as u32));
         }
         let (devices, first_event) = (self.devices.clone(), self.first_event);
-        let sample = InputSample::of_views(self.newest, sampled_at, head, views);
+        let sample = InputSample::of_views(self.newest, sampled_at.for_peer(), head, views);
         Some(InputSample { devices, first_event, events, ..sample })
     }
 
-    /// The joints of a hand that were not sent.
+    /// The joints of a hand that have not been sent yet.
     pub(crate) fn poll_hand(&mut self) -> Option<HandSample> {
         let joints = self.unsent_hands.iter_mut().find_map(Option::take)?;
         Some(HandSample { seq: self.newest, joints: *joints })
@@ -174,17 +174,17 @@ impl Uplink {
         }
     }
 
-    /// An event is on its way and not acknowledged: the sample is worth repeating.
+    /// An event has been sent and not acknowledged: the sample is worth repeating.
     pub(crate) fn has_unacknowledged(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// Something is held, of which the server is to hear that it still is.
+    /// Something is held, which is to be repeated to the server.
     pub(crate) fn holds_anything(&self) -> bool {
         self.devices.holds_anything()
     }
 
-    /// Makes the newest sample leave again.
+    /// Makes the newest sample be sent again.
     pub(crate) fn set_repeat(&mut self) {
         if let Some(newest) = self.samples.back() {
             self.unsent = Some(newest.at);
@@ -209,7 +209,7 @@ impl Uplink {
     }
 }
 
-/// Nothing is held; what says where things are stays.
+/// The devices with everything released; positions are kept.
 pub(crate) fn released(devices: &Devices) -> Devices {
     let mut devices = devices.clone();
     devices.keys.clear();
@@ -230,7 +230,7 @@ pub(crate) fn released(devices: &Devices) -> Devices {
     devices
 }
 
-/// The place of a hand among both.
+/// The array index of a hand.
 pub(crate) const fn place(hand: Hand) -> Option<usize> {
     match hand {
         Hand::None => None,

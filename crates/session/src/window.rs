@@ -1,15 +1,16 @@
-//! A congestion window's bound: how much may be under way before media wait for feedback.
+//! Enforces a congestion window: how much may be in flight before media wait for feedback.
 
 use nearlight_rate::{InFlight, SentPacket};
 use nearlight_units::{Bytes, PacketSeq, Span, Time};
 
-/// Without feedback for this long, what is under way counts as lost, so that a window leaves again: as controllers count silence.
+/// Without feedback for this long, everything in flight counts as lost, so that another window may leave: the same limit as controllers use
+/// for silence.
 const PATIENCE: Span = Span::from_millis(500);
 
 #[derive(Debug)]
 pub(crate) struct WindowGate {
     in_flight: InFlight,
-    /// When feedback came last, or the first packet left of which none has come.
+    /// When the last feedback arrived, or when the first packet left for which none has.
     heard_at: Time,
 }
 
@@ -25,7 +26,7 @@ impl WindowGate {
         self.in_flight.on_packet_sent(packet);
     }
 
-    /// Feedback tells of packets up to this one.
+    /// Feedback covers packets up to this one.
     pub(crate) fn on_feedback(&mut self, now: Time, newest: PacketSeq) {
         self.in_flight.on_told(newest);
         self.heard_at = now;

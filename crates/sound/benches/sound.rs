@@ -1,4 +1,4 @@
-//! What a block of ten milliseconds costs: the room once, ears, coding and decoding for each listener.
+//! The cost of a block of ten milliseconds: the room once, ears, coding and decoding for each listener.
 
 use std::hint::black_box;
 

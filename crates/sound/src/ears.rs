@@ -1,8 +1,8 @@
 //! Two ears on one head: how loud, how late and how dull each hears each source.
 //!
-//! A sound from the side reaches the far ear later (Woodworth's formula for a ball: R. S. Woodworth, Experimental Psychology, 1938),
-//! more softly and duller; one from behind is duller in both; twice as far is half as loud. Left out: the way through the air takes
-//! no time, as light takes none, so that what is seen and heard stays together; nothing echoes; above and below sound alike.
+//! A sound from the side reaches the far ear later (Woodworth's formula for a ball: R. S. Woodworth, Experimental Psychology, 1938), more
+//! softly and duller; one from behind is duller in both; twice as far is half as loud. Not modelled: propagation through the air takes no
+//! time, so that what is seen and heard stays together; there are no echoes; above and below sound alike.
 
 use std::f32::consts::FRAC_PI_4;
 
@@ -18,16 +18,16 @@ const HEAD_RADIUS: f32 = 0.0875;
 const SPEED_OF_SOUND: f32 = 343.0;
 /// Share of full panning. Guess: at the far ear a sound from the side is 16 dB softer, as around a head at 3 kHz.
 const PANNING: f32 = 0.8;
-/// Cut-off in hertz of what is heard dully, and how much of a sound is: at an ear that lies behind the head, and of one from behind.
-/// Guesses.
+/// Cut-off in hertz of the dull part of a sound, and the share of that part: at the ear on the far side of the head, and for a sound from
+/// behind. Guesses.
 const DULL: f32 = 2_500.0;
 const SHADED: f32 = 0.8;
 const BEHIND: f32 = 0.5;
 /// A source does not get louder nearer than this, in metres.
 const NEAREST: f32 = 1.0;
-/// Softer than this is not worked out: 80 dB below full scale.
+/// Softer sounds are not computed: 80 dB below full scale.
 const SILENT: f32 = 1e-4;
-/// Louder sums are bent towards full scale instead of cut off.
+/// Louder sums are compressed towards full scale instead of clipped.
 const LOUD: f32 = 0.7;
 /// Frames that share one delay: short enough that a turning head's steps are not heard, long enough for vectors.
 const STRETCH: usize = 32;
@@ -35,7 +35,7 @@ const STRETCH: usize = 32;
 /// How one ear hears one source.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Path {
-    /// Of what is heard clearly, and of what is heard dully.
+    /// Gains of the clear and of the dull part.
     pub(crate) clear: f32,
     pub(crate) dull: f32,
     /// Samples.
@@ -43,7 +43,7 @@ pub(crate) struct Path {
 }
 
 impl Path {
-    /// So much of the way from one to another.
+    /// Interpolates between two paths.
     fn towards(self, to: Self, share: f32) -> Self {
         let between = |from: f32, to: f32| from + share * (to - from);
         Self {
@@ -54,7 +54,7 @@ impl Path {
     }
 }
 
-/// What an ear hears in a block, before what is dull is made so.
+/// What an ear hears in a block, before the dull part is filtered.
 struct Heard {
     clear: [f32; BLOCK_FRAMES],
     dull: [f32; BLOCK_FRAMES],
@@ -98,7 +98,7 @@ impl Ears {
                 frame[ear] = bend(heard[ear].clear[index] + *filter);
             }
         }
-        // What is left of silence must not become a number that processors are slow with.
+        // Decaying filter states must not become denormal numbers, which are slow.
         self.filters = self.filters.map(|filter| if filter.abs() < 1e-20 { 0.0 } else { filter });
         block
     }
@@ -123,7 +123,7 @@ pub(crate) fn paths_of(head: &Pose, place: Vec3) -> [Path; 2] {
 }
 
 impl Heard {
-    /// Adds a source, while its path changes from one to another.
+    /// Adds a source whose path changes from one to another during the block.
     fn add(&mut self, source: &Source, from: Path, to: Path) {
         let per_frame = 1.0 / BLOCK_FRAMES as f32;
         let stretches = self.clear.chunks_mut(STRETCH).zip(self.dull.chunks_mut(STRETCH));

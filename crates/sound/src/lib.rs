@@ -1,8 +1,8 @@
-//! What is heard: a world's sounds, made where its things are, as two ears hear them, coded as Opus.
+//! Spatial sound: a world's sounds at the places of its objects, as two ears hear them, encoded as Opus.
 //!
-//! Nothing here reads a clock: every call of [`Room::advance`] makes the next ten milliseconds, and the same calls make the same
-//! samples. A world says what hums and what was struck ([`Cues`]), [`Room`] makes each source's own sound once for all listeners,
-//! [`Ears`] place it for one of them, [`SoundEncoder`] codes what they hear.
+//! Nothing here reads a clock: every call of [`Room::advance`] makes the next ten milliseconds, and the same calls make the same samples. A
+//! world reports what hums and what was struck ([`Cues`]), [`Room`] synthesises each source's sound once for all listeners, [`Ears`]
+//! spatialise it for one of them, [`SoundEncoder`] encodes what they hear.
 
 #![forbid(unsafe_code)]
 
@@ -21,13 +21,13 @@ pub use ears::Ears;
 pub use opus::{OpusError, SoundDecoder, SoundEncoder, version};
 pub use room::Room;
 
-/// Moments of sound in a block: at each a sample for the left and one for the right ear.
+/// Sample frames in a block: each has a sample for the left and one for the right ear.
 pub const BLOCK_FRAMES: usize = (SOUND_RATE as i64 * BLOCK.as_nanos() / Span::from_secs(1).as_nanos()) as usize;
 
 /// A block for two ears: left, right, left, and so on, within -1 and 1.
 pub type SoundBlock = [f32; BLOCK_FRAMES * 2];
 
-/// What a sound that goes on is like.
+/// The timbre of a continuous sound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Timbre {
     /// A soft tone with two overtones that come and go.
@@ -36,10 +36,10 @@ pub enum Timbre {
     Water,
 }
 
-/// A sound that goes on for as long as the world names it.
+/// A continuous sound that lasts as long as the world lists it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Hum {
-    /// Tells one from the others of the same world.
+    /// Identifies it among the others of the same world.
     pub id: u16,
     /// In metres, as poses are.
     pub place: Vec3,
@@ -70,10 +70,10 @@ pub struct Strike {
     pub level: f32,
 }
 
-/// What a world has to say to ears.
+/// The sounds of a world.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Cues {
-    /// All that hums now; what is not named any more falls silent.
+    /// All current hums; those that are no longer listed fall silent.
     pub hums: Vec<Hum>,
     /// What was struck since the last time, each once.
     pub strikes: Vec<Strike>,

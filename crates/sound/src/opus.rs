@@ -1,7 +1,7 @@
 //! Opus (RFC 6716) by libopus: one packet for each block of ten milliseconds.
 //!
-//! The low-delay mode looks ahead by 2.5 ms only. It has no redundancy of its own (that of RFC 6716 section 2.1.7 exists in the
-//! speech modes alone), so whoever sends packets over a lossy path repeats them.
+//! The low-delay mode looks ahead by 2.5 ms only. It has no redundancy of its own (that of RFC 6716 section 2.1.7 exists in the speech
+//! modes alone), so senders over a lossy path repeat packets.
 
 use nearlight_units::{Bitrate, Span};
 use nearlight_wire::{MAX_SOUND_PACKET_BYTES, SOUND_RATE};
@@ -21,10 +21,10 @@ pub fn version() -> &'static str {
 /// The library refused something.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpusError {
-    /// The library's fault, or a rate that it does not take.
+    /// An error of the library, or a rate that it does not accept.
     #[error("Opus failed to {what}: {reason}")]
     Library { what: &'static str, reason: String },
-    /// The stream's fault.
+    /// An invalid packet in the stream.
     #[error("an Opus packet does not decode to ten milliseconds of stereo: {0}")]
     Packet(String),
 }
@@ -55,7 +55,7 @@ impl SoundEncoder {
         Ok(encoder)
     }
 
-    /// How long before the moment it stands for each decoded sample was put in.
+    /// The delay that encoding and decoding add to each sample.
     #[must_use]
     pub const fn look_ahead(&self) -> Span {
         self.look_ahead
@@ -89,7 +89,7 @@ impl SoundDecoder {
         decoder.map(Self).map_err(library("open a decoder"))
     }
 
-    /// The block of a packet. Packets from the network may be anything: an error, no panic.
+    /// The block of a packet. Packets from the network may contain anything: errors are returned, never panics.
     pub fn decode(&mut self, packet: &[u8]) -> Result<SoundBlock, OpusError> {
         let mut block = [0.0; BLOCK_FRAMES * 2];
         if packet.is_empty() {

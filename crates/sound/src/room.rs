@@ -1,21 +1,21 @@
-//! Everything that sounds in a world, made once however many listen.
+//! All sound sources of a world, rendered once for any number of listeners.
 
 use glam::Vec3;
 
 use crate::voice::Voice;
 use crate::{BLOCK_FRAMES, Cues, Hum, Strike, Timbre};
 
-/// Samples before a block that ears reach back to: the way around a head takes 0.66 ms, 32 samples.
+/// Samples before a block that ears may access: the delay around a head is 0.66 ms, 32 samples.
 pub(crate) const REACH_BACK: usize = 64;
-/// Sounds that die away, at a time; the oldest makes room.
+/// Decaying sounds at the same time; the oldest makes room.
 const MAX_STRIKES: usize = 24;
-/// Sounds that go on; more are not heard.
+/// Continuous sounds; further ones are not heard.
 const MAX_HUMS: usize = 16;
 
 /// A place that sounds.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// Not shared with any other source of the room's life.
+    /// Unique among all sources during the room's lifetime.
     pub(crate) key: u64,
     pub(crate) place: Vec3,
     voice: Voice,
@@ -54,7 +54,7 @@ impl Source {
         self.amplitude
     }
 
-    /// Nothing of it is left, for any ear.
+    /// It has ended for every ear.
     fn is_over(&self) -> bool {
         match self.hum {
             Some(_) => self.level == 0.0 && self.level_before == 0.0,
@@ -71,7 +71,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The world's newest word: takes effect with the next block.
+    /// The world's newest cues: they take effect with the next block.
     pub fn on_cues(&mut self, cues: &Cues) {
         for source in self.sources.iter_mut().filter(|source| source.hum.is_some()) {
             source.level = 0.0;

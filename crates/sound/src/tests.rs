@@ -20,7 +20,7 @@ fn hum(place: Vec3) -> Cues {
     Cues { hums: vec![Hum { id: 1, place, timbre: Timbre::Tone { hertz: 440.0 }, level: 0.5 }], strikes: Vec::new() }
 }
 
-/// So many blocks of what one pair of ears hears.
+/// This many blocks of what one pair of ears hears.
 fn listen(room: &mut Room, ears: &mut Ears, head: &Pose, blocks: usize) -> Vec<f32> {
     let mut heard = Vec::new();
     for _ in 0..blocks {

@@ -9,7 +9,7 @@ use crate::{BLOCK_FRAMES, Struck, Timbre};
 const RATE: f32 = SOUND_RATE as f32;
 /// A ringing sound whose amplitude at one metre is below this is over: 66 dB below full scale.
 const INAUDIBLE: f32 = 5e-4;
-/// Seconds that something heard flying through the air takes to swell, and to die away. Guess.
+/// Rise and decay time in seconds of the sound of something flying through the air. Guess.
 const RUSH: (f32, f32) = (0.03, 0.16);
 
 /// One source's own samples, before they are placed.
@@ -43,7 +43,7 @@ impl Voice {
         }
     }
 
-    /// A sound that goes on, at full level.
+    /// A continuous sound, at full level.
     pub(crate) fn humming(timbre: Timbre, seed: u32) -> Self {
         let phase = seed as f32 * 1.7;
         match timbre {
@@ -93,12 +93,12 @@ impl Voice {
         }
     }
 
-    /// Nobody hears it any more. What hums never ends by itself.
+    /// It is no longer audible. A hum never ends by itself.
     pub(crate) fn is_over(&self) -> bool {
         self.amplitude() < INAUDIBLE
     }
 
-    /// What is left of it.
+    /// Its remaining amplitude.
     pub(crate) fn amplitude(&self) -> f32 {
         match self {
             Self::Ringing(ringing) => ringing.level * (-ringing.age / ringing.longest).exp(),
@@ -192,7 +192,7 @@ pub(crate) fn low_pass(cutoff_hertz: f32) -> f32 {
     1.0 - (-TAU * cutoff_hertz / RATE).exp()
 }
 
-/// A sine that goes on, as a rotation.
+/// A continuous sine, as a rotation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Partial {
     cos: f32,
@@ -215,7 +215,7 @@ impl Partial {
         self.sin
     }
 
-    /// Goes on by so many samples at once.
+    /// Advances by this many samples at once.
     fn skip(&mut self, samples: usize) -> f32 {
         let (sin, cos) = (self.turn * samples as f32).sin_cos();
         (self.cos, self.sin) = (self.cos * cos - self.sin * sin, self.cos * sin + self.sin * cos);
@@ -223,7 +223,7 @@ impl Partial {
         self.sin
     }
 
-    /// Rounding lets the circle grow or shrink over hours.
+    /// Renormalises: rounding lets the circle grow or shrink over hours.
     fn settle(&mut self) {
         let radius = self.cos.hypot(self.sin);
         (self.cos, self.sin) = (self.cos / radius, self.sin / radius);

@@ -17,7 +17,7 @@ pub struct Buckets<const BITS: u32> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bucket {
     pub first: u64,
-    /// How many values there are.
+    /// The number of values in it.
     pub width: u64,
 }
 
@@ -48,13 +48,13 @@ const fn bucket<const BITS: u32>(index: usize) -> Bucket {
 }
 
 impl<const BITS: u32> Buckets<BITS> {
-    /// One more; values beyond 2^44 count as that.
+    /// Adds one value; values beyond 2^44 count as that.
     #[inline]
     pub fn add(&mut self, value: u64) {
         self.add_times(value, 1);
     }
 
-    /// The same value so many times.
+    /// Adds the same value this many times.
     #[inline]
     pub fn add_times(&mut self, value: u64, times: u64) {
         self.add_many(index::<BITS>(value.min(LARGEST)), times);
@@ -68,7 +68,7 @@ impl<const BITS: u32> Buckets<BITS> {
         self.count += count;
     }
 
-    /// All of another's.
+    /// Adds all values of another.
     pub fn merge(&mut self, other: &Self) {
         if other.counts.len() > self.counts.len() {
             self.counts.resize(other.counts.len(), 0);
@@ -84,7 +84,7 @@ impl<const BITS: u32> Buckets<BITS> {
         self.count
     }
 
-    /// Where the value lies that a `share` (0 to 1) of all do not exceed, by nearest rank; none without samples.
+    /// The bucket of the value that a `share` (0 to 1) of all do not exceed, by nearest rank; none without samples.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<Bucket> {
         let rank = ((self.count as f64 * share).ceil() as u64).clamp(1, self.count.max(1));

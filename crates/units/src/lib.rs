@@ -1,4 +1,4 @@
-//! The quantities that every part speaks in, so that a unit is a type and never a suffix of a name.
+//! The quantities that all parts use, so that a unit is a type and never a suffix of a name.
 //!
 //! All are plain integers inside: results do not depend on a platform's floating point.
 
@@ -10,71 +10,10 @@ use std::ops::{Add, AddAssign, Neg, Sub, SubAssign};
 use serde::{Deserialize, Serialize};
 
 mod buckets;
+mod time;
 
 pub use buckets::{Bucket, Buckets};
-
-/// A moment on one machine's clock, in nanoseconds since an origin that the driver chose.
-///
-/// Two machines' times are comparable only after clock synchronisation has mapped one onto the other.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(transparent)]
-pub struct Time(u64);
-
-impl Time {
-    /// The driver's origin.
-    pub const ZERO: Self = Self(0);
-    /// Later than any moment a run reaches: the neutral element when taking the earliest of several.
-    pub const FAR_FUTURE: Self = Self(u64::MAX);
-
-    #[must_use]
-    #[inline]
-    pub const fn from_nanos(nanos: u64) -> Self {
-        Self(nanos)
-    }
-
-    #[must_use]
-    #[inline]
-    pub const fn from_micros(micros: u64) -> Self {
-        Self(micros.saturating_mul(1_000))
-    }
-
-    #[must_use]
-    #[inline]
-    pub const fn from_millis(millis: u64) -> Self {
-        Self(millis.saturating_mul(1_000_000))
-    }
-
-    #[must_use]
-    #[inline]
-    pub const fn from_secs(secs: u64) -> Self {
-        Self(secs.saturating_mul(1_000_000_000))
-    }
-
-    #[must_use]
-    #[inline]
-    pub const fn as_nanos(self) -> u64 {
-        self.0
-    }
-
-    #[must_use]
-    #[inline]
-    pub const fn as_micros(self) -> u64 {
-        self.0 / 1_000
-    }
-
-    #[must_use]
-    #[inline]
-    pub fn as_secs_f64(self) -> f64 {
-        self.0 as f64 / 1e9
-    }
-
-    /// `self - earlier`, or zero where `earlier` is in fact later.
-    #[must_use]
-    #[inline]
-    pub fn saturating_since(self, earlier: Self) -> Span {
-        (self - earlier).max(Span::ZERO)
-    }
-}
+pub use time::{RemoteTime, Time};
 
 /// A signed length of time in nanoseconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -151,42 +90,6 @@ impl Span {
     #[inline]
     pub const fn abs(self) -> Self {
         Self(self.0.saturating_abs())
-    }
-}
-
-impl Add<Span> for Time {
-    type Output = Self;
-
-    /// Saturates at the origin and at the far future.
-    #[inline]
-    fn add(self, span: Span) -> Self {
-        Self(self.0.saturating_add_signed(span.0))
-    }
-}
-
-impl AddAssign<Span> for Time {
-    #[inline]
-    fn add_assign(&mut self, span: Span) {
-        *self = *self + span;
-    }
-}
-
-impl Sub<Span> for Time {
-    type Output = Self;
-
-    #[inline]
-    fn sub(self, span: Span) -> Self {
-        self + -span
-    }
-}
-
-impl Sub for Time {
-    type Output = Span;
-
-    #[inline]
-    fn sub(self, earlier: Self) -> Span {
-        let difference = i128::from(self.0) - i128::from(earlier.0);
-        Span(difference.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
     }
 }
 
@@ -451,14 +354,6 @@ serial_number! {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn time_arithmetic_saturates_instead_of_wrapping() {
-        assert_eq!(Time::ZERO - Span::from_secs(1), Time::ZERO);
-        assert_eq!(Time::FAR_FUTURE + Span::from_secs(1), Time::FAR_FUTURE);
-        assert_eq!(Time::from_millis(3) - Time::from_millis(5), Span::from_millis(-2));
-        assert_eq!(Time::from_millis(3).saturating_since(Time::from_millis(5)), Span::ZERO);
-    }
 
     #[test]
     fn rates_sizes_and_spans_agree() {

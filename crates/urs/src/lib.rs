@@ -1,9 +1,9 @@
 //! What Unity Render Streaming's own web clients speak: signalling, and input as Unity's Input System has it.
 //!
-//! State machines without clock or socket. [`signalling`] agrees with each client on a connection, [`input`] reads the bytes of its data
-//! channel "input", [`User`] makes a pose and actions of them. `docs/wire.md` says what of that protocol is spoken.
+//! State machines without clock or socket. [`signalling`] negotiates a connection with each client, [`input`] parses the bytes of its data
+//! channel "input", [`User`] turns them into a pose and actions. `docs/wire.md` says which part of that protocol is supported.
 //!
-//! Everything here comes from strangers: no parser panics, and what is kept for one of them has a bound.
+//! All input here is untrusted: no parser panics, and the state kept for each client is bounded.
 
 #![forbid(unsafe_code)]
 

@@ -1,13 +1,12 @@
-//! The user's devices on their way from the page: lists of numbers, as [`presence`](crate::presence) reads them.
+//! The user's devices as sent by the page: lists of numbers.
 
 use nearlight_session::DeviceInput;
 use nearlight_wire::{
-    Controller, Gamepad, Hand, HandJoints, JOINTS, Joint, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS,
-    MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS, MAX_GAMEPADS, MAX_TOUCHES, Pointer, PointerButton, ScreenPoint, Touch,
-    WHEEL_UNITS_PER_PIXEL,
+    Controller, Gamepad, Hand, HandJoints, JOINTS, Joint, MAX_GAMEPADS, MAX_TOUCHES, Pointer, PointerButton, Pose,
+    ScreenPoint, Touch, WHEEL_UNITS_PER_PIXEL,
 };
 
-use crate::presence::Numbers;
+use crate::layout::{CONTROLLER, GAMEPAD, HAND, Numbers, POSE_NUMBERS, optional_pose, pose, whole};
 
 /// The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`.
 pub(crate) const POINTER_COLUMNS: [&str; 8] =
@@ -43,7 +42,7 @@ pub(crate) fn pointer(values: &[f64]) -> Option<DeviceInput> {
     })))
 }
 
-/// Reads [`TOUCH_COLUMNS`] for each finger; more than a session takes are left out.
+/// Reads [`TOUCH_COLUMNS`] for each finger; those beyond a session's limit are ignored.
 pub(crate) fn touches(values: &[f64]) -> Option<DeviceInput> {
     let (fingers, []) = values.as_chunks::<{ TOUCH_COLUMNS.len() }>() else { return None };
     let touches = fingers.iter().take(MAX_TOUCHES).map(|[id, x, y, pressure]| Touch {
@@ -54,66 +53,59 @@ pub(crate) fn touches(values: &[f64]) -> Option<DeviceInput> {
     Some(DeviceInput::Touches(touches.collect()))
 }
 
-/// Reads for each gamepad: number, count of buttons, how far each is down and whether it counts as pressed, count of axes, axes.
+/// Reads [`GAMEPAD`] for each.
 pub(crate) fn gamepads(values: &[f32]) -> Option<DeviceInput> {
     let mut numbers = Numbers(values);
     let mut gamepads = Vec::new();
     while !numbers.0.is_empty() {
-        let index = numbers.count(MAX_GAMEPADS as u8 - 1)?;
-        let mut gamepad = Gamepad { index, ..Gamepad::default() };
-        for button in 0..numbers.count(MAX_GAMEPAD_BUTTONS as u8)? {
-            let [value, pressed] = numbers.take()?;
+        let [pad, buttons, axes] = numbers.record(&GAMEPAD)?;
+        let index = whole(pad[0], MAX_GAMEPADS as u8 - 1)?;
+        let mut gamepad = Gamepad { index, axes: fractions(axes), ..Gamepad::default() };
+        for (button, [value, pressed]) in buttons.as_chunks().0.iter().enumerate() {
             gamepad.values.push((value.clamp(0.0, 1.0) * f32::from(u8::MAX)).round() as u8);
-            gamepad.pressed |= u32::from(pressed > 0.0) << button;
+            gamepad.pressed |= u32::from(*pressed > 0.0) << button;
         }
-        gamepad.axes = axes(&mut numbers, MAX_GAMEPAD_AXES)?;
         gamepads.push(gamepad);
     }
     gamepads.truncate(MAX_GAMEPADS);
     Some(DeviceInput::Gamepads(gamepads))
 }
 
-/// Reads a controller: hand, aim, whether it is held and the grip if so, count of buttons with how far each is down, whether it counts as
-/// pressed and whether it is touched, count of axes, axes.
+/// Reads [`CONTROLLER`].
 pub(crate) fn controller(numbers: &mut Numbers<'_>) -> Option<Controller> {
-    let hand = Hand::from_code(numbers.count(2)?)?;
-    let mut controller = Controller::pointing(hand, numbers.pose()?);
-    if numbers.count(1)? == 1 {
-        controller.grip = Some(numbers.pose()?);
-    }
-    for button in 0..numbers.count(MAX_CONTROLLER_BUTTONS as u8)? {
-        let [value, pressed, touched] = numbers.take()?;
+    let [hand, aim, grip, buttons, axes] = numbers.record(&CONTROLLER)?;
+    let hand = Hand::from_code(whole(hand[0], Hand::ALL.len() as u8 - 1)?)?;
+    let grip = optional_pose(grip);
+    let mut controller = Controller { grip, axes: fractions(axes), ..Controller::pointing(hand, pose(aim)) };
+    for (button, [value, pressed, touched]) in buttons.as_chunks().0.iter().enumerate() {
         controller.values.push((value.clamp(0.0, 1.0) * f32::from(u16::MAX)).round() as u16);
-        controller.pressed |= u16::from(pressed > 0.0) << button;
-        controller.touched |= u16::from(touched > 0.0) << button;
+        controller.pressed |= u16::from(*pressed > 0.0) << button;
+        controller.touched |= u16::from(*touched > 0.0) << button;
     }
-    controller.axes = axes(numbers, MAX_CONTROLLER_AXES)?;
     Some(controller)
 }
 
-/// Reads a pose and a radius for each of a hand's joints, the wrist first; no numbers for a hand that is not tracked any more.
+/// Reads [`HAND`]; no numbers for a hand that is no longer tracked.
 pub(crate) fn joints(hand: u8, values: &[f32]) -> Option<DeviceInput> {
     let hand = Hand::from_code(hand).filter(|hand| *hand != Hand::None)?;
     if values.is_empty() {
         return Some(DeviceInput::JointsGone(hand));
     }
     let mut numbers = Numbers(values);
-    let mut wrist = None;
+    let [rows] = numbers.record(&HAND)?;
+    let (rows, _) = rows.as_chunks::<{ POSE_NUMBERS + 1 }>();
+    let wrist = pose(&rows[0]).position;
     let mut joints = [Joint::default(); JOINTS];
-    for joint in &mut joints {
-        let (pose, [radius]) = (numbers.pose()?, numbers.take()?);
-        let origin = *wrist.get_or_insert(pose.position);
-        let offset = [0, 1, 2].map(|axis: usize| pose.position[axis] - origin[axis]);
-        *joint = Joint { offset, orientation: pose.orientation, radius };
+    for (joint, row) in joints.iter_mut().zip(rows) {
+        let Pose { position, orientation } = pose(row);
+        let offset = [0, 1, 2].map(|axis: usize| position[axis] - wrist[axis]);
+        *joint = Joint { offset, orientation, radius: row[POSE_NUMBERS] };
     }
-    let wrist = wrist.filter(|_| numbers.0.is_empty())?;
-    Some(DeviceInput::Joints(Box::new(HandJoints { hand, wrist, joints })))
+    numbers.0.is_empty().then(|| DeviceInput::Joints(Box::new(HandJoints { hand, wrist, joints })))
 }
 
-fn axes(numbers: &mut Numbers<'_>, most: usize) -> Option<Vec<i16>> {
-    let count = numbers.count(most as u8)?;
-    let part = |value: f32| (value.clamp(-1.0, 1.0) * f32::from(i16::MAX)).round() as i16;
-    (0..count).map(|_| numbers.take().map(|[value]| part(value))).collect()
+fn fractions(axes: &[f32]) -> Vec<i16> {
+    axes.iter().map(|value| (value.clamp(-1.0, 1.0) * f32::from(i16::MAX)).round() as i16).collect()
 }
 
 #[cfg(test)]

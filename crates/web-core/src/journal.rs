@@ -1,4 +1,4 @@
-//! What happened lately, kept for whoever asks the page for it.
+//! Recent events, kept for export from the page.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -18,7 +18,7 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Takes what the receiver has to tell.
+    /// Takes the receiver's pending events.
     pub fn take_from(&mut self, receiver: &mut Receiver) {
         while let Some(record) = receiver.poll_event() {
             if self.records.len() == MAX_RECORDS {

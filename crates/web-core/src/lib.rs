@@ -1,17 +1,18 @@
-//! The receiver that runs in a browser: the very state machines of the native client behind calls that JavaScript can make.
+//! The receiver in a browser: the same state machines as in the native client behind calls that JavaScript can make.
 //!
 //! Nothing is decided here. Times are microseconds on the page's clock; frames and devices are numbers; only what happens
 //! a few times a second (control messages, statistics, the summary) is JSON.
 //!
 //! Layouts of numbers and the types of JSON reach the page as `web/src/generated/core.ts`.
 //!
-//! Over WebTransport frames come as datagrams and leave for the decoder through `poll_frame`, named by their ids. Over WebRTC the
-//! browser receives and decodes: pictures come through `on_picture` and are named by their RTP timestamps.
+//! Over WebTransport frames arrive as datagrams and go to the decoder through `poll_frame`, identified by their ids. Over WebRTC the
+//! browser receives and decodes: pictures arrive through `on_picture` and are identified by their RTP timestamps.
 
 #![forbid(unsafe_code)]
 
 mod devices;
 mod journal;
+mod layout;
 mod pairing;
 mod presence;
 mod rtp;
@@ -22,8 +23,8 @@ mod tally;
 mod typescript;
 
 use nearlight_session::{DeviceInput, LossRecovery, PictureFacts, ReadyFrame, Receiver, ReceiverConfig};
-use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::marker::{self, Marker};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
+use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
     Base64, ClientMessage, ControlReader, DisplayKind, Hello, Key, MAX_CLIPBOARD_BYTES, MAX_RELIABLE_MESSAGE_BYTES,
     PROTOCOL_VERSION, ServerMessage, write_control,
@@ -49,14 +50,14 @@ pub struct Core {
     webrtc: bool,
     wants_sound: bool,
     wants_clipboard: bool,
-    /// None over WebRTC, where the offer has shown that the client knows the token.
+    /// None over WebRTC, where the offer has proved that the client knows the token.
     pairing: Option<Pairing>,
     speaker: SpeakerDepth,
 }
 
 #[wasm_bindgen]
 impl Core {
-    /// What carries the session: `webtransport`, `websocket`, or `webrtc`, where the browser receives and decodes. Throws for another name.
+    /// The session's transport: `webtransport`, `websocket`, or `webrtc`, where the browser receives and decodes. Throws for another name.
     #[wasm_bindgen(constructor)]
     pub fn new(transport: &str) -> Result<Self, JsError> {
         let transport = TransportName::named(transport).ok_or_else(|| JsError::new("no transport has this name"))?;
@@ -88,19 +89,19 @@ impl Core {
 
 #[wasm_bindgen]
 impl Core {
-    /// The page can play sound: the hello asks for it.
+    /// The page can play sound: the hello requests it.
     pub fn want_sound(&mut self) {
         self.wants_sound = true;
     }
 
-    /// The user lets texts of the clipboard pass: the hello says so.
+    /// The user permits sharing of clipboard texts: the hello says so.
     pub fn want_clipboard(&mut self) {
         self.wants_clipboard = true;
     }
 
-    /// Over WebTransport and a WebSocket the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the server's own stream,
-    /// `nonce` 32 random ones, `certificate` the hash that the browser pins, in hexadecimal digits; none where it asks its authorities.
-    /// Throws where these are not as they should be.
+    /// Over WebTransport and a WebSocket the hello proves the token and the welcome must prove it too. `challenge` are the bytes of the
+    /// server's own stream, `nonce` 32 random ones, `certificate` the hash that the browser pins, in hexadecimal digits; none where it
+    /// relies on its authorities. Throws where these are invalid.
     #[expect(clippy::needless_pass_by_value, reason = "JavaScript hands no borrowed string over that may be absent")]
     pub fn pair(
         &mut self,
@@ -113,7 +114,7 @@ impl Core {
         Ok(())
     }
 
-    /// The server has yet to show that it knows the token: nothing may be sent to it and none of its pictures shown.
+    /// The server has yet to prove that it knows the token: nothing may be sent to it and none of its pictures shown.
     pub fn awaits_proof(&self) -> bool {
         self.pairing.as_ref().is_some_and(|pairing| !pairing.is_proven())
     }
@@ -124,39 +125,40 @@ impl Core {
         let (sound, clipboard) = (self.wants_sound, self.wants_clipboard);
         let codecs = codecs.into_iter().filter_map(|name| name.parse().ok()).collect();
         let proof = self.pairing.as_ref().map(Pairing::proof);
-        let hello = Hello { protocol: PROTOCOL_VERSION, proof, client, display, codecs, display_hz, sound, clipboard };
+        let protocol = PROTOCOL_VERSION;
+        let hello = Hello { protocol, proof, client, display, codecs, display_hz, sound, clipboard, marker: true };
         write_control(&ClientMessage::Hello(hello))
     }
 
-    /// The control message that says which display the user looks at now.
+    /// The control message that describes the display currently in use.
     pub fn display(&self, immersive: bool, display_hz: u16) -> Vec<u8> {
         write_control(&ClientMessage::Display { display: display_kind(immersive), display_hz })
     }
 
-    /// The control message with a text of the clipboard; none where it is too long.
+    /// The control message with a clipboard text; none where it is too long.
     pub fn clipboard(&self, text: String) -> Option<Vec<u8>> {
         (text.len() <= MAX_CLIPBOARD_BYTES).then(|| write_control(&ClientMessage::Clipboard { text }))
     }
 
-    /// The control message that says what the user's gamepads and controllers are: a `ClientMessage` as JSON, whose type is `devices`. None for
+    /// The control message that describes the user's gamepads and controllers: a `ClientMessage` as JSON, whose type is `devices`. None for
     /// anything else.
     pub fn devices(&self, json: &str) -> Option<Vec<u8>> {
         let message = serde_json::from_str::<ClientMessage>(json).ok()?;
-        matches!(message, ClientMessage::Devices { .. }).then(|| write_control(&message))
+        matches!(message, ClientMessage::Devices(_)).then(|| write_control(&message))
     }
 
-    /// The control message with a message of the application's; none where it is too long.
+    /// The control message with an application message; none where it is too long.
     pub fn application(&self, data: &[u8]) -> Option<Vec<u8>> {
         let fits = data.len() <= MAX_RELIABLE_MESSAGE_BYTES;
         fits.then(|| write_control(&ClientMessage::Application { data: Base64(data.to_vec()) }))
     }
 
-    /// A message of the application's that may be lost leaves with `poll_transmit`. False where it is too long, or too many wait.
+    /// An application message that may be lost leaves with `poll_transmit`. False where it is too long, or too many are queued.
     pub fn send_unreliable(&mut self, data: &[u8]) -> bool {
         self.receiver.on_application_message(data.to_vec())
     }
 
-    /// The next message of the application's that might have been lost.
+    /// The next message from the server's application; such messages may be lost.
     pub fn poll_application(&mut self) -> Option<Vec<u8>> {
         self.receiver.poll_application_message()
     }
@@ -198,24 +200,24 @@ impl Core {
         self.receiver.on_datagram(time(now), bytes);
     }
 
-    /// The user was there at `at`: head, count of views and views, count of controllers and controllers (see `presence`). Answers with the
-    /// input's sequence number, or 0 where the list is malformed.
+    /// The user's presence at `at`: `PRESENCE_LAYOUT`, then `CONTROLLER_LAYOUT` for each. Returns the input's sequence number, or 0 where
+    /// the list is malformed.
     pub fn on_presence(&mut self, at: f64, values: &[f32]) -> u32 {
         presence::presence(values).map_or(0, |presence| self.receiver.on_input(time(at), presence).0)
     }
 
-    /// A key went down or up, named by its `KeyboardEvent.code`. False where it has no place in the protocol or no presence came before, as
-    /// for the other devices.
+    /// A key went down or up, identified by its `KeyboardEvent.code`. False where it has no code in the protocol or no presence came
+    /// before, as for the other devices.
     pub fn on_key(&mut self, at: f64, code: &str, pressed: bool) -> bool {
         self.on_device(at, Key::from_code(code).map(|key| DeviceInput::Key { key, pressed }))
     }
 
-    /// Keys or an input method have typed this.
+    /// Text typed by keys or an input method.
     pub fn on_text(&mut self, at: f64, text: String) -> bool {
         self.on_device(at, Some(DeviceInput::Text(text)))
     }
 
-    /// The pointer as it is (`POINTER_COLUMNS`), or no numbers.
+    /// The pointer's state (`POINTER_COLUMNS`), or no numbers.
     pub fn on_pointer(&mut self, at: f64, values: &[f64]) -> bool {
         self.on_device(at, devices::pointer(values))
     }
@@ -225,17 +227,17 @@ impl Core {
         self.on_device(at, devices::touches(values))
     }
 
-    /// All gamepads: for each its number, count of buttons with value and 1 where pressed, count of axes and axes.
+    /// All gamepads (`GAMEPAD_LAYOUT` each).
     pub fn on_gamepads(&mut self, at: f64, values: &[f32]) -> bool {
         self.on_device(at, devices::gamepads(values))
     }
 
-    /// The joints of a hand: a pose and a radius each, or no numbers where it is not tracked any more.
+    /// The joints of a hand (`HAND_LAYOUT`), or no numbers where it is no longer tracked.
     pub fn on_joints(&mut self, at: f64, hand: u8, values: &[f32]) -> bool {
         self.on_device(at, devices::joints(hand, values))
     }
 
-    /// Whatever is held counts as let go of.
+    /// Everything held counts as released.
     pub fn on_release_all(&mut self, at: f64) -> bool {
         self.on_device(at, Some(DeviceInput::ReleaseAll))
     }
@@ -249,38 +251,42 @@ impl Core {
         self.receiver.poll_frame(time(now)).map(Frame)
     }
 
-    /// The decoder handed out the frame's picture.
+    /// The decoder output the frame's picture.
     pub fn on_decoded(&mut self, now: f64, frame: u32) {
         self.receiver.on_decoded(time(now), FrameId(frame));
     }
 
-    /// The decoder will never hand out the frame's picture.
+    /// The decoder will never output the frame's picture.
     pub fn on_decode_failed(&mut self, now: f64, frame: u32) {
         self.receiver.on_decode_failed(time(now), FrameId(frame));
     }
 
-    /// The browser handed out a picture that it received and decoded itself; `received_at` is when its last packet came, or
-    /// not-a-number.
+    /// The browser output a picture that it received and decoded itself; `received_at` is when its last packet arrived, or not-a-number.
     pub fn on_picture(&mut self, now: f64, rtp_timestamp: u32, received_at: f64) {
         let received_at = (!received_at.is_nan()).then(|| time(received_at));
         self.receiver.on_picture(time(now), PictureFacts { rtp_timestamp, received_at });
     }
 
-    /// What each eye of such a picture shows, as `Frame::views`; none as long as nothing has been noted of it.
+    /// What each eye of such a picture shows, as `Frame::views`; none before a note on it has arrived.
     pub fn picture_views(&self, rtp_timestamp: u32) -> Option<Vec<f32>> {
         self.receiver.picture_header(rtp_timestamp).map(|header| presence::view_numbers(&header.views))
     }
 
-    /// What the browser has counted: a `PictureCounts` as JSON. Anything else is ignored.
+    /// Width and height of such a picture, in pixels and without the marker below; none before a note on it has arrived.
+    pub fn picture_size(&self, rtp_timestamp: u32) -> Option<Vec<u16>> {
+        self.receiver.picture_header(rtp_timestamp).map(|header| vec![header.width, header.height])
+    }
+
+    /// The browser's counters: a `PictureCounts` as JSON. Anything else is ignored.
     pub fn on_rtp_counts(&mut self, now: f64, counts: &str) {
         let Ok(counts) = serde_json::from_str::<rtp::PictureCounts>(counts) else { return };
         self.receiver.on_rtp_counts(time(now), counts.into());
     }
 
-    /// The frame is on the display; over WebRTC it is named by its RTP timestamp. `pixels` are the marker's as displayed: RGBA, rows from the top or, with `bottom_up`, from
-    /// the bottom.
-    pub fn on_displayed(&mut self, now: f64, frame: u32, pixels: &[u8], bottom_up: bool) {
-        let marker = read_marker(pixels, bottom_up);
+    /// The frame is on the display; over WebRTC it is identified by its RTP timestamp. `pixels` are those of the strip below the picture
+    /// that hold the marker (`strip_below`): RGBA, rows from the top, `width` pixels each; none where there is no strip.
+    pub fn on_displayed(&mut self, now: f64, frame: u32, pixels: &[u8], width: u16) {
+        let marker = read_marker(pixels, width);
         self.last_marker = marker;
         let displayed = if self.webrtc {
             self.receiver.on_picture_displayed(time(now), frame, marker)
@@ -307,7 +313,17 @@ impl Core {
         self.journal.lines()
     }
 
-    /// When `poll_transmit` wants to be called even if nothing happens, or infinity.
+    /// Time has passed: handles what `next_timeout` announced. To be called once frames are fetched and before `poll_transmit`; costs
+    /// little where nothing is due.
+    pub fn on_timeout(&mut self, now: f64) {
+        let now = time(now);
+        if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
+            self.tally.on_wake(wake);
+            self.receiver.on_timeout(now);
+        }
+    }
+
+    /// When `on_timeout` must be called even if nothing happens, or infinity.
     pub fn next_timeout(&self) -> f64 {
         self.receiver.poll_timeout().map_or(f64::INFINITY, |(at, _)| micros(at))
     }
@@ -329,7 +345,7 @@ impl Core {
     }
 }
 
-/// A coded picture on its way to the decoder.
+/// An encoded picture on its way to the decoder.
 #[wasm_bindgen]
 pub struct Frame(ReadyFrame);
 
@@ -351,12 +367,17 @@ impl Frame {
         self.0.show
     }
 
+    /// Width and height of the picture, in pixels and without the marker below.
+    pub fn size(&self) -> Vec<u16> {
+        vec![self.0.header.width, self.0.header.height]
+    }
+
     /// What each eye of the picture shows: `VIEW_COLUMNS` for each.
     pub fn views(&self) -> Vec<f32> {
         presence::view_numbers(&self.0.header.views)
     }
 
-    /// The coded picture, copied into JavaScript's memory.
+    /// The encoded picture, copied into JavaScript's memory.
     pub fn bits(&self) -> Vec<u8> {
         self.0.bits().to_vec()
     }
@@ -370,20 +391,31 @@ fn time(micros: f64) -> Time {
     Time::from_nanos((micros * 1e3) as u64)
 }
 
+fn server_time(micros: f64) -> RemoteTime {
+    RemoteTime::from_nanos((micros * 1e3) as u64)
+}
+
 fn micros(time: Time) -> f64 {
     time.as_nanos() as f64 / 1e3
 }
 
-/// Reads the marker from exactly its pixels; none where there are fewer.
-fn read_marker(pixels: &[u8], bottom_up: bool) -> Option<Marker> {
-    if pixels.len() != marker::WIDTH * marker::HEIGHT * RGBA_BYTES {
+/// Width and height in pixels of the area with the marker below a picture of this size, decoded at that size: directly below it, from the
+/// left. None where the decoded picture has no such marker.
+#[wasm_bindgen]
+pub fn strip_below(width: u16, height: u16, decoded_width: u16, decoded_height: u16) -> Option<Vec<u16>> {
+    let strip = Strip::below((width, height), (decoded_width, decoded_height))?;
+    Some(vec![strip.width(), strip.height()])
+}
+
+/// Reads the marker from exactly its pixels; none where there are more or fewer.
+fn read_marker(pixels: &[u8], width: u16) -> Option<Marker> {
+    let strip = Strip::of_width(width).filter(|strip| strip.width() == width)?;
+    let width = usize::from(width);
+    if pixels.len() != width * usize::from(strip.height()) * RGBA_BYTES {
         return None;
     }
     // The marker is black and white: green alone is as good as luma and needs no weights.
-    Marker::read(|x, y| {
-        let row = if bottom_up { marker::HEIGHT - 1 - y } else { y };
-        pixels[(row * marker::WIDTH + x) * RGBA_BYTES + 1]
-    })
+    Marker::read(strip, |x, y| pixels[(y * width + x) * RGBA_BYTES + 1])
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
-//! The token's proof over WebTransport, as a browser can give it: it cannot see what TLS exports, so both ends prove the token over
-//! their nonces and the certificate that the browser pins.
+//! The token's proof over WebTransport, as far as a browser can give it: it has no access to TLS exporters, so both ends prove the token
+//! over their nonces and the certificate that the browser pins.
 
 use nearlight_wire::{Binding, Bytes32, ControlReader, Role, ServerMessage, TokenProof, WireError};
 
-/// What one session's proofs are made of.
+/// The inputs of one session's proofs.
 pub(crate) struct Pairing {
     token: String,
     nonce: Bytes32,
@@ -11,7 +11,7 @@ pub(crate) struct Pairing {
     proven: bool,
 }
 
-/// Why no proof can be made.
+/// Why no proof can be created.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PairingError {
     #[error("the server's challenge cannot be read: {0}")]
@@ -25,7 +25,7 @@ pub(crate) enum PairingError {
 }
 
 impl Pairing {
-    /// For the server's challenge, as it stands on its stream.
+    /// For the server's challenge, as received on its stream.
     pub(crate) fn new(
         token: String,
         challenge: &[u8],
@@ -57,7 +57,7 @@ impl Pairing {
         }
     }
 
-    /// The server welcomes us, perhaps with its own proof.
+    /// The server welcomes the client, perhaps with its own proof.
     pub(crate) fn on_welcome(&mut self, proof: Option<&Bytes32>) {
         self.proven = proof.is_some_and(|proof| self.binding.verify(&self.token, Role::Server, proof));
     }

@@ -1,22 +1,22 @@
-//! What the browser counts where it receives by itself, as the page hands it over a few times a second.
+//! The browser's counters where it receives by itself, as the page passes them a few times a second.
 
 use nearlight_session::{RtpCounts, RtpSound};
 use nearlight_units::Bytes;
 use serde::Deserialize;
 
+use crate::server_time;
 use crate::sound::BLOCK_MOMENTS;
-use crate::time;
 
 /// What the browser has counted of the pictures since the session began.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct PictureCounts {
-    /// Negative where more came than were sent, as duplicates do.
+    /// Negative where more arrived than were sent, as with duplicates.
     packets_lost: f64,
     packets: f64,
     bytes: f64,
-    /// Packets that came again.
+    /// Packets that arrived more than once.
     repeated_packets: f64,
     redundant_bytes: f64,
     repairs: f64,
@@ -38,16 +38,16 @@ impl From<PictureCounts> for RtpCounts {
     }
 }
 
-/// The same of the sound, which the browser also plays by itself.
+/// The same for the sound, which the browser also plays by itself.
 #[derive(Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct SoundCounts {
     packets: f64,
     packets_lost: f64,
-    /// Samples that were made up.
+    /// Samples that were concealed.
     concealed: f64,
-    /// Which moment of the world is at the ear: microseconds on the server's clock.
+    /// The moment of the world being heard: microseconds on the server's clock.
     heard: Option<f64>,
 }
 
@@ -57,7 +57,7 @@ impl From<SoundCounts> for RtpSound {
             packets: counts.packets as u64,
             lost: counts.packets_lost as u64,
             concealed: counts.concealed as u64 / BLOCK_MOMENTS as u64,
-            heard: counts.heard.map(time),
+            heard: counts.heard.map(server_time),
         }
     }
 }

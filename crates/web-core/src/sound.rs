@@ -1,19 +1,19 @@
-//! The page's ears: packets for its decoder, samples for its loudspeaker.
+//! The page's sound: packets for its decoder, samples for its loudspeaker.
 
 use nearlight_session::SoundPacket;
-use nearlight_units::BlockId;
+use nearlight_units::{BlockId, RemoteTime};
 use wasm_bindgen::prelude::*;
 
 use crate::{Core, rtp, time};
 
-/// Moments in a block of ten milliseconds.
+/// Samples per channel in a block of ten milliseconds.
 pub(crate) const BLOCK_MOMENTS: usize = 480;
-/// Its samples for two ears.
+/// Its stereo samples.
 const BLOCK_SAMPLES: usize = 2 * BLOCK_MOMENTS;
 
 #[wasm_bindgen]
 impl Core {
-    /// The next packet for the sound's decoder.
+    /// The next packet for the sound decoder.
     pub fn poll_sound(&mut self, now: f64) -> Option<SoundChunk> {
         self.receiver.poll_sound(time(now)).map(SoundChunk)
     }
@@ -26,20 +26,20 @@ impl Core {
         }
     }
 
-    /// What the browser has received and played by itself: a `SoundCounts` as JSON. Anything else is ignored.
+    /// The browser's counters where it receives and plays by itself: a `SoundCounts` as JSON. Anything else is ignored.
     pub fn on_rtp_sound(&mut self, now: f64, counts: &str) {
         let Ok(counts) = serde_json::from_str::<rtp::SoundCounts>(counts) else { return };
         self.receiver.on_rtp_sound(time(now), &counts.into());
     }
 
-    /// For how many moments the loudspeaker should have samples, which has them for `left` more, or lacked them for as many as are below
-    /// zero.
+    /// How many moments of samples the loudspeaker should have; it has them for `left` more moments, or lacked them for as many as are
+    /// below zero.
     pub fn speaker_depth(&mut self, now: f64, left: i32) -> usize {
         self.speaker.on_left(time(now), left);
         self.speaker.moments()
     }
 
-    /// Samples for so many moments, a block's 480 at most, the first of which is heard at `heard_at`.
+    /// Samples for this many moments, at most a block's 480, the first of which is heard at `heard_at`.
     pub fn poll_samples(&mut self, now: f64, heard_at: f64, moments: usize) -> Vec<f32> {
         let mut samples = vec![0.0; moments.min(BLOCK_MOMENTS) * 2];
         self.receiver.poll_samples(time(now), time(heard_at), &mut samples);
@@ -47,9 +47,9 @@ impl Core {
     }
 }
 
-/// A coded block on its way to the decoder.
+/// An encoded block on its way to the decoder.
 #[wasm_bindgen]
-pub struct SoundChunk(SoundPacket);
+pub struct SoundChunk(SoundPacket<RemoteTime>);
 
 #[wasm_bindgen]
 impl SoundChunk {

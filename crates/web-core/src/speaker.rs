@@ -1,18 +1,18 @@
-//! How much the page's loudspeaker keeps, so that a busy page does not interrupt it.
+//! How much the page's loudspeaker buffers, so that a busy page does not interrupt it.
 
 use std::collections::VecDeque;
 
 use nearlight_units::{Span, Time};
 
-/// Moments at first: ten milliseconds, what browsers hand to an output at one go at least.
+/// Initial moments: ten milliseconds, the least that browsers pass to an output at once.
 const FIRST: i64 = 480;
 /// Two of the audio thread's steps, and a tenth of a second.
 const LEAST: i64 = 256;
 const MOST: i64 = 4_800;
-/// Kept beyond what was needed: less than a millisecond, for the worst of a second is little exceeded.
+/// Kept in addition to what was needed: less than a millisecond, for the worst of a second is rarely exceeded by much.
 const SPARE: i64 = 32;
-/// What was needed is counted for each second, and forgotten after so many. The worst of them does not count: sound that is broken once
-/// is better than sound that is always late. Guess.
+/// The need is recorded for each second, and forgotten after this many. The worst of them does not count: sound interrupted once is better
+/// than sound that is always late. Guess.
 const SECONDS: usize = 5;
 
 #[derive(Debug)]
@@ -30,12 +30,12 @@ impl Default for SpeakerDepth {
 }
 
 impl SpeakerDepth {
-    /// For how many moments it should have samples, here or on their way.
+    /// How many moments of samples it should have, here or on their way.
     pub(crate) const fn moments(&self) -> usize {
         self.moments as usize
     }
 
-    /// It has samples left for so many moments, or lacked them for as many as are below zero.
+    /// It has samples left for this many moments, or lacked them for as many as are below zero.
     pub(crate) fn on_left(&mut self, now: Time, left: i32) {
         if self.second_began.is_none_or(|began| now - began >= Span::from_secs(1)) {
             self.second_began = Some(now);
@@ -55,7 +55,7 @@ impl SpeakerDepth {
     fn renew(&mut self) {
         let mut needed: Vec<i64> = self.needed.iter().copied().collect();
         needed.sort_unstable();
-        // The second that has just begun knows little yet.
+        // The second that has just begun has little data yet.
         let Some(second) = needed.len().checked_sub(2).filter(|_| needed.len() > 2) else { return };
         self.moments = (needed[second] + SPARE).clamp(LEAST, MOST);
     }
@@ -65,7 +65,7 @@ impl SpeakerDepth {
 mod tests {
     use super::*;
 
-    /// An output that takes `burst` moments at one go, every `burst` moments, for so many milliseconds; answers take no time.
+    /// An output that takes `burst` moments at once, every `burst` moments, for this many milliseconds; answers take no time.
     fn run(depth: &mut SpeakerDepth, from: &mut Time, millis: i64, burst: i64) {
         let end = *from + Span::from_millis(millis);
         while *from < end {

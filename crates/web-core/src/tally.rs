@@ -1,15 +1,17 @@
-//! What the page shows and the summary says: collected from displayed frames and the server's messages.
+//! The page's statistics and summary, collected from displayed frames and the server's messages.
+
+use std::collections::BTreeMap;
 
 use nearlight_events::{
     Rates, Recovery, RecoveryKind, ReportedRates, STAGES, SoundSummary, Summary, SummaryBuilder, SummaryRest,
     SummaryStream,
 };
-use nearlight_session::{Displayed, Receiver};
+use nearlight_session::{Displayed, Receiver, Wake};
 use nearlight_units::{Bitrate, Span, Time};
 use nearlight_wire::{ServerMessage, StreamDescription};
 use serde::Serialize;
 
-/// What the page calls a number, and what it is of a frame displayed at a moment.
+/// The page's name of a number, and its value for a frame displayed at a moment.
 type TimelineNumber = (&'static str, fn(Time, &Displayed) -> f64);
 
 /// The numbers of a timeline before its stages. Not-a-number where there is none; lengths are microseconds.
@@ -17,15 +19,15 @@ const FIELDS: [TimelineNumber; 6] = [
     ("frame", |_, displayed| f64::from(displayed.timeline.frame.0)),
     ("displayedAt", |now, _| now.as_nanos() as f64 / 1e3),
     ("total", |_, displayed| micros(displayed.timeline.total())),
-    ("motionToPhoton", |_, displayed| displayed.inputs.last().map_or(f64::NAN, |(_, span)| micros(*span))),
+    ("motionToPhoton", |_, displayed| displayed.motion_to_photon().map_or(f64::NAN, micros)),
     ("clockError", |_, displayed| micros(displayed.timeline.clock_error)),
     ("late", |_, displayed| f64::from(u8::from(displayed.timeline.late))),
 ];
 const ROW: usize = FIELDS.len() + STAGES.len();
-/// Timelines that nobody fetches are dropped, oldest first: 4 s at 60 frames a second.
+/// Timelines that are not fetched are dropped, oldest first: 4 s at 60 frames a second.
 const MAX_ROWS: usize = 240;
 
-/// What carries a session.
+/// The transport of a session.
 #[derive(Clone, Copy, Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "lowercase")]
@@ -37,7 +39,10 @@ pub(crate) enum TransportName {
 }
 
 impl TransportName {
-    /// As the page and the summary have it.
+    /// In the order in which the page tries them.
+    pub(crate) const ALL: [Self; 3] = [Self::WebTransport, Self::WebRtc, Self::WebSocket];
+
+    /// As written on the page and in the summary.
     const fn name(self) -> &'static str {
         match self {
             Self::WebTransport => "webtransport",
@@ -46,17 +51,17 @@ impl TransportName {
         }
     }
 
-    /// Nothing is lost on the way.
+    /// Nothing is lost in transit.
     const fn is_reliable(self) -> bool {
         matches!(self, Self::WebSocket)
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        [Self::WebTransport, Self::WebRtc, Self::WebSocket].into_iter().find(|transport| transport.name() == name)
+        Self::ALL.into_iter().find(|transport| transport.name() == name)
     }
 }
 
-/// Counters of the page's display; lengths are microseconds, rates bits per second.
+/// Counters of the page's display; durations are in microseconds, rates in bits per second.
 #[derive(Serialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "camelCase")]
@@ -65,29 +70,32 @@ pub(crate) struct Statistics {
     completed: u64,
     decoded: u64,
     displayed: u64,
-    /// Of these, pictures that were predicted from a frame that was left out.
+    /// Of these, pictures that were predicted from a skipped frame.
     damaged: u64,
     late: u64,
     lost: u64,
     packets_lost: u64,
     repaired: u64,
     key_frames: u64,
-    /// Share of repairs and of symbols sent again in all that came.
+    /// Share of repairs and retransmitted symbols in all that arrived.
     redundancy: f64,
     repairs: u64,
-    /// Share of frames that nothing healed.
+    /// Share of frames that were never recovered.
     residual_loss: f64,
-    /// What healed the picture last, and how many newer frames had begun to come by then.
+    /// What repaired the picture last, and how many newer frames had begun to arrive by then.
     #[cfg_attr(test, ts(type = "RecoveryKind | null"))]
     healed_by: Option<RecoveryKind>,
     healed_after: u32,
-    /// Times that a frame predicted from an acknowledged one healed it.
+    /// Times that a frame predicted from an acknowledged one repaired it.
     by_reference: u64,
     malformed: u64,
     corrupt: u64,
-    /// Frames that the decoder refused.
+    /// Frames that the decoder rejected.
     refused: u64,
     unreadable_markers: u64,
+    /// How often a timer was due, by the reason for which it was set.
+    #[cfg_attr(test, ts(type = "Record<string, number>"))]
+    wakes: BTreeMap<&'static str, u64>,
     received_bps: u64,
     /// None until the clocks are synchronised.
     clock_error_us: Option<f64>,
@@ -105,10 +113,10 @@ pub(crate) struct Sound {
     repeated: u64,
     concealed: u64,
     late: u64,
-    /// From the moment in the world to its being heard; none while nothing is played.
+    /// From the moment in the world to its playback; none while nothing is played.
     delay_us: Option<f64>,
-    /// Median distance between sound and picture.
-    apart_us: f64,
+    /// Median distance between sound and picture; none while nothing is played.
+    apart_us: Option<f64>,
 }
 
 pub struct Tally {
@@ -119,6 +127,7 @@ pub struct Tally {
     first_shown_at: Option<Time>,
     last_shown_at: Time,
     rows: Vec<f64>,
+    wakes: BTreeMap<&'static str, u64>,
 }
 
 impl Tally {
@@ -136,6 +145,7 @@ impl Tally {
             first_shown_at: None,
             last_shown_at: Time::default(),
             rows: Vec::new(),
+            wakes: BTreeMap::new(),
         }
     }
 
@@ -156,7 +166,12 @@ impl Tally {
         }
     }
 
-    /// A frame is on the display; `displayed` is what the receiver made of it.
+    /// The receiver's timer was due.
+    pub fn on_wake(&mut self, wake: Wake) {
+        *self.wakes.entry(wake.name()).or_default() += 1;
+    }
+
+    /// A frame was displayed; `displayed` is the receiver's record of it.
     pub fn on_displayed(&mut self, now: Time, displayed: Option<&Displayed>) {
         self.builder.on_picture(now);
         self.first_shown_at.get_or_insert(now);
@@ -164,9 +179,7 @@ impl Tally {
         let Some(displayed) = displayed else { return };
         let Displayed { timeline, total, inputs, .. } = displayed;
         self.builder.on_displayed(timeline, *total);
-        for (_, span) in inputs {
-            self.builder.on_motion_to_photon(*span);
-        }
+        self.builder.on_inputs_displayed(inputs.iter().map(|(_, span)| *span));
         if self.rows.len() == MAX_ROWS * ROW {
             self.rows.drain(..ROW);
         }
@@ -207,6 +220,7 @@ impl Tally {
             corrupt: statistics.corrupt,
             refused: statistics.refused,
             unreadable_markers: statistics.unreadable_markers,
+            wakes: self.wakes.clone(),
             received_bps: statistics.received_rate.as_bps(),
             clock_error_us: clock.map(|clock| micros(clock.error)),
             round_trip_us: clock.map(|clock| micros(clock.round_trip)),
@@ -217,7 +231,7 @@ impl Tally {
                 concealed: sound.counts.concealed,
                 late: sound.counts.late,
                 delay_us: sound.delay.map(micros),
-                apart_us: micros(sound.apart.percentile(50)),
+                apart_us: sound.apart.percentile(50).map(micros),
             }),
         };
         serde_json::to_string(&counters).expect("counters are plain numbers")

@@ -3,28 +3,38 @@ use nearlight_wire::{Fov, FrameHeader, FrameNote, Pong, Pose, View};
 
 use super::*;
 
-/// RGBA, rows from the top.
-fn marker_pixels(marker: Marker) -> Vec<u8> {
+/// RGBA, rows from the top, and the width of a row.
+fn marker_pixels(width: u16, marker: Marker) -> (Vec<u8>, u16) {
+    let strip = Strip::of_width(width).expect("wide enough");
     let cells = marker.cells();
     let mut pixels = Vec::new();
-    for y in 0..marker::HEIGHT {
-        for x in 0..marker::WIDTH {
-            let white = cells[y / marker::CELL_PIXELS * marker::COLUMNS + x / marker::CELL_PIXELS];
+    for y in 0..usize::from(strip.height()) {
+        for x in 0..usize::from(strip.width()) {
+            let white = strip.cell_at(x, y).is_some_and(|cell| cells[cell]);
             pixels.extend([if white { 235 } else { 16 }; RGBA_BYTES]);
         }
     }
-    pixels
+    (pixels, strip.width())
 }
 
 #[test]
-fn marker_is_read_from_either_end() {
+fn the_marker_is_read_from_exactly_its_pixels() {
     let marker = Marker { frame: FrameId(7), input: InputSeq(9) };
-    let pixels = marker_pixels(marker);
-    assert_eq!(read_marker(&pixels, false), Some(marker));
-    assert_eq!(read_marker(&pixels, true), None);
-    let flipped: Vec<u8> = pixels.chunks(marker::WIDTH * RGBA_BYTES).rev().flatten().copied().collect();
-    assert_eq!(read_marker(&flipped, true), Some(marker));
-    assert_eq!(read_marker(&pixels[1..], false), None);
+    for picture in [160, 254, 320, 640, 1_920] {
+        let (pixels, width) = marker_pixels(picture, marker);
+        assert_eq!(read_marker(&pixels, width), Some(marker), "{picture}");
+        assert_eq!(read_marker(&pixels[1..], width), None);
+        assert_eq!(read_marker(&pixels, width - 8), None);
+        assert_eq!(read_marker(&pixels, width + 1), None);
+    }
+    assert_eq!(read_marker(&[], 0), None);
+}
+
+#[test]
+fn the_page_learns_where_the_marker_lies() {
+    assert_eq!(strip_below(1_280, 720, 1_280, 728), Some(vec![640, 8]));
+    assert_eq!(strip_below(256, 128, 256, 152), Some(vec![256, 24]));
+    assert_eq!(strip_below(1_280, 720, 1_280, 720), None);
 }
 
 #[test]
@@ -44,16 +54,18 @@ fn a_stranger_cannot_break_the_core() {
     assert_eq!(core.on_presence(1.0, &[f32::NAN; 20]), 0);
     assert!(!core.on_key(1.0, "NoSuchKey", true));
     assert!(!core.on_key(1.0, "KeyF", true), "a key needs to know where the user is");
-    core.on_displayed(1.0, 5, &[1, 2, 3], false);
+    core.on_displayed(1.0, 5, &[1, 2, 3], 160);
     assert_eq!(core.last_marker(), None);
     assert!(core.poll_frame(1.0).is_none());
     assert!(core.statistics(2.0).contains("\"malformed\":1"));
+    core.on_timeout(2.0);
     let _ = core.poll_transmit(2.0);
+    assert!(core.statistics(2.0).contains("\"wakes\":{\"clock\":1}"), "{}", core.statistics(2.0));
     let lines = String::from_utf8(core.events()).expect("JSON is UTF-8");
     assert!(lines.contains("\"event\":\"malformed_datagram\"") && lines.ends_with('\n'), "{lines}");
 }
 
-/// Both transports through the same calls: what the page shows and the summary says of a picture that the browser decoded.
+/// Both transports through the same calls: the page's statistics and the summary of a picture that the browser decoded.
 #[test]
 fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     const RTP_TIMESTAMP: u32 = 0x8000_0001;
@@ -63,7 +75,8 @@ fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
         [0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, 1.0, 0.0, 1.6, 6.0, 0.0, 0.0, 0.0, 1.0, -1.0, 1.0, -1.0, 1.0, 0.0];
     assert_eq!(core.on_presence(at(0.0), &presence), 1);
     let moment = |millis: f64| time(at(millis));
-    let pong = Pong { client_sent_at: moment(0.0), server_received_at: moment(0.0), server_sent_at: moment(0.0) };
+    let asked = moment(0.0).for_peer();
+    let pong = Pong { client_sent_at: asked, server_received_at: asked, server_sent_at: asked };
     core.on_datagram(at(0.0), &pong.to_bytes());
     let header = FrameHeader {
         width: 64,
@@ -80,12 +93,13 @@ fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     };
     let (frame, sent_at) = (FrameId(3), moment(6.0));
     let note = FrameNote { frame, key: true, last: true, rtp_timestamp: RTP_TIMESTAMP, sent_at, header };
-    assert_eq!(core.picture_views(RTP_TIMESTAMP), None);
+    assert_eq!((core.picture_views(RTP_TIMESTAMP), core.picture_size(RTP_TIMESTAMP)), (None, None));
     core.on_datagram(at(7.0), &note.to_bytes());
     core.on_picture(at(9.0), RTP_TIMESTAMP, f64::NAN);
     assert_eq!(core.picture_views(RTP_TIMESTAMP).map(|views| views.len()), Some(11));
-    let pixels = marker_pixels(Marker { frame, input: InputSeq(1) });
-    core.on_displayed(at(20.0), RTP_TIMESTAMP, &pixels, false);
+    assert_eq!(core.picture_size(RTP_TIMESTAMP), Some(vec![64, 32]));
+    let (pixels, width) = marker_pixels(640, Marker { frame, input: InputSeq(1) });
+    core.on_displayed(at(20.0), RTP_TIMESTAMP, &pixels, width);
     let counts = r#"{"packetsLost":-1,"packets":10,"bytes":9000,"repeatedPackets":1,"redundantBytes":900,"repairs":2,"keyFrames":1}"#;
     core.on_rtp_counts(at(21.0), counts);
     core.on_rtp_counts(at(21.0), r#"{"packets":7}"#);

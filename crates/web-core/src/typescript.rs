@@ -1,9 +1,9 @@
-//! What the page and the core hand each other: `web/src/generated/core.ts`.
+//! The types exchanged by the page and the core: `web/src/generated/core.ts`.
 
 use nearlight_typescript::Module;
 
 use crate::devices::{POINTER_COLUMNS, TOUCH_COLUMNS};
-use crate::presence::{MAX_HELD, MAX_VIEWS, POSE_NUMBERS, VIEW};
+use crate::layout::{CONTROLLER, GAMEPAD, HAND, POSE_COLUMNS, PRESENCE, VIEW_COLUMNS};
 use crate::rtp::{PictureCounts, SoundCounts};
 use crate::tally::{Sound, Statistics, TransportName, timeline_columns};
 
@@ -16,15 +16,14 @@ fn the_page_has_the_types_of_today() {
         "TIMELINE_COLUMNS",
         &timeline_columns(),
     );
-    let view = VIEW.map(|(name, _)| name);
-    module.constant(
-        "The numbers of a pose: position in metres, unit quaternion.",
-        "POSE_COLUMNS",
-        &&view[..POSE_NUMBERS],
-    );
-    module.constant("The numbers of a view: its pose, and the tangents of its edges.", "VIEW_COLUMNS", &view);
-    module.constant("Views in a presence, at most.", "MAX_VIEWS", &MAX_VIEWS);
-    module.constant("Controllers in a presence, at most.", "MAX_CONTROLLERS", &MAX_HELD);
+    let pose = "The numbers of a pose: position in metres, unit quaternion.";
+    module.constant(pose, "POSE_COLUMNS", &POSE_COLUMNS);
+    module.constant("The numbers of a view: its pose, and the tangents of its edges.", "VIEW_COLUMNS", &VIEW_COLUMNS);
+    let rows = "rows of the same columns, behind their number where that is not always the same";
+    module.constant(&format!("Where the user is; {rows}."), "PRESENCE_LAYOUT", &PRESENCE);
+    module.constant("Each controller behind it, at most `MAX_CONTROLLERS`.", "CONTROLLER_LAYOUT", &CONTROLLER);
+    module.constant("Each gamepad.", "GAMEPAD_LAYOUT", &GAMEPAD);
+    module.constant("The joints of a hand.", "HAND_LAYOUT", &HAND);
     module.constant(
         "The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`.",
         "POINTER_COLUMNS",
@@ -36,6 +35,7 @@ fn the_page_has_the_types_of_today() {
         &TOUCH_COLUMNS,
     );
     module.declare::<TransportName>();
+    module.constant("Transports in the order in which the page tries them.", "TRANSPORTS", &TransportName::ALL);
     module.declare::<Statistics>();
     module.declare::<Sound>();
     module.declare::<PictureCounts>();

@@ -1,12 +1,12 @@
 //! Which of a client's candidate pairs carries media.
 //!
 //! A client nominates one of the pairs that work, and another one when it finds a better one or the first fails (RFC 8445 section 8.1.1).
-//! The `rtc` crate stays with the first for good. What it wants to send is therefore sent to where the client's own media and reports came
-//! from last, if that pair is valid: the library, which checks the signature, has answered a check that came over it, and the server's own
-//! check has come back.
+//! The `rtc` crate permanently keeps the first. Its outgoing datagrams are therefore redirected to where the client's own media and reports
+//! came from last, if that pair is valid: the library, which checks the signature, has answered a check that came over it, and the server's
+//! own check has been answered.
 //!
-//! The crate also leaves a nomination unanswered as long as its own check of the pair is under way, and some clients ask again only half
-//! a second later. Such a nomination is put before it once more when the check has come back.
+//! The crate also leaves a nomination unanswered as long as its own check of the pair is in progress, and some clients only retry half a
+//! second later. Such a nomination is replayed to it once when the check has been answered.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -20,9 +20,9 @@ use crate::stun::{BINDING_REQUEST, BINDING_SUCCESS, Stun, USE_CANDIDATE};
 const MAX_PAIRS: usize = 16;
 /// A longer nomination is not kept: those of browsers have about 130 bytes.
 const MAX_REQUEST: usize = 512;
-/// The first byte of what is no STUN begins here (RFC 7983).
+/// Non-STUN traffic has a first byte of at least this (RFC 7983).
 const FIRST_OF_MEDIA: u8 = 20;
-/// A client that is not heard for so long has gone (RFC 7675 section 5.1).
+/// A client that has been silent this long is gone (RFC 7675 section 5.1).
 const CONSENT: Span = Span::from_secs(30);
 
 /// A remote and a local address (RFC 8445 section 5).
@@ -49,7 +49,7 @@ impl Known {
         Self { pair, asked: None, checks: None, nomination: None, answered: false, came_back: false }
     }
 
-    /// Checks in both directions have got through.
+    /// Checks in both directions have succeeded.
     const fn is_proven(&self) -> bool {
         self.answered && self.came_back
     }
@@ -57,16 +57,16 @@ impl Known {
 
 #[derive(Debug, Default)]
 pub(crate) struct CandidatePairs {
-    /// By when a client last asked there, longest ago first.
+    /// Ordered by when a client last sent a check there, oldest first.
     seen: VecDeque<Known>,
     /// Where media came from last.
     used: Option<CandidatePair>,
-    /// When something that bears the client's signature came, once the library has answered a check.
+    /// When something authenticated by the client last arrived, once the library has answered a check.
     heard_at: Option<Time>,
 }
 
 impl CandidatePairs {
-    /// The library has read a datagram, a request only if it is signed. Answers with one that it is to read again.
+    /// The library has read a datagram; requests only if they are signed. Returns one that it is to read again.
     pub(crate) fn on_read(&mut self, now: Time, pair: CandidatePair, datagram: &[u8]) -> Option<Vec<u8>> {
         if is_media(datagram) {
             let known = self.seen.iter().find(|known| known.pair == pair && known.is_proven());
@@ -95,7 +95,7 @@ impl CandidatePairs {
         }
     }
 
-    /// The library sends a datagram over this pair. Answers with the pair that is to carry it.
+    /// The library sends a datagram over this pair. Returns the pair that is to carry it.
     pub(crate) fn on_write(&mut self, now: Time, pair: CandidatePair, datagram: &[u8]) -> CandidatePair {
         if is_media(datagram) {
             return self.used.unwrap_or(pair);
@@ -115,7 +115,7 @@ impl CandidatePairs {
         pair
     }
 
-    /// Something came that only the client can have sent.
+    /// Something arrived that only the client can have sent.
     pub(crate) fn on_heard(&mut self, now: Time) {
         if self.heard_at.is_some() {
             self.heard_at = Some(now);
@@ -126,7 +126,7 @@ impl CandidatePairs {
         let place = self.seen.iter().position(|known| known.pair == pair);
         let known = place.and_then(|place| self.seen.remove(place));
         if known.is_none() && self.seen.len() >= MAX_PAIRS {
-            // A request that is repeated from elsewhere proves nothing, and puts out its like.
+            // A request replayed from elsewhere proves nothing, and evicts only its like.
             let unproven = self.seen.iter().position(|known| !known.is_proven());
             let idle = || self.seen.iter().position(|known| Some(known.pair) != self.used);
             self.seen.remove(unproven.or_else(idle).unwrap_or(0));
@@ -136,7 +136,7 @@ impl CandidatePairs {
         &mut self.seen[last]
     }
 
-    /// When the client's consent to be sent anything ends; none before a pair is valid.
+    /// When the client's consent to receive expires; none before a pair is valid.
     pub(crate) fn consent_ends(&self) -> Option<Time> {
         self.heard_at.map(|at| at + CONSENT)
     }
@@ -166,7 +166,7 @@ mod tests {
         [&kind[..], &length, &COOKIE, &[transaction; 12], attributes].concat()
     }
 
-    /// The client asks and is answered; the server checks, and its check comes back.
+    /// The client's check is answered; so is the server's own.
     fn prove(candidate_pairs: &mut CandidatePairs, port: u16, transaction: u8) {
         assert_eq!(candidate_pairs.on_read(NOW, pair(port), &message(BINDING_REQUEST, transaction, false)), None);
         candidate_pairs.on_write(NOW, pair(port), &message(BINDING_SUCCESS, transaction, false));
@@ -199,11 +199,11 @@ mod tests {
     fn half_a_proof_is_none() {
         let mut candidate_pairs = CandidatePairs::default();
         prove(&mut candidate_pairs, 1, 1);
-        // Asked, and answered to another question.
+        // Checked, and an answer to another check.
         candidate_pairs.on_read(NOW, pair(2), &message(BINDING_REQUEST, 2, true));
         candidate_pairs.on_write(NOW, pair(2), &message(BINDING_SUCCESS, 7, false));
         check(&mut candidate_pairs, 2, 20);
-        // Answered, and no check came back: not this one.
+        // Answered, but the server's check was not: not this one.
         candidate_pairs.on_read(NOW, pair(3), &message(BINDING_REQUEST, 3, true));
         candidate_pairs.on_write(NOW, pair(3), &message(BINDING_SUCCESS, 3, false));
         candidate_pairs.on_write(NOW, pair(3), &message(BINDING_REQUEST, 30, false));
@@ -247,7 +247,7 @@ mod tests {
         assert_eq!(candidate_pairs.consent_ends(), None);
         prove(&mut candidate_pairs, 1, 1);
         candidate_pairs.on_heard(NOW + Span::from_secs(5));
-        // Anybody can send that from there.
+        // An attacker can send that from there.
         candidate_pairs.on_read(NOW + Span::from_secs(9), pair(1), &MEDIA);
         assert_eq!(candidate_pairs.consent_ends(), Some(NOW + Span::from_secs(35)));
         candidate_pairs.on_read(NOW + Span::from_secs(10), pair(1), &message(BINDING_REQUEST, 2, false));

@@ -1,4 +1,4 @@
-//! What WebRTC says of each codec of pictures.
+//! WebRTC's parameters of each picture codec.
 
 use nearlight_wire::CodecKind;
 use rtc::peer_connection::configuration::media_engine::{MIME_TYPE_H264, MIME_TYPE_VP8};

@@ -1,8 +1,8 @@
-//! A barrier around code that is not ours and reads what strangers send.
+//! A barrier around third-party code that parses untrusted input.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Something that is gone once it has panicked: nothing looks again at what a panic has left half done.
+/// A value that is discarded once it has panicked: a half-updated state is never used again.
 pub(crate) struct Contained<T>(Option<T>);
 
 impl<T> Contained<T> {
@@ -10,13 +10,13 @@ impl<T> Contained<T> {
         Self(Some(inner))
     }
 
-    /// None where it panics, or did before.
+    /// None where it panics, or has panicked before.
     pub(crate) fn run<R>(&mut self, work: impl FnOnce(&mut T) -> R) -> Option<R> {
         let inner = self.0.as_mut()?;
         let done = catch_unwind(AssertUnwindSafe(|| work(inner)));
         if done.is_err() {
             let gone = self.0.take();
-            // What it holds may be in no state to be given up either.
+            // Its state may not be fit for dropping either.
             let _ = catch_unwind(AssertUnwindSafe(|| drop(gone)));
         }
         done.ok()

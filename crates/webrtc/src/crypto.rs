@@ -1,5 +1,5 @@
-//! The library's cryptography with a look at what it opens: the one place where a client's decrypted records can be refused before the
-//! library reads them.
+//! The library's cryptography with a hook on decrypted records: the one place where a client's records can be rejected before the library
+//! reads them.
 
 use std::sync::Arc;
 
@@ -12,12 +12,12 @@ use rtc::crypto::{
 use crate::dtls::{APPLICATION_DATA, Fragments, HANDSHAKE};
 use crate::sctp;
 
-/// What DTLS authenticates beside a record: epoch and number, type, version and length (RFC 5246 section 6.2.3.3). Of SRTP it is whole
-/// words (RFC 7714 section 8).
+/// What DTLS authenticates with a record: epoch and number, type, version and length (RFC 5246 section 6.2.3.3). For SRTP it is whole words
+/// (RFC 7714 section 8).
 const RECORD_DATA: usize = 13;
 const RECORD_TYPE: usize = 8;
 
-/// What is done with the records of one direction of a connection.
+/// Observes the records of one direction of a connection.
 pub(crate) trait Watch: Send {
     /// A record was opened; false where the library is not to read it.
     fn on_opened(&mut self, kind: u8, content: &[u8]) -> bool;
@@ -26,7 +26,7 @@ pub(crate) trait Watch: Send {
     fn on_sealed(&mut self, _nonce: &[u8], _data: &[u8; RECORD_DATA], _content: &[u8]) {}
 }
 
-/// Refuses what the library does not stand.
+/// Rejects records that the library cannot handle.
 #[derive(Default)]
 struct Screen {
     fragments: Fragments,
@@ -52,7 +52,7 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// A provider that refuses records which the library does not stand.
+    /// A provider that rejects records which the library cannot handle.
     pub(crate) fn screened() -> Result<Arc<dyn RTCCryptoProvider>, CryptoError> {
         Self::with(|_, _| Box::<Screen>::default())
     }
@@ -83,8 +83,8 @@ impl RTCCryptoProvider for Watched {
     }
 }
 
-/// All as it is, but for AEAD ciphers, which are watched, and CBC ciphers, which are not offered: a record is opened and authenticated
-/// apart there. Every browser has AES-GCM.
+/// Everything is passed through except AEAD ciphers, which are watched, and CBC ciphers, which are not offered: with those a record is
+/// decrypted and authenticated separately. Every browser has AES-GCM.
 impl RTCCrypto for Watched {
     fn supports(&self, algorithm: CryptoAlgorithm) -> bool {
         !matches!(algorithm, CryptoAlgorithm::Cbc(_)) && self.crypto().supports(algorithm)
@@ -174,7 +174,7 @@ impl AeadCipher for WatchedCipher {
     ) -> Result<(), CryptoError> {
         self.cipher.open_in_place(nonce, aad, ciphertext_and_plaintext, tag)?;
         if aad.len() == RECORD_DATA && !self.watch.on_opened(aad[RECORD_TYPE], ciphertext_and_plaintext) {
-            // DTLS discards the record, as one that somebody forged (RFC 6347 section 4.1.2.7).
+            // DTLS discards the record as forged (RFC 6347 section 4.1.2.7).
             return Err(CryptoError::AuthenticationFailed);
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! What a client's DTLS records must be like before the library reads them (RFC 6347).
+//! Checks a client's DTLS records before the library reads them (RFC 6347).
 //!
-//! The library puts fragments of handshake messages together by recursion, one call a fragment, counts only the bytes that they carry,
-//! and queues records of the next epoch without a bound as long as the handshake lasts.
+//! The library reassembles fragments of handshake messages recursively, one call per fragment, counts only the bytes that they carry, and
+//! queues records of the next epoch without a bound as long as the handshake lasts.
 
 /// RFC 6347 section 4.1.
 const HEADER: usize = 13;
@@ -9,13 +9,13 @@ pub(crate) const HANDSHAKE: u8 = 22;
 pub(crate) const APPLICATION_DATA: u8 = 23;
 /// Section 4.2.2.
 const MESSAGE_HEADER: usize = 12;
-/// A client's handshake has at most seven messages; a server that asks for a cookie counts on from there.
+/// A client's handshake has at most seven messages; a server that requests a cookie continues their numbering.
 const MAX_MESSAGES: usize = 16;
-/// Of one message, with all that is sent again: a certificate of 4 KiB in pieces of 1 KiB, a dozen times.
+/// Per message, including retransmissions: a certificate of 4 KiB in pieces of 1 KiB, a dozen times.
 const MAX_FRAGMENTS: u8 = 48;
-/// Longer messages are no client's: a browser's certificate has 300 bytes.
+/// No client sends longer messages: a browser's certificate has 300 bytes.
 const MAX_MESSAGE: u32 = 16_384;
-/// Records of the epoch that the handshake leads to, before it has ended: its last message and the first data, a few times each.
+/// Records of the next epoch before the handshake has ended: its last message and the first data, a few times each.
 const MAX_EARLY: u16 = 256;
 
 /// Fragments of each handshake message so far.
@@ -35,7 +35,7 @@ impl Fragments {
             if length > MAX_MESSAGE || offset + fragment > length || end > messages.len() {
                 return false;
             }
-            // A part of nothing, or one that the library would join with what follows it.
+            // A fragment of nothing, or one that the library would join with what follows it.
             if (fragment == 0 && length > 0) || (fragment < length && end < messages.len()) {
                 return false;
             }
@@ -48,7 +48,7 @@ impl Fragments {
     }
 }
 
-/// Looks at the records of one client's connection as they come.
+/// Checks the records of one client's connection as they arrive.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Screen {
     fragments: Fragments,
@@ -71,7 +71,7 @@ impl Screen {
                     self.early += 1;
                     self.early <= MAX_EARLY
                 }
-                // Nobody negotiates anew.
+                // No client renegotiates.
                 _ => false,
             };
             if !admitted {

@@ -1,9 +1,9 @@
-//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01) as the records that rate controllers take; what names
-//! each stream's own numbers is read in [`per_stream`].
+//! Transport-wide feedback (draft-holmer-rmcat-transport-wide-cc-extensions-01) as the records that rate controllers take; feedback by each
+//! stream's own numbers is read in [`per_stream`].
 
 use std::collections::VecDeque;
 
-use nearlight_units::{PacketSeq, Span, Time};
+use nearlight_units::{PacketSeq, RemoteTime, Span};
 use nearlight_wire::Feedback;
 use rtc::rtcp::transport_feedbacks::transport_layer_cc::{PacketStatusChunk, SymbolTypeTcc, TransportLayerCc};
 
@@ -11,29 +11,29 @@ mod per_stream;
 
 pub(crate) use per_stream::StreamReports;
 
-/// The reference time counts so many microseconds, in 24 bits.
+/// Unit of the reference time in microseconds; it has 24 bits.
 const REFERENCE: i64 = 64_000;
 const REFERENCE_WRAP: i64 = 1 << 24;
-/// Numbers that a report repeats of those before it: what is missing at the end of one report is known to be lost only when
-/// something after it has come, which the next report tells.
+/// Numbers that a report repeats from earlier ones: what is missing at the end of one report is known to be lost only when something after
+/// it has arrived, which the next report shows.
 const REPEATED: usize = 64;
-/// More packets in one report are more than a second at 100 Mb/s: the rest is not looked at.
+/// More packets in one report are more than a second at 100 Mb/s: the excess is ignored.
 const MAX_PACKETS: usize = 8_192;
-/// Times of arrival begin here, so that none before the first reference is negative.
+/// Arrival times start here, so that none before the first reference is negative.
 const ORIGIN: Span = Span::from_secs(3_600);
 
-/// Follows one client's reports.
+/// Tracks one client's reports.
 #[derive(Debug, Default)]
 pub(crate) struct Reports {
     /// Number of the first of `known`.
     first: u32,
-    known: VecDeque<Option<Time>>,
+    known: VecDeque<Option<RemoteTime>>,
     /// The newest reference time, unwrapped.
     reference: Option<i64>,
 }
 
 impl Reports {
-    /// A report came; `newest` is the newest number that was sent. None where it tells of nothing that was sent.
+    /// A report arrived; `newest` is the newest number that was sent. None where it covers nothing that was sent.
     pub(crate) fn on_report(&mut self, report: &TransportLayerCc, newest: PacketSeq) -> Option<Feedback> {
         let base = unwrap(report.base_sequence_number, newest.0)?;
         let count = usize::from(report.packet_status_count).min(MAX_PACKETS).min((newest.0 - base) as usize + 1);
@@ -44,7 +44,7 @@ impl Reports {
             let arrived = match status {
                 SymbolTypeTcc::PacketReceivedSmallDelta | SymbolTypeTcc::PacketReceivedLargeDelta => {
                     at += deltas.next()?.delta;
-                    u64::try_from(ORIGIN.as_micros() + at).ok().map(Time::from_micros)
+                    u64::try_from(ORIGIN.as_micros() + at).ok().map(RemoteTime::from_micros)
                 }
                 SymbolTypeTcc::PacketNotReceived | SymbolTypeTcc::PacketReceivedWithoutDelta => None,
             };
@@ -52,7 +52,7 @@ impl Reports {
             self.note(number, arrived);
         }
         let feedback = Feedback {
-            // When the report left is not in it; what stood in between is part of what this feedback calls the path.
+            // The report does not contain when it left; any wait in between counts as part of the path in this feedback.
             sent_at: newest_arrival?,
             first: PacketSeq(self.first),
             arrivals: self.known.iter().copied().collect(),
@@ -64,7 +64,7 @@ impl Reports {
         Some(feedback)
     }
 
-    /// The nearest to the time before among those that the 24 bits may mean.
+    /// Of the values that the 24 bits may mean, the nearest to the previous time.
     fn reference_time(&mut self, bits: u32) -> i64 {
         let bits = i64::from(bits & 0x00FF_FFFF);
         let near = self.reference.unwrap_or(bits);
@@ -74,11 +74,11 @@ impl Reports {
         reference * REFERENCE
     }
 
-    fn note(&mut self, number: u32, arrived: Option<Time>) {
+    fn note(&mut self, number: u32, arrived: Option<RemoteTime>) {
         let Some(place) = number.checked_sub(self.first) else { return };
         let place = place as usize;
         if self.known.is_empty() || place > self.known.len() {
-            // The first report, or one got lost: nothing in between is known to be lost.
+            // The first report, or a report was lost: nothing in between is known to be lost.
             self.known.clear();
             self.first = number;
             self.known.push_back(arrived);

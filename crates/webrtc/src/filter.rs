@@ -1,4 +1,4 @@
-//! A place in the library's chain of interceptors that looks at what comes in; what goes out passes.
+//! An interceptor in the library's chain that inspects incoming messages; outgoing ones pass through.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -7,9 +7,9 @@ use rtc::interceptor::{Interceptor, StreamInfo, TaggedPacket};
 use rtc::sansio::Protocol;
 use rtc::shared::error::Error;
 
-/// What is done with what comes in.
+/// Handles incoming messages.
 pub(crate) trait Filter: Send + Sync {
-    /// Takes a message, and puts what the next one in the chain is to see behind `onward`.
+    /// Takes a message, and appends what the next one in the chain is to see to `onward`.
     fn on_read(&mut self, message: TaggedPacket, onward: &mut VecDeque<TaggedPacket>) -> Result<(), Error>;
 
     fn on_remote_stream(&mut self, _stream: &StreamInfo) {}

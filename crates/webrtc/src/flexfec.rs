@@ -1,25 +1,25 @@
-//! FlexFEC as browsers speak it: RTP packets, each of which stands in for any one lost packet of those that it covers.
+//! FlexFEC as browsers implement it: RTP packets, each of which can recover any one lost packet of those that it covers.
 //!
-//! A repair is the exclusive or of its packets from their first bytes to their last, shorter ones filled up with zeros; in the place
-//! of what the receiver knows anyway (version, number, source) stand the lengths, and behind them which packets are covered. Nothing
-//! here knows of frames' meaning, of time or of how many repairs there should be.
+//! A repair is the exclusive or of its packets from their first bytes to their last, shorter ones padded with zeros; the fields that the
+//! receiver knows anyway (version, number, source) are replaced by the lengths, followed by which packets are covered. Nothing here knows
+//! the meaning of frames, time or how many repairs there should be.
 //!
-//! Source: draft-ietf-payload-flexible-fec-scheme-03 section 4.2, as libwebrtc reads it (`Flexfec03HeaderReader`, `FlexfecReceiver`):
+//! Source: draft-ietf-payload-flexible-fec-scheme-03 section 4.2, as libwebrtc implements it (`Flexfec03HeaderReader`, `FlexfecReceiver`):
 //! a flexible mask, one protected source, no retransmissions. RFC 8627, which the draft became, has another header under another name
 //! (`flexfec`), which no browser speaks.
 //!
-//! Departures: what a sender writes into a packet only when it leaves, its transport-wide number, counts as zeros
+//! Departures: what a sender writes into a packet only at departure, its transport-wide number, counts as zeros
 //! (`RtpPacket::ZeroMutableExtensions`); both ends do so.
 
 use nearlight_fec::ParityGroups;
 
-/// Bytes of a repair that stand before the parity, with the longest mask.
+/// Bytes of a repair before the parity, with the longest mask.
 pub(crate) const MAX_HEADER: u16 = 32;
-/// Of an RTP packet, the part that the repair's own header stands for.
+/// The part of an RTP packet that the repair's own header replaces.
 const RTP_HEADER: usize = 12;
-/// Version, which is not repaired: its bits say that a mask follows and that this is no retransmission.
+/// The version bits, which are not repaired: they signal that a mask follows and that this is no retransmission.
 const NOT_REPAIRED: u8 = 0xC0;
-/// The last word of a mask says that it is the last.
+/// Flag that marks the last word of a mask.
 const LAST_MASK: u8 = 0x80;
 
 /// The exclusive or of packets.
@@ -31,7 +31,7 @@ struct Parity {
 }
 
 impl Parity {
-    /// Adds a packet as it travels.
+    /// Adds a packet in transmitted form.
     fn add(&mut self, packet: &[u8]) {
         let Some((header, rest)) = packet.split_at_checked(RTP_HEADER) else { return };
         let length = (rest.len() as u16).to_be_bytes();
@@ -48,7 +48,7 @@ impl Parity {
     }
 }
 
-/// A frame's repairs, while its packets go by.
+/// A frame's repairs, accumulated while its packets are sent.
 #[derive(Clone, Debug)]
 pub(crate) struct Block {
     /// The packets' source.
@@ -64,7 +64,7 @@ impl Block {
         Self { ssrc, first, groups, parities: vec![Parity::default(); usize::from(groups.repairs())] }
     }
 
-    /// Adds a packet of the frame, as it travels but for what may change on the way.
+    /// Adds a packet of the frame, in transmitted form except for what may change on the path.
     pub(crate) fn add(&mut self, index: u16, packet: &[u8]) {
         let repair = self.groups.repair_of(index);
         let parity = repair.and_then(|repair| self.parities.get_mut(usize::from(repair)));
@@ -73,17 +73,17 @@ impl Block {
         }
     }
 
-    /// Payload of a repair of the packets so far; none of what is no repair.
+    /// Payload of a repair of the packets so far; None if there is no such repair.
     pub(crate) fn payload(&self, repair: u16) -> Option<Vec<u8>> {
         let parity = self.parities.get(usize::from(repair))?;
         let mut covered = self.groups.covered(repair).peekable();
         let base = *covered.peek()?;
-        // Its uppermost bit is the base itself.
+        // Its top bit is the base itself.
         let mask = covered.fold(0, |mask, index| mask | (1 << (127 - u32::from(index - base))));
         let mut payload = Vec::with_capacity(usize::from(MAX_HEADER) + parity.rest.len());
         payload.extend_from_slice(&parity.header);
         payload[0] &= !NOT_REPAIRED;
-        // One source, and three bytes for later.
+        // One source, and three reserved bytes.
         payload.extend_from_slice(&[1, 0, 0, 0]);
         payload.extend_from_slice(&self.ssrc.to_be_bytes());
         payload.extend_from_slice(&self.first.wrapping_add(base).to_be_bytes());

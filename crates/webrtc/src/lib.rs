@@ -1,15 +1,15 @@
-//! WebRTC peers: our sender's decisions carried by another library's protocols.
+//! WebRTC peers: our sender's decisions carried by a third-party library's protocols.
 //!
-//! The `rtc` crate does ICE, DTLS, SRTP, SCTP and session descriptions, and decides nothing about media: its chain of
-//! interceptors holds one of ours that hands RTCP over, and packets go in where the chain begins. Numbers, cutting, pacing, rate,
-//! retransmissions and key frames are [`nearlight_session::Sender`]'s, the same state machine as over WebTransport. The bandwidth
-//! estimator's slot stays empty because the packets' transport-wide numbers are the sender's own, so feedback needs no second history.
+//! The `rtc` crate does ICE, DTLS, SRTP, SCTP and session descriptions, and decides nothing about media: its chain of interceptors contains
+//! one of ours that extracts RTCP, and packets are injected where the chain begins. Numbers, packetization, pacing, rate, retransmissions
+//! and key frames are [`nearlight_session::Sender`]'s, the same state machine as over WebTransport. The bandwidth estimator's slot stays
+//! empty because the packets' transport-wide numbers are the sender's own, so feedback needs no second history.
 //!
-//! Everything takes time as an argument and does no IO; the protocols below draw their own keys and identifiers at random, so a
-//! session's bytes differ between runs, its decisions do not.
+//! Everything takes time as an argument and does no IO; the protocols below draw their own keys and identifiers at random, so a session's
+//! bytes differ between runs, but its decisions do not.
 //!
-//! What a client sends is looked at before the library reads it: STUN requests must be signed, DTLS records and the SCTP packets in them
-//! must keep to their standards' bounds, and RTP has no use. Where the library panics all the same, the session ends, and nothing else.
+//! A client's input is checked before the library reads it: STUN requests must be signed, DTLS records and the SCTP packets in them must
+//! stay within their standards' bounds, and RTP is dropped as useless. Where the library still panics, only that session ends.
 //!
 //! The order of calls: hand over facts (`on_*`), then drain [`Peer::poll_event`] and [`Peer::poll_transmit`], and sleep until
 //! [`Peer::poll_timeout`].

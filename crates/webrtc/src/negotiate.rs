@@ -1,4 +1,4 @@
-//! What is put into and read out of the library's session descriptions.
+//! What is written into and read from the library's session descriptions.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -29,15 +29,15 @@ use crate::rtcp::{RtcpQueue, RtcpTap};
 use crate::stream::StreamConfig;
 use crate::{CodecKind, OfferedCodec};
 
-/// When a packet left, for receivers that estimate the rate themselves.
+/// The extension with a packet's departure time, for receivers that estimate the rate themselves.
 const ABSOLUTE_SEND_TIME: &str = "http://www.webrtc.org/experiments/rtp-hdrext/abs-send-time";
 const TRANSPORT_WIDE: &str = "http://www.ietf.org/id/draft-holmer-rmcat-transport-wide-cc-extensions-01";
 const PLAYOUT_DELAY: &str = "http://www.webrtc.org/experiments/rtp-hdrext/playout-delay";
 const VIDEO_CLOCK: u32 = 90_000;
 const SOUND_CLOCK: u32 = 48_000;
-/// What SCTP keeps of a client's messages until they are fetched: control messages are short.
+/// SCTP's buffer for a client's messages until they are fetched: control messages are short.
 const SCTP_BUFFER: u32 = 256 * 1_024;
-/// One name for picture and sound, so that clients play them in step.
+/// One name for picture and sound, so that clients play them in sync.
 const MEDIA_STREAM: &str = "nearlight";
 
 /// The codecs of one connection under their payload types.
@@ -46,13 +46,13 @@ pub(crate) struct Codecs {
     pub(crate) video: Vec<OfferedCodec>,
     /// Opus' payload type and parameters.
     pub(crate) sound: Option<(u8, String)>,
-    /// Those of repairs of the picture.
+    /// The same for repairs of the picture.
     pub(crate) repairs: Option<(u8, String)>,
-    /// The client tells of each packet's arrival.
+    /// The client reports each packet's arrival.
     pub(crate) reports_arrivals: bool,
 }
 
-/// Sources of the tracks that a connection may get, drawn beforehand.
+/// SSRCs of the tracks that a connection may get, drawn in advance.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sources {
     pub(crate) video: u32,
@@ -65,7 +65,7 @@ pub(crate) fn usual_sound() -> (u8, String) {
     (111, "minptime=10;useinbandfec=1".into())
 }
 
-/// libwebrtc's own payload type, and the 10 s for which it remembers.
+/// libwebrtc's own payload type, and its repair window of 10 s.
 pub(crate) fn usual_repairs() -> (u8, String) {
     (49, "repair-window=10000000".into())
 }
@@ -87,7 +87,7 @@ pub(crate) fn connection(
     let settings = SettingEngineBuilder::new()
         .with_crypto_provider(crypto)
         .with_lite(true)
-        // It would give up a client that has gone on to another way: `Ways` tells when a client has gone.
+        // Otherwise it would give up a client that has roamed to another path: `Ways` detects when a client is gone.
         .with_ice_timeouts(None, Some(Duration::ZERO), None)
         .with_multicast_dns_mode(MulticastDnsMode::Disabled)
         .with_answering_dtls_role(RTCDtlsRole::Server)
@@ -177,7 +177,7 @@ pub(crate) fn add_track(
     connection.add_track(track)
 }
 
-/// The server's own addresses become host candidates, the first the one that is liked best; those for TCP connections come last.
+/// The server's own addresses become host candidates, the preferred one first; those for TCP connections come last.
 pub(crate) fn add_candidates(
     connection: &mut RTCPeerConnection,
     candidates: &[SocketAddr],
@@ -196,7 +196,7 @@ pub(crate) fn add_candidates(
     connection.add_local_candidate(RTCIceCandidateInit::default())
 }
 
-/// What the descriptions have settled for a track; none where the client does not take it.
+/// The negotiated parameters of a track; None where the client does not accept it.
 pub(crate) fn settled(
     connection: &mut RTCPeerConnection,
     id: RTCRtpSenderId,
@@ -215,7 +215,7 @@ pub(crate) fn settled(
     let repair = codecs.iter().find(|other| codec.is_some() && named(other, MIME_TYPE_FLEX_FEC03));
     let extension = |uri: &str| {
         let found = parameters.rtp_parameters.header_extensions.iter().find(|extension| extension.uri == uri);
-        // One byte names identifiers up to 14 (RFC 8285 section 4.2).
+        // The one-byte form allows identifiers up to 14 (RFC 8285 section 4.2).
         found.and_then(|extension| u8::try_from(extension.id).ok()).filter(|id| (1..=14).contains(id))
     };
     let config = StreamConfig {

@@ -1,4 +1,4 @@
-//! What a client offers, read before any of it reaches the library: bounded, and in the few words that decide something.
+//! A client's offer, parsed before any of it reaches the library: bounded, and reduced to the parts that matter.
 
 mod check;
 mod fragment;
@@ -9,7 +9,7 @@ use nearlight_wire::CodecKind;
 use crate::codec;
 pub use fragment::{Fragment, is_candidate};
 
-/// A longer offer is no offer: a browser's with all its codecs has about 8 KiB.
+/// Longer offers are rejected: a browser's with all its codecs has about 8 KiB.
 pub const MAX_SDP_BYTES: usize = 64 * 1_024;
 /// More sections than one video, one audio and one data section have no use here. Guess: room for clients that offer spares.
 const MAX_SECTIONS: usize = 8;
@@ -29,14 +29,14 @@ pub struct OfferedCodec {
     pub retransmission: Option<u8>,
 }
 
-/// A client's offer, fit to be answered.
+/// A client's offer that can be answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Offer {
     sdp: String,
     video: Vec<OfferedCodec>,
     sound: Option<(u8, String)>,
     repairs: Option<(u8, String)>,
-    /// Of the sections that offer feedback by each stream's numbers (RFC 8888) and none by transport-wide ones, their names.
+    /// Names of the sections that offer feedback by each stream's numbers (RFC 8888) but not by transport-wide ones.
     per_stream: Vec<String>,
     /// The picture's section offers transport-wide feedback.
     transport_wide: bool,
@@ -56,12 +56,12 @@ pub enum OfferError {
 }
 
 impl Offer {
-    /// Reads an offer; the library sees only what passes here.
+    /// Parses an offer; the library sees only what passes here.
     pub fn parse(text: &str) -> Result<Self, OfferError> {
         Self::read(text, Half::Offer)
     }
 
-    /// Reads the answer to an offer of ours, which differs in how it turns things down.
+    /// Parses the answer to an offer of ours, which differs in how it declines sections.
     pub fn parse_answer(text: &str) -> Result<Self, OfferError> {
         Self::read(text, Half::Answer)
     }
@@ -112,38 +112,38 @@ impl Offer {
     }
 
     /// The client's text without its addresses: an ICE-lite server waits for the client's checks, and sends only where one came from.
-    /// Bundled sections have lost the credentials of the transports that they would have had of their own.
+    /// Bundled sections are stripped of the credentials of separate transports.
     #[must_use]
     pub fn sdp(&self) -> &str {
         &self.sdp
     }
 
-    /// Picture codecs that we can send, best first; of H.264 the profile that decoders share best.
+    /// Picture codecs that we can send, best first; of H.264 the most widely supported profile.
     #[must_use]
     pub fn video(&self) -> &[OfferedCodec] {
         &self.video
     }
 
-    /// Whether the client listens.
+    /// Whether the client accepts sound.
     #[must_use]
     pub const fn wants_sound(&self) -> bool {
         self.sound.is_some()
     }
 
-    /// Whether the picture's arrivals are to be reported by its own numbers (RFC 8888). Transport-wide feedback, where it is offered
-    /// too, is preferred: it tells times four times as finely.
+    /// Whether the picture's arrivals are to be reported by its own numbers (RFC 8888). Transport-wide feedback, where it is offered too,
+    /// is preferred: its times are four times as fine.
     pub(crate) fn reports_per_stream(&self) -> bool {
         !self.per_stream.is_empty()
     }
 
-    /// Whether the client will tell of each packet's arrival, one way or the other; else it sends receiver reports, and perhaps its own
+    /// Whether the client will report each packet's arrival, one way or the other; else it sends receiver reports, and perhaps its own
     /// estimate of the rate.
     #[must_use]
     pub const fn reports_arrivals(&self) -> bool {
         self.transport_wide || !self.per_stream.is_empty()
     }
 
-    /// An answer to this offer with consent to such reports.
+    /// An answer to this offer that accepts such reports.
     pub(crate) fn with_consent(&self, answer: &str) -> String {
         let mut lines = String::with_capacity(answer.len() + 64);
         for line in answer.split_inclusive('\n') {
@@ -156,7 +156,7 @@ impl Offer {
         lines
     }
 
-    /// Payload type and parameters of repairs that the client takes for its picture.
+    /// Payload type and parameters of repairs that the client accepts for its picture.
     pub(crate) fn repairs(&self) -> Option<&(u8, String)> {
         self.repairs.as_ref()
     }
@@ -167,7 +167,7 @@ impl Offer {
     }
 }
 
-/// Which sections share the first one's transport (RFC 8843): what they say of one of their own holds only for servers that do not bundle.
+/// Which sections share the first one's transport (RFC 8843): their own transport attributes only matter to servers that do not bundle.
 fn followers(lines: &[(char, &str)], sections: &[Section<'_>]) -> Vec<bool> {
     let groups = attribute(lines, "group").filter_map(|group| group.strip_prefix("BUNDLE "));
     let bundled: Vec<&str> = groups.flat_map(|group| group.split(' ').skip(1)).collect();
@@ -175,8 +175,8 @@ fn followers(lines: &[(char, &str)], sections: &[Section<'_>]) -> Vec<bool> {
     sections.iter().map(is_bundled).collect()
 }
 
-/// The text without addresses, without the credentials of transports that will not be made, and without hashes that the library does
-/// not compare.
+/// The text without addresses, without the credentials of transports that will not be created, and without hashes that the library does not
+/// compare.
 fn useful(text: &str, follows: &[bool]) -> String {
     let mut begun = 0;
     let is_useful = |line: &&str| {
@@ -203,7 +203,7 @@ fn line_of(line: &str) -> Result<(char, &str), OfferError> {
 }
 
 struct Section<'a> {
-    /// What follows `m=`.
+    /// The text after `m=`.
     head: &'a str,
     lines: &'a [(char, &'a str)],
 }
@@ -220,13 +220,13 @@ impl Section<'_> {
         self.head.split(' ').next().unwrap_or_default()
     }
 
-    /// The section's name where it offers RFC 8888's feedback, which its section 6 writes for all formats at once, and no other.
+    /// The section's name where it offers RFC 8888's feedback, which that RFC's section 6 writes for all formats at once, and no other.
     fn per_stream(&self) -> Option<String> {
         let name = attribute(self.lines, "mid").next()?;
         (self.offers("ack ccfb") && !self.offers("transport-cc")).then(|| name.to_owned())
     }
 
-    /// Some format's feedback.
+    /// Whether some format offers this feedback.
     fn offers(&self, wanted: &str) -> bool {
         let mut all = attribute(self.lines, "rtcp-fb").filter_map(|value| value.split_once(' '));
         all.any(|(_, feedback)| feedback.trim_end() == wanted)

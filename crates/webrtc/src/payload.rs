@@ -1,4 +1,4 @@
-//! Cuts coded pictures into RTP payloads: H.264 by RFC 6184 (packetization mode 1), VP8 by RFC 7741.
+//! Splits encoded pictures into RTP payloads: H.264 by RFC 6184 (packetization mode 1), VP8 by RFC 7741.
 
 use crate::CodecKind;
 
@@ -14,7 +14,7 @@ const IMPORTANCE: u8 = 0xe0;
 /// Descriptor of VP8: extension byte, picture identifier of two bytes.
 const VP8_DESCRIPTOR: usize = 4;
 
-/// Puts payloads of a picture together again.
+/// Reassembles payloads of a picture.
 #[cfg(any(test, feature = "player"))]
 pub(crate) fn depacketizer(codec: CodecKind) -> Box<dyn rtc::rtp::packetizer::Depacketizer> {
     match codec {
@@ -23,7 +23,7 @@ pub(crate) fn depacketizer(codec: CodecKind) -> Box<dyn rtc::rtp::packetizer::De
     }
 }
 
-/// A picture as RTP carries it: all payloads one after the other, and where each ends.
+/// A picture as RTP carries it: all payloads concatenated, and where each ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Payloads {
     pub(crate) bytes: Vec<u8>,
@@ -31,8 +31,8 @@ pub(crate) struct Payloads {
 }
 
 impl Payloads {
-    /// Cuts a coded picture into payloads of at most `most` bytes, nearly equal ones where it must be broken up. Pictures are
-    /// counted by `picture` (only VP8 says so). Where there is nothing in the bits, one payload is empty.
+    /// Splits an encoded picture into payloads of at most `most` bytes, of nearly equal size where it must be fragmented. Pictures are
+    /// numbered by `picture` (only VP8 transmits it). Where the bits contain nothing, there is one empty payload.
     pub(crate) fn cut(codec: CodecKind, picture: u16, bits: &[u8], most: usize) -> Self {
         let mut payloads = Self { bytes: Vec::with_capacity(bits.len() + bits.len() / 64 + 64), ends: Vec::new() };
         match codec {

@@ -1,4 +1,4 @@
-//! One client: a connection of the library's, and the sender that decides what goes over it.
+//! One client: one of the library's connections, and the sender that decides what goes over it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
@@ -40,9 +40,9 @@ mod outgoing;
 
 /// The largest message on a data channel, either way: a control message's bound.
 pub const MAX_MESSAGE: usize = 65_536;
-/// Channels that a client may open; more are not looked at.
+/// Channels that a client may open; more are ignored.
 const MAX_CHANNELS: usize = 8;
-/// What waits for a channel at most: a client that does not take its messages loses them.
+/// Maximum bytes queued for a channel: a client that does not receive its messages loses them.
 const MAX_OUTSTANDING: usize = 256 * 1_024;
 /// Notes of frames that have not begun to leave: more than the sender queues.
 const MAX_NOTES: usize = 64;
@@ -60,39 +60,39 @@ pub type ChannelId = RTCDataChannelId;
 pub struct Certificate(pub(crate) RTCCertificate);
 
 impl Certificate {
-    /// Makes a key and signs it.
+    /// Creates and self-signs a key.
     pub fn generate() -> Result<Self, PeerError> {
         Ok(Self(negotiate::certificate().map_err(PeerError::Certificate)?))
     }
 }
 
-/// What a peer is made with.
+/// A peer's configuration.
 #[derive(Clone, Debug)]
 pub struct PeerConfig {
-    /// The platform's name for [`Time::ZERO`].
+    /// The platform's equivalent of [`Time::ZERO`].
     pub origin: Instant,
     /// Where the server can be reached, best first.
     pub candidates: Vec<SocketAddr>,
     /// Where clients may open TCP connections if no UDP gets through, best first.
     pub tcp_candidates: Vec<SocketAddr>,
     pub certificate: Certificate,
-    /// Of sources' names, first numbers and timestamps.
+    /// Seeds the SSRCs, first sequence numbers and timestamps.
     pub seed: u64,
     /// Largest datagram without IP and UDP headers, in bytes, clamped to 640 to 1,200.
     pub datagram: usize,
 }
 
-/// Why a peer cannot go on.
+/// Why a peer cannot continue.
 #[derive(Debug, thiserror::Error)]
 pub enum PeerError {
     #[error("no certificate can be made: {0}")]
     Certificate(#[source] rtc::shared::error::Error),
-    /// The library's own words are its source's: they name the library's parts, not what the client wrote.
+    /// The library's own messages are safe to show: they name the library's parts, not the client's input.
     #[error("the description cannot be used: a line is not as RFC 8866 has it, or one contradicts another")]
     Description(#[from] rtc::shared::error::Error),
     #[error("the channel is not open, or the client does not take what is sent on it")]
     Channel,
-    /// Who is at fault cannot be said: the library panicked on the client's bytes.
+    /// The cause is unknown: the library panicked on the client's bytes.
     #[error("the WebRTC library failed on what the client sent; the session cannot go on")]
     Failed,
 }
@@ -122,7 +122,7 @@ pub enum Event {
     },
     /// The client is gone, or its connection.
     Ended,
-    /// The library failed on what the client sent: the session has ended.
+    /// The library failed on the client's input: the session has ended.
     Failed,
 }
 
@@ -130,7 +130,7 @@ pub enum Event {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Transmit {
     pub to: Remote,
-    /// The server's address that the client knows.
+    /// The server's address as the client knows it.
     pub from: SocketAddr,
     pub datagram: Vec<u8>,
 }
@@ -138,20 +138,20 @@ pub struct Transmit {
 struct Video {
     stream: Stream,
     codec: CodecKind,
-    /// Of VP8, 15 bits.
+    /// VP8's picture number, 15 bits.
     picture: u16,
-    /// Of frames that have not left in full.
+    /// Notes of frames that have not fully left.
     notes: VecDeque<FrameNote>,
 }
 
 /// A client's connection as a state machine.
 pub struct Peer {
     connection: Contained<RTCPeerConnection>,
-    /// Of its own credentials, once a description holds them.
+    /// The peer's own credentials, once a description contains them.
     credentials: Option<IceCredentials>,
     verifier: Option<Verifier>,
     screen: dtls::Screen,
-    /// Of the client's RTCP.
+    /// SSRCs named by the client's RTCP.
     reporters: BTreeSet<u32>,
     candidate_pairs: CandidatePairs,
     sender: Sender,
@@ -166,9 +166,9 @@ pub struct Peer {
     video: Option<Video>,
     sound: Option<Stream>,
     reports: Reports,
-    /// Where the client reports each stream by its own numbers.
+    /// Present where the client reports each stream by its own numbers.
     stream_reports: Option<StreamReports>,
-    /// The number of what left last.
+    /// The number of the packet that left last.
     newest_seq: Option<PacketSeq>,
     reception: Reception,
     channels: BTreeMap<ChannelId, String>,
@@ -182,8 +182,8 @@ impl Peer {
     /// The largest datagram that a peer sends, in bytes without IP and UDP headers.
     pub const LARGEST_DATAGRAM: usize = *DATAGRAM.end();
 
-    /// A peer that answers offers of these codecs, under the payload types that the client gave them, and sends what `sender`
-    /// decides; repairs only where the client takes them.
+    /// A peer that answers offers of these codecs, under the payload types that the client assigned to them, and sends what `sender`
+    /// decides; repairs only where the client accepts them.
     pub fn answering(
         now: Time,
         config: PeerConfig,
@@ -200,7 +200,7 @@ impl Peer {
         Self::new(now, config, &codecs, sender)
     }
 
-    /// A peer that offers pictures itself, once the client has made a connection without any: codecs best first, perhaps sound.
+    /// A peer that offers pictures itself, once the client has connected without any: codecs best first, perhaps sound.
     pub fn offering(
         now: Time,
         config: PeerConfig,
@@ -231,7 +231,7 @@ impl Peer {
             repair: random.random(),
         };
         let mut begin = || Beginnings {
-            // In the lower half, so that the first packets of no receiver's count wrap.
+            // In the lower half, so that no receiver's count wraps during the first packets.
             number: random.random_range(..0x8000),
             retransmission: random.random_range(..0x8000),
             repair: random.random_range(..0x8000),
@@ -267,7 +267,7 @@ impl Peer {
         })
     }
 
-    /// What a client signs its requests with; none before the peer has described itself.
+    /// The key that a client signs its requests with; none before the peer has described itself.
     #[must_use]
     pub const fn credentials(&self) -> Option<&IceCredentials> {
         self.credentials.as_ref()
@@ -279,13 +279,13 @@ impl Peer {
         self.video.as_ref().map(|video| video.codec)
     }
 
-    /// Whether the client listens.
+    /// Whether the client accepts sound.
     #[must_use]
     pub const fn takes_sound(&self) -> bool {
         self.sound.is_some()
     }
 
-    /// Under which RTP timestamp a picture travels that was begun to be rendered then; none before the client has agreed to a codec.
+    /// The RTP timestamp of a picture whose rendering started then; none before the client has agreed to a codec.
     #[must_use]
     pub fn timestamp_at(&self, render_started_at: Time) -> Option<u32> {
         self.video.as_ref().map(|video| video.stream.timestamp_at(render_started_at))
@@ -306,31 +306,31 @@ impl Peer {
         &self.sender
     }
 
-    /// For what comes from elsewhere: inputs, pings and reports on a data channel, skipped frames.
+    /// For facts from elsewhere: inputs, pings and reports on a data channel, skipped frames.
     pub const fn sender_mut(&mut self) -> &mut Sender {
         &mut self.sender
     }
 
-    /// Opens a channel to the client, unordered and without repetitions; [`Event::Opened`] says when it may be used.
+    /// Opens a channel to the client, unordered and without retransmissions; [`Event::Opened`] says when it may be used.
     ///
-    /// On a channel that the client opened the library sends in order and until it arrives, whatever the client asked for: one lost
-    /// message holds all later ones back, for a second where its repetition is lost as well.
+    /// On a channel that the client opened the library sends reliably and in order, whatever the client requested: one lost message delays
+    /// all later ones, by a second where its retransmission is lost as well.
     pub fn open_unreliable(&mut self, label: &str) -> Result<(), PeerError> {
         let options = RTCDataChannelInit { ordered: false, max_retransmits: Some(0), ..RTCDataChannelInit::default() };
         let made = self.connection.run(|connection| connection.create_data_channel(label, Some(options)).map(|_| ()));
         made.ok_or(PeerError::Failed)?.map_err(PeerError::from)
     }
 
-    /// On which channel a note announces each frame; none: nobody wants them.
+    /// The channel on which a note announces each frame; None: notes are not wanted.
     pub const fn set_note_channel(&mut self, channel: Option<ChannelId>) {
         self.note_channel = channel;
     }
 
-    /// A frame was encoded: it is cut and queued. Before the client has agreed to a codec it is dropped.
+    /// A frame was encoded: it is split and queued. Before the client has agreed to a codec it is dropped.
     pub fn on_frame(&mut self, now: Time, frame: EncodedFrame<'_>) {
         let Some(video) = &mut self.video else { return };
         let (overhead, repair_overhead) = (video.stream.overhead(), video.stream.repair_overhead());
-        // Two bytes name the original in a retransmission.
+        // A retransmission needs two bytes for the original number.
         let largest = (overhead + 2).max(repair_overhead.unwrap_or(0));
         let most = self.datagram - usize::from(largest);
         let Payloads { bytes, ends } = Payloads::cut(video.codec, video.picture, &frame.bits, most);
@@ -350,7 +350,7 @@ impl Peer {
         video.stream.on_frame(id, ParityGroups::new(packets, repairs), timestamp);
     }
 
-    /// An Opus packet whose first sample is due at `heard_at` of the server's clock, as the pictures rendered then.
+    /// An Opus packet whose first sample is due at `heard_at` on the server's clock, like the pictures rendered then.
     pub fn on_sound(&mut self, now: Time, heard_at: Time, opus: Vec<u8>) {
         if !self.is_connected() {
             return;
@@ -365,7 +365,7 @@ impl Peer {
         }
         let packet = stream.single(stream.timestamp_at(heard_at), seq, opus);
         if let Some(reports) = &mut self.stream_reports {
-            reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
+            reports.on_sent(now, seq, packet.header.ssrc, packet.header.sequence_number);
         }
         stream.on_sent(now, &packet);
         self.write(now, packet);
@@ -387,7 +387,7 @@ impl Peer {
         sent.ok_or(PeerError::Failed)?.ok_or(PeerError::Channel)
     }
 
-    /// A datagram came from where all peers' come. What does not belong here is dropped before it changes anything.
+    /// A datagram arrived at the socket shared by all peers. What does not belong here is dropped before it changes anything.
     pub fn on_datagram(&mut self, now: Time, from: Remote, to: SocketAddr, datagram: &[u8]) {
         if !self.admits(datagram) {
             return;
@@ -402,7 +402,7 @@ impl Peer {
         let at = self.instant(now);
         let mut read = |datagram: &[u8]| {
             let message = TaggedBytesMut { now: at, transport, message: BytesMut::from(datagram) };
-            // The library logs what it refuses; a stranger's bytes are no error of ours.
+            // The library logs what it rejects; a stranger's bytes are no error of ours.
             let _ = self.connection.run(|connection| connection.handle_read(message));
         };
         read(datagram);
@@ -412,7 +412,7 @@ impl Peer {
         self.take_in(now);
     }
 
-    /// Whether the library may read a datagram (RFC 7983 tells the protocols apart).
+    /// Whether the library may read a datagram (RFC 7983 distinguishes the protocols).
     fn admits(&mut self, datagram: &[u8]) -> bool {
         match datagram {
             [0..=3, ..] => Stun::parse(datagram).is_some_and(|stun| {
@@ -430,7 +430,7 @@ impl Peer {
         }
     }
 
-    /// The time that [`Peer::poll_timeout`] named has come.
+    /// The time that [`Peer::poll_timeout`] announced has come.
     pub fn on_timeout(&mut self, now: Time) {
         let at = self.instant(now);
         let due = self.connection.run(RTCPeerConnection::poll_timeout).flatten();
@@ -482,7 +482,7 @@ impl Peer {
         }
     }
 
-    /// Says goodbye in the protocols' own ways; what that takes comes out of [`Peer::poll_transmit`].
+    /// Closes the connection with the protocols' own messages; these come out of [`Peer::poll_transmit`].
     pub fn close(&mut self) {
         let _ = self.connection.run(RTCPeerConnection::close);
         self.ended = true;
@@ -498,7 +498,7 @@ impl Peer {
     }
 }
 
-/// The candidate that stands for an address of the server's.
+/// The candidate that represents one of the server's addresses.
 fn candidate_for(candidates: &[SocketAddr], to: SocketAddr) -> SocketAddr {
     let exact = candidates.iter().find(|candidate| **candidate == to);
     let alike = || candidates.iter().find(|candidate| candidate.is_ipv4() == to.is_ipv4());

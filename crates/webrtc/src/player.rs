@@ -1,7 +1,7 @@
-//! A player as tests need one: what a browser would do, by the library's own means, so that it shares nothing with the peer.
+//! A player for tests: what a browser would do, by the library's own means, so that it shares no code with the peer.
 //!
-//! It offers to receive a picture, asks for what it misses, reports arrivals, puts frames together and asks for a key frame where
-//! one stays broken; one that takes repairs makes lost packets from them. It decodes nothing. It opens the channels `control` and `session`.
+//! It offers to receive a picture, requests what it misses, reports arrivals, reassembles frames and requests a key frame where one stays
+//! incomplete; one that accepts repairs recovers lost packets from them. It decodes nothing. It opens the channels `control` and `session`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -51,7 +51,7 @@ use attack::Keys;
 use fec_recovery::FecRecovery;
 use reports::Ordered;
 
-/// How a player tells which packets arrived when, and how often.
+/// How, and how often, a player reports which packets arrived when.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reporting {
     /// By transport-wide numbers, as browsers do.
@@ -67,7 +67,7 @@ impl Reporting {
     const USUAL: Self = Self::TransportWide(Span::from_millis(100));
 }
 
-/// A whole frame, as RTP brought it.
+/// A complete frame, as RTP delivered it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PlayedFrame {
     pub rtp_timestamp: u32,
@@ -75,17 +75,17 @@ pub struct PlayedFrame {
     pub bits: Vec<u8>,
     pub packets: usize,
     pub arrived_at: Time,
-    /// Every packet said that the picture need not wait.
+    /// Every packet signalled that the picture need not wait.
     pub undelayed: bool,
 }
 
-/// What players differ in.
+/// The options of a player.
 #[derive(Clone, Copy, Debug)]
 pub struct PlayerConfig {
     pub reporting: Reporting,
-    /// For what it misses.
+    /// Requests what it misses.
     pub asks: bool,
-    /// Takes repairs.
+    /// Accepts repairs.
     pub mends: bool,
     pub carriage: Carriage,
 }
@@ -102,7 +102,7 @@ pub struct Player {
     origin: Instant,
     local: SocketAddr,
     config: PlayerConfig,
-    /// Of the picture: found in the answer.
+    /// The picture's payload type, from the answer.
     payload_type: u8,
     ssrc: u32,
     assembly: Assembly,
@@ -116,7 +116,7 @@ pub struct Player {
 }
 
 impl Player {
-    /// A player at `local`, and its offer. `origin` is the platform's name for [`Time::ZERO`].
+    /// A player at `local`, and its offer. `origin` is the platform's equivalent of [`Time::ZERO`].
     pub fn new(now: Time, origin: Instant, local: SocketAddr, sound: bool) -> Result<(Self, String), Error> {
         let kinds: &[RtpCodecKind] =
             if sound { &[RtpCodecKind::Video, RtpCodecKind::Audio] } else { &[RtpCodecKind::Video] };
@@ -133,25 +133,25 @@ impl Player {
         Self::open(now, origin, local, &[RtpCodecKind::Video, RtpCodecKind::Audio], config)
     }
 
-    /// A player that never asks for what it misses.
+    /// A player that never requests what it misses.
     pub fn mute(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
         let config = PlayerConfig { asks: false, ..PlayerConfig::default() };
         Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
-    /// A player that takes repairs, and asks for what it misses like any other.
+    /// A player that accepts repairs, and requests what it misses like any other.
     pub fn mending(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
         let config = PlayerConfig { mends: true, ..PlayerConfig::default() };
         Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
-    /// A player that opens a TCP connection, because its network lets no UDP through. Who drives it cuts the stream.
+    /// A player that opens a TCP connection, because its network blocks UDP. The driver splits the stream.
     pub fn without_udp(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
         let config = PlayerConfig { carriage: Carriage::Tcp, ..PlayerConfig::default() };
         Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
-    /// A player that offers its channels only, as Unity's clients do.
+    /// A player that only offers its channels, as Unity's clients do.
     pub fn without_media(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
         Self::open(now, origin, local, &[], PlayerConfig::default())
     }
@@ -177,7 +177,7 @@ impl Player {
         let ip = local.ip();
         let candidate = match config.carriage {
             Carriage::Udp => format!("candidate:1 1 udp 2130706431 {ip} {} typ host", local.port()),
-            // Port 9 stands for one that is not known yet (RFC 6544 section 4.5).
+            // Port 9 is a placeholder for an unknown one (RFC 6544 section 4.5).
             Carriage::Tcp => format!("candidate:1 1 tcp 1518280447 {ip} 9 typ host tcptype active"),
         };
         connection.add_local_candidate(RTCIceCandidateInit { candidate, ..RTCIceCandidateInit::default() })?;
@@ -205,32 +205,39 @@ impl Player {
 
     /// The server's answer.
     pub fn on_answer(&mut self, now: Time, answer: &str) -> Result<(), Error> {
-        self.note_format(answer);
+        self.note_format(answer)?;
         let at = self.instant(now);
         self.connection.set_remote_description(at, RTCSessionDescription::answer(answer.to_owned())?)
     }
 
-    /// Answers an offer of the server's with all that it offers.
+    /// Answers a server's offer and accepts everything in it.
     pub fn answer(&mut self, now: Time, offer: &str) -> Result<String, Error> {
         let at = self.instant(now);
         self.connection.set_remote_description(at, RTCSessionDescription::offer(offer.to_owned())?)?;
         let answer = self.connection.create_answer(None)?;
         let sdp = answer.sdp.clone();
-        self.note_format(&sdp);
+        self.note_format(&sdp)?;
         self.connection.set_local_description(at, answer)?;
         Ok(sdp)
     }
 
-    /// The picture's first codec in a description.
-    fn note_format(&mut self, sdp: &str) {
-        let video = sdp.split("m=video").nth(1).unwrap_or_default();
+    /// The picture's first codec in a description, if it has a picture. Fails on an unknown format.
+    fn note_format(&mut self, sdp: &str) -> Result<(), Error> {
+        let Some(video) = sdp.split("m=video").nth(1) else { return Ok(()) };
         let map = video.lines().find_map(|line| line.strip_prefix("a=rtpmap:")).unwrap_or_default();
         let (payload_type, name) = map.split_once(' ').unwrap_or_default();
-        self.payload_type = payload_type.parse().unwrap_or_default();
-        self.assembly.codec = codec::of_rtpmap(name.trim_end()).unwrap_or(CodecKind::H264);
+        let format = payload_type.parse().ok().zip(codec::of_rtpmap(name.trim_end()));
+        let (payload_type, codec) = format.ok_or_else(|| {
+            let known = CodecKind::ALL.map(CodecKind::name).join(", ");
+            Error::Other(format!(
+                "the description's first video format, \"{map}\", is none of {known}: offer one of these"
+            ))
+        })?;
+        (self.payload_type, self.assembly.codec) = (payload_type, codec);
         let delay = |line: &&str| line.starts_with("a=extmap:") && line.ends_with("playout-delay");
         let delay = video.lines().find(delay).and_then(|line| line["a=extmap:".len()..].split([' ', '/']).next());
         self.assembly.playout_delay = delay.and_then(|id| id.parse().ok());
+        Ok(())
     }
 
     pub fn on_datagram(&mut self, now: Time, from: SocketAddr, datagram: &[u8]) {
@@ -274,13 +281,13 @@ impl Player {
         Some(Transmit { to, from, datagram: message.message.to_vec() })
     }
 
-    /// The next whole frame, in order.
+    /// The next complete frame, in order.
     pub fn poll_frame(&mut self) -> Option<PlayedFrame> {
         self.assembly.poll_frame()
     }
 
-    /// The frame with this timestamp is a key frame: once it is whole the player goes on with it, whatever is missing before it, as
-    /// browsers do. They read it from the picture itself.
+    /// The frame with this timestamp is a key frame: once it is complete the player continues with it, whatever is missing before it, as
+    /// browsers do. They detect it from the picture itself.
     pub fn expect_key_frame(&mut self, rtp_timestamp: u32) {
         self.assembly.expect_key_frame(rtp_timestamp);
     }
@@ -290,7 +297,7 @@ impl Player {
         self.messages.pop_front()
     }
 
-    /// Sound's packets so far: RTP timestamp and payload.
+    /// The packets of sound so far: RTP timestamp and payload.
     #[must_use]
     pub fn sound(&self) -> &[(u32, Vec<u8>)] {
         &self.sound
@@ -313,7 +320,7 @@ impl Player {
         }
     }
 
-    /// Asks for a key frame.
+    /// Requests a key frame.
     pub fn request_key_frame(&mut self, now: Time) {
         let media_ssrc = self.ssrc;
         let message =
@@ -350,20 +357,20 @@ impl Player {
         self.assembly.given_up()
     }
 
-    /// Packets that it asked for, each as often as it did.
+    /// Packets that it requested, counted per request.
     #[must_use]
     pub const fn requests(&self) -> u64 {
         self.assembly.requests()
     }
 
-    /// Packets that it made from repairs.
+    /// Packets that it recovered from repairs.
     #[must_use]
     pub fn mended(&self) -> u64 {
         self.mended.load(Ordering::Relaxed)
     }
 
-    /// A datagram with any content under the keys of the player's own connection, as a hostile client makes it; none before the
-    /// handshake has ended.
+    /// A datagram with arbitrary content under the keys of the player's own connection, as a hostile client would create it; none before
+    /// the handshake has ended.
     #[must_use]
     pub fn seal(&self, kind: u8, content: &[u8]) -> Option<Vec<u8>> {
         self.keys.seal(kind, content)
@@ -426,7 +433,7 @@ impl Player {
         self.assembly.on_packet(now, packet);
     }
 
-    /// Asks for what is missing. The library's own requests go on after a retransmission has come: it does not look into them.
+    /// Requests what is missing. The library's own requests continue after a retransmission has arrived: it does not inspect those.
     fn ask(&mut self, now: Time) {
         let numbers = self.assembly.poll_missing(now, self.config.asks);
         if numbers.is_empty() {
@@ -470,7 +477,7 @@ fn connection(
     let every = |interval: Span| Duration::from_nanos(u64::try_from(interval.as_nanos()).unwrap_or(0));
     let registry = match config.reporting {
         Reporting::TransportWide(interval) => {
-            // For what it writes into the description; its own reporter has a fixed interval.
+            // Needed for what it writes into the description; its own reporter has a fixed interval.
             configure_twcc_receiver_only(Registry::new(), &mut engine)?;
             registry.with(Slot::TwccReceiver, TwccReceiverBuilder::new().with_interval(every(interval)).build())
         }

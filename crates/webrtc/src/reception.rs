@@ -1,9 +1,9 @@
-//! What receiver reports say of the packets since the last one (RFC 3550 section 6.4.1).
+//! What receiver reports say about the packets since the previous one (RFC 3550 section 6.4.1).
 
 use nearlight_rate::ReceiverReport;
 use rtc::rtcp::reception_report::ReceptionReport;
 
-/// More packets than this between two reports are none of ours: at 100 Mb/s it is half a minute.
+/// More packets than this between two reports cannot be ours: at 100 Mb/s it is half a minute.
 const MOST_EXPECTED: u32 = 1 << 18;
 
 /// The last report of a stream.
@@ -16,12 +16,12 @@ pub(crate) struct Reception {
 struct Counts {
     /// Highest number received, with its wraps.
     highest: u32,
-    /// 24 bits; packets that came twice count against it.
+    /// 24 bits; duplicate packets are subtracted.
     lost: u32,
 }
 
 impl Reception {
-    /// None for the first report, and for one that tells nothing new.
+    /// None for the first report, and for one that contains nothing new.
     pub(crate) fn on_report(&mut self, report: &ReceptionReport) -> Option<ReceiverReport> {
         let now = Counts { highest: report.last_sequence_number, lost: report.total_lost & 0x00FF_FFFF };
         let before = self.last.replace(now)?;
@@ -29,7 +29,7 @@ impl Reception {
         if expected == 0 || expected > MOST_EXPECTED {
             return None;
         }
-        // A smaller sum than before says that more came than was sent; it reads as a large number of 24 bits.
+        // A smaller total than before means that more arrived than was sent; it reads as a large number of 24 bits.
         let lost = now.lost.wrapping_sub(before.lost) & 0x00FF_FFFF;
         let lost = if lost > expected { 0 } else { lost };
         Some(ReceiverReport::Packets { arrived: expected - lost, lost })

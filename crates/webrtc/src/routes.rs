@@ -9,15 +9,15 @@ use crate::stun::{BINDING_REQUEST, IceCredentials, Stun, USERNAME, Verifier};
 
 /// Addresses of one peer at a time: a browser tries each of its networks. Guess: twice as many as a laptop has.
 const MAX_ADDRESSES: usize = 16;
-/// An address stays with its peer for this long after the peer's client last signed a request there. A client checks its ways every 5 s
-/// (RFC 7675 section 5.1): it has left out two checks then.
+/// An address stays with its peer for this long after the peer's client last signed a request there. A client checks its paths every 5 s
+/// (RFC 7675 section 5.1): it has missed two checks then.
 const HELD: Span = Span::from_secs(15);
 
 /// What carries datagrams between client and server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Carriage {
     Udp,
-    /// A connection that the client opened, each datagram behind its length (RFC 4571, RFC 6544).
+    /// A connection opened by the client, each datagram prefixed with its length (RFC 4571, RFC 6544).
     Tcp,
 }
 
@@ -44,7 +44,7 @@ impl Remote {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerId(pub u32);
 
-/// Peers by the name that their STUN requests carry, and by the addresses that signed requests came from.
+/// Peers by the name in their STUN requests, and by the addresses that signed requests came from.
 #[derive(Debug, Default)]
 pub struct Routes {
     by_name: BTreeMap<String, PeerId>,
@@ -58,17 +58,17 @@ struct Known {
     addresses: Vec<Remote>,
 }
 
-/// An address that a peer's client has signed a request at.
+/// An address from which a peer's client has signed a request.
 #[derive(Clone, Copy, Debug)]
 struct Route {
     peer: PeerId,
     signed_at: Time,
-    /// When anything but STUN came from there last.
+    /// When anything but STUN last arrived from there.
     used_at: Option<Time>,
 }
 
 impl Routes {
-    /// A peer and its own ICE credentials. False where nothing that it is sent could be verified; then it gets nothing.
+    /// Registers a peer with its own ICE credentials. False where its requests could not be verified; then it gets nothing.
     pub fn add(&mut self, peer: PeerId, credentials: &IceCredentials) -> bool {
         let Some(verifier) = Verifier::new(credentials) else { return false };
         self.by_name.insert(credentials.name.clone(), peer);
@@ -83,8 +83,7 @@ impl Routes {
         }
     }
 
-    /// The peer that a datagram is for. A request that is signed with a peer's password makes its address known; one that is not is
-    /// for nobody.
+    /// The peer that a datagram is for. A request that is signed with a peer's password registers its address; an unsigned one is dropped.
     pub fn on_datagram(&mut self, now: Time, from: Remote, datagram: &[u8]) -> Option<PeerId> {
         let stun = Stun::parse(datagram);
         if let Some(request) = stun.filter(|stun| stun.kind == BINDING_REQUEST) {
@@ -109,7 +108,7 @@ impl Routes {
                 route.signed_at = now;
                 return;
             }
-            // Nobody takes an address from who is there, with requests that only claim to come from it.
+            // An active peer's address cannot be taken over with requests that only claim to come from it.
             Some(route) if now.saturating_since(route.signed_at) < HELD => return,
             Some(route) => {
                 let other = route.peer;
@@ -119,7 +118,7 @@ impl Routes {
         }
         let Some(known) = self.peers.get_mut(&peer) else { return };
         if known.addresses.len() >= MAX_ADDRESSES {
-            // What came from there was first signed, then used: a signed request that is repeated from elsewhere puts out its like.
+            // A genuine address was first signed, then used: a signed request that is replayed from elsewhere evicts only its like.
             let age = |address: &Remote| self.by_address.get(address).map(|route| (route.used_at, route.signed_at));
             if let Some(idlest) = known.addresses.iter().copied().min_by_key(age) {
                 self.forget(peer, idlest);
@@ -139,7 +138,7 @@ impl Routes {
     }
 }
 
-/// The first half of a binding request's user name: who is asked.
+/// The first half of a binding request's user name: the requested peer.
 fn requested<'a>(request: &Stun<'a>) -> Option<&'a str> {
     std::str::from_utf8(request.attribute(USERNAME)?).ok()?.split(':').next()
 }

@@ -1,6 +1,6 @@
-//! Our interceptor in the library's chain: it hands every RTCP packet over, whatever source it names.
+//! Our interceptor in the library's chain: it extracts every RTCP packet, whatever source it names.
 //!
-//! The library's own way to an application drops feedback that names a retransmission's source.
+//! The library's own interface to an application drops feedback that names a retransmission's source.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,12 +10,12 @@ use rtc::shared::error::Error;
 
 use crate::filter::Filter;
 
-/// Compound packets that wait to be looked at; a client that sends more between two looks loses them.
+/// Unread compound packets; a client that sends more between two reads loses them.
 const MAX_WAITING: usize = 64;
 
 type Waiting = VecDeque<Box<dyn rtc::rtcp::Packet>>;
 
-/// Packets that the tap has taken out.
+/// Packets that the tap has extracted.
 #[derive(Clone, Default)]
 pub(crate) struct RtcpQueue(Arc<Mutex<Waiting>>);
 
@@ -31,7 +31,7 @@ impl RtcpQueue {
     }
 }
 
-/// Passes RTP and takes RTCP out.
+/// Passes RTP and extracts RTCP.
 pub(crate) struct RtcpTap(pub(crate) RtcpQueue);
 
 impl Filter for RtcpTap {

@@ -1,8 +1,8 @@
-//! What a client's SCTP packets must be like before the library reads them (RFC 9260).
+//! Checks a client's SCTP packets before the library reads them (RFC 9260).
 //!
-//! The library takes some lengths at their word, walks from one transmission sequence number (TSN) to another however far they are
-//! apart, and keeps what it is told to without a bound. What would make it fail, stall or grow is discarded here, as RFC 9260 has it
-//! for packets that are damaged.
+//! The library trusts some lengths, iterates from one transmission sequence number (TSN) to another however far they are apart, and stores
+//! what it is told to without a bound. Packets that would make it fail, stall or grow are discarded here, as RFC 9260 prescribes for
+//! damaged packets.
 
 /// RFC 9260 section 3 and 3.2.
 const COMMON_HEADER: usize = 12;
@@ -41,7 +41,7 @@ mod parameter {
     pub(super) const FORWARD_TSN_SUPPORTED: u16 = 0xc000;
 }
 
-/// Looks at the packets of one association, in one direction.
+/// Checks the packets of one association, in one direction.
 #[derive(Clone, Debug, Default)]
 pub struct Screen {
     /// The first TSN that the sender announced.
@@ -66,7 +66,7 @@ impl Screen {
             let length = usize::from(number(rest, 2)?);
             let value = rest.get(CHUNK_HEADER..length)?;
             self.read_chunk(rest[0], value)?;
-            // The last chunk's padding may be left out.
+            // The last chunk's padding may be omitted.
             rest = rest.get(length.next_multiple_of(4)..).unwrap_or_default();
         }
         Some(())
@@ -75,7 +75,7 @@ impl Screen {
     fn read_chunk(&mut self, kind: u8, value: &[u8]) -> Option<()> {
         let length = value.len();
         match kind {
-            // One without user data is a violation (section 3.3.1), and takes none of the receiver's buffer: it could hold any number.
+            // One without user data is a violation (section 3.3.1), and uses none of the receiver's buffer: it could hold any number.
             chunk::DATA => {
                 let stream = number(value, 4)?;
                 (length > 12 && stream < MAX_STREAMS).then_some(())?;
@@ -83,7 +83,7 @@ impl Screen {
             }
             chunk::INIT | chunk::INIT_ACK => {
                 let first = long(value, 12)?;
-                // Another association over the same DTLS connection is none of WebRTC's (RFC 8841).
+                // WebRTC has no second association over the same DTLS connection (RFC 8841).
                 if self.initial.is_none() {
                     (self.initial, self.newest) = (Some(first), first.wrapping_sub(1));
                 }
@@ -107,7 +107,7 @@ impl Screen {
                 parameters(value, 2)?;
                 self.read_resets(value)
             }
-            // The library knows no others, and leaves out packets with one.
+            // The library knows no others, and drops packets that contain one.
             _ => None,
         }
     }
@@ -124,7 +124,7 @@ impl Screen {
         Some(())
     }
 
-    /// A request waits until the TSN that it names has come, and there is no bound to how many wait.
+    /// A request waits until the TSN that it names has arrived, and the number of waiting requests is unbounded.
     fn read_resets(&mut self, value: &[u8]) -> Option<()> {
         let mut rest = value;
         while let Some(length) = number(rest, 2) {
@@ -145,15 +145,15 @@ impl Screen {
 /// Parameters fill a chunk, each padded (section 3.2.1).
 ///
 /// The library finds the next chunk by what it has read of this one, not by this one's length. It reads the first parameter of a heartbeat
-/// and two of a request to change streams (RFC 6525 section 3.1 allows no more), and of some only what it has a use for. Whatever followed
-/// would be read as a chunk that was not looked at.
+/// and two of a request to change streams (RFC 6525 section 3.1 allows no more), and of some only the parts that it uses. Whatever followed
+/// would be read as an unchecked chunk.
 fn parameters(mut rest: &[u8], most: usize) -> Option<()> {
     let mut count = 0;
     while !rest.is_empty() {
         let length = usize::from(number(rest, 2)?);
         (4..=rest.len()).contains(&length).then_some(())?;
         let is_read_whole = match number(rest, 0)? {
-            // 20 where the optional fields are there, which answer a request that is never sent.
+            // 20 where the optional fields are present, which answer a request that is never sent.
             parameter::RECONFIG_RESPONSE => length == 12,
             parameter::REQUESTED_HMAC => length.is_multiple_of(2),
             parameter::FORWARD_TSN_SUPPORTED => length == 4,
@@ -166,7 +166,7 @@ fn parameters(mut rest: &[u8], most: usize) -> Option<()> {
     Some(())
 }
 
-/// Error causes fill a chunk (section 3.3.10). The library goes from one to the next without padding.
+/// Error causes fill a chunk (section 3.3.10). The library moves from one to the next without padding.
 fn causes(mut rest: &[u8]) -> Option<()> {
     while !rest.is_empty() {
         let length = usize::from(number(rest, 2)?);

@@ -1,4 +1,4 @@
-//! One RTP stream of ours: writes what a sender lets go as RTP packets, retransmissions (RFC 4588) and FlexFEC repairs, with their numbers,
+//! One outgoing RTP stream: writes a sender's releases as RTP packets, retransmissions (RFC 4588) and FlexFEC repairs, with their numbers,
 //! timestamps and header extensions.
 
 use std::collections::VecDeque;
@@ -21,7 +21,7 @@ const MAX_FRAMES: usize = 64;
 const REPORT_INTERVAL: Span = Span::from_millis(500);
 /// NTP counts 2^-32 s; its middle 32 bits, by which reports are named, 2^-16 s.
 const NTP_SECOND: f64 = 4_294_967_296.0;
-/// Above this no round trip is believed: the client answered a report that we have forgotten.
+/// A longer round trip is not believed: the client answered a report that we have forgotten.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(10);
 
 /// Payload of the playout delay extension: least and most in units of 10 ms, twelve bits each.
@@ -40,12 +40,12 @@ pub(crate) struct StreamConfig {
     pub(crate) repair: Option<(u32, u8)>,
     /// Identifiers of header extensions where the client takes them.
     pub(crate) transport_wide: Option<u8>,
-    /// Only where the client tells of no arrivals.
+    /// Only where the client reports no arrivals.
     pub(crate) send_time: Option<u8>,
     pub(crate) playout_delay: Option<u8>,
 }
 
-/// Where numbers and timestamps begin: at random, as RFC 3550 asks.
+/// Initial numbers and timestamps: random, as RFC 3550 requires.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Beginnings {
     pub(crate) number: u16,
@@ -66,7 +66,7 @@ struct Numbered {
 #[derive(Debug)]
 pub(crate) struct Stream {
     config: StreamConfig,
-    /// The next number, unwrapped; frames take theirs when they are queued.
+    /// The next number, unwrapped; frames get theirs when they are queued.
     next: u32,
     next_retransmission: u16,
     next_repair: u16,
@@ -75,7 +75,7 @@ pub(crate) struct Stream {
     packets: u32,
     octets: u32,
     newest_timestamp: Option<(u32, Time)>,
-    /// Of the newest frame, as far as it has left.
+    /// The largest packet of the newest frame that has left so far.
     largest: Option<Packet>,
     /// The repairs of the frame that is leaving.
     block: Option<(FrameId, Block)>,
@@ -105,7 +105,7 @@ impl Stream {
         &self.config
     }
 
-    /// Bytes beside the payload: header, extensions and SRTP's tag (10 bytes for its usual profile, 16 for GCM).
+    /// Bytes in addition to the payload: header, extensions and SRTP's tag (10 bytes for its usual profile, 16 for GCM).
     pub(crate) fn overhead(&self) -> u16 {
         12 + self.extensions() + 16
     }
@@ -115,14 +115,14 @@ impl Stream {
         block_of([transport_wide.map(|_| 3), send_time.map(|_| 4), playout_delay.map(|_| 4)])
     }
 
-    /// Bytes of a repair beside the longest payload that it covers; none where the client takes no repairs.
+    /// Bytes of a repair in addition to the longest payload that it covers; none where the client accepts no repairs.
     pub(crate) fn repair_overhead(&self) -> Option<u16> {
         self.config.repair?;
         let own = 12 + block_of([self.config.transport_wide.map(|_| 3), self.config.send_time.map(|_| 4), None]) + 16;
         Some(own + flexfec::MAX_HEADER + self.extensions())
     }
 
-    /// The stream's timestamp of a moment.
+    /// The stream's timestamp for a time.
     pub(crate) fn timestamp_at(&self, at: Time) -> u32 {
         let ticks = u128::from(at.as_nanos()) * u128::from(self.config.clock_rate) / 1_000_000_000;
         (ticks as u32).wrapping_add(self.timestamp)
@@ -137,7 +137,7 @@ impl Stream {
         }
     }
 
-    /// The packet of what a sender lets go; none where the client takes no such packet, or the frame is forgotten.
+    /// The packet for a sender's release; none where the client accepts no such packet, or the frame is forgotten.
     pub(crate) fn packet(&mut self, release: &Release<'_>) -> Option<Packet> {
         let Release { seq, sent_at, ref payload } = *release;
         let mut packet = match *payload {
@@ -165,7 +165,7 @@ impl Stream {
         Some(packet)
     }
 
-    /// Takes a packet that leaves for the first time into the repairs of its frame. A frame's packets leave in order, and all of them
+    /// Includes a packet that leaves for the first time in the repairs of its frame. A frame's packets leave in order, and all of them
     /// before its repairs.
     fn protect(&mut self, frame: FrameId, index: u16, packet: &Packet) {
         let Some(Numbered { first, groups, .. }) = self.numbered(frame).copied().filter(|of| of.groups.repairs() > 0)
@@ -211,7 +211,7 @@ impl Stream {
         self.frames.iter().rev().find(|numbered| numbered.frame == frame)
     }
 
-    /// A packet of its own, such as sound's.
+    /// A standalone packet, such as one of sound.
     pub(crate) fn single(&mut self, timestamp: u32, seq: PacketSeq, payload: Vec<u8>) -> Packet {
         let number = self.next as u16;
         self.next += 1;
@@ -225,13 +225,13 @@ impl Stream {
         let transport_wide = transport_wide.map(|id| (id, transport_wide_number(seq)));
         let playout_delay = playout_delay.map(|id| (id, Bytes::from_static(&PLAYOUT_DELAY_ZERO)));
         for (id, extension) in [transport_wide, playout_delay].into_iter().flatten() {
-            // Fails only for identifiers that one byte cannot name, which are not negotiated.
+            // Fails only for identifiers beyond the one-byte form, which are not negotiated.
             let _ = packet.header.set_extension(id, extension);
         }
         packet
     }
 
-    /// The same packet as a retransmission (RFC 4588); where the client knows none, as it was.
+    /// The same packet as a retransmission (RFC 4588); unchanged where the client supports none.
     fn again(&mut self, mut packet: Packet) -> Packet {
         let Some((ssrc, payload_type)) = self.config.retransmission else { return packet };
         let original = packet.header.sequence_number.to_be_bytes();
@@ -243,8 +243,8 @@ impl Stream {
         packet
     }
 
-    /// A packet that only fills the path: the largest of the newest frame once more, as a retransmission that nobody asked for. None
-    /// where the client has no stream for those: the same packet twice in one stream is dropped before it is counted.
+    /// A packet that only fills the path: the largest of the newest frame once more, as an unrequested retransmission. None where the
+    /// client has no stream for those: the same packet twice in one stream is dropped before it is counted.
     fn filling(&mut self, seq: PacketSeq) -> Option<Packet> {
         self.config.retransmission?;
         let mut packet = self.largest.clone()?;
@@ -257,7 +257,7 @@ impl Stream {
     /// The packet leaves now.
     fn stamp(&self, now: Time, packet: &mut Packet) {
         if let Some(id) = self.config.send_time {
-            // Seconds in 24 bits, 18 of them behind the point.
+            // Seconds in 24 bits, 18 of them after the binary point.
             let ticks = (u128::from(now.as_nanos()) << 18) / 1_000_000_000;
             let [.., high, middle, low] = (ticks as u32).to_be_bytes();
             let _ = packet.header.set_extension(id, Bytes::copy_from_slice(&[high, middle, low]));
@@ -281,11 +281,11 @@ impl Stream {
         }
     }
 
-    /// Numbers that a client misses, as pieces of frames; those that are forgotten are left out.
+    /// Numbers that a client misses, as pieces of frames; forgotten ones are omitted.
     pub(crate) fn missing(&self, numbers: impl Iterator<Item = u16>) -> Nack {
         let mut missing: Vec<Missing> = Vec::new();
         for number in numbers {
-            // Nothing further back than half the numbers can be meant.
+            // Nothing further back than half the number space can be meant.
             let behind = (self.next as u16).wrapping_sub(number);
             let number = self.next - u32::from(behind);
             let place = |numbered: &&Numbered| {
@@ -327,7 +327,7 @@ impl Stream {
     }
 }
 
-/// Bytes of a block of header extensions with so many bytes each.
+/// Size in bytes of a block of header extensions of these sizes.
 fn block_of(extensions: [Option<u16>; 3]) -> u16 {
     let extensions: u16 = extensions.into_iter().flatten().sum();
     if extensions == 0 { 0 } else { 4 + extensions.next_multiple_of(4) }
@@ -344,7 +344,7 @@ fn ntp(at: Time) -> u64 {
     ((at.as_nanos() / 1_000_000_000) << 32) | ((at.as_nanos() % 1_000_000_000) as f64 / 1e9 * NTP_SECOND) as u64
 }
 
-/// The round trip by a reception report: `last` names our report, which it had for `delay` (2^-16 s) when it left.
+/// The round trip from a reception report: `last` identifies our report, which the client held for `delay` (2^-16 s) before it replied.
 pub(crate) fn round_trip(now: Time, last: u32, delay: u32) -> Option<Span> {
     if last == 0 {
         return None;

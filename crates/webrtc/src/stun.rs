@@ -1,4 +1,4 @@
-//! The little of STUN (RFC 8489) that is read beside the library that speaks it, and the check that a request is a client's own.
+//! The small part of STUN (RFC 8489) that is parsed here in addition to the library, and the check that a request is genuinely a client's.
 
 use std::fmt;
 
@@ -14,10 +14,10 @@ pub(crate) const MESSAGE_INTEGRITY: [u8; 2] = [0, 8];
 pub(crate) const USE_CANDIDATE: [u8; 2] = [0, 0x25];
 const HEADER: usize = 20;
 const ATTRIBUTE_HEADER: usize = 4;
-/// Of MESSAGE-INTEGRITY's value, an HMAC-SHA1.
+/// Length of MESSAGE-INTEGRITY's value, an HMAC-SHA1.
 const TAG: usize = 20;
 
-/// A message whose header is right. Nothing in it has been authenticated.
+/// A message whose header is valid. Nothing in it has been authenticated.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stun<'a> {
     pub(crate) kind: [u8; 2],
@@ -35,8 +35,7 @@ impl<'a> Stun<'a> {
         Some(Self { kind: [header[0], header[1]], transaction: header[8..].try_into().ok()?, attributes })
     }
 
-    /// The first of this kind; none where the attributes before it are damaged, or end with the signature, which covers nothing that
-    /// follows it.
+    /// The first of this kind; none where the attributes before it are damaged, or end with the signature, which covers nothing after it.
     pub(crate) fn attribute(&self, wanted: [u8; 2]) -> Option<&'a [u8]> {
         self.find(wanted).map(|(_, value)| value)
     }
@@ -67,7 +66,7 @@ pub struct IceCredentials {
 }
 
 impl IceCredentials {
-    /// The first in a description.
+    /// The first ones in a description.
     #[must_use]
     pub fn in_description(sdp: &str) -> Option<Self> {
         let first =
@@ -82,7 +81,7 @@ impl fmt::Debug for IceCredentials {
     }
 }
 
-/// Checks that who sent a message knows a password.
+/// Verifies that a message's sender knows a password.
 pub(crate) struct Verifier(Box<dyn Mac>);
 
 impl Verifier {
@@ -92,7 +91,7 @@ impl Verifier {
         provider.crypto().new_hmac(HmacAlgorithm::Sha1, credentials.password.as_bytes()).ok().map(Self)
     }
 
-    /// Whether the message bears the signature of somebody who knows the password (section 9.1.3).
+    /// Whether the message is signed with the password (section 9.1.3).
     pub(crate) fn verify(&mut self, message: &[u8]) -> bool {
         let Some((before, tag)) = Stun::parse(message).and_then(|stun| stun.find(MESSAGE_INTEGRITY)) else {
             return false;
@@ -110,7 +109,7 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// A binding request of `name`'s client, behind attributes of odd lengths, signed with its password.
+/// A binding request from `name`'s client, after attributes of odd lengths, signed with its password.
 #[cfg(any(test, feature = "player"))]
 #[must_use]
 pub fn signed_request(credentials: &IceCredentials, transaction: u8) -> Vec<u8> {

@@ -1,4 +1,4 @@
-//! What a second in a cell costs. Simulated seconds per second are the elements.
+//! The cost of simulating a cell. One element is one simulated second.
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use nearlight_units::{Bitrate, Span};

@@ -1,6 +1,6 @@
 // The study's traffic for one or several stations in ns-3 3.44: an oracle for `standard-11ax`, independent of this project's cell.
 //
-// docs/wifi.md says how to build and run it, and what it printed. Means and 99 % quantiles over all runs and stations; each run has
+// docs/wifi.md describes how to build and run it, and lists its output. Means and 99 % quantiles over all runs and stations; each run has
 // phases of its own. After the values: the standard error of the means, from the spread of the runs. SIGINT and SIGTERM end it after
 // the run under way.
 
@@ -65,7 +65,7 @@ class NoNoise : public ErrorRateModel
     }
 };
 
-// One packet in ten is lost, whatever its size; control frames, which have less inside, never are. ns-3 asks once for each packet of
+// One packet in ten is lost, regardless of size; shorter control frames never are. ns-3 calls this once for each packet of
 // a transmission.
 class TenthLost : public ErrorModel
 {
@@ -89,7 +89,7 @@ class TenthLost : public ErrorModel
     Ptr<UniformRandomVariable> m_random = CreateObject<UniformRandomVariable>();
 };
 
-// What was seen in all runs.
+// Samples of all runs.
 class Values
 {
   public:
@@ -114,7 +114,7 @@ class Values
         return MeanOf(m_all);
     }
 
-    // How far the mean would move if all were run again.
+    // The standard error of the mean between repetitions of all runs.
     double Error() const
     {
         const double mean = MeanOf(m_runs);
@@ -215,7 +215,7 @@ class Run
         const Time period = Seconds(1.0 / m_options.fps);
         for (uint32_t station = 0; station < m_options.stations; ++station)
         {
-            // Once each way, so that block acknowledgement is agreed upon.
+            // Once each way, to set up block acknowledgement.
             const Time turn = MilliSeconds(20 * station);
             Simulator::Schedule(Seconds(1) + turn, &Run::Send, this, station, true, 1243, -1);
             Simulator::Schedule(Seconds(1.01) + turn, &Run::Send, this, station, false, 175, -1);
@@ -231,7 +231,7 @@ class Run
         Simulator::Destroy();
         m_results.airtime.Add(m_airtime[0].GetSeconds() / m_options.seconds * 100);
         m_results.uplinkAirtime.Add(m_airtime[1].GetSeconds() / m_options.seconds * 100);
-        // With several users, triggers ask for CTS as well.
+        // With several users, triggers request CTS as well.
         m_results.lostRts.Add(IsMultiUser() ? 0 : (m_rts - m_exchanges) / m_options.seconds);
         m_results.overflows.Add(m_overflows);
         m_results.EndRun();
@@ -369,7 +369,7 @@ class Run
         m_overflows += 1;
     }
 
-    // Everybody hears every transmission that is not split by frequency; only its receiver counts.
+    // All nodes hear every transmission that is not split by frequency; only its receiver counts.
     void OnHeard(uint32_t node, Ptr<const Packet> packet, uint16_t, WifiTxVector, MpduInfo, SignalNoiseDbm, uint16_t)
     {
         const auto sent = m_sent.find(packet->GetUid());
@@ -441,7 +441,7 @@ class Run
         {
             if (node == 0)
             {
-                // Where several are sent to, a request for acknowledgement goes with the packets.
+                // In multi-user transmissions, a request for acknowledgement accompanies the packets.
                 m_results.aggregate.Add(part->GetNMpdus() - IsMultiUser());
             }
         }
@@ -464,7 +464,7 @@ class Run
     const Time m_end = m_start + Seconds(m_options.seconds);
 };
 
-// Set where somebody does not want to wait for the remaining runs.
+// Set to skip the remaining runs.
 volatile std::sig_atomic_t g_stopped = 0;
 
 void
@@ -500,7 +500,7 @@ int main(int argc, char* argv[])
     command.AddValue("uplinkOfdma", "That scheduler also triggers uplink transmissions", options.uplinkOfdma);
     command.AddValue("trace", "Print every transmission that counts", options.trace);
     command.Parse(argc, argv);
-    // MU-RTS and CTS, then data that also ask for block acknowledgements side by side.
+    // MU-RTS and CTS, then data that also requests block acknowledgements in parallel.
     Config::SetDefault("ns3::WifiDefaultProtectionManager::EnableMuRts", BooleanValue(true));
     Config::SetDefault("ns3::WifiDefaultAckManager::DlMuAckSequenceType",
                        EnumValue(WifiAcknowledgment::DL_MU_AGGREGATE_TF));

@@ -1,13 +1,13 @@
 //! One contender for the medium: an access category of the access point or of a station.
 //!
-//! Decides when it may send, from when the medium fell idle, its backoff and its window. It never sees packets.
+//! Decides when it may send, from the time the medium became idle, its backoff and its window. It does not handle packets.
 
 use nearlight_units::{Span, Time};
 
 use crate::config::{AccessRule, Edca};
 use crate::random::Random;
 
-/// The medium, as everybody in the cell hears it.
+/// The state of the medium, as heard by all nodes of the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Medium {
     Idle,
@@ -25,10 +25,10 @@ pub(crate) struct Contender {
     window: u16,
     /// Slots left to count when counting last began.
     backoff: u16,
-    /// The slots were drawn for what waits now: zero of them means "at the next chance", not "none drawn".
+    /// The slots were drawn for the packets waiting now: zero of them means "at the next chance", not "none drawn".
     drawn: bool,
     wants: bool,
-    /// Its transmission failed, and it knows by then.
+    /// Its transmission failed, as it learns by this time.
     knows_at: Time,
     /// While the medium is idle: when the backoff begins to count, an AIFS after the medium fell idle.
     counts_from: Time,
@@ -53,7 +53,7 @@ impl Contender {
         }
     }
 
-    /// Something waits to be sent.
+    /// A packet is waiting to be sent.
     #[inline]
     pub(crate) fn wants(&self) -> bool {
         self.wants
@@ -88,13 +88,13 @@ impl Contender {
         }
     }
 
-    /// Nothing waits any more, or what waits cannot be sent.
+    /// No packet is waiting any more, or none that can be sent.
     pub(crate) fn withdraw(&mut self) {
         self.wants = false;
         self.grant_at = Time::FAR_FUTURE;
     }
 
-    /// Somebody else began to send: counting stops, whole slots count.
+    /// Another node began to send: counting stops; only complete slots count.
     #[inline]
     pub(crate) fn on_busy(&mut self, now: Time, random: &mut Random) {
         self.backoff -= self.counted(now);
@@ -120,14 +120,14 @@ impl Contender {
         self.grant_at = Time::FAR_FUTURE;
     }
 
-    /// Its exchange is over and something got through: the window is reset and a post-backoff drawn.
+    /// Its exchange has ended and at least one packet got through: the window is reset and a post-backoff drawn.
     pub(crate) fn on_success(&mut self, random: &mut Random) {
         self.window = self.window_least;
         self.draw(random);
         self.drawn = true;
     }
 
-    /// Nothing of its exchange got through, as it knows from `knows_at` on: the window doubles.
+    /// No packet of its exchange got through, as it learns at `knows_at`: the window doubles.
     pub(crate) fn on_failure(&mut self, knows_at: Time, random: &mut Random) {
         self.knows_at = knows_at;
         let doubled = u32::from(self.window) * 2 + 1;
@@ -137,7 +137,7 @@ impl Contender {
         self.drawn = true;
     }
 
-    /// What [`Self::wants`] says from now on, where the medium is busy and the backoff is drawn.
+    /// The value of [`Self::wants`] from now on, where the medium is busy and the backoff is drawn.
     pub(crate) fn set_wants(&mut self, wants: bool) {
         self.wants = wants;
     }
@@ -153,7 +153,7 @@ impl Contender {
         self.counts_from + self.slot * slots as i64
     }
 
-    /// Slots of the backoff that are over when somebody begins to send at `now`.
+    /// Backoff slots that have elapsed when another node begins to send at `now`.
     #[inline]
     fn counted(&self, now: Time) -> u16 {
         if self.backoff == 0 || now < self.counts_from {
@@ -176,7 +176,7 @@ mod tests {
 
     const BEST_EFFORT: Edca = Edca { aifs_slots: 2, window_least: 31, window_most: 1_023, txop: None };
 
-    /// On a medium that has been idle since `since`, with so many slots to count.
+    /// On a medium that has been idle since `since`, with this many slots to count.
     fn contender(rule: AccessRule, since: Time, backoff: u16) -> Contender {
         let timing = Timing::STANDARD;
         let mut contender = Contender::new(&BEST_EFFORT, BEST_EFFORT.aifs(&timing), timing.slot, rule);

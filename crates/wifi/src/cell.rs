@@ -1,10 +1,10 @@
-//! The cell: who contends, what happens next, what comes out.
+//! The cell: contention, events and exits.
 //!
 //! Events are few: the medium is won, an exchange ends, a timer of the cell's own (scan, background packet, neighbour, trigger)
 //! runs out. The fate of every packet of an exchange is drawn when the exchange begins, so its exits are known from then on.
 //!
-//! Offers of an instant come before what that instant starts: the medium is won only when time has moved on. So exits depend on
-//! offers and seed alone, never on when the cell was polled.
+//! Offers of an instant come before what that instant starts: the medium is won only when time advances. So exits depend on
+//! offers and seed alone, not on when the cell was polled.
 
 use std::collections::VecDeque;
 
@@ -48,19 +48,19 @@ impl Lane {
         self.category
     }
 
-    /// Where its queue is kept.
+    /// Index of its queue.
     #[inline]
     pub(crate) fn index(self) -> usize {
         self.link() * 4 + self.category.index()
     }
 
-    /// Where its tally is kept.
+    /// Index of its tally.
     #[inline]
     pub(crate) fn link(self) -> usize {
         self.station() * 2 + self.direction as usize
     }
 
-    /// Who contends for it: the access point is node 0, station n is node n + 1.
+    /// The node that contends for it: the access point is node 0, station n is node n + 1.
     #[inline]
     pub(crate) fn contender(self) -> usize {
         let node = match self.direction {
@@ -89,9 +89,9 @@ pub struct Cell {
     pub(crate) queues: Vec<Queue>,
     pub(crate) contenders: Vec<Contender>,
     pub(crate) radios: Vec<Radio>,
-    /// By station: it is on the channel.
+    /// By station: whether it is on the channel.
     pub(crate) present: Vec<bool>,
-    /// By station: no longer packet can be sent.
+    /// By station: the longest packet that can be sent.
     longest: Vec<Bytes>,
     pub(crate) timers: Timers,
     pub(crate) medium: Medium,
@@ -100,11 +100,11 @@ pub struct Cell {
     pub(crate) access_at: Time,
     pub(crate) random: Random,
     pub(crate) scheduler: Box<dyn Scheduler>,
-    /// For what stations send.
+    /// Schedules uplink transmissions.
     pub(crate) uplink_scheduler: Box<dyn Scheduler>,
-    /// Stations that said they have packets and were not yet asked for them.
+    /// Stations that reported packets which have not yet been requested.
     pub(crate) reported: Option<Vec<usize>>,
-    /// By category: whom the access point has served.
+    /// By category: the order in which the access point serves stations.
     pub(crate) turns: [Turns; 4],
     pub(crate) out: VecDeque<CellExit>,
     /// Offered packets that have no exit yet.
@@ -180,7 +180,7 @@ impl Cell {
         Ok(cell)
     }
 
-    /// What the cell is made of.
+    /// The cell's configuration.
     pub fn config(&self) -> &CellConfig {
         &self.config
     }
@@ -213,7 +213,7 @@ impl Cell {
         self.out.pop_front_if(|next| next.exit.at <= self.latest)
     }
 
-    /// When to poll next: no exit comes before, unless more is offered. None while nothing that was offered is inside.
+    /// When to poll next: no exit comes before, unless more is offered. None while no offered packet is inside.
     pub fn poll_timeout(&self) -> Option<Time> {
         match self.out.front() {
             Some(next) => Some(next.exit.at),
@@ -227,7 +227,7 @@ impl Cell {
         self.out.pop_front()
     }
 
-    /// No exit becomes certain before this time; None while nothing that was offered waits for a decision.
+    /// No exit becomes certain before this time; None while no offered packet is undecided.
     pub(crate) fn next_decision(&self) -> Option<Time> {
         if self.inside == 0 {
             return None;
@@ -239,7 +239,7 @@ impl Cell {
         Some(next + self.least_exchange)
     }
 
-    /// Packets of a lane that have no exit yet are gone, as when a station leaves; what is on the air stays there until its end.
+    /// Discards the packets of a lane that have no exit yet, as when a station leaves; a transmission in progress continues to its end.
     pub(crate) fn forget(&mut self, lane: Lane) {
         let mut gone = self.queues[lane.index()].clear();
         self.running.returned.retain(|(other, mpdu)| {
@@ -290,17 +290,17 @@ impl Cell {
         Bytes::new(size.get() * packets).over(exchange).mul_f64(1.0 - radio.usual_loss(lane.direction()))
     }
 
-    /// What a lane holds of its limit: packets that wait and packets on the air.
+    /// A lane's occupancy: waiting packets and packets on the air.
     pub fn occupied(&self, lane: Lane) -> usize {
         self.queues[lane.index()].occupied()
     }
 
-    /// What one direction of a station has counted so far.
+    /// The counters of one direction of a station so far.
     pub fn tally(&self, station: usize, direction: Direction) -> Option<&Tally> {
         self.tallies.get(station * 2 + direction as usize)
     }
 
-    /// What the whole cell has counted so far.
+    /// The counters of the cell so far.
     pub fn cell_tally(&self) -> CellTally {
         self.tally
     }
@@ -311,7 +311,7 @@ impl Cell {
         self.log.truncate(limit);
     }
 
-    /// The oldest exchange on record. Call until None, often enough that none was dropped for a later one.
+    /// The oldest exchange on record. Call until None, often enough that later exchanges do not displace unread ones.
     pub fn poll_exchange(&mut self) -> Option<Exchange> {
         self.log.pop_front()
     }
@@ -327,7 +327,7 @@ impl Cell {
         self.log.push_back(exchange);
     }
 
-    /// Lets everything happen that happens up to `now`, except that nobody begins to send at `now` itself.
+    /// Processes all events up to `now`, except transmissions that would begin at `now` itself.
     #[inline]
     pub(crate) fn advance(&mut self, now: Time) {
         self.latest = self.latest.max(now);
@@ -335,7 +335,7 @@ impl Cell {
             Medium::Busy => self.running.end,
             Medium::Idle => self.access_at + Span::from_nanos(1),
         };
-        // Most packets come while something is on the air, and nothing else happens.
+        // Most packets arrive during a transmission, and nothing else is due.
         if next.min(self.timers.next()) <= self.latest {
             self.catch_up();
         }
@@ -387,7 +387,7 @@ impl Cell {
         self.access_at = grants.min().unwrap_or(Time::FAR_FUTURE);
     }
 
-    /// Whether a contender has anything that it could send now.
+    /// Whether a contender has a packet that it could send now.
     pub(crate) fn has_work(&self, contender: usize) -> bool {
         let (node, category) = (contender / 4, Category::ALL[contender % 4]);
         let stations = self.config.stations.len();
@@ -409,12 +409,12 @@ impl Cell {
         self.present[lane.station()] && !self.queues[lane.index()].is_empty()
     }
 
-    /// Stations send packets of this category without being asked.
+    /// Stations send packets of this category without a trigger.
     fn contends(&self, category: Category) -> bool {
         self.config.multi_user.uplink.is_none_or(|uplink| uplink.contend || uplink.category != category)
     }
 
-    /// Exits wait in order of time; most come in that order.
+    /// Exits are queued in order of time; most are added in that order.
     #[inline]
     fn push_exit(&mut self, left: CellExit) {
         let at = left.exit.at;
@@ -426,7 +426,7 @@ impl Cell {
         }
     }
 
-    /// A packet is through, or back where it cannot be helped.
+    /// A packet was delivered, or was dropped.
     #[inline]
     pub(crate) fn leave(&mut self, lane: Lane, mpdu: &Mpdu, exit: Exit) {
         let tally = &mut self.tallies[lane.link()];

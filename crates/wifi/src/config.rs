@@ -1,4 +1,4 @@
-//! What a cell is made of, and the presets that are checked against published numbers.
+//! The configuration of a cell, and the presets that are validated against published numbers.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -12,10 +12,10 @@ use crate::ofdma::MultiUser;
 use crate::phy::{Guard, Mcs, Mode, Width};
 use crate::timing::Timing;
 
-/// The most stations of one cell. Guess: beyond it contention is so crowded that nothing of interest to streaming happens.
+/// The most stations of one cell. Guess: beyond it contention is too crowded for streaming.
 pub const MOST_STATIONS: usize = 128;
 
-/// The cells whose behaviour was compared with numbers of others.
+/// The cells whose behaviour was validated against others' results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Preset {
@@ -120,16 +120,16 @@ impl Edca {
 /// How contenders count slots, and when they begin to send.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AccessRule {
-    /// As Komondor: an arrival that finds everything idle waits an AIFS; a backoff counts whole idle slots; whoever meets a busy
-    /// medium while it waits draws a backoff; after a collision all wait for the CTS that does not come.
+    /// As Komondor: an arrival that finds everything idle waits an AIFS; a backoff counts whole idle slots; a contender that meets a busy
+    /// medium while it waits draws a backoff; after a collision all wait for the missing CTS.
     Komondor,
-    /// As the standard (IEEE 802.11-2020, section 10.23.2.4) and ns-3: everybody acts at slot boundaries, the first of which ends the
+    /// As the standard (IEEE 802.11-2020, section 10.23.2.4) and ns-3: all contenders act at slot boundaries, the first of which ends the
     /// AIFS; a backoff counts at each of them, that of another's beginning too; after a collision only those who sent wait for
     /// their CTS.
     Edca,
 }
 
-/// Which of its stations the access point sends to next, where several have packets of one category.
+/// The station that the access point serves next, if several have packets of one category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Service {
     /// The one whose oldest packet has waited longest, as ns-3 does, and any access point with one queue for all.
@@ -151,7 +151,7 @@ pub enum DeliveredAt {
     PacketEnd,
 }
 
-/// What a cell is made of. Build one from a preset and change what differs.
+/// The configuration of a cell. Start from a preset and change what differs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CellConfig {
     pub timing: Timing,
@@ -192,7 +192,7 @@ pub struct StationConfig {
     pub adaptation: Adaptation,
     /// It leaves the channel to look for other access points.
     pub scan: Option<Scan>,
-    /// Traffic that the cell makes for it; its packets are counted but never exit.
+    /// Traffic that the cell generates for it; its packets are counted but never exit.
     pub background: Option<Background>,
     /// How long its packets may wait, for schedulers that look at deadlines.
     pub patience: Span,
@@ -218,10 +218,10 @@ pub struct Fading {
     pub coherence: Span,
 }
 
-/// Who chooses the modulation and coding scheme.
+/// How the modulation and coding scheme is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Adaptation {
-    /// Nobody: the station's scheme, always.
+    /// Fixed: always the station's scheme.
     Fixed,
     /// The highest scheme that loses at most a tenth at the present signal-to-noise ratio: an upper bound that no device reaches.
     Ideal,
@@ -229,7 +229,7 @@ pub enum Adaptation {
     Minstrel,
 }
 
-/// Periodic absences that the station announces, so that the access point keeps its packets meanwhile.
+/// Periodic absences that the station announces, so that the access point buffers its packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scan {
     /// From one absence's start to the next.
@@ -298,13 +298,13 @@ impl CellConfig {
     #[must_use]
     pub fn with_stations(mut self, count: usize) -> Self {
         if let Some(first) = self.stations.first().cloned() {
-            // One more than is allowed is enough to be refused.
+            // One more than the maximum is enough for a rejection.
             self.stations = vec![first; count.min(MOST_STATIONS + 1)];
         }
         self
     }
 
-    /// How the station is sent to and sends.
+    /// The transmission parameters of the station, both ways.
     pub fn mode(&self, station: &StationConfig) -> Result<Mode, ConfigError> {
         Mode::new(self.width.whole(), station.mcs, station.streams, station.guard)
     }
@@ -320,7 +320,7 @@ impl CellConfig {
         Ok(Bytes::new((bits / 8).saturating_sub(overhead)).min(most))
     }
 
-    /// Says what is wrong with the configuration, if anything is.
+    /// Returns an error if the configuration is invalid.
     pub fn check(&self) -> Result<(), ConfigError> {
         if self.stations.is_empty() {
             return Err(ConfigError::NoStations);

@@ -1,9 +1,9 @@
-//! Many delays in little memory: exact count, mean and extremes, quantiles to within 0.4 %.
+//! A compact distribution of delays: exact count, mean and extremes, quantiles to within 0.4 %.
 
 use nearlight_units::{Bucket, Buckets, Span};
 use serde::{Deserialize, Serialize};
 
-/// Delays that were seen.
+/// Recorded delays.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Distribution {
     counts: Buckets<7>,
@@ -11,7 +11,7 @@ pub struct Distribution {
     longest: u64,
 }
 
-/// A distribution as reports print it, in milliseconds; zeros where nothing was seen.
+/// A distribution as reports print it, in milliseconds; zeros without samples.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct DelaySummary {
     pub count: u64,
@@ -24,7 +24,7 @@ pub struct DelaySummary {
 }
 
 impl Distribution {
-    /// One more; a negative delay counts as none.
+    /// Records a delay; a negative one counts as zero.
     #[inline]
     pub fn add(&mut self, delay: Span) {
         let nanos = delay.as_nanos().max(0) as u64;
@@ -33,14 +33,14 @@ impl Distribution {
         self.longest = self.longest.max(nanos);
     }
 
-    /// All of another's.
+    /// Adds all samples of another distribution.
     pub fn merge(&mut self, other: &Self) {
         self.counts.merge(&other.counts);
         self.sum += other.sum;
         self.longest = self.longest.max(other.longest);
     }
 
-    /// Each delay that was seen, within 0.4 %, and how often.
+    /// Each recorded delay, within 0.4 %, and its count.
     pub fn iter(&self) -> impl Iterator<Item = (Span, u64)> + '_ {
         self.counts.iter().map(|(bucket, count)| (Span::from_nanos(middle(bucket) as i64), count))
     }

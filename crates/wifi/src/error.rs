@@ -6,7 +6,7 @@ use thiserror::Error;
 use crate::config::{Category, Direction};
 use crate::phy::{Mcs, Mode, Tones};
 
-/// A configuration that no cell can have; always the caller's mistake.
+/// An invalid configuration; always an error of the caller.
 #[derive(Clone, Debug, PartialEq, Error)]
 pub enum ConfigError {
     #[error("`{0}` is no preset of a cell: use komondor-vr or standard-11ax")]

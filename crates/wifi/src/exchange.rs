@@ -11,31 +11,31 @@ use crate::queue::{Load, Mpdu, Room};
 use crate::random::Chance;
 use crate::tally::{Exchange, Kind};
 
-/// What holds the medium.
+/// The occupation of the medium.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Running {
     pub end: Time,
-    /// Those that began it; several collide.
+    /// The contenders that began it; several collide.
     pub senders: Vec<Sender>,
     /// Lanes with packets on the air.
     pub lanes: Vec<Lane>,
     /// Packets that go back to their queue when it ends.
     pub returned: Vec<(Lane, Mpdu)>,
-    /// Packets whose last attempt this was.
+    /// Packets for which this was the last attempt.
     pub given_up: Vec<(Lane, Mpdu)>,
-    /// Something got through, or nothing was meant to.
+    /// At least one packet got through, or the exchange carried none.
     pub succeeded: bool,
-    /// The category may go on without contending: since when it has the medium, and for whom.
+    /// The category may continue without contending: since when it has held the medium, and for which contender.
     pub continues: Option<(Time, Lane)>,
-    /// What held the medium before: the number of this one.
+    /// The number of this occupation: how many preceded it.
     pub number: u64,
 }
 
-/// Who began to send.
+/// A contender that began to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sender {
     pub contender: usize,
-    /// When it knows that it was in vain, if that is after the medium fell idle.
+    /// When it learns that the attempt failed, if that is after the medium became idle.
     pub knows_at: Time,
 }
 
@@ -49,18 +49,18 @@ pub(crate) struct Moments {
     pub end: Time,
 }
 
-/// Who is sent how much in a transmission.
+/// A receiver's part of a transmission.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     pub lane: Lane,
     pub mode: Mode,
     pub load: Load,
-    /// It meets another transmission: nothing gets through.
+    /// It collides with another transmission: no packet gets through.
     pub collides: bool,
 }
 
 impl Cell {
-    /// Those whose backoff ended now begin to send.
+    /// Contenders whose backoff has ended now begin to send.
     pub(crate) fn start(&mut self, now: Time) {
         self.medium = Medium::Busy;
         self.access_at = Time::FAR_FUTURE;
@@ -73,7 +73,7 @@ impl Cell {
             if contender.grant_at() != now {
                 contender.on_busy(now, &mut self.random);
             } else if sending_node == Some(node) {
-                // A more urgent category of the same node goes first: to this one it is a collision.
+                // A more urgent category of the same node goes first: an internal collision for this one.
                 contender.on_failure(now, &mut self.random);
             } else {
                 contender.on_access();
@@ -87,7 +87,7 @@ impl Cell {
         }
     }
 
-    /// What held the medium is over.
+    /// Ends the current occupation of the medium.
     pub(crate) fn complete(&mut self, now: Time) {
         for lane in self.running.lanes.drain(..) {
             self.queues[lane.index()].on_acknowledged();
@@ -148,7 +148,7 @@ impl Cell {
         }
     }
 
-    /// Triggers and packets for stations take turns where both wait.
+    /// Triggers and downlink packets alternate when both are pending.
     fn is_triggers_turn(&self, category: Category) -> bool {
         self.timers.trigger_is_due(category)
             && !(self.timers.trigger_contends(category)
@@ -165,7 +165,7 @@ impl Cell {
         self.send_single(now, lane, lead);
     }
 
-    /// Within a transmit opportunity, sends again after a SIFS, without RTS, what still fits.
+    /// Within a transmit opportunity, continues after a SIFS, without RTS, with as many packets as still fit.
     fn goes_on(&mut self, now: Time) -> bool {
         let (true, Some((since, lane))) = (self.running.succeeded, self.running.continues) else {
             return false;
@@ -203,7 +203,7 @@ impl Cell {
         self.tally.airtime += moments.end - moments.start;
     }
 
-    /// What one sender would send now.
+    /// The transmission that one sender would make now.
     fn single(&mut self, now: Time, lane: Lane, lead: Span, collides: bool) -> Part {
         let timing = self.config.timing;
         let choice = self.radios[lane.station()].choose(now, lane.direction(), &mut self.random);
@@ -214,7 +214,7 @@ impl Cell {
         let queue = &self.queues[lane.index()];
         let mut load = queue.load(&timing, room);
         if load.packets == 0 {
-            // A packet that is longer than the opportunity goes alone (IEEE 802.11-2020, section 10.23.2.9).
+            // A packet that is longer than the opportunity is sent alone (IEEE 802.11-2020, section 10.23.2.9).
             load = queue.load(&timing, Room { bits: u64::MAX, packets: 1, window: 1 });
         }
         Part { lane, mode: choice.mode, load, collides }
@@ -231,7 +231,7 @@ impl Cell {
         Moments { start: now, data, data_end, end: data_end + timing.sifs + timing.acknowledgement(part.load.packets) }
     }
 
-    /// Draws what becomes of a part's packets; answers how many get through.
+    /// Draws the fate of a part's packets; returns how many get through.
     pub(crate) fn transmit(&mut self, part: &Part, moments: Moments) -> usize {
         let &Part { lane, mode, load, collides } = part;
         let timing = self.config.timing;
@@ -270,7 +270,7 @@ impl Cell {
                 complete = false;
                 self.running.returned.push((lane, mpdu));
             }
-            // The receiver hands on what has nothing missing before it.
+            // The receiver delivers packets up to the first gap.
             while complete && let Some(mpdu) = self.queues[lane.index()].release() {
                 self.leave(lane, &mpdu, Exit::delivered(delivered_at, mpdu.packet));
             }
@@ -315,7 +315,7 @@ impl Cell {
         self.record_without_packets(now, end, Kind::Neighbour, None);
     }
 
-    /// Several began at once: nothing gets through.
+    /// Several contenders began at once: no packet gets through.
     fn collide(&mut self, now: Time) {
         let mut senders = std::mem::take(&mut self.running.senders);
         self.running.continues = None;
@@ -353,7 +353,7 @@ impl Cell {
         }
     }
 
-    /// What a node sent into a collision, and until when that holds the medium. With RTS, only the RTS is lost.
+    /// A node's transmission in a collision, and until when it holds the medium. With RTS, only the RTS is lost.
     fn lose(&mut self, now: Time, node: usize, category: Category) -> (Time, Lane) {
         let timing = self.config.timing;
         let (lane, triggers) = match node {

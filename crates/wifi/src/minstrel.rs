@@ -13,7 +13,7 @@ use crate::phy::{Mcs, Mode};
 
 /// Linux: `MINSTREL_UPDATE_INTERVAL`-like window of statistics.
 const WINDOW: Span = Span::from_millis(50);
-/// Linux: `EWMA_LEVEL` of 96 out of 128 for the past.
+/// Linux: `EWMA_LEVEL`, a weight of 96 out of 128 for the past.
 const MEMORY: f64 = 0.75;
 /// Linux: below it a scheme counts as useless.
 const USELESS: f64 = 0.1;
@@ -21,7 +21,7 @@ const USELESS: f64 = 0.1;
 const TRY_AGAIN: Span = Span::from_millis(20);
 /// Guess: after a failed trial the channel is given this long to become better.
 const TRY_LATER: Span = Span::from_millis(200);
-/// Guess: what a trial risks.
+/// Guess: the number of packets that a trial risks.
 const TRIAL: usize = 8;
 /// Guess: a trial that loses more is a failure.
 const TRIAL_GOOD: f64 = 0.75;
@@ -47,7 +47,7 @@ struct Scheme {
 }
 
 impl Minstrel {
-    /// Starts with the slowest scheme; `mode` says the fastest.
+    /// Starts with the slowest scheme; `mode` contains the fastest.
     pub(crate) fn new(mode: Mode) -> Self {
         Self {
             mode,
@@ -84,7 +84,7 @@ impl Minstrel {
         (self.best, usize::MAX)
     }
 
-    /// What became of the packets of the transmission chosen last.
+    /// Reports the outcome of the packets of the transmission chosen last.
     pub(crate) fn on_outcome(&mut self, now: Time, mcs: Mcs, sent: usize, delivered: usize) {
         let scheme = &mut self.schemes[usize::from(mcs.index())];
         scheme.sent += sent;
@@ -126,7 +126,7 @@ mod tests {
     use super::*;
     use crate::phy::{Guard, Width};
 
-    /// Runs with schemes up to `good` succeeding and those above failing; answers the scheme in use most of the last second.
+    /// Runs with schemes up to `good` succeeding and those above failing; returns the scheme used most during the last second.
     fn settles(minstrel: &mut Minstrel, now: &mut Time, good: u8) -> u8 {
         let mut used = [0; 12];
         for _ in 0..4_000 {

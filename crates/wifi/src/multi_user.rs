@@ -1,7 +1,7 @@
-//! Exchanges that several stations share: downlink transmissions split by frequency, and uplink ones that a trigger asks for.
+//! Exchanges that several stations share: downlink transmissions split by frequency, and uplink ones solicited by a trigger.
 //!
-//! Downlink: MU-RTS, CTS, data padded to the longest part, block acknowledgements side by side. Uplink: a poll for what waits
-//! (BSRP), answers side by side, a trigger, data side by side, one acknowledgement for all.
+//! Downlink: MU-RTS, CTS, data padded to the longest part, block acknowledgements in parallel. Uplink: a buffer status poll
+//! (BSRP), answers in parallel, a trigger, data in parallel, one acknowledgement for all.
 
 use nearlight_units::{Bytes, Span, Time};
 
@@ -14,10 +14,10 @@ use crate::queue::{Load, Room};
 use crate::tally::Kind;
 use crate::timing::Timing;
 
-/// An empty `QoS` frame with what waits (IEEE 802.11-2020, section 9.3.2.1).
+/// An empty `QoS` frame with the buffer status (IEEE 802.11-2020, section 9.3.2.1).
 const REPORT: Bytes = Bytes::new(30);
-/// What asks a station for its block acknowledgement, inside its data (IEEE 802.11ax-2021, section 9.3.1.22.4): a trigger for one
-/// station, and what is to be acknowledged.
+/// The request for a station's block acknowledgement, inside its data (IEEE 802.11ax-2021, section 9.3.1.22.4): a trigger for one
+/// station, and the packets to be acknowledged.
 const ACKNOWLEDGEMENT_REQUEST: Bytes = Bytes::new(37);
 
 impl Cell {
@@ -29,7 +29,7 @@ impl Cell {
         width.filled_by(candidates.min(places))
     }
 
-    /// The first frame of the access point's downlink transmission, by which others know that it begins.
+    /// The first frame of the access point's downlink transmission, from which others learn that it begins.
     pub(crate) fn downlink_opening(&self, category: Category) -> Span {
         let timing = &self.config.timing;
         if self.config.multi_user.downlink.is_none() {
@@ -39,7 +39,7 @@ impl Cell {
         if sharers > 1 { timing.trigger(sharers) } else { timing.rts() }
     }
 
-    /// Sends to several stations at once; false where fewer than two have packets or the cell does not do it.
+    /// Sends to several stations at once; false if fewer than two have packets or the cell does not support it.
     pub(crate) fn begin_multi_user(&mut self, now: Time, category: Category) -> bool {
         let MultiUser { downlink, always, .. } = self.config.multi_user;
         if downlink.is_none() {
@@ -80,8 +80,8 @@ impl Cell {
         true
     }
 
-    /// Asks stations what waits, and for as much of it as fits: at once, or at an access of its own; false where nobody has anything
-    /// to be asked for.
+    /// Polls the stations' buffer status and requests as much data as fits, in the same access or a separate one; false if there is
+    /// nothing to request.
     pub(crate) fn begin_triggered(&mut self, now: Time) -> bool {
         let Some(triggered) = self.config.multi_user.uplink else { return false };
         match (triggered.when, self.reported.take()) {
@@ -117,7 +117,7 @@ impl Cell {
         self.collect(now, lead, &parts, Span::ZERO);
     }
 
-    /// Buffer status reports, of the stations that would be asked for data.
+    /// Buffer status reports, of the stations from which data would be requested.
     fn ask_what_waits(&mut self, now: Time, triggered: Triggered) {
         let present = (0..self.present.len()).filter(|station| self.present[*station]).count();
         let asked = self.config.width.filled_by(usize::from(triggered.stations).min(present).max(1));
@@ -145,7 +145,7 @@ impl Cell {
             Span::ZERO
         };
         let lead = protection + timing.data_trigger(sharers) + timing.sifs;
-        // Whoever sent its packets meanwhile answers that nothing waits.
+        // A station that has sent its packets in the meantime reports an empty buffer.
         let tones = self.config.width.split(sharers).unwrap_or(Tones::T26);
         let nothing = |station: &usize| {
             timing.triggered(self.radios[*station].usual(Direction::Uplink).on(tones), Timing::control_bits(REPORT))
@@ -160,7 +160,7 @@ impl Cell {
         self.collect(now, lead, &parts, shortest);
     }
 
-    /// A trigger that asks what waits, and the answers side by side.
+    /// A buffer status poll, and the answers in parallel.
     fn asking(&self, stations: usize) -> Span {
         let timing = &self.config.timing;
         let tones = self.config.width.split(stations).unwrap_or(Tones::T26);
@@ -176,7 +176,7 @@ impl Cell {
         self.record_without_packets(now, end, Kind::Triggered, None);
     }
 
-    /// Data side by side, which last at least `shortest`, and one acknowledgement for all.
+    /// Data in parallel, lasting at least `shortest`, and one acknowledgement for all.
     fn collect(&mut self, now: Time, lead: Span, parts: &[Part], shortest: Span) {
         let timing = self.config.timing;
         let data = parts.iter().map(|part| timing.triggered(part.mode, part.load.bits)).max().unwrap_or(Span::ZERO);
@@ -213,7 +213,7 @@ impl Cell {
         stations.filter_map(candidate).collect()
     }
 
-    /// The scheduler's choice; what it must not answer is left out.
+    /// The scheduler's choice; invalid choices are skipped.
     fn pick(
         &mut self,
         now: Time,
@@ -241,7 +241,7 @@ impl Cell {
     fn share(&mut self, now: Time, lanes: Vec<Lane>, units: usize, lead: Span, extra: u64) -> Vec<Part> {
         let timing = self.config.timing;
         let category = lanes[0].category().index();
-        // The longest preamble and the longest answer that there may be.
+        // The longest possible preamble and answer.
         let preamble = timing.multi_user_preamble(self.config.width, lanes.len(), Mcs::LOWEST);
         let answer = timing.multi_acknowledgement(lanes.iter().map(|_| 2));
         let around = lead + preamble + timing.sifs + answer;

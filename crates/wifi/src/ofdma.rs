@@ -1,6 +1,6 @@
-//! Several stations in one transmission: who shares it.
+//! Multi-user transmissions: which stations share one.
 //!
-//! Leaves out: units of different sizes in one transmission, MU-MIMO, random access to units, buffer reports outside of polls,
+//! Not modelled: units of different sizes in one transmission, MU-MIMO, random access to units, buffer reports outside of polls,
 //! power control, fading that differs between units.
 
 use nearlight_units::{Bytes, Span, Time};
@@ -14,31 +14,31 @@ use crate::phy::{Mode, Tones};
 pub struct MultiUser {
     /// The access point sends to this many stations at once at most, when several have packets in the category that won.
     pub downlink: Option<u8>,
-    /// A single station is sent to in the format for several, as ns-3's scheduler does.
+    /// The multi-user format is used even for a single station, as ns-3's scheduler does.
     pub always: bool,
     pub uplink: Option<Triggered>,
     pub order: Order,
 }
 
-/// The access point asks stations for their packets.
+/// Uplink transmissions triggered by the access point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Triggered {
     pub when: Occasion,
-    /// What is asked for, and the category that the trigger contends in.
+    /// The category that is requested, in which the trigger also contends.
     pub category: Category,
-    /// The most stations that send at once.
+    /// Maximum number of stations that send at once.
     pub stations: u8,
-    /// Stations contend for themselves as well; otherwise packets of that category wait for a trigger.
+    /// Stations also contend on their own; otherwise packets of that category wait for a trigger.
     pub contend: bool,
 }
 
-/// When stations are asked.
+/// When stations are triggered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Occasion {
-    /// From one attempt to win the medium for it to the next. What waits and the data are asked for at once.
+    /// Interval between attempts to win the medium. Buffer status and data are requested in the same access.
     Every(Span),
-    /// As ns-3's scheduler does: after each downlink transmission to several, the access point's next access asks what waits, and the
-    /// one after that for the data, if there are any. It contends for packets of its own only.
+    /// As ns-3's scheduler does: after each downlink transmission to several, the access point's next access polls buffer status, and the
+    /// one after that requests the data, if any. It contends only for packets of its own.
     AfterDownlink,
 }
 
@@ -48,9 +48,9 @@ pub enum Order {
     /// Stations take turns.
     #[default]
     RoundRobin,
-    /// Those whose oldest packet has to arrive first.
+    /// Stations whose oldest packet has the earliest deadline.
     DeadlineFirst,
-    /// Those that had least airtime for their part of the channel, as ns-3's round-robin scheduler has it.
+    /// Stations with the least airtime used for their part of the channel, as in ns-3's round-robin scheduler.
     LeastServed,
 }
 
@@ -77,26 +77,26 @@ impl MultiUser {
     }
 }
 
-/// A station that could have a place in a transmission.
+/// A candidate for a place in a transmission.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub station: usize,
-    /// What waits for it, or what it said waits at its side.
+    /// Its backlog: downlink packets queued for it, or what it reported for the uplink.
     pub packets: usize,
     pub bytes: Bytes,
     /// When the oldest of these packets arrived.
     pub oldest: Time,
-    /// When it has to be there: its arrival and the station's patience.
+    /// The deadline: its arrival plus the station's maximum delay.
     pub deadline: Time,
 }
 
 /// Chooses who shares a transmission.
 pub trait Scheduler: Send {
-    /// Writes the indices of at most `places` candidates, none twice, the most important first: later ones lose their place where
+    /// Writes the indices of at most `places` candidates, without repetition, the most important first: later ones lose their place where
     /// the channel cannot be split finely enough for a packet. `candidates` has at least one and is ordered by station.
     fn pick(&mut self, now: Time, candidates: &[Candidate], places: usize, picked: &mut Vec<usize>);
 
-    /// These stations shared a transmission of so long. `stations` are all of the cell.
+    /// Reports that these stations shared a transmission of this length. `stations` are all of the cell.
     fn on_served(&mut self, _served: &[usize], _stations: usize, _airtime: Span) {}
 }
 
@@ -129,10 +129,10 @@ impl Scheduler for DeadlineFirst {
     }
 }
 
-/// Every station earns its part of each transmission, and who takes part pays for it; the richest first.
+/// Every station earns its share of each transmission, and participants pay for it; the largest balance first.
 #[derive(Clone, Debug, Default)]
 pub struct LeastServed {
-    /// By station, in nanoseconds of the whole channel.
+    /// By station, in nanoseconds of the full channel.
     credit: Vec<f64>,
 }
 

@@ -1,6 +1,6 @@
-//! A station's way to the access point and back: signal, loss, choice of scheme.
+//! The radio channel between a station and the access point: signal, loss, choice of scheme.
 //!
-//! Leaves out: interference, differences between streams and between subcarriers, errors of control frames.
+//! Not modelled: interference, differences between streams and between subcarriers, errors of control frames.
 
 use nearlight_units::{Bytes, Span, Time};
 
@@ -9,7 +9,7 @@ use crate::minstrel::Minstrel;
 use crate::phy::{Mcs, Mode};
 use crate::random::{Chance, Random};
 
-/// Signal-to-noise ratios in dB at which a transmission of 4,096 bytes is lost one time in ten, MCS 0 to 11: the minimum
+/// Signal-to-noise ratios in dB at which a transmission of 4,096 bytes is lost with probability 0.1, MCS 0 to 11: the minimum
 /// sensitivities of IEEE 802.11ax-2021, table 27-51, over the noise of 20 MHz with the noise figure of 10 dB and the 5 dB of
 /// implementation loss that the table assumes.
 const REQUIRED: [f64; 12] = [4.0, 7.0, 9.0, 12.0, 16.0, 20.0, 21.0, 22.0, 27.0, 29.0, 32.0, 34.0];
@@ -17,7 +17,7 @@ const REQUIRED_FOR: Bytes = Bytes::new(4_096);
 /// Decibels that change the odds of a loss tenfold. Guess: between an ideal LDPC code's (well below 1) and a frequency-selective
 /// room's (2 to 3).
 const STEEPNESS: f64 = 1.0;
-/// What the ideal choice accepts, and for which packets.
+/// The loss that the ideal choice accepts, and the packet size it relates to.
 const IDEAL_LOSS: f64 = 0.1;
 const IDEAL_SIZE: Bytes = Bytes::new(1_500);
 
@@ -36,7 +36,7 @@ pub(crate) struct Radio {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Choice {
     pub mode: Mode,
-    /// The most packets that rate adaptation risks.
+    /// Maximum number of packets that rate adaptation risks.
     pub packets: usize,
 }
 
@@ -50,7 +50,7 @@ impl Radio {
         Self { mode, channel, adaptation, signal, at: Time::ZERO, minstrel }
     }
 
-    /// What a transmission that begins now uses.
+    /// The parameters of a transmission that begins now.
     pub(crate) fn choose(&mut self, now: Time, direction: Direction, random: &mut Random) -> Choice {
         if let Channel::Fading(fading) = self.channel {
             self.wander(now, fading, random);
@@ -70,7 +70,7 @@ impl Radio {
         Chance::new(self.loss_probability(mcs, size))
     }
 
-    /// The scheme the station uses on the average, for estimates.
+    /// The scheme that the station uses on average, for estimates.
     pub(crate) fn usual(&self, direction: Direction) -> Mode {
         match self.adaptation {
             Adaptation::Fixed => self.mode,
@@ -84,7 +84,7 @@ impl Radio {
         self.loss_probability(self.usual(direction).mcs(), IDEAL_SIZE)
     }
 
-    /// What became of the packets of a transmission.
+    /// Reports the outcome of the packets of a transmission.
     pub(crate) fn on_outcome(&mut self, now: Time, direction: Direction, mcs: Mcs, sent: usize, delivered: usize) {
         if self.adaptation == Adaptation::Minstrel {
             self.minstrel[direction as usize].on_outcome(now, mcs, sent, delivered);

@@ -28,7 +28,7 @@ impl Random {
         ((u64::from(self.0.next_u32()) * (u64::from(most) + 1)) >> 32) as u16
     }
 
-    /// Uniform from 0 up to `bound`, which is left out; zero for a bound of zero.
+    /// Uniform from 0 to `bound`, exclusive; zero for a bound of zero.
     pub(crate) fn below(&mut self, bound: u64) -> u64 {
         ((u128::from(self.0.next_u64()) * u128::from(bound)) >> 64) as u64
     }
@@ -38,7 +38,7 @@ impl Random {
         u64::from(self.0.next_u32()) < chance.0
     }
 
-    /// Uniform from 0 up to 1, which is left out.
+    /// Uniform from 0 to 1, exclusive.
     pub(crate) fn unit(&mut self) -> f64 {
         f64::from(self.0.next_u32()) / 4_294_967_296.0
     }

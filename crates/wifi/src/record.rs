@@ -1,4 +1,4 @@
-//! What went through a cell in a stretch of time, in a form that is kept and put together with others.
+//! The traffic of a cell over a period of time, in a form that can be stored and merged with others.
 
 use nearlight_units::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -8,14 +8,14 @@ use crate::config::Direction;
 use crate::distribution::Distribution;
 use crate::tally::{CellTally, Exchange, Tally};
 
-/// Exchanges that may go by between two looks at them.
+/// Maximum number of exchanges between two reads of the record.
 const UNSEEN: usize = 1_024;
 
-/// What went through a cell.
+/// The traffic of a cell.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct CellRecord {
     pub simulated: Span,
-    /// The first so many stations are sessions', or headsets; others have background traffic.
+    /// This many stations, the first ones, are sessions or headsets; the others have background traffic.
     pub sessions: usize,
     /// From a packet's arrival at its sender's queue until it is delivered, all sessions together.
     pub dl_packet_delay: Distribution,
@@ -33,7 +33,7 @@ pub struct CellRecord {
     pub exchanges: Vec<Exchange>,
 }
 
-/// A record in the making.
+/// A record in progress.
 pub(crate) struct Recording {
     from: Time,
     tallies: Vec<Tally>,
@@ -119,13 +119,13 @@ impl CellRecord {
         part.as_secs_f64() / self.simulated.as_secs_f64().max(f64::MIN_POSITIVE)
     }
 
-    /// What arrived at all sessions together.
+    /// The traffic that arrived, all sessions together.
     #[must_use]
     pub fn delivered_mbps(&self) -> f64 {
         self.downlink.delivered_bytes.over(self.simulated).as_mbps_f64()
     }
 
-    /// Adds another run's; its exchanges are left out.
+    /// Adds another run's; its exchanges are not included.
     pub fn merge(&mut self, other: &Self) {
         self.simulated += other.simulated;
         self.sessions = self.sessions.max(other.sessions);

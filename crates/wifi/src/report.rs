@@ -1,4 +1,4 @@
-//! What a scenario came to, in the form that commands and plans print.
+//! The results of a scenario, in the form that commands and plans print.
 
 use nearlight_link::{FlowId, Packet};
 use nearlight_units::{Bytes, Span, Time};
@@ -16,7 +16,7 @@ use crate::tally::{CellTally, Exchange, Tally};
 /// The result of a scenario.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// All runs together, warm-ups left out.
+    /// All runs together, excluding warm-ups.
     pub simulated_s: f64,
     /// All headsets together.
     pub headsets: StationReport,
@@ -29,11 +29,11 @@ pub struct Report {
     /// Share of the time that neighbouring cells held it.
     pub neighbour_airtime_ratio: f64,
     pub collisions_per_s: f64,
-    /// The first exchanges of the first run, as many as were asked for.
+    /// The first exchanges of the first run, as many as requested.
     pub exchanges: Vec<Exchange>,
     /// All headsets together, for plots.
     pub delay_curves: DelayCurves,
-    /// The same in a form that can be put together with others.
+    /// The same in a form that can be merged with others.
     #[serde(skip)]
     pub record: CellRecord,
 }
@@ -48,7 +48,7 @@ pub struct StationReport {
     pub dl_packet_delay_ms: DelaySummary,
     pub ul_packet_delay_ms: DelaySummary,
     pub video_frame_delay_ms: DelaySummary,
-    /// Frames that lost a packet for good.
+    /// Frames that lost a packet permanently.
     pub video_frames_lost: u64,
     pub downlink: LinkReport,
     pub uplink: LinkReport,
@@ -59,12 +59,12 @@ pub struct StationReport {
 pub struct LinkReport {
     pub offered: u64,
     pub delivered: u64,
-    /// Packets that met a full queue.
+    /// Packets that arrived at a full queue.
     pub overflowed: u64,
     /// Packets given up after the last retry.
     pub given_up: u64,
     pub delivered_mbps: f64,
-    /// Share of the time.
+    /// Share of the time on the air.
     pub airtime_ratio: f64,
     pub ampdu_mpdus: Aggregates,
 }
@@ -81,7 +81,7 @@ pub struct Aggregates {
     pub histogram: Vec<(usize, u64)>,
 }
 
-/// Cumulative distributions of delay: milliseconds, and the share that did not take longer. Empty where nothing was seen.
+/// Cumulative distributions of delay: milliseconds, and the share of delays up to that value. Empty without samples.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct DelayCurves {
     pub dl_packet: Vec<(f64, f64)>,
@@ -133,7 +133,7 @@ impl SinglePacket {
     }
 }
 
-/// What the runs of a scenario have seen so far.
+/// The samples of a scenario's runs so far.
 pub(crate) struct Measured {
     delays: Vec<Delays>,
     tallies: Vec<Tally>,

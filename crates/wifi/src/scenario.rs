@@ -1,4 +1,4 @@
-//! Headsets in a cell for a while, and what came of it.
+//! Simulates headsets in a cell for some time, and reports the results.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::record::CellRecord;
 use crate::report::{Measured, Report};
 use crate::traffic::{Arrival, Audio, Frame, Periodic, PeriodicConfig, Video, VideoConfig};
 
-/// How the frames of several headsets lie to each other.
+/// The relative phases of several headsets' frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phases {
     /// Each headset's at random.
@@ -32,12 +32,12 @@ pub struct Scenario {
     pub headsets: usize,
     pub video: Option<VideoConfig>,
     pub video_category: Category,
-    /// Audio goes with the video, in its category.
+    /// Audio accompanies the video, in the same category.
     pub audio: bool,
     pub poses: Option<PeriodicConfig>,
     pub pose_category: Category,
     pub phases: Phases,
-    /// What counts, after `warm_up`.
+    /// The measured time, after `warm_up`.
     pub duration: Span,
     pub warm_up: Span,
     /// Each with a seed of its own, counted up from `seed`.
@@ -73,12 +73,12 @@ impl Scenario {
         Ok(self.measure()?.report(self.headsets, self.simulated()))
     }
 
-    /// Runs it for a record that can be put together with others.
+    /// Runs it for a record that can be merged with others.
     pub fn record(&self) -> Result<CellRecord, ConfigError> {
         Ok(self.measure()?.record(self.headsets, self.simulated()))
     }
 
-    /// All runs together, warm-ups left out.
+    /// All runs together, excluding warm-ups.
     fn simulated(&self) -> Span {
         self.duration * i64::from(self.runs)
     }
@@ -92,7 +92,7 @@ impl Scenario {
         Ok(measured)
     }
 
-    /// Says what is wrong with the scenario, if anything is.
+    /// Returns an error if the scenario is invalid.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.cell.check()?;
         self.video.map_or(Ok(()), |video| video.check())?;
@@ -171,25 +171,25 @@ struct Run<'a> {
     /// By station, in order of frame.
     frames: Vec<VecDeque<Open>>,
     is_first: bool,
-    /// What counts: packets and frames that begin from here
+    /// Measurement interval: packets and frames that begin from here
     start: Time,
     /// up to here.
     end: Time,
-    /// Packets that count and have not come out.
+    /// Measured packets that have no exit yet.
     waited_for: usize,
 }
 
-/// A source's packets that come before any other's.
+/// A source's packets that precede those of all others.
 struct Turn {
     index: usize,
     at: Time,
     last: Time,
 }
 
-/// How often exits are looked at: rarely, as that costs a look at the cell, but before many have gathered.
+/// How often exits are read: rarely, as reading touches the cell, but before many have accumulated.
 const COLLECT: Span = Span::from_millis(1);
 
-/// How long a run goes on after its end, so that what began before it can arrive and long delays count like short ones. Guess: what
+/// How long a run continues after its end, so that pending packets can arrive and long delays count like short ones. Guess: a packet that
 /// takes longer is lost to any viewer.
 const GRACE: Span = Span::from_millis(500);
 
@@ -241,7 +241,7 @@ impl<'a> Run<'a> {
         at >= self.start && at < self.end
     }
 
-    /// A packet counts if it comes in time, and with it the rest of a frame that does.
+    /// A packet is measured if it begins within the interval, and so is the rest of a frame that does.
     fn is_waited_for(&self, sent: &Sent) -> bool {
         self.counts(sent.at) || sent.frame.is_some_and(|frame| self.counts(frame.at))
     }
@@ -258,7 +258,7 @@ impl<'a> Run<'a> {
                 self.offer(self.streams[index].lane, &arrival);
             }
             self.next[index] = self.streams[index].poll_timeout();
-            // Exits carry their times, so they can be looked at together.
+            // Exits carry their times, so they can be processed together.
             if at.saturating_since(collected) >= COLLECT {
                 collected = at;
                 self.collect(at, measured);

@@ -1,11 +1,11 @@
-//! Whom the access point sends to next.
+//! The order in which the access point serves stations.
 
 use nearlight_units::Span;
 
 use crate::cell::{Cell, Lane};
 use crate::config::{Category, Direction, Service};
 
-/// What a station is given at a time where airtime is shared. The default weight of Linux's mac80211, in microseconds.
+/// A station's quantum under airtime fairness. The default weight of Linux's mac80211, in microseconds.
 const QUANTUM: Span = Span::from_micros(256);
 
 /// One category's stations as the access point serves them.
@@ -24,7 +24,7 @@ impl Turns {
 }
 
 impl Cell {
-    /// The station that the access point sends to next. A collision changes nothing about it.
+    /// The station that the access point sends to next. A collision does not change it.
     pub(crate) fn next_receiver(&mut self, category: Category) -> Lane {
         let lane = |station| Lane::new(station, Direction::Downlink, category);
         let stations = self.config.stations.len();
@@ -60,7 +60,7 @@ impl Cell {
         }
     }
 
-    /// The access point sends to a station for so long.
+    /// Charges a station for a transmission of this length.
     pub(crate) fn on_served(&mut self, lane: Lane, airtime: Span) {
         let turns = &mut self.turns[lane.category().index()];
         match self.config.service {

@@ -1,9 +1,9 @@
 //! One cell as the Wi-Fi hop of many paths.
 //!
 //! A session has two [`Port`]s of a cell, one in its downlink path and one in its uplink path; other sessions' ports lead into the
-//! same cell, where they contend. The driver moves all paths of all sessions along one virtual time: at each instant it offers
-//! before it moves on. Exits depend on offers and seed alone, so the order in which ports are polled changes nothing, and equal
-//! runs are equal to the byte. What others offer makes no exit come sooner than a port's [`Hop::poll_timeout`] said.
+//! same cell, where they contend. The driver advances all paths of all sessions along one virtual time: at each instant it offers
+//! before it advances. Exits depend on offers and seed alone, so the order in which ports are polled does not matter, and equal
+//! runs are identical to the byte. Other ports' offers never cause an exit before a port's [`Hop::poll_timeout`].
 //!
 //! ```
 //! use nearlight_link::{FlowId, Hop, Packet};
@@ -36,10 +36,10 @@ use crate::error::ConfigError;
 use crate::record::{CellRecord, Recording};
 use crate::spec::CellSpec;
 
-/// In real time a cell is moved on at least this often: what its other stations do meanwhile costs a few microseconds then.
+/// In real time a cell is advanced at least this often; simulating its other stations then takes a few microseconds.
 const LONGEST_PAUSE: Span = Span::from_millis(10);
 
-/// A cell that several paths lead through. Clones are the same cell.
+/// A cell shared by several paths. Clones refer to the same cell.
 #[derive(Clone)]
 pub struct SharedCell(Arc<Mutex<Shared>>);
 
@@ -47,12 +47,12 @@ struct Shared {
     cell: Cell,
     /// By lane.
     doors: Vec<Door>,
-    /// How far the drivers' clock is ahead of the cell's, which stands still while nobody is there.
+    /// How far the drivers' clock is ahead of the cell's, which is paused while no port exists.
     behind: Span,
     recording: Option<Recording>,
 }
 
-/// What a port sees of the cell.
+/// A port's view of the cell.
 #[derive(Clone, Default)]
 struct Door {
     taken: bool,
@@ -62,23 +62,23 @@ struct Door {
     inside: usize,
 }
 
-/// Whose packets a hop carries.
+/// The sessions whose packets a hop carries.
 #[derive(Clone, Copy)]
 pub enum Users {
     /// One session's.
     One(usize),
-    /// All sessions': the function says which one a flow belongs to.
+    /// All sessions': the function maps a flow to its session.
     All(fn(FlowId) -> usize),
 }
 
-/// The cells of one run, found by what is written about them: `wifi=` in the paths of its sessions.
+/// The cells of one run, keyed by their settings: `wifi=` in the paths of its sessions.
 pub struct Cells {
     sessions: usize,
     seed: u64,
     made: Vec<(CellSpec, SharedCell)>,
 }
 
-/// One direction of one station, or of all, in one access category, as a hop. Dropping it takes what it holds from the cell.
+/// One direction of one station, or of all, in one access category, as a hop. Dropping it removes its packets from the cell.
 pub struct Port {
     shared: SharedCell,
     lanes: Vec<Lane>,
@@ -87,19 +87,19 @@ pub struct Port {
     ahead: Span,
 }
 
-/// Reads the files that a path names, and what it says about cells. For [`Cells::path`].
+/// Reads a path's files and its cell settings. For [`Cells::path`].
 pub fn load_path(path: &PathSpec) -> Result<LoadedPath, LoadError> {
     path.load_with(&mut |settings| settings.parse::<CellSpec>().map(drop).map_err(|error| error.to_string()))
 }
 
 impl Cells {
-    /// For so many sessions, each a station of its own in every cell.
+    /// For this many sessions, each a separate station in every cell.
     #[must_use]
     pub fn new(sessions: usize, seed: u64) -> Self {
         Self { sessions, seed, made: Vec::new() }
     }
 
-    /// A hop in one direction through the cell that `spec` describes, which is made where there is none yet.
+    /// A hop in one direction through the cell that `spec` describes, which is created if it does not exist yet.
     pub fn hop(&mut self, spec: &CellSpec, users: Users, direction: Direction) -> Result<Port, ConfigError> {
         let (sessions, category) = (self.sessions, spec.category());
         let cell = self.cell(spec)?;
@@ -121,7 +121,7 @@ impl Cells {
     }
 
     /// A path for a driver whose clock shows `origin` when the path's time begins. The drivers of one run share a clock; a cell's own
-    /// stands still while no path leads through it.
+    /// is paused while no path leads through it.
     pub fn path_since(
         &mut self,
         origin: Span,
@@ -145,7 +145,7 @@ impl Cells {
         (0..self.sessions).find(|session| self.made.iter().all(|(_, cell)| cell.is_vacant(*session)))
     }
 
-    /// The cells made so far.
+    /// The cells created so far.
     pub fn cells(&self) -> impl Iterator<Item = (&CellSpec, &SharedCell)> {
         self.made.iter().map(|(spec, cell)| (spec, cell))
     }
@@ -197,7 +197,7 @@ impl SharedCell {
         Ok(Port { shared: self.clone(), lanes, users, ahead: Span::ZERO })
     }
 
-    /// From a driver's path whose time begins at `origin` to the cell's time, which goes on where it stopped.
+    /// From a driver's path whose time begins at `origin` to the cell's time, which resumes where it stopped.
     fn clock(&self, origin: Span) -> Span {
         let mut shared = self.lock();
         if shared.doors.iter().all(|door| !door.taken) {
@@ -212,19 +212,19 @@ impl SharedCell {
         shared.doors.iter().skip(station * 8).take(8).all(|door| !door.taken)
     }
 
-    /// Looks at the cell itself: counters, the record of exchanges. Exits belong to ports; polling them here loses them.
+    /// Accesses the cell itself: counters, the record of exchanges. Exits belong to ports; polling them here loses them.
     pub fn with<T>(&self, look: impl FnOnce(&mut Cell) -> T) -> T {
         look(&mut self.lock().cell)
     }
 
-    /// Records what goes through from now on, and the first `exchanges`.
+    /// Records the traffic from now on, and the first `exchanges` exchanges.
     pub fn start_recording(&self, now: Time, exchanges: usize) {
         let shared = &mut *self.lock();
         shared.advance(now);
         shared.recording = Some(Recording::start(&mut shared.cell, now, exchanges));
     }
 
-    /// What went through since the recording was started, where it was.
+    /// The traffic since recording started; None if it was not started.
     pub fn finish_recording(&self, now: Time, sessions: usize) -> Option<CellRecord> {
         let shared = &mut *self.lock();
         shared.advance(now);
@@ -238,7 +238,7 @@ impl SharedCell {
 }
 
 impl Shared {
-    /// Takes every exit that became certain by `now` to its port.
+    /// Moves every exit that became certain by `now` to its port.
     fn advance(&mut self, now: Time) {
         while let Some(left) = self.cell.poll_certain(now) {
             if let Some(recording) = &mut self.recording {
@@ -263,7 +263,7 @@ impl Port {
             Users::One(_) => 0,
             Users::All(session_of) => session_of(flow),
         };
-        // Whoever is nobody's is the first one's.
+        // Flows without a session are assigned to the first one.
         self.lanes.get(place).copied().unwrap_or(self.lanes[0])
     }
 }

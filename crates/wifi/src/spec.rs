@@ -1,4 +1,4 @@
-//! Cells in writing: words with slashes in between, as in a path's `wifi=` and on the command line.
+//! The written form of cells: words separated by slashes, as in a path's `wifi=` and on the command line.
 //!
 //! ```
 //! use nearlight_wifi::CellSpec;
@@ -22,7 +22,7 @@ use crate::error::ConfigError;
 use crate::ofdma::{Occasion, Order, Triggered};
 use crate::phy::{Guard, Mcs, Width};
 
-/// A cell in writing, and which category its reader's packets have.
+/// The written form of a cell, and the category of the path's packets.
 ///
 /// Sessions' stations are alike; background traffic has stations of its own, at the same distance.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +41,7 @@ struct Word {
     read: fn(&mut Draft, &str) -> Option<()>,
 }
 
-/// What is read so far.
+/// The settings read so far.
 struct Draft {
     name: String,
     category: Category,
@@ -198,7 +198,7 @@ impl CellSpec {
         self.category
     }
 
-    /// Both describe the same cell, whatever the category of their packets.
+    /// Both describe the same cell, regardless of the category of their packets.
     pub fn is_same_cell(&self, other: &Self) -> bool {
         self.name == other.name && self.config == other.config
     }

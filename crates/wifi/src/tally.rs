@@ -11,17 +11,17 @@ pub struct Tally {
     pub offered: u64,
     pub delivered: u64,
     pub delivered_bytes: Bytes,
-    /// Packets that met a full queue.
+    /// Packets that arrived at a full queue.
     pub overflowed: u64,
     /// Packets given up after the last retry.
     pub given_up: u64,
     /// Packets too long for a transmission.
     pub too_long: u64,
-    /// How many transmissions carried how many packets, by that number.
+    /// Number of transmissions, by the number of packets they carried.
     pub aggregates: Vec<u64>,
     /// Packets that got through at their first or a later attempt, summed over transmissions.
     pub aggregates_delivered: u64,
-    /// Exchanges from RTS to acknowledgement; where several stations shared one, each has its share.
+    /// Exchanges from RTS to acknowledgement; if several stations shared one, each is charged its share.
     pub airtime: Span,
 }
 
@@ -75,7 +75,7 @@ pub struct CellTally {
     pub airtime: Span,
     /// Exchanges of neighbouring cells.
     pub neighbours: Span,
-    /// Times that two or more began to send at once.
+    /// Number of times that two or more began to send at once.
     pub collisions: u64,
     /// Time lost in them.
     pub collided: Span,
@@ -99,7 +99,7 @@ pub enum Kind {
     Single,
     /// The access point to several stations.
     MultiUser,
-    /// Several stations, asked by the access point; nobody had anything if `packets` is 0.
+    /// Several stations, triggered by the access point; none had data if `packets` is 0.
     Triggered,
     /// Two or more began at once: one record for each of them, of the same span.
     Collision,
@@ -117,7 +117,7 @@ pub struct Exchange {
     pub start: Time,
     /// The acknowledgement ends.
     pub end: Time,
-    /// None: a neighbouring cell, or a trigger that nobody answered.
+    /// None: a neighbouring cell, or a trigger without answers.
     pub station: Option<usize>,
     pub direction: Direction,
     pub category: Category,

@@ -1,4 +1,4 @@
-//! What happens in a cell without anybody's offer: scans, background packets, neighbours, triggers.
+//! Events in a cell other than offers: scans, background packets, neighbours, triggers.
 
 use nearlight_link::{FlowId, Packet};
 use nearlight_units::{Span, Time};
@@ -9,9 +9,9 @@ use crate::config::{Background, Category, CellConfig, Direction, MOST_AGGREGATE,
 use crate::ofdma::{Occasion, Triggered};
 use crate::random::Random;
 
-/// Exchanges that a neighbour puts off at most; a neighbour that gets no airtime gives the rest up.
+/// Maximum number of exchanges that a neighbour defers; a neighbour without airtime drops further ones.
 const MOST_BURSTS: u32 = 64;
-/// The flow of packets that the cell makes itself.
+/// The flow of packets that the cell generates itself.
 const BACKGROUND: FlowId = FlowId(u32::MAX);
 
 #[derive(Clone, Debug)]
@@ -71,12 +71,12 @@ impl Timers {
         self.due && self.trigger.is_some_and(|(trigger, _)| trigger.category == category)
     }
 
-    /// A trigger had its turn already, so that what waits for stations goes first.
+    /// A trigger has already had its turn, so downlink packets go first.
     pub(crate) fn trigger_had_turn(&self) -> bool {
         self.had_turn
     }
 
-    /// A trigger that the access point contends for, even with no packets of its own.
+    /// A trigger for which the access point contends, even without packets of its own.
     pub(crate) fn trigger_contends(&self, category: Category) -> bool {
         self.trigger_is_due(category)
             && self.trigger.is_some_and(|(trigger, _)| trigger.when != Occasion::AfterDownlink)
@@ -104,13 +104,13 @@ impl Timers {
         self.neighbours[neighbour].2
     }
 
-    /// A neighbour's exchange went by.
+    /// A neighbour's exchange took place.
     pub(crate) fn on_burst(&mut self, neighbour: usize) {
         let waiting = &mut self.neighbours[neighbour].2;
         *waiting = waiting.saturating_sub(1);
     }
 
-    /// Stations leave, or send what they are asked for: contenders may find their work gone.
+    /// Stations leave or send triggered data: contenders may no longer have anything to send.
     pub(crate) fn take_work_away(&self) -> bool {
         !self.scans.is_empty() || self.trigger.is_some()
     }
@@ -124,7 +124,7 @@ impl Timers {
     }
 }
 
-/// Neighbours begin at random: exponential pauses whose mean gives the asked load.
+/// Neighbours begin at random: exponential pauses whose mean yields the requested load.
 fn pause(neighbour: &Neighbour, random: &mut Random) -> Span {
     if neighbour.load <= 0.0 {
         return Span::MAX;
@@ -133,7 +133,7 @@ fn pause(neighbour: &Neighbour, random: &mut Random) -> Span {
 }
 
 impl Cell {
-    /// Everything that is due at `now` happens.
+    /// Processes everything due at `now`.
     pub(crate) fn on_timer(&mut self, now: Time) {
         for index in 0..self.timers.scans.len() {
             self.on_scan_timer(now, index);
@@ -177,7 +177,7 @@ impl Cell {
                 let contender = Lane::new(station, direction, category).contender();
                 match (self.contenders[contender].wants(), self.has_work(contender)) {
                     (false, true) => self.request_access(now, contender),
-                    // While the medium is busy, wants are settled when the exchange ends.
+                    // While the medium is busy, contention is updated when the exchange ends.
                     (true, false) if self.medium == Medium::Idle => self.contenders[contender].withdraw(),
                     _ => {}
                 }

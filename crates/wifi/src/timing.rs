@@ -1,4 +1,4 @@
-//! How long everything on the air takes.
+//! Durations of everything on the air.
 
 use nearlight_units::{Bytes, Span};
 
@@ -26,7 +26,7 @@ pub struct Timing {
     pub packet_overhead: Bytes,
     /// Packets of an A-MPDU start on multiples of four bytes.
     pub aligned: bool,
-    /// The longest data transmission: 5.484 ms, what the length field of the legacy header can say.
+    /// The longest data transmission: 5.484 ms, the maximum of the legacy header's length field.
     pub longest: Span,
 }
 
@@ -49,7 +49,7 @@ const CTS: Bytes = Bytes::new(14);
 const DELIMITER: u64 = 32;
 const LEGACY_SYMBOL: Span = Span::from_micros(4);
 /// Common and user fields of a trigger frame (IEEE 802.11ax-2021, section 9.3.1.22): 28 bytes, 5 for each station, and one more where
-/// data is asked for.
+/// data is requested.
 const TRIGGER: Bytes = Bytes::new(28);
 const TRIGGER_STATION: u64 = 5;
 const TRIGGER_DATA: u64 = 1;
@@ -58,7 +58,7 @@ const TRIGGER_DATA: u64 = 1;
 const MULTI_ACKNOWLEDGEMENT: Bytes = Bytes::new(22);
 const MULTI_ACKNOWLEDGEMENT_SINGLE: u64 = 2;
 const MULTI_ACKNOWLEDGEMENT_BITMAP: u64 = 36;
-/// The longer short training field of transmissions that a trigger asked for (section 27.3.11.9).
+/// The longer short training field of triggered transmissions (section 27.3.11.9).
 const TRIGGERED_TRAINING: Span = Span::from_micros(4);
 /// HE-SIG-B (section 27.3.11.8): allocation of 20 MHz, check and tail, a pair of stations, one station.
 const SIGNAL_ALLOCATION: u64 = 8;
@@ -68,7 +68,7 @@ const SIGNAL_SINGLE: u64 = 31;
 /// Bits of one of its symbols at MCS 0 to 5, the highest that it uses.
 const SIGNAL_SYMBOL: [u64; 6] = [26, 52, 78, 104, 156, 208];
 
-/// The shortest guard interval that a trigger may ask for (table 9-31c).
+/// The shortest guard interval that a trigger may request (table 9-31c).
 const TRIGGERED_GUARD: Guard = Guard::Nanos1600;
 
 impl Timing {
@@ -115,17 +115,17 @@ impl Timing {
         self.legacy(size, self.acknowledgement_symbol)
     }
 
-    /// A frame that asks `stations` stations for a CTS or for what waits at theirs.
+    /// A frame that requests a CTS or buffer status from `stations` stations.
     pub fn trigger(&self, stations: usize) -> Span {
         self.legacy(TRIGGER + Bytes::new(TRIGGER_STATION * stations as u64), self.control_symbol)
     }
 
-    /// A frame that asks `stations` stations for data.
+    /// A frame that requests data from `stations` stations.
     pub fn data_trigger(&self, stations: usize) -> Span {
         self.legacy(TRIGGER + Bytes::new((TRIGGER_STATION + TRIGGER_DATA) * stations as u64), self.control_symbol)
     }
 
-    /// One frame that acknowledges packets of several stations, so many of each.
+    /// One frame that acknowledges packets of several stations, this many of each.
     pub fn multi_acknowledgement(&self, packets: impl Iterator<Item = usize>) -> Span {
         let part = |packets| if packets == 1 { MULTI_ACKNOWLEDGEMENT_SINGLE } else { MULTI_ACKNOWLEDGEMENT_BITMAP };
         let parts = Bytes::new(packets.map(part).sum());
@@ -151,7 +151,7 @@ impl Timing {
         mode.bits_in(symbols.max(0) as u64).saturating_sub(SERVICE + self.tail)
     }
 
-    /// After this long without the beginning of an answer, a sender knows that none will come (IEEE 802.11-2020, section 10.3.2.9).
+    /// After this long without the start of an answer, a sender concludes that there is none (IEEE 802.11-2020, section 10.3.2.9).
     pub fn answer_timeout(&self) -> Span {
         self.sifs + self.slot + self.legacy_preamble
     }
@@ -167,7 +167,7 @@ impl Timing {
         let channels = if width == Width::Mhz20 { 1 } else { 2 };
         let subchannels = u64::from(width.mhz() / 20).div_ceil(channels);
         let stations = (stations as u64).div_ceil(channels);
-        // From 80 MHz on, one bit says whether the unit in the middle is used.
+        // From 80 MHz on, one bit indicates whether the middle unit is used.
         let middle = u64::from(width >= Width::Mhz80);
         let users = stations / 2 * SIGNAL_PAIR + stations % 2 * SIGNAL_SINGLE;
         let bits = SIGNAL_ALLOCATION * subchannels + middle + SIGNAL_CHECK + users;
@@ -175,7 +175,7 @@ impl Timing {
         LEGACY_SYMBOL * bits.div_ceil(symbol) as i64
     }
 
-    /// A transmission that a trigger asked for, of `bits`.
+    /// A triggered transmission of `bits`.
     pub fn triggered(&self, mode: Mode, bits: u64) -> Span {
         self.data(mode.with_guard(mode.guard().max(TRIGGERED_GUARD)), bits) + TRIGGERED_TRAINING
     }

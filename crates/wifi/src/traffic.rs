@@ -21,7 +21,7 @@ use crate::config::{length, share, within};
 use crate::error::ConfigError;
 use crate::random::Random;
 
-/// A packet comes into being.
+/// A packet is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival {
     pub at: Time,
@@ -30,7 +30,7 @@ pub struct Arrival {
     pub frame: Option<Frame>,
 }
 
-/// A video frame as its packets know it.
+/// The video frame to which a packet belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
     pub id: FrameId,
@@ -40,12 +40,12 @@ pub struct Frame {
     pub packets: u32,
 }
 
-/// How many batches a frame is sent in: uniform from 1 to a most.
+/// How many batches a frame is sent in: uniform from 1 to a maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Batches {
     /// As many as begin before the next frame: the study's rule.
     Period,
-    /// What the study's second experiment must have used, with 3, whatever the time between batches.
+    /// A fixed maximum: the study's second experiment must have used 3, regardless of the time between batches.
     UpTo(u32),
 }
 
@@ -56,9 +56,9 @@ pub struct VideoConfig {
     pub frame_rate: u32,
     pub rate: Bitrate,
     pub packet: Bytes,
-    /// Between packets of a batch.
+    /// Time between packets of a batch.
     pub spacing: Span,
-    /// Between batches of a frame.
+    /// Time between batches of a frame.
     pub interval: Span,
     pub batches: Batches,
 }
@@ -82,7 +82,7 @@ impl VideoConfig {
         Span::from_nanos(1_000_000_000 / i64::from(self.frame_rate.max(1)))
     }
 
-    /// The most batches of a frame.
+    /// Maximum number of batches per frame.
     pub fn most_batches(&self) -> u32 {
         match self.batches {
             Batches::UpTo(most) => most,
@@ -93,7 +93,7 @@ impl VideoConfig {
         }
     }
 
-    /// Packets of each batch of a frame that is sent in so many: enough for its share of the frame.
+    /// Packets per batch of a frame sent in this many batches: enough for its share of the frame.
     pub fn packets_of_batch(&self, batches: u32) -> u32 {
         let batch = u64::from(self.frame_rate) * u64::from(batches) * self.packet.bits();
         u32::try_from(self.rate.as_bps().div_ceil(batch.max(1))).unwrap_or(u32::MAX)
@@ -118,7 +118,7 @@ pub struct Video {
     config: VideoConfig,
     first: Time,
     frames: u32,
-    /// When the next one that is not laid out begins.
+    /// When the next frame that is not yet scheduled begins.
     next_frame: Time,
     random: Random,
     /// In order of time.
@@ -154,7 +154,7 @@ impl Video {
         self.first + Span::from_nanos(i64::try_from(passed).unwrap_or(i64::MAX))
     }
 
-    /// Lays out frames until the packet at the head is the next one for certain.
+    /// Schedules frames until the packet at the head is certain to be the next one.
     #[inline]
     fn make_ready(&mut self) {
         while self.ready.front().is_none_or(|next| self.next_frame <= next.at) {
@@ -189,7 +189,7 @@ impl Video {
 pub struct PeriodicConfig {
     pub interval: Span,
     pub size: Bytes,
-    /// Each packet comes up to this share of the interval early or late, so that no phase is kept for a whole run.
+    /// Each packet comes up to this share of the interval early or late, so that no phase persists for an entire run.
     pub jitter: f64,
 }
 
@@ -197,7 +197,7 @@ impl PeriodicConfig {
     /// The pose and input packets that the study measured: 175 bytes, 240 a second (its table 3).
     pub const POSES: Self = Self { interval: Span::from_nanos(4_166_667), size: Bytes::new(175), jitter: 0.0 };
 
-    /// So many packets a second of the size that poses have.
+    /// This many packets per second of the size of poses.
     #[must_use]
     pub fn poses_at(rate: u32) -> Self {
         Self { interval: Span::from_nanos(1_000_000_000 / i64::from(rate.max(1))), ..Self::POSES }

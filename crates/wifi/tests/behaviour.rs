@@ -1,4 +1,4 @@
-//! What a cell does against what is known of cells: closed forms, and rules that any cell keeps.
+//! A cell's behaviour against closed forms and rules that hold for any cell.
 
 use nearlight_link::{FlowId, Packet};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
@@ -222,7 +222,7 @@ fn throughput_follows_the_signal_and_adaptation_comes_near_its_bound() {
         assert!(real <= bound * 1.02, "{channel}: {real} of {bound} Mb/s");
         assert!(real >= bound * 0.6, "{channel}: {real} of {bound} Mb/s");
     }
-    // A scheme that the signal does not carry gets nothing through.
+    // A scheme that the signal does not support delivers no packets.
     assert!(rate("snr:15/adapt:fixed") < 1.0);
 }
 
@@ -262,7 +262,7 @@ fn triggered_uplink_does_not_collide_and_waits_for_its_trigger() {
     assert!(both.mean < delay.mean, "{both:?}");
 }
 
-/// The access point asks only when it sent to several stations, and only those that said that they have packets.
+/// The access point polls only after sending to several stations, and triggers only those that reported packets.
 #[test]
 fn triggers_after_downlink_ask_what_waits_and_then_for_the_data() {
     let text = "standard-11ax/loss:0%/downlink-ofdma:2/trigger:after-downlink/triggered-contend:no";

@@ -6,7 +6,7 @@ use nearlight_units::{Bitrate, Bytes, Span};
 use nearlight_wifi::traffic::{Batches, PeriodicConfig, VideoConfig};
 use nearlight_wifi::{CellConfig, DeliveredAt, Preset, Report, Scenario, SinglePacket};
 
-/// Nothing was tuned to them: any others will do.
+/// Results are not tuned to these seeds; any others would do.
 const SEEDS: [u64; 3] = [1, 20_000, 300_000];
 
 struct Case {
@@ -109,7 +109,7 @@ fn standard_cell_agrees_with_ns3_with_poses() {
     }
 }
 
-/// An earlier set of ns-3 runs has four phases for each frame rate. What does not hang on phases agrees with it too.
+/// An earlier set of ns-3 runs has four phases for each frame rate. Figures that do not depend on phases agree with it too.
 #[test]
 fn standard_cell_agrees_with_few_phases_where_phases_matter_little() {
     for (frame_rate, packets, frames) in [(30, 1.075, 16.02), (60, 0.954, 7.494), (90, 0.918, 4.447)] {

@@ -5,7 +5,7 @@ use nearlight_units::{Bytes, Span, Time};
 use nearlight_wifi::{CellSpec, Cells, Direction, Users, load_path};
 use proptest::prelude::*;
 
-/// A packet that somebody offers: when, on which port, how large.
+/// An offered packet: when, on which port, how large.
 type Offer = (u64, usize, u64);
 
 /// Long enough for every retry of everything.
@@ -23,7 +23,7 @@ fn ports(text: &str, seed: u64) -> Vec<Box<dyn Hop>> {
     all.into_iter().map(|(session, direction)| Box::new(port(session, direction)) as Box<dyn Hop>).collect()
 }
 
-/// Offers in order of time; `nosy` polls every port every 50 µs besides, others only at the very end.
+/// Offers in order of time; `nosy` also polls every port every 50 µs, others only at the very end.
 fn exits(text: &str, seed: u64, offers: &[Offer], nosy: bool) -> Vec<Vec<Exit>> {
     let mut ports = ports(text, seed);
     let mut exits = vec![Vec::new(); ports.len()];
@@ -178,7 +178,7 @@ proptest! {
         seed in any::<u64>(),
     ) {
         let mut ports = ports(&text, seed);
-        // Asked again only after a port's own offers and polls: what happens at other ports makes no exit come sooner.
+        // Queried again only after a port's own offers and polls: events at other ports never make an exit earlier.
         let mut wakes = vec![None; ports.len()];
         let mut offers = offers.iter().copied().enumerate().peekable();
         let mut left = offers.len();
@@ -197,7 +197,7 @@ proptest! {
                     continue;
                 }
                 while let Some(exit) = port.poll(now) {
-                    // Drops may be seen late.
+                    // Drops may be reported late.
                     prop_assert!(exit.at == now || !exit.is_delivered(), "{exit:?} is seen at {now:?}");
                     left -= 1;
                 }

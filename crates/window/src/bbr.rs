@@ -17,7 +17,7 @@ use rand_pcg::Pcg32;
 
 use super::filter::MaxFilter;
 use super::rounds::Rounds;
-use super::{AckSample, Cause, Congestion, INITIAL_WINDOW, WindowLaw};
+use super::{AckSample, Cause, Congestion, CongestionLaw, INITIAL_WINDOW};
 
 /// Doubles the delivery rate each round (draft section 4.1.1: 2 / ln 2).
 const STARTUP_GAIN: f64 = 2.885;
@@ -92,9 +92,9 @@ pub struct BbrV1 {
     packet: Bytes,
     random: Pcg32,
     mode: BbrMode,
-    bandwidth: MaxFilter<BANDWIDTH_ROUNDS>, // BtlBw
-    round_trip: Option<Span>,               // RTprop
-    round_trip_seen: Time,                  // rtprop_stamp
+    bandwidth: MaxFilter<Bitrate, BANDWIDTH_ROUNDS>, // BtlBw
+    round_trip: Option<Span>,                        // RTprop
+    round_trip_seen: Time,                           // rtprop_stamp
     rounds: Rounds,
     round_began: bool,
     fullness: Fullness,
@@ -329,7 +329,7 @@ impl BbrV1 {
     }
 }
 
-impl WindowLaw for BbrV1 {
+impl CongestionLaw for BbrV1 {
     fn name(&self) -> &'static str {
         "bbr"
     }

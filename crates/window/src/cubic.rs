@@ -13,7 +13,7 @@ use nearlight_units::{Bytes, Span, Time};
 
 use super::hystart::{Advice, HyStart};
 use super::prr::Prr;
-use super::{AckSample, Congestion, INITIAL_WINDOW, WindowLaw};
+use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
 /// Packets per second cubed (RFC 9438, section 5, `C`).
 const STEEPNESS: f64 = 0.4;
@@ -147,7 +147,7 @@ impl Cubic {
     }
 }
 
-impl WindowLaw for Cubic {
+impl CongestionLaw for Cubic {
     fn name(&self) -> &'static str {
         "cubic"
     }

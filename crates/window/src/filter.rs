@@ -1,26 +1,24 @@
 //! The highest value of the last rounds.
 
-use nearlight_units::Bitrate;
-
 /// The maximum over the last `N` rounds. Old values leave only when a new one comes: rounds without any value forget nothing.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct MaxFilter<const N: usize> {
-    best: [Bitrate; N],
+pub(super) struct MaxFilter<T, const N: usize> {
+    best: [T; N],
     round: u64,
-    maximum: Bitrate,
+    maximum: T,
 }
 
-impl<const N: usize> MaxFilter<N> {
+impl<T: Copy + Default + Ord, const N: usize> MaxFilter<T, N> {
     pub(super) fn new() -> Self {
-        Self { best: [Bitrate::ZERO; N], round: 0, maximum: Bitrate::ZERO }
+        Self { best: [T::default(); N], round: 0, maximum: T::default() }
     }
 
     /// Rounds never decrease.
-    pub(super) fn on_value(&mut self, round: u64, value: Bitrate) {
+    pub(super) fn on_value(&mut self, round: u64, value: T) {
         let slots = N as u64;
         if round > self.round {
             for passed in (self.round + 1..=round).rev().take(N) {
-                self.best[(passed % slots) as usize] = Bitrate::ZERO;
+                self.best[(passed % slots) as usize] = T::default();
             }
             self.round = round;
             self.maximum = self.best.iter().copied().max().unwrap_or_default();
@@ -30,19 +28,21 @@ impl<const N: usize> MaxFilter<N> {
         self.maximum = self.maximum.max(value);
     }
 
-    pub(super) fn maximum(&self) -> Bitrate {
+    pub(super) fn maximum(&self) -> T {
         self.maximum
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use nearlight_units::Bitrate;
+
     use super::*;
 
     #[test]
     fn the_maximum_leaves_after_its_rounds_and_only_for_another() {
         let mbps = Bitrate::from_mbps;
-        let mut filter = MaxFilter::<10>::new();
+        let mut filter = MaxFilter::<Bitrate, 10>::new();
         filter.on_value(1, mbps(50));
         for (round, value, maximum) in [(2, 20, 50), (10, 30, 50), (11, 10, 30), (19, 5, 30), (20, 6, 10), (60, 1, 1)] {
             filter.on_value(round, mbps(value));

@@ -1,21 +1,42 @@
-//! How much may be unacknowledged and how fast packets may leave: congestion-window laws behind one trait.
+//! How much may be unacknowledged and how fast packets may leave: laws of congestion control behind one trait.
 //!
 //! A law sees what acknowledgements teach and answers a window and, where it has one, a pacing rate. It knows nothing of
-//! sequence numbers, retransmissions or timers: a bulk sender has those, and a media session brings its own.
+//! sequence numbers, retransmissions or timers: a bulk sender has those, and a media session brings its own. Laws that set a window
+//! (Reno, CUBIC, Vegas, LEDBAT++, Hera) and laws that set a rate (PCC) look the same to their callers: a rate-based law bounds the
+//! flight by a window of its own, and learns from [`CongestionLaw::on_packet_acked`] and [`CongestionLaw::on_packet_lost`] what became
+//! of the packets that it sent at each rate.
 
 #![forbid(unsafe_code)]
 
 mod bbr;
+mod bbr3;
+mod copa;
 mod cubic;
 mod filter;
+mod hera;
+mod hera_adaptive;
 mod hystart;
+mod ledbat;
+mod pcc;
 mod prr;
 mod reno;
 mod rounds;
+mod smoothed;
+mod spec;
+mod timed_minimum;
+mod vegas;
 
 pub use bbr::{BbrMode, BbrV1};
+pub use bbr3::{Bbr3Phase, BbrV3};
+pub use copa::{Copa, CopaMode};
 pub use cubic::{Cubic, CubicOptions};
+pub use hera::{Hera, HeraOptions, Reading, Step};
+pub use hera_adaptive::HeraAdaptive;
+pub use ledbat::LedbatPlusPlus;
+pub use pcc::{Allegro, Observed, Pcc, Vivace};
 pub use reno::Reno;
+pub use spec::{LAWS, LawSpec, UnknownLaw};
+pub use vegas::Vegas;
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
@@ -56,6 +77,19 @@ pub struct AckSample {
     pub marked: bool,
 }
 
+/// A packet as its sender recorded it when it left.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SentPacket {
+    pub sent_at: Time,
+    pub size: Bytes,
+    /// Sent, neither acknowledged nor counted as lost, this packet included.
+    pub in_flight: Bytes,
+    /// Counted as lost since it left, itself included where it is.
+    pub lost_since: Bytes,
+    /// The sender had nothing to send for a part of the time before.
+    pub app_limited: bool,
+}
+
 /// What told of congestion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
@@ -74,16 +108,24 @@ pub struct Congestion {
     pub in_flight: Bytes,
 }
 
-/// A congestion-window law. Facts come with non-decreasing `now`.
+/// A law of congestion control. Facts come with non-decreasing `now`.
 ///
-/// Windows and sizes count bytes on IP. Order for one acknowledgement: [`WindowLaw::on_recovered`] if it ends an episode,
-/// [`WindowLaw::on_loss`] if it begins one, then [`WindowLaw::on_ack`].
-pub trait WindowLaw: Send {
+/// Windows and sizes count bytes on IP. Order for one acknowledgement: [`CongestionLaw::on_packet_acked`] and
+/// [`CongestionLaw::on_packet_lost`] for each packet that it settles, [`CongestionLaw::on_recovered`] if it ends an episode,
+/// [`CongestionLaw::on_loss`] if it begins one, then [`CongestionLaw::on_ack`].
+pub trait CongestionLaw: Send {
     /// The name in logs and plans.
     fn name(&self) -> &'static str;
 
     /// A packet left; `in_flight` includes it.
     fn on_sent(&mut self, _now: Time, _size: Bytes, _in_flight: Bytes) {}
+
+    /// A packet arrived that was not counted as lost. No round trip is known of what was sent more than once.
+    fn on_packet_acked(&mut self, _now: Time, _packet: &SentPacket, _round_trip: Option<Span>) {}
+
+    /// A packet counts as lost. It is not told of again should it arrive after all; nor are packets that
+    /// [`CongestionLaw::on_timeout`] gives up.
+    fn on_packet_lost(&mut self, _now: Time, _packet: &SentPacket) {}
 
     fn on_ack(&mut self, now: Time, sample: &AckSample);
 
@@ -110,31 +152,48 @@ pub trait WindowLaw: Send {
     }
 }
 
-/// The laws that competing flows are made with, by name.
-pub const LAWS: [&str; 3] = ["reno", "cubic", "bbr"];
-
-/// The law of that name before its first packet; None for a name not in [`LAWS`]. The seed decides where BBR's probing begins.
-#[must_use]
-pub fn new_law(name: &str, packet: Bytes, seed: u64) -> Option<Box<dyn WindowLaw>> {
-    match name {
-        "reno" => Some(Box::new(Reno::new(packet))),
-        "cubic" => Some(Box::new(Cubic::new(packet, CubicOptions::default()))),
-        "bbr" => Some(Box::new(BbrV1::new(packet, seed))),
-        _ => None,
+impl CongestionLaw for Box<dyn CongestionLaw> {
+    fn name(&self) -> &'static str {
+        (**self).name()
     }
-}
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+    fn on_sent(&mut self, now: Time, size: Bytes, in_flight: Bytes) {
+        (**self).on_sent(now, size, in_flight);
+    }
 
-    #[test]
-    fn every_name_makes_the_law_of_that_name() {
-        for name in LAWS {
-            let law = new_law(name, Bytes::new(1_500), 1).expect(name);
-            assert_eq!(law.name(), name);
-            assert_eq!(law.window(), Bytes::new(15_000));
-        }
-        assert!(new_law("vegas", Bytes::new(1_500), 1).is_none());
+    fn on_packet_acked(&mut self, now: Time, packet: &SentPacket, round_trip: Option<Span>) {
+        (**self).on_packet_acked(now, packet, round_trip);
+    }
+
+    fn on_packet_lost(&mut self, now: Time, packet: &SentPacket) {
+        (**self).on_packet_lost(now, packet);
+    }
+
+    fn on_ack(&mut self, now: Time, sample: &AckSample) {
+        (**self).on_ack(now, sample);
+    }
+
+    fn on_loss(&mut self, now: Time, congestion: &Congestion) {
+        (**self).on_loss(now, congestion);
+    }
+
+    fn on_recovered(&mut self, now: Time) {
+        (**self).on_recovered(now);
+    }
+
+    fn on_timeout(&mut self, now: Time, flight: Bytes) {
+        (**self).on_timeout(now, flight);
+    }
+
+    fn window(&self) -> Bytes {
+        (**self).window()
+    }
+
+    fn pacing(&self) -> Option<Bitrate> {
+        (**self).pacing()
+    }
+
+    fn burst(&self) -> Bytes {
+        (**self).burst()
     }
 }

@@ -7,7 +7,7 @@
 use nearlight_units::{Bytes, Time};
 
 use super::prr::Prr;
-use super::{AckSample, Congestion, INITIAL_WINDOW, WindowLaw};
+use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
 
 /// What remains after a loss (RFC 5681, equation 4).
 const BETA: f64 = 0.5;
@@ -35,7 +35,7 @@ impl Reno {
     }
 }
 
-impl WindowLaw for Reno {
+impl CongestionLaw for Reno {
     fn name(&self) -> &'static str {
         "reno"
     }

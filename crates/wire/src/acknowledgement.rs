@@ -1,4 +1,4 @@
-//! What a receiver has decoded, and that it cannot go on from there.
+//! What a receiver has decoded, and whether it cannot continue from there.
 
 use nearlight_units::FrameId;
 
@@ -7,14 +7,14 @@ use crate::{Kind, WireError};
 
 const LOST: u8 = 1;
 
-/// Tells which frame a sender may predict from although others were lost.
+/// Says which frame a sender may predict from although others were lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acknowledgement {
     /// The newest frame that was decoded; so were the frame that it predicts from, the one that this predicts from, and so on.
     pub decoded: FrameId,
     /// Newest frame id seen, not below `decoded`: a frame after it that predicts from a decoded one answers a loss.
     pub newest: FrameId,
-    /// A frame is missing and was asked for in vain.
+    /// A frame is missing and requests for it had no effect.
     pub lost: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Messages of the application's own, which Nearlight carries and does not read.
+//! The application's own messages, which Nearlight carries without interpreting them.
 
 use std::borrow::Cow;
 
@@ -10,7 +10,24 @@ pub const MAX_UNRELIABLE_MESSAGE_BYTES: usize = 1_100;
 /// Bytes of one that travels on the control stream, there as base64.
 pub const MAX_RELIABLE_MESSAGE_BYTES: usize = 16 * 1_024;
 
-/// A message that may be lost, come twice or overtake others.
+/// A message between the application and its user's page or program, opaque to everything in between.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ApplicationMessage {
+    /// At most [`MAX_RELIABLE_MESSAGE_BYTES`], or [`MAX_UNRELIABLE_MESSAGE_BYTES`] where it is not reliable.
+    pub data: Vec<u8>,
+    /// It is delivered once and in order; otherwise it may be lost, duplicated or reordered.
+    pub reliable: bool,
+}
+
+impl ApplicationMessage {
+    /// The maximum length of this kind of message in bytes.
+    #[must_use]
+    pub const fn limit(&self) -> usize {
+        if self.reliable { MAX_RELIABLE_MESSAGE_BYTES } else { MAX_UNRELIABLE_MESSAGE_BYTES }
+    }
+}
+
+/// A message that may be lost, duplicated or reordered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnreliableMessage<'a>(pub Cow<'a, [u8]>);
 

@@ -1,6 +1,6 @@
 //! The exchange that clock offset and round trip are estimated from.
 
-use nearlight_units::Time;
+use nearlight_units::RemoteTime;
 
 use crate::cursor::Reader;
 use crate::{Kind, WireError};
@@ -8,17 +8,17 @@ use crate::{Kind, WireError};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ping {
     /// On the client's clock.
-    pub client_sent_at: Time,
+    pub client_sent_at: RemoteTime,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pong {
     /// Copied from the ping.
-    pub client_sent_at: Time,
+    pub client_sent_at: RemoteTime,
     /// On the server's clock.
-    pub server_received_at: Time,
+    pub server_received_at: RemoteTime,
     /// On the server's clock.
-    pub server_sent_at: Time,
+    pub server_sent_at: RemoteTime,
 }
 
 impl Ping {

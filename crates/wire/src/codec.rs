@@ -1,4 +1,4 @@
-//! What pictures are coded with.
+//! Picture codecs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -41,14 +41,14 @@ impl FromStr for CodecKind {
     }
 }
 
-/// Somebody asked for a codec that does not exist.
+/// A request for a codec that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no codec {name:?}; choose one of: {}", CodecKind::ALL.map(CodecKind::name).join(", "))]
 pub struct UnknownCodec {
     pub name: String,
 }
 
-/// Those of a list of names that are known here: a client may have codecs that this server has not heard of.
+/// Keeps the known names of a list: a client may support codecs that are unknown to this server.
 pub(crate) fn known_codecs<'de, D: Deserializer<'de>>(names: D) -> Result<Vec<CodecKind>, D::Error> {
     let names = Vec::<String>::deserialize(names)?;
     Ok(names.iter().filter_map(|name| name.parse().ok()).collect())

@@ -1,4 +1,4 @@
-//! The reliable stream: JSON messages, each after its length as a 32-bit big-endian number.
+//! The reliable stream: JSON messages, each preceded by its length as a 32-bit big-endian number.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::{Base64, Bytes32, CodecKind, CursorShape, Hand, Haptics, Pose, Recove
 /// A longer control message is refused before any of it is stored.
 pub const MAX_CONTROL_BYTES: usize = 64 * 1024;
 
-/// What the user looks at.
+/// The kind of display that the user looks at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DisplayKind {
@@ -20,23 +20,27 @@ pub enum DisplayKind {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     pub protocol: u8,
-    /// That the client knows the token of the printed link; none over WebRTC, where who made the offer has shown it.
+    /// Proof that the client knows the token of the printed link; none over WebRTC, where the offer has already proved it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proof: Option<TokenProof>,
-    /// What the client calls itself, for the server's log; at most 200 characters are kept.
+    /// The client's name for itself, for the server's log; at most 200 characters are kept.
     pub client: String,
     pub display: DisplayKind,
-    /// Codecs that the client decodes, best first; what is read leaves unknown ones out.
+    /// Codecs that the client decodes, best first; unknown ones are skipped when it is parsed.
     #[serde(deserialize_with = "known_codecs")]
     pub codecs: Vec<CodecKind>,
     /// Refresh rate of the display in hertz; 0 where a picture is displayed the moment it is decoded.
     pub display_hz: u16,
-    /// The client hears: it wants the world's sound where the server has any.
+    /// The client wants the world's sound, if the server has any.
     #[serde(default)]
     pub sound: bool,
-    /// The user lets the application write to the clipboard.
+    /// The user allows the application to write to the clipboard.
     #[serde(default)]
     pub clipboard: bool,
+    /// The client wants the rows below the picture that hold the latency marker, and crops them. No effect over WebRTC, where the offer
+    /// requests the marker.
+    #[serde(default)]
+    pub marker: bool,
 }
 
 /// How the sound is coded.
@@ -57,6 +61,7 @@ pub struct StreamDescription {
     pub codec: CodecKind,
     /// The codec string of WebCodecs, such as `avc1.42E01F`.
     pub codec_string: String,
+    /// Of the picture in pixels; what is decoded is higher where the latency marker lies below the picture.
     pub width: u16,
     pub height: u16,
     pub fps: u16,
@@ -179,10 +184,7 @@ pub enum ClientMessage {
         display_hz: u16,
     },
     /// What the user's gamepads and controllers are; all of them, whenever one comes or goes.
-    Devices {
-        gamepads: Vec<GamepadDescription>,
-        controllers: Vec<ControllerDescription>,
-    },
+    Devices(DevicesDescription),
     /// The text of the user's clipboard, at most [`MAX_CLIPBOARD_BYTES`](crate::MAX_CLIPBOARD_BYTES).
     Clipboard {
         text: String,
@@ -192,6 +194,14 @@ pub enum ClientMessage {
         data: Base64,
     },
     Goodbye,
+}
+
+/// What a user's gamepads and controllers are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(ts_rs::TS))]
+pub struct DevicesDescription {
+    pub gamepads: Vec<GamepadDescription>,
+    pub controllers: Vec<ControllerDescription>,
 }
 
 /// A gamepad that a client has.
@@ -217,7 +227,7 @@ pub struct ControllerDescription {
     pub haptics: bool,
 }
 
-/// The bytes of one message on the stream.
+/// Serialises one message for the stream.
 pub fn write_control<M: Serialize>(message: &M) -> Vec<u8> {
     let json = serde_json::to_vec(message).expect("control messages are plain data");
     let mut bytes = (json.len() as u32).to_be_bytes().to_vec();
@@ -232,14 +242,14 @@ pub struct ControlReader {
 }
 
 impl ControlReader {
-    /// Takes what the stream delivered.
+    /// Appends bytes that the stream delivered.
     ///
     /// Call [`ControlReader::poll`] until it returns none before the next call, so that the buffer stays bounded.
     pub fn on_bytes(&mut self, bytes: &[u8]) {
         self.buffered.extend_from_slice(bytes);
     }
 
-    /// The next whole message. After an error the stream cannot be read any further.
+    /// The next complete message. After an error the stream cannot be read any further.
     pub fn poll<M: for<'de> Deserialize<'de>>(&mut self) -> Result<Option<M>, WireError> {
         let Some(prefix) = self.buffered.first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_be_bytes(*prefix) as usize;

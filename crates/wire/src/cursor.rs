@@ -1,10 +1,10 @@
 //! Big-endian reading with bounds, and the variable-length integers of `docs/wire.md`.
 
-use nearlight_units::Time;
+use nearlight_units::RemoteTime;
 
 use crate::{PROTOCOL_VERSION, WireError};
 
-/// 285 years: what a browser's numbers hold exactly, and far from what nanoseconds in 64 bits overflow at.
+/// 285 years: exact in a browser's numbers, and far below the overflow of nanoseconds in 64 bits.
 const MAX_MICROS: u64 = 1 << 53;
 
 pub(crate) struct Reader<'a> {
@@ -48,7 +48,7 @@ impl<'a> Reader<'a> {
         self.array().map(u64::from_be_bytes)
     }
 
-    /// -32,767 to 32,767, which stand for -1 to 1.
+    /// -32,767 to 32,767, which represent -1 to 1.
     pub(crate) fn fraction(&mut self) -> Result<i16, WireError> {
         let value = self.array().map(i16::from_be_bytes)?;
         if value == i16::MIN { Err(WireError::Field("fraction")) } else { Ok(value) }
@@ -64,19 +64,19 @@ impl<'a> Reader<'a> {
         if usize::from(value) < end { Ok(value) } else { Err(WireError::Field(field)) }
     }
 
-    /// How many of something follow, in a byte.
+    /// The number of items that follow, in one byte.
     pub(crate) fn count(&mut self, least: usize, most: usize, field: &'static str) -> Result<usize, WireError> {
         let count = usize::from(self.u8()?);
         if (least..=most).contains(&count) { Ok(count) } else { Err(WireError::Field(field)) }
     }
 
     /// Microseconds on some machine's clock, below [`MAX_MICROS`].
-    pub(crate) fn time(&mut self) -> Result<Time, WireError> {
+    pub(crate) fn time(&mut self) -> Result<RemoteTime, WireError> {
         Self::time_of(self.u64()?)
     }
 
-    pub(crate) fn time_of(micros: u64) -> Result<Time, WireError> {
-        if micros < MAX_MICROS { Ok(Time::from_micros(micros)) } else { Err(WireError::Field("time")) }
+    pub(crate) fn time_of(micros: u64) -> Result<RemoteTime, WireError> {
+        if micros < MAX_MICROS { Ok(RemoteTime::from_micros(micros)) } else { Err(WireError::Field("time")) }
     }
 
     /// A finite number; infinities and not-a-number are a fault of the peer.

@@ -1,8 +1,8 @@
-//! The receiver's account of which media datagrams arrived, and when.
+//! The receiver's report of which media datagrams arrived, and when.
 //!
 //! RFC 8888 quantises arrivals to 1/1024 s, ten packets of a 100 Mb/s stream; here the step is one microsecond.
 
-use nearlight_units::{PacketSeq, Time};
+use nearlight_units::{PacketSeq, RemoteTime};
 
 use crate::cursor::{Reader, write_signed_varint};
 use crate::{Kind, WireError};
@@ -10,7 +10,7 @@ use crate::{Kind, WireError};
 /// One feedback datagram covers at most this many consecutive sequence numbers: with five bytes for each it still fits 1,200.
 pub const MAX_FEEDBACK_PACKETS: usize = 220;
 
-/// Microseconds between an arrival and the next one in the report: 18 minutes, longer than any session stays silent.
+/// Microseconds between an arrival and the next one in the report: 18 minutes, longer than any session can be silent.
 const MAX_STEP: i32 = 1 << 30;
 
 /// A datagram's fate as the receiver knows it.
@@ -18,7 +18,7 @@ const MAX_STEP: i32 = 1 << 30;
 pub struct Arrival {
     pub seq: PacketSeq,
     /// On the client's clock; none for a datagram that has not arrived.
-    pub at: Option<Time>,
+    pub at: Option<RemoteTime>,
     /// It carried the mark "congestion experienced" (RFC 3168).
     pub ce: bool,
 }
@@ -27,10 +27,10 @@ pub struct Arrival {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Feedback {
     /// When the report left, on the client's clock: minus the newest arrival it is the time the client held it back.
-    pub sent_at: Time,
+    pub sent_at: RemoteTime,
     pub first: PacketSeq,
     /// Fate of `first`, `first + 1`, ...: between 1 and [`MAX_FEEDBACK_PACKETS`] entries.
-    pub arrivals: Vec<Option<Time>>,
+    pub arrivals: Vec<Option<RemoteTime>>,
     /// Places in `arrivals`, in ascending order, of those that carried the mark "congestion experienced" (RFC 3168).
     pub marked: Vec<u8>,
 }

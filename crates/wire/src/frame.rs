@@ -1,6 +1,6 @@
-//! What travels in front of a frame's coded picture, cut into symbols together with it.
+//! The header in front of a frame's coded picture, split into symbols together with it.
 
-use nearlight_units::{InputSeq, Time};
+use nearlight_units::{InputSeq, RemoteTime, Time};
 
 use crate::View;
 use crate::WireError;
@@ -9,24 +9,26 @@ use crate::cursor::Reader;
 /// The longest header that [`FrameHeader::write`] makes (two views).
 pub const MAX_FRAME_HEADER_BYTES: usize = 2 + 2 + 2 + 4 + 8 * 7 + 1 + 2 * View::BYTES;
 
-/// A frame's pose, input echo and the server's share of its timeline. Times are on the server's clock.
+/// A frame's pose, input echo and the server's share of its timeline.
+///
+/// Times are on the server's clock: the server holds it with [`Time`], the client reads it with [`RemoteTime`].
 #[derive(Clone, Debug, PartialEq)]
-pub struct FrameHeader {
+pub struct FrameHeader<T = Time> {
     /// Picture size in pixels; it changes in the middle of a stream only at a key frame.
     pub width: u16,
     pub height: u16,
     /// Newest input sample whose effect the picture shows, 0 before the first one; acknowledges all events up to it.
     pub input: InputSeq,
-    /// When that sample came in at the server; the start of rendering where there is none.
-    pub input_received_at: Time,
-    pub render_started_at: Time,
-    pub rendered_at: Time,
-    pub converted_at: Time,
-    pub encoded_at: Time,
-    /// The moment the frame was rendered for: when it should be on the display.
-    pub display_at: Time,
-    /// After this moment the frame is of no use on a display.
-    pub deadline: Time,
+    /// When that sample arrived at the server; the start of rendering if there is none.
+    pub input_received_at: T,
+    pub render_started_at: T,
+    pub rendered_at: T,
+    pub converted_at: T,
+    pub encoded_at: T,
+    /// The moment that the frame was rendered for: when it should be on the display.
+    pub display_at: T,
+    /// After this moment the frame is no longer worth displaying.
+    pub deadline: T,
     /// What each eye of the picture shows, left first: one for a screen, two side by side for a headset.
     pub views: Vec<View>,
 }
@@ -46,7 +48,47 @@ impl FrameHeader {
         bytes[start..start + 2].copy_from_slice(&length.to_be_bytes());
     }
 
-    /// Reads the header of a whole frame; the coded picture is what follows.
+    const fn times(&self) -> [Time; 7] {
+        [
+            self.input_received_at,
+            self.render_started_at,
+            self.rendered_at,
+            self.converted_at,
+            self.encoded_at,
+            self.display_at,
+            self.deadline,
+        ]
+    }
+
+    /// The header as the client parses it.
+    #[must_use]
+    pub fn for_peer(self) -> FrameHeader<RemoteTime> {
+        self.map_times(Time::for_peer)
+    }
+}
+
+impl<T> FrameHeader<T> {
+    /// The same with `map` applied to each moment.
+    #[must_use]
+    pub fn map_times<U>(self, map: impl Fn(T) -> U) -> FrameHeader<U> {
+        FrameHeader {
+            width: self.width,
+            height: self.height,
+            input: self.input,
+            input_received_at: map(self.input_received_at),
+            render_started_at: map(self.render_started_at),
+            rendered_at: map(self.rendered_at),
+            converted_at: map(self.converted_at),
+            encoded_at: map(self.encoded_at),
+            display_at: map(self.display_at),
+            deadline: map(self.deadline),
+            views: self.views,
+        }
+    }
+}
+
+impl FrameHeader<RemoteTime> {
+    /// Parses the header of a complete frame; the coded picture is the rest.
     pub fn parse(frame: &[u8]) -> Result<(Self, &[u8]), WireError> {
         let mut reader = Reader::new(frame);
         let length = usize::from(reader.u16()?);
@@ -74,17 +116,5 @@ impl FrameHeader {
             return Err(WireError::Field("header length"));
         }
         Ok((header, reader.rest()))
-    }
-
-    const fn times(&self) -> [Time; 7] {
-        [
-            self.input_received_at,
-            self.render_started_at,
-            self.rendered_at,
-            self.converted_at,
-            self.encoded_at,
-            self.display_at,
-            self.deadline,
-        ]
     }
 }

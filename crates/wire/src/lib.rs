@@ -1,6 +1,6 @@
 //! Packet layouts: parse and write, no state. `docs/wire.md` is the normative description.
 //!
-//! Every parser takes bytes from a stranger: it never panics, allocates no more than its bound and rejects what is left over.
+//! Every parser reads untrusted bytes: it never panics, allocates no more than its bound and rejects trailing bytes.
 
 #![forbid(unsafe_code)]
 
@@ -28,12 +28,15 @@ mod symbol;
 mod typescript;
 
 pub use acknowledgement::Acknowledgement;
-pub use application::{MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage};
+pub use application::{
+    ApplicationMessage, MAX_RELIABLE_MESSAGE_BYTES, MAX_UNRELIABLE_MESSAGE_BYTES, UnreliableMessage,
+};
 pub use clock::{Ping, Pong};
 pub use codec::{CodecKind, UnknownCodec};
 pub use control::{
-    ClientMessage, ControlReader, ControllerDescription, DisplayKind, GamepadDescription, Hello, MAX_CONTROL_BYTES,
-    RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome, write_control,
+    ClientMessage, ControlReader, ControllerDescription, DevicesDescription, DisplayKind, GamepadDescription, Hello,
+    MAX_CONTROL_BYTES, RateStatus, RefusalReason, ServerMessage, SoundDescription, StreamDescription, Welcome,
+    write_control,
 };
 pub use feedback::{Arrival, Feedback, MAX_FEEDBACK_PACKETS};
 pub use frame::{FrameHeader, MAX_FRAME_HEADER_BYTES};
@@ -97,14 +100,14 @@ pub(crate) enum Kind {
     Acknowledgement = 10,
     FrameNote = 11,
     Sound = 12,
-    /// As `Feedback`, with marks behind it.
+    /// As `Feedback`, followed by marks.
     MarkedFeedback = 13,
     InputAcknowledgement = 14,
     /// The next byte says which, a [`Further`].
     Further = 15,
 }
 
-/// Kinds beyond those that a nibble names.
+/// Kinds beyond those that fit a nibble.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Further {
@@ -125,7 +128,7 @@ pub enum ToClient<'a> {
     Pong(Pong),
     Repair(RepairHeader, &'a [u8]),
     /// Only over WebRTC.
-    Note(FrameNote),
+    Note(FrameNote<nearlight_units::RemoteTime>),
     Sound(Sound<'a>),
     InputAcknowledgement(InputAcknowledgement),
     Application(UnreliableMessage<'a>),

@@ -1,4 +1,4 @@
-//! What a receiver asks to be sent again, and its last resort.
+//! Retransmission requests of a receiver, and its last resort.
 
 use nearlight_units::FrameId;
 
@@ -13,19 +13,19 @@ pub const MAX_NACK_ENTRIES: usize = 64;
 pub struct Missing {
     pub frame: FrameId,
     pub first: u16,
-    /// How many symbols from `first` on, at least 1; `u16::MAX` with `first` 0 where nothing of the frame has arrived.
+    /// The number of symbols from `first` on, at least 1; `u16::MAX` with `first` 0 if nothing of the frame has arrived.
     pub count: u16,
 }
 
 impl Missing {
-    /// The whole of a frame of which nothing has arrived.
+    /// All symbols of a frame of which nothing has arrived.
     #[must_use]
     pub const fn whole(frame: FrameId) -> Self {
         Self { frame, first: 0, count: u16::MAX }
     }
 }
 
-/// Asks for symbols again.
+/// Requests symbols again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nack {
     /// Between 1 and [`MAX_NACK_ENTRIES`] entries.

@@ -1,6 +1,6 @@
-//! What a server says of a frame whose picture travels as RTP: there is no room for it in RTP itself.
+//! What a server sends about a frame whose picture travels as RTP, because RTP itself has no room for it.
 
-use nearlight_units::{FrameId, Time};
+use nearlight_units::{FrameId, RemoteTime, Time};
 
 use crate::cursor::Reader;
 use crate::{FrameHeader, Kind, WireError};
@@ -9,9 +9,9 @@ use crate::{FrameHeader, Kind, WireError};
 const KEY: u8 = 1;
 const LAST: u8 = 2;
 
-/// Names a frame for who sees only RTP: sent with the frame's first packet, and again with its last.
+/// Identifies a frame for clients that receive only RTP: sent with the frame's first packet, and again with its last.
 #[derive(Clone, Debug, PartialEq)]
-pub struct FrameNote {
+pub struct FrameNote<T = Time> {
     pub frame: FrameId,
     pub key: bool,
     /// Sent with the frame's last packet, which may be its first.
@@ -19,8 +19,8 @@ pub struct FrameNote {
     /// The timestamp of all the frame's RTP packets, in ticks of 1/90,000 s.
     pub rtp_timestamp: u32,
     /// When that packet left, on the server's clock.
-    pub sent_at: Time,
-    pub header: FrameHeader,
+    pub sent_at: T,
+    pub header: FrameHeader<T>,
 }
 
 impl FrameNote {
@@ -36,6 +36,23 @@ impl FrameNote {
         bytes
     }
 
+    /// The note as the client parses it.
+    #[must_use]
+    pub fn for_peer(self) -> FrameNote<RemoteTime> {
+        self.map_times(Time::for_peer)
+    }
+}
+
+impl<T> FrameNote<T> {
+    /// The same with `map` applied to each moment.
+    #[must_use]
+    pub fn map_times<U>(self, map: impl Fn(T) -> U) -> FrameNote<U> {
+        let Self { frame, key, last, rtp_timestamp, sent_at, header } = self;
+        FrameNote { frame, key, last, rtp_timestamp, sent_at: map(sent_at), header: header.map_times(map) }
+    }
+}
+
+impl FrameNote<RemoteTime> {
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let flags = reader.u8()?;
         if flags & !(KEY | LAST) != 0 {

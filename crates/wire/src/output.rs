@@ -1,4 +1,4 @@
-//! What an application has for its user beside pictures and sound: rumble, the pointer's shape, text for the clipboard.
+//! What an application sends to its user besides pictures and sound: rumble, the pointer's shape, text for the clipboard.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::Hand;
 
-/// A pulse lasts no longer; what is to last longer is asked for again. W3C's Gamepad ends a `dual-rumble` effect at 5 s as well.
+/// Maximum length of a pulse; a longer effect must be requested again. W3C's Gamepad ends a `dual-rumble` effect at 5 s as well.
 pub const MAX_HAPTICS_MILLISECONDS: u16 = 5_000;
 /// Pixels along each side of a cursor's image. Browsers show none larger than 128, and none larger than 32 that overlaps their own frame.
 pub const MAX_CURSOR_SIDE: u8 = 64;

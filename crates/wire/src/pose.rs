@@ -9,7 +9,7 @@ use crate::cursor::{Reader, write_f32s};
 
 /// Farther from the origin than this (in metres) is refused: single precision no longer resolves a millimetre there.
 const MAX_COORDINATE: f32 = 10_000.0;
-/// Tangents beyond this (an 85-degree half angle is 11.4) are no view that a display could have.
+/// No display has a view with tangents beyond this (an 85-degree half angle is 11.4).
 const MAX_TANGENT: f32 = 20.0;
 
 /// A position in metres and a rotation.
@@ -42,6 +42,12 @@ impl Fov {
     pub fn symmetric(vertical: f32, aspect: f32) -> Self {
         let up = (vertical / 2.0).tan();
         Self { left: -up * aspect, right: up * aspect, down: -up, up }
+    }
+
+    fn check(&self) -> Result<(), WireError> {
+        let Self { left, right, down, up } = *self;
+        let possible = [left, right, down, up].iter().all(|tangent| tangent.abs() <= MAX_TANGENT);
+        if possible && left < right && down < up { Ok(()) } else { Err(WireError::Field("fov")) }
     }
 
     /// The view widened on all sides by `margin` times its width and height (0.1 = a tenth on each side).
@@ -90,7 +96,7 @@ pub(crate) fn read_position(reader: &mut Reader<'_>) -> Result<[f32; 3], WireErr
     Ok(position)
 }
 
-/// A browser hands out single-precision quaternions whose norm is off by rounding only.
+/// Browsers return single-precision quaternions whose norm deviates by rounding only.
 pub(crate) fn check_orientation(orientation: &[f32; 4]) -> Result<(), WireError> {
     let norm = orientation.iter().map(|component| component * component).sum::<f32>();
     if (0.9..=1.1).contains(&norm) { Ok(()) } else { Err(WireError::Field("orientation")) }
@@ -99,14 +105,22 @@ pub(crate) fn check_orientation(orientation: &[f32; 4]) -> Result<(), WireError>
 impl View {
     pub(crate) const BYTES: usize = Pose::BYTES + 16;
 
+    /// Whether the wire can carry it, for views made by a program: those from a peer have already been checked.
+    pub fn check(&self) -> Result<(), WireError> {
+        let Self { pose: Pose { position, orientation }, fov } = self;
+        if !position.iter().all(|coordinate| coordinate.abs() <= MAX_COORDINATE) {
+            return Err(WireError::Field("position"));
+        }
+        check_orientation(orientation)?;
+        fov.check()
+    }
+
     pub(crate) fn read(reader: &mut Reader<'_>) -> Result<Self, WireError> {
         let pose = Pose::read(reader)?;
-        let mut tangent = || {
-            let value = reader.f32("fov")?;
-            if value.abs() <= MAX_TANGENT { Ok(value) } else { Err(WireError::Field("fov")) }
-        };
+        let mut tangent = || reader.f32("fov");
         let fov = Fov { left: tangent()?, right: tangent()?, down: tangent()?, up: tangent()? };
-        if fov.left < fov.right && fov.down < fov.up { Ok(Self { pose, fov }) } else { Err(WireError::Field("fov")) }
+        fov.check()?;
+        Ok(Self { pose, fov })
     }
 
     pub(crate) fn write(&self, bytes: &mut Vec<u8>) {
@@ -129,5 +143,30 @@ impl View {
         for view in views {
             view.write(bytes);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_view_that_no_peer_would_take_is_found_where_it_is_made() {
+        let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.5) };
+        assert_eq!(view.check(), Ok(()));
+        let poses = [
+            Pose { position: [f32::NAN, 0.0, 0.0], ..Pose::default() },
+            Pose { position: [0.0, 2e4, 0.0], ..Pose::default() },
+            Pose { orientation: [0.0; 4], ..Pose::default() },
+            Pose { orientation: [0.0, f32::INFINITY, 0.0, 1.0], ..Pose::default() },
+        ];
+        assert!(poses.into_iter().all(|pose| View { pose, ..view }.check().is_err()));
+        let fovs = [
+            Fov { up: f32::NAN, ..view.fov },
+            Fov { left: 2.0, right: 1.0, ..view.fov },
+            Fov { up: 21.0, ..view.fov },
+            Fov { left: 0.0, right: 0.0, down: 0.0, up: 0.0 },
+        ];
+        assert!(fovs.into_iter().all(|fov| View { fov, ..view }.check().is_err()));
     }
 }

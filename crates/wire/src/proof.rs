@@ -1,5 +1,5 @@
-//! How both ends of a session show that they know the pairing token without sending it: a MAC keyed with the token over what only the
-//! two ends of this very connection share. `docs/wire.md` has test vectors.
+//! How both ends of a session show that they know the pairing token without sending it: a MAC keyed with the token over data that only the
+//! two ends of this connection share. `docs/wire.md` has test vectors.
 
 use std::fmt;
 use std::str::FromStr;
@@ -14,7 +14,7 @@ use crate::PROTOCOL_VERSION;
 /// section 4).
 pub const EXPORTER_LABEL: &[u8] = b"EXPERIMENTAL nearlight pairing";
 
-/// Begins everything that the token authenticates, so that no MAC for another purpose can be passed off as one of these.
+/// Prefix of everything that the token authenticates, so that no MAC made for another purpose can be passed off as one of these.
 const CONTEXT: &[u8] = b"nearlight pairing";
 
 /// 32 bytes: a nonce, a hash, a MAC. Written as 64 hexadecimal digits.
@@ -64,27 +64,27 @@ impl TryFrom<String> for Bytes32 {
     }
 }
 
-/// Whose proof it is: neither end's can be sent back to it as the other's.
+/// The end that made the proof: neither end's proof can be reflected to it as the other's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     Client = 1,
     Server = 2,
 }
 
-/// What ties a proof to one connection, so that it is worth nothing on another.
+/// What binds a proof to one connection, so that it is worthless on another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Binding {
-    /// Keying material that TLS exports for [`EXPORTER_LABEL`]: nobody who stands in between can have the same on both sides.
+    /// Keying material that TLS exports for [`EXPORTER_LABEL`]: a man in the middle cannot have the same on both sides.
     Exporter(Bytes32),
     /// For browsers, which cannot see the exporter: both nonces, and the hash of the one certificate that the client accepts.
     Certificate { server_nonce: Bytes32, client_nonce: Bytes32, certificate: Bytes32 },
-    /// For browsers where authorities vouch for the certificate, which they do not show to the page. Only the browser's own check of
-    /// that certificate keeps others from relaying it.
+    /// For browsers if an authority vouches for the certificate, which browsers do not expose to the page. Only the browser's own check of
+    /// that certificate prevents relaying.
     Nonces { server_nonce: Bytes32, client_nonce: Bytes32 },
 }
 
 impl Binding {
-    /// The proof that whoever makes it knows `token`.
+    /// Makes the proof of knowing `token`.
     #[must_use]
     pub fn prove(&self, token: &str, role: Role) -> Bytes32 {
         Bytes32(self.mac(token, role).finalize().into_bytes().into())
@@ -96,7 +96,7 @@ impl Binding {
         self.mac(token, role).verify_slice(&proof.0).is_ok()
     }
 
-    /// The fields have fixed lengths that their first byte decides, so no two bindings are the same bytes.
+    /// The first byte determines the fields' fixed lengths, so no two bindings serialise to the same bytes.
     fn mac(&self, token: &str, role: Role) -> Hmac<Sha256> {
         let mut mac = Hmac::<Sha256>::new_from_slice(token.as_bytes()).expect("HMAC takes keys of any length");
         let (kind, fields): (u8, &[&Bytes32]) = match self {
@@ -115,7 +115,7 @@ impl Binding {
     }
 }
 
-/// A client's proof as its hello carries it: what it is bound to, without what the server knows anyhow.
+/// A client's proof as its hello carries it: what it is bound to, without what the server already knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "binding", rename_all = "snake_case")]
 pub enum TokenProof {

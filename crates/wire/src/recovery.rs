@@ -1,4 +1,4 @@
-//! How a session makes good what is lost.
+//! Loss recovery of a session.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,9 +9,9 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum RecoveryPolicy {
-    /// The client requests the missing symbols again, then a key frame.
+    /// The client requests the missing symbols again, then a key frame. The name `repair` is accepted for it as well.
     #[default]
-    Repair,
+    Retransmission,
     /// The client acknowledges what it has decoded. It requests the missing symbols, then a frame predicted from an acknowledged one, then a
     /// key frame.
     Reference,
@@ -36,7 +36,7 @@ impl RecoveryPolicy {
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Self::Repair => "repair",
+            Self::Retransmission => "retransmission",
             Self::Reference => "reference",
             Self::Intra => "intra",
             Self::OpenUvr { .. } => "openuvr",
@@ -47,7 +47,7 @@ impl RecoveryPolicy {
     #[must_use]
     pub const fn requests_symbols(self) -> bool {
         match self {
-            Self::Repair | Self::Reference => true,
+            Self::Retransmission | Self::Reference => true,
             Self::Intra | Self::OpenUvr { .. } => false,
         }
     }
@@ -67,7 +67,7 @@ impl fmt::Display for RecoveryPolicy {
 /// A name that is no recovery policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "there is no recovery policy {name:?}; choose one of: repair, reference, intra, openuvr, openuvr:FRAMES (0 to 600)"
+    "there is no recovery policy {name:?}; choose one of: retransmission, reference, intra, openuvr, openuvr:FRAMES (0 to 600)"
 )]
 pub struct UnknownRecovery {
     pub name: String,
@@ -77,7 +77,10 @@ impl FromStr for RecoveryPolicy {
     type Err = UnknownRecovery;
 
     fn from_str(text: &str) -> Result<Self, UnknownRecovery> {
-        let plain = [Self::Repair, Self::Reference, Self::Intra, Self::OPENUVR];
+        if text == "repair" {
+            return Ok(Self::Retransmission);
+        }
+        let plain = [Self::Retransmission, Self::Reference, Self::Intra, Self::OPENUVR];
         if let Some(policy) = plain.into_iter().find(|policy| policy.name() == text) {
             return Ok(policy);
         }
@@ -108,12 +111,13 @@ mod tests {
 
     #[test]
     fn a_name_is_read_as_it_is_written() {
-        for name in ["repair", "reference", "intra", "openuvr", "openuvr:0", "openuvr:600"] {
+        for name in ["retransmission", "reference", "intra", "openuvr", "openuvr:0", "openuvr:600"] {
             let policy: RecoveryPolicy = name.parse().expect(name);
             assert_eq!(policy.to_string(), name);
             assert_eq!(serde_json::to_string(&policy).expect("a string"), format!("{name:?}"));
         }
         assert_eq!("openuvr:6".parse(), Ok(RecoveryPolicy::OPENUVR));
+        assert_eq!("repair".parse(), Ok(RecoveryPolicy::Retransmission));
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! A repair: what stands in for any one lost symbol of the frames that it covers.
+//! A repair: replaces any one lost symbol of the frames that it covers.
 
-use nearlight_units::{FrameId, PacketSeq, Time};
+use nearlight_units::{FrameId, PacketSeq, RemoteTime};
 
 use crate::cursor::Reader;
 use crate::symbol::{MAX_FRAME_BYTES, symbol_range};
@@ -10,36 +10,36 @@ use crate::{Kind, WireError};
 pub const REPAIR_HEADER_BYTES: usize = 26;
 /// Bytes for each covered frame.
 pub const COVERED_FRAME_BYTES: usize = 11;
-/// The most frames that one repair covers.
+/// The maximum number of frames that one repair covers.
 pub const MAX_COVERED_FRAMES: usize = 32;
 
-/// A frame that a repair covers: enough to cut it into symbols, to know it again and to place it in the chain of references.
+/// A frame that a repair covers: enough to split it into symbols, to identify it and to place it in the chain of references.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoveredFrame {
     /// Distance to the frame that this one predicts from; 0 for a key frame and only for it.
     pub reference_distance: u8,
-    /// How many source symbols the frame was cut into, at least 1.
+    /// The number of source symbols that the frame was split into, at least 1.
     pub symbols: u16,
-    /// Length of the whole frame, 1 to [`MAX_FRAME_BYTES`].
+    /// Length of the complete frame, 1 to [`MAX_FRAME_BYTES`].
     pub frame_bytes: u32,
-    /// Of the whole frame, to notice one that was put together wrongly.
+    /// Of the complete frame, to detect wrong reassembly.
     pub digest: u32,
 }
 
-/// What a receiver must know of a repair to use it; the coefficients follow from the numbers.
+/// What a receiver must know about a repair to use it; the coefficients follow from the numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RepairHeader {
-    /// Made because the receiver asked, or planned with the frame.
+    /// True if it was made because the receiver requested it, false if it was planned with the frame.
     pub on_demand: bool,
     /// Counted together with the symbols.
     pub seq: PacketSeq,
     /// When this datagram left, on the server's clock.
-    pub sent_at: Time,
+    pub sent_at: RemoteTime,
     /// The newest frame that it covers.
     pub frame: FrameId,
     /// Which repair of this frame, or of the frames that end with it, from 0.
     pub number: u16,
-    /// For how long after `sent_at` the newest frame is still of use on a display, in microseconds; 0 when it is too late.
+    /// How long after `sent_at` the newest frame is still worth displaying, in microseconds; 0 if it is too late.
     pub deadline_after_send_us: u32,
     /// Newest first, consecutive: 1 to [`MAX_COVERED_FRAMES`].
     pub covered: Vec<CoveredFrame>,
@@ -62,7 +62,7 @@ impl CoveredFrame {
         if frame.frame_bytes == 0 || frame.frame_bytes > MAX_FRAME_BYTES {
             return Err(WireError::Field("frame_bytes"));
         }
-        // The last symbol carries something, so no symbol is empty.
+        // The last symbol is not empty, so no symbol is.
         if frame.symbols == 0 || symbol_range(frame.frame_bytes, frame.symbols, frame.symbols - 1).is_empty() {
             return Err(WireError::Field("symbols"));
         }
@@ -71,7 +71,7 @@ impl CoveredFrame {
 }
 
 impl RepairHeader {
-    /// Bytes before the payload of a repair that covers so many frames.
+    /// Bytes before the payload of a repair that covers this many frames.
     #[must_use]
     pub const fn bytes(covered: usize) -> usize {
         REPAIR_HEADER_BYTES + COVERED_FRAME_BYTES * covered

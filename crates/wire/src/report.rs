@@ -1,4 +1,4 @@
-//! What became of frames at the client and what it holds of them, for the server's metrics and for rate controllers that use it.
+//! The fate of frames at the client and how many it holds, for the server's metrics and for rate controllers that use it.
 
 use nearlight_units::{FrameId, Span};
 
@@ -7,7 +7,7 @@ use crate::{Kind, WireError};
 
 /// One report covers at most this many frames.
 pub const MAX_FRAME_REPORTS: usize = 32;
-/// In the byte of the count: how many frames are held follows.
+/// Flag in the count byte: the number of held frames follows.
 const BUFFERED: u8 = 0x80;
 
 /// The client's share of one displayed frame's timeline, each length in microseconds on the wire.
@@ -27,9 +27,9 @@ pub struct FrameReport {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Report {
-    /// Whole frames that wait for their time in the client's playback buffer; none of a client without one.
+    /// Complete frames that wait for their display time in the client's playback buffer; none for a client without one.
     pub buffered: Option<u8>,
-    /// At most [`MAX_FRAME_REPORTS`] frames, and none only where `buffered` is told.
+    /// At most [`MAX_FRAME_REPORTS`] frames; empty only if `buffered` is given.
     pub frames: Vec<FrameReport>,
 }
 

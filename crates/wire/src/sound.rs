@@ -1,6 +1,6 @@
-//! Ten milliseconds of what the user hears, and once more the ten before them.
+//! Ten milliseconds of sound, and a copy of the previous ten.
 
-use nearlight_units::{BlockId, Span, Time};
+use nearlight_units::{BlockId, RemoteTime, Span};
 
 use crate::cursor::Reader;
 use crate::{Kind, WireError};
@@ -17,15 +17,15 @@ pub const MAX_SOUND_PACKET_BYTES: usize = 1_275;
 /// A block of sound, coded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sound<'a> {
-    /// Blocks that were made at the same time have the same number, whoever hears them.
+    /// Blocks made at the same time have the same number for all listeners.
     pub block: BlockId,
     /// The world's moment that the packet's first decoded sample belongs to, on the server's clock.
-    pub made_at: Time,
-    /// A picture of the world at `made_at` is expected on the display so many microseconds later: that is when to play the block.
+    pub made_at: RemoteTime,
+    /// A picture of the world at `made_at` is expected on the display this many microseconds later: that is when to play the block.
     pub due_after_us: u32,
     /// 1 to [`MAX_SOUND_PACKET_BYTES`] bytes.
     pub packet: &'a [u8],
-    /// The packet of the block before, in case that it was lost; may be empty.
+    /// The packet of the previous block, in case it was lost; may be empty.
     pub before: &'a [u8],
 }
 

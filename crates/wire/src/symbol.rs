@@ -1,6 +1,6 @@
 //! One datagram's share of a frame.
 
-use nearlight_units::{FrameId, PacketSeq, Time};
+use nearlight_units::{FrameId, PacketSeq, RemoteTime};
 
 use crate::cursor::Reader;
 use crate::{Kind, WireError};
@@ -14,9 +14,9 @@ pub const MAX_FRAME_BYTES: u32 = 4 << 20;
 pub struct SymbolFlags {
     /// The frame decodes without any other frame.
     pub key: bool,
-    /// These bytes were sent before, in another datagram.
+    /// These bytes were sent before in another datagram.
     pub retransmission: bool,
-    /// Padding that answers a bandwidth probe: carries no frame and is only reported as arrived.
+    /// Padding for a bandwidth probe: carries no frame; only its arrival is reported.
     pub probe: bool,
 }
 
@@ -43,7 +43,7 @@ impl SymbolFlags {
     }
 }
 
-/// What a receiver must know of a symbol before it has any other part of the frame.
+/// What a receiver must know about a symbol before it has any other part of the frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SymbolHeader {
     pub flags: SymbolFlags,
@@ -52,15 +52,15 @@ pub struct SymbolHeader {
     /// Counts every media datagram of the session, so that a gap is a loss.
     pub seq: PacketSeq,
     /// When this datagram left, on the server's clock.
-    pub sent_at: Time,
+    pub sent_at: RemoteTime,
     pub frame: FrameId,
     /// Which symbol of the frame, below `symbols`.
     pub index: u16,
-    /// How many source symbols the frame was cut into, at least 1.
+    /// The number of source symbols that the frame was split into, at least 1.
     pub symbols: u16,
-    /// Length of the whole frame; every symbol but the last carries `frame_bytes / symbols` of them, rounded up.
+    /// Length of the complete frame; every symbol but the last carries `frame_bytes / symbols` of them, rounded up.
     pub frame_bytes: u32,
-    /// For how long after `sent_at` the frame is still of use on a display, in microseconds; 0 when it is too late.
+    /// How long after `sent_at` the frame is still worth displaying, in microseconds; 0 if it is too late.
     pub deadline_after_send_us: u32,
 }
 

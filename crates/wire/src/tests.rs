@@ -1,4 +1,4 @@
-use nearlight_units::{BlockId, FrameId, InputSeq, PacketSeq, Span, Time};
+use nearlight_units::{BlockId, FrameId, InputSeq, PacketSeq, RemoteTime, Span, Time};
 use proptest::prelude::*;
 
 use super::*;
@@ -15,7 +15,7 @@ fn sample_symbol() -> SymbolHeader {
         flags: SymbolFlags { key: false, retransmission: true, probe: false },
         reference_distance: 1,
         seq: PacketSeq(7),
-        sent_at: Time::from_micros(123_456),
+        sent_at: RemoteTime::from_micros(123_456),
         frame: FrameId(42),
         index: 2,
         symbols: 3,
@@ -29,7 +29,7 @@ fn sample_repair() -> RepairHeader {
     RepairHeader {
         on_demand: true,
         seq: PacketSeq(8),
-        sent_at: Time::from_micros(123_789),
+        sent_at: RemoteTime::from_micros(123_789),
         frame: FrameId(42),
         number: 300,
         deadline_after_send_us: 90_000,
@@ -48,7 +48,7 @@ fn sample_input() -> InputSample {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 16.0 / 9.0) };
     let mut sample = InputSample::of_views(
         InputSeq(9),
-        Time::from_micros(55),
+        RemoteTime::from_micros(55),
         Pose { position: [1.0, 1.6, -3.0], ..Pose::default() },
         vec![view, view],
     );
@@ -155,7 +155,7 @@ fn malformed_repairs_are_refused() {
 #[test]
 fn sound_layout_is_the_documented_one() {
     let (packet, before) = ([1, 2, 3], [4, 5]);
-    let made_at = Time::from_micros(0x0102_0304);
+    let made_at = RemoteTime::from_micros(0x0102_0304);
     let sound = Sound { block: BlockId(7), made_at, due_after_us: 40_000, packet: &packet, before: &before };
     let bytes = sound.to_bytes();
     assert_eq!(bytes, [0x3c, 0, 0, 0, 7, 0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0x9c, 0x40, 0, 3, 1, 2, 3, 4, 5]);
@@ -252,15 +252,15 @@ fn every_uplink_message_survives_the_wire() {
         ToServer::Input(sample_input()),
         ToServer::Hand(sample_hand().into()),
         ToServer::Feedback(Feedback {
-            sent_at: Time::from_micros(10_000),
+            sent_at: RemoteTime::from_micros(10_000),
             first: PacketSeq(3),
-            arrivals: vec![Some(Time::from_micros(9_001)), None, Some(Time::from_micros(8_999)), None],
+            arrivals: vec![Some(RemoteTime::from_micros(9_001)), None, Some(RemoteTime::from_micros(8_999)), None],
             marked: Vec::new(),
         }),
         ToServer::Feedback(Feedback {
-            sent_at: Time::from_micros(10_000),
+            sent_at: RemoteTime::from_micros(10_000),
             first: PacketSeq(3),
-            arrivals: [Some(Time::from_micros(9_001)), None, None, None].repeat(3),
+            arrivals: [Some(RemoteTime::from_micros(9_001)), None, None, None].repeat(3),
             marked: vec![0, 8],
         }),
         ToServer::Nack(Nack {
@@ -268,7 +268,7 @@ fn every_uplink_message_survives_the_wire() {
         }),
         ToServer::KeyFrameRequest(KeyFrameRequest { newest: FrameId(12) }),
         ToServer::Acknowledgement(Acknowledgement { decoded: FrameId(12), newest: FrameId(14), lost: true }),
-        ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }),
+        ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(1) }),
         ToServer::Report(Report { buffered: Some(11), frames: Vec::new() }),
         ToServer::Report(Report {
             buffered: None,
@@ -341,7 +341,7 @@ fn contradictory_devices_are_refused() {
 #[test]
 fn a_sample_of_a_screen_without_devices_has_the_documented_size() {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 16.0 / 9.0) };
-    let sample = |views| InputSample::of_views(InputSeq(1), Time::ZERO, Pose::default(), views);
+    let sample = |views| InputSample::of_views(InputSeq(1), RemoteTime::ZERO, Pose::default(), views);
     assert_eq!(ToServer::Input(sample(vec![view])).to_bytes().len(), 88);
     assert_eq!(ToServer::Input(sample(vec![view; 2])).to_bytes().len(), 132);
     assert_eq!(ToServer::Hand(sample_hand().into()).to_bytes().len(), 394);
@@ -417,9 +417,10 @@ fn the_largest_messages_fit_a_datagram() {
     assert_eq!(ToClient::parse(&message.to_bytes()), Ok(ToClient::Application(message.clone())));
     assert_eq!(ToServer::parse(&[message.to_bytes(), vec![0]].concat()), Err(WireError::Field("application message")));
     // Three bytes an arrival cover gaps of a second in either direction.
-    let arrivals = (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(Time::from_micros(900_000 * offset))).collect();
+    let arrivals =
+        (0..MAX_FEEDBACK_PACKETS as u64).map(|offset| Some(RemoteTime::from_micros(900_000 * offset))).collect();
     let marked = (0..MAX_FEEDBACK_PACKETS as u8).collect();
-    let feedback = Feedback { sent_at: Time::from_secs(200), first: PacketSeq(0), arrivals, marked };
+    let feedback = Feedback { sent_at: RemoteTime::from_secs(200), first: PacketSeq(0), arrivals, marked };
     assert!(ToServer::Feedback(feedback).to_bytes().len() <= 1_150);
 }
 
@@ -469,7 +470,7 @@ fn notes_name_a_frame_by_its_timestamp() {
     let bytes = note.to_bytes();
     assert_eq!(bytes.len(), 18 + MAX_FRAME_HEADER_BYTES);
     assert_eq!(bytes[..18], [0x3b, 3, 0, 0, 0, 3, 255, 255, 255, 254, 0, 0, 0, 0, 0, 0, 0, 9]);
-    assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Note(note)));
+    assert_eq!(ToClient::parse(&bytes), Ok(ToClient::Note(note.for_peer())));
     for end in 0..bytes.len() {
         assert!(ToClient::parse(&bytes[..end]).is_err(), "cut to {end} bytes");
     }
@@ -484,7 +485,7 @@ fn frame_header_precedes_the_picture() {
     header.write(&mut frame);
     assert_eq!(frame.len(), MAX_FRAME_HEADER_BYTES);
     frame.extend_from_slice(b"picture");
-    assert_eq!(FrameHeader::parse(&frame), Ok((header, &b"picture"[..])));
+    assert_eq!(FrameHeader::parse(&frame), Ok((header.for_peer(), &b"picture"[..])));
 }
 
 #[test]
@@ -570,7 +571,7 @@ fn what_the_application_has_for_its_user_is_written_as_documented() {
 
 #[test]
 fn times_beyond_any_clock_are_refused() {
-    let mut bytes = ToServer::Ping(Ping { client_sent_at: Time::from_micros(1) }).to_bytes();
+    let mut bytes = ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(1) }).to_bytes();
     bytes[1..].fill(0xff);
     assert_eq!(ToServer::parse(&bytes), Err(WireError::Field("time")));
 }
@@ -583,7 +584,9 @@ proptest! {
             *first = PROTOCOL_VERSION << 4 | kind;
         }
         match ToClient::parse(&bytes) {
-            Ok(ToClient::Note(note)) => prop_assert_eq!(note.to_bytes(), &bytes[..]),
+            Ok(ToClient::Note(note)) => {
+                prop_assert_eq!(note.map_times(RemoteTime::on_shared_clock).to_bytes(), &bytes[..]);
+            }
             Ok(ToClient::Sound(sound)) => prop_assert_eq!(sound.to_bytes(), &bytes[..]),
             _ => {}
         }

@@ -1,26 +1,22 @@
-//! What the page knows of the wire protocol: `web/src/generated/wire.ts`.
+//! Generates the page's types of the wire protocol: `web/src/generated/wire.ts`.
 
 use nearlight_typescript::Module;
 
 use crate::{
-    Base64, Bytes32, CodecKind, ControllerDescription, CursorShape, GamepadDescription, Hand, Haptics, HapticsTarget,
-    MAX_CLIPBOARD_BYTES, MAX_CONTROLLER_AXES, MAX_CONTROLLER_BUTTONS, MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS,
-    MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES, MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, RateStatus,
-    RefusalReason, ServerMessage, SoundDescription, StreamDescription, WEBTRANSPORT_PATH, Welcome, marker,
+    Base64, Bytes32, CodecKind, ControllerDescription, CursorShape, DevicesDescription, GamepadDescription, Hand,
+    Haptics, HapticsTarget, MAX_CLIPBOARD_BYTES, MAX_CONTROLLERS, MAX_GAMEPADS, MAX_RELIABLE_MESSAGE_BYTES,
+    MAX_TOUCHES, MAX_UNRELIABLE_MESSAGE_BYTES, Pose, RateStatus, RefusalReason, ServerMessage, SoundDescription,
+    StreamDescription, WEBTRANSPORT_PATH, Welcome,
 };
 
 #[test]
 fn the_page_has_the_types_of_today() {
     let mut module = Module::default();
     module.constant("The path of WebTransport's CONNECT request.", "WEBTRANSPORT_PATH", &WEBTRANSPORT_PATH);
-    module.constant("Size of the marker in pixels.", "MARKER_SIZE", &[marker::WIDTH, marker::HEIGHT]);
     module.constant("Hands by their codes.", "HANDS", &Hand::ALL);
     for (docs, name, value) in [
         ("Gamepads of a user, at most.", "MAX_GAMEPADS", MAX_GAMEPADS),
-        ("Buttons of a gamepad, at most.", "MAX_GAMEPAD_BUTTONS", MAX_GAMEPAD_BUTTONS),
-        ("Axes of a gamepad, at most.", "MAX_GAMEPAD_AXES", MAX_GAMEPAD_AXES),
-        ("Buttons of a controller, at most.", "MAX_CONTROLLER_BUTTONS", MAX_CONTROLLER_BUTTONS),
-        ("Axes of a controller, at most.", "MAX_CONTROLLER_AXES", MAX_CONTROLLER_AXES),
+        ("Controllers of a user, at most.", "MAX_CONTROLLERS", MAX_CONTROLLERS),
         ("Fingers, at most.", "MAX_TOUCHES", MAX_TOUCHES),
         ("Bytes of a clipboard's text.", "MAX_CLIPBOARD_BYTES", MAX_CLIPBOARD_BYTES),
         ("Bytes of a message that is not lost.", "MAX_RELIABLE_MESSAGE_BYTES", MAX_RELIABLE_MESSAGE_BYTES),
@@ -35,6 +31,7 @@ fn the_page_has_the_types_of_today() {
     module.declare::<CursorShape>();
     module.declare::<GamepadDescription>();
     module.declare::<ControllerDescription>();
+    module.declare::<DevicesDescription>();
     module.declare::<Pose>();
     module.declare::<Bytes32>();
     module.declare::<CodecKind>();

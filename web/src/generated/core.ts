@@ -11,11 +11,17 @@ export const POSE_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternion
 /** The numbers of a view: its pose, and the tangents of its edges. */
 export const VIEW_COLUMNS = ["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","left","right","down","up"] as const;
 
-/** Views in a presence, at most. */
-export const MAX_VIEWS = 2 as const;
+/** Where the user is; rows of the same columns, behind their number where that is not always the same. */
+export const PRESENCE_LAYOUT = [{"name":"head","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":1,"most":1},{"name":"views","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","left","right","down","up"],"least":1,"most":2},{"name":"gaze","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":0,"most":1}] as const;
 
-/** Controllers in a presence, at most. */
-export const MAX_CONTROLLERS = 3 as const;
+/** Each controller behind it, at most `MAX_CONTROLLERS`. */
+export const CONTROLLER_LAYOUT = [{"name":"hand","columns":["code"],"least":1,"most":1},{"name":"aim","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":1,"most":1},{"name":"grip","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW"],"least":0,"most":1},{"name":"buttons","columns":["value","pressed","touched"],"least":0,"most":10},{"name":"axes","columns":["value"],"least":0,"most":4}] as const;
+
+/** Each gamepad. */
+export const GAMEPAD_LAYOUT = [{"name":"pad","columns":["index"],"least":1,"most":1},{"name":"buttons","columns":["value","pressed"],"least":0,"most":20},{"name":"axes","columns":["value"],"least":0,"most":6}] as const;
+
+/** The joints of a hand. */
+export const HAND_LAYOUT = [{"name":"joints","columns":["x","y","z","quaternionX","quaternionY","quaternionZ","quaternionW","radius"],"least":25,"most":25}] as const;
 
 /** The numbers of a pointer: fractions of the picture, captured or not, totals in pixels, W3C's `buttons`. */
 export const POINTER_COLUMNS = ["x","y","captured","movedX","movedY","scrolledX","scrolledY","buttons"] as const;
@@ -24,38 +30,45 @@ export const POINTER_COLUMNS = ["x","y","captured","movedX","movedY","scrolledX"
 export const TOUCH_COLUMNS = ["id","x","y","pressure"] as const;
 
 /**
- * What carries a session.
+ * The transport of a session.
  */
 export type TransportName = "webtransport" | "webrtc" | "websocket";
 
+/** Transports in the order in which the page tries them. */
+export const TRANSPORTS = ["webtransport","webrtc","websocket"] as const;
+
 /**
- * Counters of the page's display; lengths are microseconds, rates bits per second.
+ * Counters of the page's display; durations are in microseconds, rates in bits per second.
  */
 export type Statistics = { transport: TransportName, completed: number, decoded: number, displayed: number, 
 /**
- * Of these, pictures that were predicted from a frame that was left out.
+ * Of these, pictures that were predicted from a skipped frame.
  */
 damaged: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
 /**
- * Share of repairs and of symbols sent again in all that came.
+ * Share of repairs and retransmitted symbols in all that arrived.
  */
 redundancy: number, repairs: number, 
 /**
- * Share of frames that nothing healed.
+ * Share of frames that were never recovered.
  */
 residualLoss: number, 
 /**
- * What healed the picture last, and how many newer frames had begun to come by then.
+ * What repaired the picture last, and how many newer frames had begun to arrive by then.
  */
 healedBy: RecoveryKind | null, healedAfter: number, 
 /**
- * Times that a frame predicted from an acknowledged one healed it.
+ * Times that a frame predicted from an acknowledged one repaired it.
  */
 byReference: number, malformed: number, corrupt: number, 
 /**
- * Frames that the decoder refused.
+ * Frames that the decoder rejected.
  */
-refused: number, unreadableMarkers: number, receivedBps: number, 
+refused: number, unreadableMarkers: number, 
+/**
+ * How often a timer was due, by the reason for which it was set.
+ */
+wakes: Record<string, number>, receivedBps: number, 
 /**
  * None until the clocks are synchronised.
  */
@@ -67,24 +80,24 @@ sound: SoundStatistics | null, };
 
 export type SoundStatistics = { packets: number, lost: number, repeated: number, concealed: number, late: number, 
 /**
- * From the moment in the world to its being heard; none while nothing is played.
+ * From the moment in the world to its playback; none while nothing is played.
  */
 delayUs: number | null, 
 /**
- * Median distance between sound and picture.
+ * Median distance between sound and picture; none while nothing is played.
  */
-apartUs: number, };
+apartUs: number | null, };
 
 /**
  * What the browser has counted of the pictures since the session began.
  */
 export type PictureCounts = { 
 /**
- * Negative where more came than were sent, as duplicates do.
+ * Negative where more arrived than were sent, as with duplicates.
  */
 packetsLost: number, packets: number, bytes: number, 
 /**
- * Packets that came again.
+ * Packets that arrived more than once.
  */
 repeatedPackets: number, redundantBytes: number, repairs: number, 
 /**
@@ -93,14 +106,14 @@ repeatedPackets: number, redundantBytes: number, repairs: number,
 keyFrames: number, };
 
 /**
- * The same of the sound, which the browser also plays by itself.
+ * The same for the sound, which the browser also plays by itself.
  */
 export type SoundCounts = { packets: number, packetsLost: number, 
 /**
- * Samples that were made up.
+ * Samples that were concealed.
  */
 concealed: number, 
 /**
- * Which moment of the world is at the ear: microseconds on the server's clock.
+ * The moment of the world being heard: microseconds on the server's clock.
  */
 heard: number | null, };

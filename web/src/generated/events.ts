@@ -4,11 +4,11 @@
 export const STAGES = ["input","wait","render","convert","encode","pace","network","reassemble","decode","present"] as const;
 
 /**
- * A stretch of a frame's way from the user's movement to the display.
+ * A stage of a frame's path from the user's movement to the display.
  */
 export type Stage = "input" | "wait" | "render" | "convert" | "encode" | "pace" | "network" | "reassemble" | "decode" | "present";
 
 /**
- * What healed the picture.
+ * What repaired the picture.
  */
 export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "reference" | "key_frame";

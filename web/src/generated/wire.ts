@@ -3,26 +3,14 @@
 /** The path of WebTransport's CONNECT request. */
 export const WEBTRANSPORT_PATH = "/nearlight" as const;
 
-/** Size of the marker in pixels. */
-export const MARKER_SIZE = [192,32] as const;
-
 /** Hands by their codes. */
 export const HANDS = ["none","left","right"] as const;
 
 /** Gamepads of a user, at most. */
 export const MAX_GAMEPADS = 4 as const;
 
-/** Buttons of a gamepad, at most. */
-export const MAX_GAMEPAD_BUTTONS = 20 as const;
-
-/** Axes of a gamepad, at most. */
-export const MAX_GAMEPAD_AXES = 6 as const;
-
-/** Buttons of a controller, at most. */
-export const MAX_CONTROLLER_BUTTONS = 10 as const;
-
-/** Axes of a controller, at most. */
-export const MAX_CONTROLLER_AXES = 4 as const;
+/** Controllers of a user, at most. */
+export const MAX_CONTROLLERS = 3 as const;
 
 /** Fingers, at most. */
 export const MAX_TOUCHES = 10 as const;
@@ -116,6 +104,11 @@ profiles: Array<string>,
 haptics: boolean, };
 
 /**
+ * What a user's gamepads and controllers are.
+ */
+export type DevicesDescription = { gamepads: Array<GamepadDescription>, controllers: Array<ControllerDescription>, };
+
+/**
  * A position in metres and a rotation.
  */
 export type Pose = { position: [number, number, number], 
@@ -154,7 +147,11 @@ export type StreamDescription = { codec: CodecKind,
 /**
  * The codec string of WebCodecs, such as `avc1.42E01F`.
  */
-codec_string: string, width: number, height: number, fps: number, 
+codec_string: string, 
+/**
+ * Of the picture in pixels; what is decoded is higher where the latency marker lies below the picture.
+ */
+width: number, height: number, fps: number, 
 /**
  * Which encoder runs, with its version.
  */

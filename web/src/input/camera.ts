@@ -1,4 +1,4 @@
-// Where the user of a screen stands and looks. Input devices turn and walk it; whoever sends presences reads it.
+// The position and view direction of a screen's user. Input devices turn and walk it; presences are read from it.
 
 import { type Pose, clamp, fromYawPitch, rotate } from "../math.ts";
 
@@ -11,7 +11,7 @@ const EASE = 0.08;
 const REACH = 20;
 const LOWEST = 0.4;
 const HIGHEST = 8;
-/** Straight up and down are left out: there yaw would lose its meaning. */
+/** Straight up and down are excluded: there yaw would lose its meaning. */
 const PITCH_LIMIT = 1.5;
 
 /** How strongly the user wants to move: right, up and forward, each from -1 to 1. */
@@ -34,7 +34,7 @@ export class Camera {
     this.#pitch = clamp(this.#pitch + up, -PITCH_LIMIT, PITCH_LIMIT);
   }
 
-  /** Walks for `seconds` (at most a tenth: a page that slept must not jump). True where the pose changed. */
+  /** Walks for `seconds` (at most a tenth: a suspended page must not jump). True where the pose changed. */
   walk(wish: Wish, seconds: number): boolean {
     const step = Math.min(seconds, 0.1);
     const length = Math.max(1, Math.hypot(wish.right, wish.forward));
@@ -54,7 +54,7 @@ export class Camera {
     return moved;
   }
 
-  /** Puts the user somewhere at once. */
+  /** Moves the user at once. */
   place(position: readonly [number, number, number], yaw: number, pitch: number): void {
     this.#position = [
       clamp(position[0], -REACH, REACH),

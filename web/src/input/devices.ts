@@ -1,8 +1,8 @@
-// What every input device may tell the page.
+// The interface between input devices and the page.
 
 import type { Hand } from "../generated/wire.ts";
 
-/** What a device says, as the session takes it; lists of numbers are the core's. */
+/** A device's input, as the session takes it; lists of numbers are the core's. */
 export type DeviceInput =
   /** `code` as in `KeyboardEvent`. */
   | { device: "key"; code: string; pressed: boolean }
@@ -11,11 +11,11 @@ export type DeviceInput =
   | { device: "pointer"; values: number[] }
   /** `TOUCH_COLUMNS` for each finger. */
   | { device: "touches"; values: number[] }
-  /** For each its number, count of buttons with value and 1 where pressed, count of axes and axes. */
+  /** `GAMEPAD_LAYOUT` for each. */
   | { device: "gamepads"; values: number[] }
-  /** A pose and a radius for each joint, or nothing where the hand is not tracked any more. */
+  /** `HAND_LAYOUT`, or nothing where the hand is no longer tracked. */
   | { device: "joints"; hand: Hand; values: number[] }
-  /** Whatever is held counts as let go of. */
+  /** Everything held counts as released. */
   | { device: "release" };
 
 export interface InputOut {

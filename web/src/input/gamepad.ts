@@ -1,11 +1,13 @@
 // Gamepads: all of them go to the application; the first with the standard layout also walks and looks.
 
-import { MAX_GAMEPADS, MAX_GAMEPAD_AXES, MAX_GAMEPAD_BUTTONS } from "../generated/wire.ts";
+import { GAMEPAD_LAYOUT } from "../generated/core.ts";
+import { MAX_GAMEPADS } from "../generated/wire.ts";
 import type { Haptics } from "../messages.ts";
+import { pack, values as rows } from "../packing.ts";
 import type { Wish } from "./camera.ts";
 import type { InputOut } from "./devices.ts";
 
-/** Sticks rest somewhere in here. */
+/** Sticks rest within this range. */
 const DEAD_ZONE = 0.12;
 /** Radians a second at full deflection. */
 const TURN_SPEED = 2.4;
@@ -16,7 +18,7 @@ const UP_TRIGGER = 7;
 
 export class GamepadInput {
   readonly #out: InputOut;
-  /** What was told last, as text. */
+  /** The last reported description, as text. */
   #told = "";
 
   constructor(out: InputOut) {
@@ -40,11 +42,7 @@ export class GamepadInput {
   }
 
   #tell(now: number, pads: Gamepad[]): void {
-    const values = pads.flatMap(({ index, buttons, axes }) => {
-      const told = buttons.slice(0, MAX_GAMEPAD_BUTTONS);
-      const ways = axes.slice(0, MAX_GAMEPAD_AXES);
-      return [index, told.length, ...told.flatMap(({ value, pressed }) => [value, Number(pressed)]), ways.length, ...ways];
-    });
+    const values = pads.flatMap(({ index, buttons, axes }) => pack(GAMEPAD_LAYOUT, { pad: { index }, buttons, axes: rows(axes) }));
     const text = values.join();
     if (text === this.#told) return;
     this.#told = text;
@@ -53,20 +51,20 @@ export class GamepadInput {
   }
 }
 
-/** The gamepads that are there, with the numbers that the protocol has. */
+/** The connected gamepads whose numbers the protocol supports. */
 export function connected(): Gamepad[] {
   return navigator.getGamepads().filter((pad): pad is Gamepad => pad !== null && pad.connected && pad.index < MAX_GAMEPADS);
 }
 
-/** Not yet in all browsers' descriptions. */
+/** Not yet in the declarations of all browsers. */
 type Actuator = Pick<GamepadHapticActuator, "playEffect">;
 
-/** Shakes the gamepad of this number, where it can. */
+/** Makes the gamepad with this number vibrate, where it can. */
 export function rumble(index: number, { milliseconds, strong, weak }: Haptics): void {
   const pad = connected().find((one) => one.index === index);
   const actuator = pad?.vibrationActuator as Actuator | null | undefined;
   const effect = { duration: milliseconds, strongMagnitude: strong, weakMagnitude: weak };
-  // A pad that is gone shakes no more, which is no fault.
+  // A pad that is gone no longer vibrates, which is no error.
   void actuator?.playEffect("dual-rumble", effect).catch(() => undefined);
 }
 

@@ -1,9 +1,9 @@
-// Mouse, pen and keyboard: what they say goes to the application; the mouse also looks, and keys walk.
+// Mouse, pen and keyboard: their input goes to the application; the mouse also looks, and keys walk.
 
 import { type InputOut, MOUSE_RADIANS, fractions } from "./devices.ts";
 import type { Wish } from "./camera.ts";
 
-/** By physical position, so that it is the same hand on every layout. */
+/** By physical position, so that they are under the same fingers in every layout. */
 const WALK_KEYS: Record<string, keyof Omit<Wish, "run">> = {
   KeyW: "forward",
   ArrowUp: "forward",
@@ -19,7 +19,7 @@ const WALK_KEYS: Record<string, keyof Omit<Wish, "run">> = {
   KeyC: "up",
 };
 const BACKWARD = new Set(["KeyS", "ArrowDown", "KeyA", "ArrowLeft", "KeyQ", "KeyC"]);
-/** Pixels of what a wheel counts that counts lines or pages. Guess: what browsers scroll by for a line. */
+/** Pixels per unit of a wheel that counts lines or pages. Guess: what browsers scroll by for a line. */
 const LINE_PIXELS = 100 / 3;
 const PAGE_PIXELS = 800;
 
@@ -112,7 +112,7 @@ export class MouseKeyboard {
     if (text) this.#out.onDevice(at, { device: "text", text });
   }
 
-  /** The browser's own shortcuts stay with the browser as long as the pointer is not captured; the page's fields keep what is theirs. */
+  /** The browser keeps its own shortcuts as long as the pointer is not captured; the page's input fields keep their keys. */
   #takes(event: KeyboardEvent): boolean {
     if (event.target instanceof HTMLInputElement || event.target instanceof HTMLSelectElement) return false;
     const modifier = /^(Control|Alt|Meta)/.test(event.code);
@@ -131,7 +131,7 @@ export class MouseKeyboard {
   }
 
   #onMouseUp(event: MouseEvent): void {
-    // What went down elsewhere is not the picture's.
+    // Buttons pressed elsewhere do not belong to the picture.
     if (this.#buttons !== 0) this.#press(event, this.#buttons & event.buttons);
   }
 

@@ -1,4 +1,4 @@
-// Touch: what fingers do goes to the application; a stick wherever the left thumb lands, looking with the right one.
+// Touch: all fingers are reported to the application; a stick wherever the left thumb lands, looking with the right one.
 
 import type { Wish } from "./camera.ts";
 import { MAX_TOUCHES } from "../generated/wire.ts";
@@ -16,7 +16,7 @@ interface Finger {
   startY: number;
   x: number;
   y: number;
-  /** Its name in this session, and how hard it presses, 0 to 1. */
+  /** Its id in this session, and its pressure, 0 to 1. */
   id: number;
   pressure: number;
 }
@@ -27,7 +27,7 @@ export class Touch {
   readonly #stick: HTMLElement;
   readonly #fingers = new Map<number, Finger>();
   readonly #listening = new AbortController();
-  /** Fingers so far, which names them. */
+  /** Number of fingers so far, which provides their ids. */
   #begun = 0;
 
   constructor(stage: HTMLElement, stick: HTMLElement, out: InputOut) {

@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Read};
 /// Bytes held at a time: several thousand packets, and always one whole record.
 const BUFFER: usize = 1 << 20;
 
-/// Why bytes that were asked for are not there.
+/// Why requested bytes are unavailable.
 #[derive(Debug)]
 pub(super) enum Shortage {
-    /// The file ends where it may: nothing more was there.
+    /// The file ends at a valid place.
     End,
-    /// The file ends within what was asked for; so many bytes of it are there.
+    /// The file ends within the request; this many bytes of it are available.
     Within(usize),
     Failed(std::io::Error),
 }

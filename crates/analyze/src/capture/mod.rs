@@ -1,7 +1,7 @@
 //! Capture files: pcap and pcapng, as a stream of records.
 //!
 //! After the Internet-Drafts draft-ietf-opsawg-pcap and draft-ietf-opsawg-pcapng. A reader never trusts a length: what does not fit
-//! together ends the reading, and [`Reader::damage`] says where and why. What was read before stays good. A record that is whole but
+//! together ends the reading, and [`Reader::damage`] reports where and why. Earlier records stay valid. A record that is whole but
 //! names no time or interface that can be is passed over and counted.
 
 mod input;
@@ -101,7 +101,7 @@ pub struct Reader<R> {
     counts: Counts,
 }
 
-/// What is passed over.
+/// Counts of skipped records.
 #[derive(Debug, Default)]
 struct Counts {
     untimed: u64,
@@ -168,12 +168,12 @@ impl<R: Read> Reader<R> {
         self.damage.as_ref()
     }
 
-    /// Packets that were stored without a time (pcapng's simple packet blocks), which are left out.
+    /// Packets that were stored without a time (pcapng's simple packet blocks), which are skipped.
     pub fn untimed(&self) -> u64 {
         self.counts.untimed
     }
 
-    /// Packets left out for a time that cannot be (a fraction of more than a second) or an interface that is not described.
+    /// Packets skipped because of an impossible time (a fraction of more than a second) or an interface that is not described.
     pub fn unplaced(&self) -> u64 {
         self.counts.unplaced
     }

@@ -10,7 +10,7 @@ use super::{Counts, Found, LONGEST_PACKET, LinkType, Stop};
 pub(super) const HEADER: usize = 24;
 const RECORD_HEADER: usize = 16;
 
-/// What the first four bytes say.
+/// The meaning of the first four bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Form {
     big_endian: bool,
@@ -45,7 +45,7 @@ pub(super) struct Header {
 
 impl Header {
     pub fn parse(form: Form, bytes: &[u8]) -> Self {
-        // The upper half of the field says whether frames end with a checksum, which nobody here reads.
+        // The upper half of the field says whether frames end with a checksum, which is not read here.
         Self { form, link: LinkType::from_number(form.number(bytes, 20) as u16) }
     }
 

@@ -63,7 +63,7 @@ impl Line {
 
 /// Samples of a direction that can hold a line. Guess: fewer may all have waited.
 const FEWEST: usize = 8;
-/// A shorter capture says nothing about drift: a millisecond of queue over it would look like as much. Guess.
+/// A shorter capture does not determine the drift: a millisecond of queue over it would look like as much. Guess.
 const SHORTEST: f64 = 1.0;
 /// Crystals stay within 100 ppm, and NTP slews by 500 (RFC 5905): what drifts by more was set.
 const MOST_DRIFT: f64 = 1_000e-6;
@@ -111,7 +111,7 @@ impl ClockFit {
         self.offset + self.drift * at
     }
 
-    /// What the first clock says when the second one says `there`, both since the first one's origin.
+    /// The first clock's time when the second one shows `there`, both relative to the first one's origin.
     pub fn first(&self, there: f64) -> f64 {
         (there - self.offset) / (1.0 + self.drift)
     }

@@ -1,4 +1,4 @@
-//! What a network did to the timing of a stream, beyond delaying and losing single packets.
+//! A network's effect on the timing of a stream, beyond delaying and losing single packets.
 
 use nearlight_units::{Span, Time};
 use serde::Serialize;

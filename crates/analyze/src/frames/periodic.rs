@@ -5,7 +5,7 @@ use nearlight_units::{Span, Time};
 use crate::batches::Burst;
 use crate::batches::{all_lags, autocorrelation};
 
-/// A lag is a frame's only if so many of the bursts have a partner at it. Guess.
+/// A lag counts as a frame interval only if this share of the bursts has a partner at it. Guess.
 const SHARE: f64 = 0.5;
 /// A burst this far from where a frame is due may still begin it, in intervals. Guess: between a half, where frames are mixed up,
 /// and nothing, where jitter loses them.
@@ -29,7 +29,7 @@ pub(super) fn frame_starts(bursts: &[Burst]) -> Option<Vec<bool>> {
     let reach = peak.lag.mul_f64(REACH);
     let mut begins = vec![false; bursts.len()];
     for (burst, begins) in bursts.iter().zip(&mut begins) {
-        // Frames that were left out.
+        // Frames that were skipped.
         let late = (burst.at - due - reach).as_nanos();
         if late > 0 {
             due += peak.lag * ((late - 1) / peak.lag.as_nanos() + 1);

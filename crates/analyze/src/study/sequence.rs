@@ -1,4 +1,4 @@
-//! What RTP's sequence numbers and times say: losses, repetitions, order, jitter.
+//! Analysis of RTP sequence numbers and timestamps: losses, repetitions, order, jitter.
 
 use serde::Serialize;
 

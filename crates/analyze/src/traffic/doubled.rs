@@ -6,7 +6,7 @@ use nearlight_units::{Span, Time};
 use super::Packet;
 
 /// From a packet at one interface to the same at the next. Guess: a bridge takes microseconds, a busy virtual machine
-/// milliseconds; whoever sends a packet again waits for longer.
+/// milliseconds; retransmissions take longer.
 pub(super) const WITHIN: Span = Span::from_millis(5);
 /// Interfaces that a packet crosses. Guess: container, bridge, tunnel and network card. What comes more often is
 /// content that repeats.

@@ -17,7 +17,7 @@ const MOST_STREAMS: usize = 1 << 15;
 const MOST_SSRCS: usize = 32;
 /// STUN requests, and senders' reports, that wait for an answer. Guess: they are seconds apart, answers milliseconds.
 const MOST_WAITING: usize = 64;
-/// RFC 3550 appendix A.1: so many packets in sequence make a source.
+/// RFC 3550 appendix A.1: this many packets in sequence validate a source.
 const MIN_SEQUENTIAL: u32 = 2;
 
 /// Which way a datagram goes between the two ends of a conversation.
@@ -86,7 +86,7 @@ pub(crate) struct Stream {
     pub last: Time,
 }
 
-/// What the clear headers of an RTP stream say.
+/// Information from the clear headers of an RTP stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RtpStream {
     pub ssrc: u32,
@@ -324,7 +324,7 @@ impl Conversation {
 /// So many different first bytes below 128 belong to no protocol with a shape: DTLS has 44, QUIC 64. Guess.
 const SHAPELESS: u32 = 80;
 
-/// The oldest question makes room for one more.
+/// The oldest request is evicted for a new one.
 fn remember<T>(waiting: &mut VecDeque<T>, question: T) {
     if waiting.len() == MOST_WAITING {
         waiting.pop_front();

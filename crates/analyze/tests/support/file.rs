@@ -142,7 +142,7 @@ pub fn pcapng(form: &Form, datagrams: &[Datagram]) -> Vec<u8> {
     interface.extend([if form.nanoseconds { 9 } else { 6 }, 0, 0, 0]);
     interface.extend([0; 4]);
     block(form, &mut file, 1, &interface);
-    // A comment of a kind that nobody knows.
+    // A comment of an unknown kind.
     block(form, &mut file, 0x0bad, &[7; 12]);
     for datagram in datagrams {
         let (bytes, length) = form.packet(datagram);

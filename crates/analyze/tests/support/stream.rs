@@ -117,7 +117,7 @@ impl Stream {
                 let mut at = tick + self.jitter_ms * dice.normal().abs();
                 let mut sent = 0;
                 let most = if self.pacing == Pacing::Burst { usize::MAX } else { self.batch };
-                // A timer sends whatever waits by then, of one frame or two.
+                // A timer sends all packets queued by then, of one frame or two.
                 let ready = |packet: &(f64, Vec<u8>)| match self.pacing {
                     Pacing::Timer => packet.0 <= tick,
                     _ => packet.0 <= begins,

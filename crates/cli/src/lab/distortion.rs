@@ -10,13 +10,13 @@ use nearlight_lab::distortion::{Measured, Model, RATES, Setting, document, measu
 
 #[derive(Debug, Args)]
 pub(super) struct DistortionArguments {
-    /// Measure here, which takes minutes, instead of showing the measurements that Nearlight comes with
+    /// Measure on this machine, which takes minutes, instead of printing the built-in measurements
     #[arg(long)]
     measure: bool,
     /// Print the measurements as CSV
     #[arg(long)]
     csv: bool,
-    /// Draw measurements and model as a page
+    /// Write measurements and model to an HTML page
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
 }

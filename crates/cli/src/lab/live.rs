@@ -21,11 +21,11 @@ use serde::Deserialize;
 
 use crate::stand_in::{StandIn, take_time};
 
-/// The model's pictures, which nobody looks at: small, so that drawing and converting them costs next to nothing.
+/// Size of the model's pictures, which are never displayed: small, so that drawing and converting them costs almost nothing.
 const PICTURE: Size = Size { width: 320, height: 180 };
 /// How long the server may take until clients can connect, and a process to end. Guess.
 const PATIENCE: Span = Span::from_secs(15);
-/// How often the processes are looked at.
+/// How often the processes are checked.
 const STEP: Span = Span::from_millis(50);
 
 /// Makes live runs, one after the other.
@@ -49,13 +49,14 @@ impl Live {
     fn run_once(&self, cell: &Cell, seed: u64) -> anyhow::Result<RunRecord> {
         let zero = machine_time();
         let law = cell.system.reliable;
-        let command =
-            law.map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), law))?;
+        let command = law
+            .map_or_else(|| self.serve(cell, seed, zero), |law| self.serve_tcp(cell, (seed, zero), &law.to_string()))?;
         let mut server = Process::start(command, "the server")?;
         let door = server.first_line()?;
         let [down, up] = live::paths(cell, seed)?;
         let service = Some(SocketAddr::from((Ipv4Addr::LOCALHOST, door.port)));
-        // Elsewhere a gateway or a relay would end the connection before the link, and none of the law's segments crossed it.
+        // With other means a gateway or a relay would terminate the connection before the link, and none of the segments under this
+        // congestion control would cross it.
         let wanted = if law.is_some() { Wanted::Only(Means::Root) } else { Wanted::Any };
         let [down_seed, up_seed] = live::path_seeds(seed);
         let seeds = [up_seed, down_seed];
@@ -63,7 +64,7 @@ impl Live {
         self.announced.call_once(|| announce(&link));
         let (host, port) = (link.host().to_string(), link.port().unwrap_or(door.port));
         let mut command = match door.url {
-            // Away from its own machine a server has its page on HTTPS only.
+            // To other machines, a server serves its page over HTTPS only.
             Some(url) => {
                 let secure = !link.host().is_loopback();
                 self.view(cell, &Address { secure, host, port, ..Address::parse(&url)? }, zero)?
@@ -88,7 +89,7 @@ impl Live {
         };
         let before = wait(setting.warm_up, &mut client, &mut server)?;
         let after = wait(setting.duration, &mut client, &mut server)?;
-        // It counts its length from the first picture, so that it is a little behind.
+        // It measures its duration from the first picture, so it ends a little later.
         client.finish()?;
         if law.is_some() {
             // With its only client it ends by itself.
@@ -117,7 +118,7 @@ impl Live {
         Ok(live::record(&live)?)
     }
 
-    /// The program itself, and the file that gets its words.
+    /// A command for this program, and the file that receives its standard error.
     fn command(&self, what: &str) -> anyhow::Result<(Command, PathBuf)> {
         let program = std::env::current_exe().context("the program's own file")?;
         let mut command = Command::new(program);
@@ -129,7 +130,7 @@ impl Live {
 
     fn serve_tcp(&self, cell: &Cell, (seed, zero): (u64, Time), law: &str) -> anyhow::Result<(Command, PathBuf)> {
         let setting = &cell.setting;
-        // Coded at the highest rate, whatever arrives.
+        // Encoded at the highest rate, whatever arrives.
         let highest = setting.source.bounds.maximum;
         let Source { stand_in, codec, size } = source(setting, highest, seed);
         let (mut command, words) = self.command("server")?;
@@ -151,7 +152,7 @@ impl Live {
         Ok((command, words))
     }
 
-    /// What every server is told, whatever carries its frames.
+    /// Arguments of every server, whatever carries its frames.
     fn set_server(&self, command: &mut Command, stand_in: &StandIn, zero: Time) -> anyhow::Result<()> {
         command
             .args(["--stand-in", &serde_json::to_string(stand_in)?, "--clock-origin", &zero.as_nanos().to_string()])
@@ -162,7 +163,7 @@ impl Live {
         Ok(())
     }
 
-    /// The same of every client.
+    /// The same for every client.
     fn set_client(&self, command: &mut Command, setting: &Setting, zero: Time) {
         command
             .args(["--display-hz", &setting.client.refresh.to_string(), "--clock-origin", &zero.as_nanos().to_string()])
@@ -215,7 +216,7 @@ impl Live {
     }
 }
 
-/// What a server films and how it codes it.
+/// What a server captures and how it encodes it.
 struct Source {
     stand_in: StandIn,
     codec: CodecKind,
@@ -237,11 +238,11 @@ fn kbps(rate: Bitrate) -> String {
     format!("{}kbps", rate.as_bps() as f64 / 1e3)
 }
 
-/// What a server's first line tells.
+/// The contents of a server's first line.
 #[derive(Debug, Deserialize)]
 struct ServerLink {
     port: u16,
-    /// None where frames come over TCP.
+    /// None if frames are sent over TCP.
     url: Option<String>,
 }
 
@@ -255,7 +256,7 @@ fn announce(link: &Link) {
     }
 }
 
-/// What the link did between two reports.
+/// The link's counts between two reports.
 fn moved(before: &Report, after: &Report) -> LiveLink {
     let mut dropped = std::collections::BTreeMap::new();
     for (reason, count) in after.down.dropped.iter().chain(&after.up.dropped).filter(|(_, count)| **count > 0) {
@@ -290,7 +291,7 @@ fn note(report: &Report) -> LiveNote {
     }
 }
 
-/// One of the two processes; it is gone when this is.
+/// One of the two processes; it is killed when this is dropped.
 struct Process {
     child: Child,
     name: &'static str,
@@ -320,7 +321,7 @@ impl Process {
         words.lines().last().map_or_else(|| "it said nothing".to_owned(), ToOwned::to_owned)
     }
 
-    /// Fails if it has ended before its time.
+    /// Fails if it has ended early.
     fn check(&mut self) -> anyhow::Result<()> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -349,7 +350,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It has ended in good order, or something failed and nobody wants its answer.
+        // It has ended normally, or something failed and its result is not needed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

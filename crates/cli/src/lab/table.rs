@@ -1,4 +1,4 @@
-//! The table that `nearlight lab run` prints: the figures that a plan is about, and published ones beside them.
+//! The table that `nearlight lab run` prints: a plan's figures, and published ones beside them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -25,7 +25,7 @@ impl Of {
     }
 }
 
-/// Which plans have a column; those that have published its figure always do.
+/// Which plans have a column; those with a published value for it always do.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Wanted {
     Always,
@@ -48,8 +48,8 @@ const fn shown(name: &'static str, title: &'static str, decimals: usize, wanted:
     Shown { name, title, decimals, of: Of::Mean, wanted }
 }
 
-/// JSON has all metrics; columns that no cell has are left out.
-const COLUMNS: [Shown; 33] = {
+/// JSON has all metrics; columns without a value in any cell are omitted.
+const COLUMNS: [Shown; 40] = {
     use Wanted::{Always, OfOthers, OfSystems, Published};
     [
         // What counts every captured frame comes first.
@@ -74,6 +74,8 @@ const COLUMNS: [Shown; 33] = {
         shown("residual_frame_loss", "not whole", 4, OfSystems),
         shown("bad_frame_ratio", "bad frames", 4, OfSystems),
         shown("recovery_frames", "in a row", 1, OfSystems),
+        shown("damaged_frame_ratio", "damaged", 4, OfSystems),
+        shown("longest_damage_ms", "longest damage ms", 0, OfSystems),
         shown("frame_drop_ratio", "dropped", 4, OfOthers),
         shown("frame_skip_ratio", "left out", 4, Published),
         shown("late_frame_ratio", "late", 4, OfOthers),
@@ -86,13 +88,18 @@ const COLUMNS: [Shown; 33] = {
         shown("ampdu_mpdus", "A-MPDU", 2, Always),
         shown("airtime_ratio", "airtime", 4, Always),
         shown("delivered_mbps", "delivered Mb/s", 1, Always),
+        shown("flows_mbps", "flows Mb/s", 1, Always),
+        shown("flows_utilisation", "flows used", 3, Always),
+        shown("flows_delay_ms", "flows delay ms", 1, Always),
+        shown("flows_jain", "Jain, 1 s", 3, Always),
+        shown("flows_jain_whole", "Jain", 3, Always),
     ]
 };
 
 /// The label that only whole systems have.
 const OF_SYSTEMS: &str = "recovery";
 
-/// A column of words.
+/// A column of text.
 struct Column {
     title: String,
     cells: Vec<String>,
@@ -164,7 +171,7 @@ fn columns(
     [ours].into_iter().chain(theirs).collect()
 }
 
-/// What is published of a metric; none where nothing is.
+/// The published values of a metric; none if there are none.
 fn theirs(metric: &str, cells: &[CellSummary], published: &[Published]) -> Option<Column> {
     let cell = |cell: &CellSummary| {
         let figure = published_figure(published, &cell.labels, metric);
@@ -225,7 +232,7 @@ mod tests {
         plans.map(|path| Plan::read(&path).unwrap_or_else(|error| panic!("{error}"))).collect()
     }
 
-    /// As if every cell had come to the same figures.
+    /// A summary in which every cell has the same figures.
     fn summary(plan: &Plan, metrics: &[&'static str]) -> Summary {
         let figure = Figure { mean: 1.5, ci95: 0.0, p50: 1.5, p95: 2.5, p99: 3.5, n: 1 };
         let cell = |cell: &nearlight_lab::Cell| CellSummary {

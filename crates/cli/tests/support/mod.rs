@@ -13,7 +13,7 @@ pub(crate) fn nearlight() -> Command {
     command
 }
 
-/// A server and what it says first. A small picture, so that two busy cores keep up.
+/// A server and its first output. A small picture, so that two busy cores keep up.
 pub(crate) fn serve(further: &[&str]) -> (Child, Value) {
     let token = if further.contains(&"--token") { &[][..] } else { &["--token", TOKEN] };
     let mut child = nearlight()

@@ -1,4 +1,4 @@
-//! Offers without end, with a token and without.
+//! Endless offers, with a token and without.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -16,7 +16,7 @@ fn pause(span: Duration) {
     std::thread::sleep(span);
 }
 
-/// Status and wait of the answers to so many offers.
+/// Status and wait of the responses to this many offers.
 fn flood(server: &Server, offer: &str, count: usize) -> Vec<(u16, Option<u32>)> {
     let answers = (0..count).map(|_| server.offer(TOKEN, offer));
     answers.map(|answer| (answer.status, answer.header("retry-after").and_then(|wait| wait.parse().ok()))).collect()
@@ -26,7 +26,7 @@ fn flood(server: &Server, offer: &str, count: usize) -> Vec<(u16, Option<u32>)> 
 fn floods_of_offers_are_told_to_wait() {
     let local: SocketAddr = "127.0.0.1:9".parse().expect("an address");
     let offer = Player::new(Time::ZERO, clock(), local, false).expect("an offer").1;
-    // Whoever knows the token may take all places, and not one more; that they do not connect is this address' own doing.
+    // A client that knows the token may take all places, and not one more; only this address is to blame that they do not connect.
     let server = Server::start(&["--max-clients", "2"]);
     let answers = flood(&server, &offer, 8);
     assert_eq!(answers.iter().filter(|(status, _)| *status == 201).count(), 2, "{answers:?}");
@@ -34,7 +34,7 @@ fn floods_of_offers_are_told_to_wait() {
         answers[2..].iter().all(|(status, wait)| *status == 429 && wait.is_some_and(|wait| wait <= 5)),
         "{answers:?}"
     );
-    // A place that nobody has connected to is another's after five seconds.
+    // A place without a connection is given to another client after five seconds.
     pause(Duration::from_millis(5_200));
     let (mut client, _) = Client::connect(&server);
     client.run(|client| client.frames.len() >= 3);
@@ -83,7 +83,7 @@ fn strangers_keep_nobody_with_the_token_out() {
         waits += 1;
         pause(Duration::from_millis(20));
     }
-    // The owner comes from the same address, and they hold all places that they may.
+    // The owner comes from the same address, on which strangers hold all the places they may.
     let (mut client, _) = Client::connect(&server);
     client.run(|client| client.frames.len() >= 3);
     let (mut second, _) = Client::connect(&server);

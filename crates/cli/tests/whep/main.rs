@@ -1,12 +1,12 @@
-//! WHEP against the real command, over loopback: a player of the library's own defaults decodes what comes, on a clean and on a lossy
-//! path; and what is refused.
+//! WHEP against the real command, over loopback: a player with the library's defaults decodes the stream, on a clean and on a lossy path;
+//! and what is refused.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
 
-use nearlight_codec::new_decoder;
-use nearlight_units::{InputSeq, Time};
+use nearlight_codec::{Size, new_decoder};
+use nearlight_units::{InputSeq, RemoteTime, Time};
 use nearlight_webrtc::Message;
 use nearlight_webrtc::player::{PlayedFrame, Player};
 use nearlight_wire::marker::Marker;
@@ -25,7 +25,7 @@ use support::TOKEN;
 /// How a client's datagrams travel.
 enum Way {
     Udp(UdpSocket),
-    /// Each behind its length, and what has come of the next one.
+    /// Length-prefixed, and the bytes of the next datagram received so far.
     Tcp(TcpStream, Vec<u8>),
 }
 
@@ -44,7 +44,7 @@ impl Way {
         }
     }
 
-    /// What has come within two milliseconds, and from where.
+    /// What has arrived within two milliseconds, and from where.
     fn receive(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         let mut buffer = [0; 2_048];
         match self {
@@ -69,6 +69,11 @@ impl Way {
     }
 }
 
+/// What the server sends.
+const SIZE: Size = Size { width: 320, height: 240 };
+/// Where a client that wants the marker below its pictures makes its offer.
+const CROPPING: &str = "/whep?marker=strip";
+
 /// A player with a socket and a clock.
 struct Client {
     player: Player,
@@ -84,13 +89,18 @@ fn clock() -> Instant {
 }
 
 impl Client {
+    /// A client that crops its pictures.
     fn connect(server: &Server) -> (Self, Answer) {
+        Self::connect_at(server, CROPPING)
+    }
+
+    fn connect_at(server: &Server, path: &str) -> (Self, Answer) {
         let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
         socket.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
         let origin = clock();
         let local = socket.local_addr().expect("bound");
         let player = Player::new(Time::ZERO, origin, local, true).expect("an offer");
-        Self::meet(server, origin, player, Way::Udp(socket))
+        Self::meet((server, path), origin, player, Way::Udp(socket))
     }
 
     /// A client whose network lets no UDP through.
@@ -99,11 +109,16 @@ impl Client {
         stream.set_read_timeout(Some(Duration::from_millis(2))).expect("a timeout");
         let origin = clock();
         let player = Player::without_udp(Time::ZERO, origin, stream.local_addr().expect("connected"));
-        Self::meet(server, origin, player.expect("an offer"), Way::Tcp(stream, Vec::new())).0
+        Self::meet((server, CROPPING), origin, player.expect("an offer"), Way::Tcp(stream, Vec::new())).0
     }
 
-    fn meet(server: &Server, origin: Instant, (mut player, offer): (Player, String), way: Way) -> (Self, Answer) {
-        let answer = server.offer(TOKEN, &offer);
+    fn meet(
+        (server, path): (&Server, &str),
+        origin: Instant,
+        (mut player, offer): (Player, String),
+        way: Way,
+    ) -> (Self, Answer) {
+        let answer = server.offer_to(path, TOKEN, &offer);
         assert_eq!(answer.status, 201, "{}", answer.body);
         player.on_answer(Time::ZERO, &answer.body).expect("an answer");
         (Self { player, way, origin, frames: Vec::new(), messages: Vec::new() }, answer)
@@ -121,7 +136,7 @@ impl Client {
         }
     }
 
-    /// Sends what is due and takes what comes within two milliseconds.
+    /// Sends what is due and processes what arrives within two milliseconds.
     fn turn(&mut self) {
         let now = self.now();
         self.player.on_timeout(now);
@@ -150,14 +165,15 @@ impl Client {
         texts.find(|value| value["type"] == kind)
     }
 
-    /// Decodes all frames; the numbers in the pictures' markers.
+    /// Decodes all frames; the numbers in the markers below the pictures.
     fn decode(&self) -> Vec<Marker> {
         let mut decoder = new_decoder(self.player.codec()).expect("a decoder");
         let mut markers = Vec::new();
         for (index, frame) in self.frames.iter().enumerate() {
             let decoded = decoder.decode(&frame.bits).unwrap_or_else(|error| panic!("frame {index}: {error}"));
             let picture = decoded.unwrap_or_else(|| panic!("frame {index} has no picture"));
-            let marker = Marker::read(|x, y| picture.luma[y * picture.luma_stride + x]);
+            let (picture, marker) = picture.without_strip(SIZE);
+            assert_eq!(picture.size, SIZE);
             markers.push(marker.unwrap_or_else(|| panic!("frame {index} has no marker")));
         }
         markers
@@ -174,7 +190,7 @@ fn hello(protocol: u8) -> Message {
 
 fn input(number: u32) -> Message {
     let view = View { pose: Pose::default(), fov: Fov::symmetric(1.2, 4.0 / 3.0) };
-    let sample = InputSample::of_views(InputSeq(number), Time::from_micros(5), Pose::default(), vec![view]);
+    let sample = InputSample::of_views(InputSeq(number), RemoteTime::from_micros(5), Pose::default(), vec![view]);
     Message::Binary(ToServer::Input(sample).to_bytes())
 }
 
@@ -193,6 +209,20 @@ fn a_player_decodes_every_frame_of_both_codecs() {
 }
 
 #[test]
+fn a_player_that_does_not_ask_gets_the_picture_alone() {
+    let server = Server::start(&["--codec", "vp8"]);
+    let (mut client, _) = Client::connect_at(&server, "/whep?of=another&kind");
+    client.run(|client| client.frames.len() >= 5);
+    let mut decoder = new_decoder(client.player.codec()).expect("a decoder");
+    for frame in &client.frames {
+        assert_eq!(decoder.decode(&frame.bits).expect("a frame").map(|picture| picture.size), Some(SIZE));
+    }
+    let refused = server.offer_to("/whep?marker=corner", TOKEN, "v=0");
+    assert_eq!(refused.status, 400);
+    assert!(refused.body.contains("marker=strip"), "{}", refused.body);
+}
+
+#[test]
 fn a_client_without_udp_is_served_on_the_page_s_port() {
     let server = Server::start(&[]);
     let mut client = Client::connect_by_tcp(&server);
@@ -200,7 +230,7 @@ fn a_client_without_udp_is_served_on_the_page_s_port() {
     assert!(client.decode().iter().map(|marker| marker.frame.0).eq(0..client.frames.len() as u32));
     client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
-    // What is for nobody closes a connection, and the page is still there.
+    // A datagram for no peer closes its connection, and the page is still served.
     let mut stranger = TcpStream::connect(("127.0.0.1", server.port)).expect("the page's port is open");
     stranger.write_all(&[0, 4, 1, 2, 3, 4]).expect("a short datagram");
     assert_eq!(stranger.read(&mut [0; 16]).unwrap_or(0), 0, "the connection is closed");
@@ -213,7 +243,7 @@ fn losses_are_healed() {
     let (mut client, _) = Client::connect(&server);
     client.run(|client| client.frames.len() >= 100);
     let numbers: Vec<u32> = client.decode().iter().map(|marker| marker.frame.0).collect();
-    // A machine that stalls may make the player give a frame up; then a key frame heals it, and nothing that does not decode comes.
+    // If the machine stalls, the player may abandon a frame; then a key frame recovers the stream, and no undecodable frame arrives.
     assert!(numbers.is_sorted() && numbers.len() >= 100, "{numbers:?}");
     assert!(client.player.given_up() <= 2, "{} gaps", client.player.given_up());
 }
@@ -222,13 +252,19 @@ fn losses_are_healed() {
 fn inputs_steer_the_picture_once_the_client_has_said_hello() {
     let server = Server::start(&[]);
     let (mut client, _) = Client::connect(&server);
-    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(7) }).to_bytes()));
+    client.say(
+        "session",
+        Message::Binary(ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(7) }).to_bytes()),
+    );
     client.run(|client| client.frames.len() >= 5);
     assert!(client.messages.is_empty(), "a stranger hears nothing: {:?}", client.messages);
     client.say("control", hello(PROTOCOL_VERSION));
     client.run(|client| client.heard("welcome").is_some());
     client.say("session", input(9));
-    client.say("session", Message::Binary(ToServer::Ping(Ping { client_sent_at: Time::from_micros(8) }).to_bytes()));
+    client.say(
+        "session",
+        Message::Binary(ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(8) }).to_bytes()),
+    );
     let seen = client.frames.len();
     client.run(|client| client.frames.len() >= seen + 30 && client.heard("rate").is_some());
     assert_eq!(client.decode().last().map(|marker| marker.input), Some(InputSeq(9)), "the pictures show the input");
@@ -240,7 +276,7 @@ fn inputs_steer_the_picture_once_the_client_has_said_hello() {
                 let named = client.frames.iter().any(|frame| frame.rtp_timestamp == note.rtp_timestamp);
                 notes += usize::from(named && note.header.width == 320);
             }
-            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == Time::from_micros(8)),
+            Ok(ToClient::Pong(pong)) => pongs += usize::from(pong.client_sent_at == RemoteTime::from_micros(8)),
             other => panic!("{other:?} has no business on this channel"),
         }
     }
@@ -344,7 +380,7 @@ fn what_is_malformed_too_much_or_a_stranger_s_is_refused_at_little_cost() {
     assert_eq!(server.ask("GET", "/whep", &[token], "").status, 405);
     let preflight = server.ask("OPTIONS", "/whep", &[("Origin", "https://player.example")], "");
     assert_eq!((preflight.status, preflight.header("access-control-allow-origin")), (204, Some("*")));
-    // Five guesses are free, then the address is told to wait; a stranger's offers are not even read.
+    // Five guesses are free, then the address has to wait; a stranger's offers are not even read.
     let guesses: Vec<u16> = (0..8).map(|_| server.offer("not-the-token-at-all", &offer).status).collect();
     assert_eq!(guesses[..5], [401; 5]);
     assert!(guesses[6..].iter().all(|status| *status == 429), "{guesses:?}");

@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::support::serve;
 
-/// Servers draw and code at once: five of them on two cores starve their players.
+/// Servers draw and encode at the same time: five of them on two cores starve their players.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A server that is killed when the test ends, however it ends. There is one at a time.
@@ -33,7 +33,7 @@ impl Answer {
 
 impl Server {
     pub(crate) fn start(further: &[&str]) -> Self {
-        // A test that failed has left nothing behind that another one could see.
+        // A failed test leaves no state that could affect another one.
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let (child, first) = serve(further);
         assert!(first["rtc_port"].as_u64().is_some_and(|port| port > 0), "{first}");
@@ -58,8 +58,12 @@ impl Server {
     }
 
     pub(crate) fn offer(&self, token: &str, sdp: &str) -> Answer {
+        self.offer_to("/whep", token, sdp)
+    }
+
+    pub(crate) fn offer_to(&self, path: &str, token: &str, sdp: &str) -> Answer {
         let authorization = format!("Bearer {token}");
-        self.ask("POST", "/whep", &[("Content-Type", "application/sdp"), ("Authorization", &authorization)], sdp)
+        self.ask("POST", path, &[("Content-Type", "application/sdp"), ("Authorization", &authorization)], sdp)
     }
 }
 

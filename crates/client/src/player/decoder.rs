@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
-use nearlight_codec::{CodecKind, Decoder, Decoders};
+use nearlight_codec::{CodecKind, Decoder, Decoders, Size};
 use nearlight_net::Clock;
 use nearlight_session::ReadyFrame;
 use tokio::sync::mpsc::UnboundedSender;
@@ -12,8 +12,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use super::{Happening, Screen, Ticket};
 use crate::ClientError;
 
-/// Frames that the decoder holds: one at work and one waiting, so that it never idles while the receiver still decides for all
-/// later ones whether they are worth showing.
+/// Frames that the decoder holds: one being decoded and one waiting, so that it never idles while the receiver still decides for all later
+/// ones whether they are worth showing.
 pub const CAPACITY: usize = 2;
 
 /// What the thread works with.
@@ -41,7 +41,7 @@ pub struct Outlets {
 }
 
 impl DecoderThread {
-    /// `epoch` tells its reports from those of earlier decoders.
+    /// `epoch` distinguishes its reports from those of earlier decoders.
     pub fn start(decoders: &Decoders, kind: CodecKind, epoch: u32, outlets: Outlets) -> Result<Self, ClientError> {
         let Outlets { clock, screen, reports } = outlets;
         let work = Work { decoder: decoders.open(kind)?, conceals: false, epoch, clock, screen, reports };
@@ -57,7 +57,7 @@ impl DecoderThread {
         self.kind
     }
 
-    /// Hands a frame over. The caller keeps at most [`CAPACITY`] under way, so this never waits.
+    /// Submits a frame. The caller keeps at most [`CAPACITY`] in flight, so this never waits.
     pub fn decode(&self, frame: ReadyFrame) {
         if let Some(jobs) = &self.jobs {
             // Fails only when the thread has died, which its missing report shows.
@@ -90,7 +90,9 @@ impl Work {
             };
             let _ = self.reports.send(Happening::Decoded { ticket, at, outcome });
             if let Some(picture) = picture.filter(|_| frame.show) {
-                self.screen.on_picture(ticket, at, picture);
+                let size = Size { width: frame.header.width, height: frame.header.height };
+                let (picture, marker) = picture.without_strip(size);
+                self.screen.on_picture(ticket, at, picture, marker);
             }
         }
     }

@@ -1,23 +1,23 @@
-//! The end of a run: what was under way still counts, what the server sends from now on does not.
+//! The end of a run: frames in flight still count, what the server sends from now on does not.
 
 use nearlight_session::ReceiverStatistics;
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::ToClient;
 
-/// How long frames under way may take to the display. Guess: a repair and a decoder's queue at a slow mobile path.
+/// How long frames in flight may take to the display. Guess: a repair and a decoder's queue on a slow mobile path.
 const LIMIT: Span = Span::from_millis(300);
 
-/// The frames that count, and until when they are waited for.
+/// The frames that count, and how long they are awaited.
 #[derive(Clone, Copy, Debug)]
 pub struct Drain {
     newest: Option<FrameId>,
     pub until: Time,
-    /// Packets missing when the end came: later ones are turned away, not lost.
+    /// Packets missing at the end of the run: later ones are rejected, not lost.
     pub packets_missing: u64,
 }
 
 impl Drain {
-    /// What the display will have got at `shown_at` was under way when the run ended; `newest` is the last frame of which anything arrived.
+    /// Frames that the display gets by `shown_at` were in flight when the run ended; `newest` is the last frame of which anything arrived.
     pub fn new(shown_at: Time, newest: Option<FrameId>, statistics: &ReceiverStatistics) -> Self {
         Self { newest, until: shown_at + LIMIT, packets_missing: statistics.loss.packets }
     }
@@ -27,7 +27,7 @@ impl Drain {
         frame_of(datagram).is_none_or(|frame| Some(frame) <= self.newest)
     }
 
-    /// Whether nothing is left to wait for; `idle` says that decoder and display are.
+    /// Whether nothing is left to wait for; `idle` states that decoder and display are idle.
     pub fn is_over(&self, now: Time, statistics: &ReceiverStatistics, idle: bool) -> bool {
         let frames = &statistics.frames;
         now >= self.until || (idle && frames.decoded + frames.lost >= frames.sent)

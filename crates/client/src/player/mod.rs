@@ -8,6 +8,7 @@ mod session;
 mod sound;
 mod tally;
 mod view;
+mod writer;
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use nearlight_events::{RecoveryKind, Summary};
 use nearlight_net::Clock;
 use nearlight_session::{DeviceInput, ReceiverStatistics};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
-use nearlight_wire::{CursorShape, Pose, marker, marker::Marker};
+use nearlight_wire::{CursorShape, GamepadDescription, Haptics, Pose, marker::Marker};
 use tokio::sync::{mpsc, watch};
 
 use crate::record::Recorder;
@@ -26,22 +27,38 @@ use plan::PathPlan;
 use session::Session;
 use tally::Tally;
 
-/// Waits between attempts to reach the server again: the first, and the longest that doubling leads to.
+/// Waits between attempts to reconnect to the server: the first, and the longest after doubling.
 const FIRST_WAIT: Span = Span::from_millis(250);
 const LONGEST_WAIT: Span = Span::from_secs(5);
-/// Movements that wait for the player: a quarter of a second of a fast mouse. What does not fit is superseded anyway.
+/// Movements queued for the player: a quarter of a second of a fast mouse. What does not fit is superseded anyway.
 const WAITING_INPUTS: usize = 64;
-/// How often a window hears how things are going.
+/// How often the status is reported to a window.
 pub(crate) const STATUS_INTERVAL: Span = Span::from_millis(500);
 
 /// What a user did, and when.
 #[derive(Clone, Debug)]
 pub(crate) enum UserInput {
-    Moved { at: Time, head: Pose },
-    Device { at: Time, input: DeviceInput },
+    Moved {
+        at: Time,
+        head: Pose,
+    },
+    Device {
+        at: Time,
+        input: DeviceInput,
+    },
+    /// The user pasted this.
+    Clipboard(String),
 }
 
-/// Names a frame across sessions, whose frame ids all begin at 0.
+/// Output of the application for the user besides pictures and sound.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum UserOutput {
+    Haptics(Haptics),
+    /// For the clipboard.
+    Clipboard(String),
+}
+
+/// Identifies a frame across sessions, whose frame ids all begin at 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ticket {
     pub epoch: u32,
@@ -56,7 +73,7 @@ pub(crate) enum Happening {
         at: Time,
         outcome: Result<(), CodecError>,
     },
-    /// The marker was read from the pixels that are displayed.
+    /// The marker was read from the decoded pixels below the picture.
     Displayed {
         ticket: Ticket,
         at: Time,
@@ -64,29 +81,29 @@ pub(crate) enum Happening {
     },
 }
 
-/// Where pictures go; called on the decoder's thread.
+/// Receives pictures; called on the decoder's thread.
 pub(crate) trait Screen: Send + Sync {
-    /// A picture to display came out of the decoder at `decoded_at`. Answers with [`Happening::Displayed`], now or later.
-    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>);
+    /// The decoder output a picture to display at `decoded_at`. The screen replies with [`Happening::Displayed`], now or later.
+    fn on_picture(&self, ticket: Ticket, decoded_at: Time, picture: PictureView<'_>, marker: Option<Marker>);
 }
 
-/// How things are going, for a title bar.
+/// The player's status, for a title bar.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Status {
     Connecting { trouble: Option<String> },
-    Watching { fps: f64, motion_to_photon: Span, received: Bitrate, size: (u16, u16), losses: Losses },
+    Watching { fps: f64, motion_to_photon: Option<Span>, received: Bitrate, size: (u16, u16), losses: Losses },
 }
 
-/// What was lost on the way, and what was done about it, since the beginning.
+/// What was lost on the path, and how it was recovered, since the beginning.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Losses {
     /// Share of redundancy in all media, 0 to 1.
     pub(crate) redundancy: f64,
-    /// Frames that repairs or symbols sent again made whole.
+    /// Frames completed by repairs or retransmitted symbols.
     pub(crate) repaired: u64,
-    /// Frames that nothing made whole.
+    /// Frames that were never completed.
     pub(crate) lost: u64,
-    /// What healed the picture last.
+    /// What repaired the picture last.
     pub(crate) healed_by: Option<RecoveryKind>,
 }
 
@@ -102,19 +119,21 @@ impl Losses {
     }
 }
 
-/// The ends that the player's surroundings keep.
+/// The ends of the channels that the player's surroundings hold.
 pub(crate) struct Handles {
     pub inputs: mpsc::Sender<UserInput>,
     pub happenings: mpsc::UnboundedSender<Happening>,
-    /// Set to true to end in good order.
+    /// Set to true to stop cleanly.
     pub stop: watch::Sender<bool>,
-    /// Where the server says that the user begins; none before the first welcome.
+    /// The user's initial pose as set by the server; none before the first welcome.
     pub start: watch::Receiver<Option<Pose>>,
-    /// How the application wants the pointer.
+    /// The pointer mode requested by the application.
     pub pointer: watch::Receiver<PointerWish>,
+    /// The gamepads that the user has.
+    pub gamepads: watch::Sender<Vec<GamepadDescription>>,
 }
 
-/// How the application wants the user's pointer.
+/// The pointer mode requested by the application.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PointerWish {
     pub cursor: CursorShape,
@@ -128,7 +147,7 @@ impl Default for PointerWish {
     }
 }
 
-/// Resolves once somebody asked for the end.
+/// Resolves once a stop was requested.
 #[derive(Clone)]
 struct Stop(watch::Receiver<bool>);
 
@@ -140,7 +159,7 @@ impl Stop {
     }
 }
 
-/// The ends that the player keeps.
+/// The ends of the channels that the player holds.
 pub(crate) struct Ports {
     inputs: mpsc::Receiver<UserInput>,
     happenings: mpsc::UnboundedReceiver<Happening>,
@@ -148,15 +167,18 @@ pub(crate) struct Ports {
     stop: Stop,
     start: watch::Sender<Option<Pose>>,
     pointer: watch::Sender<PointerWish>,
+    gamepads: watch::Receiver<Vec<GamepadDescription>>,
 }
 
-/// The channels between a player and its surroundings. Happenings need no bound: as many are under way as frames in the decoder.
+/// The channels between a player and its surroundings. Happenings need no bound: at most as many are in flight as there are frames in the
+/// decoder.
 pub(crate) fn channels() -> (Handles, Ports) {
     let (inputs, input_port) = mpsc::channel(WAITING_INPUTS);
     let (happenings, happening_port) = mpsc::unbounded_channel();
     let (stop, stop_port) = watch::channel(false);
     let (start_port, start) = watch::channel(None);
     let (pointer_port, pointer) = watch::channel(PointerWish::default());
+    let (gamepads, gamepads_port) = watch::channel(Vec::new());
     let reports = happenings.clone();
     let ports = Ports {
         inputs: input_port,
@@ -165,15 +187,16 @@ pub(crate) fn channels() -> (Handles, Ports) {
         stop: Stop(stop_port),
         start: start_port,
         pointer: pointer_port,
+        gamepads: gamepads_port,
     };
-    (Handles { inputs, happenings, stop, start, pointer }, ports)
+    (Handles { inputs, happenings, stop, start, pointer, gamepads }, ports)
 }
 
 /// How one connection ended.
 enum Ended {
     /// The run is over.
     Finished,
-    /// The run goes on if the server comes back.
+    /// The run continues if the server comes back.
     Lost { reason: String, watched: bool },
 }
 
@@ -181,11 +204,12 @@ enum Ended {
 pub(crate) struct Player {
     pub clock: Clock,
     pub options: ViewOptions,
-    /// Refresh rate that the server is told.
+    /// Refresh rate reported to the server.
     pub display_hz: u16,
     pub screen: Arc<dyn Screen>,
     pub ports: Ports,
     pub on_status: Box<dyn FnMut(Status) + Send>,
+    pub on_output: Box<dyn FnMut(UserOutput) + Send>,
 }
 
 /// A player at work.
@@ -203,7 +227,7 @@ struct Run {
 }
 
 impl Player {
-    /// Plays to the end of the run and sums it up.
+    /// Plays to the end of the run and returns its summary.
     pub async fn run(self) -> Result<Summary, ClientError> {
         let mut run = Run {
             tally: Tally::default(),
@@ -216,15 +240,17 @@ impl Player {
             player: self,
         };
         let outcome = run.play().await;
+        run.player.options.messages.end();
         run.recorder.flush()?;
         outcome?;
-        Ok(run.tally.summary(run.end().min(run.player.clock.now())))
+        let transport = run.player.options.target.transport();
+        Ok(run.tally.summary(run.end().min(run.player.clock.now()), transport))
     }
 }
 
 impl Run {
     async fn play(&mut self) -> Result<(), ClientError> {
-        if self.player.options.link.token.is_none() {
+        if self.player.options.target.token().is_none() {
             return Err(ClientError::NoToken);
         }
         let mut wait = FIRST_WAIT;
@@ -267,12 +293,12 @@ impl Run {
             }
             Err(Trouble::Passing(reason)) => Ok(Ended::Lost { reason, watched: false }),
             Err(Trouble::Lasting(error)) if self.tally.has_pictures() && error.class() != crate::ExitClass::Refused => {
-                // It worked before, so it may again: a name service that fails for a moment, a server that is starting.
+                // It worked before, so it may again: a temporary failure of name resolution, a server that is starting.
                 Ok(Ended::Lost { reason: error.to_string(), watched: false })
             }
             Err(Trouble::Lasting(error)) => Err(error),
             Err(Trouble::Refused { passing, message, .. }) if passing && self.tally.has_pictures() => {
-                // The server may still hold the place of the connection that was lost.
+                // The server may still hold the slot of the connection that was lost.
                 Ok(Ended::Lost { reason: message, watched: false })
             }
             Err(Trouble::Refused { reason, message, .. }) => Err(ClientError::Refused { reason, message }),
@@ -287,7 +313,7 @@ impl Run {
             tokio::select! {
                 () = stop.wait() => return Ok(Some(Ended::Finished)),
                 () = self.player.clock.sleep_until(end.min(until)) => break,
-                // What the user does meanwhile reaches nobody.
+                // The user's input is dropped meanwhile.
                 Some(_) = inputs.recv() => {}
                 Some(_) = happenings.recv() => {}
             }
@@ -299,7 +325,7 @@ impl Run {
         Ok(Some(Ended::Finished))
     }
 
-    /// When the run is over, or without a picture hopeless.
+    /// When the run is over, or hopeless without a picture.
     fn end(&self) -> Time {
         match (self.tally.first_displayed_at(), self.player.options.length) {
             (None, _) => self.started_at + self.player.options.first_picture,
@@ -320,11 +346,4 @@ impl Run {
         let reason = self.trouble.clone().unwrap_or_else(|| "the connection did not open in time".to_owned());
         Err(ClientError::NoServer { seconds, reason })
     }
-}
-
-/// Reads the latency marker from a decoded picture's luma.
-pub(crate) fn read_marker(picture: &PictureView<'_>) -> Option<Marker> {
-    let large_enough =
-        usize::from(picture.size.width) >= marker::WIDTH && usize::from(picture.size.height) >= marker::HEIGHT;
-    large_enough.then(|| Marker::read(|x, y| picture.luma_at(x, y))).flatten()
 }

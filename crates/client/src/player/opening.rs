@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use nearlight_net::{Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, NetError, Trust, connect};
+use nearlight_net::{
+    Clock, ConnectOptions, Connection, ControlReceiver, ControlSender, Link, NetError, Trust, connect, connect_ethernet,
+};
 use nearlight_wire::{ClientMessage, Hello, PROTOCOL_VERSION, RefusalReason, Role, ServerMessage, TokenProof, Welcome};
 
-use crate::{ClientError, ViewOptions};
+use crate::{ClientError, Target, ViewOptions};
 
 /// How long a server may take to answer the greeting. Guess: it opens an encoder first.
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
@@ -20,20 +22,24 @@ pub struct Opened {
 
 /// Why no session opened.
 pub enum Trouble {
-    /// May be over at the next attempt.
+    /// The next attempt may succeed.
     Passing(String),
     /// The next attempt would fail as well.
     Lasting(ClientError),
-    /// `passing`: the server had no place, but may have one later.
+    /// `passing`: the server had no free slot, but may have one later.
     Refused { passing: bool, reason: RefusalReason, message: String },
 }
 
 /// Connects and greets. `returning`: this run has had a session before.
 pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock: Clock) -> Result<Opened, Trouble> {
-    let link = &options.link;
-    let connect_options = ConnectOptions::new(link, trust(options, returning));
-    let connection = connect(&connect_options, clock).await?;
-    let token = link.token.as_deref().unwrap_or_default();
+    let connection = match &options.target {
+        Target::Page(link) => {
+            let trust = trust(link, options.trust_first_use, returning);
+            connect(&ConnectOptions::new(link, trust), clock).await?
+        }
+        Target::Ethernet { link, interface } => connect_ethernet(interface, link, clock).await?,
+    };
+    let token = options.target.token().unwrap_or_default();
     let binding = connection.exporter();
     let (mut to_server, mut from_server) = connection.open_control().await?;
     let hello = Hello {
@@ -44,7 +50,8 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
         codecs: options.codecs.clone(),
         display_hz,
         sound: options.sound,
-        clipboard: false,
+        clipboard: options.clipboard,
+        marker: true,
     };
     to_server.send(&ClientMessage::Hello(hello)).await?;
     let answer = tokio::time::timeout(GREETING_LIMIT, from_server.recv()).await;
@@ -53,7 +60,7 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
             if !welcome.proof.is_some_and(|proof| binding.verify(token, Role::Server, &proof)) =>
         {
             connection.finish(0, "no proof").await;
-            Err(Trouble::Lasting(ClientError::Impostor { target: link.authority() }))
+            Err(Trouble::Lasting(ClientError::Impostor { target: options.target.name() }))
         }
         ServerMessage::Welcome(welcome) => Ok(Opened { connection, to_server, from_server, welcome }),
         ServerMessage::Refused { reason, message } => {
@@ -74,13 +81,13 @@ pub async fn open(options: &ViewOptions, returning: bool, display_hz: u16, clock
     }
 }
 
-/// Which certificate to accept. A server that was restarted shows another one than the link names: who has had a session with it knows it by
-/// the proof of the token, which nobody can pass on from one connection to another.
-fn trust(options: &ViewOptions, returning: bool) -> Trust {
-    match options.link.certificate {
+/// Which certificate to accept. A server that was restarted shows another one than the link names: a client that has had a session with it
+/// recognizes it by the proof of the token, which cannot be relayed from one connection to another.
+fn trust(link: &Link, trust_first_use: bool, returning: bool) -> Trust {
+    match link.certificate {
         Some(_) if returning => Trust::Any,
         Some(hash) => Trust::Certificate(hash),
-        None if options.trust_first_use => Trust::Any,
+        None if trust_first_use => Trust::Any,
         None => Trust::Roots,
     }
 }
@@ -89,6 +96,8 @@ impl From<NetError> for Trouble {
     fn from(error: NetError) -> Self {
         match error {
             NetError::Link(_)
+            | NetError::Packet(_)
+            | NetError::OtherEthernetVersion { .. }
             | NetError::Name { .. }
             | NetError::NoRoots(_)
             | NetError::WrongPath { .. }

@@ -1,4 +1,4 @@
-//! What goes wrong on purpose, and when.
+//! Injected faults, and when they happen.
 
 use std::collections::VecDeque;
 
@@ -36,7 +36,7 @@ impl PathPlan {
         Self { options: options.clone(), changes: changes.into(), outage: false }
     }
 
-    /// A connection opened: it gets the path as it is now.
+    /// A connection opened: it gets the path's current state.
     pub fn apply_to(&self, connection: &Connection) {
         for (direction, seed) in [(Direction::Receive, self.options.seed), (Direction::Send, !self.options.seed)] {
             let drop = self.options.drop;

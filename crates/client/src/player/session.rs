@@ -1,40 +1,52 @@
 //! One connection: moves datagrams and messages between transport, receiver, decoder and display.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, ControlSender, NetError, Received};
+use nearlight_net::{Alarm, CloseReason, Connection, ControlReceiver, NetError, Received};
 use nearlight_session::{LossRecovery, Presence, Receiver, ReceiverConfig};
 use nearlight_units::{FrameId, Span, Time};
-use nearlight_wire::{ClientMessage, ServerMessage, StreamDescription};
+use nearlight_wire::{
+    ApplicationMessage, Base64, ClientMessage, DevicesDescription, GamepadDescription, MAX_CLIPBOARD_BYTES,
+    ServerMessage, StreamDescription,
+};
 
 use super::decoder::{CAPACITY, DecoderThread, Outlets};
 use super::drain::{Drain, frame_of};
 use super::opening::Opened;
 use super::sound::SoundOutput;
 use super::view::views;
-use super::{Ended, Happening, Losses, PointerWish, Ports, Run, STATUS_INTERVAL, Status, UserInput};
+use super::writer::ControlWriter;
+use super::{
+    Ended, Happening, Losses, Player, PointerWish, Ports, Run, STATUS_INTERVAL, Status, UserInput, UserOutput,
+};
 use crate::ClientError;
 
 /// The loop sleeps at least this long: what is due has been served, and a deadline that stays due must not keep a processor busy.
 const SHORTEST_SLEEP: Span = Span::from_micros(100);
 
-/// A connection on which nothing at all comes for so long is given up, and a new one tried: the server reports of itself several times a
-/// second, whatever there is to see. The page waits as long.
+/// A connection on which nothing at all arrives for this long is given up, and a new one tried: the server sends status several times a
+/// second, whether or not the picture changes. The page uses the same limit.
 const LONGEST_SILENCE: Span = Span::from_secs(4);
 
-/// A welcomed connection at work.
+/// How long a server may take to read the last message. Guess: several round trips of a slow path.
+const GOODBYE_LIMIT: Duration = Duration::from_secs(1);
+
+/// An established session.
 pub struct Session<'a> {
     run: &'a mut Run,
     connection: Connection,
-    to_server: ControlSender<ClientMessage>,
+    to_server: ControlWriter,
     from_server: ControlReceiver<ServerMessage>,
     number: u32,
     stream: StreamDescription,
     receiver: Receiver,
     decoder: DecoderThread,
-    /// None: the session has no sound.
+    /// Owner and user permit sharing of clipboard texts.
+    clipboard: bool,
     /// How long frames wait in the playback buffer.
     playback_delay: Span,
+    /// None: the session has no sound.
     sound: Option<SoundOutput>,
     /// Frames that the decoder has not reported on.
     decoding: usize,
@@ -44,19 +56,22 @@ pub struct Session<'a> {
     to_show: Option<FrameId>,
     shown: Option<FrameId>,
     drain: Option<Drain>,
-    /// When anything came last.
+    /// When anything last arrived.
     heard_at: Time,
     status_at: Time,
     displayed_at_status: u64,
     alarm: Alarm,
 }
 
-/// What the loop woke up for.
+/// Why the loop woke up.
 enum Next {
     Datagram(Received),
     Message(Box<ServerMessage>),
     Happening(Happening),
     Input(UserInput),
+    /// This program has a message for the application.
+    Outgoing(ApplicationMessage),
+    Gamepads(Vec<GamepadDescription>),
     Deadline,
     Stop,
     Lost(String),
@@ -90,11 +105,16 @@ impl<'a> Session<'a> {
         let status_at = now + STATUS_INTERVAL;
         let alarm = Alarm::new(run.player.clock);
         let displayed_at_status = run.tally.displayed();
+        // Each new server is informed, if there are gamepads.
+        if !run.player.ports.gamepads.borrow().is_empty() {
+            run.player.ports.gamepads.mark_changed();
+        }
         Ok(Self {
             run,
             connection,
-            to_server,
+            to_server: ControlWriter::start(to_server),
             from_server,
+            clipboard: welcome.clipboard,
             number: welcome.session,
             stream: welcome.stream,
             receiver,
@@ -117,6 +137,7 @@ impl<'a> Session<'a> {
     pub async fn watch(mut self) -> Result<Ended, ClientError> {
         let outcome = self.serve().await;
         let now = self.run.player.clock.now();
+        let finished = matches!(outcome, Ok(Ended::Finished));
         let mut statistics = self.receiver.statistics(now);
         if let Some(drain) = self.drain {
             statistics.loss.packets = drain.packets_missing;
@@ -126,10 +147,12 @@ impl<'a> Session<'a> {
         }
         self.run.tally.on_session_over(&statistics, self.receiver.clock(now).map(|clock| clock.error));
         self.write_events()?;
-        if matches!(outcome, Ok(Ended::Finished)) {
-            // The server may be gone already; then nobody minds.
-            let _ = self.to_server.send(&ClientMessage::Goodbye).await;
+        if finished {
+            // The server may be gone already, or have stopped reading; that is harmless.
+            self.to_server.send(ClientMessage::Goodbye);
+            let to_server = tokio::time::timeout(GOODBYE_LIMIT, self.to_server.finish()).await;
             self.connection.finish(0, "the viewer left").await;
+            drop(to_server);
         }
         outcome
     }
@@ -160,6 +183,11 @@ impl<'a> Session<'a> {
                 }
                 Next::Happening(happening) => self.on_happening(happening),
                 Next::Input(input) => self.on_input(input),
+                Next::Outgoing(message) => self.on_outgoing(message),
+                Next::Gamepads(gamepads) => {
+                    let controllers = Vec::new();
+                    self.say(ClientMessage::Devices(DevicesDescription { gamepads, controllers }));
+                }
                 Next::Deadline => self.on_deadline()?,
                 Next::Stop => self.start_drain(),
                 Next::Lost(_) if self.drain.is_some() => return Ok(Ended::Finished),
@@ -171,9 +199,10 @@ impl<'a> Session<'a> {
     async fn next(&mut self, now: Time) -> Next {
         let wake = self.wake().max(now + SHORTEST_SLEEP);
         let watching = self.drain.is_none();
+        let writes = watching && self.to_server.has_room();
         let Self { run, connection, from_server, alarm, .. } = self;
-        let player = &mut run.player;
-        let Ports { inputs, happenings, stop, .. } = &mut player.ports;
+        let Player { ports, options, .. } = &mut run.player;
+        let Ports { inputs, happenings, stop, gamepads, .. } = ports;
         tokio::select! {
             received = connection.recv_datagram() => match received {
                 Ok(received) => Next::Datagram(received),
@@ -187,6 +216,8 @@ impl<'a> Session<'a> {
             },
             Some(happening) = happenings.recv() => Next::Happening(happening),
             Some(input) = inputs.recv(), if watching => Next::Input(input),
+            message = options.messages.next_outgoing(), if writes => Next::Outgoing(message),
+            Ok(()) = gamepads.changed(), if writes => Next::Gamepads(gamepads.borrow_and_update().clone()),
             () = stop.wait(), if watching => Next::Stop,
             () = alarm.at(wake) => Next::Deadline,
         }
@@ -206,7 +237,7 @@ impl<'a> Session<'a> {
         wakes.into_iter().flatten().min().unwrap_or(end)
     }
 
-    /// Moves everything on that can move: frames to the decoder, datagrams to the server, events to the files.
+    /// Advances everything that can proceed: frames to the decoder, timers that are due, datagrams to the server, events to the files.
     fn pump(&mut self, now: Time) -> Result<(), ClientError> {
         while self.decoding < CAPACITY {
             let Some(frame) = self.receiver.poll_frame(now) else { break };
@@ -216,10 +247,16 @@ impl<'a> Session<'a> {
             self.decoding += 1;
             self.decoder.decode(frame);
         }
+        // Complete frames are taken before a timer that may give them up.
+        if let Some((_, wake)) = self.receiver.poll_timeout().filter(|(at, _)| *at <= now) {
+            tracing::trace!(session = self.number, wake = wake.name(), "a timer is due");
+            self.receiver.on_timeout(now);
+        }
         while let Some(datagram) = self.receiver.poll_transmit(now) {
-            // What the transport drops it counts; feedback and inputs are superseded by the next, requests repeat themselves.
+            // The transport counts what it drops; feedback and inputs are superseded by the next, requests repeat themselves.
             let _ = self.connection.send_datagram(datagram.into());
         }
+        self.connection.flush();
         if let Some(sound) = &mut self.sound {
             sound.play(now, &mut self.receiver, &mut self.run.recorder)?;
         }
@@ -239,6 +276,9 @@ impl<'a> Session<'a> {
         }
         self.newest = self.newest.max(frame_of(&received.datagram));
         self.receiver.on_datagram(received.at, &received.datagram);
+        while let Some(data) = self.receiver.poll_application_message() {
+            self.run.player.options.messages.on_incoming(ApplicationMessage { data, reliable: false });
+        }
     }
 
     fn on_message(&mut self, message: ServerMessage) -> Result<Option<Ended>, ClientError> {
@@ -251,8 +291,14 @@ impl<'a> Session<'a> {
             ServerMessage::Pointer { cursor, captured } => {
                 self.run.player.ports.pointer.send_replace(PointerWish { cursor, captured });
             }
-            // A window has neither gamepads nor a clipboard of its own, and no application on this side.
-            ServerMessage::Haptics(_) | ServerMessage::Clipboard { .. } | ServerMessage::Application { .. } => {}
+            ServerMessage::Haptics(haptics) => (self.run.player.on_output)(UserOutput::Haptics(haptics)),
+            ServerMessage::Clipboard { text } if self.clipboard && text.len() <= MAX_CLIPBOARD_BYTES => {
+                (self.run.player.on_output)(UserOutput::Clipboard(text));
+            }
+            ServerMessage::Clipboard { .. } => tracing::debug!("the server sent a clipboard text that nobody allowed"),
+            ServerMessage::Application { data } => {
+                self.run.player.options.messages.on_incoming(ApplicationMessage { data: data.0, reliable: true });
+            }
             ServerMessage::Welcome(_) | ServerMessage::Challenge { .. } => {
                 tracing::debug!("the server greeted twice; ignored");
             }
@@ -263,7 +309,7 @@ impl<'a> Session<'a> {
     fn set_stream(&mut self, stream: StreamDescription) -> Result<(), ClientError> {
         self.run.tally.on_stream(&stream);
         if stream.codec != self.decoder.kind() {
-            // Reports of the old decoder are strangers from now on.
+            // Reports of the old decoder are ignored from now on.
             self.run.epoch += 1;
             self.decoder = decoder_of(self.run, &stream)?;
             self.decoding = 0;
@@ -304,6 +350,24 @@ impl<'a> Session<'a> {
             UserInput::Device { at, input } => {
                 self.receiver.on_device(at, input);
             }
+            UserInput::Clipboard(text) if self.clipboard => self.say(ClientMessage::Clipboard { text }),
+            UserInput::Clipboard(_) => {
+                tracing::warn!("nothing was pasted: the server's owner does not let texts of the clipboard pass");
+            }
+        }
+    }
+
+    fn on_outgoing(&mut self, ApplicationMessage { data, reliable }: ApplicationMessage) {
+        if reliable {
+            self.say(ClientMessage::Application { data: Base64(data) });
+        } else if !self.receiver.on_application_message(data) {
+            tracing::debug!("too many messages that may be lost wait: one is");
+        }
+    }
+
+    fn say(&self, message: ClientMessage) {
+        if !self.to_server.send(message) {
+            tracing::warn!("the server reads too slowly: a message to it was dropped");
         }
     }
 

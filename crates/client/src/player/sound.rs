@@ -1,4 +1,4 @@
-//! Sound without a loudspeaker: decoded, kept in step and asked for every ten milliseconds, as an output device would.
+//! Sound without a loudspeaker: decoded, kept in sync and requested every ten milliseconds, as an output device would.
 
 use nearlight_session::Receiver;
 use nearlight_sound::{BLOCK_FRAMES, OpusError, SoundDecoder};
@@ -8,7 +8,7 @@ use nearlight_wire::BLOCK;
 use crate::ClientError;
 use crate::record::Recorder;
 
-/// After a standstill longer than this nothing is caught up with.
+/// After a stall longer than this nothing is made up for.
 const STANDSTILL: Span = Span::from_millis(200);
 
 pub struct SoundOutput {
@@ -26,7 +26,7 @@ impl SoundOutput {
         self.next_at
     }
 
-    /// Decodes what came and "plays" what is due.
+    /// Decodes what arrived and "plays" what is due.
     pub fn play(&mut self, now: Time, receiver: &mut Receiver, recorder: &mut Recorder) -> Result<(), ClientError> {
         self.decode(now, receiver);
         if now - self.next_at > STANDSTILL {
@@ -46,7 +46,7 @@ impl SoundOutput {
         while let Some(packet) = receiver.poll_sound(now) {
             match self.decoder.decode(&packet.bytes) {
                 Ok(samples) => receiver.on_sound_decoded(packet.block, &samples),
-                // It is concealed like one that never came.
+                // It is concealed like one that never arrived.
                 Err(error) => tracing::debug!(block = %packet.block, %error, "sound was not decoded"),
             }
         }

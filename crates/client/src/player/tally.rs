@@ -7,9 +7,6 @@ use nearlight_session::{Displayed, ReceiverStatistics, SoundStatistics};
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use nearlight_wire::{RateStatus, StreamDescription};
 
-/// The one transport that the native client has.
-const TRANSPORT: &str = "webtransport";
-
 #[derive(Debug, Default)]
 pub struct Tally {
     builder: SummaryBuilder,
@@ -18,10 +15,10 @@ pub struct Tally {
     first_displayed_at: Option<Time>,
     last_displayed_at: Time,
     displayed: u64,
-    /// Of the connections that are over.
+    /// Of earlier connections.
     past: ReceiverStatistics,
     clock_error: Span,
-    /// Counts of all connections, the rest of the last one.
+    /// Counts of all connections; the other fields are from the last one.
     sound: Option<SoundStatistics>,
 }
 
@@ -34,7 +31,7 @@ impl Tally {
         self.rates.on_report(at, Bitrate::from_bps(rate.target_bps), Bitrate::from_bps(rate.sent_bps));
     }
 
-    /// A frame is on the display; `displayed` is what the receiver made of it.
+    /// A frame was displayed; `displayed` is the receiver's record of it.
     pub fn on_displayed(&mut self, at: Time, displayed: Option<&Displayed>) {
         self.builder.on_picture(at);
         self.first_displayed_at.get_or_insert(at);
@@ -42,9 +39,7 @@ impl Tally {
         self.displayed += 1;
         let Some(Displayed { timeline, total, inputs, .. }) = displayed else { return };
         self.builder.on_displayed(timeline, *total);
-        for (_, span) in inputs {
-            self.builder.on_motion_to_photon(*span);
-        }
+        self.builder.on_inputs_displayed(inputs.iter().map(|(_, span)| *span));
     }
 
     /// A connection is over, with these counts and this bound on the error of its clock.
@@ -81,13 +76,13 @@ impl Tally {
         self.displayed
     }
 
-    /// Median motion-to-photon so far.
-    pub fn motion_to_photon(&self) -> Span {
-        Span::from_secs_f64(self.builder.motion_to_photon().p50 / 1e3)
+    /// Median motion-to-photon so far; none while no displayed picture's marker could be read.
+    pub fn motion_to_photon(&self) -> Option<Span> {
+        self.builder.motion_to_photon().p50.map(|millis| Span::from_secs_f64(millis / 1e3))
     }
 
-    /// The run, which ended at `end`.
-    pub fn summary(&self, end: Time) -> Summary {
+    /// The summary of the run, which ended at `end`.
+    pub fn summary(&self, end: Time, transport: &str) -> Summary {
         let watched = self.watched(end);
         let [target, sent] = self.rates.means();
         let received = if watched > Span::ZERO { self.past.received } else { Bytes::ZERO };
@@ -95,7 +90,7 @@ impl Tally {
             codec: stream.codec.name().to_owned(),
             encoder: stream.encoder,
             adapter: stream.adapter,
-            transport: TRANSPORT.to_owned(),
+            transport: transport.to_owned(),
         });
         let rest = SummaryRest {
             rates: Rates::new(target, sent, received.over(watched)),
@@ -156,7 +151,7 @@ mod tests {
             ..ReceiverStatistics::default()
         };
         tally.on_session_over(&statistics, None);
-        let fps = |end| tally.summary(end).fps;
+        let fps = |end| tally.summary(end, "webtransport").fps;
         assert!((29.8..=30.01).contains(&fps(Time::from_secs(11))), "{}", fps(Time::from_secs(11)));
         assert!(fps(Time::from_secs(21)) < 15.1, "the time without pictures counts");
     }

@@ -1,4 +1,4 @@
-//! What the user's eyes see of where the head is.
+//! The views of the user's eyes for a head pose.
 
 use nearlight_wire::{DisplayKind, Fov, Pose, View};
 

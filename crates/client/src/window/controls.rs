@@ -1,29 +1,45 @@
-//! Mouse and keys: what they mean to the user in the world.
+//! Maps mouse, keys, fingers and gamepads to the user's actions in the world.
 
 use std::collections::BTreeSet;
 
 use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Key, Pointer, PointerButton, Pose, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
+use nearlight_wire::{Gamepad, Key, Pointer, PointerButton, Pose, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 use winit::event::MouseButton;
 use winit::keyboard::KeyCode;
 
+use super::fingers::{FingerEvent, Fingers};
 use crate::camera::{Camera, Motion};
 
-/// Radians per unit that a mouse reports. Guess: a usual mouse turns a full circle on a forearm's length of table.
+/// Radians per unit that a mouse reports. Guess: a typical mouse turns a full circle on a forearm's length of table.
 const MOUSE_RADIANS: f32 = 0.0022;
 /// No server renders faster, and a gaming mouse reports 1,000 times a second.
 const SHORTEST_GAP: Span = Span::from_nanos(1_000_000_000 / 240);
 
-/// What an event asks for, in this order.
+/// Sticks rest within this fraction of their travel; as on the page.
+const DEAD_ZONE: f32 = 0.12;
+/// Radians a second at full deflection, as on the page.
+const STICK_TURN_SPEED: f32 = 2.4;
+/// Indices in the standard mapping.
+const STICK_RIGHT: usize = 0;
+const STICK_DOWN: usize = 1;
+const LOOK_RIGHT: usize = 2;
+const LOOK_DOWN: usize = 3;
+const DOWN_TRIGGER: usize = 6;
+const UP_TRIGGER: usize = 7;
+const RUN_BUTTON: u32 = 10;
+
+/// What to do after an event, in this order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Answer {
-    /// Tell the server where the user is.
+    /// Report the user's pose to the server.
     pub moved: bool,
-    /// Tell the server of these.
+    /// Report these inputs to the server.
     pub inputs: Vec<DeviceInput>,
-    /// Catch the mouse, or let it go.
+    /// Capture the mouse, or release it.
     pub catch: Option<bool>,
+    /// The user pastes.
+    pub paste: bool,
 }
 
 impl Answer {
@@ -32,13 +48,16 @@ impl Answer {
     }
 }
 
-/// The user of a window. Keys are taken by position, so that it is the same hand on every layout.
+/// The user of a window. Keys are taken by position, so that they are under the same fingers in every layout.
 #[derive(Debug)]
 pub struct Controls {
     camera: Camera,
     held: BTreeSet<KeyCode>,
     pointer: Pointer,
-    /// Movement and wheel that are less than a unit.
+    fingers: Fingers,
+    /// The first gamepad, which walks and looks.
+    gamepad: Option<Gamepad>,
+    /// Fractions of a unit of movement and wheel.
     rest: [f64; 4],
     stepped_at: Time,
     told_at: Time,
@@ -50,6 +69,8 @@ impl Controls {
             camera: Camera::at(start),
             held: BTreeSet::new(),
             pointer: Pointer::default(),
+            fingers: Fingers::default(),
+            gamepad: None,
             rest: [0.0; 4],
             stepped_at: now,
             told_at: Time::ZERO,
@@ -60,25 +81,55 @@ impl Controls {
         self.camera.pose()
     }
 
+    /// The window has captured the mouse.
+    pub fn has_mouse(&self) -> bool {
+        self.pointer.captured
+    }
+
     /// A key went down or up; `text` is what it typed.
     pub fn on_key(&mut self, code: KeyCode, pressed: bool, text: Option<&str>) -> Answer {
         let mut answer = Answer::default();
         let changed = if pressed { self.held.insert(code) } else { self.held.remove(&code) };
-        // The system repeats held keys, which the server need not hear of; what they type it does.
+        // The system repeats held keys, which the server does not need; the text that they type it does.
         if let Some(key) = key(code).filter(|_| changed) {
             answer.inputs.push(DeviceInput::Key { key, pressed });
         }
-        if let Some(text) = text.filter(|text| pressed && !text.chars().any(char::is_control)) {
+        let typed = pressed && !self.commands();
+        if let Some(text) = text.filter(|text| typed && !text.chars().any(char::is_control)) {
             answer.inputs.push(DeviceInput::Text(text.to_owned()));
         }
-        // The way out, which is why the server hears of it only where the mouse is free.
+        // Escape releases the mouse, so the server gets it only while the mouse is free.
         if code == KeyCode::Escape && self.pointer.captured {
             return Answer { catch: pressed.then_some(false), ..Answer::default() };
         }
+        answer.paste = changed && pressed && self.pastes(code);
         answer
     }
 
-    /// Where the application wants the mouse caught (`catches`), the first click only does that; further ones act.
+    /// Whether keys are commands and type nothing. The right Alt key is `AltGr` on many layouts, and types with Control as well.
+    fn commands(&self) -> bool {
+        use KeyCode::{AltRight, ControlLeft, ControlRight, SuperLeft, SuperRight};
+        let held = |code| self.held.contains(&code);
+        [ControlLeft, ControlRight, SuperLeft, SuperRight].into_iter().any(held) && !held(AltRight)
+    }
+
+    /// The system's shortcut for pasting was completed.
+    fn pastes(&self, code: KeyCode) -> bool {
+        let held = |codes: [KeyCode; 2]| codes.iter().any(|code| self.held.contains(code));
+        let command = if cfg!(target_os = "macos") {
+            [KeyCode::SuperLeft, KeyCode::SuperRight]
+        } else {
+            [KeyCode::ControlLeft, KeyCode::ControlRight]
+        };
+        match code {
+            KeyCode::KeyV => held(command),
+            KeyCode::Insert => held([KeyCode::ShiftLeft, KeyCode::ShiftRight]),
+            KeyCode::Paste => true,
+            _ => false,
+        }
+    }
+
+    /// Where the application wants the mouse captured (`catches`), the first click only does that; further ones act.
     pub fn on_button(&mut self, button: MouseButton, pressed: bool, catches: bool) -> Answer {
         if pressed && catches && !self.pointer.captured {
             return Answer { catch: Some(true), ..Answer::default() };
@@ -96,7 +147,7 @@ impl Controls {
         if self.pointer.buttons == before { Answer::default() } else { self.point() }
     }
 
-    /// The wheel was turned by so many pixels to the right and down.
+    /// The wheel was turned by this many pixels to the right and down.
     pub fn on_wheel(&mut self, right: f64, down: f64) -> Answer {
         let units = f64::from(WHEEL_UNITS_PER_PIXEL);
         let way = [right * units, down * units];
@@ -106,13 +157,28 @@ impl Controls {
         self.point()
     }
 
-    /// The pointer is there, in fractions of the window's width and height.
+    /// A finger touched, moved or lifted.
+    pub fn on_finger(&mut self, event: FingerEvent) -> Answer {
+        let turned = self.fingers.on_event(event);
+        if let Some([left, up]) = turned {
+            self.camera.turn(left, up);
+        }
+        Answer { moved: turned.is_some(), ..Answer::of(DeviceInput::Touches(self.fingers.told())) }
+    }
+
+    /// The gamepads' current state.
+    pub fn on_gamepads(&mut self, gamepads: &[Gamepad]) -> Answer {
+        self.gamepad = gamepads.first().cloned();
+        Answer::of(DeviceInput::Gamepads(gamepads.to_vec()))
+    }
+
+    /// The pointer's position, in fractions of the picture's width and height.
     pub fn on_cursor(&mut self, x: f32, y: f32) -> Answer {
         self.pointer.at = ScreenPoint::new(x, y);
         if self.pointer.captured { Answer::default() } else { self.point() }
     }
 
-    /// The mouse moved by so much to the right and down.
+    /// The mouse moved by this much to the right and down.
     pub fn on_motion(&mut self, now: Time, right: f64, down: f64) -> Answer {
         if !self.pointer.captured {
             return Answer::default();
@@ -121,11 +187,11 @@ impl Controls {
         for ((total, rest), way) in self.pointer.moved.iter_mut().zip(&mut self.rest[..2]).zip([right, down]) {
             add_whole(total, rest, way);
         }
-        // What this sample does not tell the next step does.
+        // What this sample does not report is reported by the next step.
         if now - self.told_at < SHORTEST_GAP { Answer::default() } else { self.tell(now) }
     }
 
-    /// The window has the mouse now, or no longer: then its buttons count as let go of.
+    /// The window has captured the mouse, or no longer: then its buttons count as released.
     pub fn set_caught(&mut self, caught: bool) -> Answer {
         self.pointer.captured = caught;
         if !caught {
@@ -134,17 +200,23 @@ impl Controls {
         self.point()
     }
 
-    /// The window is no longer the one that gets the keys.
+    /// The window has lost the keyboard focus.
     pub fn on_unfocused(&mut self) -> Answer {
         self.held.clear();
         self.pointer.buttons = 0;
+        self.fingers.let_go();
+        self.gamepad = None;
         Answer::of(DeviceInput::ReleaseAll)
     }
 
-    /// Time passes: the user walks, and the server hears where the user stands also when nothing moved.
+    /// Time passes: the user walks, and the pose is reported to the server even when nothing moved.
     pub fn on_step(&mut self, now: Time) -> Answer {
         let span = now - self.stepped_at;
         self.stepped_at = now;
+        let seconds = span.as_secs_f64() as f32;
+        let turn = |axis| -self.stick(axis) * STICK_TURN_SPEED * seconds;
+        let (left, up) = (turn(LOOK_RIGHT), turn(LOOK_DOWN));
+        self.camera.turn(left, up);
         self.camera.walk(self.motion(), span);
         self.tell(now)
     }
@@ -172,12 +244,31 @@ impl Controls {
                 _ => {}
             }
         }
+        self.fingers.add_to(&mut motion);
+        motion.right += self.stick(STICK_RIGHT);
+        motion.forward -= self.stick(STICK_DOWN);
+        if let Some(Gamepad { values, pressed, .. }) = &self.gamepad {
+            let trigger =
+                |button: usize| values.get(button).map_or(0.0, |value| f32::from(*value) / f32::from(u8::MAX));
+            motion.up += trigger(UP_TRIGGER) - trigger(DOWN_TRIGGER);
+            motion.run |= pressed >> RUN_BUTTON & 1 == 1;
+        }
         let unit = |value: f32| value.clamp(-1.0, 1.0);
         Motion { right: unit(motion.right), up: unit(motion.up), forward: unit(motion.forward), run: motion.run }
     }
 }
 
-/// Adds to a total in whole units; what is left over waits in `rest`.
+impl Controls {
+    /// A stick's deflection: zero in the dead zone, then a soft start to full deflection.
+    fn stick(&self, axis: usize) -> f32 {
+        let value = self.gamepad.as_ref().and_then(|gamepad| gamepad.axes.get(axis)).copied().unwrap_or(0);
+        let value = f32::from(value) / f32::from(i16::MAX);
+        let size = (value.abs() - DEAD_ZONE).max(0.0) / (1.0 - DEAD_ZONE);
+        value.signum() * size * size
+    }
+}
+
+/// Adds to a total in whole units; the fraction is kept in `rest`.
 fn add_whole(total: &mut i32, rest: &mut f64, way: f64) {
     *rest += way;
     let whole = rest.trunc();
@@ -185,7 +276,7 @@ fn add_whole(total: &mut i32, rest: &mut f64, way: f64) {
     *total = total.wrapping_add(whole as i32);
 }
 
-/// The names of winit's keys are W3C's codes, but for the one that has a logo.
+/// The names of winit's keys are W3C's codes, except for the one with a logo.
 fn key(code: KeyCode) -> Option<Key> {
     match code {
         KeyCode::SuperLeft => Key::from_code("MetaLeft"),
@@ -261,6 +352,40 @@ mod tests {
         controls.set_caught(true);
         let told = (1..=1_000).filter(|at| controls.on_motion(Time::from_millis(*at), 1.0, 0.0).moved).count();
         assert!((190..=241).contains(&told), "{told} samples in a second");
+    }
+
+    #[test]
+    fn a_gamepads_sticks_walk_and_look_until_the_window_loses_the_user() {
+        let mut controls = controls();
+        let axes = vec![0, -i16::MAX, i16::MAX / 2, 3_000];
+        let gamepad = Gamepad { index: 0, pressed: 0, values: vec![0; 17], axes };
+        let told = controls.on_gamepads(std::slice::from_ref(&gamepad)).inputs;
+        assert_eq!(told, [DeviceInput::Gamepads(vec![gamepad])]);
+        let before = controls.pose();
+        for step in 1..=60 {
+            assert!(controls.on_step(Time::from_millis(step * 16)).moved);
+        }
+        let after = controls.pose();
+        assert!(after.position[2] < before.position[2] - 0.5, "{after:?}");
+        let [x, y, ..] = after.orientation;
+        assert!(y < -0.05 && x.abs() < 1e-6, "to the right, and the resting axis does nothing: {after:?}");
+        controls.on_unfocused();
+        assert_eq!(controls.motion(), Motion::default());
+    }
+
+    #[test]
+    fn pasting_is_asked_for_once() {
+        let mut controls = controls();
+        assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste);
+        controls.on_key(KeyCode::KeyV, false, None);
+        controls.on_key(KeyCode::ControlLeft, true, None);
+        let pressed = controls.on_key(KeyCode::KeyV, true, Some("v"));
+        assert_eq!(pressed.paste, !cfg!(target_os = "macos"));
+        let key = Key::from_code("KeyV").expect("a key");
+        assert_eq!(pressed.inputs, [DeviceInput::Key { key, pressed: true }], "a command types nothing");
+        assert!(!controls.on_key(KeyCode::KeyV, true, Some("v")).paste, "the keyboard repeats");
+        controls.on_key(KeyCode::ShiftRight, true, None);
+        assert!(controls.on_key(KeyCode::Insert, true, None).paste);
     }
 
     #[test]

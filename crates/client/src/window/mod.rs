@@ -1,46 +1,55 @@
-//! A viewer in a window, with mouse and keys.
+//! A viewer in a window, with mouse, keys, fingers and gamepads.
 //!
-//! A picture counts as displayed once it was handed to the display's queue; the marker is read from the luma of that very
+//! A picture counts as displayed once it was handed to the display's queue; the marker is read from the luma below that very
 //! picture. Pixels are copied twice on this side of the decoder: out of its memory, and into the graphics adapter's.
 
+mod clipboard;
 mod controls;
+mod cursor;
+mod fingers;
+mod gamepads;
 mod paint;
 mod painter;
 mod pictures;
 
 use std::sync::Arc;
 
+use nearlight_codec::Size;
 use nearlight_events::Summary;
 use nearlight_net::Clock;
 use nearlight_session::DeviceInput;
 use nearlight_units::{Span, Time};
-use nearlight_wire::{CursorShape, Pose};
+use nearlight_wire::{Gamepad, GamepadDescription, Pose};
 use tokio::sync::{mpsc, watch};
 use winit::application::ApplicationHandler;
-use winit::dpi::PhysicalSize;
-use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, WindowEvent};
+use winit::dpi::{PhysicalPosition, PhysicalSize};
+use winit::event::{DeviceEvent, DeviceId, ElementState, Ime, MouseScrollDelta, Touch, WindowEvent};
 use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy};
 use winit::keyboard::PhysicalKey;
-use winit::window::{CursorGrabMode, CursorIcon, Window, WindowId};
+use winit::window::{CursorGrabMode, Window, WindowId};
 
-use crate::player::{Player, PointerWish, Status, UserInput, channels};
+use crate::player::{Player, PointerWish, Status, UserInput, UserOutput, channels};
 use crate::{ClientError, WindowOptions, screenshot};
+use clipboard::ClipboardThread;
 use controls::{Answer, Controls};
+use fingers::FingerEvent;
+use gamepads::GamepadNews;
 use paint::{PaintThread, Work};
-use painter::Painter;
+use painter::{Painter, letterbox};
 use pictures::Pictures;
 
-/// The refresh rate that the server is told where the system does not know the display's.
+/// The refresh rate reported to the server where the system does not know the display's.
 const NOMINAL_HZ: u16 = 60;
-/// Between two steps of a walk; the server hears of each.
+/// Between two steps of a walk; each is reported to the server.
 const STEP: Span = Span::from_nanos(1_000_000_000 / 60);
-/// What a touch pad scrolls for a notch of a wheel, as browsers count it.
+/// Pixels that a touch pad scrolls for a notch of a wheel, as browsers count it.
 const PIXELS_PER_NOTCH: f64 = 100.0;
 const TITLE: &str = "Nearlight";
 
-/// What other threads tell the window.
-enum Wake {
+/// Events from other threads for the window.
+enum UserEvent {
     Status(Status),
+    Gamepads(GamepadNews),
     Ended(Box<Result<Summary, ClientError>>),
 }
 
@@ -57,7 +66,7 @@ pub fn run(options: WindowOptions) -> Result<Summary, ClientError> {
     Ok(summary)
 }
 
-fn event_loop() -> Result<EventLoop<Wake>, ClientError> {
+fn event_loop() -> Result<EventLoop<UserEvent>, ClientError> {
     let mut builder = EventLoop::with_user_event();
     // Linux allows any thread, which tests need; elsewhere the system insists on the main one.
     #[cfg(target_os = "linux")]
@@ -68,7 +77,7 @@ fn event_loop() -> Result<EventLoop<Wake>, ClientError> {
     builder.build().map_err(|error| no_window(&error))
 }
 
-/// The library's words begin with the place in its own source.
+/// The library's message begins with a location in its own source.
 fn no_window(error: &dyn std::fmt::Display) -> ClientError {
     let words = error.to_string();
     let bare = words.strip_prefix("os error at ").and_then(|placed| placed.split_once(": "));
@@ -79,30 +88,42 @@ fn no_window(error: &dyn std::fmt::Display) -> ClientError {
 struct App {
     options: WindowOptions,
     clock: Clock,
-    proxy: EventLoopProxy<Wake>,
+    proxy: EventLoopProxy<UserEvent>,
     stage: Option<Stage>,
     pictures: Option<Arc<Pictures>>,
     outcome: Option<Result<Summary, ClientError>>,
 }
 
-/// What exists once the system has given a window.
+/// What exists once the system has created a window.
 struct Stage {
-    /// Before the window, which the thread's surface needs to the end.
+    /// Declared before the window, which the thread's surface needs to the end.
     paint: PaintThread,
     window: Arc<Window>,
     inputs: mpsc::Sender<UserInput>,
     stop: watch::Sender<bool>,
     start: watch::Receiver<Option<Pose>>,
     pointer: watch::Receiver<PointerWish>,
+    /// The application wants the pointer hidden.
+    pointer_hidden: bool,
+    described: watch::Sender<Vec<GamepadDescription>>,
+    /// Their last reported state, for when the window regains focus.
+    gamepads: Vec<Gamepad>,
+    focused: bool,
+    /// None: the user does not share the clipboard.
+    clipboard: Option<ClipboardThread>,
+    /// The server does not know the gamepads: there is no session, or it is new.
+    gamepads_unknown: bool,
+    /// Size of the picture in pixels; none before the first.
+    picture: Option<Size>,
     pictures: Arc<Pictures>,
-    /// None before the server has said where the user begins.
+    /// None before the server has set the user's initial pose.
     controls: Option<Controls>,
     step_at: Time,
     clock: Clock,
 }
 
 impl App {
-    fn new(options: WindowOptions, proxy: EventLoopProxy<Wake>) -> Self {
+    fn new(options: WindowOptions, proxy: EventLoopProxy<UserEvent>) -> Self {
         Self { options, clock: Clock::start(), proxy, stage: None, pictures: None, outcome: None }
     }
 
@@ -122,8 +143,13 @@ impl App {
         let failure = self.proxy.clone();
         let work = Work { painter, pictures: Arc::clone(&pictures), happenings: handles.happenings, clock: self.clock };
         let paint = PaintThread::start(work, (orders, desk), move |error| {
-            drop(failure.send_event(Wake::Ended(Box::new(Err(error)))));
+            drop(failure.send_event(UserEvent::Ended(Box::new(Err(error)))));
         })?;
+        let clipboard =
+            self.options.view.clipboard.then(|| ClipboardThread::start(handles.inputs.clone())).transpose()?;
+        let news = self.proxy.clone();
+        let haptics = gamepads::start(move |told| drop(news.send_event(UserEvent::Gamepads(told))))?;
+        let texts = clipboard.clone();
         let status = self.proxy.clone();
         let player = Player {
             clock: self.clock,
@@ -131,12 +157,17 @@ impl App {
             display_hz: refresh_rate(&window),
             screen: Arc::clone(&pictures) as Arc<_>,
             ports,
-            on_status: Box::new(move |now| drop(status.send_event(Wake::Status(now)))),
+            on_status: Box::new(move |now| drop(status.send_event(UserEvent::Status(now)))),
+            on_output: Box::new(move |output| match output {
+                // A thread that has ended has reported why.
+                UserOutput::Haptics(pulse) => drop(haptics.send(pulse)),
+                UserOutput::Clipboard(text) => texts.iter().for_each(|clipboard| clipboard.write(text.clone())),
+            }),
         };
         let proxy = self.proxy.clone();
         let thread = std::thread::Builder::new().name("player".into());
         thread
-            .spawn(move || drop(proxy.send_event(Wake::Ended(Box::new(play(player))))))
+            .spawn(move || drop(proxy.send_event(UserEvent::Ended(Box::new(play(player))))))
             .map_err(|source| ClientError::System { what: "thread for the player", source })?;
         Ok(Stage {
             paint,
@@ -145,6 +176,13 @@ impl App {
             stop: handles.stop,
             start: handles.start,
             pointer: handles.pointer,
+            pointer_hidden: false,
+            described: handles.gamepads,
+            gamepads: Vec::new(),
+            focused: true,
+            clipboard,
+            gamepads_unknown: true,
+            picture: None,
             pictures,
             controls: None,
             step_at: self.clock.now(),
@@ -158,7 +196,7 @@ impl App {
             // Where it was the painter that failed, the player still works.
             let _ = stage.stop.send(true);
         }
-        // The window goes first, and the surface with it, while the event loop still runs.
+        // The window is dropped first, and the surface with it, while the event loop still runs.
         self.stage = None;
         event_loop.exit();
     }
@@ -179,7 +217,7 @@ fn refresh_rate(window: &Window) -> u16 {
     hertz.filter(|hertz| *hertz > 0).unwrap_or(NOMINAL_HZ)
 }
 
-impl ApplicationHandler<Wake> for App {
+impl ApplicationHandler<UserEvent> for App {
     fn resumed(&mut self, event_loop: &ActiveEventLoop) {
         if self.stage.is_some() || self.outcome.is_some() {
             return;
@@ -193,11 +231,19 @@ impl ApplicationHandler<Wake> for App {
         }
     }
 
-    fn user_event(&mut self, event_loop: &ActiveEventLoop, wake: Wake) {
+    fn user_event(&mut self, event_loop: &ActiveEventLoop, event: UserEvent) {
         let Some(stage) = &mut self.stage else { return };
-        match wake {
-            Wake::Status(status) => stage.window.set_title(&title(&status)),
-            Wake::Ended(outcome) => self.end(event_loop, *outcome),
+        match event {
+            UserEvent::Status(status) => {
+                stage.on_status(&status);
+                stage.window.set_title(&title(&status));
+            }
+            UserEvent::Gamepads(GamepadNews::Described(gamepads)) => drop(stage.described.send_replace(gamepads)),
+            UserEvent::Gamepads(GamepadNews::States(gamepads)) => {
+                stage.gamepads = gamepads;
+                stage.tell_gamepads();
+            }
+            UserEvent::Ended(outcome) => self.end(event_loop, *outcome),
         }
     }
 
@@ -222,10 +268,13 @@ impl ApplicationHandler<Wake> for App {
                 stage.steer(|controls, _| controls.on_button(button, pressed, catches));
             }
             WindowEvent::CursorMoved { position, .. } => {
-                let size = stage.window.inner_size();
-                let part = |way: f64, whole: u32| (way / f64::from(whole.max(1))) as f32;
-                let (x, y) = (part(position.x, size.width), part(position.y, size.height));
+                let [x, y] = stage.place(position);
                 stage.steer(|controls, _| controls.on_cursor(x, y));
+            }
+            WindowEvent::Touch(Touch { phase, location, force, id, .. }) => {
+                let pressure = force.map_or(1.0, |force| force.normalized() as f32);
+                let event = FingerEvent { id, phase, at: stage.place(location), pressure, aspect: stage.aspect() };
+                stage.steer(|controls, _| controls.on_finger(event));
             }
             WindowEvent::MouseWheel { delta, .. } => {
                 // winit counts away from the user, browsers towards.
@@ -237,7 +286,12 @@ impl ApplicationHandler<Wake> for App {
                 };
                 stage.steer(|controls, _| controls.on_wheel(right, down));
             }
+            WindowEvent::Focused(true) => {
+                stage.focused = true;
+                stage.tell_gamepads();
+            }
             WindowEvent::Focused(false) => {
+                stage.focused = false;
                 stage.catch_mouse(false);
                 stage.steer(|controls, _| controls.on_unfocused());
             }
@@ -256,30 +310,30 @@ impl ApplicationHandler<Wake> for App {
         let now = stage.clock.now();
         if now >= stage.step_at {
             stage.step_at = (stage.step_at + STEP).max(now);
-            stage.step(now);
+            stage.step(now, event_loop);
         }
         event_loop.set_control_flow(ControlFlow::WaitUntil(stage.clock.instant(stage.step_at).into_std()));
     }
 }
 
 impl Stage {
-    fn step(&mut self, now: Time) {
+    fn step(&mut self, now: Time, event_loop: &ActiveEventLoop) {
         if self.controls.is_none() {
             let start: Option<Pose> = *self.start.borrow();
             self.controls = start.map(|start| Controls::new(now, &start));
         }
-        self.show_cursor();
+        self.follow_pointer_wish(event_loop);
         self.steer(Controls::on_step);
     }
 
-    /// Lets the user's controls take an event and does what they ask for.
+    /// Passes an event to the user's controls and carries out the answer.
     fn steer(&mut self, event: impl FnOnce(&mut Controls, Time) -> Answer) {
         let now = self.clock.now();
         let Some(controls) = &mut self.controls else { return };
-        let Answer { moved, inputs, catch } = event(controls, now);
+        let Answer { moved, inputs, catch, paste } = event(controls, now);
         if moved {
             let head = controls.pose();
-            // A full queue means that nobody is connected, and then nobody minds.
+            // A full queue means that there is no connection; then the sample may be dropped.
             let _ = self.inputs.try_send(UserInput::Moved { at: now, head });
         }
         for input in inputs {
@@ -288,21 +342,70 @@ impl Stage {
         if let Some(catch) = catch {
             self.catch_mouse(catch);
         }
+        if let (true, Some(clipboard)) = (paste, &self.clipboard) {
+            clipboard.read();
+        }
+    }
+
+    fn on_status(&mut self, status: &Status) {
+        match *status {
+            Status::Connecting { .. } => self.gamepads_unknown = true,
+            Status::Watching { size: (width, height), .. } => {
+                self.picture = Some(Size { width, height });
+                if std::mem::take(&mut self.gamepads_unknown) {
+                    self.tell_gamepads();
+                }
+            }
+        }
+    }
+
+    /// Gamepads belong to the window that has the keyboard focus.
+    fn tell_gamepads(&mut self) {
+        if self.focused {
+            let gamepads = std::mem::take(&mut self.gamepads);
+            self.steer(|controls, _| controls.on_gamepads(&gamepads));
+            self.gamepads = gamepads;
+        }
+    }
+
+    /// Where a point of the window is in the picture, in fractions of its width and height.
+    fn place(&self, point: PhysicalPosition<f64>) -> [f32; 2] {
+        let [left, top, width, height] = self.picture_area();
+        [(point.x as f32 - left) / width.max(1.0), (point.y as f32 - top) / height.max(1.0)]
+    }
+
+    /// Width of the picture by its height.
+    fn aspect(&self) -> f32 {
+        let [.., width, height] = self.picture_area();
+        width.max(1.0) / height.max(1.0)
+    }
+
+    fn picture_area(&self) -> [f32; 4] {
+        let window = self.window.inner_size();
+        let unknown = [0.0, 0.0, window.width as f32, window.height as f32];
+        self.picture.map_or(unknown, |picture| letterbox(picture, (window.width, window.height)))
     }
 
     fn send(&self, input: DeviceInput) {
         let _ = self.inputs.try_send(UserInput::Device { at: self.clock.now(), input });
     }
 
-    /// The pointer looks as the application wants it to; an image counts as the usual arrow.
-    fn show_cursor(&mut self) {
-        if self.pointer.has_changed().unwrap_or(false) {
-            let wish = self.pointer.borrow_and_update().clone();
-            let icon = match &wish.cursor {
-                CursorShape::Named(name) => name.parse().unwrap_or_default(),
-                CursorShape::Image { .. } => CursorIcon::Default,
-            };
-            self.window.set_cursor(icon);
+    /// The pointer looks as the application requests, and is released where it does not use the pointer's movement.
+    fn follow_pointer_wish(&mut self, event_loop: &ActiveEventLoop) {
+        if !self.pointer.has_changed().unwrap_or(false) {
+            return;
+        }
+        let wish = self.pointer.borrow_and_update().clone();
+        let cursor = cursor::cursor(&wish.cursor, |image| event_loop.create_custom_cursor(image));
+        self.pointer_hidden = cursor.is_none();
+        if let Some(cursor) = cursor {
+            self.window.set_cursor(cursor);
+        }
+        let caught = self.controls.as_ref().is_some_and(Controls::has_mouse);
+        if caught && !wish.captured {
+            self.catch_mouse(false);
+        } else {
+            self.window.set_cursor_visible(!caught && !self.pointer_hidden);
         }
     }
 
@@ -317,7 +420,7 @@ impl Stage {
         if !caught {
             let _ = window.set_cursor_grab(CursorGrabMode::None);
         }
-        window.set_cursor_visible(!caught);
+        window.set_cursor_visible(!caught && !self.pointer_hidden);
         self.steer(|controls, _| controls.set_caught(caught));
     }
 }
@@ -327,9 +430,9 @@ fn title(status: &Status) -> String {
         Status::Connecting { trouble: None } => format!("{TITLE}: connecting"),
         Status::Connecting { trouble: Some(trouble) } => format!("{TITLE}: connecting again ({trouble})"),
         Status::Watching { fps, motion_to_photon, received, size: (width, height), losses } => format!(
-            "{TITLE}: {width}×{height}, {fps:.0} fps, {:.0} ms motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames repaired, {} \
+            "{TITLE}: {width}×{height}, {fps:.0} fps, {} motion to photon, {:.1} Mb/s, {:.0} % redundant, {} frames recovered, {} \
              lost{}",
-            motion_to_photon.as_millis_f64(),
+            motion_to_photon.map_or_else(|| "unknown".to_owned(), |span| format!("{:.0} ms", span.as_millis_f64())),
             received.as_mbps_f64(),
             losses.redundancy * 100.0,
             losses.repaired,
@@ -352,14 +455,14 @@ mod tests {
         let mut losses = Losses { redundancy: 0.024, repaired: 12, lost: 0, healed_by: None };
         let watching = |losses| Status::Watching {
             fps: 29.97,
-            motion_to_photon: Span::from_micros(43_400),
+            motion_to_photon: Some(Span::from_micros(43_400)),
             received: Bitrate::from_kbps(7_960),
             size: (1_280, 720),
             losses,
         };
         let clean = title(&watching(losses));
         assert!(
-            clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames repaired, 0 lost"),
+            clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames recovered, 0 lost"),
             "{clean}"
         );
         losses.healed_by = Some(RecoveryKind::LateRepair);

@@ -23,12 +23,12 @@ enum Order {
     Quit,
 }
 
-/// Gives the thread its orders; orders that pile up while it draws are carried out at once.
+/// Sends orders to the thread; orders that accumulate while it draws are merged.
 #[derive(Clone)]
 pub struct Orders(Sender<Order>);
 
 impl Orders {
-    // A thread that has ended takes no orders; why it did went to `on_failure`.
+    // A thread that has ended ignores orders; the reason was passed to `on_failure`.
 
     pub fn show_newest(&self) {
         let _ = self.0.send(Order::Picture);
@@ -57,7 +57,7 @@ pub struct PaintThread {
     thread: Option<JoinHandle<()>>,
 }
 
-/// What the thread works with.
+/// The thread's state.
 pub struct Work {
     pub painter: Painter,
     pub pictures: Arc<Pictures>,
@@ -117,7 +117,7 @@ impl Work {
         Ok(())
     }
 
-    /// Shows the newest picture and tells the player when it was on its way to the display; without one, what was shown before.
+    /// Shows the newest picture and informs the player when it was submitted to the display; without a new one, redraws the previous one.
     fn show(&mut self) -> Result<(), ClientError> {
         let Some(waiting) = self.pictures.take() else { return self.painter.draw().map(|_| ()) };
         self.painter.upload(&waiting.picture);

@@ -72,7 +72,7 @@ impl Painter {
         Ok(Self { surface, configuration, device, queue, pipeline, layout, sampler, planes, failure, adapter })
     }
 
-    /// What draws, for people.
+    /// The graphics adapter's name, for people.
     pub fn adapter(&self) -> &str {
         &self.adapter
     }
@@ -100,7 +100,7 @@ impl Painter {
         }
     }
 
-    /// Draws the uploaded picture and hands it to the display. False where the window takes none now.
+    /// Draws the uploaded picture and hands it to the display. False where the window accepts none now.
     pub fn draw(&mut self) -> Result<bool, ClientError> {
         let Some(frame) = self.acquire()? else { return Ok(false) };
         let view = frame.texture.create_view(&wgpu::TextureViewDescriptor::default());
@@ -180,7 +180,7 @@ impl Painter {
     }
 }
 
-/// The least waiting that the surface offers, and values as the codec has them: gamma is already in the picture.
+/// The presentation mode with the least waiting that the surface offers, and values as the codec has them: gamma is already in the picture.
 fn configuration(
     surface: &wgpu::Surface<'_>,
     adapter: &wgpu::Adapter,
@@ -253,7 +253,7 @@ fn pipeline(
 }
 
 /// Where a picture lies in a window without being stretched: left, top, width and height.
-fn letterbox(picture: Size, window: (u32, u32)) -> [f32; 4] {
+pub fn letterbox(picture: Size, window: (u32, u32)) -> [f32; 4] {
     let (width, height) = (f32::from(picture.width), f32::from(picture.height));
     let (wide, high) = (window.0 as f32, window.1 as f32);
     let scale = (wide / width).min(high / height);

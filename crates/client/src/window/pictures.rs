@@ -6,9 +6,9 @@ use nearlight_codec::{Picture, PictureView, Size};
 use nearlight_units::Time;
 use nearlight_wire::marker::Marker;
 
-use crate::player::{Screen, Ticket, read_marker};
+use crate::player::{Screen, Ticket};
 
-/// A picture that nobody has shown yet.
+/// A picture that has not been shown yet.
 pub struct Waiting {
     pub ticket: Ticket,
     pub marker: Option<Marker>,
@@ -18,7 +18,7 @@ pub struct Waiting {
 /// One waiting picture, and memory for the next.
 pub struct Pictures {
     shelf: Mutex<Shelf>,
-    /// The picture that was shown last must survive the run.
+    /// The last picture shown must survive the run.
     keep: bool,
     wake: Box<dyn Fn() + Send + Sync>,
 }
@@ -42,14 +42,14 @@ impl Pictures {
         self.shelf().newest.take()
     }
 
-    /// The picture was shown; its memory is used again.
+    /// The picture was shown; its memory is reused.
     pub fn give_back(&self, shown: Waiting) {
         let mut shelf = self.shelf();
         let spare = if self.keep { shelf.last.replace(shown.picture) } else { Some(shown.picture) };
         shelf.spare.extend(spare);
     }
 
-    /// The picture that was shown last, where it was kept.
+    /// The last picture shown, where it was kept.
     pub fn take_last(&self) -> Option<Picture> {
         self.shelf().last.take()
     }
@@ -60,8 +60,7 @@ impl Pictures {
 }
 
 impl Screen for Pictures {
-    fn on_picture(&self, ticket: Ticket, _: Time, picture: PictureView<'_>) {
-        let marker = read_marker(&picture);
+    fn on_picture(&self, ticket: Ticket, _: Time, picture: PictureView<'_>, marker: Option<Marker>) {
         let spare = self.shelf().spare.pop();
         let mut copy = spare.unwrap_or_else(|| Picture::new(Size { width: 16, height: 16 }));
         picture.copy_to(&mut copy);
@@ -101,7 +100,7 @@ mod tests {
         for round in 0..10 {
             for frame in [2 * round, 2 * round + 1] {
                 let ticket = Ticket { epoch: 1, frame: FrameId(frame) };
-                pictures.on_picture(ticket, Time::ZERO, picture.view());
+                pictures.on_picture(ticket, Time::ZERO, picture.view(), None);
             }
             let newest = pictures.take().expect("waiting");
             assert_eq!(newest.ticket.frame, FrameId(2 * round + 1));

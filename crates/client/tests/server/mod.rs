@@ -1,4 +1,4 @@
-//! A server that is just large enough to watch: a moving picture with the marker, real codec, real sender, real transport.
+//! A minimal server to watch: a moving picture with the marker below it, real codec, real sender, real transport.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
@@ -16,14 +16,14 @@ use nearlight_rate::{Bounds, new_controller};
 use nearlight_session::{Distortion, EncodedFrame, ReceivedInput, Sender, SenderConfig, SoundPacket};
 use nearlight_sound::{Cues, Ears, Hum, Room, SoundEncoder, Timbre};
 use nearlight_units::{Bitrate, BlockId, Span, Time};
-use nearlight_wire::marker::{self, Marker};
+use nearlight_wire::marker::{Marker, Strip};
 use nearlight_wire::{
     Bytes32, ClientMessage, Fov, FrameHeader, Pose, RateStatus, RecoveryPolicy, RefusalReason, Role, SOUND_RATE,
     ServerMessage, SoundDescription, StreamDescription, TokenProof, View, Welcome,
 };
 
 pub const SIZE: Size = Size { width: 320, height: 192 };
-/// Every second one of the sizes that [`Behaviour::resizes_every`] changes between.
+/// The alternate size of [`Behaviour::resizes_every`].
 pub const OTHER_SIZE: Size = Size { width: 256, height: 144 };
 pub const FPS: u16 = 30;
 const TOKEN: &str = "a-token-for-tests-only";
@@ -35,13 +35,13 @@ pub struct Behaviour {
     pub codec: CodecKind,
     /// Sends frames at all.
     pub frames: bool,
-    /// Says goodbye after so many frames, in each session.
+    /// Says goodbye after this many frames, in each session.
     pub goodbye_after: Option<u32>,
-    /// Sends bytes that mean nothing between the frames.
+    /// Sends invalid bytes between the frames.
     pub garbage: bool,
-    /// Changes the picture's size every so many frames, as a controller with a ladder does.
+    /// Changes the picture's size at this interval in frames, as a controller with a ladder does.
     pub resizes_every: Option<u32>,
-    /// Has a tone for who wants to hear it.
+    /// Offers a tone as sound.
     pub sound: bool,
     /// Does not know the token, and pretends that it does.
     pub impostor: bool,
@@ -64,7 +64,7 @@ impl Default for Behaviour {
 pub struct Server {
     pub link: Link,
     sessions: Arc<AtomicU32>,
-    /// What clients have said first.
+    /// The first messages of clients.
     heard: Arc<Mutex<String>>,
 }
 
@@ -130,7 +130,7 @@ async fn visit(
         return Ok(());
     }
     let mut studio = Studio::new(&connection, behaviour, clock);
-    // What a stranger can make up: nothing, then the client's own proof sent back to it.
+    // What a stranger can forge: nothing, then the client's own proof sent back to it.
     let made_up = (number > 0).then_some(mac);
     let proof = if behaviour.impostor { made_up } else { Some(binding.prove(TOKEN, Role::Server)) };
     to_client.send(&ServerMessage::Welcome(Welcome { proof, ..studio.welcome(number, hello.sound) })).await?;
@@ -145,6 +145,16 @@ async fn visit(
         tokio::select! {
             received = connection.recv_datagram() => match received {
                 Ok(Received { at, datagram }) => studio.sender.on_datagram(at, &datagram),
+                Err(_) => return Ok(()),
+            },
+            message = from_client.recv() => match message {
+                Ok(ClientMessage::Application { data }) => {
+                    to_client.send(&ServerMessage::Application { data }).await?;
+                }
+                Ok(message) => {
+                    let said = format!("{message:?}");
+                    heard.lock().expect("no panic").push_str(&said);
+                }
                 Err(_) => return Ok(()),
             },
             _ = blocks.tick(), if behaviour.sound && hello.sound => {
@@ -163,7 +173,7 @@ async fn visit(
                 }
                 if behaviour.goodbye_after == Some(count) {
                     to_client.send(&ServerMessage::Goodbye { message: "restarting".into() }).await?;
-                    // The words must arrive before the close.
+                    // The message must arrive before the close.
                     let _ = tokio::time::timeout(Duration::from_secs(2), connection.closed()).await;
                     return Ok(());
                 }
@@ -173,7 +183,7 @@ async fn visit(
     }
 }
 
-/// Draws, codes and sends.
+/// Draws, encodes and sends.
 struct Studio {
     behaviour: Behaviour,
     clock: Clock,
@@ -212,7 +222,8 @@ impl Tone {
 impl Studio {
     fn new(connection: &Connection, behaviour: Behaviour, clock: Clock) -> Self {
         let rate = Bitrate::from_mbps(4);
-        let config = EncoderConfig { size: SIZE, fps: FPS, rate, threads: 1 };
+        let coded = SIZE.with_strip(Some(strip(SIZE)));
+        let config = EncoderConfig { size: coded, fps: FPS, rate, threads: 1 };
         let bounds = Bounds { minimum: rate, start: rate, maximum: rate };
         let session = SenderConfig {
             max_datagram: connection.max_datagram_size(),
@@ -270,7 +281,7 @@ impl Studio {
         }
     }
 
-    /// Changes the size where it is time for that, and then says what the stream is now.
+    /// Changes the size when it is due, and then returns the stream's new description.
     fn resize(&mut self, frame: u32) -> Option<StreamDescription> {
         let every = self.behaviour.resizes_every?;
         let size = if frame / every % 2 == 1 { OTHER_SIZE } else { SIZE };
@@ -278,7 +289,7 @@ impl Studio {
             return None;
         }
         self.size = size;
-        self.encoder.set_size(size).expect("a size that both codecs have");
+        self.encoder.set_size(size.with_strip(Some(strip(size)))).expect("a size that both codecs have");
         Some(self.stream())
     }
 
@@ -288,12 +299,19 @@ impl Studio {
             self.sender.on_skipped(started, reason);
             return None;
         }
-        self.input = self.sender.poll_input(started).or(self.input.take());
+        if let Some(input) = self.sender.poll_input(started) {
+            for message in &input.messages {
+                self.sender.on_application_message(message.clone());
+            }
+            self.input = Some(input);
+        }
         let id = self.sender.target().encoder.next;
         let input = self.input.as_ref().map(|input| input.sample.seq).unwrap_or_default();
         let stream = self.resize(id.0);
         let mut picture = moving_picture(self.size, id.0);
-        draw_marker(&mut picture, Marker { frame: id, input });
+        let (strip, marker) = (strip(self.size), Marker { frame: id, input });
+        picture.add_marker(strip, marker);
+        repeat_marker(&mut picture, strip, marker);
         let rendered_at = self.clock.now();
         let target = self.sender.target().encoder;
         self.encoder.set_rate(target.rate).expect("any rate");
@@ -357,13 +375,19 @@ fn rate_status() -> RateStatus {
     }
 }
 
-fn draw_marker(picture: &mut Picture, marker: Marker) {
+fn strip(size: Size) -> Strip {
+    Strip::of_width(size.width).expect("wide enough for a marker")
+}
+
+/// Draws the marker once more, into the picture's top left corner, for tests that read the screen.
+fn repeat_marker(picture: &mut Picture, strip: Strip, marker: Marker) {
     let cells = marker.cells();
-    let width = usize::from(picture.size.width);
-    for (y, row) in picture.luma.chunks_exact_mut(width).take(marker::HEIGHT).enumerate() {
-        for (x, luma) in row[..marker::WIDTH].iter_mut().enumerate() {
-            let white = cells[y / marker::CELL_PIXELS * marker::COLUMNS + x / marker::CELL_PIXELS];
-            *luma = if white { 235 } else { 16 };
+    let rows = picture.luma.chunks_exact_mut(usize::from(picture.size.width)).take(usize::from(strip.height()));
+    for (y, row) in rows.enumerate() {
+        for (x, luma) in row.iter_mut().enumerate() {
+            if let Some(cell) = strip.cell_at(x, y) {
+                *luma = if cells[cell] { 235 } else { 16 };
+            }
         }
     }
 }

@@ -29,7 +29,7 @@ pub struct AccessUnit {
     pub sequence: Option<Sequence>,
 }
 
-/// What sequence parameters say.
+/// The contents of sequence parameters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sequence {
     pub profile: u8,
@@ -52,8 +52,8 @@ impl Sequence {
 
 /// Walks the NAL units of an access unit in Annex B format.
 ///
-/// Refuses unit types that belong to scalable or multi-view coding: they would reach parts of the decoder that nothing of ours
-/// needs. Sequence parameters are refused where they do not parse or ask for more than [`crate::LARGEST_SIDE`].
+/// Rejects unit types that belong to scalable or multi-view coding: they would reach parts of the decoder that none of our streams need.
+/// Sequence parameters are rejected where they do not parse or exceed [`crate::LARGEST_SIDE`].
 pub fn inspect(bits: &[u8]) -> Result<AccessUnit, CodecError> {
     let mut unit = AccessUnit { key: true, ..AccessUnit::default() };
     for nal in nal_units(bits) {
@@ -102,7 +102,7 @@ fn after_start_code(bits: &[u8]) -> Option<&[u8]> {
     None
 }
 
-/// Reads sequence parameters (section 7.3.2.1.1) up to the picture's size; none where they end early or leave what is possible.
+/// Reads sequence parameters (section 7.3.2.1.1) up to the picture's size; none where they end early or are out of range.
 fn parse_sequence(payload: &[u8]) -> Option<Sequence> {
     let bytes = without_emulation_prevention(payload);
     let [profile, constraints, level, rest @ ..] = bytes.as_slice() else { return None };
@@ -147,7 +147,7 @@ fn pixels(macroblocks: u32) -> Option<u16> {
     u16::try_from(macroblocks.checked_mul(16)?).ok()
 }
 
-/// The fields that only high profiles have; none where they hold what a stream for us has no use for.
+/// The fields that only high profiles have; none where they contain something unsupported.
 fn skip_high_profile_fields(reader: &mut BitReader<'_>) -> Option<()> {
     let chroma_format = reader.unsigned()?;
     let (luma_depth, chroma_depth) = (reader.unsigned()?, reader.unsigned()?);

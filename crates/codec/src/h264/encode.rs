@@ -1,5 +1,5 @@
-//! OpenH264's encoder through its own interface: the `openh264` crate's wrapper cannot cut pictures into slices, without which the
-//! library encodes with one thread whatever it is told.
+//! OpenH264's encoder through its own interface: the `openh264` crate's wrapper cannot split pictures into slices, without which the
+//! library encodes with one thread whatever its settings.
 #![expect(unsafe_code, reason = "foreign functions; each block states why it is sound")]
 
 use std::ptr::null_mut;
@@ -18,16 +18,16 @@ use openh264_sys2::{
 use super::{CODEC, LEVEL_4_2_PICTURE, LEVEL_4_2_SECOND};
 use crate::{CodecError, EncoderConfig, PictureView};
 
-/// Rates are multiples of this, in bits a second: the library hands a target on through a 32-bit float and refuses one that rounding
-/// lifted above the maximum. Up to 268 Mb/s a float holds every multiple of 16.
+/// Rates are multiples of this, in bits a second: the library passes a target through a 32-bit float and rejects one that rounding raised
+/// above the maximum. Up to 268 Mb/s a float holds every multiple of 16.
 const RATE_STEP: i32 = 16;
 
-/// From this many bits for each pixel on, the loop filter's thresholds are those of a quantiser six steps finer.
+/// From this many bits per pixel on, the loop filter's thresholds are those of a quantiser six steps finer.
 ///
-/// There the filter finds little to mend and takes its time all the same. Measured with the project's scene in 1280x720 at 30 frames a
-/// second and 8 Mb/s (0.29 bits): Chromium decodes a frame in 2.2 in place of 2.7 ms, OpenH264 with 5 % less processor time, at 44.3 in
-/// place of 44.9 dB; `sample::moving_picture` is up to 0.1 dB better at any rate. If the rate falls afterwards, the same thresholds cost
-/// 0.5 dB at 4 Mb/s, 0.2 dB at 2 Mb/s and 0.1 dB at 1 Mb/s; no filter at all would cost 0.7 to 0.9 dB.
+/// There the filter has little to improve and still takes its time. Measured with the project's scene in 1280x720 at 30 frames a second and
+/// 8 Mb/s (0.29 bits): Chromium decodes a frame in 2.2 instead of 2.7 ms, OpenH264 with 5 % less processor time, at 44.3 instead of 44.9
+/// dB; `sample::moving_picture` is up to 0.1 dB better at any rate. If the rate falls afterwards, the same thresholds cost 0.5 dB at 4
+/// Mb/s, 0.2 dB at 2 Mb/s and 0.1 dB at 1 Mb/s; no filter at all would cost 0.7 to 0.9 dB.
 const PLENTY_BITS_PER_PIXEL: f64 = 0.2;
 
 /// Half of the offset to the quantiser in the filter's tables (ITU-T H.264, `slice_alpha_c0_offset_div2`; -6 to 6).
@@ -100,7 +100,7 @@ impl LibraryEncoder {
         check("InitializeExt", unsafe { initialise(self.encoder, &raw const parameters) })
     }
 
-    /// Codes one picture of the size that the encoder was made for; the bits, and whether it is a key frame.
+    /// Encodes one picture of the encoder's configured size; returns the bits, and whether it is a key frame.
     pub fn encode(&mut self, view: &PictureView<'_>, milliseconds: i64) -> Result<(Vec<u8>, bool), CodecError> {
         let encode = call!(self, EncodeFrame)?;
         let plane = |bytes: &[u8]| bytes.as_ptr().cast_mut();
@@ -125,7 +125,7 @@ impl LibraryEncoder {
         Ok((bits, self.info.eFrameType == videoFrameTypeIDR))
     }
 
-    /// Of the luma that the last call coded, in dB.
+    /// Of the luma encoded by the last call, in dB.
     pub fn psnr(&self) -> Option<f64> {
         let layers = usize::try_from(self.info.iLayerNum).unwrap_or(0);
         // Parameter sets are layers too, and have none.
@@ -133,7 +133,7 @@ impl LibraryEncoder {
         measured.rfind(|psnr| *psnr > 0.0)
     }
 
-    /// What the last call coded, in Annex B format.
+    /// The output of the last call, in Annex B format.
     fn bits(&self) -> Vec<u8> {
         let mut bits = Vec::with_capacity(usize::try_from(self.info.iFrameSizeInBytes).unwrap_or(0));
         let layers = usize::try_from(self.info.iLayerNum).unwrap_or(0);
@@ -162,8 +162,8 @@ impl LibraryEncoder {
         let mut request = SLTRRecoverRequest {
             uiFeedbackType: LTR_RECOVERY_REQUEST as u32,
             uiIDRPicId: key_number.into(),
-            // Not -1, which would ask for a key frame. With -1 for the receiver's newest frame the library takes neither number as
-            // news of what was lost: that is told by `settle`.
+            // Not -1, which would request a key frame. With -1 for the receiver's newest frame the library takes neither number as news of
+            // a loss: that is reported by `settle`.
             iLastCorrectFrameNum: 0,
             iCurrentFrameNum: -1,
             iLayerId: 0,
@@ -174,7 +174,7 @@ impl LibraryEncoder {
         check("SetOption", code)
     }
 
-    /// Tells whether the receiver has the long-term reference with this frame number. Takes effect after the next frame.
+    /// Reports whether the receiver has the long-term reference with this frame number. Takes effect after the next frame.
     pub fn settle(&mut self, key_number: u16, frame_number: u16, received: bool) -> Result<(), CodecError> {
         let verdict = if received { LTR_MARKING_SUCCESS } else { LTR_MARKING_FAILED };
         let mut feedback = SLTRMarkingFeedback {
@@ -189,9 +189,9 @@ impl LibraryEncoder {
         check("SetOption", code)
     }
 
-    /// Changes the target rate of an encoder that has coded at least one frame.
+    /// Changes the target rate of an encoder that has encoded at least one frame.
     ///
-    /// The library refuses a target above the maximum, so the maximum moves first when the rate rises and last when it falls.
+    /// The library rejects a target above the maximum, so the maximum moves first when the rate rises and last when it falls.
     pub fn set_rate(&mut self, rate: Bitrate, rises: bool) -> Result<(), CodecError> {
         let target = (ENCODER_OPTION_BITRATE, SPATIAL_LAYER_ALL);
         let maximum = (ENCODER_OPTION_MAX_BITRATE, SPATIAL_LAYER_0);
@@ -217,12 +217,12 @@ pub fn needs_level_5_2(config: EncoderConfig) -> bool {
     macroblocks > LEVEL_4_2_PICTURE || macroblocks * u32::from(config.fps.max(1)) > LEVEL_4_2_SECOND
 }
 
-/// The library refuses fewer bits a second than frames, and counts in 32 bits.
+/// The library rejects fewer bits a second than frames, and counts in 32 bits.
 pub fn bits_per_second(rate: Bitrate) -> i32 {
     rate.as_bps().clamp(100_000, 200_000_000) as i32 / RATE_STEP * RATE_STEP
 }
 
-/// The library fixes it for as long as an encoder lives.
+/// The library fixes it for the lifetime of an encoder.
 fn loop_filter_offset(config: EncoderConfig) -> i32 {
     let pixels = f64::from(config.size.width) * f64::from(config.size.height) * f64::from(config.fps.max(1));
     if f64::from(bits_per_second(config.rate)) < PLENTY_BITS_PER_PIXEL * pixels { 0 } else { PLENTY_FILTER_OFFSET }
@@ -232,7 +232,7 @@ fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
     let rate = bits_per_second(config.rate);
     let fps = f32::from(config.fps.max(1));
     let (width, height) = (i32::from(config.size.width), i32::from(config.size.height));
-    // The screen content mode ignores the rate while frames may not be skipped: four times too much on the same picture.
+    // The screen content mode ignores the rate while frames may not be skipped: it exceeds it fourfold on the same picture.
     parameters.iUsageType = CAMERA_VIDEO_REAL_TIME;
     parameters.iPicWidth = width;
     parameters.iPicHeight = height;
@@ -251,13 +251,13 @@ fn write_parameters(config: EncoderConfig, parameters: &mut SEncParamExt) {
     parameters.iMaxQp = 51;
     parameters.bEnableFrameSkip = false;
     parameters.bEnableSceneChangeDetect = false;
-    // Under a moving camera nothing is background: without looking for it, 4 % faster and 0.1 dB better on the project's scene.
+    // Under a moving camera nothing is background: without detection, 4 % faster and 0.1 dB better on the project's scene.
     parameters.bEnableBackgroundDetection = false;
     parameters.bEnableAdaptiveQuant = false;
     parameters.bEnableLongTermReference = true;
-    // Also makes the sequence parameters allow gaps in the frame numbers, which frames that never come leave behind.
+    // Also makes the sequence parameters allow the gaps in the frame numbers that lost frames cause.
     parameters.iLTRRefNum = 2;
-    // The next frame is kept when the receiver has answered for the one before; 0 would mean 30 frames.
+    // The next frame is kept when the previous one has been acknowledged or settled; 0 would mean 30 frames.
     parameters.iLtrMarkPeriod = 1;
     parameters.bEnableDenoise = false;
     // Where a key frame is lost and a decoder goes on, what follows names parameter sets that it has.

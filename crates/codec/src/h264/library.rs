@@ -1,4 +1,4 @@
-//! What the `openh264` crate leaves to its raw interface.
+//! What the `openh264` crate only exposes through its raw interface.
 #![expect(unsafe_code, reason = "foreign functions; each block states why it is sound")]
 
 use std::ptr::null_mut;
@@ -12,8 +12,8 @@ use openh264_sys2::{
 use super::bitstream::refused;
 use crate::{CodecError, PictureView, Size};
 
-/// Fails to link where OpenH264 was built without its assembly: three times slower, and nothing else would tell.
-/// `build.rs` refuses such a build too, but cannot see what an earlier build without nasm left behind.
+/// Fails to link where OpenH264 was built without its assembly: three times slower, which would otherwise go unnoticed. `build.rs` rejects
+/// such a build too, but cannot see leftovers of an earlier build without nasm.
 #[cfg(any(target_arch = "x86_64", target_arch = "x86"))]
 fn require_assembly() {
     unsafe extern "C" {
@@ -46,15 +46,15 @@ const STATES: [(DECODING_STATE, &str); 6] = [
     (dsOutOfMemory, "out of memory"),
 ];
 
-/// Turns error concealment on; false where the library does not do it.
+/// Turns error concealment on; false where the library does not support it.
 pub fn conceal(decoder: &mut Decoder) -> bool {
     let mut method = ERROR_CON_SLICE_COPY;
     // SAFETY: the decoder is initialised and borrowed alone; this option reads one number of this type, during the call only.
     unsafe { decoder.raw_api().set_option(DECODER_OPTION_ERROR_CON_IDC, (&raw mut method).cast()) == 0 }
 }
 
-/// Decodes one access unit and borrows the picture from the decoder, which the wrapper's own `decode` would make us copy.
-/// `conceals`: damage that [`conceal`] painted over is no error.
+/// Decodes one access unit and borrows the picture from the decoder, which the wrapper's own `decode` would make us copy. `conceals`:
+/// damage that [`conceal`] covered up is no error.
 pub fn decode<'a>(
     decoder: &'a mut Decoder,
     bits: &[u8],
@@ -68,7 +68,7 @@ pub fn decode<'a>(
     let state = unsafe {
         decoder.raw_api().decode_frame_no_delay(bits.as_ptr(), length, (&raw mut planes).cast(), &raw mut info)
     };
-    // A picture that was made without its reference comes with some of the states, whichever slice noticed it.
+    // A picture decoded without its reference is output with some of the states, whichever slice detected it.
     let painted_over = conceals && info.iBufferStatus == 1;
     if state != 0 && !painted_over {
         let known: Vec<&str> = STATES.iter().filter(|(bit, _)| state & bit != 0).map(|(_, text)| *text).collect();

@@ -1,4 +1,4 @@
-//! What the header of a slice says about references: OpenH264 does not tell otherwise what it predicted from and what it keeps.
+//! What the header of a slice says about references: OpenH264 does not otherwise report what it predicted from and what it keeps.
 
 use super::bitstream::{BitReader, KEY_SLICE, SLICE, Sequence, nal_units, without_emulation_prevention};
 
@@ -10,7 +10,7 @@ const MOST_COMMANDS: u32 = 8;
 /// A picture that a frame refers to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Referred {
-    /// So many frame numbers back.
+    /// This many frame numbers back.
     Short(u32),
     /// A long-term reference by its index.
     Long(u8),
@@ -20,11 +20,11 @@ pub enum Referred {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mark {
     Itself(u8),
-    /// The picture so many frame numbers back.
+    /// The picture this many frame numbers back.
     Earlier(u32, u8),
 }
 
-/// The header of a frame's first slice; all slices of a frame say the same.
+/// The header of a frame's first slice; all slices of a frame agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slice {
     pub frame_number: u16,
@@ -35,7 +35,7 @@ pub struct Slice {
     pub mark: Option<Mark>,
 }
 
-/// Reads the first slice (ITU-T H.264 section 7.3.3) of a frame that OpenH264 coded with the features that we use: none where it is
+/// Reads the first slice (ITU-T H.264 section 7.3.3) of a frame that OpenH264 encoded with the features that we use: none where it is
 /// anything else.
 pub fn first_slice(bits: &[u8], sequence: Sequence) -> Option<Slice> {
     let nal =

@@ -8,7 +8,7 @@ use crate::{CodecError, PictureView, Size};
 
 const CODEC: &str = "VP8";
 
-/// What an encoder is made with. Mirrors the struct in `vpx.c`.
+/// An encoder's settings. Mirrors the struct in `vpx.c`.
 #[repr(C)]
 pub struct Settings {
     pub width: u32,
@@ -98,11 +98,11 @@ fn check(error: i32, call: &'static str) -> Result<(), CodecError> {
     if error == 0 { Ok(()) } else { Err(CodecError::Library { codec: CODEC, call, reason: describe(error) }) }
 }
 
-/// What an encoder made of a picture.
+/// The result of encoding a picture.
 pub struct Frame<'a> {
     pub bits: &'a [u8],
     pub key: bool,
-    /// Mean squared error of luma, where libvpx told it.
+    /// Mean squared error of luma, where libvpx reports it.
     pub distortion: Option<f64>,
 }
 
@@ -135,7 +135,7 @@ impl Encoder {
         check(error, "vpx_codec_enc_config_set")
     }
 
-    /// The frame; none where libvpx made none. Without a reference it is a key frame.
+    /// The frame; none where libvpx output none. Without a reference it is a key frame.
     pub fn encode(
         &mut self,
         picture: PictureView<'_>,

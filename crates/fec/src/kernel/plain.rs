@@ -1,4 +1,4 @@
-//! The operation without vector instructions: what every other variant is compared with.
+//! The operation without vector instructions: the reference for every other variant.
 
 use super::tile::Job;
 use crate::field::NIBBLES;

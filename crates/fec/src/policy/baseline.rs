@@ -13,7 +13,7 @@
 
 use super::{Basis, FrameFacts, Plan, RedundancyPolicy};
 
-/// Nothing is added.
+/// No redundancy is added.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoRedundancy;
 
@@ -51,7 +51,7 @@ impl RedundancyPolicy for Fixed {
 
 /// Frames from one refresh to the next where none is scheduled (section 6.2).
 pub const NEBULA_GROUP: u32 = 10;
-/// The highest loss that is reckoned with: beyond, nothing would be left to send.
+/// The highest loss taken into account: beyond it, no capacity would remain for media.
 const MOST_LOSS: f64 = 0.5;
 /// The weight of a frame's place in its group, for each unit of loss. Guess: twice the protection for the first frame at 1 %.
 const WEIGHT_PER_LOSS: f64 = 100.0;
@@ -134,7 +134,7 @@ impl RedundancyPolicy for EscotGop {
     }
 }
 
-/// A number of repairs, at most what their numbers reach.
+/// A number of repairs, limited by the range of repair numbers.
 fn to_count(repairs: f64) -> u16 {
     repairs.clamp(0.0, f64::from(u16::MAX)) as u16
 }

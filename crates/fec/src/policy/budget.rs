@@ -7,12 +7,12 @@
 
 use super::{FrameFacts, Nebula, Plan, Planner, RateDistortion, RedundancyPolicy, Shortage};
 
-/// Where the allowance comes from.
+/// The source of the allowance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Allowance {
     /// Percent of each frame's symbols, at most: the planner spends less where more does not pay.
     Percent(u16),
-    /// What Nebula's rule sends with the frames.
+    /// As much as Nebula's rule sends with the frames.
     Nebula,
 }
 
@@ -23,7 +23,7 @@ const STEP: f64 = 0.1;
 /// The worth stays within this factor of the planner's own: beyond it, an allowance that a clean path has left would be spent at once
 /// when losses come. Guess.
 const MOST: f64 = 100.0;
-/// Where all of the allowance is to be spent, so many frames' share of it is kept for requests and for frames that gain more. Guess.
+/// If the full allowance is to be spent, this many frames' share of it is reserved for requests and for frames that gain more. Guess.
 const RESERVE: f64 = 4.0;
 /// Less than this is no allowance to be compared with, in repairs a frame.
 const LEAST: f64 = 0.05;
@@ -33,7 +33,7 @@ const LEAST: f64 = 0.05;
 pub struct Budget {
     planner: Planner,
     allowance: Allowance,
-    /// What a damaged frame counts, over what the planner thinks.
+    /// The weight of a damaged frame, relative to the planner's own.
     worth: f64,
     /// Allowed and not spent, in repairs.
     left: f64,
@@ -45,7 +45,7 @@ pub struct Budget {
 }
 
 impl Budget {
-    /// At most so many percent, on average.
+    /// At most this percentage, on average.
     #[must_use]
     pub fn percent(percent: u16) -> Self {
         Self::new(Allowance::Percent(percent))
@@ -67,13 +67,13 @@ impl Budget {
         FrameFacts { distortion, ..*facts }
     }
 
-    /// A frame is over: what it took is weighed against what it might have taken.
+    /// Ends a frame: its redundancy is compared with its allowance.
     fn settle(&mut self) {
         let (allowed, spent) = (std::mem::take(&mut self.allowed), std::mem::take(&mut self.spent));
         self.mean_allowed += (allowed - self.mean_allowed) * WEIGHT;
         self.mean_spent += (spent - self.mean_spent) * WEIGHT;
         let scale = self.mean_allowed.max(LEAST);
-        // What was left over long ago is no reason to waste.
+        // An old surplus does not justify waste.
         let most = scale / WEIGHT;
         self.left = (self.left + allowed - spent).clamp(-most, most);
         let pressure = (self.mean_allowed - self.mean_spent) / scale + self.left / most / 2.0;

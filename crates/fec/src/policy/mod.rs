@@ -31,7 +31,7 @@ pub use webrtc::{WebRtc, webrtc_share};
 pub struct RateDistortion {
     /// In squared levels times bits per second.
     pub scale: f64,
-    /// What showing the frame before instead counts, as mean squared error: moving content gives it.
+    /// The cost of showing the previous frame instead, as mean squared error, typical of moving content.
     pub freeze: f64,
 }
 
@@ -41,7 +41,7 @@ impl RateDistortion {
 
     /// By the mean squared errors of coded pictures at this rate, and of showing the picture before in place of one.
     ///
-    /// In decibels, as PSNR counts and people see, a packet that the encoder does not get costs its part of the frame, and a frozen picture
+    /// In decibels, as in PSNR and perception, a packet that the encoder does not get costs its part of the frame, and a frozen picture
     /// the logarithm of how many times larger its error is; plain squared errors would spend a quarter of a stream on repairs to save the
     /// last decibel of pictures without visible errors.
     #[must_use]
@@ -50,7 +50,7 @@ impl RateDistortion {
         Self { scale: coded * rate.as_bps() as f64, freeze: coded * libm::log(frozen / coded).max(LEAST_WORTH) }
     }
 
-    /// What one more packet per frame costs in quality, as mean squared error: the bits that the encoder does not get.
+    /// The quality cost of one more packet per frame, as mean squared error, because the encoder gets fewer bits.
     fn price(&self, rate: Bitrate, interval: Span, packet: Bytes) -> f64 {
         let frames_per_second = 1.0 / interval.as_secs_f64().max(1e-4);
         let rate = (rate.as_bps() as f64).max(1e5);
@@ -58,13 +58,13 @@ impl RateDistortion {
     }
 }
 
-/// Mean squared error below which nobody sees any, 48 dB. Guess.
+/// Mean squared error below which no difference is visible, 48 dB. Guess.
 const LEAST_CODED: f64 = 1.0;
-/// A frozen picture is worth as many packets as a frame has at least: a world that stands still moves with the next input, and its
+/// A frozen picture is worth as many packets as a frame has at least: a static scene moves with the next input, and its
 /// picture then waits for what was lost before. Guess.
 const LEAST_WORTH: f64 = 1.0;
 
-/// What is known of a frame and its path when its redundancy is decided.
+/// The information about a frame and its path on which its redundancy is decided.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FrameFacts {
     /// Symbols that the frame was cut into.
@@ -94,13 +94,13 @@ pub struct FrameFacts {
     pub window: u8,
 }
 
-/// What argued for a number of repairs.
+/// The reason for a number of repairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Basis {
     /// No repairs with the frame.
     Nothing,
-    /// A share of the frame, whatever happens.
+    /// A fixed share of the frame.
     Share,
     /// More for frames that more frames depend on.
     Distance,
@@ -110,7 +110,7 @@ pub enum Basis {
     Block,
     /// Repairs over this frame and those before it, sent with it.
     Window,
-    /// Few or none with it, and more when the receiver asks.
+    /// Few or none with the frame, and more when the receiver requests them.
     Demand,
 }
 
@@ -143,13 +143,13 @@ pub struct Candidate {
 /// The redundancy of one frame and everything that argued for other. Goes to the log as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Plan {
-    /// What decided.
+    /// The deciding reason.
     pub basis: Basis,
     /// Repairs to send right behind the frame.
     pub repairs: u16,
     /// Frames that each of them covers, this one and as many before it as needed: 1 for a block of its own.
     pub cover: u8,
-    /// How often a receiver that lacks symbols can ask and be answered before the deadline.
+    /// How many request rounds a receiver that lacks symbols can complete before the deadline.
     pub rounds: u8,
     /// Requests are answered with repairs; after the deadline too, for the sake of the frames that follow.
     pub on_demand: bool,
@@ -170,7 +170,7 @@ impl Plan {
         Self { basis, cover, repairs, expected_loss: None, ..self }
     }
 
-    /// The same with fewer repairs, where there is no allowance for more: then nobody knows how often the frame is lost.
+    /// The same with fewer repairs, if there is no allowance for more: the loss probability of the frame is then unknown.
     fn at_most(self, repairs: u16) -> Self {
         if self.repairs <= repairs {
             return self;
@@ -186,7 +186,7 @@ impl Plan {
     }
 }
 
-/// Time from a loss until it shows: packets behind it have come, and the request has left. Guess: the reordering wait of the
+/// Time from a loss until it shows: later packets have arrived, and the request has been sent. Guess: the reordering wait of the
 /// receiver plus the time to write a datagram.
 const DETECT: Span = Span::from_millis(5);
 
@@ -194,7 +194,7 @@ const DETECT: Span = Span::from_millis(5);
 const MAX_ROUNDS: i64 = 3;
 
 impl FrameFacts {
-    /// How often a receiver can ask for more and have the answer before the deadline.
+    /// How many requests of a receiver can be answered before the deadline.
     #[must_use]
     pub fn rounds(&self) -> u8 {
         let one_way = self.round_trip / 2;
@@ -203,7 +203,7 @@ impl FrameFacts {
         (spare.as_nanos() / round.as_nanos().max(1)).clamp(0, MAX_ROUNDS) as u8
     }
 
-    /// Frames until the next one that heals every damage; None where none is scheduled.
+    /// Frames until the next one that ends all error propagation; None if none is scheduled.
     #[must_use]
     pub fn until_refresh(&self) -> Option<u32> {
         (self.group > 0).then(|| self.group.saturating_sub(self.index % self.group).max(1))
@@ -215,7 +215,7 @@ impl FrameFacts {
 pub struct Shortage {
     /// How many symbols the frame lacks.
     pub needed: u16,
-    /// Repairs that serve the frame and left too late for the receiver to know of them when it asked.
+    /// Repairs that serve the frame but were sent too late for the receiver to know of them at its request.
     pub underway: u16,
     /// The frame's facts as of now: its deadline is what is left.
     pub facts: FrameFacts,

@@ -1,14 +1,14 @@
-//! Redundancy as an investment: what a repair costs against what it saves, by exact dynamic programmes.
+//! Redundancy as an investment: weighs a repair's cost against its benefit, by exact dynamic programming.
 //!
 //! All costs are in packets. A packet's price is the quality that the encoder loses by its bits ([`RateDistortion::price`]); the
 //! damage of a frame that is not whole in time is the error it leaves on this frame and the following ones until it is healed,
 //! divided by that price. Probabilities are exact for the loss process ([`Losses`]).
 //!
-//! - *Block*: R repairs go with the frame. Cost R + P(more than R of K + R lost) times the damage until a late answer heals it.
+//! - *Block*: R repairs go with the frame. Cost R + P(more than R of K + R lost) times the damage until a late answer repairs it.
 //! - *Demand*: where m round trips fit before the deadline, a frame that lacks x symbols is answered with x + r, and
 //!   `V_m(x) = min over r of x + r + sum over j of P(j of x + r lost) V_(m-1)(max(0, j - r))`, with `V_m(0)` = 0 and the damage for
 //!   x > 0 when no round is left. Rounds are taken as independent of each other.
-//! - *Window*: repairs cover the frames before as well, and may come with every n-th frame only. h frames later the frame is healed
+//! - *Window*: repairs cover the frames before as well, and may come with every n-th frame only. h frames later the frame is recovered
 //!   if the losses of h + 1 frames do not exceed the repairs of that time, so each later frame's damage counts with
 //!   P(more than e R of (h + 1) K + e R lost), where e of the h + 1 frames came with repairs.
 //!
@@ -25,13 +25,13 @@ const MAX_REPAIRS: usize = MAX_LOSSES - 1;
 /// it the share that is lost again hardly varies.
 const MAX_ANSWER: usize = 48;
 
-/// What is missing where a sum could not mend: two of its packets, nearly always.
+/// Packets missing where a parity sum could not recover them: nearly always two of those it covers.
 const LEFT_BY_SUMS: usize = 2;
 
-/// How much of an error is left one frame later, although nothing heals it: prediction filters blur it. Guess: half after 35.
+/// How much of an error remains one frame later, even without recovery: prediction filters blur it. Guess: half after 35.
 const LEAK: f64 = 0.98;
 
-/// No frame is damaged for longer, refresh or not. Guess: after that a receiver has asked for a key frame.
+/// No frame is damaged for longer, with or without refresh. Guess: after that a receiver has requested a key frame.
 const MAX_DAMAGE: u32 = 120;
 
 /// Frames that a window reaches back beyond the newest. Measured in simulation: more change the residual loss by less than 1 %.
@@ -41,7 +41,7 @@ const WINDOW: u8 = 4;
 /// block. Measured in simulation: 0 to 20 %.
 const WINDOW_SHARE: f64 = 1.1;
 
-/// Window repairs come with every frame, or with one in so many: small frames and dear packets want less than one repair each.
+/// Window repairs accompany every frame, or one in this many: small frames and expensive packets call for less than one repair each.
 const PERIODS: [u8; 3] = [1, 2, 4];
 
 /// Prices and damages within this factor share a table of answers, and a window. Guess: the best answer changes by a symbol at most.
@@ -76,7 +76,7 @@ pub struct Planner {
     interleaved: Interleaved,
     answers: Answers,
     windows: [Option<BestWindow>; REMEMBERED],
-    /// What the frames so far have cost on average, in packets.
+    /// The average cost of the frames so far, in packets.
     mean_cost: f64,
     /// Frames since the last one that came with repairs.
     bare: u8,
@@ -167,7 +167,7 @@ impl Planner {
         }
     }
 
-    /// No repairs before a late answer: what the others are weighed against.
+    /// No repairs before a late answer: the reference for the other plans.
     fn nothing(&mut self, facts: &FrameFacts, late: &Damage) -> Candidate {
         let cost = self.losses.more_than(usize::from(facts.sources), 0) * late.total;
         Candidate { basis: Basis::Nothing, repairs: 0, cost }
@@ -178,7 +178,7 @@ impl Planner {
         Candidate { basis: Basis::Block, repairs, cost }
     }
 
-    /// P(the frame is not whole) with so many repairs behind it.
+    /// P(the frame is incomplete) with this many repairs after it.
     fn fails(&mut self, facts: &FrameFacts, repairs: usize) -> f64 {
         let sources = usize::from(facts.sources);
         if facts.interleaved {
@@ -335,7 +335,7 @@ fn left(
 
 /// Expectation of `worth` of the symbols that are missing, when `sent` are sent and `spare` may be lost.
 fn expected(losses: &mut Losses, sent: usize, spare: usize, mut worth: impl FnMut(usize) -> f64) -> f64 {
-    /// What is rarer changes no decision: damages are below a million packets.
+    /// Rarer events do not change decisions: damages are below a million packets.
     const NEGLIGIBLE: f64 = 1e-9;
     let mut sum = 0.0;
     let mut more = losses.more_than(sent, spare);
@@ -357,7 +357,7 @@ fn late_answer(facts: &FrameFacts) -> u32 {
     (frames.clamp(1, i64::from(MAX_DAMAGE)) as u32).min(facts.until_refresh().unwrap_or(MAX_DAMAGE))
 }
 
-/// What a frame that is missing costs, in packets.
+/// The cost of a missing frame, in packets.
 struct Damage {
     /// On the frame itself; each frame later it is [`LEAK`] times as much.
     first: f64,
@@ -366,13 +366,13 @@ struct Damage {
 }
 
 impl Damage {
-    /// The damage of a frame whose loss is healed after `frames`; frames that are spoiled with it save their own `mean_cost`.
+    /// The damage of a frame whose loss is recovered after `frames`; frames that are spoiled with it save their own `mean_cost`.
     fn of(facts: &FrameFacts, frames: u32, mean_cost: f64) -> Self {
         let RateDistortion { freeze, .. } = facts.distortion;
         let first = freeze / facts.distortion.price(facts.rate, facts.interval, facts.packet).max(1e-9);
         let sum = first * (1.0 - LEAK.powi(frames as i32)) / (1.0 - LEAK);
         let saved = f64::from(frames.saturating_sub(1)) * mean_cost;
-        // At least the frame itself counts, and no damage is beyond all measure.
+        // The damage includes at least the frame itself, and is capped.
         Self { first, frames, total: (sum - saved).max(first).min(1e6) }
     }
 

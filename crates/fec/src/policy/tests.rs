@@ -164,7 +164,7 @@ fn congestion_loss_buys_nothing() {
     let losses = LossSummary { random: LossProcess::CLEAN, congestion: 0.2, total: 0.2 };
     for preset in POLICIES {
         let name = preset.name.replace('P', "15");
-        // What nothing is lost buys all the same: a share that somebody chose, and Nebula's one packet.
+        // Redundancy that is added even without losses: a configured share, and Nebula's one packet.
         let always = |sources: u16| match name.as_str() {
             "fixed:15" => (sources * 15).div_ceil(100),
             "nebula" | "planner-as-nebula" => 1,

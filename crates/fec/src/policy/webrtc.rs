@@ -19,7 +19,7 @@ const OVER_LOSS: f64 = 2.0;
 /// Redundancy never takes more (`kProtectionOverheadRateThreshold`).
 const MOST: f64 = 0.5;
 
-/// What redundancy takes of all that is sent, where this share of packets is lost: a line of the round trip.
+/// The share of redundancy in all bytes sent, at this packet loss: linear in the round trip.
 #[must_use]
 pub fn webrtc_share(loss: f64, round_trip: Span) -> f64 {
     let (low, high) = ROUND_TRIPS;

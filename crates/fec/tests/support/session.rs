@@ -1,6 +1,6 @@
 //! A sender and a receiver of frames over a channel that loses packets in bursts, with real codes and requests for more.
 //!
-//! What it leaves out: queues, pacing and jitter (packets take half a round trip), and lost requests.
+//! Not modelled: queues, pacing and jitter (packets take half a round trip), and lost requests.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap};
@@ -14,7 +14,7 @@ use rand_pcg::rand_core::{RngCore, SeedableRng};
 use super::LIMIT;
 
 const INTERVAL: Span = Span::from_micros(16_667);
-/// What the receiver waits before it asks.
+/// How long the receiver waits before a request.
 const DETECT: Span = Span::from_millis(5);
 /// Bytes in a symbol: enough for wrong symbols to show, few enough to be fast.
 const SYMBOL: u32 = 3;

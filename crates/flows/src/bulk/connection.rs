@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use nearlight_units::{Bytes, Time};
 
 use super::{Ack, Config, Receiver, Sender};
-use crate::law::WindowLaw;
-use crate::{Arrival, Direction, Statistics, Transmit, Wake};
+use crate::law::CongestionLaw;
+use crate::{Arrival, Direction, FlowWake, Statistics, Transmit};
 
 /// Acknowledgements that may be overtaken by one before they are forgotten. Guess: 60 ms at 400 Mb/s.
 const OVERTAKEN: u64 = 1 << 10;
@@ -24,7 +24,7 @@ pub struct Connection {
 
 impl Connection {
     #[must_use]
-    pub fn new(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn new(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         Self::of(Sender::new(config, law), config)
     }
 
@@ -34,7 +34,7 @@ impl Connection {
 
     /// A connection for messages that are written one after the other.
     #[must_use]
-    pub fn stream(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn stream(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         let config = Config { length: None, ..config };
         Self::of(Sender::stream(config, law), config)
     }
@@ -80,7 +80,7 @@ impl Connection {
     }
 
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    pub fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         let both = [self.receiver.poll_timeout(), self.sender.poll_timeout()];
         both.into_iter().flatten().min_by_key(|(at, _)| *at)
     }

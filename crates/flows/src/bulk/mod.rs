@@ -2,7 +2,7 @@
 //!
 //! Segments are numbered from 0 and retransmitted whole. The sender keeps a selective-acknowledgement scoreboard, finds losses by
 //! time (RACK-TLP, RFC 8985) and, where everything is silent, by retransmission time-out (RFC 6298); the receiver delivers in
-//! order and delays acknowledgements. What may be in flight is a [`crate::law::WindowLaw`]'s business.
+//! order and delays acknowledgements. What may be in flight is a [`crate::law::CongestionLaw`]'s business.
 //!
 //! # Departures
 //! * Retransmission time-outs have Linux's floor of 200 ms above the smoothed round trip rather than RFC 6298's second.

@@ -4,7 +4,7 @@ use nearlight_units::{Bytes, Time};
 
 use super::ranges::Ranges;
 use super::{Ack, BLOCKS, Block, Config};
-use crate::Wake;
+use crate::FlowWake;
 
 /// Segments in order that are acknowledged at once (RFC 5681, section 4.2).
 const SEGMENTS_PER_ACK: u32 = 2;
@@ -113,8 +113,8 @@ impl Receiver {
     }
 
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.ack_due.map(|due| (due, Wake::DelayedAck))
+    pub fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
+        self.ack_due.map(|due| (due, FlowWake::DelayedAck))
     }
 
     /// The first segment that has not arrived.

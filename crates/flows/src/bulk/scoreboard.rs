@@ -6,7 +6,7 @@ use nearlight_units::{Bytes, Span, Time};
 
 use super::Block;
 use super::ranges::Ranges;
-use crate::law::DeliveryRate;
+use crate::law::{CongestionLaw, DeliveryRate, SentPacket};
 
 /// Segments beyond a gap that say that it is a loss, as long as no reordering was seen (RFC 8985, `DupThresh`).
 const ENOUGH_BEYOND: u64 = 3;
@@ -28,10 +28,26 @@ struct Record {
     delivered: u64,      // P.delivered
     delivered_at: Time,  // P.delivered_time
     first_sent_at: Time, // P.first_sent_time
+    /// Counted as lost by then, in all.
+    lost: u64,
+    in_flight: u32,
     size: u32,
     state: State,
     retransmitted: bool,
     app_limited: bool,
+}
+
+impl Record {
+    /// For the law, when so many bytes count as lost in all.
+    fn sent_packet(&self, lost: u64) -> SentPacket {
+        SentPacket {
+            sent_at: self.sent_at,
+            size: Bytes::new(u64::from(self.size)),
+            in_flight: Bytes::new(u64::from(self.in_flight)),
+            lost_since: Bytes::new(lost - self.lost),
+            app_limited: self.app_limited,
+        }
+    }
 }
 
 /// The newest segment that is known to have arrived, in the order of sending (RFC 8985, section 6.2, step 2).
@@ -64,6 +80,7 @@ pub(super) struct Scoreboard {
     lost_count: u64,
     beyond: Ranges,
     in_flight: u64,
+    lost_bytes: u64,         // C.lost
     delivered: u64,          // C.delivered
     delivered_at: Time,      // C.delivered_time
     first_sent_at: Time,     // C.first_sent_time
@@ -117,25 +134,29 @@ impl Scoreboard {
             self.delivered_at = now;
         }
         let fresh = number == self.next();
-        let record = Record {
+        let mut record = Record {
             sent_at: now,
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
+            lost: self.lost_bytes,
+            in_flight: 0,
             size: size.get() as u32,
             state: State::InFlight,
             retransmitted: !fresh,
             app_limited: self.app_limited_until > 0,
         };
         if fresh {
-            self.records.push_back(record);
             self.in_flight += size.get();
+            record.in_flight = self.in_flight as u32;
+            self.records.push_back(record);
         } else {
             let held = &mut self.records[(number - self.first) as usize];
             if held.state == State::Lost {
                 self.in_flight += size.get();
                 self.lost_count -= 1;
             }
+            record.in_flight = self.in_flight as u32;
             *held = record;
         }
         self.order.push_back((number, now));
@@ -146,10 +167,10 @@ impl Scoreboard {
         self.app_limited_until = (self.delivered + self.in_flight).max(1);
     }
 
-    /// All before `next` arrived.
-    pub(super) fn on_cumulative(&mut self, now: Time, next: u64, progress: &mut Progress) {
+    /// All before `next` arrived; the law is told of each packet.
+    pub(super) fn on_cumulative(&mut self, now: Time, next: u64, progress: &mut Progress, law: &mut dyn CongestionLaw) {
         for number in self.first..next {
-            self.deliver(now, number, progress);
+            self.deliver(now, number, progress, law);
         }
         let passed = next.saturating_sub(self.first) as usize;
         self.records.drain(..passed);
@@ -160,22 +181,26 @@ impl Scoreboard {
     }
 
     /// A block beyond the first gap arrived.
-    pub(super) fn on_block(&mut self, now: Time, block: Block, progress: &mut Progress) {
+    pub(super) fn on_block(&mut self, now: Time, block: Block, progress: &mut Progress, law: &mut dyn CongestionLaw) {
         let block = Block { start: block.start.max(self.first), end: block.end.min(self.next()) };
         let mut beyond = std::mem::take(&mut self.beyond);
         beyond.insert(block, |new| {
             for number in new.start..new.end {
-                self.deliver(now, number, progress);
+                self.deliver(now, number, progress, law);
             }
         });
         self.beyond = beyond;
     }
 
-    fn deliver(&mut self, now: Time, number: u64, progress: &mut Progress) {
+    fn deliver(&mut self, now: Time, number: u64, progress: &mut Progress, law: &mut dyn CongestionLaw) {
         let record = &mut self.records[(number - self.first) as usize];
         match record.state {
             State::Acked => return,
-            State::InFlight => self.in_flight -= u64::from(record.size),
+            State::InFlight => {
+                self.in_flight -= u64::from(record.size);
+                let round_trip = (!record.retransmitted).then(|| now - record.sent_at);
+                law.on_packet_acked(now, &record.sent_packet(self.lost_bytes), round_trip);
+            }
             State::Lost => self.lost_count -= 1,
         }
         record.state = State::Acked;
@@ -251,7 +276,12 @@ impl Scoreboard {
 
     /// Counts as lost what was sent long enough before the newest arrival (RFC 8985, section 6.2, step 5). Answers the bytes and
     /// when to look again.
-    pub(super) fn detect_losses(&mut self, now: Time, recovering: bool) -> (u64, Option<Time>) {
+    pub(super) fn detect_losses(
+        &mut self,
+        now: Time,
+        recovering: bool,
+        law: &mut dyn CongestionLaw,
+    ) -> (u64, Option<Time>) {
         let wait = self.newest.round_trip + self.patience(recovering);
         let mut lost = 0;
         while let Some(&(number, sent_at)) = self.order.front() {
@@ -267,6 +297,8 @@ impl Scoreboard {
                 record.state = State::Lost;
                 self.lost_count += 1;
                 self.in_flight -= u64::from(record.size);
+                self.lost_bytes += u64::from(record.size);
+                law.on_packet_lost(now, &record.sent_packet(self.lost_bytes));
                 self.lost.push_back(number);
                 lost += u64::from(record.size);
             }
@@ -288,6 +320,7 @@ impl Scoreboard {
                 self.lost.push_back(number);
             }
         }
+        self.lost_bytes += self.in_flight;
         self.in_flight = 0;
     }
 

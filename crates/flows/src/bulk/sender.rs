@@ -7,8 +7,8 @@ use nearlight_units::{Bytes, Span, Time};
 use super::round_trip::RoundTrip;
 use super::scoreboard::{Progress, Scoreboard};
 use super::{Ack, Config, HEADERS, Segment};
-use crate::Wake;
-use crate::law::{AckSample, Cause, Congestion, WindowLaw};
+use crate::FlowWake;
+use crate::law::{AckSample, Cause, Congestion, CongestionLaw};
 
 /// What a lone segment's acknowledgement may be delayed by (RFC 8985, section 7.2, `TLP.max_ack_delay`: 200 ms).
 const LONGEST_ACK_DELAY: Span = Span::from_millis(200);
@@ -54,7 +54,7 @@ pub struct SenderCounters {
 /// Facts come with non-decreasing `now`. After each, call [`Sender::poll_transmit`] until None.
 pub struct Sender {
     config: Config,
-    law: Box<dyn WindowLaw>,
+    law: Box<dyn CongestionLaw>,
     board: Scoreboard,
     round_trip: RoundTrip,
     segments: u64,
@@ -75,7 +75,7 @@ pub struct Sender {
 
 impl Sender {
     #[must_use]
-    pub fn new(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn new(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         let config = config.in_order();
         Self {
             config,
@@ -99,7 +99,7 @@ impl Sender {
 
     /// A sender of messages that are written one after the other; until the first there is nothing to send.
     #[must_use]
-    pub fn stream(config: Config, law: Box<dyn WindowLaw>) -> Self {
+    pub fn stream(config: Config, law: Box<dyn CongestionLaw>) -> Self {
         Self { segments: 0, ..Self::new(Config { length: None, ..config }, law) }
     }
 
@@ -123,9 +123,9 @@ impl Sender {
         let before = self.board.in_flight();
         let advanced = ack.next > self.board.first();
         let mut progress = Progress::default();
-        self.board.on_cumulative(now, ack.next, &mut progress);
+        self.board.on_cumulative(now, ack.next, &mut progress, &mut *self.law);
         for block in ack.blocks.iter().filter(|block| !block.is_empty()) {
-            self.board.on_block(now, *block, &mut progress);
+            self.board.on_block(now, *block, &mut progress, &mut *self.law);
         }
         self.learn_round_trip(progress.round_trip);
         while self.tails.pop_front_if(|(number, _)| *number < ack.next).is_some() {}
@@ -141,7 +141,7 @@ impl Sender {
         if self.episode.is_some_and(|episode| self.board.first() >= episode.until) {
             self.recover(now);
         }
-        let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some());
+        let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some(), &mut *self.law);
         self.look_again = look_again;
         self.respond(now, lost, ack.marked);
         let sample = AckSample {
@@ -285,12 +285,12 @@ impl Sender {
     /// A time that [`Sender::poll_timeout`] named has come.
     pub fn on_timeout(&mut self, now: Time) {
         if self.look_again.is_some_and(|at| at <= now) {
-            let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some());
+            let (lost, look_again) = self.board.detect_losses(now, self.episode.is_some(), &mut *self.law);
             self.look_again = look_again;
             self.respond(now, lost, false);
         }
         match self.silence() {
-            Some((at, Wake::TailProbe)) if at <= now => self.tail_probe_wanted = true,
+            Some((at, FlowWake::TailProbe)) if at <= now => self.tail_probe_wanted = true,
             Some((at, _)) if at <= now => self.give_up_flight(now),
             _ => {}
         }
@@ -314,14 +314,14 @@ impl Sender {
     }
 
     /// When silence will have lasted for too long.
-    fn silence(&self) -> Option<(Time, Wake)> {
+    fn silence(&self) -> Option<(Time, FlowWake)> {
         if self.board.in_flight() == 0 && !self.board.has_lost() {
             return None;
         }
         let timeout = self.quiet_since + self.round_trip.timeout();
         let undisturbed = self.episode.is_none() && !self.board.has_gaps() && self.tail_probe.is_none();
         if !undisturbed || self.tail_probe_wanted {
-            return Some((timeout, Wake::Timeout));
+            return Some((timeout, FlowWake::Timeout));
         }
         let lone = self.board.next() == self.board.first() + 1;
         let wait = self
@@ -330,15 +330,15 @@ impl Sender {
             .map_or(FIRST_PROBE, |smoothed| smoothed * 2 + if lone { LONGEST_ACK_DELAY } else { Span::ZERO });
         let probe = self.last_sent.max(self.quiet_since) + wait;
         // A time-out that would come first is a probe instead: it costs less if the silence is only a delay.
-        Some((probe.min(timeout), Wake::TailProbe))
+        Some((probe.min(timeout), FlowWake::TailProbe))
     }
 
     /// When to call next, unless an acknowledgement comes first.
     #[must_use]
-    pub fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    pub fn poll_timeout(&self) -> Option<(Time, FlowWake)> {
         let silence = self.silence();
-        let look_again = self.look_again.map(|at| (at, Wake::Reordered));
-        let pace = (self.law.pacing().is_some() && self.has_work()).then_some((self.release.at, Wake::Pace));
+        let look_again = self.look_again.map(|at| (at, FlowWake::Reordered));
+        let pace = (self.law.pacing().is_some() && self.has_work()).then_some((self.release.at, FlowWake::Pace));
         [silence, look_again, pace].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -356,7 +356,7 @@ impl Sender {
     }
 
     #[must_use]
-    pub fn law(&self) -> &dyn WindowLaw {
+    pub fn law(&self) -> &dyn CongestionLaw {
         &*self.law
     }
 

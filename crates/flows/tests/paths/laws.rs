@@ -20,21 +20,38 @@ fn data(rate: Bitrate) -> Bitrate {
 
 #[test]
 fn every_law_fills_a_clean_link() {
+    let mut short = Vec::new();
     for law in LAWS {
         for (rate, round_trip, queue) in [(10, 20, 50), (30, 20, 100), (30, 100, 100), (100, 10, 20)] {
+            // Hera's target is 45 ms whatever the path: beyond it the window shrinks to the least.
+            if law.starts_with("hera") && law != "hera-adaptive" && round_trip > 45 {
+                continue;
+            }
             let mut world = world(mbps(rate), ms(round_trip), ms(queue)).with(bulk(law, Time::ZERO, 1));
             world.run(Span::from_secs(4));
             let goodput = world.goodputs(Span::from_secs(6))[0];
             let share = goodput.as_mbps_f64() / data(mbps(rate)).as_mbps_f64();
-            let case = format!("{law} at {rate} Mb/s, {round_trip} ms, queue {queue} ms");
-            assert!((0.93..=1.001).contains(&share), "{case}: {share}");
+            let least = match law {
+                "reno" | "cubic" | "bbr" => 0.93,
+                // It goes down to two packets one time in ten.
+                "ledbat++" => 0.6,
+                // Trials of other rates, and 1 Mb/s for each of Vivace's first steps.
+                "pcc-allegro" | "pcc-vivace" => 0.6,
+                _ => 0.85,
+            };
+            // Data that waited for a repair counts when it comes: nothing is lost here to those that leave the queue room.
+            let most = if ["reno", "cubic", "bbr"].contains(&law) { 1.001 } else { 1.05 };
+            if !(least..=most).contains(&share) {
+                short.push(format!("{law} at {rate} Mb/s, {round_trip} ms, queue {queue} ms: {share}"));
+            }
         }
     }
+    assert!(short.is_empty(), "{short:#?}");
 }
 
 #[test]
 fn cubic_fills_the_queue_and_bbr_does_not() {
-    let mut queued = Vec::new();
+    let mut queued = std::collections::BTreeMap::new();
     for law in LAWS {
         let mut world = world(mbps(20), ms(20), ms(200)).with(bulk(law, Time::ZERO, 1));
         world.run(Span::from_secs(5));
@@ -43,10 +60,19 @@ fn cubic_fills_the_queue_and_bbr_does_not() {
             area += world.forward.rate.time_to_send(world.forward.backlog(world.now)).as_millis_f64();
             moments += 1.0;
         });
-        queued.push(area / moments);
+        queued.insert(law, area / moments);
     }
-    let [reno, cubic, bbr] = queued[..] else { panic!("three laws") };
-    assert!(cubic > 120.0 && reno > 80.0 && bbr < 10.0, "{queued:?} ms");
+    let between = |law, least: f64, most: f64| (least..=most).contains(&queued[law]);
+    assert!(
+        between("cubic", 120.0, 200.0) && between("reno", 80.0, 200.0) && between("bbr", 0.0, 10.0),
+        "{queued:?} ms"
+    );
+    // Two packets and four are 1.2 and 2.4 ms.
+    let few = ["copa", "copa-default", "vegas"].into_iter().all(|law| between(law, 0.0, 8.0));
+    assert!(few && between("bbr3", 0.0, 12.0) && between("ledbat++", 5.0, 65.0), "{queued:?} ms");
+    // 45 ms less the path's 20, and the printed signs' next bucket but one.
+    assert!(between("hera", 10.0, 35.0) && between("hera-as-printed", 25.0, 60.0), "{queued:?} ms");
+    assert!(between("hera-adaptive", 3.0, 25.0), "{queued:?} ms");
 }
 
 #[test]

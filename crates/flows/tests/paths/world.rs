@@ -109,13 +109,13 @@ pub fn world(rate: Bitrate, round_trip: Span, queue: Span) -> World {
 /// An endless transfer.
 pub fn bulk(law: &'static str, begins: Time, seed: u64) -> Box<dyn Traffic> {
     let schedule = Schedule { begins, ..Schedule::default() };
-    Box::new(Bulk::new(BulkConfig { law, schedule, seed, transfer: Config::default() }).expect(law))
+    Box::new(Bulk::new(BulkConfig { law: law.parse().expect(law), schedule, seed, transfer: Config::default() }))
 }
 
 /// A file of `length` and nothing more; at most 300 kB of it at a time.
 pub fn file(law: &'static str, length: Bytes) -> Box<dyn Traffic> {
     let transfer = Config { length: Some(length), receive_window: Bytes::new(300_000), ..Config::default() };
-    Box::new(Bulk::new(BulkConfig { law, transfer, ..BulkConfig::default() }).expect(law))
+    Box::new(Bulk::new(BulkConfig { law: law.parse().expect(law), transfer, ..BulkConfig::default() }))
 }
 
 impl World {

@@ -1,5 +1,5 @@
 //! Pictures like those of a first-person game: a player who walks and looks around between a floor and a ceiling, others who run
-//! past, and a display of health and ammunition that stands still.
+//! past, and a static display of health and ammunition.
 //!
 //! For measurements on content that resembles what is streamed: everything moves by fractions of pixels, near things fast, and a
 //! smaller picture loses detail. It is arithmetic on textures made of noise; no game's pictures were used.
@@ -132,7 +132,7 @@ fn player(moment: u32) -> Player {
     };
     let heading = 0.5 * libm::sin(time * 0.9) + 0.22 * libm::sin(time * 2.3) + quick(4.7, 0.5);
     let walked = 3.2 * time + 0.6 * libm::sin(time * 1.3);
-    // The way is a gentle curve, whatever he looks at.
+    // The path is a gentle curve, independent of the viewing direction.
     let (x, y) = (walked * libm::cos(0.3), walked * libm::sin(0.3) + 2.0 * libm::sin(time * 0.35));
     Player { x, y, heading, bob: 0.05 * libm::sin(time * 9.0) }
 }
@@ -189,7 +189,7 @@ fn draw_plane(plane: &mut [u8], [width, height]: [usize; 2], view: &Player, cont
     }
 }
 
-/// Somebody who runs around the player.
+/// A figure that runs around the player.
 fn draw_runner(picture: &mut Picture, view: &Player, moment: u32, runner: usize) {
     let time = f64::from(moment) / PER_SECOND;
     let phase = runner as f64 * 1.7;
@@ -258,7 +258,7 @@ mod tests {
         assert_eq!(one, same);
         let difference = psnr(one.view(), next.view()).expect("equal sizes");
         assert!((12.0..30.0).contains(&difference), "{difference} dB from one picture to the next");
-        // No band of the picture stands still.
+        // No band of the picture is static.
         for band in one.luma.chunks(320 * 30).zip(next.luma.chunks(320 * 30)) {
             let changed = band.0.iter().zip(band.1).filter(|(a, b)| a != b).count();
             assert!(changed > 320 * 30 / 4, "{changed}");

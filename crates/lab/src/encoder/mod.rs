@@ -1,4 +1,4 @@
-//! What makes bits of frames: a model of frame sizes, or a codec that really runs.
+//! Encoders: a model of frame sizes, or a real codec.
 
 pub mod game;
 mod model;
@@ -19,7 +19,7 @@ use crate::plan;
 /// A frame that is to be coded.
 #[derive(Clone, Copy, Debug)]
 pub struct Capture {
-    /// Counted from 0, frames that are left out included.
+    /// Counted from 0, including skipped frames.
     pub number: u32,
     pub at: Time,
     pub rate: Bitrate,

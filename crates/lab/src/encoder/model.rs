@@ -18,11 +18,11 @@ use crate::plan::ModelOptions;
 const SMALLEST: f64 = 64.0;
 /// The largest frame: the session takes up to 4 MiB.
 const LARGEST: usize = 4_000_000;
-/// What frames consist of: nobody looks at it.
+/// The content of frames, which is never read.
 static BLANK: [u8; LARGEST] = [0; LARGEST];
 /// What is saved up for later, in frames: low-latency rate control has a buffer of about one frame.
 const MOST_SAVED: f64 = 1.0;
-/// What is owed at most, in frames: beyond it, the excess is forgiven.
+/// The maximum debt, in frames: any excess is forgiven.
 const MOST_OWED: f64 = 20.0;
 /// A frame that repays what others took keeps at least this part of its share: measured after key frames, see below.
 const LEAST_SHARE: f64 = 0.68;

@@ -64,7 +64,7 @@ impl Camera {
         // A single thread: with more, libraries may code the same picture differently.
         let config = EncoderConfig { size: film.size, fps, rate, threads: 1 };
         let encoder = new_encoder(kind, config)?;
-        Ok(Self { film, config, encoder, change: Change::below(0) })
+        Ok(Self { film, config, encoder, change: Change::default() })
     }
 
     /// The nearest size with even sides; a library's smallest picture is a macroblock.
@@ -89,7 +89,7 @@ impl FrameEncoder for Camera {
             self.encoder.on_decoded(frame);
         }
         let picture = self.film.picture(capture.number);
-        let frozen = self.change.on_picture(&picture);
+        let frozen = self.change.on_picture(picture.view());
         let reference = capture.reference;
         let coded = if size == self.film.size {
             self.encoder.encode(&picture, reference)?
@@ -121,7 +121,7 @@ impl Screen {
         Ok(Self { decoder: new_decoder(kind)?, enlarged: Picture::new(film.size), film })
     }
 
-    /// The decoder goes on where a reference is missing.
+    /// The decoder continues if a reference is missing.
     pub fn set_concealing(&mut self) {
         self.decoder.set_concealing();
     }

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use nearlight_flows::{Direction, law::LAWS};
+use nearlight_flows::{Direction, law::LawSpec};
 use nearlight_link::{Ecn, HopSpec, LoadedPath, PathSpec, Source as PathSource};
-use nearlight_rate::{PRESETS, Preset};
+use nearlight_rate::PRESETS;
 use nearlight_units::{Bytes, Span};
 use nearlight_wifi::{Cells, ConfigError, Direction as Way, Users, load_path};
 use serde::Deserialize as _;
@@ -16,20 +16,18 @@ use toml::Spanned;
 use super::file::{
     Body, Controllers, DirectionKind, FlowKind, FlowPart, MediaPart, PathPart, PlanFile, SegmentPart, SystemPart,
 };
-use super::setting::setting;
+use super::setting::{LONGEST, known_controller, setting};
 use super::sweep::{Outline, Values, fill_in};
 use super::system::system;
 use super::text::{Text, or, place as place_of};
 use super::values::Length;
 use super::{
-    Cell, Flow, Kind, Media, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
+    Cell, Flow, Kind, MediaSession, Plan, PlanError, Published, Recovery, Route, Segment, Setting, System, Transport,
 };
 use crate::digest::Digest;
 
 /// More cells than this are a slip.
 const MOST_CELLS: usize = 20_000;
-/// A run is at most this long: a day.
-pub(super) const LONGEST: Span = Span::from_secs(86_400);
 
 pub(super) fn plan(file: &Path, text: &str) -> Result<Plan, PlanError> {
     let parsed: PlanFile = parse(file, text).or_else(|error| {
@@ -250,8 +248,16 @@ struct Named {
     at: Option<usize>,
 }
 
-/// Each system of the case: those that it names, or its controllers as they are.
+/// Each system of the case: those that it names, or its controllers as they are. Flows without sessions have nothing to control.
 fn systems(place: &Text<'_>, body: &Body, setting: &Setting) -> Result<Vec<Named>, PlanError> {
+    if let Some(media) = body.media.as_ref().filter(|media| media.as_ref().is_empty()) {
+        if body.controllers.is_some() || body.system.is_some() {
+            let what = "there are no sessions (`media = []`), so that there is nothing to control; leave `controllers` and `system` out";
+            return Err(place.error(media.span().start, what));
+        }
+        let (controller, system) = (String::new(), System::plain(setting));
+        return Ok(vec![Named { controller, system, labels: Vec::new(), at: None }]);
+    }
     let Some(parts) = &body.system else {
         let plain = |name: String| Named {
             controller: name.clone(),
@@ -296,10 +302,6 @@ fn controllers(place: &Text<'_>, wanted: Option<&Spanned<Controllers>>) -> Resul
             Ok(names.iter().map(|name| name.as_ref().clone()).collect())
         }
     }
-}
-
-pub(super) fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanError> {
-    Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
 }
 
 fn read_path(place: &Text<'_>, value: Option<&Spanned<toml::Value>>) -> Result<LoadedPath, PlanError> {
@@ -387,7 +389,7 @@ fn media(
     body: &Body,
     segments: &[Segment],
     setting: &Setting,
-) -> Result<Vec<Media>, PlanError> {
+) -> Result<Vec<MediaSession>, PlanError> {
     let at = place_of(body.media.as_ref(), at);
     let written = body.media.as_ref().map(|parts| parts.as_ref().as_slice());
     place.no_name_twice(
@@ -398,8 +400,11 @@ fn media(
         None => vec![(at, MediaPart::default())],
         Some(parts) => parts.iter().flat_map(copies).take(65).collect(),
     };
-    if parts.is_empty() || parts.len() > 64 {
-        return Err(place.error(at, "a case has from 1 to 64 media sessions; look at their `count`"));
+    // Sessions that are written as none leave the path to the flows.
+    let flows_alone = written.is_some_and(<[_]>::is_empty) && body.flow.is_some();
+    if (parts.is_empty() && !flows_alone) || parts.len() > 64 {
+        let what = "a case has from 1 to 64 media sessions; look at their `count`, or add flows for `media = []`";
+        return Err(place.error(at, what));
     }
     let one = |(index, (at, part)): (usize, &(usize, MediaPart))| {
         let at = *at;
@@ -421,7 +426,7 @@ fn media(
             access: &part.access,
             access_feedback: &part.access_feedback,
         };
-        Ok(Media {
+        Ok(MediaSession {
             name: part.name.as_ref().map_or_else(|| (index + 1).to_string(), |name| name.as_ref().clone()),
             start,
             stop,
@@ -474,11 +479,10 @@ fn flows(
 
 fn kind(place: &Text<'_>, at: usize, part: &FlowPart) -> Result<Kind, PlanError> {
     let law = match &part.law {
-        None => "cubic",
-        Some(name) => *LAWS.iter().find(|law| **law == name.as_ref()).ok_or_else(|| {
-            let what = format!("there is no law `{}` of TCP; use {}", name.as_ref(), LAWS.join(", "));
-            place.error(name.span().start, what)
-        })?,
+        None => LawSpec::default(),
+        Some(name) => {
+            name.as_ref().parse::<LawSpec>().map_err(|error| place.error(name.span().start, error.to_string()))?
+        }
     };
     Ok(match part.kind {
         FlowKind::Tcp => Kind::Tcp { law },
@@ -506,7 +510,7 @@ fn not_over_webrtc(setting: &Setting, system: &System) -> Option<&'static str> {
     let reasons = [
         (setting.transport != Transport::WebRtc, None),
         (system.reliable.is_some(), Some("frames over TCP")),
-        (system.recovery != Recovery::REPAIR || system.group > 0, Some("any recovery but `repair`")),
+        (system.recovery != Recovery::RETRANSMISSION || system.group > 0, Some("any recovery but `retransmission`")),
         (setting.ecn != Ecn::NotCapable, Some("marks in place of losses")),
     ];
     reasons.into_iter().find_map(|(applies, what)| applies.then_some(what))?

@@ -1,4 +1,4 @@
-//! The layout of a plan file. Every field says what it means in docs/lab.md.
+//! The layout of a plan file. docs/lab.md documents every field.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use super::published::PublishedFigure;
 use super::values::{Length, Rate, Size};
 use super::{Recovery, Transport};
 
-/// A table of settings that may each be left out; a case's own win over those of `[all]`.
+/// A table of optional settings; a case's own win over those of `[all]`.
 macro_rules! settings {
     ($(#[$doc:meta])* $name:ident { $($field:ident: $type:ty,)* } $(nested { $($part:ident: $part_type:ty,)* })?) => {
         $(#[$doc])*
@@ -53,7 +53,7 @@ pub(super) struct PlanFile {
 }
 
 settings! {
-    /// What a case is made of.
+    /// The contents of a case.
     Body {
         name: Spanned<String>,
         about: String,
@@ -287,7 +287,7 @@ pub(super) struct SweepPart {
     pub(super) values: Spanned<Vec<Spanned<String>>>,
 }
 
-/// Figures that somebody published.
+/// Published figures.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PublishedPart {

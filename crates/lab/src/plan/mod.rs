@@ -12,6 +12,7 @@ mod setting;
 mod sweep;
 mod system;
 mod text;
+mod traces;
 mod traffic;
 mod values;
 
@@ -22,6 +23,7 @@ use std::sync::Arc;
 
 use nearlight_codec::{CodecKind, Size};
 use nearlight_flows::Direction;
+use nearlight_flows::law::LawSpec;
 use nearlight_link::{Ecn, LoadedPath};
 use nearlight_pace::Mode;
 use nearlight_rate::Bounds;
@@ -46,6 +48,8 @@ pub enum PlanError {
     Read { file: PathBuf, source: std::io::Error },
     #[error("the plan `{}` cannot be used:\n{reason}docs/lab.md lists what a plan may hold", file.display())]
     Syntax { file: PathBuf, reason: String },
+    #[error("the traces in `{}` cannot be used: {reason}; give a folder of traces in either format that docs/link.md has", folder.display())]
+    Traces { folder: PathBuf, reason: String },
     #[error("the plan `{}`, line {line}: {what}", file.display())]
     Value { file: PathBuf, line: usize, what: String },
 }
@@ -74,7 +78,7 @@ pub struct TrafficModel {
 }
 
 impl Cell {
-    /// What one run of it simulates.
+    /// The simulated time of one of its runs.
     #[must_use]
     pub fn length(&self) -> Span {
         self.setting.duration * self.traffic.as_ref().map_or(1, |traffic| i64::from(traffic.scenario.runs))
@@ -92,7 +96,7 @@ pub struct Cell {
     pub system: System,
     /// What all flows share, in order.
     pub segments: Vec<Segment>,
-    pub media: Vec<Media>,
+    pub media: Vec<MediaSession>,
     pub flows: Vec<Flow>,
     /// In place of all these, the traffic model in a Wi-Fi cell.
     pub traffic: Option<Box<TrafficModel>>,
@@ -103,20 +107,20 @@ pub struct Cell {
 pub struct Setting {
     pub about: String,
     pub duration: Span,
-    /// Left out of all figures.
+    /// Excluded from all figures.
     pub warm_up: Span,
     /// Between two samples of a time series.
     pub sample: Span,
     pub pacing: Mode,
     /// A redundancy policy of `nearlight_fec`.
     pub fec: String,
-    /// How the frames of several sessions lie to each other.
+    /// The relative phases of several sessions' frames.
     pub phases: Phases,
     /// The largest datagram, without the headers below.
     pub datagram: usize,
     /// IP, UDP and whatever else a path carries with each datagram.
     pub headers: Bytes,
-    /// What media say to queues that mark in place of dropping.
+    /// The ECN marking of media, for queues that mark instead of dropping.
     pub ecn: Ecn,
     pub transport: Transport,
     /// From one report of arrivals to the next; the transport's own way if None.
@@ -149,7 +153,7 @@ pub struct Source {
     pub encoder: Encoder,
 }
 
-/// What makes bits of pictures.
+/// The encoder.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Encoder {
     /// Frame sizes without pictures.
@@ -168,20 +172,20 @@ pub enum Content {
     Game,
 }
 
-/// How what is lost comes back.
+/// How losses are recovered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub enum Recovery {
     /// One of the product's.
     Policy(RecoveryPolicy),
-    /// Nothing is asked for: what is not whole when a newer frame is, is left out, and its followers are decoded without it.
+    /// No requests: a frame still incomplete when a newer one is complete is skipped, and its followers are decoded without it.
     None,
-    /// Groups of pictures travel as one, and are shown when a group is whole or the next one comes; nothing is asked for.
+    /// Groups of pictures travel as one, and are shown when a group is complete or the next one arrives; no requests are sent.
     Group,
 }
 
 impl Recovery {
-    pub const REPAIR: Self = Self::Policy(RecoveryPolicy::Repair);
+    pub const RETRANSMISSION: Self = Self::Policy(RecoveryPolicy::Retransmission);
     pub const REFERENCE: Self = Self::Policy(RecoveryPolicy::Reference);
 
     /// Frames are decoded although something is missing that they were predicted from, as far as the session tells of it.
@@ -228,8 +232,8 @@ pub struct System {
     /// Frames from one key frame to the next; 0 without scheduled ones.
     pub group: u32,
     pub captures: Captures,
-    /// Frames travel over TCP with this law, coded at the highest rate, whatever arrives.
-    pub reliable: Option<&'static str>,
+    /// Frames travel over TCP with this law, coded at the highest rate, regardless of what arrives.
+    pub reliable: Option<LawSpec>,
 }
 
 /// Where frames are shown.
@@ -265,7 +269,7 @@ pub struct Route {
 
 /// A media session.
 #[derive(Clone, Debug)]
-pub struct Media {
+pub struct MediaSession {
     pub name: String,
     pub start: Span,
     pub stop: Span,
@@ -288,8 +292,8 @@ pub struct Flow {
 /// What kind of traffic competes.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
-    Tcp { law: &'static str },
-    Short { law: &'static str, connections: u16, begin_busy: u16 },
+    Tcp { law: LawSpec },
+    Short { law: LawSpec, connections: u16, begin_busy: u16 },
     Cbr { rate: Bitrate, packet: Bytes, on: Span, off: Span },
 }
 

@@ -1,4 +1,4 @@
-//! How the frames of several sessions lie to each other.
+//! The relative phases of several sessions' frames.
 
 use nearlight_units::Span;
 use serde::Deserialize;

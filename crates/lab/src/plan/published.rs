@@ -1,4 +1,4 @@
-//! Figures that somebody published, to show beside ours.
+//! Published figures, to show beside ours.
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -4,16 +4,17 @@ use nearlight_codec::Size;
 use nearlight_fec::policy::new_policy;
 use nearlight_link::Ecn;
 use nearlight_pace::Mode;
-use nearlight_rate::Bounds;
+use nearlight_rate::{Bounds, Preset};
 use nearlight_units::{Bitrate, Bytes, Span};
 use toml::Spanned;
 
-use super::expand::{LONGEST, known_controller};
 use super::file::{Body, ContentKind, EncoderKind, SourcePart};
 use super::text::{Text, or, place as place_of};
 use super::values::{Length, Rate};
 use super::{Client, Content, Encoder, ModelOptions, NO_FEC, PlanError, Recovery, Setting, Source};
 
+/// A run is at most this long: a day.
+pub(super) const LONGEST: Span = Span::from_secs(86_400);
 /// From capture to display, unless a plan says otherwise. A choice: a picture that is older is of little use to who acts on it.
 const DEADLINE: Length = Length(Span::from_millis(100));
 
@@ -81,13 +82,17 @@ pub(super) fn setting(place: &Text<'_>, at: usize, body: &Body) -> Result<Settin
         client: Client {
             refresh,
             decode: body.client.decode.map_or(Span::from_millis(4), |length| length.0),
-            recovery: body.client.recovery.unwrap_or(Recovery::REPAIR),
+            recovery: body.client.recovery.unwrap_or(Recovery::RETRANSMISSION),
             deadline,
             playback_buffer,
         },
         own_rates: body.own_rates.as_ref().map_or_else(Vec::new, |names| names.as_ref().clone()),
         source,
     })
+}
+
+pub(super) fn known_controller(place: &Text<'_>, at: usize, name: &str) -> Result<(), PlanError> {
+    Preset::named(name).map(|_| ()).map_err(|error| place.error(at, error.to_string()))
 }
 
 fn feedback_every(place: &Text<'_>, at: usize, body: &Body) -> Result<Option<Span>, PlanError> {

@@ -30,11 +30,11 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
     let reliable = law_of(&part.controller);
     if reliable.is_none() {
         Preset::named(&part.controller)
-            .map_err(|error| format!("{error}, or tcp-cubic, tcp-bbr or tcp-reno for frames over TCP"))?;
+            .map_err(|error| format!("{error}, or tcp- before a law of TCP, such as tcp-cubic, for frames over TCP"))?;
     }
     let fec = part.fec.clone().unwrap_or_else(|| "none".to_owned());
     new_policy(&fec).map_err(|error| error.to_string())?;
-    let recovery = part.recovery.unwrap_or(Recovery::REPAIR);
+    let recovery = part.recovery.unwrap_or(Recovery::RETRANSMISSION);
     match (recovery, reliable) {
         (Recovery::None, None) if group == 0 => {
             return Err("without recovery a loss is never healed: add key_every, such as key_every = 10".to_owned());

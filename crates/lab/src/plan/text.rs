@@ -42,7 +42,7 @@ impl Text<'_> {
     }
 }
 
-/// The value, or what is usual where none is written.
+/// The value, or the default if none is written.
 pub(super) fn or<T: Copy>(written: Option<&Spanned<T>>, usual: T) -> T {
     written.map_or(usual, |written| *written.as_ref())
 }

@@ -8,7 +8,7 @@ use super::{Entry, mean, published};
 use crate::plan::PublishedFigure;
 use crate::record::{MediaRecord, RunRecord};
 use crate::runner::Head;
-use crate::summary::{STAGE_METRICS, run_means};
+use crate::summary::{STAGE_METRICS, jain_by_second, run_means};
 
 /// Points of a distribution function.
 const ECDF_POINTS: usize = 400;
@@ -68,9 +68,7 @@ pub(super) fn latency_distribution(entries: &[Entry<'_>]) -> Chart {
         for media in entry.runs.iter().flat_map(|run| &run.media) {
             all.merge(&media.frame_network_latency);
         }
-        let quantile = |step: usize| Some(all.quantile((step as f64 + 0.5) / ECDF_POINTS as f64)? / 1e3);
-        let samples: Vec<f64> = (0..ECDF_POINTS).filter(|_| all.count() > 0).filter_map(quantile).collect();
-        Some((entry.name.clone(), Ecdf::new(samples)?))
+        Some((entry.name.clone(), ecdf(&all)?))
     };
     let ecdfs = Ecdfs {
         x: Axis::new("frame network latency", "ms").logarithmic(),
@@ -117,6 +115,72 @@ fn roughly(entry: &Entry<'_>, stage: Stage) -> f64 {
     }
 }
 
+/// Rate and delay of TCP flows without sessions.
+pub(super) fn flows_scatter(entries: &[Entry<'_>]) -> Chart {
+    let cloud = |entry: &Entry<'_>| {
+        let point = |run: &&RunRecord| {
+            let means = run_means(run);
+            Some((*means.get("flows_delay_ms")?, *means.get("flows_mbps")?))
+        };
+        (entry.name.clone(), entry.runs.iter().filter_map(point).collect())
+    };
+    let scatter = Scatter {
+        x: Axis::new("packet's way", "ms"),
+        y: Axis::new("data of all flows", "Mb/s"),
+        clouds: entries.iter().map(cloud).collect(),
+        better: Some(Corner::TopLeft),
+    };
+    let caption = "A point is a run, the mean delay of its packets and all data that its flows got through; up and to the left is better.";
+    Chart::new("Delay against rate", caption, Plot::Scatter(scatter))
+}
+
+pub(super) fn flows_delay(entries: &[Entry<'_>]) -> Chart {
+    let curve = |entry: &Entry<'_>| {
+        let mut all = crate::Histogram::default();
+        for flow in entry.runs.iter().flat_map(|run| &run.rivals).filter(|flow| flow.elastic) {
+            all.merge(&flow.delay);
+        }
+        Some((entry.name.clone(), ecdf(&all)?))
+    };
+    let ecdfs = Ecdfs {
+        x: Axis::new("packet's way", "ms").logarithmic(),
+        curves: entries.iter().filter_map(curve).collect(),
+        moments: Vec::new(),
+    };
+    let caption =
+        "Share of packets that took at most so long from one end to the other. Steep and to the left is better.";
+    Chart::new("How long packets take", caption, Plot::Ecdf(ecdfs))
+}
+
+/// How evenly flows share, second by second.
+pub(super) fn jain_over_time(entries: &[Entry<'_>]) -> Chart {
+    let line = |entry: &Entry<'_>| {
+        let run = entry.runs[0];
+        let received: Vec<&[u32]> =
+            run.rivals.iter().filter(|flow| flow.elastic).map(|flow| flow.received.as_slice()).collect();
+        let values = jain_by_second(run, &received, |_| true);
+        let step = (1.0 / run.sample.as_secs_f64()).round().max(1.0) * run.sample.as_secs_f64();
+        let points = values.into_iter().enumerate().map(|(index, value)| ((index + 1) as f64 * step, value)).collect();
+        Series::line(entry.name.clone(), points)
+    };
+    let lines = Lines {
+        x: Axis::new("time", "s"),
+        y: Axis::new("Jain's index", "").range(0.0, 1.0),
+        series: entries.iter().map(line).collect(),
+        ..Lines::default()
+    };
+    let caption =
+        "First seed: 1 where all flows received the same in a second, one over their number where one received all.";
+    Chart::new("Fairness over time", caption, Plot::Lines(lines))
+}
+
+/// Milliseconds at equal steps of the share, of a histogram of microseconds.
+fn ecdf(histogram: &crate::Histogram) -> Option<Ecdf> {
+    let quantile = |step: usize| Some(histogram.quantile((step as f64 + 0.5) / ECDF_POINTS as f64)? / 1e3);
+    let samples = (0..ECDF_POINTS).filter(|_| histogram.count() > 0).filter_map(quantile).collect();
+    Ecdf::new(samples)
+}
+
 /// Series points at the ends of their samples, in seconds and Mb/s.
 fn points(run: &RunRecord, values: &[u32], scale: f64) -> Vec<(f64, f64)> {
     let sample = run.sample.as_secs_f64();
@@ -151,7 +215,7 @@ pub(super) fn rates_over_time(entry: &Entry<'_>) -> Chart {
 pub(super) fn flows_over_time(entry: &Entry<'_>) -> Chart {
     let run = entry.runs[0];
     let media = run.media.iter().map(|media| Series::line(media.name.clone(), points(run, &media.received, 1e-3)));
-    // What hardly shows, such as audio, only crowds the picture.
+    // Barely visible series, such as audio, only clutter the chart.
     let visible = |received: &[u32]| received.iter().max().is_some_and(|most| *most > 100);
     let rivals = run
         .rivals

@@ -14,7 +14,7 @@ pub(super) struct Metric {
     pub(super) decimals: usize,
     pub(super) wanted: Wanted,
     pub(super) of: Of,
-    /// It counts every captured frame, so that nothing is gained in it by frames that are not there.
+    /// It counts every captured frame, so that skipping frames does not improve it.
     pub(super) counts_all: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Metric {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Of {
     Mean,
-    /// What 95 % do not exceed, of all samples of all runs.
+    /// The 95 % quantile of all samples of all runs.
     P95,
 }
 
@@ -62,7 +62,7 @@ impl Metric {
 }
 
 /// What serves the user comes first.
-pub(super) const METRICS: [Metric; 48] = [
+pub(super) const METRICS: [Metric; 54] = [
     metric("in_time_ratio", "shown in time", "of all captures", Better::Higher, 4).counts_all(),
     metric("utility", "utility", "−1 to 1", Better::Higher, 3).counts_all(),
     metric("stall_ratio", "time in stalls", "", Better::Lower, 4).counts_all(),
@@ -79,6 +79,7 @@ pub(super) const METRICS: [Metric; 48] = [
     metric("frame_assembly_ms", "assembly delay", "ms", Better::Lower, 1),
     metric("frame_latency_ms", "capture to display", "ms", Better::Lower, 1),
     metric("motion_to_photon_ms", "motion to photon", "ms", Better::Lower, 1).wanted(Wanted::OfSystems),
+    metric("input_to_photon_ms", "input to photon", "ms", Better::Lower, 1).wanted(Wanted::Published),
     metric("network_latency_ms", "frame network latency", "ms", Better::Lower, 1).wanted(Wanted::Published),
     metric("one_way_delay_ms", "packet's way", "ms", Better::Lower, 2).wanted(Wanted::Published),
     metric("queue_delay_ms", "queueing", "ms", Better::Lower, 1),
@@ -94,6 +95,11 @@ pub(super) const METRICS: [Metric; 48] = [
     metric("key_frames", "key frames", "", Better::Lower, 1),
     metric("jain", "fairness (Jain)", "", Better::Higher, 3),
     metric("tcp_share", "share of TCP", "", Better::Neither, 3),
+    metric("flows_mbps", "data of all flows", "Mb/s", Better::Higher, 1),
+    metric("flows_utilisation", "share of capacity", "", Better::Higher, 3),
+    metric("flows_delay_ms", "packet's way", "ms", Better::Lower, 1),
+    metric("flows_jain", "fairness (Jain), each second", "", Better::Higher, 3),
+    metric("flows_jain_whole", "fairness (Jain), whole run", "", Better::Higher, 3),
     metric("convergence_s", "convergence", "s", Better::Lower, 1),
     metric("psnr_db", "PSNR", "dB", Better::Higher, 2),
     metric("ssim", "SSIM", "", Better::Higher, 4),

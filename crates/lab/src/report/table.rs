@@ -24,7 +24,7 @@ pub(super) fn table(head: &Head, label: &str, entries: &[Entry<'_>]) -> Table {
         .map(|metric| COMPARED.contains(&metric.name).then(|| groups(metric.name, entries)).flatten())
         .map(|groups| groups.and_then(|groups| compare(&groups)).map(|found| found.tukey.letters))
         .collect();
-    // Where sessions could leave frames out, only what counts all of them says who is best.
+    // If sessions can skip frames, only metrics that count all frames rank them.
     let of_sessions = entries.iter().any(|entry| !entry.runs[0].media.is_empty());
     let mut columns = Vec::new();
     for metric in &shown {

@@ -60,7 +60,7 @@ pub fn size_bars(tally: &Tally) -> Stacks {
         rows.push((name, vec![count as f64 / all * 100.0]));
         from = to + 1;
     }
-    // Sizes that nobody reached at the long end.
+    // Sizes at the long end that were never reached.
     while rows.len() > 1 && rows.last().is_some_and(|(_, shares)| shares[0] <= 0.0) {
         rows.pop();
     }
@@ -100,7 +100,7 @@ pub fn shown_exchanges(record: &CellRecord) -> &[Exchange] {
     &record.exchanges[..end]
 }
 
-/// Who held the channel when; none where no exchange was recorded.
+/// Who held the channel when; none if no exchange was recorded.
 #[must_use]
 pub fn exchanges(title: impl Into<String>, record: &CellRecord) -> Option<Chart> {
     let shown = shown_exchanges(record);
@@ -215,10 +215,10 @@ pub(super) fn add_charts(section: Section, compared: &[Compared<'_>]) -> Section
 /// Labels that tell policies apart; the others name a chart.
 const POLICY: [&str; 4] = ["case", "pacing", "category", "tau_ms"];
 
-/// How so many headsets fare.
+/// Results with this many headsets.
 struct Point {
     headsets: u32,
-    /// What 99 % of whole frames do not exceed, in ms.
+    /// The 99 % quantile of complete frames' delay, in ms.
     delay: f64,
     /// Share of frames that are there in time.
     in_time: f64,
@@ -227,7 +227,7 @@ struct Point {
 /// By policy, with ever more headsets.
 type Policies = BTreeMap<String, Vec<Point>>;
 
-/// How each policy fares with ever more headsets; none unless the plan asks for that.
+/// Results of each policy as the number of headsets grows; none unless the plan requests this.
 pub(super) fn overview(cells: &[CellSummary]) -> Option<Section> {
     let numbers: BTreeSet<u32> = cells.iter().filter_map(headsets).collect();
     if numbers.len() < 3 {

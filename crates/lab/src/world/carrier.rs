@@ -10,7 +10,7 @@ pub(super) use self::datagrams::Datagrams;
 pub(super) use self::webrtc::{WebRtc, WebRtcConfig};
 
 use nearlight_events::RecoveryCounts;
-use nearlight_session::{Displayed, EncodedFrame, ReadyFrame, Receiver, Sender};
+use nearlight_session::{Displayed, EncodedFrame, ReadyFrame, Receiver, Sender, Wake};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_wire::marker::Marker;
 
@@ -90,9 +90,10 @@ pub(super) trait Carrier {
     /// A datagram of the server's is of no more use.
     fn take_back(&mut self, _datagram: Vec<u8>) {}
 
-    fn poll_server_timeout(&mut self) -> Option<Time>;
+    /// In the world's clock.
+    fn poll_server_timeout(&mut self) -> Option<(Time, Wake)>;
 
-    /// A datagram came to the client, marked by a queue on its way or not.
+    /// A datagram arrived at the client, with or without a congestion mark.
     fn on_client_datagram(&mut self, now: Time, bytes: &[u8], marked: bool);
 
     /// The client's timers, before its datagrams are taken; may bring frames for the decoder.
@@ -100,7 +101,7 @@ pub(super) trait Carrier {
 
     fn poll_client_transmit(&mut self, now: Time) -> Option<Vec<u8>>;
 
-    fn poll_client_timeout(&mut self) -> Option<Time>;
+    fn poll_client_timeout(&mut self) -> Option<(Time, Wake)>;
 
     /// The next frame for the decoder.
     fn poll_frame(&mut self, now: Time) -> Option<Whole>;

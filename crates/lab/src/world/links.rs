@@ -20,7 +20,7 @@ pub(crate) struct Link {
     pub(crate) lanes: [u16; 2],
 }
 
-/// What flows go through.
+/// The links that flows traverse.
 pub(crate) struct Links {
     pub(crate) network: Network,
     pub(crate) shared: Vec<Link>,

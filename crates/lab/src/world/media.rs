@@ -7,27 +7,27 @@ use nearlight_events::RecoveryCounts;
 use nearlight_link::Ecn;
 use nearlight_session::{
     AnsweredTargets, CaptureDecision, CaptureFacts, CaptureSchedule, Captures, EncodedFrame, EncoderTarget,
-    FrameSkipper, LossRecovery, Presence,
+    FrameSkipper, LossRecovery, Presence, Wake,
 };
 use nearlight_units::{Bitrate, Bytes, FrameId, InputSeq, Span, Time};
 use nearlight_wire::{Fov, FrameHeader, Pose, View, marker::Marker};
 
 use super::carrier::{Carrier, server_clock};
-use super::fates::Fates;
 use super::network::{Arrival, End, Network, Parcel};
+use super::sent_frames::SentFrames;
 use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
 use crate::plan::{Client, Recovery};
-use crate::record::FateCounts;
+use crate::record::FrameLossCounts;
 use crate::utility::FrameQuality;
 
-/// What a session is like.
+/// The configuration of a session.
 pub(crate) struct MediaConfig {
     pub(crate) flow: u16,
     pub(crate) start: Time,
     pub(crate) stop: Time,
     pub(crate) pauses: Vec<(Time, Time)>,
-    /// The first frame comes so long after the start.
+    /// The delay of the first frame after the start.
     pub(crate) phase: Span,
     /// The display first changes so long after the start.
     pub(crate) refresh_phase: Span,
@@ -121,12 +121,12 @@ struct Decoding {
     input: InputSeq,
     captured_at: Time,
     show: bool,
-    /// Nothing that it was predicted from is missing.
+    /// All its references are complete.
     intact: bool,
     quality: Option<Quality>,
 }
 
-pub(crate) struct Media {
+pub(crate) struct MediaActor {
     config: MediaConfig,
     carrier: Box<dyn Carrier>,
     encoder: Box<dyn FrameEncoder>,
@@ -142,7 +142,7 @@ pub(crate) struct Media {
     newest_input: (InputSeq, Time),
     /// When each frame was captured and handed to the sender, by its id.
     frames: Vec<Sent>,
-    fates: Fates,
+    fates: SentFrames,
     /// Frames since the last key frame, which it counts.
     since_key: u32,
     /// A group that leaves as one, and one that is shown as one.
@@ -150,7 +150,7 @@ pub(crate) struct Media {
     forming: Vec<Decoding>,
     /// The frame that was decoded last, and whether it was intact.
     newest_decoded: Option<(FrameId, bool)>,
-    /// Redundant and all bytes sent, and what was healed, when the measured time began.
+    /// Redundant and all bytes sent, and recoveries, when the measured time began.
     sent_before: Option<(u64, u64)>,
     healed_before: RecoveryCounts,
     decoding: VecDeque<Decoding>,
@@ -158,12 +158,15 @@ pub(crate) struct Media {
     next_refresh: Time,
     sender_due: Time,
     receiver_due: Time,
+    /// What the ends' own timers were set for.
+    sender_timer: Option<(Time, Wake)>,
+    receiver_timer: Option<(Time, Wake)>,
     pub(crate) due: Time,
     pub(crate) tally: Tally,
     pub(crate) failed: Option<CodecError>,
 }
 
-impl Media {
+impl MediaActor {
     pub(crate) fn new(
         config: MediaConfig,
         mut carrier: Box<dyn Carrier>,
@@ -202,7 +205,7 @@ impl Media {
             coded: FrameId(0),
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
-            fates: Fates::new(config.quality),
+            fates: SentFrames::new(config.quality),
             since_key: 0,
             leaving: Vec::new(),
             forming: Vec::new(),
@@ -214,6 +217,8 @@ impl Media {
             next_refresh,
             sender_due: Time::FAR_FUTURE,
             receiver_due: Time::FAR_FUTURE,
+            sender_timer: None,
+            receiver_timer: None,
             due,
             tally,
             failed: None,
@@ -238,7 +243,7 @@ impl Media {
         (redundant, (sent - sent_before).saturating_sub(redundant))
     }
 
-    /// What healed the picture, where the session's own receiver puts it together.
+    /// What recovered the picture, if the session's own receiver assembles it.
     pub(crate) fn healed(&self, now: Time) -> Option<RecoveryCounts> {
         Some(self.carrier.recovery(now)?.since(&self.healed_before))
     }
@@ -248,7 +253,7 @@ impl Media {
         (statistics.redundant.get(), statistics.sent.get())
     }
 
-    pub(crate) fn fates(&self) -> FateCounts {
+    pub(crate) fn fates(&self) -> FrameLossCounts {
         self.fates.counts(&self.tally, self.config.client.deadline)
     }
 
@@ -353,22 +358,19 @@ impl Media {
             self.newest_input = (input.sample.seq, input.received_at);
         }
         self.tally.on_capture(now);
-        let step = self.carrier.sender().decision().step;
-        let facts = CaptureFacts {
-            refusal: self.carrier.sender().target().refusal,
-            frame_rate: step.map_or(1.0, |step| step.frame_rate),
-            // Frames take the same time from capture to bits, however many are in work.
-            encoder_free: true,
-        };
-        if let CaptureDecision::Skip(reason) = self.skipper.on_moment(&facts) {
+        let target = self.carrier.sender().target();
+        let scale = target.step.scale;
+        // Frames take the same time from capture to bits, however many are in work.
+        if let CaptureDecision::Skip(reason) =
+            self.skipper.on_moment(&CaptureFacts::new(target.refusal, target.step, true))
+        {
             self.carrier.sender_mut().on_skipped(server, reason);
             self.tally.on_skipped(now);
             return;
         }
-        let target = self.answered.open(self.carrier.sender().target().encoder);
+        let target = self.answered.open(target.encoder);
         let reference = self.reference(&target);
         let acknowledged = target.acknowledged.filter(|_| self.config.recovery == Recovery::REFERENCE);
-        let scale = step.map_or(1.0, |step| step.scale);
         match self.encoder.encode(&Capture { number, at: now, rate: target.rate, reference, acknowledged, scale }) {
             Ok(coded) => {
                 self.on_answered(reference, &coded);
@@ -384,7 +386,7 @@ impl Media {
         }
     }
 
-    /// What the next frame is predicted from.
+    /// The reference of the next frame.
     fn reference(&self, target: &EncoderTarget) -> Reference {
         let first = self.since_key == 0;
         let scheduled = self.config.group > 0 && self.since_key >= self.config.group;
@@ -446,7 +448,7 @@ impl Media {
         self.frames.push(Sent { captured, at: now, index, came: None });
         self.fates.on_sent(captured.at, coded.bits.len(), coded.is_key());
         self.tally.on_frame_sent(captured.at, coded.is_key());
-        // A receiver that decodes whatever comes takes each frame as if it stood alone.
+        // A receiver that decodes whatever comes treats each frame as independent.
         let stands_alone = self.config.recovery == Recovery::None;
         let reference = coded.reference.filter(|_| !stands_alone);
         let group_index = stands_alone.then_some(index);
@@ -501,7 +503,7 @@ impl Media {
         self.decoding.push_back(Decoding { done_at: free_at + self.config.client.decode, ..decoding });
     }
 
-    /// A group is shown picture by picture once it is whole, or once the next one comes.
+    /// A group is shown picture by picture once it is complete, or once the next one arrives.
     fn form_group(&mut self, now: Time, index: u32, decoding: Decoding) {
         if index == 0 {
             self.show_group(now);
@@ -536,19 +538,20 @@ impl Media {
         if shown.intact && !late {
             self.fates.on_good(shown.id.0 as usize);
         }
-        for (_, span) in displayed.iter().flat_map(|displayed| &displayed.inputs) {
-            self.tally.on_motion_to_photon(now, *span);
-        }
+        let inputs = displayed.iter().flat_map(|displayed| &displayed.inputs);
+        self.tally.on_inputs_displayed(now, inputs.map(|(_, span)| *span));
     }
 
     fn drain_sender(&mut self, now: Time, network: &mut Network) {
+        log_due(now, self.config.flow, "server", self.sender_timer);
         self.carrier.on_server_timeout(now);
         while let Some(bytes) = self.carrier.poll_server_transmit(now) {
             self.tally.on_packet_sent(now, bytes.len());
             let parcel = parcel(self.config.flow, true, self.config.headers, bytes);
             self.carrier.take_back(network.send(now, Parcel { ecn: self.config.ecn, ..parcel }));
         }
-        self.sender_due = self.carrier.poll_server_timeout().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
+        self.sender_timer = self.carrier.poll_server_timeout();
+        self.sender_due = self.sender_timer.map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
     }
 
     fn drain_receiver(&mut self, now: Time, network: &mut Network) {
@@ -556,13 +559,22 @@ impl Media {
             self.receiver_due = Time::FAR_FUTURE;
             return;
         }
+        log_due(now, self.config.flow, "client", self.receiver_timer);
         self.carrier.on_client_timeout(now);
         self.take_frames(now);
         while let Some(bytes) = self.carrier.poll_client_transmit(now) {
             network.send(now, parcel(self.config.flow, false, self.config.headers, bytes));
         }
         self.tally.on_stuck(self.carrier.receiver().is_stuck());
-        self.receiver_due = self.carrier.poll_client_timeout().map_or(Time::FAR_FUTURE, |at| at.max(now + TICK));
+        self.receiver_timer = self.carrier.poll_client_timeout();
+        self.receiver_due = self.receiver_timer.map_or(Time::FAR_FUTURE, |(at, _)| at.max(now + TICK));
+    }
+}
+
+/// Logs what an end woke for, in virtual time.
+fn log_due(now: Time, flow: u16, end: &str, timer: Option<(Time, Wake)>) {
+    if let Some((_, wake)) = timer.filter(|(at, _)| *at <= now) {
+        tracing::trace!(at = now.as_nanos(), flow, end, wake = wake.name(), "a timer is due");
     }
 }
 

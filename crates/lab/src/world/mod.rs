@@ -1,12 +1,12 @@
 //! Sessions and competing flows over shared links in virtual time: the clock goes from one deadline to the next.
 
 mod carrier;
-mod fates;
 mod links;
 mod media;
 mod network;
 mod reliable;
 mod rival;
+mod sent_frames;
 mod standstill;
 mod tally;
 
@@ -28,7 +28,7 @@ use thiserror::Error;
 use self::carrier::{Carrier, Datagrams, WebRtc, WebRtcConfig, server_clock};
 use self::links::{EXCHANGES, refresh_phase};
 pub(crate) use self::links::{Links, segment_seeds, trace_start};
-use self::media::{Media, MediaConfig};
+use self::media::{MediaActor, MediaConfig};
 use self::network::Arrival;
 use self::reliable::Reliable;
 use self::rival::Rival;
@@ -55,13 +55,13 @@ pub enum RunError {
         "the ends of a WebRTC session could not be connected: {0}; this is a fault of the program, not of the plan"
     )]
     WebRtc(String),
-    /// A run over a real path; the words say what to do.
+    /// A run over a real path; the text tells the user what to do.
     #[error("{0}")]
     Live(String),
 }
 
 enum Actor {
-    Media(Box<Media>),
+    Media(Box<MediaActor>),
     Reliable(Box<Reliable>),
     Rival(Rival),
 }
@@ -122,7 +122,7 @@ impl<'a> World<'a> {
         }
         for (index, flow) in cell.flows.iter().enumerate() {
             let route = (cell.media.len() + index) as u16;
-            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), route)));
+            actors.push(Actor::Rival(Rival::new(new_traffic(flow, random.seed()), route, cell.setting.warm_up)));
         }
         let next_sample = Time::ZERO + cell.setting.sample;
         let record = RunRecord::new(cell, seed);
@@ -253,9 +253,15 @@ impl<'a> World<'a> {
             record.delivered = after.saturating_sub(before).over(measured).as_bps() / 1_000;
         }
         let mut records = self.record.media.iter_mut();
+        let mut rivals = self.record.rivals.iter_mut();
         for actor in self.actors {
             let (failed, tally, end) = match actor {
-                Actor::Rival(_) => continue,
+                Actor::Rival(rival) => {
+                    if let Some(record) = rivals.next() {
+                        record.delay = rival.delay;
+                    }
+                    continue;
+                }
                 Actor::Media(media) => {
                     let (redundant, other) = media.redundancy(self.now);
                     let (retransmissions, fates) = (media.retransmissions(self.now), Some(media.fates()));
@@ -328,7 +334,7 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
         recovery: cell.system.recovery,
         group: cell.system.group,
         captures: cell.system.captures,
-        // Whatever rates a preset keeps, all are judged by those of the plan.
+        // All presets are judged by the plan's rates, whatever rates they use.
         quality: FrameQuality::new(setting.source.bounds, setting.source.fps),
     };
     if let Some(law) = cell.system.reliable {
@@ -338,7 +344,7 @@ fn new_media(cell: &Cell, index: usize, phases: &mut Phases, random: &mut Random
     controller.set_priority(server_clock(start), media.priority);
     let sender = new_sender(cell, &config, controller)?;
     let carrier = new_carrier(cell, &config, sender, phases.seed)?;
-    Ok(Actor::Media(Box::new(Media::new(config, carrier, made.0, made.1))))
+    Ok(Actor::Media(Box::new(MediaActor::new(config, carrier, made.0, made.1))))
 }
 
 fn new_carrier(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> Result<Box<dyn Carrier>, RunError> {
@@ -400,11 +406,11 @@ fn new_traffic(flow: &plan::Flow, seed: u64) -> Box<dyn Traffic> {
     match flow.kind {
         Kind::Tcp { law } => {
             let config = BulkConfig { law, schedule, seed, ..BulkConfig::default() };
-            Box::new(Bulk::new(config).expect("the plan has checked the law"))
+            Box::new(Bulk::new(config))
         }
         Kind::Short { law, connections, begin_busy } => {
             let config = ShortConfig { law, connections, begin_busy, schedule, seed, ..ShortConfig::default() };
-            Box::new(Short::new(config).expect("the plan has checked the law"))
+            Box::new(Short::new(config))
         }
         Kind::Cbr { rate, packet, on, off } => Box::new(Cbr::new(CbrConfig { rate, packet, on, off, schedule })),
     }

@@ -11,7 +11,7 @@ pub(crate) struct End {
     pub(crate) far: bool,
 }
 
-/// What an end sends.
+/// A datagram sent by an end.
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) to: End,
@@ -23,7 +23,7 @@ pub(crate) struct Parcel {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What arrives.
+/// A delivered datagram.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Arrival {
     pub(crate) id: u64,
@@ -170,7 +170,7 @@ impl Network {
             self.free.push(index);
         }
         match exit.fate {
-            // A copy's loss is nobody's.
+            // The loss of a duplicate is not counted.
             Fate::Dropped(_) if packet.duplicate => None,
             Fate::Dropped(reason) => Some(Err(Lost { to, reason })),
             Fate::Delivered => {

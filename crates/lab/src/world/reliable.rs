@@ -1,24 +1,25 @@
 //! Frames over one TCP connection: nothing is ever lost, and everything waits for what was.
 //!
 //! The baseline of Nebula's evaluation (Alhilal et al., WWW 2022, section 6.1): the coded rate never changes, and a frame that
-//! waits for longer than the pipeline allows is left out before it is coded.
+//! waits for longer than the pipeline allows is skipped before it is coded.
 
 use std::collections::VecDeque;
 
 use nearlight_codec::CodecError;
+use nearlight_flows::law::LawSpec;
 use nearlight_flows::{self as flows, Direction, Stream, StreamConfig, Traffic as _};
 use nearlight_link::Ecn;
 use nearlight_session::CaptureSchedule;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-use super::fates::Fates;
 use super::media::MediaConfig;
 use super::network::{Arrival, End, Network, Parcel};
+use super::sent_frames::SentFrames;
 use super::tally::Tally;
 use crate::encoder::{Capture, Coded, FrameEncoder, Quality, Screen};
-use crate::record::FateCounts;
+use crate::record::FrameLossCounts;
 
-/// Frames over TCP that wait for longer in the sender are left out (section 6.3: "on-time (330 ms with our pipeline)").
+/// Frames over TCP that wait for longer in the sender are skipped (section 6.3: "on-time (330 ms with our pipeline)").
 pub const LONGEST_WAIT_OVER_TCP: Span = Span::from_millis(330);
 /// What the socket holds, in windows: Linux lets the send buffer grow to twice the largest window so far (`tcp_sndbuf_expand`), and
 /// never shrinks it.
@@ -68,7 +69,7 @@ pub(crate) struct Reliable {
     /// Written to the socket, not yet arrived.
     written: VecDeque<(Frame, Coded)>,
     frames: Vec<Frame>,
-    fates: Fates,
+    fates: SentFrames,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
     /// When each input was made; the newest that the server knows, and the newest that was shown.
@@ -83,12 +84,11 @@ pub(crate) struct Reliable {
 impl Reliable {
     pub(crate) fn new(
         config: MediaConfig,
-        law: &'static str,
+        law: LawSpec,
         rate: Bitrate,
         (encoder, screen): (Box<dyn FrameEncoder>, Option<Screen>),
     ) -> Self {
-        let stream =
-            Stream::new(StreamConfig { law, ..StreamConfig::default() }).expect("the plan has checked the law");
+        let stream = Stream::new(StreamConfig { law, ..StreamConfig::default() });
         let schedule = config.schedule();
         let next_capture = schedule.due();
         let next_refresh = config.start + config.refresh_phase;
@@ -108,7 +108,7 @@ impl Reliable {
             waiting: VecDeque::new(),
             written: VecDeque::new(),
             frames: Vec::new(),
-            fates: Fates::new(config.quality),
+            fates: SentFrames::new(config.quality),
             decoding: VecDeque::new(),
             decoded: None,
             inputs: Vec::new(),
@@ -129,7 +129,7 @@ impl Reliable {
         self.config.start <= now && now < self.config.stop
     }
 
-    pub(crate) fn fates(&self) -> FateCounts {
+    pub(crate) fn fates(&self) -> FrameLossCounts {
         self.fates.counts(&self.tally, self.config.client.deadline)
     }
 
@@ -242,9 +242,8 @@ impl Reliable {
         if !late {
             self.fates.on_good(shown.frame);
         }
-        for input in self.shown_input..frame.input {
-            self.tally.on_motion_to_photon(now, now - self.inputs[input as usize]);
-        }
+        let new = (self.shown_input..frame.input).map(|input| now - self.inputs[input as usize]);
+        self.tally.on_inputs_displayed(now, new);
         self.shown_input = self.shown_input.max(frame.input);
     }
 

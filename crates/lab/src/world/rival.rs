@@ -2,25 +2,32 @@
 
 use nearlight_flows::{self as flows, Direction, Statistics, Traffic};
 use nearlight_link::Ecn;
-use nearlight_units::Time;
+use nearlight_units::{Span, Time};
 
 use super::network::{Arrival, End, Network, Parcel};
+use crate::Histogram;
 
 pub(crate) struct Rival {
     traffic: Box<dyn Traffic>,
     flow: u16,
     pub(crate) due: Time,
+    /// Delays count from then on.
+    measured_from: Time,
+    pub(crate) delay: Histogram,
 }
 
 impl Rival {
-    pub(crate) fn new(traffic: Box<dyn Traffic>, flow: u16) -> Self {
+    pub(crate) fn new(traffic: Box<dyn Traffic>, flow: u16, warm_up: Span) -> Self {
         let due = traffic.poll_timeout().map_or(Time::FAR_FUTURE, |(at, _)| at);
-        Self { traffic, flow, due }
+        Self { traffic, flow, due, measured_from: Time::ZERO + warm_up, delay: Histogram::default() }
     }
 
     pub(crate) fn on_arrival(&mut self, now: Time, far: bool, arrival: &Arrival, network: &mut Network) {
         let direction = if far { Direction::Forward } else { Direction::Back };
         let Arrival { id, size, marked, .. } = *arrival;
+        if far && now >= self.measured_from {
+            self.delay.add((now - arrival.sent_at).as_micros().max(0).cast_unsigned());
+        }
         self.traffic.on_delivered(now, flows::Arrival { id, direction, size, marked });
         self.drain(now, network);
     }

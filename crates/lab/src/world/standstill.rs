@@ -1,16 +1,16 @@
-//! How long a picture stands although media arrive.
+//! How long the picture is frozen although media arrive.
 //!
-//! A picture stands from the moment when it is displayed to the moment when the next one is. Media arrive from one packet of a picture
-//! to the next, unless [`PAUSE`] and more lie between them: nobody can show what does not come. Standing counts only such time. It
-//! begins anew after nothing at all was captured, and the first picture is waited for since the first packet.
+//! A picture is frozen from the moment it is displayed until the next one is. Media arrive from one packet of a picture
+//! to the next, unless [`PAUSE`] and more lie between them: what does not arrive cannot be shown. Only such time counts as frozen. It
+//! restarts after a period without captures; for the first picture it starts at the first packet.
 
 use nearlight_units::{Span, Time};
 
-/// A distance between two packets from which on nothing arrives. Guess: less than what a viewer takes for a stall, more than the
+/// The gap between two packets from which on media count as not arriving. Guess: less than what a viewer takes for a stall, more than the
 /// distance of frames at the lowest frame rate.
 const PAUSE: Span = Span::from_millis(100);
-/// A picture may stand for so many round trips, the longest that a packet met meanwhile, and so long. Reasons: a loss shows, repairs are
-/// asked for and not answered, a key frame is asked for, and it comes or is repaired once, each a round trip; the rest is coding, the key
+/// The allowed freeze: this many of the longest round trips that a packet met meanwhile, plus this time. Reasons: a loss shows, repairs are
+/// requested but not answered, a key frame is requested, and it arrives or is repaired once, each a round trip; the rest is coding, the key
 /// frame's own length and the display.
 const ROUND_TRIPS: i64 = 4;
 const ALLOWANCE: Span = Span::from_millis(250);
@@ -18,7 +18,7 @@ const ALLOWANCE: Span = Span::from_millis(250);
 /// Follows one session's display.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Standstill {
-    /// When the newest picture came to the display, and the pauses since then.
+    /// When the newest picture reached the display, and the pauses since then.
     since: Option<Time>,
     paused: Span,
     arrived_at: Time,
@@ -31,7 +31,7 @@ pub(crate) struct Standstill {
 }
 
 impl Standstill {
-    /// A packet of a picture came to the client after so long.
+    /// A picture's packet arrived at the client with this delay.
     pub(crate) fn on_media(&mut self, now: Time, way: Span) {
         if self.since.is_none() {
             (self.since, self.arrived_at) = (Some(now), now);
@@ -44,7 +44,7 @@ impl Standstill {
         self.round_trip = self.round_trip.max(way + self.way_back);
     }
 
-    /// A packet came to the server after so long.
+    /// A packet arrived at the server with this delay.
     pub(crate) fn on_answer(&mut self, way: Span) {
         self.way_back = way;
     }

@@ -1,4 +1,4 @@
-//! What a media session did, measured from outside: the world knows all times exactly.
+//! The metrics of a media session, measured from outside: the world knows all times exactly.
 
 use nearlight_events::{RecoveryCounts, STAGES, StallCounts, Stalls, Timeline};
 use nearlight_units::{Span, Time};
@@ -7,7 +7,7 @@ use super::network::Arrival;
 use super::standstill::Standstill;
 use crate::encoder::Quality;
 use crate::histogram::Histogram;
-use crate::record::{FateCounts, MediaRecord, Sampled, ServiceRecord};
+use crate::record::{FrameLossCounts, MediaRecord, Sampled, ServiceRecord};
 
 /// Frames that were captured so shortly before the end may not have arrived through no fault of anybody.
 const GRACE: Span = Span::from_secs(1);
@@ -39,7 +39,7 @@ pub(crate) struct Tally {
     pub(crate) packets_lost: u64,
     pub(crate) bytes_sent: u64,
     pub(crate) bytes_received: u64,
-    /// How often the receiver had nothing asked for while the picture stood.
+    /// How often the receiver had no request pending while the picture was frozen.
     pub(crate) stuck: u64,
     /// None where frames come in order over a reliable transport.
     pub(crate) standstill: Option<Standstill>,
@@ -52,6 +52,7 @@ pub(crate) struct Tally {
     pub(crate) one_way_delay: Histogram,
     pub(crate) queue_delay: Histogram,
     pub(crate) motion_to_photon: Histogram,
+    pub(crate) input_to_photon: Histogram,
     /// Of displayed frames, in the order of [`STAGES`].
     pub(crate) stages: [Histogram; STAGES.len()],
     /// In thousandths of a dB, and in millionths.
@@ -59,13 +60,13 @@ pub(crate) struct Tally {
     pub(crate) ssim: Histogram,
 }
 
-/// What a session came to beyond its tally.
+/// A session's results beyond its tally.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sums {
     pub(crate) retransmissions: u64,
     pub(crate) redundant: u64,
     pub(crate) other: u64,
-    pub(crate) fates: Option<FateCounts>,
+    pub(crate) fates: Option<FrameLossCounts>,
     pub(crate) healed: Option<RecoveryCounts>,
     /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
     pub(crate) in_time: (u64, f64),
@@ -108,6 +109,7 @@ impl Tally {
             one_way_delay: none(),
             queue_delay: none(),
             motion_to_photon: none(),
+            input_to_photon: none(),
             stages: std::array::from_fn(|_| none()),
             psnr: none(),
             ssim: none(),
@@ -118,7 +120,7 @@ impl Tally {
         Self { pauses: pauses.to_vec(), ..self }
     }
 
-    /// A moment on a clock that stands still in pauses.
+    /// A moment on a clock that stops during pauses.
     fn without_pauses(&self, at: Time) -> Time {
         let paused = |(from, to): &(Time, Time)| (*to).min(at).saturating_since(*from);
         at - self.pauses.iter().map(paused).fold(Span::ZERO, |sum, span| sum + span)
@@ -181,14 +183,14 @@ impl Tally {
         }
     }
 
-    /// A packet of a picture came to the client after so long.
+    /// A picture's packet arrived at the client with this delay.
     pub(crate) fn on_media_received(&mut self, now: Time, way: Span) {
         if self.counts(now) {
             self.standstill.get_or_insert_default().on_media(now, way);
         }
     }
 
-    /// A packet came to the server after so long.
+    /// A packet arrived at the server with this delay.
     pub(crate) fn on_answer_received(&mut self, way: Span) {
         if let Some(standstill) = &mut self.standstill {
             standstill.on_answer(way);
@@ -220,7 +222,7 @@ impl Tally {
         }
     }
 
-    /// Its packets took so long from first to last, as they came.
+    /// Records the time from the arrival of its first packet to that of its last.
     pub(crate) fn on_frame_assembled(&mut self, captured_at: Time, span: Span) {
         if self.counts_frame(captured_at) {
             self.frame_assembly.add(micros(span));
@@ -277,6 +279,25 @@ impl Tally {
         }
     }
 
+    /// A displayed frame is the first to show inputs that were made these times before, the oldest first.
+    pub(crate) fn on_inputs_displayed(&mut self, now: Time, spans: impl IntoIterator<Item = Span>) {
+        let mut newest = None;
+        for span in spans {
+            self.on_input_to_photon(now, span);
+            newest = Some(span);
+        }
+        if let Some(span) = newest {
+            self.on_motion_to_photon(now, span);
+        }
+    }
+
+    pub(crate) fn on_input_to_photon(&mut self, now: Time, span: Span) {
+        if self.counts(now) {
+            self.input_to_photon.add(micros(span));
+        }
+    }
+
+    /// The newest of a displayed frame's new inputs.
     pub(crate) fn on_motion_to_photon(&mut self, now: Time, span: Span) {
         if self.counts(now) {
             self.motion_to_photon.add(micros(span));
@@ -329,6 +350,7 @@ impl Tally {
             one_way_delay: self.one_way_delay.clone(),
             queue_delay: self.queue_delay.clone(),
             motion_to_photon: self.motion_to_photon.clone(),
+            input_to_photon: self.input_to_photon.clone(),
             stages: self.stages.clone(),
             psnr: self.psnr.clone(),
             ssim: self.ssim.clone(),

@@ -1,8 +1,8 @@
-//! How a slow series of rates is spread over milliseconds: what lies below a series' step.
+//! Distributes a slow series of rates over milliseconds: the structure below a series' step.
 //!
-//! Each structure turns rates into moments at which a number of bytes may leave, and keeps the mean rate.
+//! Each structure turns rates into times at which a number of bytes may leave, and preserves the mean rate.
 //!
-//! Leaves out: retransmissions below IP (HARQ, Wi-Fi retries), grants on request, other stations' traffic beyond its mean.
+//! Not modelled: retransmissions below IP (HARQ, Wi-Fi retries), grants on request, other stations' traffic beyond its mean.
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
@@ -26,7 +26,7 @@ pub enum Fine {
 /// One slot at 30 kHz subcarrier spacing (3GPP TS 38.211 section 4.3.2), the usual spacing of mid-band 5G.
 const SLOT: Span = Span::from_micros(500);
 
-/// The usual pattern of five slots, DDDSU: symbols of 14 that go down in each slot; S has 10 down, 2 of guard and 2 up.
+/// The usual pattern of five slots, DDDSU: downlink symbols of the 14 in each slot; S has 10 downlink, 2 guard and 2 uplink symbols.
 /// Guess: the pattern that operators publish most often; the special slot's two uplink symbols carry no data.
 const DOWN: [u64; 5] = [14, 14, 14, 10, 0];
 const UP: [u64; 5] = [0, 0, 0, 0, 14];
@@ -45,7 +45,7 @@ pub(crate) struct Slots {
     pattern: Pattern,
     next_at: Time,
     budget: Bytes,
-    /// Of work that did not make a whole byte.
+    /// Remaining work of less than one byte.
     carried: Work,
 }
 
@@ -88,7 +88,7 @@ impl Slots {
         self.budget
     }
 
-    /// On to the next moment at which at least a byte may leave.
+    /// Advances to the next time at which at least one byte may leave.
     pub(crate) fn advance(&mut self) {
         loop {
             self.step();
@@ -98,12 +98,12 @@ impl Slots {
         }
     }
 
-    /// One slot or turn on; what arrives in it can be used from its end on.
+    /// Advances by one slot or turn; capacity that accrues in it becomes usable at its end.
     fn step(&mut self) {
         let from = self.next_at;
         let (rate, until) = self.meter.segment(from);
         if from == Time::FAR_FUTURE || rate == Bitrate::ZERO && until == Time::FAR_FUTURE {
-            // What still waits gets out when time ends, so that it gets out at all.
+            // At the end of time, everything still queued leaves, so that every packet has an exit.
             (self.next_at, self.budget) = (Time::FAR_FUTURE, Bytes::new(u64::MAX));
             return;
         }
@@ -113,7 +113,7 @@ impl Slots {
                 let all: u64 = symbols.iter().sum();
                 *slot = (*slot + 1) % symbols.len();
                 self.next_at += SLOT;
-                // A slot stands for its share of the whole pattern's time.
+                // A slot represents its share of the pattern's duration.
                 let stands_for = SLOT.as_nanos() as u64 * symbols.len() as u64 * share / all;
                 rate.as_bps().saturating_mul(stands_for).min(MOST_WORK as u64 / 2) as Work
             }
@@ -132,7 +132,7 @@ impl Slots {
     /// Lets every moment up to and including `now` pass unused.
     pub(crate) fn skip(&mut self, now: Time) {
         if now == Time::FAR_FUTURE {
-            // What never left the hop before: there is no use in counting slots until then.
+            // The end of time: counting slots up to it would be pointless.
             (self.next_at, self.budget) = (now, Bytes::new(u64::MAX));
         }
         while self.next_at <= now && self.next_at < Time::FAR_FUTURE {

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 use thiserror::Error;
 
-/// What a link does is counted in bits times nanoseconds per second: bits per second times nanoseconds. Whole numbers stay exact.
+/// Unit of a link's work: bits per second times nanoseconds. Integers keep it exact.
 pub(crate) type Work = i64;
 
-/// The largest amount of work that is told apart: 500 MB.
+/// Amounts of work are capped at this: 500 MB.
 pub(crate) const MOST_WORK: Work = 4_000_000_000_000_000_000;
 
-/// What it takes to send `size`.
+/// The work needed to send `size`.
 #[inline]
 pub(crate) const fn work_of(size: Bytes) -> Work {
     let work = size.bits().saturating_mul(1_000_000_000);
@@ -24,7 +24,7 @@ fn work_in(rate: Bitrate, span: Span) -> Work {
     work.min(MOST_WORK as u64) as Work
 }
 
-/// Steps that describe no link.
+/// Invalid steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum BadSteps {
     #[error("a capacity needs at least one step")]
@@ -86,14 +86,14 @@ impl Rates {
         })
     }
 
-    /// The same times, every rate times `factor`.
+    /// The same step times with every rate multiplied by `factor`.
     #[must_use]
     pub fn scaled(&self, factor: f64) -> Self {
         let steps = self.steps.iter().map(|rate| rate.mul_f64(factor)).collect();
         Self { steps, mean: self.mean.mul_f64(factor), ..self.clone() }
     }
 
-    /// The same rates from `offset` on: what comes before that follows at the period's end. Rates that do not repeat stay as they are.
+    /// The same rates from `offset` on; the part before it is appended at the period's end. Non-periodic rates are unchanged.
     #[must_use]
     pub fn starting_at(&self, offset: Span) -> Self {
         let Some(period) = self.period else { return self.clone() };
@@ -148,8 +148,8 @@ impl Rates {
         (self.steps[next - 1], until)
     }
 
-    /// What a time that is written into a queue's limit is converted at: a repeating trace's mean, since buffers do not breathe
-    /// with the radio; else the rate of the moment, or the highest step where the link is down.
+    /// The rate that converts a queue limit given as time into bytes: a repeating trace's mean, since buffers do not resize
+    /// with the radio; otherwise the current rate, or the highest step while the link is down.
     fn nominal(&self, rate: Bitrate) -> Bitrate {
         match self.period {
             Some(_) => self.mean,
@@ -194,19 +194,19 @@ impl Meter {
         self.nominal
     }
 
-    /// When `work` is done if it begins at `from`, and what is done beyond it within the last nanosecond.
+    /// When `work` is done if it begins at `from`, and the excess work done within the last nanosecond.
     #[inline]
     pub(crate) fn finish(&mut self, from: Time, work: Work) -> (Time, Work) {
         let (mut from, mut left) = (from, work.max(0));
         loop {
             let (rate, until) = self.segment(from);
             let possible = work_in(rate, until - from);
-            // An endless last step of zero, or one so slow that its end is beyond counting.
+            // An endless last step of zero, or one so slow that its end is not representable.
             if until == Time::FAR_FUTURE && possible < left {
                 return (Time::FAR_FUTURE, 0);
             }
             if possible >= left {
-                // `left` of zero takes no time, and a rate of zero then divides nothing.
+                // `left` of zero takes no time, which avoids a division by a rate of zero.
                 let nanos = (left as u64).div_ceil(rate.as_bps().max(1));
                 return (from + Span::from_nanos(nanos as i64), work_in(rate, Span::from_nanos(nanos as i64)) - left);
             }
@@ -215,7 +215,7 @@ impl Meter {
         }
     }
 
-    /// The work that is possible from `from` to `to`, but never more than `most`.
+    /// The work that can be done from `from` to `to`, at most `most`.
     pub(crate) fn done(&mut self, from: Time, to: Time, most: Work) -> Work {
         let (mut from, mut done) = (from, 0);
         while from < to && done < most {

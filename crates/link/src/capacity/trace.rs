@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use nearlight_units::{Bitrate, Bytes, Span, Time};
 
-/// What may leave at one moment of a trace: an IP packet of 1,500 bytes with the four bytes that a TUN device puts in front.
+/// Capacity of one opportunity: an IP packet of 1,500 bytes plus the four bytes that a TUN device prepends.
 /// (mahimahi, `src/frontend/link_queue.hh`, `PACKET_SIZE`)
 pub(crate) const OPPORTUNITY: Bytes = Bytes::new(1_504);
 
 /// What Mahimahi counts for each packet in addition to its IP length: the TUN device's header.
 pub(crate) const HEADER: Bytes = Bytes::new(4);
 
-/// How far around a moment its capacity is averaged. RFC 8868 section 3.1 logs rates per 200 ms.
+/// The window over which the capacity around a moment is averaged. RFC 8868 section 3.1 logs rates per 200 ms.
 const AVERAGED: u64 = 100;
 
 /// Delivery opportunities in whole milliseconds, repeated after the last one.
@@ -32,7 +32,7 @@ impl Trace {
         opportunities.is_sorted().then_some(Self { opportunities, period })
     }
 
-    /// The same trace from `offset` on, in whole milliseconds: what comes before that follows at its end.
+    /// The same trace from `offset` on, in whole milliseconds; the part before it is appended at the end.
     #[must_use]
     pub fn starting_at(&self, offset: Span) -> Self {
         let offset = (offset.max(Span::ZERO).as_nanos() as u64 / 1_000_000 % self.period()) as u32;
@@ -81,9 +81,9 @@ pub(crate) struct Reader {
     next: usize,
     /// Where the current round began, in milliseconds.
     base: u64,
-    /// What an opportunity's bytes are multiplied by.
+    /// The factor applied to an opportunity's bytes.
     pub(crate) scale: f64,
-    /// Of one opportunity.
+    /// Bytes of one opportunity.
     pub(crate) budget: Bytes,
 }
 

@@ -10,9 +10,9 @@ use super::{FULL_PACKET, Verdict};
 /// `CoDel`'s two constants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CoDel {
-    /// `TARGET`, the queue delay that is accepted for good.
+    /// `TARGET`, the acceptable standing queue delay.
     pub target: Span,
-    /// `INTERVAL`, how long the delay may stay above the target: a round trip, roughly.
+    /// `INTERVAL`, how long the delay may stay above the target: roughly one round trip.
     pub interval: Span,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct State {
     count: u32,
     /// `lastcount_`: `count` when dropping began.
     last_count: u32,
-    /// A drop in the dropping state, after which the next packet decides about the next drop's time.
+    /// A drop in the dropping state; the next packet determines the time of the next drop.
     dropped: bool,
 }
 
@@ -61,7 +61,7 @@ impl State {
     }
 
     /// A packet has reached the head after `sojourn`, with `left` bytes behind it. After [`Verdict::Signal`] on a packet that is
-    /// dropped the next one is asked about at the same `now`.
+    /// dropped, call this for the next packet at the same `now`.
     pub(super) fn on_departure(&mut self, now: Time, sojourn: Span, left: Bytes) -> Verdict {
         let dropped = std::mem::take(&mut self.dropped);
         if !self.is_late(now, sojourn, left) {

@@ -1,7 +1,7 @@
-//! Marking for L4S (RFC 9331, RFC 9332): early and often, for packets that ask for it.
+//! Marking for L4S (RFC 9331, RFC 9332): early and frequent, for packets that request it.
 //!
-//! Leaves out: the second queue of `DualQ` and its coupling. All flows share one queue, and only packets with ECT(1) or CE are
-//! marked; the others see nothing but the limit.
+//! Not modelled: the second queue of `DualQ` and its coupling. All flows share one queue, and only packets with ECT(1) or CE are
+//! marked; the others are subject to the limit only.
 
 use nearlight_units::Span;
 
@@ -45,7 +45,7 @@ impl Default for Ramp {
 impl Ramp {
     pub(super) fn verdict(self, packet: &Packet, sojourn: Span, random: &mut Random) -> Verdict {
         let (above, width) = ((sojourn - self.from).as_secs_f64(), (self.to - self.from).as_secs_f64());
-        // A ramp without width is a step.
+        // A ramp of zero width is a step.
         let share = if width > 0.0 { above / width } else { above.signum() };
         let chance = Probability::clamped(share);
         if random.happens(chance) && wants_marks(packet) { Verdict::Signal } else { Verdict::Pass }

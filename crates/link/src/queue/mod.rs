@@ -1,4 +1,4 @@
-//! What waits in front of a bottleneck, and who of it is dropped or marked.
+//! The queue in front of a bottleneck, and which of its packets are dropped or marked.
 
 mod codel;
 mod l4s;
@@ -15,16 +15,16 @@ pub use pie::Pie;
 use crate::hop::{DropReason, Ecn, Exit, Packet};
 use crate::random::Random;
 
-/// The size of packet that active queues are laid out for.
+/// The packet size for which active queues are dimensioned.
 const FULL_PACKET: Bytes = Bytes::new(1_500);
 
-/// The most that may wait. A packet in transmission does not wait any more; one that waits for tokens does.
+/// The queue limit. A packet in transmission no longer counts; one that waits for tokens does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
     Bytes(Bytes),
     Packets(u64),
-    /// Bytes worth this time at the capacity of the moment; at a trace's mean, since a radio's buffer does not change its size.
-    /// In front of a token bucket its burst comes on top, as with tc-tbf's `latency`.
+    /// As many bytes as the current capacity carries in this time; for traces, the mean capacity, since a radio's buffer has a fixed size.
+    /// In front of a token bucket, the burst is added, as with tc-tbf's `latency`.
     Time(Span),
     Unlimited,
 }
@@ -34,7 +34,7 @@ impl Limit {
     pub const DEFAULT: Self = Self::Time(Span::from_millis(300));
 }
 
-/// What decides besides the limit.
+/// The policy applied in addition to the limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Policy {
     /// First in, first out, dropped when full.
@@ -66,7 +66,7 @@ impl Default for QueueConfig {
     }
 }
 
-/// What a policy says of a packet.
+/// A policy's decision about a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,
@@ -89,13 +89,13 @@ struct Waiting {
     packet: Packet,
 }
 
-/// The packets that wait.
+/// The queued packets.
 #[derive(Clone, Debug)]
 pub(crate) struct Queue {
     waiting: VecDeque<Waiting>,
     bytes: Bytes,
     limit: Limit,
-    /// Added to a limit in time.
+    /// Added to a limit given as time.
     burst: Bytes,
     /// `limit` in bytes at the rate it was computed for.
     converted: (Bitrate, Bytes),
@@ -130,7 +130,7 @@ impl Queue {
         self.waiting.is_empty()
     }
 
-    /// A packet that finds nothing to wait for may go past the policy.
+    /// A packet that does not have to wait may bypass the policy.
     #[inline]
     pub(crate) fn is_indifferent(&self) -> bool {
         matches!(self.state, State::DropTail | State::L4sStep(_))
@@ -168,7 +168,7 @@ impl Queue {
         Ok(())
     }
 
-    /// The next packet to send at `now`; packets that the policy drops on the way are told to `dropped`.
+    /// The next packet to send at `now`; packets that the policy drops on the way are passed to `dropped`.
     #[inline]
     pub(crate) fn pop(&mut self, now: Time, dropped: &mut VecDeque<Exit>) -> Option<Packet> {
         loop {
@@ -208,7 +208,7 @@ impl Queue {
     }
 }
 
-/// Marks the packet if it can carry a mark and the policy wants to mark; says whether the packet may go on.
+/// Marks the packet if it is ECN-capable and the policy signals; returns whether the packet is kept.
 fn mark(packet: &mut Packet, wanted: bool) -> bool {
     let marks = wanted && packet.ecn.is_capable();
     if marks {

@@ -1,9 +1,9 @@
 //! PIE, the proportional integral controller enhanced, after RFC 8033 sections 4 and 5.
 //!
 //! Departures
-//! - The queue delay is the wait of the packet that left last (section 4.3 leaves the choice), zero when nothing waits.
+//! - The queue delay is the wait of the packet that left last (section 4.3 leaves the choice), zero when the queue is empty.
 //! - Marks instead of drops up to a drop probability of 10 % (section 5.1); capped steps (section 5.5) and evened-out drops
-//!   (section 5.4) are on, the controller is always active (section 5.3 is left out).
+//!   (section 5.4) are on, the controller is always active (section 5.3 is omitted).
 
 use nearlight_units::{Bytes, Span, Time};
 
@@ -32,16 +32,16 @@ const LONGEST_BURST: Span = Span::from_millis(150);
 /// `alpha` and `beta` in 1/s, RFC 8033 section 4.2.
 const ALPHA: f64 = 0.125;
 const BETA: f64 = 1.25;
-/// Steps of the controller shrink with the probability: RFC 8033 section 4.2.
+/// The controller's steps shrink with the probability: RFC 8033 section 4.2.
 const SCALES: [(f64, f64); 6] =
     [(0.000_001, 2_048.0), (0.000_01, 512.0), (0.000_1, 128.0), (0.001, 32.0), (0.01, 8.0), (0.1, 2.0)];
-/// Decay of the probability per update while nothing waits, RFC 8033 section 4.2.
+/// Decay of the probability per update while the queue is empty, RFC 8033 section 4.2.
 const DECAY: f64 = 0.98;
-/// Updates that are caught up on after a silence: over two minutes of a link that sent nothing, after which nothing new happens.
+/// Maximum number of updates made up for after an idle period: over two minutes, after which the state no longer changes.
 const MOST_UPDATES: i64 = 10_000;
 /// Above this probability a step is at most the second number, RFC 8033 section 5.5.
 const CAP: (f64, f64) = (0.1, 0.02);
-/// Up to this probability a packet that can is marked, RFC 8033 section 5.1.
+/// Up to this probability, an ECN-capable packet is marked, RFC 8033 section 5.1.
 const MARK_UP_TO: f64 = 0.1;
 /// Bounds of the accumulated probability between which drops are random, RFC 8033 section 5.4.
 const EVEN: (f64, f64) = (0.85, 8.5);
@@ -114,7 +114,7 @@ impl State {
         drops
     }
 
-    /// Runs the updates that were due by `now`; nothing between two events changes what they see.
+    /// Runs the updates due by `now`; their input does not change between two events.
     fn catch_up(&mut self, now: Time) {
         if self.next_update > now {
             return;

@@ -1,4 +1,4 @@
-//! From a path in writing to one that packets can take.
+//! Builds a runnable path from its written form.
 
 use std::convert::Infallible;
 
@@ -22,7 +22,7 @@ use crate::trace_file::{TraceError, TraceFile, read_trace};
 /// The length of a generated trace, after which it repeats.
 const MODEL_LENGTH: Span = Span::from_secs(600);
 
-/// A path whose files cannot be used as it says.
+/// A path whose files cannot be used as specified.
 #[derive(Debug, Error)]
 pub enum LoadError {
     #[error(transparent)]
@@ -41,13 +41,13 @@ pub enum LoadError {
     BadCell { settings: String, reason: String },
 }
 
-/// A path whose files were read: it can be built again and again, for seed after seed.
+/// A path whose files have been read: it can be built repeatedly, with different seeds.
 #[derive(Clone, Debug)]
 pub struct LoadedPath {
     spec: PathSpec,
-    /// Of each hop that has one.
+    /// One for each hop that has a trace file.
     traces: Vec<Option<TraceFile>>,
-    /// Where traces begin whose offset is not written, as a share of their length.
+    /// Start of traces without an explicit offset, as a fraction of their length.
     start: f64,
 }
 
@@ -59,8 +59,8 @@ impl PathSpec {
         cell.map_or_else(|| self.load_files(), |settings| Err(LoadError::Cell(settings.clone())))
     }
 
-    /// Reads the trace files that the path names, and lets `check` look at what is written about each cell: an error says what is
-    /// wrong with it. For [`LoadedPath::path_with`].
+    /// Reads the trace files that the path names, and passes the settings of each cell to `check`, which returns an error for
+    /// invalid ones. For [`LoadedPath::path_with`].
     pub fn load_with(&self, check: &mut dyn FnMut(&str) -> Result<(), String>) -> Result<LoadedPath, LoadError> {
         for hop in &self.hops {
             if let HopSpec::Cell(settings) = hop {
@@ -107,15 +107,15 @@ impl LoadedPath {
         &self.spec
     }
 
-    /// The same path with every trace begun at this share of its length (from 0 up to 1), except where the path itself says `offset`.
+    /// The same path with every trace started at this fraction of its length (0 to 1, exclusive), unless the path specifies `offset`.
     ///
-    /// The share is the same for all: traces that were recorded together, such as those of both directions, stay together.
+    /// The fraction is the same for all traces, so traces recorded together, such as those of both directions, stay aligned.
     #[must_use]
     pub fn starting_at(&self, share: f64) -> Self {
         Self { start: share, ..self.clone() }
     }
 
-    /// Packets' own path with this seed.
+    /// The runnable path with this seed.
     ///
     /// # Panics
     /// If it has cells, which [`PathSpec::load`] refuses.
@@ -127,7 +127,7 @@ impl LoadedPath {
         self.path_with(seed, &mut none).unwrap_or_else(|never| match never {})
     }
 
-    /// Packets' own path with this seed, where `cell` makes the hops through cells from what is written about them.
+    /// The runnable path with this seed; `cell` creates the hops through cells from their settings.
     pub fn path_with<E>(&self, seed: u64, cell: &mut dyn FnMut(&str) -> Result<Stage, E>) -> Result<Path, E> {
         let hops = self.spec.hops.iter().zip(&self.traces).enumerate();
         let stages = hops.map(|(place, (hop, trace))| match hop {
@@ -137,15 +137,15 @@ impl LoadedPath {
         Ok(Path::new(stages.collect::<Result<Vec<_>, E>>()?))
     }
 
-    /// A hop's trace from where this path begins it.
+    /// A hop's trace, rotated to this path's starting point.
     fn begun(&self, hop: &HopSpec, trace: Option<&TraceFile>) -> Option<TraceFile> {
         let (HopSpec::Bottleneck(spec), Some(trace)) = (hop, trace) else { return None };
-        // Whole milliseconds, so that a reader can write down where a run began.
+        // Whole milliseconds, so that the starting point of a run can be written down exactly.
         let share = || Span::from_millis((trace.length().as_millis_f64() * self.start) as i64);
         Some(trace.starting_at(spec.offset.unwrap_or_else(share)))
     }
 
-    /// What is written about the cells that the path leads through, in its order.
+    /// The settings of the cells on the path, in path order.
     pub fn cells(&self) -> impl Iterator<Item = &str> {
         self.spec
             .hops
@@ -191,8 +191,8 @@ fn capacity(spec: &BottleneckSpec, trace: Option<&TraceFile>, random: &mut Rando
     let rates = match (&spec.source, trace) {
         (_, Some(TraceFile::Packets(trace))) => return Capacity::Trace(trace.clone(), spec.scale),
         (_, Some(TraceFile::Series(rates))) | (Source::Rates(rates), None) => rates.clone(),
-        (Source::Model { model, mean }, None) => {
-            let mean = |usual: Bitrate| mean.unwrap_or(usual);
+        (Source::Model { model, mean: mean_of_model }, None) => {
+            let mean = |usual: Bitrate| mean_of_model.unwrap_or(usual);
             match model {
                 Model::FiveG => {
                     let usual = FiveG::default();
@@ -204,6 +204,7 @@ fn capacity(spec: &BottleneckSpec, trace: Option<&TraceFile>, random: &mut Rando
                     let parameters = WiFi { mean: mean(usual.mean), ..usual };
                     generate::wifi(&parameters, MODEL_LENGTH, random.seed())
                 }
+                Model::Scene(scene) => scene.rates(*mean_of_model, MODEL_LENGTH, random.seed()),
             }
         }
         (&Source::Drawn { lowest, highest, every }, None) => {

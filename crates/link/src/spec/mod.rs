@@ -1,6 +1,6 @@
-//! Paths as people write them: one line, or a list of tables; both say the same with the same keys.
+//! The written form of paths: one line, or a list of tables, with the same keys.
 //!
-//! One line holds `key=value` pairs with commas in between. Hops are met in the order in which they are written; the keys that
+//! One line holds comma-separated `key=value` pairs. Packets traverse hops in the order in which they are written; the keys that
 //! describe a bottleneck belong to the nearest `rate`, `trace` or `model` before them, or else to the first one.
 //!
 //! ```
@@ -39,14 +39,15 @@ use crate::loss::GilbertElliott;
 use crate::outage::{OutageKind, Window};
 use crate::queue::QueueConfig;
 use crate::random::Probability;
+use crate::scenes::Scene;
 
-/// A path in writing; [`PathSpec::build`] makes it real. Without hops it changes nothing.
+/// The written form of a path; [`PathSpec::build`] creates the path. Without hops it changes nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PathSpec {
     pub hops: Vec<HopSpec>,
 }
 
-/// A hop in writing.
+/// The written form of a hop.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HopSpec {
     Bottleneck(BottleneckSpec),
@@ -69,11 +70,11 @@ pub enum HopSpec {
         kind: OutageKind,
         windows: Vec<Window>,
     },
-    /// A Wi-Fi cell, which other paths may lead through as well: whoever builds the path reads what is written about it.
+    /// A Wi-Fi cell, which other paths may share; the code that builds the path interprets the cell's settings.
     Cell(String),
 }
 
-/// Loss in writing.
+/// The written form of a loss model.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum LossSpec {
     Independent(Probability),
@@ -85,16 +86,16 @@ pub enum LossSpec {
     Gilbert(GilbertElliott),
 }
 
-/// A bottleneck in writing.
+/// The written form of a bottleneck.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BottleneckSpec {
     pub source: Source,
     pub service: Service,
     pub queue: QueueConfig,
     pub fine: Fine,
-    /// What the source's rates are multiplied by, from 0.01 to 1000.
+    /// The factor applied to the source's rates, from 0.01 to 1000.
     pub scale: f64,
-    /// Where in its file a trace begins; whoever builds the path decides if None.
+    /// Start offset of a trace in its file; if None, the code that builds the path chooses it.
     pub offset: Option<Span>,
 }
 
@@ -106,10 +107,10 @@ pub enum Source {
     File(PathBuf),
     Model {
         model: Model,
-        /// The model's own mean where None.
+        /// If None, the model's own mean.
         mean: Option<Bitrate>,
     },
-    /// Another rate every so often, drawn evenly between the two: `drawn`.
+    /// A rate redrawn periodically, uniformly between the two: `drawn`.
     Drawn {
         lowest: Bitrate,
         highest: Bitrate,
@@ -123,14 +124,15 @@ pub enum Source {
     },
 }
 
-/// A generator of traces (see [`generate`](crate::generate)); the path's seed is the trace's too.
+/// A generator of traces (see [`generate`](crate::generate)); the path's seed also seeds the trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Model {
     FiveG,
     WiFi,
+    Scene(Scene),
 }
 
-/// A path's text that cannot be understood.
+/// An invalid path specification.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum SpecError {
     #[error("`{key}` is not part of a path; allowed are {}", read::names())]

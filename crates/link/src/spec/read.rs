@@ -13,6 +13,7 @@ use crate::loss::GilbertElliott;
 use crate::outage::OutageKind;
 use crate::queue::{CoDel, Limit, Pie, Policy, QueueConfig, Ramp, Step};
 use crate::random::Probability;
+use crate::scenes::Scene;
 
 /// What a key is, and how its values are written.
 struct Key {
@@ -25,7 +26,7 @@ struct Key {
 enum Kind {
     Bottleneck,
     Hop,
-    /// Belongs to a bottleneck.
+    /// A property of a bottleneck.
     Detail,
 }
 
@@ -48,7 +49,7 @@ const KEYS: [Key; 20] = [
     key(
         "model",
         Kind::Bottleneck,
-        "5g or wifi, with a mean rate if you like (5g/60mbit), another rate every so often, drawn/2mbit/10mbit/5s, or one that wanders \
+        "5g, wifi, city-drive, beach-stationary, urban-macro, rural-macro, indoor-walking or indoor-stationary, with a mean rate if you like (5g/60mbit), another rate every so often, drawn/2mbit/10mbit/5s, or one that wanders \
          with a mean, a deviation and a memory: log-normal/8mbit/5mbit/2s",
     ),
     key("queue", Kind::Detail, "a time (100ms), a size (64kb, 64kib), packets (100p) or unlimited"),
@@ -83,7 +84,7 @@ const KEYS: [Key; 20] = [
     key("wifi", Kind::Hop, "a cell's settings with slashes in between, such as standard-11ax/mcs:7"),
 ];
 
-/// By how much reordered packets are late unless told. Guess: longer than a frame's burst, shorter than a frame.
+/// Default delay of reordered packets. Guess: longer than a frame's burst, shorter than a frame.
 const HELD_BACK: Span = Span::from_millis(5);
 
 pub(super) const MOST_HOPS: usize = 64;
@@ -129,7 +130,7 @@ impl PathSpec {
         draft.finish()
     }
 
-    /// The same, of a table that describes one hop, whose keys come in any order.
+    /// The same for a table that describes one hop; its keys may be in any order.
     pub(super) fn from_table(pairs: &[(String, String)]) -> Result<Self, SpecError> {
         let known = |name: &str| KEYS.iter().find(|key| key.name == name && key.kind != Kind::Detail);
         let mut hops = pairs.iter().filter_map(|(name, _)| known(name));
@@ -145,7 +146,7 @@ enum Detail {
     Queue(Limit),
     Policy(Policy),
     Burst(Bytes),
-    /// Whether a class of HTB is meant.
+    /// Whether the value selects an HTB class.
     Borrowing(bool),
     Fine(Fine),
     Scale(f64),
@@ -156,7 +157,7 @@ enum Detail {
 #[derive(Default)]
 struct Bottleneck {
     source: Option<Source>,
-    /// None where the hop was not written yet.
+    /// None while the hop has not been read yet.
     place: Option<usize>,
     details: Vec<(&'static str, Detail)>,
 }
@@ -174,7 +175,7 @@ impl Draft {
         let place = Some(self.hops.len());
         self.hops.push(None);
         match self.bottlenecks.last_mut() {
-            // Details came first.
+            // Its details preceded it.
             Some(early) if early.source.is_none() => (early.source, early.place) = (Some(source), place),
             _ => self.bottlenecks.push(Bottleneck { source: Some(source), place, details: Vec::new() }),
         }
@@ -251,7 +252,7 @@ fn source(name: &str, value: &str) -> Option<Source> {
                 "wifi" => Model::WiFi,
                 "drawn" => return drawn(&parts.collect::<Vec<_>>()),
                 "log-normal" => return log_normal_rate(&parts.collect::<Vec<_>>()),
-                _ => return None,
+                name => Model::Scene(Scene::ALL.into_iter().find(|scene| scene.name() == name)?),
             };
             let mean = match parts.next() {
                 Some(mean) => Some(values::rate(mean)?),

@@ -1,4 +1,4 @@
-//! Paths in plans: serde's side of the text form.
+//! Paths in plans: serde support for the text form.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::read::MOST_HOPS;
 use super::{PathSpec, SpecError};
 
 impl Serialize for PathSpec {
-    /// As its one line.
+    /// Serialized in its one-line form.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
     }
@@ -55,7 +55,7 @@ impl<'de> Visitor<'de> for PathVisitor {
     }
 }
 
-/// A value's text: a string, a number, or a list of them, which is the same as slashes in between.
+/// A value's text: a string, a number, or a list of these, which is equivalent to joining them with slashes.
 struct Value(String);
 
 impl<'de> Deserialize<'de> for Value {

@@ -13,7 +13,7 @@ pub(super) fn parts(text: &str) -> impl Iterator<Item = &str> {
     text.split(['/', ',']).map(str::trim)
 }
 
-/// A number and its unit, scaled by what the unit stands for and rounded; None for anything else and for what is beyond 2^63.
+/// A number and its unit, scaled by the unit and rounded; None for anything else and for values beyond 2^63.
 fn quantity(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     const MOST: f64 = 9.2e18;
     let split = text.find(|symbol: char| symbol.is_ascii_alphabetic()).unwrap_or(text.len());
@@ -60,7 +60,7 @@ pub(super) fn window(text: &str) -> Option<Window> {
     };
     let (start, length) = once.split_once('+')?;
     let window = Window { start: span(start)?, length: span(length)?, every };
-    // Longer than its period, the link would never come back.
+    // An outage longer than its period would never end.
     every.is_none_or(|every| every > window.length).then_some(window)
 }
 
@@ -88,7 +88,7 @@ pub(super) fn quantiles(text: &str) -> Option<Vec<(f64, Span)>> {
 /// A value as it would be written.
 pub(super) struct Written<T>(pub T);
 
-/// The largest unit in which the value is a whole number.
+/// The largest unit in which the value is an integer.
 fn write_in(formatter: &mut fmt::Formatter<'_>, value: u64, units: &[(u64, &str)]) -> fmt::Result {
     let (scale, unit) = units.iter().find(|(scale, _)| value.is_multiple_of(*scale)).unwrap_or(&units[units.len() - 1]);
     write!(formatter, "{}{unit}", value / scale)

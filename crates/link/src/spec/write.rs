@@ -1,4 +1,4 @@
-//! From a path to its one line, the way it would be written by hand.
+//! Formats a path as one line, as a person would write it.
 
 use std::fmt;
 
@@ -84,7 +84,7 @@ impl fmt::Display for BottleneckSpec {
             Fine::TddUp => formatter.write_str(",fine=tdd-up")?,
             Fine::Aggregates => formatter.write_str(",fine=aggregates")?,
         }
-        // A factor of one is what was not written.
+        // A factor of one is the default and is not written.
         if (self.scale - 1.0).abs() > f64::EPSILON {
             write!(formatter, ",scale={}", self.scale)?;
         }
@@ -107,6 +107,7 @@ impl fmt::Display for Source {
                 let name = match model {
                     Model::FiveG => "5g",
                     Model::WiFi => "wifi",
+                    Model::Scene(scene) => scene.name(),
                 };
                 write!(formatter, "model={name}")?;
                 mean.map_or(Ok(()), |mean| write!(formatter, "/{}", Written(mean)))

@@ -38,7 +38,7 @@ fn codel_lets_a_burst_pass() {
 
 #[test]
 fn codel_and_pie_mark_what_can_be_marked() {
-    // Marks slow nothing down here: for longer, PIE's probability would pass the limit up to which it marks.
+    // Marks do not slow the sender here: for longer, PIE's probability would pass the limit up to which it marks.
     for (aqm, count) in [("codel", 3_000), ("pie", 1_800)] {
         let spec = format!("rate=10mbit,aqm={aqm},queue=unlimited");
         let mut path = path(&spec, 1);

@@ -17,7 +17,7 @@ pub fn micros(micros: u64) -> Time {
     Time::from_micros(micros)
 }
 
-/// Offers packets at their times, polling whenever the path asks for it, then waits until the path is empty.
+/// Offers packets at their times, polling whenever the path requests it, then waits until the path is empty.
 pub fn run(path: &mut impl Hop, offers: impl IntoIterator<Item = (Time, Packet)>) -> Vec<Exit> {
     let mut exits = Vec::new();
     for (at, packet) in offers {

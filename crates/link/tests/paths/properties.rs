@@ -100,7 +100,7 @@ fn sorted(mut exits: Vec<Exit>) -> Vec<Exit> {
     exits
 }
 
-/// What was held and what passes leave at the same moment here, and the hop behind throws its dice in their order.
+/// Held and passing packets leave at the same moment here, and the next hop makes its random draws in their order.
 #[test]
 fn a_tie_is_decided_alike_however_late_anybody_looks() {
     let packet = |id: u64| (Time::from_millis(id), Packet::new(id, FlowId(0), Bytes::new(100)));

@@ -147,7 +147,7 @@ fn traces_come_from_files() {
     let exits = run(&mut path, evenly(3, 2_000, Span::ZERO));
     assert_eq!(exits.last().map(|exit| exit.at), Some(Time::from_millis(3)));
 
-    // A trace begins where the path says, or else where its builder does, and wraps round.
+    // A trace begins at the path's offset, or else at the builder's, and wraps around.
     let loaded = |text: String| text.parse::<PathSpec>().expect("a path").load().expect("traces");
     let rate = |path: &mut nearlight_link::Path, at| {
         path.capacity(Time::from_millis(at)).expect("a rate").as_bps() / 1_000_000

@@ -4,7 +4,6 @@ use std::net::Ipv4Addr;
 
 use nearlight_units::Span;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpSocket;
 
 use super::*;
 use crate::{Identity, Limits, ListenOptions, Listener};
@@ -24,7 +23,7 @@ fn listen(limits: Limits) -> (Arc<Listener>, SocketAddr) {
     (listener, address)
 }
 
-/// Answers each line with the same line, and keeps whoever says nothing for ever.
+/// Echoes each line, and keeps silent connections for ever.
 fn serve(listener: &Arc<Listener>) {
     let listener = Arc::clone(listener);
     tokio::spawn(async move {
@@ -51,7 +50,7 @@ async fn is_answered(stream: &mut TcpStream) -> bool {
 
 /// A connection from one of loopback's addresses that has sent `bytes`.
 async fn idle_from(last: u8, server: SocketAddr, bytes: &[u8]) -> TcpStream {
-    let socket = TcpSocket::new_v4().unwrap();
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
     socket.bind(SocketAddr::from(([127, 0, 0, last], 0))).unwrap();
     let mut stream = socket.connect(server).await.unwrap();
     stream.write_all(bytes).await.unwrap();
@@ -115,4 +114,34 @@ async fn a_peer_that_takes_nothing_is_given_up() {
         }
     });
     assert_eq!(error.await.kind(), io::ErrorKind::TimedOut);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test]
+async fn a_connection_s_tcp_is_asked_and_configured_for_itself_until_it_closes() {
+    let (listener, server) = listen(Limits::default());
+    let mut streams = Vec::new();
+    let mut clients = Vec::new();
+    for _ in 0..2 {
+        clients.push(idle_from(1, server, b"GET /").await);
+        let mut stream = within(listener.accept_page()).await.expect("a connection");
+        within(stream.read_exact(&mut [0; 5])).await.unwrap();
+        streams.push(stream);
+    }
+    let [chosen, other] = [streams[0].tcp(), streams[1].tcp()];
+    let usual = other.congestion_control().unwrap();
+    chosen.set_congestion_control("reno").unwrap();
+    assert_eq!(chosen.congestion_control().unwrap(), "reno");
+    assert_eq!(other.congestion_control().unwrap(), usual);
+    assert_eq!(chosen.set_congestion_control("no-such").unwrap_err().kind(), io::ErrorKind::NotFound);
+    let before = chosen.info().unwrap();
+    within(streams[0].write_all(&[7; 5_000])).await.unwrap();
+    within(clients[0].read_exact(&mut [0; 5_000])).await.unwrap();
+    let sent = chosen.info().unwrap();
+    assert!(sent.bytes_sent.get() >= before.bytes_sent.get() + 5_000, "{sent:?}");
+    assert!(sent.rate_limit().is_some(), "{sent:?}");
+    assert_eq!(other.info().unwrap().bytes_sent, before.bytes_sent);
+    drop(streams);
+    assert_eq!(chosen.info().unwrap_err().kind(), io::ErrorKind::NotConnected);
+    assert_eq!(within(clients[1].read(&mut [0; 8])).await.unwrap(), 0, "the handle keeps nothing open");
 }

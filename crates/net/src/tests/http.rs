@@ -1,4 +1,4 @@
-//! One HTTP GET over either door of the page's port.
+//! One HTTP GET over either protocol of the page's port.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,10 +17,10 @@ use crate::client::resolve;
 use crate::trust::ClientTls;
 use crate::{Link, NetError, Trust};
 
-/// Longer answers are refused: what we ask for is a control message's size at most.
+/// Longer responses are refused: the ones we request are at most as long as a control message.
 const LONGEST_BODY: usize = MAX_CONTROL_BYTES;
 
-/// The whole question and answer. Guess: two retransmissions of TCP's first packet fit.
+/// For request and response together. Guess: two retransmissions of TCP's first packet fit.
 const TIME_LIMIT: Duration = Duration::from_secs(5);
 
 /// The body of `path` at the server of `link`: over HTTP where the link is not secure, else over HTTPS as `trust` says.

@@ -1,6 +1,6 @@
 //! What is known to arrive: a Bayesian blend of short windows.
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, RemoteTime, Span};
 
 /// How long arrivals are counted for a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ impl Windows {
 
 /// How much a sample's distance counts as its uncertainty (`uncertainty_scale_`).
 const UNCERTAINTY: f64 = 10.0;
-/// The same for a window of few bytes, which says little.
+/// The same for a window of few bytes, which is less reliable.
 const UNCERTAINTY_OF_SMALL: f64 = 25.0;
 /// Below this a window is small (STR0M's value; libwebrtc's field trial is off by default).
 const SMALL: Bytes = Bytes::new(2_000);
@@ -46,7 +46,7 @@ pub struct AckedRate {
 
 #[derive(Clone, Debug, Default)]
 struct Window {
-    last: Option<Time>,
+    last: Option<RemoteTime>,
     span: Span,
     sum: Bytes,
 }
@@ -64,7 +64,7 @@ impl AckedRate {
     }
 
     /// A packet arrived, by the receiver's clock.
-    pub fn on_packet(&mut self, arrived_at: Time, size: Bytes) {
+    pub fn on_packet(&mut self, arrived_at: RemoteTime, size: Bytes) {
         let length = if self.estimate.is_some() { self.windows.later } else { self.windows.first };
         if let Some((sum, sample)) = self.window.on_packet(arrived_at, size, length) {
             self.latest = Some(sample.max(FLOOR));
@@ -108,7 +108,7 @@ impl AckedRate {
 
 impl Window {
     /// The bytes and the rate in kb/s of a window that this packet closes.
-    fn on_packet(&mut self, now: Time, size: Bytes, length: Span) -> Option<(Bytes, f64)> {
+    fn on_packet(&mut self, now: RemoteTime, size: Bytes, length: Span) -> Option<(Bytes, f64)> {
         let last = *self.last.get_or_insert(now);
         if last - now > CLOCK_JUMP {
             *self = Self { last: Some(now), ..Self::default() };
@@ -117,7 +117,7 @@ impl Window {
         self.last = self.last.max(Some(now));
         self.span += passed;
         if passed > length {
-            // Silence is no low rate: the sender may have had nothing to send.
+            // Silence does not mean a low rate: the sender may have had nothing to send.
             self.sum = Bytes::ZERO;
             self.span = Span::from_nanos(self.span.as_nanos() % length.as_nanos());
         }
@@ -135,7 +135,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    fn feed(acked: &mut AckedRate, from: Time, length: Span, rate: Bitrate) {
+    fn feed(acked: &mut AckedRate, from: RemoteTime, length: Span, rate: Bitrate) {
         let size = Bytes::new(1_250);
         let gap = rate.time_to_send(size);
         let mut at = from;
@@ -148,9 +148,9 @@ mod tests {
     #[test]
     fn a_steady_rate_is_found_exactly_after_the_first_window() {
         let mut acked = AckedRate::default();
-        feed(&mut acked, Time::ZERO, Span::from_millis(499), Bitrate::from_mbps(10));
+        feed(&mut acked, RemoteTime::ZERO, Span::from_millis(499), Bitrate::from_mbps(10));
         assert_eq!(acked.rate(), None);
-        feed(&mut acked, Time::from_millis(499), Span::from_millis(10), Bitrate::from_mbps(10));
+        feed(&mut acked, RemoteTime::from_millis(499), Span::from_millis(10), Bitrate::from_mbps(10));
         let found = acked.rate().expect("the window is complete").as_bps();
         assert!(found.abs_diff(10_000_000) < 50_000, "{found}");
     }
@@ -171,7 +171,7 @@ mod tests {
         let mut expecting = acked.clone();
         expecting.expect_change();
         for rates in [&mut acked, &mut expecting] {
-            feed(rates, Time::from_secs(1), Span::from_millis(320), Bitrate::from_mbps(16));
+            feed(rates, RemoteTime::from_secs(1), Span::from_millis(320), Bitrate::from_mbps(16));
         }
         assert!(expecting.rate() > acked.rate());
     }
@@ -179,8 +179,8 @@ mod tests {
     #[test]
     fn a_sudden_drop_is_in_the_cautious_rate_after_two_windows() {
         let mut acked = AckedRate::default();
-        feed(&mut acked, Time::ZERO, Span::from_secs(5), Bitrate::from_mbps(20));
-        feed(&mut acked, Time::from_secs(5), Span::from_millis(301), Bitrate::from_mbps(5));
+        feed(&mut acked, RemoteTime::ZERO, Span::from_secs(5), Bitrate::from_mbps(20));
+        feed(&mut acked, RemoteTime::from_secs(5), Span::from_millis(301), Bitrate::from_mbps(5));
         assert!(acked.cautious_rate() < Some(Bitrate::from_kbps(5_200)), "{:?}", acked.cautious_rate());
         assert!(acked.rate() > Some(Bitrate::from_mbps(12)), "{:?}", acked.rate());
     }
@@ -188,9 +188,9 @@ mod tests {
     #[test]
     fn silence_and_jumps_of_the_clock_are_no_rates() {
         let mut acked = AckedRate::default();
-        feed(&mut acked, Time::from_secs(100), Span::from_secs(2), Bitrate::from_mbps(10));
-        feed(&mut acked, Time::from_secs(160), Span::from_secs(2), Bitrate::from_mbps(10));
-        feed(&mut acked, Time::from_secs(3), Span::from_secs(2), Bitrate::from_mbps(10));
+        feed(&mut acked, RemoteTime::from_secs(100), Span::from_secs(2), Bitrate::from_mbps(10));
+        feed(&mut acked, RemoteTime::from_secs(160), Span::from_secs(2), Bitrate::from_mbps(10));
+        feed(&mut acked, RemoteTime::from_secs(3), Span::from_secs(2), Bitrate::from_mbps(10));
         let found = acked.rate().expect("known").as_bps();
         assert!(found.abs_diff(10_000_000) < 300_000, "{found}");
     }

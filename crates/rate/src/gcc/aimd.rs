@@ -27,7 +27,7 @@ const DECREASE_GAP: (Span, Span) = (Span::from_millis(10), Span::from_millis(200
 /// The lowest internal estimate (`kCongestionControllerMinBitrate`).
 const FLOOR: Bitrate = Bitrate::from_kbps(5);
 
-/// What moved the estimate last.
+/// The reason for the estimate's last change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mover {
     /// The delay signal: growth while it is calm, a cut when it is not.
@@ -38,7 +38,7 @@ pub enum Mover {
     Outside,
 }
 
-/// What one feedback message says.
+/// The input from one feedback message.
 #[derive(Clone, Copy, Debug)]
 pub struct Observation {
     pub usage: Usage,
@@ -102,7 +102,7 @@ impl Aimd {
         self.capacity.on_probe(measured);
     }
 
-    /// The step that feedback asks for.
+    /// The step that feedback calls for.
     pub fn on_observation(&mut self, now: Time, seen: &Observation) {
         match (seen.usage, self.phase) {
             (Usage::Over, _) => self.decrease(now, seen.arriving),

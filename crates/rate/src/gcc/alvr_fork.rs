@@ -23,7 +23,7 @@ use super::detector::Usage;
 use super::groups::Delta;
 use super::trendline::Trendline;
 use crate::frames::{FrameSample, Frames};
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentPacket};
 
 /// Windows of what arrives (`GCC_BITRATE_ESTIMATOR_INIT_WINDOW_MS` and `_NONINIT_`).
 const WINDOWS: Windows = Windows { first: Span::from_millis(350), later: Span::from_millis(250) };
@@ -204,7 +204,7 @@ impl RateController for AlvrFork {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 
@@ -235,7 +235,7 @@ mod tests {
     /// 72 frames a second.
     const FRAME: Span = Span::from_nanos(13_888_889);
 
-    /// Calm frames for so many seconds, from second `from` on.
+    /// Calm frames for this many seconds, from second `from` on.
     fn run(rate: &mut Rate, from: u64, seconds: i64, mbps: u64) {
         for frame in 1..=72 * seconds {
             rate.on_frame(Time::from_secs(from) + FRAME * frame, Usage::Normal, Some(Bitrate::from_mbps(mbps)));

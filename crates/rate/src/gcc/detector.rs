@@ -1,6 +1,6 @@
 //! Over-use, under-use or neither: growth of delay against a threshold that adapts.
 
-use nearlight_units::{Span, Time};
+use nearlight_units::Span;
 
 /// Threshold at start, and its bounds, in the metric's milliseconds (draft section 5.4 `del_var_th`; libwebrtc `threshold_`).
 const THRESHOLD_START: f64 = 12.5;
@@ -14,7 +14,7 @@ const SUSTAINED: Span = Span::from_millis(10);
 /// The count of samples scales the metric up to this many (`kMinNumDeltas`).
 const MOST_COUNTED: u32 = 60;
 
-/// What the delay says of the path.
+/// The state of the path, inferred from delay.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Usage {
     #[default]
@@ -25,7 +25,7 @@ pub enum Usage {
     Under,
 }
 
-/// What variants differ in.
+/// The parameters in which variants differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DetectorOptions {
     /// Speed of the threshold per millisecond, above and below it.
@@ -53,7 +53,8 @@ pub struct Growth {
     pub gain: f64,
     /// The time that the sample covers.
     pub length: Span,
-    pub at: Time,
+    /// Since a moment that is the same for all samples.
+    pub at: Span,
 }
 
 /// Compares growth with the threshold.
@@ -63,7 +64,7 @@ pub struct Detector {
     samples: u32,
     previous: f64,
     threshold: f64,
-    adapted_at: Option<Time>,
+    adapted_at: Option<Span>,
     over_for: Option<Span>,
     over_samples: u32,
     usage: Usage,
@@ -101,7 +102,7 @@ impl Detector {
         self.adapt(metric.abs(), growth.at);
     }
 
-    /// Growth that was being counted is forgotten, for example because no feedback tells of it any more.
+    /// Growth that was being counted is forgotten, for example because feedback no longer covers it.
     pub fn drop_hypothesis(&mut self) {
         self.over_for = None;
         self.over_samples = 0;
@@ -133,9 +134,9 @@ impl Detector {
         }
     }
 
-    fn adapt(&mut self, metric: f64, now: Time) {
-        let since = now.saturating_since(self.adapted_at.unwrap_or(now)).min(LONGEST_ADAPTION);
-        self.adapted_at = Some(now);
+    fn adapt(&mut self, metric: f64, at: Span) {
+        let since = (at - self.adapted_at.unwrap_or(at)).max(Span::ZERO).min(LONGEST_ADAPTION);
+        self.adapted_at = Some(at);
         if metric > self.threshold + FURTHEST_ADAPTED {
             return;
         }
@@ -152,7 +153,7 @@ mod tests {
     /// Samples of 10 ms each, after 60 calm ones have brought the count to its full weight.
     fn usages(options: DetectorOptions, trends: &[f64]) -> Vec<Usage> {
         let mut detector = Detector::new(options);
-        let mut at = Time::from_secs(1);
+        let mut at = Span::from_secs(1);
         let mut feed = |trend: f64| {
             at += Span::from_millis(10);
             detector.on_growth(&Growth { trend, gain: 1.0, length: Span::from_millis(10), at });
@@ -178,12 +179,12 @@ mod tests {
     #[test]
     fn the_threshold_moves_by_its_speed_times_the_distance_times_the_time() {
         let mut detector = Detector::new(DetectorOptions::DRAFT);
-        let mut feed = |millis: u64, metric: f64| {
+        let mut feed = |millis: i64, metric: f64| {
             // Two samples: the count is 2 from the second on.
             let trend = metric / 2.0;
             let length = Span::from_millis(10);
             detector.samples = 1;
-            detector.on_growth(&Growth { trend, gain: 1.0, length, at: Time::from_millis(millis) });
+            detector.on_growth(&Growth { trend, gain: 1.0, length, at: Span::from_millis(millis) });
             detector.threshold()
         };
         feed(1_000, 0.0);

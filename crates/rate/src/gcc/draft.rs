@@ -24,7 +24,7 @@
 //!
 //! Of both: without feedback the rate falls ([`crate::silence`]); a receiver's clock that jumps is learnt anew.
 
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, RemoteTime, Span, Time};
 
 use super::detector::{Detector, DetectorOptions, Growth, Usage};
 use super::groups::{Anchor, Delta, Groups, LONGEST_BURST};
@@ -33,7 +33,7 @@ use super::loss_ratio::{Averaging, LossRatio};
 use super::remote_rate::{RemoteOptions, RemoteRate, Step};
 use crate::arriving::ArrivingRate;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentPacket};
 
 /// What arrives is counted over this time (draft: 0.5 to 1 s; pion: 0.5 s).
 const ARRIVING_WINDOW: Span = Span::from_millis(500);
@@ -44,7 +44,7 @@ const CHI: f64 = 0.01;
 /// pion: 0.999 to the power of 30 / (1000 * 5 ms in nanoseconds) differs from 1 by less than a double tells over a session's length.
 const PION_KEEPS: f64 = 1.0;
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct DraftOptions {
     pub name: &'static str,
@@ -95,6 +95,7 @@ pub struct Draft {
     kalman: Kalman,
     detector: Detector,
     judged_at: Option<Time>,
+    first_arrival: Option<RemoteTime>,
     arriving: ArrivingRate,
     remote: RemoteRate,
     loss: LossRatio,
@@ -102,7 +103,7 @@ pub struct Draft {
     silence: Silence,
     /// The rate was last moved by missing feedback.
     silenced: bool,
-    arrivals: Vec<(Time, PacketReport)>,
+    arrivals: Vec<(RemoteTime, PacketReport)>,
 }
 
 impl Draft {
@@ -116,6 +117,7 @@ impl Draft {
             kalman: Kalman::new(options.forgetting),
             detector: Detector::new(DetectorOptions::DRAFT),
             judged_at: None,
+            first_arrival: None,
             arriving: ArrivingRate::new(ARRIVING_WINDOW),
             remote: RemoteRate::new(options.remote, bounds.start, bounds.maximum),
             loss: LossRatio::new(options.loss, bounds.start),
@@ -129,9 +131,10 @@ impl Draft {
     fn on_delta(&mut self, now: Time, delta: &Delta) {
         let trend = self.kalman.on_change(delta.arrived - delta.sent, delta.sent);
         let (length, at) = if self.options.at_feedback {
-            (now.saturating_since(self.judged_at.unwrap_or(now)), now)
+            (now.saturating_since(self.judged_at.unwrap_or(now)), now - Time::ZERO)
         } else {
-            (delta.sent, delta.arrived_at)
+            let first_arrival = *self.first_arrival.get_or_insert(delta.arrived_at);
+            (delta.sent, delta.arrived_at - first_arrival)
         };
         self.judged_at = Some(now);
         self.detector.on_growth(&Growth { trend, gain: 1.0, length, at });
@@ -198,9 +201,9 @@ impl RateController for Draft {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let lowest = self.target() <= self.bounds.minimum;
-        self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout))
+        self.silence.due(lowest).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

@@ -1,7 +1,7 @@
 //! Empties a long queue quickly once over-use has been seen.
 //!
 //! Not part of libwebrtc, which goes on at 85 % of the capacity: a queue of 400 ms then lasts for almost 3 s, in which every frame is
-//! late. Decides from one-way delay over its lowest value of late, which includes the unknown offset of the clocks.
+//! late. Decides from one-way delay over its recent minimum, which includes the unknown offset of the clocks.
 
 use nearlight_units::{Span, Time};
 

@@ -1,6 +1,6 @@
 //! Packets sent together are one sample: the change of delay from group to group.
 
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
 /// Packets sent within this span form a group (libwebrtc `kSendTimeGroupLength`).
 const GROUP: Span = Span::from_millis(5);
@@ -18,8 +18,8 @@ pub struct Delta {
     pub sent: Span,
     /// The same, as arrived.
     pub arrived: Span,
-    /// The newer group's last arrival, on the receiver's clock.
-    pub arrived_at: Time,
+    /// The newer group's last arrival.
+    pub arrived_at: RemoteTime,
 }
 
 /// From which packet on a group's sending time is measured.
@@ -35,12 +35,12 @@ pub enum Anchor {
 struct Group {
     first_sent: Time,
     last_sent: Time,
-    first_arrived: Time,
-    last_arrived: Time,
+    first_arrived: RemoteTime,
+    last_arrived: RemoteTime,
 }
 
 impl Group {
-    fn takes(&self, sent_at: Time, arrived_at: Time, anchor: Anchor, longest_burst: Span) -> bool {
+    fn takes(&self, sent_at: Time, arrived_at: RemoteTime, anchor: Anchor, longest_burst: Span) -> bool {
         let anchor = match anchor {
             Anchor::First => self.first_sent,
             Anchor::Last => self.last_sent,
@@ -48,7 +48,7 @@ impl Group {
         sent_at - anchor <= GROUP || self.is_burst_with(sent_at, arrived_at, longest_burst)
     }
 
-    fn is_burst_with(&self, sent_at: Time, arrived_at: Time, longest: Span) -> bool {
+    fn is_burst_with(&self, sent_at: Time, arrived_at: RemoteTime, longest: Span) -> bool {
         let arrival = arrived_at - self.last_arrived;
         let sending = sent_at - self.last_sent;
         sending == Span::ZERO
@@ -78,7 +78,7 @@ impl Groups {
     }
 
     /// A packet arrived. Answers the delta of the two groups before it, if it begins a new one.
-    pub fn on_packet(&mut self, sent_at: Time, arrived_at: Time) -> Option<Delta> {
+    pub fn on_packet(&mut self, sent_at: Time, arrived_at: RemoteTime) -> Option<Delta> {
         let fresh =
             Group { first_sent: sent_at, last_sent: sent_at, first_arrived: arrived_at, last_arrived: arrived_at };
         let Some(current) = &mut self.current else {
@@ -124,8 +124,8 @@ mod tests {
 
     fn feed_with(anchor: Anchor, packets: &[(u64, u64)]) -> Vec<(i64, i64)> {
         let mut groups = Groups::new(anchor, LONGEST_BURST);
-        let at = Time::from_millis;
-        let deltas = packets.iter().filter_map(|&(sent, arrived)| groups.on_packet(at(sent), at(arrived)));
+        let (at, there) = (Time::from_millis, RemoteTime::from_millis);
+        let deltas = packets.iter().filter_map(|&(sent, arrived)| groups.on_packet(at(sent), there(arrived)));
         deltas.map(|delta| (delta.sent.as_micros() / 1_000, delta.arrived.as_micros() / 1_000)).collect()
     }
 

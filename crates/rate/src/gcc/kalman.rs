@@ -17,7 +17,7 @@ const RATE_WINDOW: usize = 60;
 /// How the variance of measurements is forgotten.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Forgetting {
-    /// `(1 - chi)^(30 / (1000 f_max))`, with the highest rate of late in groups per millisecond.
+    /// `(1 - chi)^(30 / (1000 f_max))`, with the highest recent rate in groups per millisecond.
     ByRate { chi: f64 },
     /// The same, always.
     Constant(f64),

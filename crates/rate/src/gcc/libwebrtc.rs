@@ -16,7 +16,7 @@
 //! * Loss of packets that arrive later than reported is taken back within the block of 250 ms.
 //! * No estimate from the network, no congestion window, no priority for audio: nothing here has them.
 
-use nearlight_units::{Bitrate, Span, Time};
+use nearlight_units::{Bitrate, RemoteTime, Span, Time};
 
 use super::acked::AckedRate;
 use super::aimd::{Aimd, Mover, Observation};
@@ -30,7 +30,9 @@ use super::probing::{Probing, Situation};
 use super::protection::Protection;
 use super::trendline::Trendline;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, Wake};
+use crate::{
+    Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, Probe, RateController, SentPacket, TcpInfo,
+};
 
 /// Pacing over target (libwebrtc `kDefaultPaceMultiplier`).
 const PACING_FACTOR: f64 = 2.5;
@@ -38,13 +40,13 @@ const PACING_FACTOR: f64 = 2.5;
 const STREAM_TIMEOUT: Span = Span::from_secs(2);
 /// A probe's result counts at least as much as this share of what arrives anyway (`kProbeDropThroughputFraction`).
 const PROBE_FLOOR: f64 = 0.85;
-/// For so long after it, a probe's result is what arrives. Guess: two windows of the acknowledged rate, which see little of a probe
+/// For this long, a probe's result counts as the arriving rate. Guess: two windows of the acknowledged rate, which see little of a probe
 /// of 15 ms; without it, the queue that a probe leaves behind would cut the rate to that of before the probe.
 const PROBE_KNOWS: Span = Span::from_millis(300);
 /// Weight of a new round trip (RFC 6298, alpha).
 const ROUND_TRIP_WEIGHT: f64 = 0.125;
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub name: &'static str,
@@ -104,11 +106,13 @@ pub struct LibWebrtc {
     probed: Option<(Time, Bitrate)>,
     probe_decides: bool,
     round_trip: Option<Span>,
-    last_arrival: Option<Time>,
+    last_arrival: Option<RemoteTime>,
     silence: Silence,
     /// Sending times of packets whose loss is not counted: they have been paid for with a silence.
     forgiven: Option<(Time, Time)>,
     arrivals: Vec<PacketReport>,
+    /// What TCP lets go, where it carries the media.
+    transport: Option<Bitrate>,
 }
 
 impl LibWebrtc {
@@ -136,12 +140,18 @@ impl LibWebrtc {
             silence: Silence::default(),
             forgiven: None,
             arrivals: Vec::new(),
+            transport: None,
         }
     }
 
     fn target(&self) -> Bitrate {
         let delay = self.delay_based();
         self.bounds.clamp(self.loss.limit().map_or(delay, |loss| loss.min(delay)))
+    }
+
+    /// What leaves of it: probes and the detector of idle senders must not take what TCP holds back for the application's choice.
+    fn usable(&self) -> Bitrate {
+        self.transport.map_or(self.target(), |transport| self.target().min(transport))
     }
 
     /// The rate that delay allows just now.
@@ -152,8 +162,8 @@ impl LibWebrtc {
 
     fn situation(&self) -> Situation {
         Situation {
-            estimate: self.target(),
-            maximum: self.bounds.maximum,
+            estimate: self.usable(),
+            maximum: self.transport.map_or(self.bounds.maximum, |transport| self.bounds.maximum.min(transport)),
             app_limited_since: self.alr.since(),
             app_limited_until: self.alr.ended(),
             congested: self.trendline.usage() == Usage::Over
@@ -184,7 +194,7 @@ impl LibWebrtc {
 
     /// Of the new arrivals, with the unknown offset of the receiver's clock.
     fn lowest_delay(&self) -> Option<Span> {
-        let delay = |report: &PacketReport| report.arrived_at.map(|arrived| arrived - report.packet.sent_at);
+        let delay = |report: &PacketReport| report.arrived_at.map(|arrived| arrived.ahead_of(report.packet.sent_at));
         self.arrivals.iter().filter_map(delay).min()
     }
 
@@ -245,7 +255,7 @@ impl LibWebrtc {
         }
     }
 
-    /// Feedback came: an outage is over.
+    /// Handles feedback: an outage has ended.
     fn end_silence(&mut self, now: Time, feedback: &Feedback<'_>) {
         if self.silence.on_feedback(feedback) {
             if let Some((from, _)) = self.forgiven {
@@ -264,7 +274,7 @@ impl LibWebrtc {
         if first {
             self.forgiven = Some((since, Time::FAR_FUTURE));
         }
-        self.alr.set_estimate(self.target());
+        self.alr.set_estimate(self.usable());
     }
 
     /// What moved the delay-based rate last.
@@ -323,12 +333,17 @@ impl RateController for LibWebrtc {
         let app_limited = self.alr.since().is_some();
         let (arriving, minimum) = (self.acked.rate(), self.bounds.minimum);
         self.loss.update(&Update { delay_based, arriving, app_limited, minimum });
-        self.alr.set_estimate(self.target());
+        self.alr.set_estimate(self.usable());
         let situation = self.situation();
         self.probing.on_estimate(now, &situation);
         if usage_before == Usage::Under && self.trendline.usage() == Usage::Normal {
             self.probing.on_recovered(now, &situation);
         }
+    }
+
+    fn on_tcp_info(&mut self, _now: Time, _info: &TcpInfo, limit: Option<Bitrate>) {
+        self.transport = limit;
+        self.alr.set_estimate(self.usable());
     }
 
     fn silence(&mut self) -> Option<&mut Silence> {
@@ -343,10 +358,10 @@ impl RateController for LibWebrtc {
         self.probing.on_time(now, &self.situation());
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let lowest = self.target() <= self.bounds.minimum;
-        let silence = self.silence.due(lowest).map(|at| (at, Wake::FeedbackTimeout));
-        let probe = self.probing.due(&self.situation()).map(|at| (at, Wake::Probe));
+        let silence = self.silence.due(lowest).map(|at| (at, ControllerWake::FeedbackTimeout));
+        let probe = self.probing.due(&self.situation()).map(|at| (at, ControllerWake::Probe));
         [silence, probe].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
@@ -362,7 +377,7 @@ impl RateController for LibWebrtc {
         let raised = bounds.maximum > self.bounds.maximum;
         self.bounds = bounds.in_order();
         self.aimd.set_maximum(self.bounds.maximum);
-        self.alr.set_estimate(self.target());
+        self.alr.set_estimate(self.usable());
         if raised && was_at_maximum {
             self.probing.on_unknown_path(now, &self.situation());
         }

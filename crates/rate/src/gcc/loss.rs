@@ -60,7 +60,7 @@ impl Scale {
     }
 }
 
-/// What feedback says besides its packets.
+/// Information in feedback other than its packets.
 #[derive(Clone, Copy, Debug)]
 pub struct Update {
     pub delay_based: Bitrate,

@@ -1,8 +1,8 @@
-//! What a probe's arrivals say of the path's capacity.
+//! Estimates the path's capacity from a probe's arrivals.
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, RemoteTime, Span, Time};
 
 use crate::{PacketReport, Probe, ProbeId};
 
@@ -29,8 +29,8 @@ struct Cluster {
     size: Bytes,
     first_sent: Time,
     last_sent: (Time, Bytes),
-    first_arrived: (Time, Bytes),
-    last_arrived: Time,
+    first_arrived: (RemoteTime, Bytes),
+    last_arrived: RemoteTime,
 }
 
 /// Measures probes: libwebrtc `ProbeBitrateEstimator`.
@@ -51,7 +51,7 @@ impl ProbeRate {
         }
     }
 
-    /// Any packet's fate. Answers a rate as soon and as often as the packet's probe tells one.
+    /// Any packet's fate. Returns a rate whenever the packet's probe yields one.
     pub fn on_packet(&mut self, report: &PacketReport) -> Option<Bitrate> {
         let (id, arrived_at) = (report.packet.probe?, report.arrived_at?);
         let (sent_at, size) = (report.packet.sent_at, report.packet.size);
@@ -85,7 +85,7 @@ impl ProbeRate {
 }
 
 impl Cluster {
-    fn add(&mut self, sent_at: Time, arrived_at: Time, size: Bytes) {
+    fn add(&mut self, sent_at: Time, arrived_at: RemoteTime, size: Bytes) {
         self.packets = self.packets.saturating_add(1);
         self.size += size;
         self.first_sent = self.first_sent.min(sent_at);
@@ -141,7 +141,7 @@ mod tests {
                 probe: Some(ProbeId(3)),
                 app_limited: false,
             },
-            arrived_at: Some(Time::from_micros(900_000 + gap * number)),
+            arrived_at: Some(RemoteTime::from_micros(900_000 + gap * number)),
             ce: false,
         });
         reports.fold(None, |last, report| rate.on_packet(&report).or(last))

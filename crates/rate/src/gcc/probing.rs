@@ -35,7 +35,7 @@ const SMALLEST: Bytes = Bytes::new(5 * 1_200);
 /// time between probes.
 const ASK_AGAIN: Span = Span::from_millis(500);
 
-/// What decides on a probe.
+/// The inputs to a probing decision.
 #[derive(Clone, Copy, Debug)]
 pub struct Situation {
     pub estimate: Bitrate,
@@ -50,7 +50,7 @@ pub struct Situation {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nothing has been probed yet.
+    /// No probe has been sent yet.
     New,
     Waiting {
         until: Time,

@@ -51,7 +51,7 @@ mod tests {
             };
             protection.on_report(&PacketReport {
                 packet,
-                arrived_at: Some(Time::ZERO).filter(|_| !seq.is_multiple_of(50)),
+                arrived_at: Some(nearlight_units::RemoteTime::ZERO).filter(|_| !seq.is_multiple_of(50)),
                 ce: false,
             });
         }

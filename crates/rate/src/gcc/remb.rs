@@ -1,4 +1,4 @@
-//! GCC for receivers that tell nothing of single packets: RTCP's receiver reports, and the rate that the receiver estimates itself
+//! GCC for receivers that do not report individual packets: RTCP's receiver reports, and the rate that the receiver estimates itself
 //! (REMB, draft-alvestrand-rmcat-remb-03).
 //!
 //! The receiver watches the delay, the sender the losses (draft-ietf-rmcat-gcc-02 sections 3 and 6): the rate is the lower of the two.
@@ -12,7 +12,7 @@
 use nearlight_units::{Bitrate, Span, Time};
 
 use super::loss_ratio::{Averaging, LossRatio};
-use crate::{Bounds, Decision, Feedback, Limit, RateController, ReceiverReport, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, ReceiverReport, SentPacket};
 
 /// Reports leave once a second or more often (RFC 3550 section 6.2 and its usual bandwidth of 5 %). Guess: three in a row get lost only
 /// where the path is blocked.
@@ -84,9 +84,9 @@ impl RateController for Remb {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         let is_lowest = self.decision().target <= self.bounds.minimum;
-        self.falls_at.filter(|_| !(self.silent && is_lowest)).map(|at| (at, Wake::FeedbackTimeout))
+        self.falls_at.filter(|_| !(self.silent && is_lowest)).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(remb.poll_timeout(), None);
         remb.on_packet_sent(&sent(Time::from_secs(1)));
         let mut falls = Vec::new();
-        while let Some((at, Wake::FeedbackTimeout)) = remb.poll_timeout() {
+        while let Some((at, ControllerWake::FeedbackTimeout)) = remb.poll_timeout() {
             remb.on_timeout(at);
             falls.push(at);
         }

@@ -17,12 +17,12 @@ const PACKET: Bytes = Bytes::new(1_200);
 const REACTION: Span = Span::from_millis(100);
 /// Growth ends at this multiple of what arrives.
 const MOST_OVER_ARRIVING: f64 = 1.5;
-/// A rate within so many standard deviations of the average is near convergence.
+/// A rate within this many standard deviations of the average is near convergence.
 const NEAR: f64 = 3.0;
 /// The lowest internal estimate: half of a small packet each second would otherwise round to standstill. Guess, as in libwebrtc.
 const FLOOR: Bitrate = Bitrate::from_kbps(5);
 
-/// What variants differ in.
+/// The parameters in which variants differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RemoteOptions {
     /// Weight of a new rate in the average of those at which delay grew.

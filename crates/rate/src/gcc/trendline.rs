@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::Time;
+use nearlight_units::RemoteTime;
 
 use super::detector::{Detector, DetectorOptions, Growth, Usage};
 use super::groups::Delta;
@@ -17,7 +17,7 @@ const GAIN: f64 = 4.0;
 /// Fits a line through smoothed one-way delay: libwebrtc `TrendlineEstimator`.
 #[derive(Clone, Debug)]
 pub struct Trendline {
-    first_arrival: Option<Time>,
+    first_arrival: Option<RemoteTime>,
     /// Sum of delay changes, in milliseconds.
     delay: f64,
     smoothed: f64,
@@ -45,17 +45,18 @@ impl Trendline {
         let first_arrival = *self.first_arrival.get_or_insert(delta.arrived_at);
         self.delay += (delta.arrived - delta.sent).as_millis_f64();
         self.smoothed = SMOOTHING * self.smoothed + (1.0 - SMOOTHING) * self.delay;
-        self.history.push_back(((delta.arrived_at - first_arrival).as_millis_f64(), self.smoothed));
+        let at = delta.arrived_at - first_arrival;
+        self.history.push_back((at.as_millis_f64(), self.smoothed));
         if self.history.len() > WINDOW {
             self.history.pop_front();
         }
         if self.history.len() == WINDOW {
             self.slope = fitted_slope(&self.history).unwrap_or(self.slope);
         }
-        self.detector.on_growth(&Growth { trend: self.slope, gain: GAIN, length: delta.sent, at: delta.arrived_at });
+        self.detector.on_growth(&Growth { trend: self.slope, gain: GAIN, length: delta.sent, at });
     }
 
-    /// Growth that was being counted is forgotten, for example because no feedback tells of it any more.
+    /// Growth that was being counted is forgotten, for example because feedback no longer covers it.
     pub fn drop_hypothesis(&mut self) {
         self.detector.drop_hypothesis();
     }
@@ -78,7 +79,7 @@ impl Trendline {
     }
 }
 
-/// Least squares; None where all points lie above each other.
+/// Least squares; None if all points have the same abscissa.
 fn fitted_slope(points: &VecDeque<(f64, f64)>) -> Option<f64> {
     let count = points.len() as f64;
     let (sum_x, sum_y) = points.iter().fold((0.0, 0.0), |(xs, ys), (x, y)| (xs + x, ys + y));
@@ -102,7 +103,7 @@ mod tests {
         for number in from..from + groups {
             let sent = Span::from_millis(10);
             let arrived = sent + Span::from_micros(growth);
-            let arrived_at = Time::from_secs(1) + arrived * number as i64;
+            let arrived_at = RemoteTime::from_secs(1) + arrived * number as i64;
             trendline.on_delta(&Delta { sent, arrived, arrived_at });
         }
     }

@@ -15,11 +15,11 @@
 //! * The client's half runs in the sender from arrival times in feedback, on the receiver's clock; frames that lose packets are no
 //!   samples, unless the session repairs them.
 
-use nearlight_units::{Bitrate, Bytes, Span, Time};
+use nearlight_units::{Bitrate, Bytes, RemoteTime, Span, Time};
 
 use super::reference::{self, Equilibrium, UPDATE_INTERVAL};
 use crate::frames::{FrameSample, Frames};
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentPacket};
 
 /// `NADA_PARAM_PRIO`, `NADA_PARAM_XREF` and `RMCAT_CC_DEFAULT_RMAX`.
 const EQUILIBRIUM: Equilibrium =
@@ -71,9 +71,9 @@ struct Client {
     base: Option<Span>,
     delays: Mean,
     received: Bytes,
-    window_began: Option<Time>,
+    window_began: Option<RemoteTime>,
     arriving: Bitrate,
-    reported_at: Option<Time>,
+    reported_at: Option<RemoteTime>,
 }
 
 impl Client {
@@ -90,7 +90,7 @@ impl Client {
 
     /// A frame has arrived: answers whether a report is due with it.
     fn on_frame(&mut self, sample: &FrameSample) -> bool {
-        let delay = sample.arrived_at - sample.sent_at;
+        let delay = sample.arrived_at.ahead_of(sample.sent_at);
         let base = self.base.map_or(delay, |base| base.min(delay));
         self.base = Some(base);
         self.delays.on_value(delay - base);
@@ -188,7 +188,7 @@ impl RateController for AlvrFork {
 
     fn on_timeout(&mut self, _now: Time) {}
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         None
     }
 
@@ -224,7 +224,8 @@ mod tests {
         for number in from..from + frames {
             let sent_at = Time::from_secs(1) + Span::from_millis(10) * number;
             let arrived_at = sent_at + Span::from_millis(5 + delay);
-            let sample = FrameSample { frame: FrameId(number as u32), size: Bytes::new(size), sent_at, arrived_at };
+            let (frame, size) = (FrameId(number as u32), Bytes::new(size));
+            let sample = FrameSample { frame, size, sent_at, arrived_at: arrived_at.for_peer() };
             if nada.client.on_frame(&sample) {
                 nada.on_report(arrived_at, &sample);
             }

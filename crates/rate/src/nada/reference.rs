@@ -15,7 +15,7 @@ const FILTER_DELAY: Span = Span::from_millis(120);
 /// Intended time between updates (`DELTA`).
 pub const UPDATE_INTERVAL: Span = Span::from_millis(100);
 
-/// What decides where the rate settles.
+/// The parameters that determine where the rate settles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Equilibrium {
     /// Weight of the flow (`PRIO`).

@@ -19,7 +19,7 @@ use nearlight_units::{Bitrate, Bytes, Span, Time};
 use super::reference::{self, Equilibrium, UPDATE_INTERVAL};
 use super::signal::{Congestion, Signal};
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, RateController, SentFrame, SentPacket};
 
 /// The signal at which the highest rate is reached (`XREF`).
 const REFERENCE_SIGNAL: Span = Span::from_millis(10);
@@ -156,8 +156,8 @@ impl RateController for Rfc8698 {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.silence.due(self.rate <= self.bounds.minimum).map(|at| (at, Wake::FeedbackTimeout))
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
+        self.silence.due(self.rate <= self.bounds.minimum).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_units::{Bitrate, FrameId, RemoteTime, Span, Time};
 
 use super::loss_interval::LossIntervals;
 use crate::arriving::ArrivingRate;
@@ -16,14 +16,14 @@ const WINDOW: Span = Span::from_millis(500);
 const MOST_MESSAGES: usize = 128;
 /// The base of delay is forgotten after this ("tens of minutes").
 const BASE_MEMORY: Span = Span::from_secs(600);
-/// Delay is the lowest of so many packets, or of a whole frame where that is more (section 5.1.1), but not of more than `MOST`.
+/// Delay is the lowest of this many packets, or of a whole frame where that is more (section 5.1.1), but not of more than `MOST`.
 /// Guess: three times a frame at 100 Mb/s and 60 frames a second.
 const FILTERED: u64 = 15;
 const MOST_FILTERED: u64 = 512;
 /// Delay from which it is bent (`QTH`), and how much (`LAMBDA`).
 const BENT_ABOVE: Span = Span::from_millis(50);
 const BENDING: f64 = 0.5;
-/// Bending ends when so many mean loss intervals have passed without loss (`MULTILOSS`), and fades out over one more.
+/// Bending ends when this many mean loss intervals have passed without loss (`MULTILOSS`), and fades out over one more.
 const BENT_FOR: f64 = 7.0;
 /// No queue builds up while delay stays below this (`QEPS`).
 const CALM_BELOW: Span = Span::from_millis(10);
@@ -36,7 +36,7 @@ const WEIGHT: f64 = 0.1;
 /// The signal's upper bound (ns3-rmcat; the RFC has none, but the square of 40 % loss is 16 s).
 const HIGHEST: Span = Span::from_millis(500);
 
-/// The signal and what it is made of.
+/// The signal and its components.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Congestion {
     pub delay: Span,
@@ -54,7 +54,7 @@ impl Congestion {
     }
 }
 
-/// What one feedback message said.
+/// The information of one feedback message.
 #[derive(Clone, Copy, Debug)]
 struct Message {
     at: Time,
@@ -156,7 +156,7 @@ impl Signal {
     }
 
     /// Answers the filtered queueing delay.
-    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: Time) -> Span {
+    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: RemoteTime) -> Span {
         let packet = &report.packet;
         if packet.frame != self.frame {
             self.frame = packet.frame;
@@ -164,7 +164,7 @@ impl Signal {
         }
         self.packets_of_frame += 1;
         self.arriving.on_packet(arrived_at, packet.size);
-        let queueing = self.base.on_delay(now, arrived_at - packet.sent_at);
+        let queueing = self.base.on_delay(now, arrived_at.ahead_of(packet.sent_at));
         let window = self.packets_of_last_frame.clamp(FILTERED, MOST_FILTERED);
         self.queue_delay = self.filter.on_value(queueing, window);
         self.queue_delay
@@ -241,7 +241,7 @@ mod tests {
                     probe: None,
                     app_limited: false,
                 };
-                let arrived_at = delay.map(|delay| sent_at + Span::from_millis(delay));
+                let arrived_at = delay.map(|delay| (sent_at + Span::from_millis(delay)).for_peer());
                 PacketReport { packet, arrived_at, ce: delay.is_some_and(|delay| delay % 2 == 1) }
             })
             .collect();

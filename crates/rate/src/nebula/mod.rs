@@ -31,7 +31,9 @@ use self::monitor::Monitor;
 use self::redundancy::{Block, Share};
 use crate::ladder::Ladder;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, FrameOutcome, Limit, RateController, Redundancy, SentFrame, SentPacket, Wake};
+use crate::{
+    Bounds, ControllerWake, Decision, Feedback, FrameOutcome, Limit, RateController, Redundancy, SentFrame, SentPacket,
+};
 
 /// The control step (section 3.4).
 const STEP: Span = Span::from_secs(1);
@@ -40,7 +42,7 @@ const MOTION_TO_PHOTON: Span = Span::from_millis(130);
 /// The lowest share of frames that are captured. Guess: 10 of 30 a second still show motion.
 const LEAST_FRAMES: f64 = 1.0 / 3.0;
 
-/// What presets differ in.
+/// The parameters in which presets differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NebulaOptions {
     pub name: &'static str,
@@ -74,7 +76,7 @@ pub struct Nebula {
     stepped_at: Option<Time>,
     rung: usize,
     frame_rate: f64,
-    /// What may be sent, redundancy included.
+    /// The sending rate, including redundancy.
     sending: Option<Bitrate>,
     limit: Limit,
     silence: Silence,
@@ -187,8 +189,8 @@ impl RateController for Nebula {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.silence.due(self.rung == 0).map(|at| (at, Wake::FeedbackTimeout))
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
+        self.silence.due(self.rung == 0).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

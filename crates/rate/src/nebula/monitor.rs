@@ -1,6 +1,6 @@
-//! What Nebula's client measures: throughput by dispersion of frames, loss and motion-to-photon, each as a mean of five.
+//! Measurements of Nebula's client: throughput by dispersion of frames, loss and motion-to-photon, each as a mean of five.
 
-use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, RemoteTime, Span};
 
 use crate::{Feedback, PacketReport};
 
@@ -35,7 +35,7 @@ impl MeanOfFive {
 #[derive(Clone, Debug, Default)]
 pub struct Monitor {
     /// Frames and their newest arrivals.
-    open: [Option<(FrameId, Time)>; OPEN_FRAMES],
+    open: [Option<(FrameId, RemoteTime)>; OPEN_FRAMES],
     next: usize,
     /// Of the step that goes on: bytes without each frame's first packet, and the time between first and last packets.
     size: Bytes,
@@ -62,7 +62,7 @@ impl Monitor {
         self.motion_to_photon.on_value(sample.as_secs_f64());
     }
 
-    /// A step is over: what was counted in it becomes a measurement.
+    /// Ends a step: its counts become a measurement.
     pub fn on_step(&mut self) {
         let (size, elapsed) = (std::mem::take(&mut self.size), std::mem::take(&mut self.elapsed));
         if elapsed > Span::ZERO {
@@ -92,7 +92,7 @@ impl Monitor {
         self.motion_to_photon.mean().map(Span::from_secs_f64)
     }
 
-    fn on_arrival(&mut self, report: &PacketReport, arrived_at: Time) {
+    fn on_arrival(&mut self, report: &PacketReport, arrived_at: RemoteTime) {
         self.arrived += 1;
         let Some(frame) = report.packet.frame else { return };
         let known = self.open.iter_mut().flatten().find(|(open, _)| *open == frame);
@@ -111,7 +111,7 @@ impl Monitor {
 
 #[cfg(test)]
 mod tests {
-    use nearlight_units::PacketSeq;
+    use nearlight_units::{PacketSeq, Time};
 
     use super::*;
     use crate::SentPacket;
@@ -131,7 +131,11 @@ mod tests {
                         app_limited: index == 9,
                     };
                     let at = sent_at + Span::from_micros((gap * u64::from(index)) as i64);
-                    PacketReport { packet, arrived_at: Some(at).filter(|_| !lost.contains(&index)), ce: false }
+                    PacketReport {
+                        packet,
+                        arrived_at: Some(at.for_peer()).filter(|_| !lost.contains(&index)),
+                        ce: false,
+                    }
                 })
                 .collect();
             monitor.on_feedback(&Feedback { packets: &packets, round_trip: None });

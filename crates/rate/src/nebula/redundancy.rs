@@ -7,7 +7,7 @@ use nearlight_units::Bytes;
 /// Weight of a new frame in the mean. Guess: a group's worth.
 const SMOOTHING: f64 = 0.1;
 
-/// What is protected together.
+/// The frames protected together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Block {
     /// Each frame, those more that more others depend on (Nebula, equation 3.3).

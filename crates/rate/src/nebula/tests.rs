@@ -44,7 +44,7 @@ impl Session {
                 let (seq, app_limited) = (PacketSeq(self.seq + index), index + 1 == count);
                 let packet = SentPacket { seq, sent_at, size: PACKET, frame: Some(frame), probe: None, app_limited };
                 self.nebula.on_packet_sent(&packet);
-                PacketReport { packet, arrived_at: Some(sent_at + gap * i64::from(index)), ce: false }
+                PacketReport { packet, arrived_at: Some((sent_at + gap * i64::from(index)).for_peer()), ce: false }
             })
             .collect();
         self.frame += 1;
@@ -148,7 +148,7 @@ fn without_feedback_the_picture_falls_rung_by_rung() {
     while let Some((at, wake)) = session.nebula.poll_timeout() {
         assert_eq!(
             (at - packet.sent_at, wake),
-            (Span::from_millis(500 * (rungs.len() as i64 + 1)), Wake::FeedbackTimeout)
+            (Span::from_millis(500 * (rungs.len() as i64 + 1)), ControllerWake::FeedbackTimeout)
         );
         session.nebula.on_timeout(at);
         rungs.push(session.nebula.decision().step.expect("a ladder").rung);

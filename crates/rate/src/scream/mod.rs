@@ -27,14 +27,14 @@ use self::window::{Cause, DELAY_TARGET, Facts, Losses, ReferenceWindow};
 use crate::arriving::ArrivingRate;
 use crate::in_flight::{InFlight, MostInFlight};
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentFrame, SentPacket};
 
 /// Marks are averaged at least this often, or once a round trip; their share rises by an eighth of the difference, and decays
 /// (`L4S_AVG_G_UP`, `L4S_AVG_G_DOWN`).
 const MARK_INTERVAL: Span = Span::from_millis(10);
 const MARK_WEIGHT: f64 = 1.0 / 8.0;
 const MARK_DECAY: f64 = 1.0 / 128.0;
-/// Marks in a round trip at which the window stands still: the rate explains no fewer.
+/// Marks in a round trip at which the window stays constant: the rate explains no fewer.
 const MARKS_AT_REST: f64 = 2.0;
 /// Losses count from this share on, or with a queue of a quarter of the target; from the higher share on and without a queue they are
 /// a policer's.
@@ -235,7 +235,7 @@ impl ScreamV2 {
             if report.ce {
                 marked += report.packet.size;
             }
-            self.delay.on_packet(now, arrived_at - report.packet.sent_at);
+            self.delay.on_packet(now, arrived_at.ahead_of(report.packet.sent_at));
             self.arriving.on_packet(arrived_at, report.packet.size);
         }
         (marked, lost)
@@ -308,7 +308,7 @@ impl ScreamV2 {
         self.rate.mul_f64(PACING / (1.0 - relaxed).max(1.0 / MOST_RELAXED))
     }
 
-    /// What may be under way.
+    /// The bytes allowed in flight.
     fn allowed(&self) -> Bytes {
         let overhead = WINDOW_OVERHEAD * (1.0 + self.delay.steadiness());
         Bytes::new((self.window.bytes() * overhead) as u64) + self.largest
@@ -372,8 +372,8 @@ impl RateController for ScreamV2 {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
-        self.silence.due(self.rate <= self.bounds.minimum).map(|at| (at, Wake::FeedbackTimeout))
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
+        self.silence.due(self.rate <= self.bounds.minimum).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {
@@ -409,7 +409,7 @@ mod tests {
             probe: None,
             app_limited: true,
         };
-        PacketReport { packet, arrived_at: arrived.then_some(Time::from_secs(1_000)), ce: false }
+        PacketReport { packet, arrived_at: arrived.then_some(nearlight_units::RemoteTime::from_secs(1_000)), ce: false }
     }
 
     #[test]

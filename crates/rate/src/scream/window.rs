@@ -15,7 +15,7 @@ pub const DELAY_TARGET: Span = Span::from_millis(60);
 const NEAR: f64 = 8.0;
 const LEAST_NEAR: f64 = 0.1;
 const LEAST_SCALE: f64 = 0.25;
-/// That window is noted at most once in so many round trips.
+/// That window is recorded at most once in this many round trips.
 const INFLECTION_ROUND_TRIPS: i64 = 10;
 /// Least share of growth while delay jitters.
 const LEAST_STEADY_GROWTH: f64 = 0.1;
@@ -33,7 +33,7 @@ const AHEAD_SCALE: f64 = 0.25;
 const POLICED: f64 = 0.9;
 const POLICED_GROWTH: f64 = 0.001;
 
-/// What lost packets say.
+/// The classification of lost packets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Losses {
     /// There are none, or as few as chance explains.
@@ -43,7 +43,7 @@ pub enum Losses {
     Policer,
 }
 
-/// What a feedback message says.
+/// The input from a feedback message.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts {
     pub now: Time,
@@ -66,7 +66,7 @@ pub struct Facts {
     pub expected_mark_share: f64,
     /// The rate is as high as it may get.
     pub at_maximum: bool,
-    /// The most that was under way of late.
+    /// The recent maximum of bytes in flight.
     pub most_in_flight: Bytes,
     /// The largest packet.
     pub packet: Bytes,
@@ -79,7 +79,7 @@ impl Facts {
     }
 }
 
-/// What a step reduced the window for.
+/// The reason for which a step reduced the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     Loss,

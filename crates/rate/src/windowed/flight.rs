@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use nearlight_units::{Bytes, PacketSeq, Span, Time};
-use nearlight_window::DeliveryRate;
+use nearlight_window::{DeliveryRate, SentPacket as Sent};
 
 use crate::{MAX_PACKETS, SentPacket};
 
@@ -16,8 +16,25 @@ struct Record {
     delivered: u64,      // P.delivered
     delivered_at: Time,  // P.delivered_time
     first_sent_at: Time, // P.first_sent_time
+    /// Under way when it left, itself included.
+    in_flight: u64,
+    /// Missing by then, in all.
+    lost: u64,
     app_limited: bool,
     told: bool,
+}
+
+impl Record {
+    /// For the law, when so many bytes are missing in all.
+    fn sent(&self, lost: u64) -> Sent {
+        Sent {
+            sent_at: self.sent_at,
+            size: self.size,
+            in_flight: Bytes::new(self.in_flight),
+            lost_since: Bytes::new(lost.saturating_sub(self.lost)),
+            app_limited: self.app_limited,
+        }
+    }
 }
 
 /// What left so long before a packet that has arrived, and was not told of, never will be. Guess: ten intervals of slow feedback.
@@ -26,7 +43,7 @@ const UNTOLD: Span = Span::from_secs(1);
 /// What one arrival teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Acked {
-    pub size: Bytes,
+    pub packet: Sent,
     pub in_flight_before: Bytes,
     /// All bytes that had arrived when the packet was sent.
     pub delivered_when_sent: Bytes,
@@ -39,6 +56,7 @@ pub struct Acked {
 pub struct Flight {
     records: VecDeque<Record>,
     under_way: u64,
+    lost: u64,
     delivered: u64,
     delivered_at: Time,
     first_sent_at: Time,
@@ -58,6 +76,7 @@ impl Flight {
             self.first_sent_at = packet.sent_at;
             self.delivered_at = packet.sent_at;
         }
+        self.under_way += packet.size.get();
         self.records.push_back(Record {
             seq: packet.seq,
             size: packet.size,
@@ -65,10 +84,11 @@ impl Flight {
             delivered: self.delivered,
             delivered_at: self.delivered_at,
             first_sent_at: self.first_sent_at,
+            in_flight: self.under_way,
+            lost: self.lost,
             app_limited: self.app_limited_until > 0,
             told: false,
         });
-        self.under_way += packet.size.get();
         if app_limited {
             self.app_limited_until = (self.delivered + self.under_way).max(1);
         }
@@ -95,7 +115,7 @@ impl Flight {
         self.first_sent_at = record.sent_at;
         let delivered = Bytes::new(self.delivered - record.delivered);
         Some(Acked {
-            size: record.size,
+            packet: record.sent(self.lost),
             in_flight_before,
             delivered_when_sent: Bytes::new(record.delivered),
             delivery: (interval > Span::ZERO)
@@ -103,9 +123,11 @@ impl Flight {
         })
     }
 
-    /// A packet is missing. Answers its size, or None if it is not under way.
-    pub fn on_missing(&mut self, seq: PacketSeq) -> Option<Bytes> {
-        self.take(seq).map(|record| record.size)
+    /// A packet is missing. None if it is not under way.
+    pub fn on_missing(&mut self, seq: PacketSeq) -> Option<Sent> {
+        let record = self.take(seq)?;
+        self.lost = self.lost.saturating_add(record.size.get());
+        Some(record.sent(self.lost))
     }
 
     /// Nothing of it will be told of any more. Answers what was under way.
@@ -221,7 +243,7 @@ mod tests {
         (0..10).for_each(|seq| flight.on_packet_sent(&packet(seq, 0), false));
         let at = Time::from_millis(20);
         assert!(flight.on_arrived(PacketSeq(5), at).is_some() && flight.on_arrived(PacketSeq(5), at).is_none());
-        assert_eq!(flight.on_missing(PacketSeq(0)), Some(PACKET));
+        assert_eq!(flight.on_missing(PacketSeq(0)).map(|packet| packet.size), Some(PACKET));
         assert_eq!((flight.on_missing(PacketSeq(5)), flight.on_missing(PacketSeq(77))), (None, None));
         assert_eq!((flight.bytes(), flight.held()), (Bytes::new(8 * 1_250), 9));
         (1..5).for_each(|seq| assert!(flight.on_arrived(PacketSeq(seq), at).is_some()));

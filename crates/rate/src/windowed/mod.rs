@@ -1,11 +1,10 @@
-//! TCP's congestion-window laws in media mode: the window that a law allows, spread over the round trip, is the rate.
+//! TCP's laws of congestion control in media mode: the window that a law allows, spread over the round trip, is the rate.
 //!
 //! [`Windowed`] feeds a law of [`nearlight_window`] with packets' fates, as its own acknowledgements would have told them, and turns
 //! its window and pacing into a target. The laws are the very ones of the competing flows. Decides from losses, marks, round trips
 //! and delivery rates; never probes beyond what the law does itself.
 //!
-//! Sources: RFC 9438 (CUBIC) and draft-cardwell-iccrg-bbr-congestion-control-00 (BBR version 1), with their departures in
-//! [`nearlight_window`]. Media mode is ours, as neither knows of encoders.
+//! Sources and departures of each law are in [`nearlight_window`]. Media mode is ours, as none of them knows of encoders.
 //!
 //! # Departures
 //! * The target is 0.9 of the window over the smoothed round trip, and of the pacing rate where the law has one: frames vary.
@@ -26,13 +25,13 @@
 
 mod flight;
 
-use nearlight_units::{Bitrate, Bytes, PacketSeq, Span, Time};
-use nearlight_window::{AckSample, BbrV1, Cause, Congestion, Cubic, CubicOptions, WindowLaw};
+use nearlight_units::{Bitrate, Bytes, PacketSeq, RemoteTime, Span, Time};
+use nearlight_window::{AckSample, BbrV1, Cause, Congestion, CongestionLaw, Cubic, CubicOptions, LawSpec};
 
 use self::flight::Flight;
 use crate::in_flight::MostInFlight;
 use crate::silence::Silence;
-use crate::{Bounds, Decision, Feedback, Limit, PacketReport, RateController, SentPacket, Wake};
+use crate::{Bounds, ControllerWake, Decision, Feedback, Limit, PacketReport, RateController, SentPacket};
 
 /// Share of the window's rate that the encoder gets. Guess: frames miss their size by some percent.
 const SHARE: f64 = 0.9;
@@ -49,7 +48,7 @@ const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(200);
 /// What the laws count in: a full packet of the session on IP.
 const PACKET: Bytes = Bytes::new(1_200);
 
-/// A congestion-window law as a rate controller.
+/// A law of congestion control as a rate controller.
 #[derive(Debug)]
 pub struct Windowed<L> {
     law: L,
@@ -84,7 +83,15 @@ impl Windowed<BbrV1> {
     }
 }
 
-impl<L: WindowLaw> Windowed<L> {
+impl Windowed<Box<dyn CongestionLaw>> {
+    /// Any law; one that probes begins in a fixed phase, so that runs repeat.
+    #[must_use]
+    pub fn of(bounds: Bounds, law: LawSpec) -> Self {
+        Self::new(bounds, law.new_law(PACKET, 0))
+    }
+}
+
+impl<L: CongestionLaw> Windowed<L> {
     #[must_use]
     pub fn new(bounds: Bounds, law: L) -> Self {
         Self {
@@ -107,7 +114,7 @@ impl<L: WindowLaw> Windowed<L> {
         let smoothed = self.round_trip.map_or(sample, |old| old + (sample - old).mul_f64(SMOOTHING));
         self.round_trip = Some(smoothed);
         if let Some(PacketReport { packet, arrived_at: Some(arrived_at), .. }) = newest {
-            self.way_back = Some(sample - (*arrived_at - packet.sent_at));
+            self.way_back = Some(sample - arrived_at.ahead_of(packet.sent_at));
         }
     }
 
@@ -123,20 +130,22 @@ impl<L: WindowLaw> Windowed<L> {
         self.limit = if cause == Cause::Mark { Limit::Marks } else { Limit::Loss };
     }
 
-    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: Time) {
+    fn on_arrival(&mut self, now: Time, report: &PacketReport, arrived_at: RemoteTime) {
         let packet = &report.packet;
-        let round_trip = self.way_back.map(|way_back| (arrived_at - packet.sent_at) + way_back);
+        let round_trip = self.way_back.map(|way_back| arrived_at.ahead_of(packet.sent_at) + way_back);
         let back_at = round_trip.map_or(now, |round_trip| packet.sent_at + round_trip.max(Span::ZERO));
         let used = self.most_in_flight.most().get() as f64 > USED * self.law.window().get() as f64;
         let Some(acked) = self.flight.on_arrived(packet.seq, back_at) else { return };
+        let sampled = round_trip.filter(|round_trip| *round_trip > Span::ZERO);
+        self.law.on_packet_acked(now, &acked.packet, sampled);
         let sample = AckSample {
-            acked: acked.size,
+            acked: acked.packet.size,
             lost: std::mem::take(&mut self.lost),
             in_flight_before: acked.in_flight_before,
             in_flight: self.told_in_flight(),
             delivered: self.flight.delivered(),
             delivered_when_sent: acked.delivered_when_sent,
-            round_trip: round_trip.filter(|round_trip| *round_trip > Span::ZERO),
+            round_trip: sampled,
             delivery: acked.delivery,
             window_limited: used,
             marked: report.ce,
@@ -162,7 +171,7 @@ impl<L: WindowLaw> Windowed<L> {
     }
 }
 
-impl<L: WindowLaw> RateController for Windowed<L> {
+impl<L: CongestionLaw> RateController for Windowed<L> {
     fn name(&self) -> &'static str {
         self.law.name()
     }
@@ -188,8 +197,9 @@ impl<L: WindowLaw> RateController for Windowed<L> {
         }
         self.limit = Limit::Window;
         for report in feedback.packets.iter().filter(|report| report.arrived_at.is_none()) {
-            if let Some(size) = self.flight.on_missing(report.packet.seq) {
-                self.lost += size;
+            if let Some(packet) = self.flight.on_missing(report.packet.seq) {
+                self.lost += packet.size;
+                self.law.on_packet_lost(now, &packet);
                 self.on_congestion(now, Cause::Loss, report.packet.seq);
             }
         }
@@ -218,9 +228,9 @@ impl<L: WindowLaw> RateController for Windowed<L> {
         }
     }
 
-    fn poll_timeout(&self) -> Option<(Time, Wake)> {
+    fn poll_timeout(&self) -> Option<(Time, ControllerWake)> {
         // The first time-out leaves nothing that a second one could take.
-        self.silence.due(true).map(|at| (at, Wake::FeedbackTimeout))
+        self.silence.due(true).map(|at| (at, ControllerWake::FeedbackTimeout))
     }
 
     fn set_bounds(&mut self, _now: Time, bounds: Bounds) {

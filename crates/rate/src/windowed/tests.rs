@@ -13,7 +13,7 @@ struct Stream<L> {
     seq: PacketSeq,
 }
 
-impl<L: WindowLaw> Stream<L> {
+impl<L: CongestionLaw> Stream<L> {
     fn new(controller: Windowed<L>) -> Self {
         Self { controller, now: Time::from_secs(1), seq: PacketSeq(0) }
     }
@@ -40,7 +40,7 @@ impl<L: WindowLaw> Stream<L> {
             .into_iter()
             .zip(0..)
             .map(|(packet, index)| {
-                let arrived_at = Some(packet.sent_at + ROUND_TRIP / 2 + Span::from_secs(900));
+                let arrived_at = Some((packet.sent_at + ROUND_TRIP / 2 + Span::from_secs(900)).for_peer());
                 PacketReport { packet, arrived_at: arrived_at.filter(|_| index >= lost), ce: false }
             })
             .collect();
@@ -110,7 +110,7 @@ fn without_feedback_the_law_times_out_once_and_the_rate_is_the_lowest() {
         };
         stream.controller.on_packet_sent(&packet);
         let (due, wake) = stream.controller.poll_timeout().expect("feedback is missing");
-        assert_eq!((due, wake), (stream.now + Span::from_millis(500), Wake::FeedbackTimeout));
+        assert_eq!((due, wake), (stream.now + Span::from_millis(500), ControllerWake::FeedbackTimeout));
         if blocked {
             stream.controller.on_timeout(due);
             let decision = stream.controller.decision();

@@ -1,6 +1,6 @@
 //! A sender, one bottleneck and a receiver in virtual time, in steps of 100 µs: enough to see a control law at work.
 //!
-//! Leaves out: retransmissions, jitter of service, other traffic, loss of feedback, an encoder that misses its target.
+//! Not modelled: retransmissions, jitter of service, other traffic, loss of feedback, an encoder that misses its target.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -17,7 +17,7 @@ const FRAME: Span = Span::from_micros(16_667);
 /// What a hardware encoder takes for a frame, far from an interval.
 const ENCODE: Span = Span::from_millis(4);
 const PACKET: Bytes = Bytes::new(1_200);
-/// A frame in which nothing moves.
+/// A frame without motion.
 const LEAST_FRAME: Bytes = Bytes::new(200);
 /// Packets that may overtake before one counts as missing.
 const REORDERING: u32 = 3;
@@ -26,7 +26,7 @@ const REORDERING: u32 = 3;
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub capacity: Bitrate,
-    /// What the queue in front of it holds.
+    /// The capacity of the queue in front of it.
     pub queue: Bytes,
     pub one_way: Span,
     /// Share of packets that get lost at random.
@@ -45,7 +45,7 @@ impl Link {
     }
 }
 
-/// What happened in a stretch of time.
+/// Measurements over a period of time.
 #[derive(Clone, Debug)]
 pub struct Summary {
     pub target: Bitrate,
@@ -88,7 +88,7 @@ struct Report {
 
 pub struct Path {
     pub link: Link,
-    /// What the scene asks for at most.
+    /// The maximum that the scene requires.
     pub demand: Bitrate,
     pub controller: Box<dyn RateController>,
     bounds: Bounds,
@@ -151,7 +151,7 @@ impl Path {
         self.decide();
     }
 
-    /// Runs on and tells what happened meanwhile.
+    /// Continues the run and returns the measurements.
     pub fn run(&mut self, length: Span) -> Summary {
         self.seen = Seen::default();
         let from = self.now;
@@ -169,7 +169,7 @@ impl Path {
         self.summary(length)
     }
 
-    /// Passes over steps in which nothing can happen: they are most of all.
+    /// Skips steps without events, which are the majority.
     fn skip(&mut self, until: Time) {
         if std::mem::take(&mut self.eventful) || self.pacer.is_probing() {
             return;
@@ -323,7 +323,7 @@ impl Path {
         let (mut packets, mut waiting) = (Vec::with_capacity(report.arrivals.len() + 8), Vec::new());
         // Nothing overtakes on this path: sent packets and arrivals are in one order.
         while let Some(packet) = self.records.pop_front_if(|packet| packet.seq <= newest) {
-            let arrived_at = arrivals.next_if(|(seq, _)| *seq == packet.seq).map(|(_, at)| *at);
+            let arrived_at = arrivals.next_if(|(seq, _)| *seq == packet.seq).map(|(_, at)| at.for_peer());
             if arrived_at.is_some() || packet.seq.0 < missing_before {
                 packets.push(PacketReport { packet, arrived_at, ce: false });
             } else {
@@ -343,7 +343,7 @@ impl Path {
         }
     }
 
-    /// So many steps were like this.
+    /// Records the current state for this many steps.
     fn observe(&mut self, steps: u32) {
         if steps == 0 {
             return;

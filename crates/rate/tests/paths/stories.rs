@@ -1,4 +1,4 @@
-//! What the controller does on a path, told as stories. Figures are those that it reaches, with some room.
+//! A controller's behaviour on a path, as scenarios. Figures are those that it reaches, with some room.
 
 use crate::link::{Link, Path};
 use nearlight_rate::{Bounds, Limit};

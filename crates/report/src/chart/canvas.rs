@@ -10,7 +10,7 @@ use crate::text::{coordinate as px, escape};
 /// About how wide a character is, in pixels, at the size of labels.
 const CHARACTER: f64 = 6.8;
 
-/// Words about moments stand in so many rows, each so high.
+/// Number and height of the rows for labels of events.
 const MOMENT_ROWS: usize = 2;
 const MOMENT_ROW: f64 = 14.0;
 
@@ -59,7 +59,7 @@ impl<'a> Canvas<'a> {
         let _ = writeln!(self.body, "<{name} {attributes}/>");
     }
 
-    /// An element that tells `note` when pointed at.
+    /// An element that shows `note` on hover.
     pub fn noted(&mut self, name: &str, attributes: &str, note: &str) {
         let _ = writeln!(self.body, "<{name} {attributes}><title>{}</title></{name}>", escape(note));
     }
@@ -103,7 +103,7 @@ impl<'a> Canvas<'a> {
         self.body.push('\n');
     }
 
-    /// Ticks and title below the plot, and vertical lines through it where `lines` says so.
+    /// Ticks and title below the plot, and vertical lines through it if `lines` is set.
     pub fn x_axis(&mut self, x: &Scale, title: &str, (top, bottom): (f64, f64), lines: bool) {
         self.body.push_str("<g class=\"xticks\">\n");
         for (value, text) in x.ticks(self.ticks(x.end - x.start)) {
@@ -148,7 +148,7 @@ impl<'a> Canvas<'a> {
             let row = taken[..rows].iter().position(|end| *end < begin).unwrap_or(rows - 1);
             taken[row] = begin + length + 10.0;
             let _ = writeln!(self.body, r#"<g class="moment" data-at="{}">"#, px(at));
-            // The first word stands highest, so that no later line runs through it.
+            // The first label is placed highest, so that no later line crosses it.
             let y = top - 5.0 - MOMENT_ROW * (rows - 1 - row) as f64;
             self.line("rule", (at, y - 8.0), (at, bottom));
             self.text(if left { "word end" } else { "word" }, if left { at - 4.0 } else { at + 4.0 }, y, &word);

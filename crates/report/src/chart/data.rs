@@ -1,10 +1,10 @@
-//! What a chart says, as a table.
+//! A chart's data as a table.
 
 use super::{Bars, Boxes, Chart, Ecdfs, Lanes, Lines, Matrix, Plot, Scatter, Stacks};
 use crate::statistics::{Ecdf, Ellipse};
 use crate::table::{Cell, Column, Row, Table};
 
-/// Spans told one by one; pages stay readable.
+/// Maximum number of spans listed individually, to keep pages readable.
 const MOST_SPANS: usize = 200;
 
 pub(super) fn table(chart: &Chart) -> Table {

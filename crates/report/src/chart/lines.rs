@@ -7,7 +7,7 @@ use crate::text::coordinate as px;
 
 type Moments = [(f64, String)];
 
-/// Where a plot with two axes stands.
+/// The position of a plot with two axes.
 struct Plan {
     x: Scale,
     y: Scale,
@@ -102,7 +102,7 @@ fn curve(canvas: &mut Canvas<'_>, name: &str, shape: Shape, points: &[(f64, f64)
     canvas.close(1);
 }
 
-/// What the screen can show of a series.
+/// A series reduced to screen resolution.
 fn thin(series: &Series, columns: usize) -> Vec<(f64, f64)> {
     // Gaps would count as triangles and extremes; a series with gaps is short enough or is kept whole.
     if series.points.iter().any(|point| !point.0.is_finite() || !point.1.is_finite()) {

@@ -6,7 +6,7 @@ use crate::scale::{Ends, Scale};
 use crate::statistics::Ellipse;
 use crate::text::{coordinate as px, figure};
 
-/// Points beyond this many are drawn every so many: the eye sees the cloud, the page stays small.
+/// Larger clouds are thinned to about this many points: the shape stays visible, the page small.
 const MOST_POINTS: usize = 400;
 
 pub(super) fn draw(mut canvas: Canvas<'_>, scatter: &Scatter, chart: &Chart) -> String {

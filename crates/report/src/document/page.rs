@@ -11,7 +11,7 @@ use crate::text::{decimals_for, escape, number};
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("script.js");
 
-/// A browser that obeys this loads nothing and sends nothing, whatever a report's texts may hold.
+/// A browser that enforces this loads and sends nothing, whatever a report's texts contain.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:";
 
 pub(super) fn write(document: &Document) -> String {
@@ -281,7 +281,7 @@ impl Page {
     }
 }
 
-/// What a cell is sorted by; none where it holds no number.
+/// A cell's sort key; none if it holds no number.
 fn value_of(cell: Option<&Cell>) -> Option<f64> {
     match cell {
         Some(Cell::Figure { value, .. }) if !value.is_nan() => Some(*value),

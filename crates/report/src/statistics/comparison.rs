@@ -125,7 +125,7 @@ fn letters_by_mean(means: &[f64], pairs: &[Pair]) -> Vec<String> {
     found
 }
 
-/// Sums of squares, from deviations of the means, so that nothing cancels.
+/// Sums of squares, from deviations of the means, to avoid cancellation.
 struct Groups {
     means: Vec<f64>,
     total: usize,

@@ -44,7 +44,7 @@ fn split(columns: Vec<Vec<bool>>, first: usize, second: usize) -> Vec<Vec<bool>>
     result
 }
 
-/// Leaves out columns that say nothing another does not say.
+/// Removes redundant columns.
 fn absorb(columns: Vec<Vec<bool>>) -> Vec<Vec<bool>> {
     let within = |inner: &[bool], outer: &[bool]| inner.iter().zip(outer).all(|(i, o)| !*i || *o);
     let mut kept: Vec<Vec<bool>> = Vec::with_capacity(columns.len());

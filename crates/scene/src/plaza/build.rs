@@ -109,7 +109,7 @@ fn contacts() -> Vec<(Vec2, f32)> {
     contacts
 }
 
-/// What bodies bounce off.
+/// Solids that bodies bounce off.
 pub fn solids() -> Vec<Solid> {
     let mut solids = vec![Solid::GROUND];
     for index in 0..COLUMNS {

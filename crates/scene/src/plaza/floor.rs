@@ -13,7 +13,7 @@ pub const MIDDLE: f32 = -6.0;
 /// Pixels along a side: nine centimetres each, finer than the penumbra of a column's capital.
 const SIDE: u32 = 512;
 
-/// The low sun only grazes the floor; this much more of it makes shadows tell. Guess, tuned by eye.
+/// The low sun only grazes the floor; this gain makes its shadows visible. Guess, tuned by eye.
 const SUN_GAIN: f32 = 2.1;
 
 /// Bands of darker stone around the sculpture.
@@ -36,7 +36,7 @@ impl Field {
         Self { values: vec![1.0; (SIDE * SIDE) as usize] }
     }
 
-    /// Darkens around the segment `from`-`to` where `shade(distance, share along)` is below one.
+    /// Darkens the area around the segment `from`-`to` where `shade(distance, share along)` is below one.
     fn darken(&mut self, (from, to): (Vec2, Vec2), reach: f32, shade: impl Fn(f32, f32) -> f32) {
         let pixel = |metres: f32| ((metres + REACH) / (2.0 * REACH) * SIDE as f32).clamp(0.0, SIDE as f32) as u32;
         let (low, high) = (from.min(to) - Vec2::splat(reach), from.max(to) + Vec2::splat(reach));

@@ -1,4 +1,4 @@
-//! The light of the place: one low sun, the sky's dome, lamps. Evaluated once for what stands still, per object for what moves.
+//! The light of the place: one low sun, the sky's dome, lamps. Evaluated once for static objects, per object for moving ones.
 
 use glam::{Vec2, Vec3};
 
@@ -8,14 +8,14 @@ pub const SUN: Vec3 = Vec3::new(-0.62, 0.31, -0.72);
 pub const SUN_LIGHT: Vec3 = Vec3::new(2.5, 1.32, 0.62);
 /// Linear light of the sky from straight above.
 pub const SKY_LIGHT: Vec3 = Vec3::new(0.36, 0.45, 0.78);
-/// Linear light that the ground throws back up.
+/// Linear light that the ground reflects upwards.
 pub const GROUND_LIGHT: Vec3 = Vec3::new(0.30, 0.20, 0.19);
 /// Display colour of the air far away, 0 to 1.
 pub const FOG: Vec3 = Vec3::new(0.80, 0.56, 0.50);
 /// Stored light is divided by this, so that a byte holds light above white.
 pub const LIGHT_RANGE: f32 = 1.6;
 
-/// Something that keeps the sun off: a capsule.
+/// Something that blocks the sun: a capsule.
 #[derive(Clone, Copy, Debug)]
 pub struct Occluder {
     pub from: Vec3,

@@ -1,4 +1,4 @@
-//! The place: everything that stands still, built once, with its light baked in.
+//! The place: everything static, built once, with its light baked in.
 
 pub mod build;
 pub mod floor;
@@ -22,7 +22,7 @@ pub enum Surface {
     Array,
     /// The flagstones under the baked light of the floor.
     Floor,
-    /// The shared texture array, for what lies behind everything else.
+    /// The shared texture array, for what is behind everything else.
     Backdrop,
     /// The evening sky, which air does not hide.
     Sky,
@@ -40,7 +40,7 @@ pub struct Chunk {
     pub radius: f32,
 }
 
-/// What stands still, ready for upload, and what of it matters to things that move.
+/// The static scene, ready for upload, and the parts of it that affect moving things.
 #[derive(Clone, Debug, Default)]
 pub struct Environment {
     pub mesh: Mesh,

@@ -21,7 +21,7 @@ impl Backend {
     /// The environment variable that replaces [`Backend::Auto`].
     pub const VARIABLE: &'static str = "NEARLIGHT_BACKEND";
 
-    /// `self`, or what the environment asks for where that is `Auto`.
+    /// `self`, or if that is `Auto` what the environment variable requests.
     pub fn or_environment(self) -> Result<Self, SceneError> {
         match (self, std::env::var(Self::VARIABLE)) {
             (Self::Auto, Ok(name)) => name.parse(),
@@ -43,7 +43,7 @@ impl FromStr for Backend {
     }
 }
 
-/// An adapter as people read about it.
+/// A description of an adapter for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AdapterSummary {
     pub name: String,
@@ -75,7 +75,7 @@ impl std::fmt::Display for AdapterSummary {
     }
 }
 
-/// All adapters that answer, the preferred one first.
+/// All usable adapters, the preferred one first.
 pub fn list_adapters() -> Vec<AdapterSummary> {
     candidates(Backend::Auto).iter().map(summary).collect()
 }
@@ -120,7 +120,7 @@ pub(super) fn candidates(backend: Backend) -> Vec<wgpu::Adapter> {
     adapters
 }
 
-/// The result of a request to the graphics library, which answers at once on every system but the web.
+/// The result of a request to the graphics library, which completes at once on every system but the web.
 pub(super) fn wait<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(output) => Some(output),

@@ -1,7 +1,7 @@
 //! One eye: its projection, what it can see, and its uniform block.
 
 use glam::{Mat4, Quat, Vec3, Vec4};
-use nearlight_wire::{View, marker};
+use nearlight_wire::View;
 
 use crate::plaza::light;
 use crate::world::place;
@@ -10,7 +10,7 @@ use crate::world::place;
 const NEAR: f32 = 0.04;
 /// Share of a far thing's colour that air replaces, per metre, as an exponent. Guess: hills at 150 m nearly vanish.
 const FOG_DENSITY: f32 = 0.0052;
-/// Uniform blocks start at multiples of this many bytes: the largest alignment that any adapter asks for.
+/// Uniform blocks start at multiples of this many bytes: the largest alignment that any adapter requires.
 pub const STRIDE: u64 = 256;
 
 pub struct Eye {
@@ -54,7 +54,7 @@ impl Eye {
     }
 
     /// The uniform block of the shaders.
-    pub fn block(&self, cells: &marker::Cells) -> Vec<u8> {
+    pub fn block(&self) -> Vec<u8> {
         let mut numbers = Vec::with_capacity(48);
         numbers.extend(self.clip.to_cols_array());
         let vectors = [
@@ -71,10 +71,6 @@ impl Eye {
         }
         numbers.extend(light::FOG.extend(FOG_DENSITY).to_array());
         let mut bytes: Vec<u8> = numbers.into_iter().flat_map(f32::to_le_bytes).collect();
-        for word in cells.chunks(32) {
-            let bits = word.iter().fold(0u32, |bits, white| bits << 1 | u32::from(*white));
-            bytes.extend(bits.to_le_bytes());
-        }
         bytes.resize(STRIDE as usize, 0);
         bytes
     }

@@ -1,4 +1,4 @@
-//! Draws the world through wgpu, on whatever adapter there is.
+//! Draws the world through wgpu, on any available adapter.
 
 mod adapter;
 mod eye;
@@ -9,7 +9,7 @@ mod target;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::{Fov, Pose, View, marker};
+use nearlight_wire::{Fov, Pose, View};
 
 use crate::canvas::check_size;
 use crate::plaza::{Environment, Surface};
@@ -24,8 +24,8 @@ pub use adapter::{AdapterSummary, Backend, list_adapters};
 
 /// Sizes whose targets are kept: a screen and a headset at two sizes each.
 const MAX_TARGETS: usize = 4;
-/// Pictures that each software renderer draws to find the faster one; the first is not counted. They take turns, so that a busy
-/// moment of the machine costs both alike.
+/// Pictures that each software renderer draws to find the faster one; the first is not counted. They alternate, so that a busy moment of
+/// the machine affects both equally.
 const TRIAL_PICTURES: usize = 12;
 /// Size of the trial pictures.
 const TRIAL_SIZE: (u16, u16) = (960, 540);
@@ -33,7 +33,7 @@ const TRIAL_SIZE: (u16, u16) = (960, 540);
 /// What a picture took.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Drawn {
-    /// In all views together, after everything outside of the picture was left out.
+    /// In all views together, after culling.
     pub triangles: usize,
     pub draws: usize,
 }
@@ -75,9 +75,9 @@ impl Growing {
 }
 
 impl Renderer {
-    /// Opens the best adapter of `backend`; where two software renderers are left, both draw and the faster one stays.
+    /// Opens the best adapter of `backend`; if only two software renderers are available, both draw and the faster one is kept.
     ///
-    /// `place` is built while the adapters are asked, on another thread; it comes back with the renderer.
+    /// `place` is built on another thread while the adapters are opened; it is returned with the renderer.
     pub fn open(
         backend: Backend,
         place: impl FnOnce() -> Result<Environment, SceneError> + Send,
@@ -192,13 +192,7 @@ impl Renderer {
         let (width, height) = TRIAL_SIZE;
         let pose = Pose { position: [0.0, 1.6, 0.0], ..Pose::default() };
         let views = [View { pose, fov: Fov::symmetric(1.1, f32::from(width) / f32::from(height)) }];
-        let request = RenderRequest {
-            viewer: crate::Viewer(u32::MAX),
-            views: &views,
-            width,
-            height,
-            marker: marker::Marker::default(),
-        };
+        let request = RenderRequest { viewer: crate::Viewer(u32::MAX), views: &views, width, height };
         let started = clock();
         self.draw(&request, &Show::default(), &mut |_| {})?;
         Ok(clock() - started)
@@ -251,8 +245,7 @@ impl Renderer {
         }
         let target = self.target(request.width, request.height)?;
         let eyes: Vec<Eye> = request.views.iter().map(Eye::new).collect();
-        let cells = request.marker.cells();
-        let blocks: Vec<u8> = eyes.iter().flat_map(|eye| eye.block(&cells)).collect();
+        let blocks: Vec<u8> = eyes.iter().flat_map(Eye::block).collect();
         self.queue.write_buffer(&self.eyes, 0, &blocks);
         let runs = self.upload(show, &eyes);
         let mut encoder = self.device.create_command_encoder(&wgpu::CommandEncoderDescriptor::default());
@@ -265,7 +258,7 @@ impl Renderer {
         Ok(drawn)
     }
 
-    /// Writes what is in the picture to the adapter: runs of one model each, and the number of sprites.
+    /// Uploads what is visible to the adapter: runs of one model each, and the number of sprites.
     fn upload(&mut self, show: &Show, eyes: &[Eye]) -> Runs {
         let seen = |instance: &&Instance| eyes.iter().any(|eye| eye.sees(instance.position(), instance.reach));
         let mut instances: Vec<&Instance> = show.instances.iter().filter(seen).collect();
@@ -297,7 +290,7 @@ impl Renderer {
                 view: &target.colour_view,
                 depth_slice: None,
                 resolve_target: None,
-                // The sky closes every view, so nothing of the picture before remains; on a CPU clearing costs 0.8 ms.
+                // The sky covers the background of every view, so nothing of the previous picture remains; on a CPU clearing costs 0.8 ms.
                 ops: wgpu::Operations { load: wgpu::LoadOp::Load, store: wgpu::StoreOp::Store },
             })],
             depth_stencil_attachment: Some(wgpu::RenderPassDepthStencilAttachment {
@@ -324,11 +317,6 @@ impl Renderer {
                 drawn.draws += 1;
             }
         }
-        pass.set_viewport(0.0, 0.0, marker::WIDTH as f32, marker::HEIGHT as f32, 0.0, 1.0);
-        pass.set_scissor_rect(0, 0, marker::WIDTH as u32, marker::HEIGHT as u32);
-        pass.set_bind_group(0, &self.eye_group, &[0]);
-        pass.set_pipeline(&self.pipelines.marker);
-        pass.draw(0..3, 0..1);
         drawn
     }
 

@@ -17,7 +17,6 @@ pub struct Pipelines {
     pub picture: wgpu::RenderPipeline,
     pub sky: wgpu::RenderPipeline,
     pub sprite: wgpu::RenderPipeline,
-    pub marker: wgpu::RenderPipeline,
     pub eye_layout: wgpu::BindGroupLayout,
     pub texture_layout: wgpu::BindGroupLayout,
 }
@@ -44,7 +43,6 @@ struct Recipe<'a> {
     cull: bool,
     blend: Option<wgpu::BlendState>,
     depth_write: bool,
-    depth_compare: wgpu::CompareFunction,
 }
 
 impl Pipelines {
@@ -75,7 +73,6 @@ impl Pipelines {
             cull: true,
             blend: None,
             depth_write: true,
-            depth_compare: wgpu::CompareFunction::Greater,
         };
         let soft = wgpu::BlendComponent {
             src_factor: wgpu::BlendFactor::One,
@@ -105,21 +102,6 @@ impl Pipelines {
                     cull: false,
                     blend: Some(wgpu::BlendState { color: soft, alpha: soft }),
                     depth_write: false,
-                    ..solid
-                },
-            ),
-            marker: build(
-                device,
-                &shader,
-                &plain,
-                &Recipe {
-                    vertex: "marker_corner",
-                    fragment: "marker_cell",
-                    buffers: &[],
-                    cull: false,
-                    depth_write: false,
-                    depth_compare: wgpu::CompareFunction::Always,
-                    ..solid
                 },
             ),
             eye_layout,
@@ -155,7 +137,7 @@ fn build(
         depth_stencil: Some(wgpu::DepthStencilState {
             format: DEPTH,
             depth_write_enabled: Some(recipe.depth_write),
-            depth_compare: Some(recipe.depth_compare),
+            depth_compare: Some(wgpu::CompareFunction::Greater),
             stencil: wgpu::StencilState::default(),
             bias: wgpu::DepthBiasState::default(),
         }),

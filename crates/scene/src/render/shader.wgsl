@@ -12,7 +12,6 @@ struct Eye {
     ground_light: vec4<f32>,
     // Colour, and density per metre.
     fog: vec4<f32>,
-    marker: vec4<u32>,
 }
 
 const LIGHT_RANGE: f32 = 1.6;
@@ -38,7 +37,7 @@ struct Instance {
     @location(8) look: vec4<f32>,
 }
 
-// Fragment stages name only what they read: each number that is interpolated costs time.
+// Fragment stages declare only what they read: each interpolated number costs time.
 struct Still {
     @builtin(position) clip: vec4<f32>,
     @location(0) uv: vec2<f32>,
@@ -187,18 +186,4 @@ fn sprite(
 fn soft(in: Spot) -> @location(0) vec4<f32> {
     let inside = max(1.0 - dot(in.corner, in.corner), 0.0);
     return in.colour * (inside * inside);
-}
-
-@vertex
-fn marker_corner(@builtin(vertex_index) index: u32) -> @builtin(position) vec4<f32> {
-    return vec4(select(-1.0, 3.0, index == 1u), select(-1.0, 3.0, index == 2u), 1.0, 1.0);
-}
-
-// Twenty-four by four cells of eight pixels, most significant bit first.
-@fragment
-fn marker_cell(@builtin(position) pixel: vec4<f32>) -> @location(0) vec4<f32> {
-    let cell = u32(pixel.y) / 8u * 24u + u32(pixel.x) / 8u;
-    let word = eye.marker[cell / 32u];
-    let white = f32((word >> (31u - cell % 32u)) & 1u);
-    return vec4(white, white, white, 1.0);
 }

@@ -1,4 +1,4 @@
-//! What lies on the adapter for a whole run: meshes and textures.
+//! What stays on the adapter for the whole run: meshes and textures.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -60,7 +60,7 @@ impl Stage {
         let array = wgpu::TextureViewDimension::D2Array;
         let layers: Vec<&[Image]> = art.layers.iter().map(Vec::as_slice).collect();
         let layers = painter.upload(&layers, array);
-        // Some adapters take an array of one layer for no array at all.
+        // Some adapters do not treat an array of one layer as an array.
         let floor_layers = painter.upload(&[&art.floor, &art.floor], array);
         let white = Image { width: 1, height: 1, rgba: vec![255; 4] };
         let blank = painter.picture(&white, false);

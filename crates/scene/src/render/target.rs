@@ -68,7 +68,7 @@ impl Target {
         );
     }
 
-    /// Waits for the drawing to end and lends the picture out where it lies.
+    /// Waits for the drawing to end and lends the picture out in place.
     pub fn read(&self, device: &wgpu::Device, take: &mut dyn FnMut(Pixels<'_>)) -> Result<(), SceneError> {
         let failed = |what: String| SceneError::Adapter(format!("the picture cannot be read back: {what}"));
         let slice = self.readback.slice(..);

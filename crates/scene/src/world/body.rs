@@ -10,11 +10,11 @@ use crate::solid::{Form, Solid};
 /// Seconds of one step: 120 a second resolve the fastest throw to eight centimetres.
 pub const STEP: f32 = 1.0 / 120.0;
 const GRAVITY: f32 = 9.81;
-/// Rounds of impulses a step. Guess: a stack of three crates stands still from six on.
+/// Rounds of impulses a step. Guess: a stack of three crates is stable from six on.
 const ROUNDS: usize = 8;
-/// Share of the sinking that a step undoes. Guess, usual in engines of this kind.
+/// Share of the penetration that a step corrects. Guess, usual in engines of this kind.
 const CORRECTION: f32 = 0.2;
-/// Metres of sinking that stay, so that resting bodies keep touching.
+/// Metres of penetration that are tolerated, so that resting bodies keep touching.
 const SLOP: f32 = 0.003;
 const FRICTION: f32 = 0.55;
 /// Slower impacts (metres a second) do not bounce.
@@ -22,9 +22,9 @@ const BOUNCE_SPEED: f32 = 0.7;
 /// A body slower than this (metres and radians a second) for [`STEPS_TO_SLEEP`] steps sleeps until something moves it.
 const SLEEP_SPEED: f32 = 0.09;
 const STEPS_TO_SLEEP: u32 = 50;
-/// A body strikes again after so many steps at the earliest: its corners and a contact that lasts are one impact. Guess: 75 ms.
+/// A body strikes again after this many steps at the earliest: its corners and a contact that lasts are one impact. Guess: 75 ms.
 const STEPS_OF_SILENCE: u32 = 9;
-/// Slower impacts (metres a second) are not told: a resting body meets the floor with 0.08 in each step.
+/// Slower impacts (metres a second) are not reported: a resting body meets the floor with 0.08 in each step.
 const TOLD_SPEED: f32 = 0.25;
 /// Speed limit in metres a second: what is faster would pass through a wall within a step.
 pub const MAX_SPEED: f32 = 18.0;
@@ -62,7 +62,7 @@ pub struct Impact {
     pub speed: f32,
 }
 
-/// Two things that touch; the second is a body or something that stands still.
+/// Two things that touch; the second is a body or something static.
 struct Contact {
     first: usize,
     second: Option<usize>,
@@ -151,12 +151,12 @@ impl Body {
         self.spin += (point - self.position).cross(impulse) * (inverse_mass * self.agility());
     }
 
-    /// How fast a unit impulse at `point` makes it move along `direction`.
+    /// The velocity along `direction` that a unit impulse at `point` causes.
     fn yielding(&self, point: Vec3, direction: Vec3) -> f32 {
         self.inverse_mass() * (1.0 + self.agility() * (point - self.position).cross(direction).length_squared())
     }
 
-    /// Balls around these points stand for the body where it meets others.
+    /// Balls around these points represent the body in collisions with others.
     fn feelers(&self) -> impl Iterator<Item = (Vec3, f32)> + '_ {
         let (count, inset, radius) = match self.shape {
             Shape::Ball { radius } => (1, 0.0, radius),
@@ -169,7 +169,7 @@ impl Body {
     }
 }
 
-/// Moves all bodies on by one [`STEP`] and tells what met what.
+/// Advances all bodies by one [`STEP`] and returns the impacts.
 pub fn step(bodies: &mut [Body], solids: &[Solid]) -> Vec<Impact> {
     for body in bodies.iter_mut().filter(|body| !body.held && !body.asleep()) {
         body.velocity.y -= GRAVITY * STEP;
@@ -196,7 +196,7 @@ pub fn step(bodies: &mut [Body], solids: &[Solid]) -> Vec<Impact> {
     impacts
 }
 
-/// The fastest of each body's contacts, where it has been silent for a while. Of two bodies both are heard.
+/// The fastest contact of each body that has been silent for a while. If two bodies collide, both are heard.
 fn impacts(bodies: &mut [Body], contacts: &[Contact]) -> Vec<Impact> {
     let mut impacts = Vec::new();
     for (index, body) in bodies.iter_mut().enumerate() {

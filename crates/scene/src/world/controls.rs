@@ -2,7 +2,7 @@
 //!
 //! The primary button, a gamepad's A and a controller's squeeze grab; the secondary button, B and the trigger push; the auxiliary button,
 //! F, X and a controller's A throw; R and Y put everything back; the wheel moves what is held. A finger that taps pushes, one that rests
-//! grabs. The view is the client's own: what walks and looks there (keys, sticks, a thumb on the left half) is left alone here.
+//! grabs. The client controls the view: what walks and looks there (keys, sticks, a thumb on the left half) is ignored here.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use nearlight_wire::{Hand, HapticsTarget, InputEvent, Key, Pointer, PointerButto
 use super::{Act, Action};
 use crate::ViewerInput;
 
-/// Pixels of a notch of the wheel, as browsers count it, and the most notches that one input is taken for.
+/// Pixels of a notch of the wheel, as browsers count it, and the maximum number of notches for one input.
 const NOTCH_PIXELS: f32 = 100.0;
 const MOST_NOTCHES: f32 = 8.0;
 /// A finger that moved less than this share of the picture's width is tapping or pressing.
@@ -34,7 +34,7 @@ const CONTROLLER: [(u8, Action); 3] = [(0, Action::Push), (CONTROLLER_GRAB, Acti
 struct Finger {
     start: ScreenPoint,
     began_at: Time,
-    /// It walks, as the client takes it: nothing of it acts.
+    /// The client uses it for walking: it triggers no actions.
     walks: bool,
     moved: bool,
 }
@@ -43,7 +43,7 @@ struct Finger {
 #[derive(Debug, Default)]
 pub struct Controls {
     pointer: Pointer,
-    /// The primary button holds something, or tried to.
+    /// The primary button is holding something, or tried to.
     grabbing: bool,
     /// Notches of the wheel towards the user, since the last whole one.
     turned: f32,
@@ -69,7 +69,7 @@ impl Controls {
         acts
     }
 
-    /// A finger that has rested for long enough takes hold.
+    /// A finger that has rested for long enough grabs.
     pub fn on_time(&mut self, now: Time) -> Option<Act> {
         if self.holding.is_some() {
             return None;
@@ -183,7 +183,7 @@ mod tests {
         ViewerInput { devices: devices.clone(), events: devices.changes_from(before), ..ViewerInput::default() }
     }
 
-    /// What these states of the devices do, one after the other.
+    /// The actions that these successive states of the devices cause.
     fn story(states: &[Devices]) -> Vec<Action> {
         let (mut controls, mut before, mut acts) = (Controls::default(), Devices::default(), Vec::new());
         for devices in states {

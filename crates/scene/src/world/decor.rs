@@ -1,4 +1,4 @@
-//! The moving parts of the plaza that nobody can touch: all of them are functions of the world's age.
+//! The moving parts of the plaza that users cannot touch: all of them are functions of the world's age.
 
 use std::f32::consts::TAU;
 
@@ -45,7 +45,7 @@ fn glow(centre: Vec3, radius: f32, colour: Vec3) -> Sprite {
     Sprite { centre, radius, flat: false, colour: colour.extend(0.0) }
 }
 
-/// How each of the sculpture's rings stands, the outermost first, and its radius.
+/// The orientation and radius of each of the sculpture's rings, the outermost first.
 fn ring_frames(age: f64) -> [(Quat, f32); 3] {
     let spins = [(1.78, 0.23, 1.15), (1.44, -0.37, 0.62), (1.12, 0.53, -0.9)];
     let mut frame = Quat::from_rotation_y(angle(age, 0.11));
@@ -101,7 +101,7 @@ pub fn pendulum_rate(index: u32) -> f64 {
     std::f64::consts::TAU * f64::from(FIRST_SWINGS + index) / PENDULUM_CYCLE
 }
 
-/// A pendulum that is turned by so many radians: its rotation, the middle of its rod and its ball, and the rod's length.
+/// A pendulum that is turned by this many radians: its rotation, the middle of its rod and its ball, and the rod's length.
 pub fn pendulum(index: u32, swing: f32) -> (Quat, Vec3, Vec3, f32) {
     let turn = Quat::from_rotation_y(BEAM_TURN);
     let share = index as f32 / (PENDULUMS - 1) as f32;

@@ -28,24 +28,24 @@ const REACH: f32 = 14.0;
 const NEAREST: f32 = 0.35;
 const FARTHEST_GRAB: f32 = 3.0;
 const FARTHEST: f32 = 8.0;
-/// What a notch of the wheel makes of that distance.
+/// Factor by which a notch of the wheel changes that distance.
 const NOTCH: f32 = 1.15;
-/// How much larger than it is an object is for pointing, in metres.
+/// Margin around objects when pointing at them, in metres.
 const AIM_MARGIN: f32 = 0.06;
 /// Metres a second of a throw and a push. Guess: a ball lands about eight metres away.
 const THROW_SPEED: f32 = 8.5;
 const PUSH_SPEED: f32 = 4.2;
-/// How long the ring that answers an action is seen.
+/// How long the ring that confirms an action is visible.
 const PULSE: Span = Span::from_millis(450);
-/// Rings seen at a time.
+/// Rings visible at a time.
 const MAX_PULSES: usize = 24;
-/// After a pause longer than this the world goes on from where it was.
+/// After a pause longer than this the world continues from where it was.
 const MAX_CATCH_UP: Span = Span::from_millis(250);
 
-/// The answer to a grab, a push and a throw, for the hand: milliseconds, and how strong both motors are. Guess: short enough to be a
-/// click, strong enough to be noticed.
+/// The haptic feedback for a grab, a push and a throw: milliseconds, and how strong both motors are. Guess: short enough to be a click,
+/// strong enough to be noticed.
 const PULSE_FELT: (u16, f32, f32) = (60, 0.5, 0.9);
-/// Things for viewers that nobody fetches are dropped, oldest first.
+/// Outputs for viewers that are not fetched are dropped, oldest first.
 const MAX_OUTPUTS: usize = 64;
 
 /// What a user can do to the world.
@@ -73,7 +73,7 @@ pub struct Act {
     /// A tracked hand, or none: then the head points.
     pub hand: Hand,
     pub action: Action,
-    /// The device that it was done with, if that can shake.
+    /// The device that was used, if it can vibrate.
     pub shakes: Option<HapticsTarget>,
 }
 
@@ -103,7 +103,7 @@ struct Grip {
     rotation: Quat,
 }
 
-/// The answer to an action, for the eye.
+/// The visual feedback for an action.
 #[derive(Clone, Copy, Debug)]
 struct Pulse {
     at: Time,
@@ -134,7 +134,7 @@ pub struct World {
     strikes: Vec<Strike>,
     started_at: Option<Time>,
     now: Time,
-    /// Up to here the bodies have been moved.
+    /// The time up to which the bodies have been simulated.
     stepped_to: Time,
 }
 
@@ -156,7 +156,7 @@ impl World {
         }
     }
 
-    /// Takes a viewer's devices for what they mean here.
+    /// Interprets a viewer's devices in this world.
     pub fn on_input(&mut self, now: Time, viewer: Viewer, input: &ViewerInput) {
         let hands = input.devices.controllers.iter().filter(|controller| controller.hand != Hand::None);
         let hands = hands.map(|controller| HandPose { hand: controller.hand, pose: controller.aim }).collect();
@@ -178,7 +178,7 @@ impl World {
         self.drop_grips(|grip| grip.viewer == viewer);
     }
 
-    /// Moves the world on to `now` in fixed steps.
+    /// Advances the world to `now` in fixed steps.
     pub fn advance(&mut self, now: Time) {
         if self.started_at.is_none() {
             self.started_at = Some(now);
@@ -210,7 +210,7 @@ impl World {
         self.point();
     }
 
-    /// What the world has for a viewer's devices.
+    /// The next output for a viewer's devices.
     pub fn poll_output(&mut self) -> Option<(Viewer, Output)> {
         self.outputs.pop_front()
     }
@@ -307,7 +307,7 @@ impl World {
                 if let Some(grip) = self.grips.iter_mut().find(own) {
                     grip.distance = (grip.distance * factor).clamp(NEAREST, FARTHEST);
                 }
-                // What is held moves, which is answer enough.
+                // A held object moves, which is feedback enough.
                 return;
             }
         }

@@ -1,4 +1,4 @@
-//! What of the world is to be drawn for one viewer: placed models and soft sprites.
+//! The part of the world that is drawn for one viewer: placed models and soft sprites.
 
 use glam::{Affine3A, Quat, Vec3, Vec4};
 
@@ -112,7 +112,7 @@ impl Instance {
     }
 }
 
-/// A soft round spot: adds its light, and hides what is behind by its alpha.
+/// A soft round spot: adds its light, and hides the background according to its alpha.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Sprite {
     pub centre: Vec3,
@@ -160,7 +160,7 @@ impl World {
     }
 
     fn body_instance(&self, body: &Body, holder: Option<Viewer>, pointed: bool) -> Instance {
-        // Between two steps a body goes on as it moves: frames do not fall on steps.
+        // Between two steps a body continues at its velocity: frames do not coincide with steps.
         let position = body.position + body.velocity * self.now.saturating_since(self.stepped_to).as_secs_f64() as f32;
         let mut instance = match body.shape {
             Shape::Ball { radius } => {
@@ -186,7 +186,7 @@ impl World {
         instance
     }
 
-    /// A dark spot on what lies under `position`.
+    /// A dark spot on what is under `position`.
     fn blob_shadow(&self, position: Vec3, reach: f32) -> Option<Sprite> {
         let under = |solid: &Solid| match solid.form {
             Form::Block { half } => {

@@ -128,7 +128,7 @@ fn who_leaves_lets_go() {
     world.on_acts(Time::ZERO, ME, &looking_at(red), &[event(Hand::None, Action::Grab)]);
     world.on_viewer_left(ME);
     assert!(!world.bodies[RED].held && world.grips.is_empty());
-    // An event of one who is not there any more changes nothing.
+    // An event from a viewer that has left changes nothing.
     world.act(Time::ZERO, ME, event(Hand::None, Action::Throw));
     run(&mut world, 0, 200);
 }
@@ -149,7 +149,7 @@ fn the_same_input_makes_the_same_world() {
         positions(&world)
     };
     assert_eq!(story(10), story(10));
-    // How often the world is asked for makes no difference either.
+    // How often the world is advanced makes no difference either.
     assert_eq!(story(10)[..6], story(20)[..6]);
 }
 
@@ -190,7 +190,7 @@ fn what_happens_is_heard_where_it_happens_and_once() {
     assert!(knocks.iter().all(|knock| (0.0..=1.0).contains(&knock.level) && knock.place.is_finite()));
     world.on_acts(Time::from_secs(3), ME, &looking_at(Vec3::Y * 9.0), &[event(Hand::None, Action::Throw)]);
     assert!(world.cues().strikes.iter().any(|strike| strike.struck == nearlight_sound::Struck::Air));
-    // Nobody fetches anything for a while.
+    // Nothing is fetched for a while.
     for shot in 0..200 {
         let now = Time::from_millis(3_000 + shot * 50);
         world.on_acts(now, ME, &looking_at(Vec3::new(0.0, 1.0, -4.0)), &[event(Hand::None, Action::Throw)]);

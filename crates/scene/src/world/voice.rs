@@ -9,7 +9,7 @@ use super::World;
 use super::body::{Body, Impact, Shape};
 use super::decor;
 
-/// Strikes that wait for somebody to fetch them: more in a frame are noise.
+/// Strikes that wait to be fetched: more in a frame are noise.
 const MAX_STRIKES: usize = 32;
 /// Metres a second of the slowest impact that is heard, and of one at full level. Guesses.
 const SOFTEST: f32 = 0.35;
@@ -31,7 +31,7 @@ const BALL: (f32, f32) = (0.2, 410.0);
 const CRATE: (f32, f32) = (0.27, 165.0);
 
 impl World {
-    /// What is to be heard since the last call.
+    /// The sounds since the last call.
     pub fn cues(&mut self) -> Cues {
         let hums = if self.setting.decor { hums(self.age()) } else { Vec::new() };
         Cues { hums, strikes: std::mem::take(&mut self.strikes) }

@@ -23,7 +23,7 @@ fn site(limits: Limits) -> Site {
     Site { limits, ..Site::new(router, Hosts::new(["machine.test".to_owned()]), true, Clock::start()) }
 }
 
-/// Where it listens. The task that serves ends with the test.
+/// The address that it listens on. The serving task ends with the test.
 fn start(limits: Limits) -> SocketAddr {
     let identity = Identity::self_signed(&[]).expect("a certificate");
     let site = Arc::new(site(limits));
@@ -82,7 +82,7 @@ async fn an_answer_that_nobody_reads_is_not_kept() {
     let (mut requests, connection) = http2(server).await;
     let (response, _) = requests.send_request(request("/large"), true).expect("an open connection");
     let mut body = within(response).await.expect("an answer").into_body();
-    // As much as the client's window allows; no more is asked for.
+    // As much as the client's window allows; no more is requested.
     let mut received = 0;
     while let Some(Ok(piece)) = within(body.data()).await {
         assert!(piece.len() <= PIECE);
@@ -110,7 +110,7 @@ async fn who_reads_slowly_but_steadily_gets_everything() {
         let length = piece.expect("the connection stays").len();
         received += length;
         unread += length;
-        // Longer in all than an idle connection is kept.
+        // Longer in total than an idle connection is kept.
         if unread >= 60_000 {
             body.flow_control().release_capacity(unread).expect("it was received");
             unread = 0;
@@ -126,13 +126,13 @@ async fn who_reads_slowly_but_steadily_gets_everything() {
 async fn one_http2_connection_has_few_requests_under_way() {
     let server = start(LONG);
     let (mut requests, _connection) = http2(server).await;
-    // The server's settings have come with its first answer.
+    // The server's settings have arrived with its first response.
     let (response, _) = requests.send_request(request("/"), true).expect("an open connection");
     within(response).await.expect("an answer");
     assert_eq!(requests.current_max_send_streams(), STREAMS as usize);
 }
 
-/// The head of the answer, in lower case.
+/// The head of the response, in lower case.
 async fn ask(server: SocketAddr, host: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(server).await.expect("the port is open");
     let head = format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");

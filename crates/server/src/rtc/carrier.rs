@@ -9,14 +9,14 @@ use tokio::sync::mpsc;
 use super::socket::Line;
 use crate::carrier::{Carrier, CarrierEvent};
 
-/// How a session ends whose client has found a fault of the WebRTC library's.
+/// Why a session ends when its client has triggered a bug in the WebRTC library.
 pub(crate) const LIBRARY_FAILED: &str = "the client sent what the WebRTC library failed on";
 /// Labels of the data channels.
 const CONTROL: &str = "control";
 const SESSION: &str = "session";
 const NOTES: &str = "notes";
 
-/// A request over WHEP that a session ends.
+/// A request over WHEP to end a session.
 #[derive(Debug)]
 pub(crate) struct End;
 
@@ -34,7 +34,7 @@ impl PeerLine {
         Self { peer, line }
     }
 
-    /// Waits for a datagram and takes it in; says when it came.
+    /// Waits for a datagram and processes it; returns when it arrived.
     pub(crate) async fn recv(&mut self) -> Result<Option<Time>, String> {
         let incoming = self.line.recv().await.ok_or("the server's socket is gone")?;
         self.peer.on_datagram(incoming.at, incoming.from, incoming.to(), &incoming.datagram);
@@ -58,9 +58,9 @@ pub(crate) struct WebRtcCarrier {
     requests: mpsc::Receiver<End>,
     control: Option<ChannelId>,
     session: Option<ChannelId>,
-    /// Ours towards the client; until it is open, the client's own serves both directions.
+    /// Our channel towards the client; until it is open, the client's own channel serves both directions.
     notes: Option<ChannelId>,
-    /// The client said hello. That it knows the token its offer has shown.
+    /// The client has sent its hello. Its offer has already proved that it knows the token.
     greeted: bool,
 }
 
@@ -125,20 +125,29 @@ impl WebRtcCarrier {
         Some(CarrierEvent::Message(message))
     }
 
-    /// Only what the protocol lets over this channel.
+    /// Accepts only what the protocol allows on this channel.
     fn on_session(&mut self, now: Time, datagram: &[u8]) {
         match ToServer::parse(datagram) {
-            Ok(
-                message @ (ToServer::Input(_)
-                | ToServer::Hand(_)
-                | ToServer::Application(_)
-                | ToServer::Ping(_)
-                | ToServer::Report(_)),
-            ) => {
-                self.sender_mut().on_message(now, message);
+            Ok(message) => {
+                let allowed = match message {
+                    ToServer::Input(_)
+                    | ToServer::Hand(_)
+                    | ToServer::Application(_)
+                    | ToServer::Ping(_)
+                    | ToServer::Report(_) => true,
+                    // RTCP carries these.
+                    ToServer::Feedback(_)
+                    | ToServer::Nack(_)
+                    | ToServer::KeyFrameRequest(_)
+                    | ToServer::Acknowledgement(_) => false,
+                };
+                if allowed {
+                    self.sender_mut().on_message(now, message);
+                } else {
+                    tracing::debug!("a datagram that only our own transport has came over WebRTC; ignored");
+                }
             }
-            Ok(_) => {}
-            // Counted there.
+            // The sender counts it.
             Err(_) => self.sender_mut().on_datagram(now, datagram),
         }
     }
@@ -188,7 +197,7 @@ impl Carrier for WebRtcCarrier {
         self.at.peer.on_sound(now, packet.made_at, packet.bytes);
     }
 
-    /// A client that does not take its messages loses them; its pictures go on.
+    /// If a client does not read its messages, they are dropped; its pictures continue.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String> {
         if let Some(channel) = self.control.filter(|_| self.greeted)
             && let Ok(text) = serde_json::to_string(&message)

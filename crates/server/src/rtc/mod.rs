@@ -13,7 +13,7 @@ use crate::state::ServerState;
 pub(crate) use carrier::{LIBRARY_FAILED, PeerLine, WebRtcCarrier};
 pub(crate) use socket::Exchange;
 
-/// What a session's peer is made with; `name` is random.
+/// The configuration of a session's peer; `name` is random.
 pub(crate) fn peer_config(state: &ServerState, exchange: &Exchange, name: &str) -> PeerConfig {
     PeerConfig {
         origin: state.clock.instant(Time::ZERO).into_std(),

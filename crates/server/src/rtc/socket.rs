@@ -1,5 +1,5 @@
-//! What all WebRTC peers share: datagrams come in for one of them, and go out for any, through one UDP socket or through TCP connections
-//! that clients opened.
+//! What all WebRTC peers share: incoming datagrams are dispatched to one of them, and all send through one UDP socket or through TCP
+//! connections that clients opened.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 
 use super::streams::Streams;
 
-/// Datagrams that wait for one peer's task; more are lost as in a full queue of the network's.
+/// Datagrams that wait for one peer's task; more are dropped, as in a full queue of the network.
 const WAITING: usize = 512;
-/// Larger datagrams are none of WebRTC's.
+/// WebRTC's datagrams are never larger.
 const LARGEST: usize = 2_048;
 
 /// A datagram for a peer.
@@ -29,7 +29,7 @@ pub(crate) struct Incoming {
 }
 
 impl Incoming {
-    /// Which of the server's addresses it came to is not known; the peer takes the likeliest.
+    /// The server address that it was sent to is not known; the peer assumes the likeliest.
     pub(crate) fn to(&self) -> SocketAddr {
         SocketAddr::new(self.from.address.ip(), 0)
     }
@@ -42,10 +42,10 @@ struct Table {
     next: u32,
 }
 
-/// Where one peer's datagrams go in.
+/// Where one peer's datagrams enter.
 enum Entrance {
     Open(mpsc::Sender<Incoming>),
-    /// Behind a bad path.
+    /// Through an impaired path.
     Path(Impairment),
 }
 
@@ -60,14 +60,14 @@ impl Entrance {
     }
 }
 
-/// The ways to clients, who is behind them and what peers are made with.
+/// The sockets towards clients, the peers behind them, and what new peers are configured with.
 pub(crate) struct Exchange {
     socket: UdpSocket,
     pub(super) streams: Streams,
     clock: Clock,
     table: Mutex<Table>,
     pub(crate) certificate: Certificate,
-    /// Under which addresses clients may reach the socket, best first.
+    /// Addresses at which clients may reach the socket, best first.
     pub(crate) candidates: Vec<SocketAddr>,
     /// The same for TCP connections.
     pub(crate) tcp_candidates: Vec<SocketAddr>,
@@ -118,14 +118,14 @@ impl Exchange {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands datagrams to their peers for ever.
+    /// Dispatches datagrams to their peers; never returns.
     pub(crate) async fn run(&self) {
         let mut buffer = vec![0; LARGEST];
         loop {
             let (length, from) = match self.socket.recv_from(&mut buffer).await {
                 Ok(received) => received,
                 Err(error) => {
-                    // Somebody's address is unreachable, as an earlier datagram found; that is told to whoever reads next.
+                    // An earlier datagram found an address unreachable; the system reports that to the next read.
                     tracing::debug!(%error, "a WebRTC datagram could not be read");
                     continue;
                 }
@@ -135,7 +135,7 @@ impl Exchange {
         }
     }
 
-    /// A datagram came; false where it is for nobody.
+    /// A datagram arrived; false if it is for no peer.
     pub(super) fn take_in(&self, from: Remote, datagram: &[u8]) -> bool {
         let at = self.clock.now();
         let mut table = self.table();
@@ -145,7 +145,7 @@ impl Exchange {
         true
     }
 
-    /// A line for a peer with these credentials of its own. With a bad path, what comes and goes crosses it.
+    /// A line for a peer with these local credentials. With an impaired path, datagrams in both directions cross it.
     pub(crate) fn connect(self: &Arc<Self>, own: &IceCredentials, path: Option<[Path; 2]>) -> Line {
         let (sender, incoming) = mpsc::channel(WAITING);
         let (there, entrance) = match path {
@@ -185,7 +185,7 @@ impl Exchange {
             IpAddr::V4(address) if self.mapped => SocketAddr::new(address.to_ipv6_mapped().into(), to.address.port()),
             _ => to.address,
         };
-        // A full queue loses datagrams like the path: the client asks again for what it misses.
+        // A full queue loses datagrams like the path: the client requests what it misses again.
         if let Err(error) = self.socket.try_send_to(datagram, to) {
             tracing::debug!(%to, %error, "a WebRTC datagram was not sent");
         }
@@ -225,7 +225,7 @@ impl Drop for Line {
 /// Bytes of a label.
 const LABEL: usize = 19;
 
-/// A bad path carries bytes only: whose they are stands behind them.
+/// An impaired path carries bytes only: their remote address is appended to them.
 fn label(remote: Remote, datagram: &[u8]) -> Bytes {
     let ip = match remote.address.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -1,4 +1,4 @@
-//! Datagrams through TCP connections that clients open where their network lets no UDP through (RFC 6544): each behind its length in
+//! Datagrams through TCP connections that clients open where their network lets no UDP through (RFC 6544): each preceded by its length in
 //! two bytes (RFC 4571).
 
 use std::collections::BTreeMap;
@@ -16,16 +16,16 @@ use tokio::sync::mpsc;
 
 use super::socket::Exchange;
 
-/// Datagrams that wait for one connection; more are lost as in a full queue of the network's. A sixth of a second at 20 Mb/s.
+/// Datagrams that wait for one connection; more are dropped, as in a full queue of the network. A sixth of a second at 20 Mb/s.
 const WAITING: usize = 384;
-/// Longer ones are none of WebRTC's.
+/// WebRTC's datagrams are never longer.
 const LONGEST: usize = 2_048;
 const LENGTH: usize = 2;
 /// From the accepted connection to the end of its first datagram. Guess: two retransmissions of TCP's first packet fit.
 const FIRST: Span = Span::from_secs(5);
-/// A client checks every few seconds that the way is still there (RFC 7675); one that has sent no whole datagram for so long has gone.
+/// A client checks every few seconds that the path still works (RFC 7675); one that has sent no complete datagram for this long is gone.
 const SILENCE: Span = Span::from_secs(30);
-/// A client that takes nothing for so long has gone.
+/// A client that accepts no data for this long is gone.
 const STUCK: Duration = Duration::from_secs(5);
 
 type Queue = mpsc::Sender<Vec<u8>>;
@@ -56,7 +56,7 @@ impl Drop for Entry<'_> {
     }
 }
 
-/// Serves one connection until its client closes it, falls silent or sends what is for nobody.
+/// Serves one connection until its client closes it, falls silent or sends a datagram that is for no peer.
 pub(crate) async fn serve(stream: PageStream, exchange: Arc<Exchange>) {
     let from = Remote::tcp(stream.peer());
     let (queue, waiting) = mpsc::channel(WAITING);
@@ -77,7 +77,7 @@ async fn carry(
     let mut reservation = Some(stream.reservation());
     let mut read = BytesMut::with_capacity(2 * LONGEST);
     let mut batch = Vec::new();
-    // Bytes alone do not move it: a client that sends one at a time would stay for ever.
+    // Only complete datagrams extend it: a client that sends single bytes would otherwise stay for ever.
     let mut deadline = stream.accepted_at() + FIRST;
     loop {
         tokio::select! {
@@ -110,7 +110,7 @@ async fn carry(
     }
 }
 
-/// The next whole datagram of a stream.
+/// The next complete datagram of a stream.
 fn next_datagram(read: &mut BytesMut) -> io::Result<Option<BytesMut>> {
     let Some(length) = read.first_chunk::<LENGTH>().map(|length| usize::from(u16::from_be_bytes(*length))) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! `/whep`: WebRTC's signalling over HTTP (draft-ietf-wish-whep). What is cheap to check is checked first.
+//! `/whep`: WebRTC's signalling over HTTP (draft-ietf-wish-whep). Cheap checks come first.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -28,32 +28,34 @@ use crate::state::{MediaTransport, Rejection, ServerState, seconds};
 
 /// A client that sends its body more slowly than this is cut off.
 const BODY_LIMIT: Duration = Duration::from_secs(5);
-/// Guess: a household comes back all at once after an outage.
+/// Guess: a household reconnects all at once after an outage.
 const MOST_BODIES: usize = 32;
 
 const SDP: &str = "application/sdp";
 const FRAGMENT: &str = "application/trickle-ice-sdpfrag";
-/// Of every session's ICE connection: none is begun anew.
+/// In the query of an offer.
+const MARKER: &str = "marker=";
+/// Of every session's ICE connection: ICE is never restarted.
 const ETAG: &str = "\"1\"";
 
-/// Who asks, as far as the connection tells.
+/// The requesting client, as identified by its connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Client(pub(crate) IpAddr);
 
-/// A session whose client has its answer.
+/// A session whose client has been sent its answer.
 pub(crate) type WebRtcSession = Box<SessionTask<WebRtcCarrier>>;
 
 /// What signalling needs.
 pub(crate) struct Whep {
     state: Arc<ServerState>,
     exchange: Arc<Exchange>,
-    /// By the name in their address.
+    /// By the name in their URL.
     sessions: Mutex<BTreeMap<String, Session>>,
     /// Where accepted clients go.
     session_tasks: mpsc::Sender<WebRtcSession>,
     /// `Link` headers, one for each ICE server.
     links: Vec<HeaderValue>,
-    /// Bodies that are being read, all of clients that have shown the token.
+    /// Bodies being read, all of them from clients that have shown the token.
     bodies: Semaphore,
 }
 
@@ -80,16 +82,16 @@ impl Whep {
         self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the request carries the right token, as often as its address may try.
+    /// Checks the request's token; failures are rate-limited per address.
     fn authorize(&self, client: Client, headers: &HeaderMap) -> Result<(), Refused> {
         let Some(token) = bearer(headers) else {
-            // No guess, so no failure of the limiter's.
+            // Not a guess, so the limiter counts no failure.
             return Err(Refused::new(StatusCode::UNAUTHORIZED, "send the pairing token: Authorization: Bearer TOKEN"));
         };
         self.state.check_token(client.0, token).map_err(Refused::from)
     }
 
-    fn accept(&self, client: Client, offer: &Offer) -> Result<(String, String, WebRtcSession), Refused> {
+    fn accept(&self, client: Client, offer: &Offer, marker: bool) -> Result<(String, String, WebRtcSession), Refused> {
         let state = &self.state;
         let codec = state.choose(|kind| offer.video().iter().any(|offered| offered.codec == *kind))?;
         let now = state.clock.now();
@@ -106,7 +108,8 @@ impl Whep {
         let mut peer = Peer::answering(now, config, offer, offered, sender).map_err(malformed)?;
         let answer = peer.on_offer(now, offer).map_err(malformed)?;
         let own = peer.credentials().cloned().ok_or_else(|| internal("the answer has no ICE credentials"))?;
-        let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound: offer.wants_sound() };
+        let (display, sound) = (DisplayKind::Screen, offer.wants_sound());
+        let preferences = ClientPreferences { codec, display, sound, marker };
         let common = SessionCommon::open(Arc::clone(state), session, preferences, peer.sender()).map_err(internal)?;
         let line = self.exchange.connect(&own, state.bad_path(session, now));
         tracing::info!(session, client = %client.0, codec = codec.name(), "a WebRTC client came");
@@ -129,7 +132,7 @@ pub(crate) fn router(whep: Arc<Whep>) -> Router {
         .with_state(whep)
 }
 
-/// Why a request is not served, in words for people.
+/// Why a request is refused, in words for people.
 #[derive(Clone, Debug)]
 pub(crate) struct Refused {
     pub(crate) status: StatusCode,
@@ -147,7 +150,7 @@ impl Refused {
         Self { wait: Some(wait), ..Self::new(StatusCode::TOO_MANY_REQUESTS, words) }
     }
 
-    /// With `body` in place of the words as they are.
+    /// With `body` in place of the plain words.
     pub(crate) fn respond(&self, body: impl IntoResponse) -> Response {
         let mut response = (self.status, body).into_response();
         // For the log.
@@ -202,9 +205,10 @@ async fn offer(
     whep.authorize(client, request.headers())?;
     let state = &whep.state;
     state.count_offer(state.clock.now(), Guest { address: client.0, trusted: true })?;
+    let marker = wants_marker(request.uri().query().unwrap_or_default())?;
     let text = body(&whep, request, SDP).await?;
     let offer = Offer::parse(&text)?;
-    let (id, answer, task) = whep.accept(client, &offer)?;
+    let (id, answer, task) = whep.accept(client, &offer, marker)?;
     if whep.session_tasks.send(task).await.is_err() {
         return Err(Refused::new(StatusCode::SERVICE_UNAVAILABLE, "the server is shutting down"));
     }
@@ -260,6 +264,14 @@ fn find(whep: &Whep, id: &str) -> Result<Session, Refused> {
     session.ok_or_else(|| Refused::new(StatusCode::NOT_FOUND, "there is no such session"))
 }
 
+/// Whether the query requests the latency marker below the pictures, which a plain player would display.
+fn wants_marker(query: &str) -> Result<bool, Refused> {
+    let values = query.split('&').filter_map(|pair| pair.strip_prefix(MARKER));
+    let unknown =
+        || Refused::new(StatusCode::BAD_REQUEST, "the latency marker comes as marker=strip or, left out, not at all");
+    values.map(|value| (value == "strip").then_some(true).ok_or_else(unknown)).last().unwrap_or(Ok(false))
+}
+
 /// The token in a header, whose scheme may be written in any case (RFC 9110 section 11.1).
 pub(crate) fn bearer(headers: &HeaderMap) -> Option<&str> {
     let (scheme, token) = headers.get(header::AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
@@ -291,7 +303,7 @@ pub(crate) async fn read(body: Body, most: usize) -> Result<String, Refused> {
     String::from_utf8(bytes.into()).map_err(|_| Refused::new(StatusCode::BAD_REQUEST, "the body is not UTF-8"))
 }
 
-/// Players of other origins may ask: the token decides, not where a page came from.
+/// Players of other origins are allowed: the token decides, not the origin of a page.
 async fn allow_all(method: Method, mut response: Response<Body>) -> Response<Body> {
     let headers = response.headers_mut();
     let mut set = |name: HeaderName, value| headers.insert(name, HeaderValue::from_static(value));

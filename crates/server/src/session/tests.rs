@@ -1,6 +1,6 @@
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use nearlight_codec::{CodecKind, Encoders, Size};
+use nearlight_codec::{CodecKind, Decoder, Encoders, Size, new_decoder};
 use nearlight_net::Token;
 use nearlight_rate::Bounds;
 use nearlight_scene::{Opened, PacedTestCard, TestCard};
@@ -28,12 +28,12 @@ enum FromClient {
     Event(CarrierEvent),
 }
 
-/// What the client gets.
+/// What the client receives.
 #[derive(Debug)]
 enum ToClient {
     Datagram(Vec<u8>),
     Message(Box<ServerMessage>),
-    /// The words of the end.
+    /// The reason for the end.
     Closed(String),
 }
 
@@ -155,9 +155,10 @@ impl Server {
             codec: CodecKind::Vp8,
             controller: controller.into(),
             fec: "none".into(),
-            recovery: RecoveryPolicy::Repair,
+            recovery: RecoveryPolicy::Retransmission,
             bounds,
             pacing: nearlight_pace::Mode::Compressed,
+            tcp_control: None,
             bad_paths: None,
             datagram: usize::MAX,
             encoders,
@@ -168,19 +169,31 @@ impl Server {
         Self { state: Arc::new(state), closing }
     }
 
-    /// A client whose session has begun, and where it hears and is heard.
+    /// A client whose session has begun, with its channels in both directions.
     fn connect(&self) -> Client {
         let (state, now) = (&self.state, self.state.clock.now());
         let permit = state.try_admit(now, CLIENT).expect("a place");
         let (up, from_client) = unbounded_channel();
         let (to_client, down) = unbounded_channel();
-        let sender =
-            state.new_sender(now, MediaTransport::Datagrams { largest: 1_200, recovery: RecoveryPolicy::Repair });
+        let sender = state
+            .new_sender(now, MediaTransport::Datagrams { largest: 1_200, recovery: RecoveryPolicy::Retransmission });
         let carrier = Memory { clock: state.clock, sender, from_client, to_client, events: Vec::new() };
         let number = state.next_session.fetch_add(1, Ordering::Relaxed);
         let task = tokio::spawn(Box::new(SessionTask::new(Arc::clone(state), number, permit, carrier, None)).run());
         let receiver = Receiver::new(ReceiverConfig { events: false });
-        Client { clock: state.clock, up, down, receiver, task, displayed: 0, keys: 0, newest_input: None }
+        let decoder = new_decoder(CodecKind::Vp8).expect("a decoder");
+        Client {
+            clock: state.clock,
+            up,
+            down,
+            receiver,
+            task,
+            decoder,
+            displayed: 0,
+            marked: 0,
+            keys: 0,
+            newest_input: None,
+        }
     }
 }
 
@@ -190,7 +203,10 @@ struct Client {
     down: UnboundedReceiver<ToClient>,
     receiver: Receiver,
     task: JoinHandle<()>,
+    decoder: Box<dyn Decoder>,
     displayed: u32,
+    /// Pictures with the marker below.
+    marked: u32,
     keys: u32,
     newest_input: Option<nearlight_units::InputSeq>,
 }
@@ -209,11 +225,12 @@ impl Client {
             codecs: vec![CodecKind::Vp8],
             sound: false,
             clipboard: true,
+            marker: false,
             proof: None,
         })));
     }
 
-    /// What comes next but datagrams, which the receiver takes.
+    /// The next event other than datagrams, which the receiver processes.
     async fn next(&mut self) -> ToClient {
         loop {
             let came = tokio::time::timeout(NEVER, self.down.recv()).await.expect("something comes");
@@ -236,12 +253,21 @@ impl Client {
         self.receiver.on_datagram(now, datagram);
         while let Some(frame) = self.receiver.poll_frame(now) {
             self.receiver.on_decoded(now, frame.id);
-            self.receiver.on_displayed(now, frame.id, Some(Marker { frame: frame.id, input: frame.header.input }));
+            let picture = self.decoder.decode(frame.bits()).expect("a frame that decodes").expect("its picture");
+            let size = Size { width: frame.header.width, height: frame.header.height };
+            let (picture, marker) = picture.without_strip(size);
+            assert_eq!(picture.size, size, "a picture alone, or with the marker below");
+            if let Some(marker) = marker {
+                assert_eq!(marker, Marker { frame: frame.id, input: frame.header.input });
+                self.marked += 1;
+            }
+            self.receiver.on_displayed(now, frame.id, marker);
             self.displayed += 1;
             self.keys += u32::from(frame.key);
             self.newest_input = Some(frame.header.input);
             assert!(!frame.bits().is_empty());
         }
+        self.receiver.on_timeout(now);
         while let Some(answer) = self.receiver.poll_transmit(now) {
             // The session may have ended meanwhile.
             let _ = self.up.send(FromClient::Datagram(answer));
@@ -261,14 +287,18 @@ impl Client {
 impl Server {
     /// The test card as a source that paces itself.
     fn paced(clients: usize) -> Self {
-        let card = PacedTestCard::new((256, 144), 30).expect("a size that holds the marker");
+        let card = PacedTestCard::new((256, 144), 30).expect("a size that encoders take");
         Self::with(("fixed", bounds()), Opened::SelfPaced(Box::new(card)), clients)
     }
 
-    /// A client that is shown pictures.
+    /// A client that displays pictures.
     fn watch(&self) -> Client {
+        self.watch_as(negotiated())
+    }
+
+    fn watch_as(&self, negotiated: CarrierEvent) -> Client {
         let client = self.connect();
-        client.say(negotiated());
+        client.say(negotiated);
         client.hello(nearlight_wire::PROTOCOL_VERSION);
         client.say(CarrierEvent::Connected);
         client
@@ -283,7 +313,7 @@ impl Server {
 }
 
 impl Client {
-    /// Watches so many more pictures.
+    /// Watches this many more pictures.
     async fn pictures(mut self, count: u32) -> Self {
         let wanted = self.displayed + count;
         while self.displayed < wanted {
@@ -329,16 +359,19 @@ async fn a_viewer_goes_from_its_own_encoder_to_a_layer_and_back() {
     let server = Server::paced(2);
     let first = server.watch().pictures(20).await;
     assert_eq!((first.keys, server.figure("layers")), (1, 0), "alone, with an encoder of its own");
+    assert_eq!(first.marked, first.displayed, "the marker is below each picture");
     let own = server.figure("own_encodes_total");
     assert!(own >= 20);
     let mut both = all_watch(vec![first, server.watch()], 30).await;
     assert_eq!(server.figure("layer_viewers"), 2);
+    assert!(both.iter().all(|client| client.marked + 10 < client.displayed), "shared pictures have none");
     let second = both.pop().expect("two");
     second.say(CarrierEvent::Message(ClientMessage::Goodbye));
     assert_eq!(second.ended().await, "the client said goodbye");
     let before = server.figure("own_encodes_total");
     let mut first = both.pop().expect("two");
-    while server.figure("own_encodes_total") < before + 20 {
+    let marked = first.marked;
+    while server.figure("own_encodes_total") < before + 20 || first.marked < marked + 10 {
         first = first.pictures(1).await;
     }
     assert_eq!(server.figure("layers"), 0);
@@ -346,7 +379,18 @@ async fn a_viewer_goes_from_its_own_encoder_to_a_layer_and_back() {
 }
 
 fn negotiated() -> CarrierEvent {
-    CarrierEvent::Negotiated(ClientPreferences { codec: CodecKind::Vp8, display: DisplayKind::Screen, sound: false })
+    let (codec, display) = (CodecKind::Vp8, DisplayKind::Screen);
+    CarrierEvent::Negotiated(ClientPreferences { codec, display, sound: false, marker: true })
+}
+
+#[tokio::test]
+async fn a_client_that_crops_nothing_gets_the_picture_alone() {
+    for server in [Server::start(), Server::paced(1)] {
+        let preferences =
+            ClientPreferences { codec: CodecKind::Vp8, display: DisplayKind::Screen, sound: false, marker: false };
+        let client = server.watch_as(CarrierEvent::Negotiated(preferences)).pictures(10).await;
+        assert_eq!(client.marked, 0);
+    }
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! One of Unity's clients as a session's carrier: a WebRTC peer that the signalling task directs, and a user whom the data channel "input"
-//! moves.
+//! One of Unity's clients as a session's carrier: a WebRTC peer that the signalling task controls, and a user driven by the data channel
+//! "input".
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -28,16 +28,16 @@ use crate::state::{MediaTransport, ServerState};
 const INPUT: &str = "input";
 
 /// Makes session tasks, which run where the server's other sessions do.
-pub(crate) struct Media {
+pub(crate) struct UnityPeers {
     pub(crate) state: Arc<ServerState>,
     pub(crate) exchange: Arc<Exchange>,
     pub(crate) session_tasks: mpsc::Sender<UnitySession>,
 }
 
-impl Peers for Media {
+impl Peers for UnityPeers {
     fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>) {
         let (state, exchange) = (Arc::clone(&self.state), Arc::clone(&self.exchange));
-        // A server that starts no more sessions drops it, and the signalling task hears that nobody follows its orders.
+        // A server that starts no more sessions drops it, and the signalling task notices that its orders have no receiver.
         let _ = self.session_tasks.try_send(UnitySession { state, exchange, peer, from, orders, facts });
     }
 }
@@ -107,11 +107,11 @@ struct UnityCarrier {
     id: PeerId,
     orders: mpsc::Receiver<PeerOrder>,
     facts: mpsc::Sender<Fact>,
-    /// Answers to orders that the signalling task has not taken yet: no more than there were orders.
+    /// Replies to orders that the signalling task has not taken yet: no more than there were orders.
     unsent: VecDeque<Fact>,
     user: User,
     input: Option<ChannelId>,
-    /// The session has been told the codec.
+    /// The session has been informed of the codec.
     negotiated: bool,
 }
 
@@ -169,7 +169,8 @@ impl Carrier for UnityCarrier {
         {
             self.negotiated = true;
             let sound = self.at.peer.takes_sound();
-            let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound };
+            // Unity's clients crop nothing.
+            let preferences = ClientPreferences { codec, display: DisplayKind::Screen, sound, marker: false };
             return Some(CarrierEvent::Negotiated(preferences));
         }
         while let Some(event) = self.at.peer.poll_event() {
@@ -192,7 +193,7 @@ impl Carrier for UnityCarrier {
                 Event::Failed => return Some(CarrierEvent::Closed(LIBRARY_FAILED.into())),
             }
         }
-        // Before there is an encoder nobody would hear where the user is.
+        // Before there is an encoder, no one would use the user's pose.
         let sample = self.negotiated.then(|| self.user.poll_sample(now)).flatten()?;
         let events = sample.events.clone();
         let (hands, messages) = (Default::default(), Vec::new());
@@ -208,7 +209,7 @@ impl Carrier for UnityCarrier {
         self.at.peer.on_sound(now, packet.made_at, packet.bytes);
     }
 
-    /// The web client knows none of these messages. A picture of another size is one for the user's pointer, though.
+    /// The web client knows none of these messages. A change of the picture's size matters for the user's pointer, though.
     fn send(&mut self, now: Time, message: ServerMessage) -> Result<(), String> {
         if let ServerMessage::Stream(stream) = message {
             self.user.set_picture(now, (stream.width, stream.height));

@@ -16,21 +16,21 @@ use crate::options::UnityOptions;
 use crate::rtc::Exchange;
 use crate::rtc::whep::Refused;
 use crate::state::ServerState;
-use carrier::Media;
+use carrier::UnityPeers;
 use routes::Access;
 use signalling::SignallingTask;
 
 pub(crate) use carrier::UnitySession;
 pub(crate) use routes::is_own;
 
-/// The routes, and the signalling task: run it as long as the server runs. Sessions go to `session_tasks`, to be run with the others.
+/// The routes, and the signalling task: run it as long as the server runs. Sessions are sent to `session_tasks`, to be run with the others.
 pub(crate) fn open(
     options: &UnityOptions,
     state: &Arc<ServerState>,
     exchange: &Arc<Exchange>,
     session_tasks: mpsc::Sender<UnitySession>,
 ) -> (Router, impl Future<Output = ()> + Send + use<>) {
-    let media = Media { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
+    let media = UnityPeers { state: Arc::clone(state), exchange: Arc::clone(exchange), session_tasks };
     let (signalling, work) = SignallingTask::open(options.mode, state.clock, gate(Arc::clone(state)), media);
     let checking = Arc::clone(state);
     let refuse = Box::new(move |from, token: &str| checking.check_token(from, token).err().map(Refused::from));
@@ -43,7 +43,7 @@ pub(crate) fn open(
     (router, work)
 }
 
-/// Offers are counted as WHEP's are, and whatever is brought must be what it says it is.
+/// Offers are counted like WHEP's, and everything a client submits must be valid.
 fn gate(state: Arc<ServerState>) -> Gate {
     let bad = |words: String| Unread::Bad(words);
     Box::new(move |now, guest, brought| match brought {

@@ -1,7 +1,7 @@
 //! Unity's own web client from the owner's folder, at the origin that it expects its server to have.
 //!
-//! Its pages import their scripts from `../../module/`: Unity's server has `client/public` at `/` and `client/src` at `/module`. Here
-//! `/` is our own page's, so both stand under `/unity/`, and the scripts at `/module/` too.
+//! Its pages import their scripts from `../../module/`: Unity's server has `client/public` at `/` and `client/src` at `/module`. Here `/`
+//! is our own page's, so both are served under `/unity/`, and the scripts under `/module/` too.
 
 use std::fs::{File, Metadata};
 use std::io::{self, Read as _, Seek as _, SeekFrom};
@@ -18,9 +18,9 @@ use futures_util::stream::try_unfold;
 
 use crate::page::content_type;
 
-/// What is read at a time. A client that reads slowly makes the server keep this much of a file and no open file.
+/// How much is read at a time. For a client that reads slowly, the server keeps this much of a file in memory and no open file.
 const CHUNK: u64 = 16 << 10;
-/// No other site shows these pages within its own.
+/// Other sites must not embed these pages.
 const FRAMING: &str = "frame-ancestors 'self'";
 
 /// Where the client's files are.
@@ -70,7 +70,7 @@ async fn file(pages: Arc<Pages>, mut path: String) -> Response {
         path.push_str("index.html");
     }
     let kind = content_type(&path);
-    // The last word suffices, and holds wherever a proxy has put the page.
+    // The last path segment suffices, and works wherever a proxy has mounted the page.
     let within = format!("{}/", path.rsplit('/').next().unwrap_or_default());
     let found = tokio::task::spawn_blocking(move || pages.find_file(&path)).await.unwrap_or(Found::Nothing);
     match found {
@@ -88,7 +88,7 @@ async fn file(pages: Arc<Pages>, mut path: String) -> Response {
     }
 }
 
-/// A file as it was when it was asked for.
+/// A file as it was when it was requested.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Page {
     path: PathBuf,
@@ -104,7 +104,7 @@ enum Found {
     Nothing,
 }
 
-/// Hidden files, such as a version control's, are no part of a page.
+/// Hidden files, such as those of version control, are never served.
 fn find(folder: &Path, path: &Path) -> Found {
     let is_plain = |part: Component<'_>| match part {
         Component::Normal(name) => !name.as_encoded_bytes().starts_with(b"."),
@@ -121,7 +121,7 @@ fn find(folder: &Path, path: &Path) -> Found {
     }
     match path.metadata() {
         Ok(metadata) if metadata.is_dir() => Found::Folder,
-        // A pipe would be waited for.
+        // Opening a pipe would block.
         Ok(metadata) if metadata.is_file() => Found::File(Page::new(path, &metadata)),
         _ => Found::Nothing,
     }
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    /// A folder that goes when the test ends.
+    /// A folder that is removed when the test ends.
     struct Folder(PathBuf);
 
     impl Folder {
@@ -193,7 +193,7 @@ mod tests {
         }
     }
 
-    /// Status and body, or where it was sent instead.
+    /// Status and body, or the target of a redirect.
     async fn get_from(folder: &Path, path: &str) -> (u16, String) {
         let request = axum::http::Request::get(path).body(Body::empty()).expect("a request");
         let response = router(folder).call(request).await.expect("axum answers");

@@ -23,17 +23,18 @@ use crate::rtc::whep::{Client, Refused, bearer, read};
 
 /// How long a client's own goodbye is waited for.
 const GOODBYE_LIMIT: Duration = Duration::from_secs(2);
-/// A WebSocket's message that is too long is read up to this, so that its client can be told; a longer one ends the socket.
+/// A WebSocket message that is too long is still read up to this length, so that its client can be informed; a longer one closes the
+/// socket.
 const LONGEST_MESSAGE: usize = 4 * MAX_TEXT_BYTES;
 
-/// The query of a request's address, where it can be parsed.
+/// The query of a request's URL, if it can be parsed.
 type Asking = Result<Query<Asks>, QueryRejection>;
 
 /// What the routes know.
 pub(crate) struct Access {
     pub(crate) signalling: SignallingTask,
     pub(crate) refuse: Box<Refuse>,
-    /// Clients bring the token; else who has none is let in too.
+    /// Clients must send the token; otherwise those without one are admitted too.
     pub(crate) token_needed: bool,
 }
 
@@ -54,7 +55,7 @@ pub(crate) fn router(access: Arc<Access>) -> Router {
         .with_state(access)
 }
 
-/// Whether a request is for one of Unity's routes. The page's own address is one of them for a WebSocket alone.
+/// Whether a request is for one of Unity's routes. The page's own URL is one of them only for a WebSocket.
 pub(crate) fn is_own(method: &HttpMethod, uri: &Uri, headers: &HeaderMap) -> bool {
     if uri.path() == "/" {
         return is_websocket(method, headers);
@@ -63,15 +64,15 @@ pub(crate) fn is_own(method: &HttpMethod, uri: &Uri, headers: &HeaderMap) -> boo
     ["config", "signaling", "unity", "module"].contains(&first)
 }
 
-/// Whether a request asks for a WebSocket and nothing else (RFC 6455 section 4.2.1).
+/// Whether a request is a WebSocket handshake (RFC 6455 section 4.2.1).
 fn is_websocket(method: &HttpMethod, headers: &HeaderMap) -> bool {
     let upgrade = headers.get(header::UPGRADE).is_some_and(|value| value.as_bytes().eq_ignore_ascii_case(b"websocket"));
     *method == HttpMethod::GET && upgrade && headers.contains_key(header::SEC_WEBSOCKET_KEY)
 }
 
 impl Access {
-    /// Who signs in, if he may. With a token, wherever the page is from; without one, where that is allowed, no page that another
-    /// host has sent into a browser in this network.
+    /// The client that signs in, if it may. With a token, the page's origin does not matter; without one, if that is allowed, pages that
+    /// another host has served to a browser in this network are refused.
     fn check(&self, peer: Client, uri: &Uri, headers: &HeaderMap, asks: &Asks) -> Result<Guest, Refused> {
         let guest = Guest { address: nearlight_net::party(peer.0), trusted: false };
         if let Some(token) = asks.token.as_deref().or_else(|| bearer(headers)) {
@@ -89,12 +90,13 @@ impl Access {
     }
 }
 
-/// A browser names the page that asks; other programs do not. A page of the same host on another port is no stranger's.
+/// Whether a request comes from a page of another host. Browsers send the page's origin; other programs do not. A page of the same host on
+/// another port is not foreign.
 fn is_foreign(uri: &Uri, headers: &HeaderMap) -> bool {
     let text = |name| headers.get(name).map(|value: &HeaderValue| value.to_str().unwrap_or_default());
     let host = |text: &str| text.parse::<Uri>().ok().and_then(|uri| Some(uri.host()?.to_ascii_lowercase()));
     let Some(origin) = text(header::ORIGIN) else { return false };
-    // HTTP/2 has the host in the address.
+    // HTTP/2 has the host in the URI.
     let own = text(header::HOST).and_then(host).or_else(|| Some(uri.host()?.to_ascii_lowercase()));
     let of_page = host(origin).filter(|_| origin.contains("://"));
     of_page.is_none() || of_page != own
@@ -143,7 +145,8 @@ async fn page_or_websocket(
         .on_upgrade(move |socket| async move { serve(socket, from, &signalling, reservation.as_deref()).await })
 }
 
-/// One WebSocket, from its admission to its end. It holds the signalling task's handle only, so that it keeps no server from shutting down.
+/// One WebSocket, from its admission to its end. It holds only the signalling task's handle, so that it does not keep the server from
+/// shutting down.
 async fn serve(mut socket: WebSocket, from: Guest, signalling: &SignallingTask, reservation: Option<&Reservation>) {
     let (messages, waiting) = mpsc::channel(MESSAGES);
     let (admitted, answer) = oneshot::channel();
@@ -152,7 +155,7 @@ async fn serve(mut socket: WebSocket, from: Guest, signalling: &SignallingTask, 
     }
     match answer.await {
         Ok(Ok(client)) => {
-            // Quiet as it is while its session lasts; the signalling task bounds how many there are.
+            // It is idle while its session lasts; the signalling task bounds how many there are.
             if let Some(reservation) = reservation {
                 reservation.claim();
             }
@@ -166,7 +169,7 @@ async fn serve(mut socket: WebSocket, from: Guest, signalling: &SignallingTask, 
         }
         Err(_) => {}
     }
-    // A connection that is closed with bytes unread takes back what was sent last: the client hears why, if it listens at all.
+    // Closing a connection with unread bytes resets it and discards what was sent last. Reading on lets the client receive the reason.
     let goodbye = async {
         let _ = socket.send(Message::Close(None)).await;
         while let Some(Ok(_)) = socket.recv().await {}
@@ -229,7 +232,7 @@ async fn ask(
         Err(query) => return unreadable(&query),
     };
     let session = request.headers().get("session-id").and_then(|value| value.to_str().ok()).map(str::to_owned);
-    // A session's name is known to its client alone, so only who has none shows a token.
+    // A session's name is known to its client alone, so the token is needed only without a session.
     let is_new = method == Method::Put && what.is_empty();
     let from = if is_new {
         match access.check(peer, request.uri(), request.headers(), &asks) {

@@ -7,14 +7,14 @@ use nearlight_units::Time;
 use nearlight_urs::signalling::{ClientId, Full, Gate, Guest, Mode, Order, PeerId, Reply, Request, Signalling};
 use tokio::sync::{mpsc, oneshot};
 
-/// Facts that wait for the task; who brings one more waits himself.
+/// Facts that wait for the task; a sender of one more has to wait.
 const FACTS: usize = 64;
-/// Messages that wait for a client's socket; a client that does not take so many is cut off.
+/// Messages that wait for a client's socket; a client that lets more accumulate is disconnected.
 pub(super) const MESSAGES: usize = 32;
-/// Orders that wait for a peer, which follows them at once.
+/// Orders that wait for a peer, which executes them at once.
 const PEER_ORDERS: usize = 16;
 
-/// What the task is told.
+/// Events reported to the task.
 pub(crate) enum Fact {
     /// A WebSocket was opened; its messages go to `messages` until that is closed.
     Opened {
@@ -27,9 +27,9 @@ pub(crate) enum Fact {
     Closed(ClientId),
     /// A request of the polling variant.
     Asked(Box<Asked>),
-    /// What a peer made of [`PeerOrder::Answer`].
+    /// A peer's result for [`PeerOrder::Answer`].
     Answer(PeerId, Result<String, String>),
-    /// What a peer made of [`PeerOrder::Offer`].
+    /// A peer's result for [`PeerOrder::Offer`].
     Offer(PeerId, Result<String, String>),
     /// A peer has ended by itself.
     Gone(PeerId),
@@ -47,12 +47,12 @@ pub(crate) struct Asked {
     pub(super) reply: oneshot::Sender<Reply>,
 }
 
-/// What a peer is asked for; when no more orders come, the connection is over.
+/// An order to a peer; when the channel of orders closes, the connection is over.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum PeerOrder {
-    /// Answer this offer and say so with [`Fact::Answer`].
+    /// Answer this offer and report it with [`Fact::Answer`].
     Answer(String),
-    /// Make an offer with everything that the world has and say so with [`Fact::Offer`].
+    /// Make an offer with all media of the world and report it with [`Fact::Offer`].
     Offer,
     /// The client's answer to that.
     Accept(String),
@@ -60,11 +60,11 @@ pub(crate) enum PeerOrder {
 
 /// Makes the media side of a connection.
 pub(crate) trait Peers: Send + 'static {
-    /// Starts a peer that follows `orders` and brings what it made to `facts`. `from` is where its client signals from.
+    /// Starts a peer that executes `orders` and reports its results to `facts`. `from` is the client that signals.
     fn open(&self, peer: PeerId, from: Guest, orders: mpsc::Receiver<PeerOrder>, facts: mpsc::Sender<Fact>);
 }
 
-/// Where facts are brought; cheap to clone.
+/// Takes facts for the task; cheap to clone.
 #[derive(Clone)]
 pub(crate) struct SignallingTask {
     facts: mpsc::Sender<Fact>,
@@ -96,7 +96,7 @@ impl SignallingTask {
     }
 }
 
-/// What the calendar said at the clock's origin, in milliseconds since 1970.
+/// The wall-clock time at the clock's origin, in milliseconds since 1970.
 #[expect(
     clippy::disallowed_methods,
     reason = "clients of the polling variant compare its times with their own calendar"

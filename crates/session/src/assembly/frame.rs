@@ -1,24 +1,24 @@
-//! One frame on its way: which symbols are there, and which of the others are to be asked for.
+//! One incomplete frame: which symbols are there, and which of the missing ones to request.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-use nearlight_units::{FrameId, Span, Time};
+use nearlight_units::{FrameId, RemoteTime, Span, Time};
 use nearlight_wire::{MAX_NACK_ENTRIES, Missing, SymbolHeader};
 
-/// Packets overtake one another by less than this on real paths; RFC 9002 section 6.1.2 allows an eighth of a round trip.
+/// Packets are reordered by less than this on real paths; RFC 9002 section 6.1.2 allows an eighth of a round trip.
 pub(super) const REORDER_WAIT: Span = Span::from_millis(1);
-/// A frame's last symbols are asked for when nothing of it has come for this long: twice the 5 ms at which WebRTC-like pacing
-/// releases its groups.
+/// A frame's last symbols are requested when nothing of it has arrived for this long: twice the 5 ms at which WebRTC-like pacing releases
+/// its groups.
 pub(super) const TAIL_WAIT: Span = Span::from_millis(10);
 
-/// A frame whose bytes were not the sender's so many times is given up: whoever forges symbols may do so again.
+/// A frame whose bytes failed the digest this many times is given up: an attacker that forges symbols may do so again.
 const MAX_MISMATCHES: u8 = 2;
 
-/// How to ask for symbols again.
+/// How to request symbols again.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct RepairPolicy {
-    /// Ask again after this long without an answer.
+pub(crate) struct RetransmissionPolicy {
+    /// Request again after this long without an answer.
     pub(crate) retry: Span,
     /// Give a frame up when it has been missing for this long.
     pub(crate) give_up: Span,
@@ -32,34 +32,34 @@ pub(super) struct Slot {
 
 #[derive(Clone, Debug)]
 pub(super) struct Assembly {
-    /// None until the first symbol has come: then nothing but the id is known.
+    /// None until the first symbol has arrived: then only the id is known.
     pub(super) shape: Option<Shape>,
-    /// The frame up to the end of its last symbol that is there; whole when all are.
+    /// The frame up to the end of its last symbol that is present; complete when all are.
     pub(super) bytes: Vec<u8>,
     pub(super) slots: Vec<Slot>,
     pub(super) have_count: usize,
-    /// Ends of gaps and when they showed: below such an index, missing symbols become suspect after [`REORDER_WAIT`].
+    /// Ends of gaps and when each was detected: missing symbols below such an index become suspect after [`REORDER_WAIT`].
     pub(super) gaps: VecDeque<(usize, Time)>,
     /// Missing symbols below this index are suspect.
     suspect_to: usize,
     highest: Option<usize>,
     pub(super) last_arrival_at: Time,
     pub(super) tail_wait: Span,
-    pub(super) last_first_transmission: Option<(Time, Time)>,
+    pub(super) last_first_transmission: Option<(RemoteTime, Time)>,
     pub(super) repaired: u32,
-    /// When a newer frame was seen: everything missing of this one is suspect soon after.
+    /// When a newer frame was seen: everything missing from this one is suspect soon after.
     pub(super) overtaken_at: Option<Time>,
     pub(super) suspect_since: Option<Time>,
-    /// When the whole frame was asked for, while nothing of it is known.
+    /// When the whole frame was requested, while nothing of it is known.
     asked_at: Option<Time>,
     pub(super) attempts: u32,
-    /// Something was asked for again because no answer had come.
+    /// Something was requested again because no answer had arrived.
     pub(super) asked_in_vain: bool,
-    /// Something may have to be asked for again then.
+    /// When something may have to be requested again.
     retry_at: Option<Time>,
-    /// Of the whole frame, from the first repair that covers it.
+    /// Digest of the whole frame, from the first repair that covers it.
     pub(super) digest: Option<u32>,
-    /// How often the frame was whole and did not have its digest.
+    /// How often the frame was complete and did not match its digest.
     mismatches: u8,
 }
 
@@ -96,7 +96,7 @@ impl Assembly {
         }
     }
 
-    /// The frame does not have its digest: all symbols are thrown away and suspect, for any may be the wrong one.
+    /// The frame does not match its digest: all symbols are discarded and suspect, for any may be the wrong one.
     pub(super) fn start_over(&mut self, digest: u32) {
         self.digest = Some(digest);
         self.mismatches += 1;
@@ -108,17 +108,17 @@ impl Assembly {
         self.asked_in_vain |= self.is_refused();
     }
 
-    /// Its symbols were not the sender's too often: nothing more is taken, and it is about to be given up.
+    /// Its symbols failed the digest too often: no more are accepted, and it is about to be given up.
     pub(super) const fn is_refused(&self) -> bool {
         self.mismatches >= MAX_MISMATCHES
     }
 
-    /// The receiver has asked for this symbol again.
+    /// The receiver has requested this symbol again.
     pub(super) fn was_asked(&self, index: u16) -> bool {
         self.slots[usize::from(index)].asked_at.is_some()
     }
 
-    /// What it takes from the common bound.
+    /// Its share of the common memory bound.
     pub(super) fn cost(&self) -> usize {
         self.frame_bytes() + self.slots.len() * size_of::<Slot>()
     }
@@ -127,7 +127,7 @@ impl Assembly {
         self.shape.map_or(0, |shape| shape.frame_bytes as usize)
     }
 
-    /// Puts a symbol in its place. What comes in order is only copied.
+    /// Stores a symbol at its position. In-order symbols are only copied.
     pub(super) fn put(&mut self, place: Range<usize>, payload: &[u8]) {
         if self.bytes.len() == place.start {
             self.bytes.extend_from_slice(payload);
@@ -157,13 +157,13 @@ impl Assembly {
         }
     }
 
-    /// Everything missing is suspect from here on, unless that is so already.
+    /// From when everything missing is suspect, unless it already is.
     fn tail_suspect_at(&self) -> Time {
         let tail = self.last_arrival_at + self.tail_wait;
         self.overtaken_at.map_or(tail, |at| tail.min(at + REORDER_WAIT))
     }
 
-    /// A planned repair has come: all symbols had left before it.
+    /// A planned repair has arrived: all symbols had left before it.
     pub(super) fn note_repair(&mut self, now: Time) {
         self.last_arrival_at = now;
         let end = self.slots.len();
@@ -173,8 +173,7 @@ impl Assembly {
         }
     }
 
-    /// Notes which missing symbols have become suspect, and returns those that are to be asked for: `waiting` repairs stand in
-    /// for as many.
+    /// Notes which missing symbols have become suspect, and returns those to request: `waiting` repairs replace as many symbols.
     pub(super) fn missing(&mut self, now: Time, id: FrameId, retry: Span, waiting: usize) -> Vec<Missing> {
         if self.is_refused() {
             return Vec::new();
@@ -224,12 +223,12 @@ impl Assembly {
     }
 
     /// When [`Assembly::missing`] or the end of all patience is due.
-    pub(super) fn next_check(&self, now: Time, policy: RepairPolicy) -> Option<Time> {
+    pub(super) fn next_check(&self, now: Time, policy: RetransmissionPolicy) -> Option<Time> {
         let gap = self.gaps.front().map(|(_, at)| *at + REORDER_WAIT);
         let all_suspect =
             if self.shape.is_none() { self.suspect_since.is_some() } else { self.suspect_to == self.slots.len() };
         let tail = (!all_suspect).then(|| self.tail_suspect_at());
-        // Past its moment it is looked at with every retry: only a sender that is heard ends the patience.
+        // After its due time it is checked with every retry: patience ends only with a sender that is heard.
         let give_up = self.suspect_since.map(|since| since + policy.give_up).filter(|at| *at > now);
         [gap, tail, self.retry_at, give_up].into_iter().flatten().min()
     }

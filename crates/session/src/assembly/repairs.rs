@@ -1,18 +1,18 @@
-//! What repairs do: they complete frames, and their digests tell a frame that is not the sender's.
+//! What repairs do: they complete frames, and their digests expose forged frames.
 
 use nearlight_fec::{Code, digest};
-use nearlight_units::{FrameId, Time};
+use nearlight_units::{FrameId, RemoteTime, Time};
 use nearlight_wire::{CoveredFrame, RepairHeader};
 
 use super::frame::{Assembly, Shape};
 use super::{Assembler, Waiting};
 use crate::coded::Coded;
 
-/// A frame that was whole and did not have the digest that a repair told of.
+/// A frame that was complete and did not match the digest that a repair announced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Forged {
     pub(crate) frame: FrameId,
-    /// It had been told of as whole: the digest came afterwards.
+    /// It had been reported as complete: the digest came afterwards.
     pub(crate) completed: bool,
 }
 
@@ -26,13 +26,13 @@ const fn shape(covered: &CoveredFrame) -> Shape {
 }
 
 impl Assembler {
-    /// A repair came.
+    /// A repair arrived.
     pub(crate) fn on_repair(&mut self, now: Time, header: &RepairHeader, payload: &[u8]) {
         self.heard_at = now;
         if self.coded.is_none() {
             self.coded = Some(Box::new(self.first_repair()));
         }
-        // A header that lies about one frame is believed about none.
+        // A header that lies about one frame is not trusted about any.
         if !self.agrees(header) {
             return;
         }
@@ -57,26 +57,26 @@ impl Assembler {
                     assembly.digest = Some(covered.digest);
                 }
             }
-            // What contradicts the other symbols says nothing: the frame may still come whole without it.
+            // A repair that contradicts the other symbols proves nothing: the frame may still be completed without it.
             let _ = coded.on_repair(header, payload);
             self.take_recovered(now, &mut coded, header.sent_at);
             self.coded = Some(coded);
         }
     }
 
-    /// A frame that was not the sender's since the last call.
+    /// A forged frame detected since the last call.
     pub(crate) fn poll_forged(&mut self) -> Option<Forged> {
         self.forged.pop_front()
     }
 
-    /// The frames that a repair covers but for those that are handed out or given up, newest first.
+    /// The frames that a repair covers, except those handed out or given up, newest first.
     fn covered<'a>(&self, header: &'a RepairHeader) -> impl Iterator<Item = (u32, &'a CoveredFrame)> + use<'a> {
         let done_to = self.done_to;
         let frames = (0..).zip(&header.covered).map(|(age, covered)| (header.frame.0 - age, covered));
         frames.take_while(move |(id, _)| done_to < Some(*id))
     }
 
-    /// Nothing known of its frames contradicts the header.
+    /// Whether the header contradicts nothing that is known of its frames.
     fn agrees(&self, header: &RepairHeader) -> bool {
         self.covered(header).all(|(id, covered)| {
             let (known, digest) = match (self.frames.get(&id), self.whole.get(&id)) {
@@ -88,8 +88,8 @@ impl Assembler {
         })
     }
 
-    /// Checks frames that became whole before the first of their repairs came and wait for their reference. A frame that waits for
-    /// nothing is as good as handed out.
+    /// Checks frames that were completed before their first repair arrived and wait for their reference. A frame that waits for nothing
+    /// counts as handed out.
     fn check_waiting(&mut self, now: Time, header: &RepairHeader) {
         for (id, covered) in self.covered(header) {
             let unchecked = self.whole.get(&id).filter(|waiting| waiting.digest.is_none());
@@ -103,7 +103,7 @@ impl Assembler {
                 let mut assembly = Assembly::placeholder(now);
                 assembly.overtaken_at = Some(now);
                 self.frames.insert(id, assembly);
-                // Where its symbols have no room the frame stays one of which nothing has come.
+                // Without room for its symbols the frame remains one of which nothing has arrived.
                 self.shaped(id, shape);
                 self.forget(now, id, covered.digest, true);
             } else if let Some(waiting) = self.whole.get_mut(&id) {
@@ -112,7 +112,7 @@ impl Assembler {
         }
     }
 
-    /// All symbols of the frame have come and are not the sender's.
+    /// All symbols of the frame have arrived, and it does not match its digest.
     pub(super) fn start_over(&mut self, now: Time, id: u32, digest: u32) {
         self.forget(now, id, digest, false);
     }
@@ -128,7 +128,7 @@ impl Assembler {
         self.look_soon(now);
     }
 
-    /// Decoders that know all symbols that came before the first repair.
+    /// Creates the decoders, with all symbols that arrived before the first repair.
     fn first_repair(&self) -> Coded {
         let mut coded = Coded::new();
         for (id, assembly) in &self.frames {
@@ -142,7 +142,7 @@ impl Assembler {
     }
 
     /// Takes over frames that repairs have completed.
-    pub(super) fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: Time) {
+    pub(super) fn take_recovered(&mut self, now: Time, coded: &mut Coded, sent_at: RemoteTime) {
         while let Some((frame, bytes, recovered)) = coded.poll_whole() {
             let Some(assembly) = self.frames.get_mut(&frame.0) else { continue };
             if assembly.frame_bytes() == bytes.len() && !assembly.is_refused() {

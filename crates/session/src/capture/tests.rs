@@ -6,20 +6,20 @@ use rand_pcg::Pcg64Mcg;
 use super::*;
 use crate::capture_schedule::{LARGEST_STEP, capture_step};
 
-/// A server that captures, a path, and a client that reads movements and shows pictures, in virtual time. All in milliseconds.
+/// A server that captures, a path, and a client that samples movements and shows pictures, in virtual time. All in milliseconds.
 #[derive(Clone, Copy)]
 struct Story {
     fps: i64,
-    /// As the client says; what its display does is 1 + `drift` times as fast.
+    /// As the client reports it; its real display runs 1 + `drift` times as fast.
     display_hz: u16,
     drift: f64,
-    /// Movements a second, 0 for none; at the changes of a display of that rate.
+    /// Movements a second, 0 for none; sampled at the refreshes of a display of that rate.
     input_hz: u16,
     up: f64,
-    /// From capture to decoded, and by how much each frame differs.
+    /// From capture to decoded, and how much frames vary.
     down: f64,
     jitter: f64,
-    /// A picture that is decoded later than this before a change is not part of it.
+    /// A picture that is decoded later than this before a refresh misses it.
     drawing: f64,
 }
 
@@ -33,9 +33,9 @@ struct Told {
     total: f64,
     /// From decoded to displayed.
     wait: f64,
-    /// Largest difference of a time between two captures from the frame interval.
+    /// Largest deviation of the time between two captures from the frame interval.
     step: f64,
-    /// How far captures have moved in all.
+    /// How far captures have moved in total.
     moved: f64,
 }
 
@@ -56,7 +56,7 @@ impl Story {
         for number in 0..30 * self.fps {
             let sampled = |number: u64| input_phase + number as f64 * between_inputs;
             while self.input_hz > 0 && sampled(input) + self.up <= at {
-                timing.on_input(time(sampled(input) + self.up), time(sampled(input)));
+                timing.on_input(time(sampled(input) + self.up), time(sampled(input)).for_peer());
                 input += 1;
             }
             let decoded = at + self.down + random.random_range(0.0..=self.jitter);
@@ -90,7 +90,7 @@ impl Story {
         }
     }
 
-    /// Means over many phases, without and with following, and the worst loss of a phase.
+    /// Means over many phases, without and with following, and the worst loss at any phase.
     fn compare(self) -> (Told, Told, f64) {
         const SEEDS: u64 = 40;
         let zero = Told { total: 0.0, wait: 0.0, step: 0.0, moved: 0.0 };
@@ -127,10 +127,10 @@ fn pictures_come_just_before_the_display_changes() {
 
 #[test]
 fn an_input_and_a_picture_never_both_wait_in_vain() {
-    // Inputs are read at the display's changes: the sum of both waits is a matter of whole refreshes.
+    // Inputs are sampled at the refreshes: the sum of both waits is a whole number of refreshes.
     let (before, after, worst) = STEADY.compare();
     assert!(after.total < before.total - 5.0 && worst < 1.0, "{before:?} {after:?} {worst}");
-    // Shown at once: nothing but the input's wait is left, half of 16.7 ms on average.
+    // Shown at once: only the input's wait remains, half of 16.7 ms on average.
     let (before, after, worst) = Story { display_hz: 0, ..STEADY }.compare();
     assert!(after.total < before.total - 6.5 && worst < 1.0, "{before:?} {after:?} {worst}");
 }
@@ -156,7 +156,7 @@ fn the_time_that_drawing_takes_is_learned() {
 
 #[test]
 fn without_a_best_moment_nothing_moves() {
-    // Frames that differ by more than a refresh, and rates that do not fit.
+    // Frames that vary by more than a refresh, and rates that do not match.
     let spread = Story { jitter: 40.0, input_hz: 0, ..STEADY };
     let (before, after, _) = spread.compare();
     assert!((after.total - before.total).abs() < 1.0, "{before:?} {after:?}");
@@ -173,7 +173,7 @@ fn lies_cost_little() {
         let any = |random: &mut Pcg64Mcg| Time::from_nanos(random.random::<u64>() >> random.random_range(0..40));
         timing.set_display_hz([0, 1, 60, 90, u16::MAX][random.random_range(0..5)]);
         for _ in 0..random.random_range(0..40) {
-            timing.on_input(any(&mut random), any(&mut random));
+            timing.on_input(any(&mut random), any(&mut random).for_peer());
             timing.on_displayed(any(&mut random), Span::from_nanos(random.random()));
         }
         timing.on_reported(Time::from_millis(50 * step));

@@ -8,16 +8,16 @@ use super::*;
 const FIRST: Time = Time::from_secs(7);
 const WANTED: CaptureFacts = CaptureFacts { refusal: None, frame_rate: 1.0, encoder_free: true };
 
-/// What holds at a moment, and what moments are best for the viewers.
+/// The conditions at a moment, and which moments are best for the viewers.
 #[derive(Clone, Debug)]
 struct Situation {
     viewers: Vec<(CaptureFacts, Option<Time>)>,
 }
 
-/// When frames were captured, and what became of each viewer's.
+/// When frames were captured, and what was decided for each viewer's.
 type Story = Vec<(Time, Vec<CaptureDecision>)>;
 
-/// As the lab does: it wakes at the very moment, and the schedule goes on before anything is captured.
+/// Like the lab: it wakes at the exact moment, and the schedule advances before anything is captured.
 fn as_the_lab(captures: Captures, fps: u16, situations: &[Situation]) -> Story {
     let mut schedule = CaptureSchedule::new(FIRST, fps, captures);
     let mut skippers = vec![FrameSkipper::default(); situations[0].viewers.len()];
@@ -30,7 +30,7 @@ fn as_the_lab(captures: Captures, fps: u16, situations: &[Situation]) -> Story {
     situations.iter().map(moment).collect()
 }
 
-/// As the studio does: it wakes early and late, draws one viewer after the other, and then the schedule goes on.
+/// Like the studio: it wakes early and late, draws one viewer after the other, and then the schedule advances.
 fn as_the_studio(captures: Captures, fps: u16, situations: &[Situation], random: &mut Pcg64Mcg) -> Story {
     let interval = Span::from_secs(1) / i64::from(fps);
     let mut schedule = CaptureSchedule::new(FIRST, fps, captures);
@@ -109,7 +109,7 @@ fn a_machine_that_is_too_slow_never_catches_up() {
     assert_eq!(schedule.due(), Time::from_secs(9));
 }
 
-/// Anything at all, for so many moments and viewers.
+/// Arbitrary situations for this many moments and viewers.
 fn situations(random: &mut Pcg64Mcg, moments: usize, viewers: usize) -> Vec<Situation> {
     let reasons = [None, None, None, None, Some(SkipReason::PacerQueue), Some(SkipReason::DecoderBehind)];
     let mut viewer = || {
@@ -133,7 +133,7 @@ fn nothing_depends_on_the_pattern_of_calls() {
         let situations = situations(&mut random, 300, viewers);
         let story = as_the_lab(captures, fps, &situations);
         assert_eq!(as_the_studio(captures, fps, &situations, &mut random), story, "seed {seed}");
-        // A viewer's frames are decided as if it were alone.
+        // A viewer's frames are decided as if it were the only one.
         for viewer in 0..viewers {
             let mut alone = FrameSkipper::default();
             let decisions = situations.iter().map(|situation| alone.on_moment(&situation.viewers[viewer].0));

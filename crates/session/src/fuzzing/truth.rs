@@ -1,5 +1,5 @@
-//! A sender's true frames, with forged symbols and lying repairs among the honest ones: no frame is handed out with other bytes than
-//! those of a digest that the receiver knew.
+//! A sender's true frames, with forged symbols and false repairs among the genuine ones: no frame is handed out with other bytes than those
+//! of a digest that the receiver knew.
 
 use std::collections::BTreeSet;
 
@@ -11,19 +11,19 @@ use nearlight_wire::{CoveredFrame, FrameHeader, MAX_COVERED_FRAMES, RepairHeader
 use super::header;
 use crate::{ReadyFrame, Receiver};
 
-/// Every so many frames a key frame, so that whatever was given up is mended.
+/// Interval of key frames in frames, so that whatever was given up is repaired.
 const GROUP: u32 = 8;
 
-/// What may come of the true frames.
+/// What may happen to the true frames.
 #[derive(Arbitrary, Clone, Debug)]
 pub enum TrueOperation {
-    /// A frame's symbols: those in the mask `lost` do not come, those in `forged` come with other bytes. Even masks count as none.
+    /// A frame's symbols: those in the mask `lost` do not arrive, those in `forged` arrive with other bytes. Even masks count as none.
     Symbols { ahead: u8, lost: u8, forged: u8, again: bool },
-    /// Repairs by the real encoder. One in two lies, in one way out of several.
+    /// Repairs by the real encoder. Half of them are false, in one of several ways.
     Repairs { ahead: u8, cover: u8, first: u8, count: u8, lie: u8 },
 }
 
-/// A frame as its sender made it.
+/// A frame as its sender created it.
 struct Truth {
     code: Code,
     header: FrameHeader,
@@ -54,12 +54,12 @@ impl Truth {
     }
 }
 
-/// What must hold of the frames that are handed out.
+/// Checks the frames that are handed out.
 #[derive(Default)]
 pub(super) struct Witness {
     /// Frames whose true digest the receiver has known.
     vouched: BTreeSet<u32>,
-    /// Something other than forged symbols of true frames came, so that the receiver may have refused an honest repair.
+    /// Something other than forged symbols of true frames arrived, so that the receiver may have rejected a genuine repair.
     pub(super) misled: bool,
 }
 
@@ -110,7 +110,7 @@ impl Witness {
         let header = RepairHeader {
             on_demand: lie.is_multiple_of(3),
             seq: receiver.next_seq(),
-            sent_at: now,
+            sent_at: now.for_peer(),
             frame: FrameId(newest),
             number,
             deadline_after_send_us: 0,
@@ -128,7 +128,7 @@ impl Witness {
         self.note(receiver);
     }
 
-    /// Remembers whose true digest is known now, before any of them is handed out.
+    /// Records whose true digest is known now, before any of them is handed out.
     pub(super) fn note(&mut self, receiver: &Receiver) {
         let newest = near(receiver, 0).saturating_add(u32::from(MAX_AHEAD));
         for frame in newest.saturating_sub(2 * GROUP)..=newest {
@@ -141,7 +141,8 @@ impl Witness {
     pub(super) fn check(&self, frame: &ReadyFrame) {
         if self.vouched.contains(&frame.id.0) {
             let truth = Truth::of(frame.id.0);
-            let true_bytes = frame.header == truth.header && frame.bits() == &truth.bytes[truth.bits_from..];
+            let true_bytes =
+                frame.header == truth.header.clone().for_peer() && frame.bits() == &truth.bytes[truth.bits_from..];
             assert!(true_bytes, "frame {} has not the bytes of its digest", frame.id);
         }
     }
@@ -149,7 +150,7 @@ impl Witness {
 
 const MAX_AHEAD: u8 = 7;
 
-/// A frame around the newest one that the receiver has seen: anywhere else nothing is waited for.
+/// A frame around the newest one that the receiver has seen: it expects nothing anywhere else.
 fn near(receiver: &Receiver, ahead: u8) -> u32 {
     receiver.newest().map_or(0, |newest| newest.0.saturating_sub(4)).saturating_add(u32::from(ahead % (MAX_AHEAD + 1)))
 }
@@ -159,7 +160,7 @@ fn symbol(receiver: &Receiver, now: Time, truth: &Truth, index: u16, again: bool
         flags: SymbolFlags { key: truth.reference_distance == 0, retransmission: again, probe: false },
         reference_distance: truth.reference_distance,
         seq: receiver.next_seq(),
-        sent_at: now,
+        sent_at: now.for_peer(),
         frame: truth.code.frame(),
         index,
         symbols: truth.code.sources(),

@@ -1,4 +1,4 @@
-//! Frames as they travel, kept as long as pieces of them may be asked for.
+//! Frames in transmitted form, kept as long as pieces of them may be requested.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -14,17 +14,17 @@ use crate::spares::Spares;
 
 /// Frames that can be repaired: 0.5 s at 120 frames a second, and at 240 as long as a receiver waits for one over a short path.
 const MAX_FRAMES: usize = 64;
-/// Bytes that are kept for repairs, whatever the frames' size.
+/// Memory bound of frames kept for repairs, whatever their size.
 const MAX_BYTES: usize = 16 << 20;
 
-/// How another protocol cuts a frame. The pieces follow one another in the frame's bits.
+/// How another protocol splits a frame. The pieces follow one another in the frame's bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// Where each piece ends, in bytes, ascending; the last one is the number of all bytes. At least one.
+    /// Where each piece ends, in bytes, ascending; the last one is the total number of bytes. At least one.
     pub ends: Vec<u32>,
     /// What the protocol adds to each piece on the wire, in bytes.
     pub overhead: u16,
-    /// And what it adds to the longest of those pieces that a repair stands in for; none where it knows no repairs.
+    /// The overhead of the longest of the pieces that a repair replaces; none where the protocol has no repairs.
     pub repair_overhead: Option<u16>,
 }
 
@@ -35,7 +35,7 @@ impl Cut {
         start as usize..self.ends[index] as usize
     }
 
-    /// A repair on the wire at most; none where there are none.
+    /// Maximum size of a repair on the wire; none where there are none.
     pub(crate) fn repair_size(&self) -> Option<Bytes> {
         let starts = std::iter::once(&0).chain(&self.ends);
         let longest = starts.zip(&self.ends).map(|(start, end)| end - start).max()?;
@@ -43,7 +43,7 @@ impl Cut {
     }
 }
 
-/// A frame as it travels, and how much of it has left.
+/// A frame in transmitted form, and how much of it has left.
 #[derive(Debug)]
 pub(crate) struct KeptFrame {
     pub(crate) id: FrameId,
@@ -51,7 +51,7 @@ pub(crate) struct KeptFrame {
     reference_distance: u8,
     pub(crate) bytes: Vec<u8>,
     pub(crate) symbols: u16,
-    /// Symbols below this index have left at least once, or never will unless they are asked for.
+    /// Symbols below this index have left at least once, or never will unless they are requested.
     pub(crate) sent: u16,
     pub(crate) deadline: Time,
     pub(crate) queued_at: Time,
@@ -61,14 +61,14 @@ pub(crate) struct KeptFrame {
     /// When the newest of its symbols left for the first time.
     pub(crate) last_sent_at: Time,
     resent_at: Vec<Option<Time>>,
-    /// Repairs that leave behind it.
+    /// Repairs that are sent after it.
     pub(crate) planned: Option<Planned>,
-    /// Where its encoder says that it stands in its group.
+    /// Its position in its group, as stated by the encoder.
     pub(crate) group_index: Option<u32>,
     /// The next repair of this frame alone.
     pub(crate) next_repair: u16,
     digest: Option<u32>,
-    /// Where another protocol prescribes it; none for symbols of equal size.
+    /// Present where another protocol prescribes it; none for symbols of equal size.
     cut: Option<Cut>,
 }
 
@@ -98,7 +98,7 @@ impl KeptFrame {
         }
     }
 
-    /// A frame that another protocol cuts.
+    /// A frame split by another protocol.
     pub(crate) fn given(id: FrameId, reference: Option<FrameId>, bytes: Vec<u8>, cut: Cut, deadline: Time) -> Self {
         debug_assert_eq!(cut.ends.last().map(|end| *end as usize), Some(bytes.len()), "frame {id}");
         let frame = Self::new(id, reference, bytes, usize::MAX, deadline);
@@ -117,12 +117,12 @@ impl KeptFrame {
         }
     }
 
-    /// How another protocol cuts it; none for symbols of equal size.
+    /// How another protocol splits it; none for symbols of equal size.
     pub(crate) const fn cut(&self) -> Option<&Cut> {
         self.cut.as_ref()
     }
 
-    /// How it was cut, for repairs; none for a frame that none of ours can cover.
+    /// How it was split, for repairs; none for a frame that none of our repairs can cover.
     pub(crate) fn code(&mut self) -> Option<(Code, CoveredFrame)> {
         if self.cut.is_some() {
             return None;
@@ -134,7 +134,7 @@ impl KeptFrame {
         Some((code, CoveredFrame { reference_distance, symbols: self.symbols, frame_bytes, digest }))
     }
 
-    /// What it takes of the common bound.
+    /// Its share of the common memory bound.
     fn held(&self) -> usize {
         self.bytes.len() + self.planned.as_ref().map_or(0, Planned::held)
     }
@@ -147,7 +147,7 @@ impl KeptFrame {
         self.planned.as_ref().and_then(Planned::next_size)
     }
 
-    /// Takes the next datagram, of which [`KeptFrame::next_size`] spoke, as leaving now.
+    /// Takes the next datagram, the one that [`KeptFrame::next_size`] measured, as leaving now.
     pub(crate) fn take_next(&mut self, now: Time) -> Option<Content> {
         if self.sent < self.symbols {
             let piece = (self.id, self.sent);
@@ -160,19 +160,19 @@ impl KeptFrame {
         Some(Content::Repair(self.id, number))
     }
 
-    /// On the wire.
+    /// Size on the wire.
     pub(crate) fn symbol_size(&self, index: u16) -> Bytes {
         let overhead = self.cut.as_ref().map_or(SYMBOL_HEADER_BYTES, |cut| usize::from(cut.overhead));
         Bytes::new((overhead + self.range(index).len()) as u64)
     }
 
-    /// All symbols and planned repairs that have not left yet.
+    /// The size of all symbols and planned repairs that have not left yet.
     pub(crate) fn unsent(&self) -> Bytes {
         let symbols: Bytes = (self.sent..self.symbols).map(|index| self.symbol_size(index)).sum();
         symbols + self.planned.as_ref().map_or(Bytes::ZERO, Planned::unsent)
     }
 
-    /// Notes a retransmission; false where the symbol was sent again within `hold`, so that the answer is still under way.
+    /// Notes a retransmission; false where the symbol was retransmitted within `hold`, so that the answer is still in flight.
     pub(crate) fn on_resent(&mut self, now: Time, index: u16, hold: Span) -> bool {
         if self.resent_at.is_empty() {
             self.resent_at = vec![None; usize::from(self.symbols)];
@@ -200,24 +200,24 @@ impl KeptFrame {
         &self.bytes[self.range(index)]
     }
 
-    /// Which pieces each of its repairs covers, where another protocol makes them.
+    /// Which pieces each of its repairs covers, where another protocol generates them.
     pub(crate) fn parity_groups(&self) -> Option<ParityGroups> {
         self.cut.as_ref()?;
         Some(ParityGroups::new(self.symbols, self.planned.as_ref().map_or(0, Planned::count)))
     }
 }
 
-/// Frames in sending order; the oldest go first where room is short.
+/// Frames in sending order; the oldest are dropped first where memory is short.
 #[derive(Debug, Default)]
 pub(crate) struct FrameHistory {
     frames: VecDeque<KeptFrame>,
     bytes: usize,
-    /// What the oldest frame lay in, for the next one.
+    /// The buffer of the oldest frame, for reuse.
     spares: Spares<1>,
 }
 
 impl FrameHistory {
-    /// Returns what had not left of the frames that made room.
+    /// Returns the unsent size of the frames that made room.
     pub(crate) fn push(&mut self, frame: KeptFrame) -> Bytes {
         self.bytes += frame.held();
         self.frames.push_back(frame);
@@ -237,7 +237,7 @@ impl FrameHistory {
         self.spares.take(bytes)
     }
 
-    /// Ids are consecutive, so a frame's place follows from its id.
+    /// Ids are consecutive, so a frame's position follows from its id.
     fn place(&self, id: FrameId) -> Option<usize> {
         id.0.checked_sub(self.frames.front()?.id.0).map(|place| place as usize)
     }
@@ -261,8 +261,8 @@ impl FrameHistory {
         self.frames.iter_mut().rev().take_while(|frame| frame.next_size().is_some()).last()
     }
 
-    /// What has not left of any frame never will. Returns how much that was. Pieces that another protocol has numbered stay: its
-    /// receiver would ask for the numbers that are missing.
+    /// Discards what has not left yet of any frame. Returns the size. Pieces that another protocol has numbered stay: its receiver would
+    /// request the missing numbers.
     pub(crate) fn abandon_unsent(&mut self) -> Bytes {
         let mut abandoned = Bytes::ZERO;
         let unsent =
@@ -288,7 +288,7 @@ impl FrameHistory {
         self.frames.range(place.min(self.frames.len())..)
     }
 
-    /// How many frames there are right before `id`.
+    /// How many frames directly precede `id` here.
     pub(crate) fn before(&self, id: FrameId) -> usize {
         let consecutive = self.frames.back().is_some_and(|newest| newest.id.next() == id);
         if consecutive { self.frames.len() } else { 0 }

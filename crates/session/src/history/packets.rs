@@ -1,86 +1,87 @@
-//! Packets: what each carried, and what became of it.
+//! Packets: what each carried, and its fate.
 
 use std::collections::VecDeque;
 
 use nearlight_fec::ParityGroups;
 use nearlight_rate::{PacketReport, SentPacket};
-use nearlight_units::{FrameId, PacketSeq, Span, Time};
+use nearlight_units::{FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, Nack};
 
 use super::Content;
 use super::pieces::PieceHistory;
 
-/// A packet's fate may be reported for so long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it takes
-/// seconds, and a round trip longer than this is none that a session could work with.
-const KEPT: Span = Span::from_secs(10);
-/// Once it is known it stays for so long, as a late arrival may take a loss back. Guess: longer than packets overtake one another.
+/// A packet's state may be reported for this long. Guess: a queue that is sized for a path's mean rate and drains at a twentieth of it
+/// takes seconds, and no session could work with a longer round trip.
+pub const PACKETS_KEPT_FOR: Span = Span::from_secs(10);
+/// Once its state is known a packet is kept for this long, as a late arrival may revoke a loss. Guess: longer than any reordering.
 const KEPT_ONCE_KNOWN: Span = Span::from_secs(2);
-/// Packets in memory, however fast they leave: [`KEPT`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept follows from what was
-/// sent and when, not from what the peer says.
-const MAX_PACKETS: usize = 125_000;
-/// A packet is lost when a report that leaves it out covers one sent this many later (RFC 9002 section 6.1.1).
+/// Packets in memory, however fast they leave: [`PACKETS_KEPT_FOR`] at 100 Mb/s in datagrams of 1,000 bytes. What is kept depends on what
+/// was sent and when, not on what the peer reports.
+pub const MOST_PACKETS_KEPT: usize = 125_000;
+/// A packet is lost when a report that omits it covers one sent this many later (RFC 9002 section 6.1.1).
 pub(super) const REORDER_PACKETS: u32 = 3;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fate {
+pub(super) enum PacketState {
     Unknown,
     Lost,
-    Arrived(Time),
+    Arrived(RemoteTime),
 }
 
-/// A packet of which nothing was heard is taken as unreported when so many later ones were: their reports were lost.
+/// A packet without any report counts as unreported once this many later ones were reported: its reports were lost.
 const UNREPORTED_PACKETS: u32 = 256;
 
-/// A packet that left.
+/// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct KeptPacket {
     pub(super) packet: SentPacket,
     pub(super) content: Content,
-    pub(super) fate: Fate,
+    pub(super) state: PacketState,
 }
 
-/// Matches feedback with what was sent; every packet is reported as lost at most once and as arrived at most once.
+/// Matches feedback with what was sent; each packet is reported as lost at most once and as arrived at most once.
 #[derive(Debug, Default)]
 pub(crate) struct PacketHistory {
     packets: VecDeque<KeptPacket>,
     reports: Vec<PacketReport>,
     pub(crate) lost: u64,
-    /// The next packet whose fate [`PacketHistory::poll_settled`] tells.
+    /// The next packet whose state [`PacketHistory::poll_settled`] returns.
     settled_to: u32,
     newest_covered: u32,
-    /// The newest packet that was forgotten before anything was heard of it.
+    /// The newest packet that was forgotten before any report about it.
     forgotten: Option<u32>,
-    /// None where the receiver itself names the pieces that it lacks.
+    /// None where the receiver itself requests the pieces that it lacks.
     pieces: Option<Box<PieceHistory>>,
 }
 
-/// What one feedback message said that was not known before.
+/// What one feedback message reported that was not known before.
 pub(crate) struct Matched<'a> {
-    pub(crate) reports: &'a [PacketReport],
-    /// When the newest of them was sent and when it arrived (the latter on the client's clock).
-    pub(crate) newest_arrival: Option<(Time, Time)>,
-    /// It tells of packets that left so long ago that they are forgotten, and of no others.
+    pub(crate) reports: &'a mut [PacketReport],
+    /// When the newest of them was sent and when it arrived.
+    pub(crate) newest_arrival: Option<(Time, RemoteTime)>,
+    /// It reports only packets that left so long ago that they are forgotten.
     pub(crate) outdated: bool,
 }
 
 impl PacketHistory {
-    /// The receiver names packets rather than pieces, and feedback tells sooner than it what it lacks: pieces are followed.
+    /// For receivers that request packets rather than pieces, where feedback reveals losses sooner than the requests do: pieces are
+    /// tracked.
     pub(crate) fn following_pieces() -> Self {
         Self { pieces: Some(Box::default()), ..Self::default() }
     }
 
-    /// A packet left, whose number is one more than that of the one before.
+    /// A packet was sent; its number is one more than the previous one's.
     pub(crate) fn on_sent(&mut self, packet: SentPacket, content: Content) {
-        self.packets.push_back(KeptPacket { packet, content, fate: Fate::Unknown });
+        self.packets.push_back(KeptPacket { packet, content, state: PacketState::Unknown });
         if let Some(pieces) = &mut self.pieces {
             pieces.on_sent(packet.seq, content);
         }
-        while let Some(KeptPacket { packet: oldest, content, fate }) = self.packets.front() {
-            let kept = if *fate == Fate::Unknown { KEPT } else { KEPT_ONCE_KNOWN };
-            if packet.sent_at - oldest.sent_at <= kept && self.packets.len() <= MAX_PACKETS {
+        while let Some(KeptPacket { packet: oldest, content, state }) = self.packets.front() {
+            let kept = if *state == PacketState::Unknown { PACKETS_KEPT_FOR } else { KEPT_ONCE_KNOWN };
+            if packet.sent_at - oldest.sent_at <= kept && self.packets.len() <= MOST_PACKETS_KEPT {
                 break;
             }
-            if *fate == Fate::Unknown {
+            if *state == PacketState::Unknown {
                 self.forgotten = Some(oldest.seq.0);
             }
             if let Some(pieces) = &mut self.pieces {
@@ -94,27 +95,29 @@ impl PacketHistory {
         self.reports.clear();
         let mut newest_arrival = None;
         let Some(first) = self.first() else {
-            return Matched { reports: &[], newest_arrival, outdated: false };
+            return Matched { reports: &mut [], newest_arrival, outdated: false };
         };
         let newest_covered = feedback.first.0.saturating_add(feedback.arrivals.len() as u32 - 1);
         let newest_sent = first + (self.packets.len() as u32 - 1);
         self.newest_covered = self.newest_covered.max(newest_covered.min(newest_sent));
         for arrival in feedback.iter() {
             let Some(index) = arrival.seq.0.checked_sub(first) else { continue };
-            let Some(KeptPacket { packet, fate, .. }) = self.packets.get_mut(index as usize) else { break };
-            let known = *fate;
-            *fate = match arrival.at {
-                Some(_) if matches!(known, Fate::Arrived(_)) => known,
-                Some(at) => Fate::Arrived(at),
-                None if known == Fate::Unknown && newest_covered - packet.seq.0 >= REORDER_PACKETS => Fate::Lost,
+            let Some(KeptPacket { packet, state, .. }) = self.packets.get_mut(index as usize) else { break };
+            let known = *state;
+            *state = match arrival.at {
+                Some(_) if matches!(known, PacketState::Arrived(_)) => known,
+                Some(at) => PacketState::Arrived(at),
+                None if known == PacketState::Unknown && newest_covered - packet.seq.0 >= REORDER_PACKETS => {
+                    PacketState::Lost
+                }
                 None => known,
             };
-            if *fate == known {
+            if *state == known {
                 continue;
             }
             match known {
-                Fate::Unknown if *fate == Fate::Lost => self.lost += 1,
-                Fate::Lost => self.lost -= 1,
+                PacketState::Unknown if *state == PacketState::Lost => self.lost += 1,
+                PacketState::Lost => self.lost -= 1,
                 _ => {}
             }
             let arrived_at = arrival.at;
@@ -126,11 +129,11 @@ impl PacketHistory {
         let names_forgotten =
             |forgotten: u32| feedback.iter().any(|arrival| arrival.at.is_some() && arrival.seq.0 <= forgotten);
         let outdated = self.reports.is_empty() && self.forgotten.is_some_and(names_forgotten);
-        Matched { reports: &self.reports, newest_arrival, outdated }
+        Matched { reports: &mut self.reports, newest_arrival, outdated }
     }
 
-    /// Pieces that feedback up to the newest packet covered says are lost, that have not left again since and that no repair brings;
-    /// `groups` are a frame's repairs. Nothing where the receiver itself names what it lacks.
+    /// Pieces that are lost according to feedback up to the newest packet covered, have not been retransmitted since and will not be
+    /// recovered by a repair; `groups` are a frame's repairs. Empty where the receiver itself requests what it lacks.
     pub(crate) fn poll_lost(&mut self, feedback: &Feedback, groups: impl Fn(FrameId) -> Option<ParityGroups>) -> Nack {
         let Some(mut pieces) = self.pieces.take() else { return Nack { missing: Vec::new() } };
         let lost = pieces.on_feedback(self, feedback, groups);
@@ -138,7 +141,7 @@ impl PacketHistory {
         lost
     }
 
-    /// What of a receiver's request is to be answered now: the rest a repair may bring that the receiver did not know of.
+    /// The part of a receiver's request to answer now: a repair that the receiver did not know of may recover the rest.
     pub(crate) fn on_request(
         &mut self,
         now: Time,
@@ -161,31 +164,31 @@ impl PacketHistory {
         self.packets.get(seq.checked_sub(self.first()?)? as usize)
     }
 
-    /// When the oldest packet left that is newer than all that feedback has told of.
+    /// When the oldest packet left that is newer than everything feedback has covered.
     pub(crate) fn oldest_untold(&self) -> Option<Time> {
         let next = (self.newest_covered + 1).saturating_sub(self.first()?);
         self.packets.get(next as usize).map(|kept| kept.packet.sent_at)
     }
 
-    /// The newest packet that was sent and that feedback has told of; the first before any feedback.
+    /// The newest sent packet that feedback has covered; the first before any feedback.
     pub(crate) const fn newest_covered(&self) -> PacketSeq {
         PacketSeq(self.newest_covered)
     }
 
-    /// The next packet whose fate is settled, in the order of sending, with its arrival on the receiver's clock if it did arrive.
-    pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<Time>)> {
+    /// The next packet whose state is settled, in sending order, with its arrival time if it arrived.
+    pub(crate) fn poll_settled(&mut self) -> Option<(SentPacket, Option<RemoteTime>)> {
         let first = self.first()?;
         self.settled_to = self.settled_to.max(first);
         loop {
-            let KeptPacket { packet, fate, .. } = self.packets.get((self.settled_to - first) as usize)?;
-            let arrived_at = match *fate {
-                Fate::Arrived(at) => Some(at),
-                Fate::Lost => None,
-                Fate::Unknown if self.newest_covered.saturating_sub(packet.seq.0) > UNREPORTED_PACKETS => {
+            let KeptPacket { packet, state, .. } = self.packets.get((self.settled_to - first) as usize)?;
+            let arrived_at = match *state {
+                PacketState::Arrived(at) => Some(at),
+                PacketState::Lost => None,
+                PacketState::Unknown if self.newest_covered.saturating_sub(packet.seq.0) > UNREPORTED_PACKETS => {
                     self.settled_to += 1;
                     continue;
                 }
-                Fate::Unknown => return None,
+                PacketState::Unknown => return None,
             };
             self.settled_to += 1;
             return Some((*packet, arrived_at));
@@ -219,10 +222,10 @@ mod tests {
     fn reports_are_new_and_losses_may_be_taken_back() {
         let mut history = PacketHistory::default();
         (0..10).for_each(|seq| history.on_sent(sent(seq), Content::Other));
-        let at = Some(Time::from_millis(50));
+        let at = Some(RemoteTime::from_millis(50));
         let mut arrivals = vec![at, None, at, at, None];
-        let feedback = |arrivals: &[Option<Time>]| Feedback {
-            sent_at: Time::from_millis(60),
+        let feedback = |arrivals: &[Option<RemoteTime>]| Feedback {
+            sent_at: RemoteTime::from_millis(60),
             first: PacketSeq(0),
             arrivals: arrivals.to_vec(),
             marked: Vec::new(),
@@ -230,7 +233,7 @@ mod tests {
         let fates = |matched: Matched<'_>| {
             matched.reports.iter().map(|report| (report.packet.seq.0, report.arrived_at.is_some())).collect::<Vec<_>>()
         };
-        // Packet 4 is missing but may merely be late: nothing after it is known.
+        // Packet 4 is missing but may merely be late: nothing is known of later packets.
         assert_eq!(fates(history.on_feedback(&feedback(&arrivals))), [(0, true), (1, false), (2, true), (3, true)]);
         assert_eq!(history.lost, 1);
         arrivals[1] = at;
@@ -250,9 +253,9 @@ mod tests {
             });
         };
         let report = |seq: u32| Feedback {
-            sent_at: Time::from_secs(20),
+            sent_at: RemoteTime::from_secs(20),
             first: PacketSeq(seq),
-            arrivals: vec![Some(Time::from_secs(19))],
+            arrivals: vec![Some(RemoteTime::from_secs(19))],
             marked: Vec::new(),
         };
         send(&mut history, 0, 80_000);
@@ -261,7 +264,7 @@ mod tests {
         let matched = history.on_feedback(&report(500));
         assert!(matched.reports.is_empty() && matched.outdated, "11 s later");
         send(&mut history, 110_000, 300_000);
-        assert!(history.held() <= MAX_PACKETS);
+        assert!(history.held() <= MOST_PACKETS_KEPT);
         assert!(!history.on_feedback(&report(299_999)).outdated);
     }
 
@@ -270,9 +273,9 @@ mod tests {
         let mut history = PacketHistory::default();
         history.on_sent(sent(0), Content::Other);
         let feedback = Feedback {
-            sent_at: Time::ZERO,
+            sent_at: RemoteTime::ZERO,
             first: PacketSeq(u32::MAX - 1),
-            arrivals: vec![Some(Time::ZERO), Some(Time::ZERO)],
+            arrivals: vec![Some(RemoteTime::ZERO), Some(RemoteTime::ZERO)],
             marked: vec![1],
         };
         assert!(history.on_feedback(&feedback).reports.is_empty());

@@ -1,11 +1,10 @@
-//! Which pieces a receiver lacks that reports packets and names no pieces, as over RTP.
+//! Which pieces a receiver lacks that reports packets but requests no pieces, as over RTP.
 //!
-//! A browser asks for what it misses at once, but only once in 100 ms (libwebrtc's `NackRequester`, as long as it knows no round
-//! trip): where its request or the answer to it gets lost, its picture stands still for that long. Feedback comes sooner and tells
-//! of both.
+//! A browser requests what it misses at once, but only once in 100 ms (libwebrtc's `NackRequester`, as long as it knows no round trip):
+//! where its request or the answer is lost, its picture is frozen for that long. Feedback arrives sooner and reveals both losses.
 //!
-//! It also asks for what a repair is about to bring. Such a piece is not sent again before feedback has told that the repair does not
-//! bring it, or the receiver asks although it must have the repair.
+//! It also requests what a repair is about to recover. Such a piece is not retransmitted before feedback shows that the repair does not
+//! recover it, or the receiver requests it although it must have the repair.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -14,16 +13,16 @@ use nearlight_fec::ParityGroups;
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{Feedback, MAX_NACK_ENTRIES, Missing, Nack};
 
-use super::packets::{Fate, KeptPacket, PacketHistory, REORDER_PACKETS};
+use super::packets::{KeptPacket, PacketHistory, PacketState, REORDER_PACKETS};
 use super::{Content, Piece};
 
-/// A busy client asks for a piece later than it could have, and before it looks at the repair that came meanwhile. Guess: twice what a
-/// browser's busiest task takes.
+/// A busy client requests a piece later than it could have, and before it processes the repair that arrived meanwhile. Guess: twice a
+/// browser's longest task.
 const LATE: Span = Span::from_millis(20);
-/// Pieces that wait for their repairs: more are an outage, from which no repair recovers.
+/// Pieces that wait for their repairs: more indicate an outage, from which no repair recovers.
 const MAX_AWAITED: usize = 256;
 
-/// What may leave more than once.
+/// What may be sent more than once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Subject {
     Piece(Piece),
@@ -40,24 +39,24 @@ impl Subject {
     }
 }
 
-/// What is to be done about a piece that the receiver lacks.
+/// What to do about a piece that the receiver lacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Retransmit,
-    /// Its repair is not known to have come.
+    /// Its repair is not known to have arrived.
     Wait,
-    /// The receiver has it, or all that it needs to make it.
+    /// The receiver has it, or all that it needs to recover it.
     Recovered,
 }
 
-/// Under which numbers each piece and each repair left. What became of them is in the [`PacketHistory`] that it belongs to.
+/// The packet numbers under which each piece and each repair left. Their fate is in the [`PacketHistory`] that this belongs to.
 #[derive(Debug, Default)]
 pub(super) struct PieceHistory {
-    /// In order, of packets that are remembered. A hostile client may ask for all pieces at once.
+    /// In order, of packets that are remembered. A hostile client may request all pieces at once.
     numbers: HashMap<Subject, VecDeque<u32>>,
-    /// Every number below has been judged, and none is twice.
+    /// Every number below has been judged; no number is judged twice.
     judged: u32,
-    /// Pieces that the receiver lacks and a repair may bring.
+    /// Pieces that the receiver lacks and a repair may recover.
     awaited: BTreeSet<Piece>,
 }
 
@@ -68,7 +67,7 @@ impl PieceHistory {
         }
     }
 
-    /// The oldest packet, which carried this, is remembered no longer.
+    /// The oldest packet, which carried this, is forgotten.
     pub(super) fn on_forgotten(&mut self, content: Content) {
         if let Some(Entry::Occupied(mut numbers)) = Subject::of(content).map(|subject| self.numbers.entry(subject)) {
             numbers.get_mut().pop_front();
@@ -78,13 +77,13 @@ impl PieceHistory {
         }
     }
 
-    /// Every packet that carried something, the latest first.
+    /// Every packet that carried the subject, latest first.
     fn packets<'a>(&'a self, packets: &'a PacketHistory, subject: Subject) -> impl Iterator<Item = &'a KeptPacket> {
         let numbers = self.numbers.get(&subject).into_iter().flatten().rev();
         numbers.filter_map(|number| packets.get(*number))
     }
 
-    /// Pieces that did not arrive, that have not left again since and that no repair brings; `groups` are those of a frame.
+    /// Pieces that did not arrive, have not been retransmitted since and will not be recovered by a repair; `groups` are those of a frame.
     pub(super) fn on_feedback(
         &mut self,
         packets: &PacketHistory,
@@ -108,7 +107,7 @@ impl PieceHistory {
         in_runs(again)
     }
 
-    /// What of a receiver's request is to be answered now: the rest a repair may bring that the receiver did not know of.
+    /// The part of a receiver's request to answer now: a repair that the receiver did not know of may recover the rest.
     pub(super) fn on_request(
         &mut self,
         packets: &PacketHistory,
@@ -134,7 +133,7 @@ impl PieceHistory {
                 self.awaited.insert(piece);
                 continue;
             }
-            // One repair brings one piece: nothing waits for it any more.
+            // One repair recovers one piece: nothing else waits for it any more.
             again.extend(lacking.into_iter().filter(|other| self.awaited.remove(other)));
             self.awaited.remove(&piece);
             again.insert(piece);
@@ -142,19 +141,19 @@ impl PieceHistory {
         in_runs(again)
     }
 
-    /// Whether the receiver is known to lack a piece as it left first.
+    /// Whether the receiver is known to lack a piece as first sent.
     fn lacks(&self, packets: &PacketHistory, piece: Piece) -> bool {
-        self.awaited.contains(&piece) || self.first_fate(packets, piece) == Some(Fate::Lost)
+        self.awaited.contains(&piece) || self.first_state(packets, piece) == Some(PacketState::Lost)
     }
 
-    fn first_fate(&self, packets: &PacketHistory, piece: Piece) -> Option<Fate> {
+    fn first_state(&self, packets: &PacketHistory, piece: Piece) -> Option<PacketState> {
         let mut sent = self.packets(packets, Subject::Piece(piece));
-        sent.find(|kept| kept.content == Content::Piece(piece)).map(|kept| kept.fate)
+        sent.find(|kept| kept.content == Content::Piece(piece)).map(|kept| kept.state)
     }
 
-    /// The piece that left under this number, where it is lost and has not left again since.
+    /// The piece that left under this number, where it is lost and has not been retransmitted since.
     fn lost(&self, packets: &PacketHistory, number: u32) -> Option<Piece> {
-        let kept = packets.get(number).filter(|kept| kept.fate == Fate::Lost)?;
+        let kept = packets.get(number).filter(|kept| kept.state == PacketState::Lost)?;
         let subject @ Subject::Piece(piece) = Subject::of(kept.content)? else { return None };
         let is_latest = self.numbers.get(&subject)?.back() == Some(&number);
         is_latest.then_some(piece)
@@ -167,16 +166,16 @@ impl PieceHistory {
         groups: impl Fn(FrameId) -> Option<ParityGroups>,
     ) -> Verdict {
         let (frame, index) = piece;
-        if self.packets(packets, Subject::Piece(piece)).any(|kept| matches!(kept.fate, Fate::Arrived(_))) {
+        if self.packets(packets, Subject::Piece(piece)).any(|kept| matches!(kept.state, PacketState::Arrived(_))) {
             return Verdict::Recovered;
         }
         let Some((groups, repair)) = group_of(piece, groups) else { return Verdict::Retransmit };
-        match self.repair(packets, (frame, repair)).map(|kept| kept.fate) {
-            None | Some(Fate::Unknown) => Verdict::Wait,
-            Some(Fate::Lost) => Verdict::Retransmit,
-            Some(Fate::Arrived(_)) => {
-                // Clients make nothing of pieces that were sent again (libwebrtc's `FlexfecReceiver`).
-                let came = |other| matches!(self.first_fate(packets, (frame, other)), Some(Fate::Arrived(_)));
+        match self.repair(packets, (frame, repair)).map(|kept| kept.state) {
+            None | Some(PacketState::Unknown) => Verdict::Wait,
+            Some(PacketState::Lost) => Verdict::Retransmit,
+            Some(PacketState::Arrived(_)) => {
+                // Clients do not use retransmitted pieces for recovery (libwebrtc's `FlexfecReceiver`).
+                let came = |other| matches!(self.first_state(packets, (frame, other)), Some(PacketState::Arrived(_)));
                 let recovered = groups.covered(repair).all(|other| other == index || came(other));
                 if recovered { Verdict::Recovered } else { Verdict::Retransmit }
             }
@@ -187,10 +186,10 @@ impl PieceHistory {
         self.packets(packets, Subject::Repair(frame, number)).next()
     }
 
-    /// Whether the receiver may not have looked at a repair when it asked, half a round trip ago.
+    /// Whether the receiver may not have processed a repair yet when it sent its request, half a round trip ago.
     fn is_coming(&self, packets: &PacketHistory, now: Time, repair: (FrameId, u16), round_trip: Span) -> bool {
         self.repair(packets, repair).is_none_or(|kept| {
-            kept.fate == Fate::Unknown && now.saturating_since(kept.packet.sent_at) < round_trip + LATE
+            kept.state == PacketState::Unknown && now.saturating_since(kept.packet.sent_at) < round_trip + LATE
         })
     }
 }

@@ -88,7 +88,7 @@ fn device_input() -> impl Strategy<Value = DeviceInput> {
     ]
 }
 
-/// What the network does to a datagram: later ones overtake it by so many places, and it comes so often.
+/// The fate of a datagram: how many later ones overtake it, and how often it arrives.
 fn fate() -> impl Strategy<Value = (usize, usize)> {
     (0usize..4, prop::sample::select(vec![0, 0, 1, 1, 1, 2]))
 }
@@ -126,7 +126,7 @@ proptest! {
                 deliver(&mut inbox, &mut uplink, &bytes, &mut seen, place % 2 == 0);
             }
         }
-        // The path heals: repeats leave until nothing is unacknowledged.
+        // The path recovers: repeats are sent until nothing is unacknowledged.
         for _ in 0..200 {
             uplink.set_repeat();
             let bytes = ToServer::Input(uplink.poll_sample().expect("repeated")).to_bytes();

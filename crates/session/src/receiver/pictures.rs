@@ -1,53 +1,53 @@
-//! Pictures that the application's own machinery received, repaired and decoded, as browsers do over WebRTC: what the server noted of
-//! their frames is joined with them by the RTP timestamp.
+//! Pictures that the application's own media stack received, repaired and decoded, as browsers do over WebRTC: the server's notes on their
+//! frames are joined with them by RTP timestamp.
 
 use std::collections::VecDeque;
 
 use nearlight_events::{Event, LossCounts};
-use nearlight_units::{Bytes, FrameId, Time};
+use nearlight_units::{Bytes, FrameId, RemoteTime, Time};
 use nearlight_wire::{FrameHeader, FrameNote, marker::Marker};
 
-use super::{Media, Receiver};
+use super::{MediaCount, Receiver};
 use crate::assembly::Transfer;
 use crate::presentation::Displayed;
 
 /// Notes that wait for their pictures: half a second at 120 frames a second.
 const MAX_NOTES: usize = 64;
-/// Pictures that wait for their notes. Guess: notes are not that much slower.
+/// Pictures that wait for their notes. Guess: notes are not that much later.
 const MAX_UNNOTED: usize = 16;
 /// Pictures between their notes and the display, as many as have an open timeline.
 const MAX_JOINED: usize = 128;
-/// Frames of one gap that are named as lost; after an outage the older ones are only counted.
+/// Frames of one gap that are reported as lost by id; after an outage the older ones are only counted.
 const MAX_NAMED: u32 = 64;
 
-/// A decoded picture, as the machinery hands it out.
+/// A decoded picture, as the media stack hands it out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PictureFacts {
     pub rtp_timestamp: u32,
-    /// When the frame's last packet came, where the machinery says so.
+    /// When the frame's last packet arrived, where the media stack reports it.
     pub received_at: Option<Time>,
 }
 
-/// What the machinery has counted since the session began.
+/// What the media stack has counted since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtpCounts {
-    /// Packets that never came.
+    /// Packets that never arrived.
     pub packets_lost: u64,
-    /// Packets of media that came, repetitions included, and their bytes with RTP headers.
+    /// Media packets that arrived, including repetitions, and their bytes with RTP headers.
     pub packets: u64,
     pub bytes: Bytes,
-    /// Packets that came because they had been asked for, and their bytes with those of other redundancy.
+    /// Packets that arrived because they had been requested, and their bytes with those of other redundancy.
     pub repeated_packets: u64,
     pub redundant_bytes: Bytes,
-    /// Packets that stand in for lost ones.
+    /// Packets that replace lost ones.
     pub repairs: u64,
-    /// Decoded key frames, the first one included.
+    /// Decoded key frames, including the first one.
     pub key_frames: u64,
 }
 
 #[derive(Clone, Debug)]
 struct Noted {
-    note: FrameNote,
+    note: FrameNote<RemoteTime>,
     arrived_at: Time,
 }
 
@@ -57,12 +57,12 @@ struct Unnoted {
     decoded_at: Time,
 }
 
-/// A picture and what was noted of its frame.
+/// A picture and the note on its frame.
 struct Joined {
-    note: FrameNote,
+    note: FrameNote<RemoteTime>,
     transfer: Transfer,
     decoded_at: Time,
-    /// Frames just before it of which no picture came.
+    /// Frames just before it of which no picture arrived.
     missing: u32,
 }
 
@@ -73,7 +73,7 @@ pub(super) struct Pictures {
     joined: VecDeque<(u32, FrameId)>,
     newest: Option<FrameId>,
     newest_joined: Option<FrameId>,
-    /// Pictures without a note since the newest that has one: they stand for frames that are not missing.
+    /// Pictures without a note since the newest that has one: they account for frames that are not missing.
     unnoted_since: u32,
     pub(super) lost: u64,
     pub(super) counts: RtpCounts,
@@ -84,7 +84,7 @@ impl Pictures {
         self.newest
     }
 
-    /// The session's losses with those that the machinery counted.
+    /// The session's losses including those that the media stack counted.
     pub(super) const fn losses(&self, loss: LossCounts) -> LossCounts {
         LossCounts {
             packets: loss.packets + self.counts.packets_lost,
@@ -98,7 +98,7 @@ impl Pictures {
         self.notes.len() + self.unnoted.len() + self.joined.len()
     }
 
-    fn on_note(&mut self, now: Time, note: FrameNote) -> Option<Joined> {
+    fn on_note(&mut self, now: Time, note: FrameNote<RemoteTime>) -> Option<Joined> {
         self.newest = self.newest.max(Some(note.frame));
         if self.joined.iter().any(|(rtp_timestamp, _)| *rtp_timestamp == note.rtp_timestamp) {
             return None;
@@ -110,7 +110,7 @@ impl Pictures {
         }
         let noted = Noted { note, arrived_at: now };
         match self.notes.iter_mut().find(|other| other.note.rtp_timestamp == noted.note.rtp_timestamp) {
-            // The network may have exchanged the two notes of a frame.
+            // The network may have reordered the two notes of a frame.
             Some(other) if other.note.last && !noted.note.last => {}
             Some(other) => *other = noted,
             None => {
@@ -171,23 +171,23 @@ impl Pictures {
         self.joined.iter().rev().find(|(other, _)| *other == rtp_timestamp).map(|(_, frame)| *frame)
     }
 
-    /// The picture is on the display without a note: one that comes now says nothing any more.
+    /// The picture is displayed without a note: one that arrives now is of no use any more.
     fn forget(&mut self, rtp_timestamp: u32) -> bool {
         let index = self.unnoted.iter().position(|picture| picture.facts.rtp_timestamp == rtp_timestamp);
         index.and_then(|index| self.unnoted.remove(index)).is_some()
     }
 }
 
-/// The side of a receiver whose pictures come decoded. Frames are named by their RTP timestamps, for their numbers may not be known
+/// The part of a receiver whose pictures arrive decoded. Frames are identified by their RTP timestamps, for their numbers may not be known
 /// when they are drawn.
 impl Receiver {
-    pub(super) fn on_note(&mut self, now: Time, note: FrameNote) {
+    pub(super) fn on_note(&mut self, now: Time, note: FrameNote<RemoteTime>) {
         self.first_frame.get_or_insert(note.frame);
         let joined = self.pictures.on_note(now, note);
         self.on_joined(now, joined);
     }
 
-    /// The machinery handed out a picture at `now`.
+    /// The media stack handed out a picture at `now`.
     pub fn on_picture(&mut self, now: Time, facts: PictureFacts) {
         let joined = self.pictures.on_picture(now, facts);
         self.on_joined(now, joined);
@@ -202,7 +202,7 @@ impl Receiver {
         }
         self.counts.completed += 1;
         self.uplink.on_acknowledged(note.header.input);
-        // The browser says nothing of what it conceals.
+        // The browser does not report what it conceals.
         self.presentation.on_ready(frame, note.header, transfer, false);
         self.emit(now, || Event::FrameReady { frame });
         if self.presentation.on_decoded(decoded_at, frame) {
@@ -210,13 +210,13 @@ impl Receiver {
         }
     }
 
-    /// What was noted of a picture that is not yet displayed; none as long as no note has come.
+    /// The note on a picture that is not yet displayed; none as long as no note has arrived.
     #[must_use]
-    pub fn picture_header(&self, rtp_timestamp: u32) -> Option<&FrameHeader> {
+    pub fn picture_header(&self, rtp_timestamp: u32) -> Option<&FrameHeader<RemoteTime>> {
         self.header(self.pictures.frame(rtp_timestamp)?)
     }
 
-    /// A picture is on the display since `now`, with the marker that was read from the displayed pixels.
+    /// A picture has been on the display since `now`, with the marker read from the displayed pixels.
     ///
     /// None for a picture without a note and before the first clock exchange.
     pub fn on_picture_displayed(&mut self, now: Time, rtp_timestamp: u32, marker: Option<Marker>) -> Option<Displayed> {
@@ -232,10 +232,10 @@ impl Receiver {
         None
     }
 
-    /// What the machinery has counted by `now`.
+    /// The media stack's counts at `now`.
     pub fn on_rtp_counts(&mut self, now: Time, counts: RtpCounts) {
         let before = std::mem::replace(&mut self.pictures.counts, counts);
-        let media = Media {
+        let media = MediaCount {
             packets: counts.packets.saturating_sub(before.packets),
             bytes: counts.bytes.saturating_sub(before.bytes),
             redundant: counts.redundant_bytes.saturating_sub(before.redundant_bytes),

@@ -1,4 +1,4 @@
-//! The way of whole frames to the decoder, through a playback buffer where there is one.
+//! The path of complete frames to the decoder, through a playback buffer where there is one.
 
 use nearlight_events::Event;
 use nearlight_units::{Span, Time};
@@ -9,8 +9,8 @@ use crate::assembly::{Transfer, Whole};
 use crate::playback::PlaybackBuffer;
 
 impl Receiver {
-    /// Frames wait until so many are held, each for as many frame intervals, and the server hears how many are. To be set before the first
-    /// frame. 0: they go to the decoder as they come.
+    /// Frames wait until this many are held, each for as many frame intervals, and the fill level is reported to the server. To be set
+    /// before the first frame. 0: they go to the decoder as they arrive.
     pub fn set_playback_buffer(&mut self, frames: u8, frame_interval: Span) {
         self.playback = (frames > 0).then(|| Box::new(PlaybackBuffer::new(frames, frame_interval)));
     }
@@ -37,7 +37,7 @@ impl Receiver {
     fn poll_whole(&mut self, now: Time) -> Option<(ReadyFrame, Transfer)> {
         loop {
             let whole = self.assembler.poll_whole()?;
-            // The picture moves: what is asked for next is another loss.
+            // The picture moves: what is requested next concerns another loss.
             (self.key_frame_asked_at, self.reference_asked) = (None, None);
             if let Some(by) = whole.healed_by {
                 self.on_healed(now, whole.id, whole.skipped, by);

@@ -1,51 +1,50 @@
-//! What the receiver asks the sender for: symbols, a frame that predicts from a decoded one, a key frame.
+//! The receiver's requests to the sender: symbols, a frame predicted from a decoded one, a key frame.
 
 use nearlight_events::Event;
 use nearlight_units::{Span, Time};
 use nearlight_wire::{Acknowledgement, KeyFrameRequest, Nack, ToServer};
 
 use super::{LossRecovery, Receiver};
-use crate::assembly::RepairPolicy;
+use crate::assembly::RetransmissionPolicy;
 
-/// A repair that is not there after a round trip and this is asked for again: the answer waits for the server's loop and pacer.
+/// A retransmission that has not arrived after a round trip and this is requested again: the answer waits for the server's loop and pacer.
 /// Guess: a pacing interval.
-const REPAIR_SLACK: Span = Span::from_millis(5);
+const RETRANSMISSION_SLACK: Span = Span::from_millis(5);
 /// Before the first clock exchange. Guess: a slow mobile path.
 const UNKNOWN_ROUND_TRIP: Span = Span::from_millis(100);
-/// What a packet that was faster takes off the way of those before it, as a part of the difference. Guess: forgotten after a frame of 50
-/// packets.
+/// A faster packet reduces the recent transit time by this fraction of the difference. Guess: forgotten after a frame of 50 packets.
 const WAY_DECAY: i64 = 16;
-/// Whoever is farther away is asked again all the same. Guess: a queue of seconds is one that nobody should wait for.
+/// With a longer round trip than this, requests are repeated anyway. Guess: a queue of seconds is not worth waiting for.
 const LONGEST_ROUND_TRIP: Span = Span::from_secs(4);
 /// A frame is given up after this or four round trips: by then a key frame shows a new picture sooner.
 /// Guess: about what a key frame of five ordinary frames takes at 30 frames a second.
 const GIVE_UP: Span = Span::from_millis(200);
-/// The same where the transport repairs: it would have given up the connection by then. Guess.
+/// The same where the transport repairs: it would have closed the connection by then. Guess.
 const RELIABLE_GIVE_UP: Span = Span::from_secs(60);
 /// OpenUVR's device drops a frame after this (`elapsed > 3000000` in `receiving/src/raw.c`, in nanoseconds).
 const OPENUVR_PATIENCE: Span = Span::from_millis(3);
-/// A key frame is asked for when a frame has been missing for this or two round trips, and whatever comes first is decoded. Guess: half
+/// A key frame is requested when a frame has been missing for this or two round trips, and whichever arrives first is decoded. Guess: half
 /// of the time that a frame is waited for.
 const KEY_FRAME_PATIENCE: Span = Span::from_millis(100);
-/// An unanswered request for a key frame is repeated after this or a round trip where nothing else mends a loss: the sender makes no more
-/// than it wants to, so that asking again costs a packet. Guess: about a frame and a half at 72 frames a second.
+/// An unanswered request for a key frame is repeated after this or a round trip where nothing else repairs a loss: the sender limits its
+/// key frames itself, so that repeating costs a packet. Guess: about a frame and a half at 72 frames a second.
 const INTRA_RETRY: Span = Span::from_millis(20);
-/// A request for a frame that the decoder can go on with is repeated after a round trip and this: the next frame has to be drawn and coded
-/// first. Guess: a frame at 30 frames a second and 20 ms.
+/// A request for a frame that the decoder can continue with is repeated after a round trip and this: the next frame has to be drawn and
+/// encoded first. Guess: a frame at 30 frames a second and 20 ms.
 const REQUEST_SLACK: Span = Span::from_millis(53);
-/// After so many requests in vain a key frame is asked for. Guess: at 2 % loss chance loses all of them in one of a hundred thousand
-/// cases.
+/// After this many unanswered requests a key frame is requested. Guess: at 2 % loss all of them are lost by chance in one of a hundred
+/// thousand cases.
 const REFERENCE_REQUESTS: u32 = 3;
 
 impl Receiver {
-    /// A frame can be asked for that predicts from a decoded one.
+    /// A frame predicted from a decoded one can be requested.
     pub(super) fn can_refer(&self) -> bool {
         self.loss_recovery == LossRecovery::References && self.decoded.is_some()
     }
 
-    /// When a frame must be asked for with which the decoder can go on; none as long as nothing is known to be missing, or repairs
-    /// are waited for. It follows from what is here and what is not, so that no missed occasion ends it: while the picture stands, a
-    /// request is outstanding or due.
+    /// When to request a frame with which the decoder can continue; none as long as nothing is known to be missing, or repairs are awaited.
+    /// It depends only on what is present and what is missing, so that no missed call can end it: while the picture is frozen, a request is
+    /// outstanding or due.
     pub(super) fn restart_due(&self) -> Option<Time> {
         let asks = match self.loss_recovery {
             LossRecovery::Symbols | LossRecovery::References | LossRecovery::KeyFrames => true,
@@ -66,8 +65,8 @@ impl Receiver {
         Some(due).max(key_frame).max(reference)
     }
 
-    /// The same where a key frame is asked for after each frame until one comes: at once when a frame was handed out or dropped since the last
-    /// request, else when that had no answer.
+    /// The same where a key frame is requested after each frame until one arrives: at once when a frame was handed out or dropped since the
+    /// last request, else when that went unanswered.
     fn next_request_due(&self) -> Option<Time> {
         if !self.assembler.is_waiting_for_key_frame() || self.assembler.has_deliverable() {
             return None;
@@ -89,7 +88,7 @@ impl Receiver {
 
     fn request_reference(&mut self, now: Time) {
         let (Some(decoded), Some(newest)) = (self.decoded, self.assembler.newest()) else { return };
-        // Silence is no refusal: what was not heard was not answered either.
+        // Silence is no refusal: while nothing arrived, no answer could.
         let unanswered =
             self.reference_asked.map_or(0, |(at, count)| count + u32::from(self.assembler.heard_at() > at));
         if unanswered == REFERENCE_REQUESTS {
@@ -103,7 +102,7 @@ impl Receiver {
         self.emit(now, || Event::ReferenceRequested { decoded, newest });
     }
 
-    /// Each decoded frame is acknowledged once, the newest for all.
+    /// Each decoded frame is acknowledged once; the newest acknowledgement covers all.
     pub(super) fn poll_acknowledgement(&mut self) -> Option<Acknowledgement> {
         let (decoded, newest) = (self.decoded?, self.assembler.newest()?);
         std::mem::take(&mut self.acknowledge).then_some(Acknowledgement { decoded, newest, lost: false })
@@ -113,7 +112,7 @@ impl Receiver {
         self.round_trip() + REQUEST_SLACK
     }
 
-    pub(super) fn request_missing(&mut self, now: Time, policy: RepairPolicy) {
+    pub(super) fn request_missing(&mut self, now: Time, policy: RetransmissionPolicy) {
         let asked = match self.loss_recovery {
             LossRecovery::KeyFrames => return,
             _ => self.assembler.poll_missing(now, policy),
@@ -143,15 +142,17 @@ impl Receiver {
         self.emit(now, || Event::KeyFrameRequested { newest, reason: reason.into() });
     }
 
-    pub(super) fn repair_policy(&self) -> RepairPolicy {
+    pub(super) fn retransmission_policy(&self) -> RetransmissionPolicy {
         let round_trip = self.round_trip();
         let give_up = match self.loss_recovery {
-            LossRecovery::OpenUvr => return RepairPolicy { retry: OPENUVR_PATIENCE, give_up: OPENUVR_PATIENCE },
+            LossRecovery::OpenUvr => {
+                return RetransmissionPolicy { retry: OPENUVR_PATIENCE, give_up: OPENUVR_PATIENCE };
+            }
             LossRecovery::Nothing { patience } => patience,
             LossRecovery::Transport => RELIABLE_GIVE_UP,
             _ => GIVE_UP.max(round_trip * 4),
         };
-        RepairPolicy { retry: round_trip + REPAIR_SLACK, give_up }
+        RetransmissionPolicy { retry: round_trip + RETRANSMISSION_SLACK, give_up }
     }
 
     fn key_frame_retry(&self) -> Span {
@@ -161,22 +162,22 @@ impl Receiver {
         self.round_trip() + REQUEST_SLACK
     }
 
-    /// How long repairs are waited for before a key frame is asked for as well. One that came in part is waited for as long as one of
-    /// which nothing has come.
+    /// How long repairs are awaited before a key frame is requested as well. A frame that arrived in part is awaited for as long as one of
+    /// which nothing has arrived.
     fn key_frame_patience(&self) -> Span {
         let broken = self.assembler.is_broken();
         if broken { self.key_frame_retry() } else { KEY_FRAME_PATIENCE.max(self.round_trip() * 2) }
     }
 
-    /// A packet of media took so long, less the offset of the server's clock.
+    /// A media packet took this long, less the offset of the server's clock.
     pub(super) fn on_way_down(&mut self, way: Span) {
         self.way_down = Some(self.way_down.map_or(way, |before| way.max(before - (before - way) / WAY_DECAY)));
     }
 
-    /// Of a request that left now and of its answer: a queue fills and drains faster than pings could tell.
+    /// Round trip of a request sent now and its answer: a queue fills and drains faster than pings could show.
     fn round_trip(&self) -> Span {
         let pinged = self.clock.round_trip().unwrap_or(UNKNOWN_ROUND_TRIP);
-        // One includes the offset of the clocks, the other lacks it.
+        // One includes the offset of the clocks, the other excludes it.
         let newest = self.clock.way_up().zip(self.way_down).map(|(up, down)| up + down);
         newest.filter(|newest| *newest > Span::ZERO).map_or(pinged, |newest| newest.min(LONGEST_ROUND_TRIP))
     }

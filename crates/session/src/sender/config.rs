@@ -1,4 +1,4 @@
-//! What a sender is made with.
+//! A sender's configuration.
 
 use nearlight_fec::policy::RedundancyPolicy;
 use nearlight_pace::Mode;
@@ -6,53 +6,53 @@ use nearlight_rate::RateController;
 use nearlight_units::{Bitrate, Span};
 use nearlight_wire::RecoveryPolicy;
 
-/// Who writes the packets, and who tells what the receiver lacks.
+/// Who writes the packets, and who determines what the receiver lacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Framing {
-    /// Datagrams of our own protocol, which [`crate::Sender::poll_transmit`] writes. Its receiver names the pieces that it lacks and says
-    /// which frames it shows.
+    /// Datagrams of our own protocol, which [`crate::Sender::poll_transmit`] writes. Its receiver requests the pieces that it lacks and
+    /// reports which frames it shows.
     #[default]
     Symbols,
-    /// RTP packets, which the driver writes from what [`crate::Sender::poll_release`] hands out; it cuts frames itself. Its receiver reports
-    /// packets, from which the sender concludes what is lost, and may never tell which frames it shows.
+    /// RTP packets, which the driver writes from what [`crate::Sender::poll_release`] returns; it splits frames itself. Its receiver
+    /// reports packets, from which the sender infers what is lost, and may never report which frames it shows.
     Rtp,
 }
 
-/// What a session is like.
+/// The configuration of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SenderConfig {
     pub framing: Framing,
-    /// Largest datagram that the transport takes, in bytes: at least 640.
+    /// Largest datagram that the transport accepts, in bytes: at least 640.
     pub max_datagram: usize,
     pub pacing: Mode,
     pub frame_interval: Span,
-    /// Emit events for `poll_event`; without it they are not even made.
+    /// Emit events for `poll_event`; otherwise they are not even created.
     pub events: bool,
-    /// Frames and what is added to them, retransmissions included, together take no more: the encoder gets what is left. Without it a
-    /// controller that takes redundancy off its target itself is trusted with that, and retransmissions come on top.
+    /// Frames and their redundancy, including retransmissions, together stay below this rate: the encoder gets the remainder. Without it a
+    /// controller that subtracts redundancy from its target itself is trusted with that, and retransmissions come on top.
     pub maximum: Option<Bitrate>,
     /// Frames from one key frame to the next, 0 where none is scheduled: some redundancy policies plan by it.
     pub group: u32,
     /// The encoder can predict from any frame that the receiver has acknowledged ([`crate::EncoderTarget::recover`]), so that a loss needs
-    /// no key frame. Only where the receiver acknowledges.
+    /// no key frame. Only where the receiver sends acknowledgements.
     pub references: bool,
-    /// Frames that the receiver holds before it shows them: they are of use so many frame intervals longer. 0 where it holds none.
+    /// Frames that the receiver holds before it shows them: frames stay useful for this many frame intervals longer. 0 where it holds none.
     pub playback_buffer: u8,
-    /// Frames leave even where nothing has been heard for long of those before them, as senders do that know no more than their rate.
+    /// Frames leave even where earlier ones have gone unreported for long, like senders that know no more than their rate.
     pub unrestrained: bool,
-    /// After a key frame, requests for another one are ignored for so many frames, and until then frames go on to leave as they are: what
-    /// OpenUVR's host does. None: a request that comes too soon is answered later, and what is queued before the answer is dropped.
+    /// After a key frame, requests for another one are ignored for this many frames, and until then frames are still sent: what OpenUVR's
+    /// host does. None: a request that comes too soon is answered later, and what is queued before the answer is dropped.
     pub ignored_requests: Option<u16>,
 }
 
 impl SenderConfig {
-    /// The same for a session that recovers in this way. `keeps_references`: the encoder can predict from acknowledged frames.
+    /// The same for a session with this recovery policy. `keeps_references`: the encoder can predict from acknowledged frames.
     #[must_use]
     pub const fn recovering(self, policy: RecoveryPolicy, keeps_references: bool) -> Self {
         let (references, unrestrained, ignored_requests) = match policy {
-            RecoveryPolicy::Repair => (false, false, None),
+            RecoveryPolicy::Retransmission => (false, false, None),
             RecoveryPolicy::Reference => (keeps_references, false, None),
-            // What is compared with published systems does as they do.
+            // Policies modelled on published systems behave like them.
             RecoveryPolicy::Intra => (false, true, None),
             RecoveryPolicy::OpenUvr { ignored_frames } => (false, true, Some(ignored_frames)),
         };
@@ -60,7 +60,7 @@ impl SenderConfig {
     }
 }
 
-/// What most tests and simulations want: datagrams of our own of 1,200 bytes, 30 frames a second, nothing scheduled.
+/// The defaults of most tests and simulations: datagrams of our own of 1,200 bytes, 30 frames a second, nothing scheduled.
 impl Default for SenderConfig {
     fn default() -> Self {
         Self {
@@ -79,10 +79,10 @@ impl Default for SenderConfig {
     }
 }
 
-/// What decides in a sender.
+/// A sender's algorithms.
 pub struct Algorithms {
     pub controller: Box<dyn RateController>,
-    /// None: nothing is added to the frames. The policy `none` is the same.
+    /// None: no redundancy is added. The policy `none` is the same.
     pub redundancy: Option<Box<dyn RedundancyPolicy>>,
 }
 
@@ -92,10 +92,10 @@ impl From<Box<dyn RateController>> for Algorithms {
     }
 }
 
-/// What the algorithms in force are called.
+/// The names of the algorithms in force.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SenderNames {
     pub controller: &'static str,
-    /// None where nothing is added to the frames.
+    /// None where no redundancy is added.
     pub redundancy: Option<String>,
 }

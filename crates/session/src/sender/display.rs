@@ -1,4 +1,4 @@
-//! What the client's display says of pictures: how long they were on their way, and when to capture the next.
+//! What the client's display reports of pictures: how long they took to get there, and when to capture the next.
 
 use nearlight_rate::FrameOutcome;
 use nearlight_units::{Span, Time};
@@ -12,13 +12,13 @@ pub const UNKNOWN_TO_DISPLAY: Span = Span::from_millis(66);
 const DISPLAY_SMOOTHING: i64 = 16;
 
 impl Sender {
-    /// The client's display changes so often a second, as it says; 0 where it shows a picture the moment it is decoded. Until it is
-    /// called, waits for the display are left out of [`crate::MediaTarget::best_capture`].
+    /// The client's display refreshes this many times a second, as it reports; 0 where it shows a picture the moment it is decoded. Until
+    /// it is called, [`crate::MediaTarget::best_capture`] ignores waits for the display.
     pub fn set_display_hz(&mut self, hz: u16) {
         self.timing.set_display_hz(hz);
     }
 
-    /// What clients said became of frames, each once.
+    /// The fate of each frame as reported by the client, once per frame.
     pub fn poll_outcome(&mut self) -> Option<FrameReport> {
         self.outcomes.pop_front()
     }

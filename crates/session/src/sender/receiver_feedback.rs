@@ -1,5 +1,5 @@
-//! What another protocol's receiver tells, such as a browser's over RTCP: it names packets where our own names pieces and frames, and its
-//! feedback does not tell the round trip.
+//! Feedback from receivers of another protocol, such as a browser's over RTCP: it refers to packets where our own refers to pieces and
+//! frames, and does not include the round trip.
 
 use nearlight_rate::ReceiverReport;
 use nearlight_units::{Span, Time};
@@ -7,35 +7,35 @@ use nearlight_wire::{Feedback, KeyFrameRequest, Nack};
 
 use super::{Sender, UNKNOWN_ROUND_TRIP};
 
-/// A round trip that was measured elsewhere is believed for this long: reports come about once a second, and some get lost.
+/// A round trip that was measured elsewhere is valid for this long: reports come about once a second, and some get lost.
 const MEASURED_MEMORY: Span = Span::from_secs(3);
-/// What noise cannot push it below.
+/// A lower bound against noise.
 const SHORTEST_ROUND_TRIP: Span = Span::from_micros(100);
-/// A key frame that began to leave less than this ago may still be on its way to the decoder: it has several times the packets of others.
-/// Guess. A browser repeats a request that was in vain.
+/// A key frame that began to leave less than this ago may still be on its way to the decoder: it has several times as many packets as
+/// others. Guess. A browser repeats an unanswered request.
 const KEY_FRAME_TIME: Span = Span::from_millis(100);
 
-/// What a receiver told by another protocol than ours.
+/// What a receiver reported in another protocol than ours.
 #[derive(Clone, Copy, Debug)]
 pub enum ReceiverFeedback<'a> {
-    /// Which packets have arrived and when, on the receiver's clock. Between two round trips that were measured the round trip changes as
-    /// the way there does, of which each arrival tells; that the way back stays as it was is assumed.
+    /// Which packets have arrived and when, on the receiver's clock. Between two measured round trips the estimate changes with the forward
+    /// transit time, which each arrival reveals; the return path is assumed to stay as it was.
     Arrivals(&'a Feedback),
     /// The round trip, as that protocol measures it.
     RoundTrip(Span),
-    /// Of its packets as a whole, or the rate that it estimates itself.
+    /// A report on its packets as a whole, or the rate that it estimates itself.
     Report(&'a ReceiverReport),
-    /// It asks for pieces.
+    /// It requests pieces.
     Missing(&'a Nack),
-    /// It cannot decode what had left a round trip ago, and names no frame. A key frame since then answers it.
+    /// It cannot decode what had left a round trip ago, and names no frame. A key frame sent since then answers it.
     PictureLost,
 }
 
-/// What is known of the round trip where feedback does not tell it.
+/// What is known of the round trip where feedback does not include it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Elsewhere {
     measured: Option<Measured>,
-    /// From the sender's clock to the receiver's, of the newest packet that came: it says nothing but how it changes.
+    /// From the sender's clock to the receiver's, for the newest packet that arrived: only its changes are meaningful.
     transit: Option<Span>,
 }
 
@@ -54,7 +54,7 @@ struct Measured {
 }
 
 impl Sender {
-    /// Another protocol's receiver told something.
+    /// Feedback arrived from another protocol's receiver.
     pub fn on_receiver_feedback(&mut self, now: Time, feedback: ReceiverFeedback<'_>) {
         match feedback {
             ReceiverFeedback::Arrivals(arrivals) => self.on_arrivals(now, arrivals),
@@ -78,7 +78,7 @@ impl Sender {
         let measured = self.elsewhere.measured.filter(|measured| now - measured.at < MEASURED_MEMORY);
         let mut newest = None;
         self.take_feedback(now, feedback, |(sent_at, arrived_at)| {
-            let transit = arrived_at - sent_at;
+            let transit = arrived_at.ahead_of(sent_at);
             newest = Some(transit);
             let Measured { round_trip, transit: then, .. } = measured?;
             Some(then.map_or(round_trip, |then| round_trip + (transit - then)).max(SHORTEST_ROUND_TRIP))

@@ -1,4 +1,4 @@
-//! How a broken chain of references is mended: by a frame that predicts from one that the receiver has, else by a key frame.
+//! How a broken chain of references is repaired: by a frame that predicts from one that the receiver has, else by a key frame.
 
 use nearlight_events::Event;
 use nearlight_units::{Bytes, FrameId, Span, Time};
@@ -9,21 +9,21 @@ use super::{Sender, SenderConfig};
 /// Two key frames for one receiver are at least this far apart. Guess: three frames at 30 frames a second.
 const KEY_FRAME_INTERVAL: Span = Span::from_millis(100);
 
-/// What is wanted of the next frame so that the receiver can decode it.
+/// What the next frame must be so that the receiver can decode it.
 #[derive(Debug)]
 pub(super) struct Recovery {
-    /// The encoder predicts from acknowledged frames where it is asked to.
+    /// The encoder predicts from acknowledged frames on request.
     references: bool,
     /// Newest frame that the receiver is known to have decoded, since the newest key frame.
     pub(super) acknowledged: Option<FrameId>,
     pub(super) reference_wanted: bool,
     pub(super) key_wanted: Option<&'static str>,
-    /// Newest frame that does not need the one before it.
+    /// Newest frame that does not depend on the previous one.
     newest_start: Option<FrameId>,
     last_key: Option<(FrameId, Time)>,
-    /// The receiver has asked for a key frame and takes nothing before it.
+    /// The receiver has requested a key frame and accepts nothing before it.
     receiver_waits: bool,
-    /// A key frame that was asked for too soon after the one before it is made then.
+    /// When a key frame is generated that was requested too soon after the previous one.
     key_due: Option<Time>,
     ignored: Option<IgnoredRequests>,
 }
@@ -32,8 +32,8 @@ pub(super) struct Recovery {
 ///
 /// OpenUVR, RTSS 2021, section IV.B.3, and its code (`sending/src/ffmpeg_cuda_encode.c`). Departures:
 ///
-/// - Any key frame begins the period, also one that nobody has asked for; in OpenUVR one that was asked for.
-/// - The server says how long it is; in OpenUVR each request does.
+/// - Any key frame begins the period, even one that was not requested; in OpenUVR only a requested one does.
+/// - The server sets its length; in OpenUVR each request does.
 #[derive(Debug)]
 struct IgnoredRequests {
     frames: u16,
@@ -55,17 +55,17 @@ impl Recovery {
         }
     }
 
-    /// The receiver takes nothing but a key frame.
+    /// The receiver accepts nothing but a key frame.
     pub(super) const fn is_receiver_waiting(&self) -> bool {
         self.receiver_waits
     }
 
-    /// When a key frame is wanted that was asked for too soon.
+    /// When a key frame is due that was requested too soon.
     pub(super) const fn key_due(&self) -> Option<Time> {
         self.key_due
     }
 
-    /// A frame was coded; true where it mends the chain without being a key frame.
+    /// A frame was encoded; true where it repairs the chain without being a key frame.
     pub(super) fn on_frame(&mut self, now: Time, frame: FrameId, reference: Option<FrameId>) -> bool {
         if let Some(ignored) = &mut self.ignored {
             ignored.left = if reference.is_none() { ignored.frames } else { ignored.left.saturating_sub(1) };
@@ -76,7 +76,7 @@ impl Recovery {
             (self.receiver_waits, self.key_due) = (false, None);
             return false;
         };
-        // A frame that was in work when the request came does not answer it.
+        // A frame that was already being encoded when the request arrived does not answer it.
         let start = reference.next() != frame || self.acknowledged == Some(reference);
         if start {
             self.newest_start = Some(frame);
@@ -84,12 +84,12 @@ impl Recovery {
         start && std::mem::take(&mut self.reference_wanted)
     }
 
-    /// The newest frame that the receiver has, where the header of `next` can still name it: its distance is a byte.
+    /// The newest frame that the receiver has, where the header of `next` can still refer to it: the distance is a byte.
     pub(super) fn within_reach(&self, next: FrameId) -> Option<FrameId> {
         self.acknowledged.filter(|frame| u8::try_from(next.0.saturating_sub(frame.0)).is_ok())
     }
 
-    /// The chain has broken; false where only a key frame can mend it.
+    /// The chain is broken; false where only a key frame can repair it.
     fn want_reference(&mut self) -> bool {
         let possible = self.references && self.acknowledged.is_some();
         self.reference_wanted |= possible;
@@ -113,7 +113,7 @@ impl Sender {
         }
     }
 
-    /// The receiver wants a key frame.
+    /// The receiver requests a key frame.
     pub(super) fn on_key_frame_request(&mut self, now: Time, request: KeyFrameRequest) {
         // A receiver cannot have seen frames that were never sent.
         if request.newest >= self.next_frame {
@@ -128,7 +128,7 @@ impl Sender {
         if self.recovery.last_key.is_some_and(|(id, _)| id > request.newest) {
             return;
         }
-        // What still waits to leave is of no use to it, and the key frame would wait behind it.
+        // What is still queued is of no use to it, and the key frame would wait behind it.
         self.recovery.receiver_waits = true;
         self.restraint.on_request(now);
         self.abandon_unsent(now);
@@ -137,14 +137,14 @@ impl Sender {
         self.want_due_key(now);
     }
 
-    /// The key frame that was asked for too soon after another may be made now.
+    /// The key frame that was requested too soon after another may be generated now.
     pub(super) fn want_due_key(&mut self, now: Time) {
         if self.recovery.key_due.take_if(|due| *due <= now).is_some() {
             self.set_key_wanted(now, "receiver asked");
         }
     }
 
-    /// Frames that wait to leave are of no use to the receiver any more.
+    /// Queued frames are of no use to the receiver any more.
     pub(super) fn abandon_unsent(&mut self, now: Time) {
         let abandoned = self.frames.abandon_unsent();
         if abandoned > Bytes::ZERO {

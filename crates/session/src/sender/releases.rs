@@ -1,4 +1,4 @@
-//! What leaves: frames' pieces as the pacer lets them go, what is sent again, repairs, and padding where the controller probes.
+//! What leaves: frames' pieces as the pacer releases them, retransmissions, repairs, and padding where the controller probes.
 
 use nearlight_events::Event;
 use nearlight_pace::Class;
@@ -59,7 +59,7 @@ impl Sender {
         Some(Content::Padding)
     }
 
-    /// What the packet that has just been let go carries.
+    /// The payload of the packet that has just been released.
     fn payload_of(&self, content: Content) -> Option<Payload<'_>> {
         Some(match content {
             Content::Piece((id, index)) | Content::Retransmission((id, index)) => {
@@ -90,7 +90,7 @@ impl Sender {
         self.redundant.on_redundant(size);
     }
 
-    /// A packet leaves under the next number, which is answered.
+    /// A packet leaves under the next number, which is returned.
     pub(super) fn on_sent(&mut self, now: Time, size: Bytes, content: Content) -> PacketSeq {
         let seq = self.next_seq;
         let packet = SentPacket {

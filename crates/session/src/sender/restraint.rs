@@ -1,68 +1,68 @@
-//! Whether a frame would only wait in the path: what left long ago and was not told of is in a queue or lost, and more of it would keep
-//! the queue full, so that whatever mends the picture comes late as well. And a key frame that did not get through is followed by one of
-//! half the size, with nothing behind it, and one that heavy losses would damage is halved at once and takes no longer than a part of a
-//! queue at the rate at which packets arrive: whatever the controller believes, one of them gets through.
+//! Whether a frame would only wait in the path: packets that left long ago and are unreported are in a queue or lost, and more of them
+//! would keep the queue full, so that whatever repairs the picture is late as well. After a key frame that did not get through, the next
+//! one is half the size, with nothing sent behind it; one that heavy losses would damage is halved at once and takes no longer than a part
+//! of a queue at the rate at which packets arrive: whatever the controller estimates, one of them gets through.
 
 use nearlight_rate::{ArrivingRate, PacketReport};
 use nearlight_units::{Bitrate, FrameId, Span, Time};
 
 use super::{Framing, SenderConfig};
 
-/// Beyond the shortest round trip, for so long a packet may be on its way until frames are left out. As for silence and for windows: half
-/// a second without feedback says that the path is blocked.
+/// A packet may be on its way for this long beyond the shortest round trip before frames are skipped. The same as for silence and for
+/// windows: half a second without feedback shows that the path is blocked.
 const PATIENCE: Span = Span::from_millis(500);
-/// Where nothing is heard either, a frame leaves all the same after this, to find out whether the path is back. Guess: two frames at 30
-/// frames a second.
+/// Without any feedback, a frame is still sent after this, to find out whether the path has recovered. Guess: two frames at 30 frames a
+/// second.
 const PROBE_INTERVAL: Span = Span::from_millis(66);
-/// A queue that drains is heard of all the time. So long after the last feedback it is empty, and the feedback that told of its end was
-/// lost. Guess: two probes.
+/// A draining queue produces feedback all the time. This long after the last feedback it is empty, and the feedback on its end was lost.
+/// Guess: two probes.
 const DRAINED: Span = Span::from_millis(132);
-/// What each sample of the round trip adds to the shortest one, as a part of the difference: the path may have become longer.
+/// Each sample of the round trip raises the shortest one by this fraction of the difference: the path may have become longer.
 const SHORTEST_GROWTH: i64 = 1_024;
 
-/// A key frame that is asked for so soon after one that answered a request: that one did not get through. Guess: ten round trips of a usual
+/// A key frame requested this soon after one that answered a request: that one did not get through. Guess: ten round trips of a typical
 /// path.
 const AGAIN: Span = Span::from_secs(1);
-/// The same where so large a share of packets is lost that no key frame comes through whole. Guess: of ten packets one.
+/// The same where the loss rate is so high that no key frame arrives complete. Guess: one packet in ten.
 const HEAVY_LOSS: f64 = 0.1;
-/// What one packet takes part in that share. Guess: that of some frames.
+/// Weight of one packet in that rate. Guess: a few frames' memory.
 const LOSS_WEIGHT: f64 = 1.0 / 64.0;
-/// How often a key frame is halved. Guess: a sixteenth is still a picture.
+/// How often a key frame's size is halved. Guess: a sixteenth is still a picture.
 const MOST_HALVINGS: i32 = 4;
-/// So long such a key frame may take at the rate at which packets arrive. Guess: half of a full queue has drained when it leaves, a round
+/// How long such a key frame may take at the rate at which packets arrive. Guess: half of a full queue has drained when it leaves, a round
 /// trip after the loss, and queues hold 100 ms.
 const KEY_FRAME_TIME: Span = Span::from_millis(50);
 /// That rate's window. Guess: two round trips of a path with a full queue.
 const ARRIVING_WINDOW: Span = Span::from_millis(200);
-/// What follows such a key frame waits until it is displayed, or for a round trip and this, until the receiver may have asked again. Guess:
-/// a frame at 30 frames a second and 20 ms.
+/// Frames after such a key frame wait until it is displayed, or for a round trip and this, until the receiver may have repeated its
+/// request. Guess: a frame at 30 frames a second and 20 ms.
 const HOLD: Span = Span::from_millis(53);
-/// And on an overloaded path for two round trips more, in which its missing symbols are asked for: other frames would fill the queue
-/// before them.
-const REPAIR_ROUND_TRIPS: i64 = 2;
+/// On an overloaded path they wait for two more round trips, in which its missing symbols are requested: other frames would fill the queue
+/// ahead of those.
+const RETRANSMISSION_ROUND_TRIPS: i64 = 2;
 /// Packets wait in a queue where the newest round trip is longer than the shortest one by this. Guess: half of a short queue.
 const QUEUED: Span = Span::from_millis(10);
 
 #[derive(Debug)]
 pub(super) struct Restraint {
-    /// None before the first feedback: a receiver that tells of no arrivals is not waited for.
+    /// None before the first feedback: a receiver that reports no arrivals is not waited for.
     shortest: Option<Span>,
     newest: Span,
     frame_at: Time,
     heard_at: Time,
-    /// Frames are left out until then.
+    /// Frames are skipped until then.
     until: Option<Time>,
-    /// When the newest key frame left that answered a request, unless it is known that it did not get through.
+    /// When the newest key frame left that answered a request, unless it is known not to have got through.
     answered: Option<(FrameId, Time)>,
     /// How many such key frames in a row did not get through.
     failures: i32,
-    /// The share of packets that were lost of late.
+    /// The recent packet loss rate.
     loss: f64,
     arriving: ArrivingRate,
     held_until: Option<Time>,
-    /// The receiver may never tell which frames it shows, as players of WHEP, so that an answer that got through is not known.
+    /// The receiver may never report which frames it shows, like players of WHEP, so that it is unknown whether an answer got through.
     is_silent_on_display: bool,
-    /// Frames leave, whatever becomes of them.
+    /// Frames leave unconditionally.
     off: bool,
 }
 
@@ -90,7 +90,7 @@ impl Restraint {
         self.newest = sample;
     }
 
-    /// Feedback told of something new: the path is not interrupted.
+    /// Feedback reported something new: the path is not interrupted.
     pub(super) fn on_feedback(&mut self, now: Time, reports: &[PacketReport]) {
         self.heard_at = now;
         for report in reports {
@@ -105,9 +105,9 @@ impl Restraint {
         self.frame_at = now;
     }
 
-    /// The receiver asks for a key frame, and none that was sent since is on its way.
+    /// The receiver requests a key frame, and none that was sent since is on its way.
     pub(super) fn on_request(&mut self, now: Time) {
-        // What was held back for the key frame before would only hold back the next one.
+        // Frames held back for the previous key frame would only delay the next one.
         self.held_until = None;
         if let Some((_, at)) = self.answered.take().filter(|_| !self.off) {
             self.failures = if now - at < AGAIN { (self.failures + 1).min(MOST_HALVINGS) } else { 0 };
@@ -117,13 +117,13 @@ impl Restraint {
         }
     }
 
-    /// A key frame leaves that the receiver has asked for.
+    /// A requested key frame leaves.
     pub(super) fn on_answer(&mut self, now: Time, frame: FrameId, round_trip: Span) {
         if self.is_silent_on_display {
             return;
         }
         self.answered = Some((frame, now));
-        let repairs = if self.is_overloaded() { REPAIR_ROUND_TRIPS } else { 0 };
+        let repairs = if self.is_overloaded() { RETRANSMISSION_ROUND_TRIPS } else { 0 };
         self.held_until = (self.failures > 0).then(|| now + round_trip * (1 + repairs) + HOLD);
     }
 
@@ -135,7 +135,7 @@ impl Restraint {
         }
     }
 
-    /// What a key frame that the receiver waits for may take, where `rate` is the encoder's: frames are an `interval` apart.
+    /// The rate for a key frame that the receiver waits for, where `rate` is the encoder's: frames are an `interval` apart.
     pub(super) fn key_frame_rate(&self, rate: Bitrate, interval: Span) -> Bitrate {
         if self.failures == 0 {
             return rate;
@@ -146,17 +146,17 @@ impl Restraint {
         first.mul_f64(0.5_f64.powi(self.failures - 1))
     }
 
-    /// The path carries less than is sent: packets wait in a queue, or it is so short that they are lost instead.
+    /// The path carries less than is sent: packets queue, or the queue is so short that they are lost instead.
     fn is_overloaded(&self) -> bool {
         self.loss > HEAVY_LOSS || self.shortest.is_some_and(|shortest| self.newest > shortest + QUEUED)
     }
 
-    /// Symbols of this frame would fill the queue before a key frame that has not got through so far: they are not sent again.
+    /// Symbols of this frame would fill the queue ahead of a key frame that has not got through yet: they are not retransmitted.
     pub(super) fn is_hopeless(&self, frame: FrameId) -> bool {
         self.failures > 0 && self.is_overloaded() && self.answered.is_none_or(|(answer, _)| frame < answer)
     }
 
-    /// The oldest packet that was not told of left at `oldest`.
+    /// The oldest unreported packet left at `oldest`.
     pub(super) fn update(&mut self, now: Time, oldest: Option<Time>) {
         let too_long = |(shortest, oldest): (Span, Time)| now - oldest > shortest + PATIENCE;
         let blocked = !self.off && self.shortest.zip(oldest).is_some_and(too_long);
@@ -164,7 +164,7 @@ impl Restraint {
         self.until = blocked.max(self.held_until).filter(|until| now < *until);
     }
 
-    /// Frames are left out until then; none where they may leave.
+    /// Frames are skipped until then; none where they may leave.
     pub(super) const fn until(&self) -> Option<Time> {
         self.until
     }

@@ -1,4 +1,4 @@
-//! Answers to what the receiver lacks: pieces once more and repairs on demand, within a credit of their own.
+//! Answers to requests for missing pieces: the pieces again and repairs on demand, within a credit of their own.
 
 use std::collections::VecDeque;
 
@@ -10,9 +10,9 @@ use super::{Sender, UNKNOWN_ROUND_TRIP};
 use crate::history::{Content, Piece};
 use crate::protection::{OnDemandRepair, underway};
 
-/// Answers that wait to leave: more than the largest frame that a usual rate makes has pieces.
+/// Answers that wait to leave: more than the number of pieces in the largest frame at a usual rate.
 const MAX_QUEUED: usize = 2_048;
-/// They may burst by what the target carries in this time, about one large key frame, within these bounds.
+/// The credit's burst is what the target carries in this time, about one large key frame, within these bounds.
 const BURST: Span = Span::from_millis(250);
 const LEAST_BURST: Bytes = Bytes::new(64 * 1_024);
 const MOST_BURST: Bytes = Bytes::new(512 * 1_024);
@@ -21,7 +21,7 @@ fn burst(target: Bitrate) -> Bytes {
     target.bytes_in(BURST).clamp(LEAST_BURST, MOST_BURST)
 }
 
-/// What leaves because the receiver lacks something.
+/// An answer to a loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Answer {
     Piece(Piece),
@@ -29,12 +29,12 @@ enum Answer {
     Repair(FrameId),
 }
 
-/// Answers that wait to leave, and how many bytes of them may.
+/// Queued answers, and the credit in bytes for sending them.
 pub(super) struct Retransmissions {
     queue: VecDeque<Answer>,
     credit: Bytes,
     credit_at: Time,
-    /// The newest repair that was made because the receiver asked, and its frame.
+    /// The newest repair generated on request, and its frame.
     repair: Option<(FrameId, OnDemandRepair)>,
 }
 
@@ -52,12 +52,12 @@ impl Retransmissions {
         MAX_QUEUED.saturating_sub(self.queue.len())
     }
 
-    /// The repair with this number, where it is the newest that was made on demand.
+    /// The repair with this number, where it is the newest generated on demand.
     pub(super) fn on_demand(&self, frame: FrameId, number: u16) -> Option<&OnDemandRepair> {
         self.repair.as_ref().filter(|(id, made)| *id == frame && made.number == number).map(|(_, made)| made)
     }
 
-    /// Credit grows as fast as the media may.
+    /// Credit accrues at the media's rate.
     fn earn(&mut self, now: Time, target: Bitrate) {
         let earned = target.bytes_in(now.saturating_since(self.credit_at));
         if earned > Bytes::ZERO {
@@ -66,7 +66,7 @@ impl Retransmissions {
         }
     }
 
-    /// Takes `size` from the credit; false where it is short: then nothing that waits leaves.
+    /// Takes `size` from the credit; false where it is short: then no queued answer leaves.
     fn spend(&mut self, size: Bytes) -> bool {
         if self.credit < size {
             self.queue.clear();
@@ -78,7 +78,7 @@ impl Retransmissions {
 }
 
 impl Sender {
-    /// The receiver asks for pieces. Where feedback tells what it lacks as well, a repair that is under way may make the answer needless.
+    /// The receiver requests pieces. Where feedback reveals losses as well, a repair in flight may make the answer unnecessary.
     pub(super) fn on_nack(&mut self, now: Time, nack: &Nack) {
         let round_trip = self.elsewhere.last().unwrap_or(UNKNOWN_ROUND_TRIP);
         let groups = |frame| self.frames.get(frame)?.parity_groups();
@@ -88,9 +88,9 @@ impl Sender {
         }
     }
 
-    /// Queues the pieces, or repairs in their place, where the policy prefers them.
+    /// Queues the pieces, or repairs in their place where the policy prefers them.
     pub(super) fn retransmit(&mut self, now: Time, nack: &Nack) {
-        // What a client says of one frame stands together.
+        // A client's requests for one frame are adjacent.
         for runs in nack.missing.chunk_by(|one, next| one.frame == next.frame) {
             self.on_missing(now, runs[0].frame, runs);
         }
@@ -149,7 +149,7 @@ impl Sender {
                 self.statistics.retransmissions_refused += 1;
                 return None;
             }
-            self.pacer.poll(now, size, Class::Repair);
+            self.pacer.poll(now, size, Class::Urgent);
             match answer {
                 Answer::Piece(_) => self.statistics.retransmissions += 1,
                 Answer::Repair(_) => self.statistics.repairs += 1,

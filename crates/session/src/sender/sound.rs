@@ -1,6 +1,6 @@
-//! The sender's voice: sound leaves at once, ahead of media and outside the pacer, for it is small and comes evenly.
+//! The sender's sound: packets leave at once, ahead of media and outside the pacer, for they are small and evenly spaced.
 //!
-//! It is counted in the rate: the encoder of the pictures gets what the target leaves beside the sound of the last second.
+//! It counts towards the rate: the picture encoder gets the target minus the sound of the last second.
 
 use std::collections::VecDeque;
 
@@ -13,15 +13,15 @@ use crate::sound::SoundPacket;
 
 /// Datagrams that wait for the driver: older sound is of no use.
 const MAX_QUEUED: usize = 4;
-/// What sound may take of the target, repetitions and all, and the rates in bits per second that a coder is asked for. Guesses: at
-/// 64 kb/s music in stereo is good (RFC 7587, section 3.1.1: 64 to 128 kb/s), and at 24 kb/s it is still stereo.
+/// The sound's share of the target, including repetitions, and the range of rates in bits per second that its encoder is asked for.
+/// Guesses: at 64 kb/s music in stereo is good (RFC 7587, section 3.1.1: 64 to 128 kb/s), and at 24 kb/s it is still stereo.
 const SHARE: u64 = 8;
 const RATES: [u64; 3] = [64_000, 40_000, 24_000];
 
 #[derive(Debug, Default)]
 pub(super) struct SoundOut {
     queue: VecDeque<Vec<u8>>,
-    /// What the next datagram repeats.
+    /// The packet that the next datagram repeats.
     before: Option<SoundPacket>,
     recent: RecentRate,
     /// Over the last second, as of the newest datagram.
@@ -29,14 +29,14 @@ pub(super) struct SoundOut {
 }
 
 impl SoundOut {
-    /// What a target leaves beside the sound.
+    /// The remainder of a target after the sound.
     pub(super) fn beside(&self, target: Bitrate) -> Bitrate {
         Bitrate::from_bps(target.as_bps().saturating_sub(self.rate.as_bps()))
     }
 }
 
 impl Sender {
-    /// A packet of sound was coded, one for each block, in their order.
+    /// A packet of sound was encoded, one for each block, in order.
     pub fn on_sound(&mut self, now: Time, packet: SoundPacket) {
         let due_after = self.render_to_display.unwrap_or(UNKNOWN_TO_DISPLAY).max(Span::ZERO);
         let before = self.sound.before.as_ref().filter(|before| before.block.next() == packet.block);
@@ -44,7 +44,7 @@ impl Sender {
         let before = before.map_or(&[][..], |before| &before.bytes).get(..).filter(|before| before.len() <= room);
         let sound = Sound {
             block: packet.block,
-            made_at: packet.made_at,
+            made_at: packet.made_at.for_peer(),
             due_after_us: u32::try_from(due_after.as_micros()).unwrap_or(u32::MAX),
             packet: &packet.bytes,
             before: before.unwrap_or_default(),
@@ -59,7 +59,7 @@ impl Sender {
         self.sound.before = Some(packet);
     }
 
-    /// How many bits a second the coder of the sound should spend.
+    /// The bit rate that the sound encoder should use.
     pub(super) fn sound_rate(&self) -> Bitrate {
         // Everything is sent twice.
         let most = self.decision.target.as_bps() / SHARE / 2;

@@ -1,4 +1,4 @@
-//! What the sender wants of those who make media: source, encoder and the coder of the sound.
+//! What the sender asks of source, encoder and sound encoder.
 
 use nearlight_rate::Step;
 use nearlight_units::{Bitrate, FrameId, Span, Time};
@@ -7,49 +7,49 @@ use nearlight_wire::SYMBOL_HEADER_BYTES;
 use super::{Recovery, Sender};
 use crate::capture_schedule::SkipReason;
 
-/// A frame is left out when what is queued takes longer than this many frame intervals to leave: it would only wait.
-/// Guess: one frame that is leaving, and half of one behind it.
+/// A frame is skipped when what is queued takes longer than this many frame intervals to leave: it would only wait. Guess: one frame that
+/// is leaving, and half of one behind it.
 const MAX_QUEUE_INTERVALS: f64 = 1.5;
-/// What a controller that knows no steps stands for: every frame, at its full size.
+/// The step of a controller that has no steps: every frame, at full size.
 const WHOLE: Step = Step { rung: 0, scale: 1.0, frame_rate: 1.0 };
 
-/// How the next frame should be coded.
+/// How the next frame should be encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EncoderTarget {
     pub rate: Bitrate,
-    /// A key frame. It stays until one comes.
+    /// A key frame is requested. Stays set until one is encoded.
     pub key: bool,
-    /// Predicted from a frame that the receiver has acknowledged. It stays until such a frame comes.
+    /// Prediction from a frame that the receiver has acknowledged is requested. Stays set until such a frame is encoded.
     pub recover: bool,
-    /// Newest frame that the receiver is known to have decoded, with all that it was predicted from.
+    /// Newest frame that the receiver is known to have decoded, with all frames that it depends on.
     pub acknowledged: Option<FrameId>,
-    /// The id that the next frame must have: the first that the sender has not been given yet. That frame or a later one meets this target.
+    /// The id that the next frame must have: the first that the sender has not received yet. That frame or a later one meets this target.
     pub next: FrameId,
 }
 
-/// What the next picture and the next sound should be like.
+/// The properties of the next picture and the next sound.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MediaTarget {
     pub encoder: EncoderTarget,
-    /// Why a frame rendered now should be left out: it would only wait in the pacer's queue, on the path, or in the decoder's queue.
+    /// Why a frame rendered now should be skipped: it would only wait in the pacer's queue, on the path, or in the decoder's queue.
     pub refusal: Option<SkipReason>,
-    /// How large pictures should be, and which part of the frame rate to take.
+    /// How large pictures should be, and which fraction of the frame rate to use.
     pub step: Step,
-    /// How long a frame takes from the start of its rendering to the client's display, smoothed: poses are predicted by it, and sound is
-    /// heard by it. None before the first report.
+    /// How long a frame takes from the start of its rendering to the client's display, smoothed: it sets the prediction time of poses and
+    /// the delay of sound. None before the first report.
     pub render_to_display: Option<Span>,
-    /// A moment, past or to come, at which a capture would have been best: just after an input had come, and so that the picture was there
-    /// just before the display changed. So are moments whole frame intervals away from it; [`crate::CaptureSchedule`] gets there. None
-    /// while too little is known, or where nothing argues for one moment rather than another.
+    /// A past or future moment at which a capture would be best: just after an input arrives, and so that the picture is ready just before
+    /// the display refreshes. Moments whole frame intervals away are equally good; [`crate::CaptureSchedule`] converges to them. None while
+    /// too little is known, or where no moment is better than another.
     pub best_capture: Option<Time>,
-    /// How many bits a second the coder of the sound should spend.
+    /// The bit rate that the sound encoder should use.
     pub sound: Bitrate,
-    /// How many frames the receiver should hold before it shows them; the receiver is told once, when the session opens.
+    /// How many frames the receiver should hold before it shows them; the receiver is informed once, when the session opens.
     pub playback_buffer: u8,
 }
 
 impl Sender {
-    /// What is wanted of the media that come next.
+    /// What is requested of the media that come next.
     #[must_use]
     pub fn target(&self) -> MediaTarget {
         MediaTarget {
@@ -77,7 +77,7 @@ impl Sender {
     fn encoder_target(&self) -> EncoderTarget {
         // The target counts datagrams, the encoder only their payload.
         let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
-        // Some controllers have taken redundancy off their target themselves.
+        // Some controllers have already subtracted redundancy from their target.
         let reckoned = self.decision.redundancy.is_some();
         let share = self.redundant.get();
         let left = |rate: Bitrate| self.sound.beside(rate).mul_f64(1.0 - share);

@@ -1,22 +1,22 @@
-//! Cuts viewers into layers by their rates.
+//! Divides viewers into layers by their rates.
 //!
-//! Of all ways to cut the sorted rates into at most three groups, the one with the greatest sum of `ln(rate of the group / rate of the
-//! viewer)` over all viewers is taken, less [`LAYER_PRICE`] for each group and [`SWITCH_PRICE`] for each viewer that would change its layer.
-//! A group's rate is its lowest. Rates that differ by less than a tenth count as equal, so the number of viewers does not matter: there are
-//! at most some sixty different rates between 100 kb/s and 40 Mb/s, and two cuts among them.
+//! Of all ways to divide the sorted rates into at most as many groups as there may be layers, the one with the greatest sum of `ln(rate of
+//! the group / rate of the viewer)` over all viewers is chosen, less [`LAYER_PRICE`] for each group and [`SWITCH_PRICE`] for each viewer
+//! that would change its layer. A group's rate is its lowest. Rates that differ by less than a tenth count as equal, so the number of
+//! viewers does not matter: there are at most about sixty different rates between 100 kb/s and 40 Mb/s, and two divisions among them.
 
 use nearlight_units::Bitrate;
 
 use super::{MOST_LAYERS, MemberId};
 
-/// What an encoder must be worth: for one viewer 1.65 times its rate, for ten viewers a twentieth more each. Guess.
+/// What an encoder must gain: for one viewer 1.65 times its rate, for ten viewers a twentieth more each. Guess.
 const LAYER_PRICE: f64 = 0.5;
-/// What a change must be worth to the viewer that makes it, which gets a key frame: a third more rate. Guess.
+/// What a change must gain for the viewer that makes it, which gets a key frame: a third more rate. Guess.
 const SWITCH_PRICE: f64 = 0.3;
-/// The logarithm of the ratio of two rates that are told apart.
+/// Resolution of rates: the logarithm of the ratio of two rates that count as different.
 const STEP: f64 = 0.1;
 
-/// A viewer to be given a layer.
+/// A viewer to be assigned to a layer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Candidate {
     pub(super) member: MemberId,
@@ -31,7 +31,7 @@ pub(super) struct Group {
     pub(super) members: Vec<MemberId>,
 }
 
-/// Viewers with about the same rate, and sums over them and all with a lower one.
+/// Viewers with about the same rate, with sums over them and all viewers with a lower one.
 #[derive(Clone, Copy, Debug, Default)]
 struct Upto {
     /// The lowest rate of this step alone, as a logarithm.
@@ -45,8 +45,12 @@ fn log(rate: Bitrate) -> f64 {
     (rate.as_bps().max(1) as f64).ln()
 }
 
-/// The best layout: what each layer holds.
-pub(super) fn best_layout(candidates: &[Candidate]) -> [Option<Group>; MOST_LAYERS] {
+/// The best layout in these layers, of which at most `most` are used: its value, and what each layer holds.
+pub(super) fn best_layout(
+    candidates: &[Candidate],
+    layers: &[usize],
+    most: usize,
+) -> (f64, [Option<Group>; MOST_LAYERS]) {
     let mut sorted: Vec<&Candidate> = candidates.iter().collect();
     sorted.sort_by_key(|candidate| (candidate.rate, candidate.member));
     // Each step ends before the index at the same place.
@@ -69,24 +73,25 @@ pub(super) fn best_layout(candidates: &[Candidate]) -> [Option<Group>; MOST_LAYE
         ends.push(index + 1);
     }
     let mut best = (f64::NEG_INFINITY, Vec::new());
-    for cuts in all_cuts(steps.len()) {
-        let (value, slots) = judge(&steps, &cuts);
+    for cuts in all_cuts(steps.len()).into_iter().filter(|cuts| cuts.len() <= most.min(layers.len())) {
+        let (value, slots) = judge(&steps, &cuts, layers);
         if value > best.0 {
             best = (value, cuts.into_iter().zip(slots).collect());
         }
     }
     let mut groups = [const { None }; MOST_LAYERS];
     let mut start = 0;
-    for (end, slot) in best.1 {
+    let (value, placed) = best;
+    for (end, slot) in placed {
         let members = &sorted[start..ends[end - 1]];
         let rate = members.first().map_or(Bitrate::ZERO, |lowest| lowest.rate);
         groups[slot] = Some(Group { rate, members: members.iter().map(|candidate| candidate.member).collect() });
         start = ends[end - 1];
     }
-    groups
+    (value, groups)
 }
 
-/// Where groups may end among so many steps; the last one ends at the last step. The fewest groups first.
+/// All possible ends of groups among this many steps; the last one ends at the last step. The fewest groups first.
 fn all_cuts(steps: usize) -> Vec<Vec<usize>> {
     if steps == 0 {
         return Vec::new();
@@ -99,8 +104,8 @@ fn all_cuts(steps: usize) -> Vec<Vec<usize>> {
     all
 }
 
-/// What a layout is worth, with the layers for its groups that move the fewest viewers.
-fn judge(steps: &[Upto], cuts: &[usize]) -> (f64, Vec<usize>) {
+/// The value of a layout, with the assignment of layers to its groups that moves the fewest viewers.
+fn judge(steps: &[Upto], cuts: &[usize], layers: &[usize]) -> (f64, Vec<usize>) {
     let at = |end: usize| end.checked_sub(1).map_or_else(Upto::default, |index| steps[index]);
     let mut starts = vec![0];
     starts.extend(cuts);
@@ -109,7 +114,7 @@ fn judge(steps: &[Upto], cuts: &[usize]) -> (f64, Vec<usize>) {
     let gained: f64 =
         groups.iter().map(|(from, to, lowest)| (to.count - from.count) * lowest - (to.logs - from.logs)).sum();
     let placed: f64 = steps.last().map_or(0.0, |all| all.in_layer.iter().sum());
-    let (stay, slots) = placements(groups.len())
+    let (stay, slots) = placements(groups.len(), layers)
         .into_iter()
         .map(|slots| {
             let stay = |((from, to, _), slot): (&(Upto, Upto, f64), &usize)| to.in_layer[*slot] - from.in_layer[*slot];
@@ -119,11 +124,11 @@ fn judge(steps: &[Upto], cuts: &[usize]) -> (f64, Vec<usize>) {
     (gained - LAYER_PRICE * cuts.len() as f64 - SWITCH_PRICE * (placed - stay), slots)
 }
 
-/// All ways to give so many groups a layer each.
-fn placements(groups: usize) -> Vec<Vec<usize>> {
+/// All ways to assign one of these layers to each of this many groups.
+fn placements(groups: usize, layers: &[usize]) -> Vec<Vec<usize>> {
     (0..groups).fold(vec![Vec::new()], |ways, _| {
         let more = |way: Vec<usize>| {
-            let free = (0..MOST_LAYERS).filter(|slot| !way.contains(slot)).collect::<Vec<_>>();
+            let free = layers.iter().copied().filter(|slot| !way.contains(slot)).collect::<Vec<_>>();
             free.into_iter().map(move |slot| [way.as_slice(), &[slot]].concat())
         };
         ways.into_iter().flat_map(more).collect()
@@ -133,6 +138,8 @@ fn placements(groups: usize) -> Vec<Vec<usize>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ALL: [usize; MOST_LAYERS] = [0, 1, 2];
 
     /// Rates in Mb/s and layers in, layers' rates in kb/s and numbers of viewers out, highest first.
     fn layout(viewers: &[(f64, Option<usize>)]) -> Vec<(u64, usize)> {
@@ -144,7 +151,7 @@ mod tests {
                 layer: *layer,
             })
             .collect();
-        let groups = best_layout(&candidates);
+        let (_, groups) = best_layout(&candidates, &ALL, MOST_LAYERS);
         let mut found: Vec<(u64, usize)> =
             groups.iter().flatten().map(|group| (group.rate.as_bps() / 1_000, group.members.len())).collect();
         found.sort_unstable_by(|a, b| b.cmp(a));
@@ -182,8 +189,14 @@ mod tests {
             rate: Bitrate::from_mbps(mbps),
             layer: Some(layer),
         };
-        let groups = best_layout(&[candidate(1, 8, 2), candidate(2, 8, 2), candidate(3, 1, 0), candidate(4, 1, 0)]);
+        let candidates = [candidate(1, 8, 2), candidate(2, 8, 2), candidate(3, 1, 0), candidate(4, 1, 0)];
+        let (value, groups) = best_layout(&candidates, &ALL, MOST_LAYERS);
         assert_eq!(groups[2].as_ref().map(|group| group.members.clone()), Some(vec![MemberId(1), MemberId(2)]));
         assert_eq!(groups[0].as_ref().map(|group| group.members.clone()), Some(vec![MemberId(3), MemberId(4)]));
+        // With one layer all get the lowest rate, in a layer that is allowed.
+        let (of_one, groups) = best_layout(&candidates, &[0, 2], 1);
+        assert!(of_one < value);
+        let taken: Vec<usize> = groups.iter().flatten().map(|group| group.members.len()).collect();
+        assert_eq!((taken, &groups[1]), (vec![4], &None));
     }
 }

@@ -1,39 +1,40 @@
-//! One viewer of pictures that several get.
+//! One viewer of shared pictures.
 
 use nearlight_units::{Bitrate, Span, Time};
 
 use crate::capture_schedule::SkipReason;
 
-/// A rate counts upwards once it has lasted for one to two of these.
+/// A rate increase counts once it has lasted for one to two of these.
 const LASTING: Span = Span::from_secs(1);
-/// A pacer's queue that is too long for this long is not a key frame's, which leaves in less, but a path that does not carry the layer.
+/// A pacer's queue that is too long for this long is not due to a key frame, which leaves sooner, but to a path that does not carry the
+/// layer.
 const QUEUE_PATIENCE: Span = Span::from_millis(250);
-/// Key frames that one viewer asks for are so far apart at first, and twice as far each time that it asks again soon, up to the longest.
-/// Guess: what others notice at most now and then.
+/// Key frames that one viewer requests are this far apart at first, and twice as far each time that it soon requests again, up to the
+/// longest. Guess: others notice it only now and then.
 const FIRST_DISTANCE: Span = Span::from_secs(1);
 const LONGEST_DISTANCE: Span = Span::from_secs(8);
-/// So long after its last request a viewer counts as healthy again.
+/// This long after its last request a viewer counts as healthy again.
 const FORGIVEN: Span = Span::from_secs(15);
-/// Of a layer's rate what a viewer is given whose decoder was behind, and of the picture's sides.
+/// The fraction of a layer's rate, and of the picture's sides, that a viewer gets after its decoder was behind.
 const RELIEF: f64 = 0.5;
-/// How long that lasts. Guess: longer than what makes a phone's decoder stall.
+/// How long that lasts. Guess: longer than typical stalls of a phone's decoder.
 const RELIEF_TIME: Span = Span::from_secs(10);
 
-/// Names a viewer.
+/// Identifies a viewer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct MemberId(pub u32);
 
-/// What a viewer's session says.
+/// The state of a viewer's session.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct MemberFacts {
     /// What its encoder would be given ([`crate::Sender::encoder_target`]).
     pub rate: Bitrate,
-    /// Share of each side and of the frame rate that its controller's step allows; 1 where it has no steps.
+    /// Fraction of each side and of the frame rate that its controller's step allows; 1 where it has no steps.
     pub scale: f64,
     pub frame_rate: f64,
-    /// It needs a key frame, and none has gone to it since it says so.
+    /// It needs a key frame, and none has been sent to it since it said so.
     pub key: bool,
-    /// Why it would leave a frame out ([`crate::Sender::refusal`]).
+    /// Why it would skip a frame ([`crate::Sender::refusal`]).
     pub refusal: Option<SkipReason>,
     /// Nothing of an encoder of its own is on its way, so that a layer's frames can follow.
     pub is_ready: bool,
@@ -46,13 +47,13 @@ pub(super) struct MemberState {
     pub(super) wanted: Option<usize>,
     pub(super) wanted_at: Time,
     pub(super) joined: Option<usize>,
-    /// The lowest rate of the interval before, of this one, and when this one began.
+    /// The lowest rate of the previous interval, of this one, and when this one began.
     lowest: [Bitrate; 2],
     interval_at: Time,
-    /// Its decoder was behind: it gets no more than this until then.
+    /// Its decoder was behind: it gets no more than this rate until then.
     relief: Option<(Bitrate, Time)>,
     queued_since: Option<Time>,
-    /// When it may ask for a key frame again, and how far apart its requests are now.
+    /// When it may request a key frame again, and the current distance between its requests.
     ask_at: Time,
     distance: Span,
 }
@@ -89,12 +90,12 @@ impl MemberState {
         }
     }
 
-    /// What it may be sent now.
+    /// The rate that it may be sent now.
     pub(super) fn rate(&self) -> Bitrate {
         self.relief.map_or(self.facts.rate, |(most, _)| most.min(self.facts.rate))
     }
 
-    /// What it could be sent for some time.
+    /// The rate that it could sustain.
     pub(super) fn lasting_rate(&self) -> Bitrate {
         self.lowest[0].min(self.lowest[1]).min(self.rate())
     }
@@ -107,7 +108,7 @@ impl MemberState {
         self.joined.is_none() && !self.facts.is_ready
     }
 
-    /// It can go on with a key frame of the layer that it is to get.
+    /// It can continue with a key frame of its assigned layer.
     pub(super) fn can_join(&self, now: Time) -> bool {
         (self.joined.is_some() || self.facts.is_ready) && self.blocked(now).is_none()
     }
@@ -123,13 +124,13 @@ impl MemberState {
     }
 
     pub(super) fn join(&mut self, now: Time, slot: usize) {
-        // A change of layers is the layout's wish, not its own.
+        // A change of layers is the layout's decision, not its own request.
         let asked = self.joined.is_none();
         self.joined = Some(slot);
         self.on_key_frame(now, asked);
     }
 
-    /// A key frame goes to it, which it may have asked for.
+    /// A key frame is sent to it, which it may have requested.
     pub(super) fn on_key_frame(&mut self, now: Time, asked: bool) {
         if !asked {
             return;
@@ -139,7 +140,7 @@ impl MemberState {
         self.ask_at = now + self.distance;
     }
 
-    /// Why it gets no frame now, if it gets none.
+    /// Why it gets no frame now, if that is the case.
     pub(super) fn blocked(&self, now: Time) -> Option<SkipReason> {
         let reason = self.facts.refusal?;
         let blocked = match reason {

@@ -13,7 +13,7 @@ struct Audience {
     simulcast: Simulcast,
     now: Time,
     facts: BTreeMap<MemberId, MemberFacts>,
-    /// When each viewer's frames and key frames came, which of them it had asked for, and from which layer.
+    /// When each viewer's frames and key frames arrived, which of them it had requested, and from which layer.
     frames: Vec<Frame>,
     encodes: Vec<usize>,
 }
@@ -127,7 +127,7 @@ fn a_viewer_alone_has_an_encoder_of_its_own() {
     let mut audience = Audience::of(&[4.0]);
     assert_eq!(audience.picture(PictureNews::New).alone, Some(MemberId(0)));
     audience.come(1, 4.0);
-    // The first one's own encoder has a picture in work: the layer waits for it.
+    // The first one's own encoder is still busy with a picture: the layer waits for it.
     audience.facts(0).is_ready = false;
     assert_eq!(audience.picture(PictureNews::New), SharedPlan { live: [true, false, false], ..SharedPlan::default() });
     audience.facts(0).is_ready = true;
@@ -144,7 +144,7 @@ fn a_viewer_alone_has_an_encoder_of_its_own() {
     assert_eq!(audience.picture(PictureNews::New).live, [false; MOST_LAYERS]);
 }
 
-/// An encoder that never ends its picture holds nobody else up.
+/// An encoder that never finishes its picture delays no other viewer.
 #[test]
 fn who_is_not_ready_is_not_waited_for_long() {
     let mut audience = Audience::of(&[4.0, 4.0, 4.0]);
@@ -253,7 +253,7 @@ fn a_blocked_path_gets_nothing_and_joins_again() {
     audience.facts(1).refusal = None;
     let plan = audience.picture(PictureNews::New);
     assert_eq!((plan.frames[0].joined.clone(), plan.frames[0].key), (vec![MemberId(1)], true));
-    // A queue that is too long for a moment, as behind a key frame, costs nothing.
+    // A queue that is too long for a moment, as behind a key frame, has no effect.
     audience.facts(1).refusal = Some(SkipReason::PacerQueue);
     audience.run(0.2);
     assert_eq!(audience.layer(1), audience.layer(0));
@@ -261,7 +261,7 @@ fn a_blocked_path_gets_nothing_and_joins_again() {
     assert_eq!(audience.layer(1), None);
 }
 
-/// Key frames are kept apart for the sake of those who are in the layer. A layer that everybody has left keeps nobody waiting.
+/// Key frames are spaced for the sake of the viewers in the layer. A layer that all viewers have left delays no one.
 #[test]
 fn a_layer_that_everybody_has_left_begins_at_once_for_a_newcomer() {
     let mut audience = Audience::of(&[4.0, 4.0, 0.5]);
@@ -320,11 +320,11 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What holds whatever happens, of each picture.
+/// Invariants that hold for each picture whatever happens.
 #[derive(Default)]
 struct Watch {
     in_layer: BTreeMap<MemberId, usize>,
-    /// Of layers that have an encoder: one that nobody was left in begins anew.
+    /// Of layers that have an encoder: one that lost all its viewers starts over.
     last_key: BTreeMap<usize, Time>,
     /// Since when a viewer gets more than it may.
     above: BTreeMap<MemberId, Time>,
@@ -365,7 +365,7 @@ impl Watch {
                 }
             }
         }
-        // Who has missed a frame of its layer begins again.
+        // A viewer that has missed a frame of its layer starts over.
         let blocked = [SkipReason::PathBlocked, SkipReason::PacerQueue];
         let missed = |member| plan.skipped.iter().any(|(other, why)| *other == member && blocked.contains(why));
         self.in_layer.retain(|member, layer| {
@@ -411,7 +411,7 @@ proptest! {
                 },
             }
         }
-        // Left alone, everybody gets every picture, and nobody changes any more.
+        // In steady state every viewer gets every picture, and none changes any more.
         for facts in audience.facts.values_mut() {
             facts.refusal = None;
         }
@@ -426,5 +426,121 @@ proptest! {
                 prop_assert!(frames.iter().all(|frame| !frame.key), "{:?}", member);
             }
         }
+    }
+}
+
+/// Kinds of viewers that cannot share a frame, each with these rates in Mb/s.
+fn kinds(all: &[&[f64]]) -> Vec<Audience> {
+    all.iter().map(|rates| Audience::of(rates)).collect()
+}
+
+/// One picture for all kinds; returns how many encoders were given it.
+fn shared_picture(kinds: &mut [Audience]) -> usize {
+    let now = kinds.first().map_or(Time::ZERO, |kind| kind.now);
+    share_layers(now, &mut kinds.iter_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
+    let plans = kinds.iter_mut().map(|kind| kind.picture(PictureNews::New));
+    plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum()
+}
+
+#[test]
+fn all_kinds_of_viewers_together_cost_three_encodes() {
+    let spread: &[f64] = &[8.0, 8.0, 8.0, 2.0, 2.0, 0.5, 0.5];
+    // How many kinds there are, and how many encoders each has eventually.
+    for (all, layers) in [
+        (vec![spread], vec![3]),
+        (vec![&[4.0; 6][..], spread], vec![1, 2]),
+        (vec![spread, &[4.0]], vec![2, 1]),
+        (vec![spread, spread, &[4.0]], vec![1, 1, 1]),
+        (vec![spread, spread, spread, &[4.0]], vec![1, 1, 1, 1]),
+    ] {
+        let mut kinds = kinds(&all);
+        for picture in 0..300 {
+            let encodes = shared_picture(&mut kinds);
+            assert!(encodes <= MOST_LAYERS.max(kinds.len()), "{encodes} encodes of picture {picture} in {all:?}");
+        }
+        let have: Vec<usize> = kinds.iter().map(|kind| kind.simulcast.encoders()).collect();
+        assert_eq!(have, layers, "{all:?}");
+    }
+}
+
+#[test]
+fn a_new_kind_of_viewer_waits_for_no_more_than_a_key_frame_of_the_others() {
+    let mut kinds = kinds(&[&[8.0, 8.0, 2.0, 2.0, 0.5, 0.5]]);
+    for _ in 0..90 {
+        shared_picture(&mut kinds);
+    }
+    assert_eq!(kinds[0].simulcast.encoders(), 3);
+    let came = kinds[0].now;
+    let mut new = Audience::of(&[]);
+    new.now = came;
+    new.come(100, 4.0);
+    kinds.push(new);
+    let waited = (0..30).take_while(|_| {
+        let encodes = shared_picture(&mut kinds);
+        assert!(encodes <= MOST_LAYERS, "{encodes} encodes");
+        !kinds[1].simulcast.is_alone
+    });
+    let waited = INTERVAL * waited.count() as i64;
+    assert!(waited <= KEY_FRAME_DISTANCE + INTERVAL * 2, "{waited:?}");
+    for _ in 0..60 {
+        shared_picture(&mut kinds);
+    }
+    assert_eq!(kinds[0].simulcast.encoders(), 2);
+    assert_eq!(kinds[0].encodes.last(), Some(&2), "everybody there gets the picture still");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// Viewers of several kinds join, leave and change: the encoders of all kinds stay within the limit, and every viewer gets pictures.
+    #[test]
+    fn kinds_share_the_encoders_whatever_happens(
+        steps in prop::collection::vec((0..5_usize, 0..4_u32, prop::option::of(100..20_000_u32), 1..40_u8), 1..40),
+    ) {
+        let mut kinds: BTreeMap<usize, Audience> = BTreeMap::new();
+        let mut now = Time::from_secs(1);
+        // A kind that has left may leave others with too many encoders until their viewers have joined another layer.
+        let (mut most_kinds, mut since) = (0, now);
+        let mut picture = |kinds: &mut BTreeMap<usize, Audience>, now: &mut Time| {
+            kinds.values_mut().for_each(|kind| kind.now = *now);
+            share_layers(*now, &mut kinds.values_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
+            let plans = kinds.values_mut().map(|kind| kind.picture(PictureNews::New));
+            let encodes: usize = plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum();
+            if kinds.len() >= most_kinds || *now - since > Span::from_secs(1) {
+                (most_kinds, since) = (kinds.len(), *now);
+            }
+            assert!(encodes <= MOST_LAYERS.max(most_kinds), "{encodes} encodes for {} kinds", kinds.len());
+            *now += INTERVAL;
+        };
+        for (kind, number, kbps, pictures) in steps {
+            // Numbers are the server's: no two viewers share one.
+            let member = kind as u32 * 10 + number;
+            let audience = kinds.entry(kind).or_insert_with(|| Audience { now, ..Audience::of(&[]) });
+            audience.now = now;
+            match kbps {
+                Some(kbps) if audience.facts.contains_key(&MemberId(member)) => {
+                    audience.set_rate(member, f64::from(kbps) / 1e3);
+                }
+                Some(kbps) => audience.come(member, f64::from(kbps) / 1e3),
+                None => audience.leave(member),
+            }
+            kinds.retain(|_, audience| !audience.facts.is_empty());
+            for _ in 0..pictures {
+                picture(&mut kinds, &mut now);
+            }
+        }
+        for _ in 0..60 {
+            picture(&mut kinds, &mut now);
+        }
+        let since = now;
+        for _ in 0..30 {
+            picture(&mut kinds, &mut now);
+        }
+        for audience in kinds.values().filter(|audience| audience.facts.len() > 1) {
+            for member in audience.facts.keys() {
+                prop_assert_eq!(audience.of_member(member.0, since).len(), 30, "{:?}", member);
+            }
+        }
+        prop_assert!(kinds.values().all(|audience| audience.facts.len() > 1 || audience.simulcast.is_alone));
     }
 }

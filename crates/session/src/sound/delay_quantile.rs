@@ -1,14 +1,14 @@
-//! How long blocks are on their way, and how long nearly all of them are.
+//! The transit time of blocks, and the one that nearly all of them stay below.
 
 use std::collections::VecDeque;
 
 use nearlight_units::Span;
 
-/// Blocks that count: three seconds. A path that has become slower is believed after [`SLOWEST`] blocks, a faster one after this.
+/// Blocks in the window: three seconds. A path that has become slower is detected after [`SLOWEST`] blocks, a faster one after this many.
 const WINDOW: usize = 300;
-/// So many of them may take longer: 1 %, for a sound once broken by a spike is better than sound that is always late. Guess.
+/// This many of them may take longer: 1 %, for sound interrupted once by a spike is better than sound that is always late. Guess.
 const SLOWEST: usize = 3;
-/// The figure is found anew after so many blocks.
+/// The quantile is recomputed after this many blocks.
 const RENEWAL: u32 = 5;
 
 #[derive(Debug, Default)]
@@ -19,7 +19,7 @@ pub(super) struct DelayQuantile {
 }
 
 impl DelayQuantile {
-    /// A block arrived so long after its moment.
+    /// A block arrived this long after its moment.
     pub(super) fn on_arrival(&mut self, span: Span) {
         self.spans.push_back(span);
         if self.spans.len() > WINDOW {
@@ -35,7 +35,7 @@ impl DelayQuantile {
         self.until_renewal -= 1;
     }
 
-    /// What all but the slowest take at most.
+    /// The transit time that all but the slowest blocks stay below.
     pub(super) const fn usual(&self) -> Span {
         self.usual
     }

@@ -1,30 +1,30 @@
-//! Sound that the application's own machinery received and played, as browsers do over WebRTC: only what it counted is known here, and
-//! now and then which moment of the world was at the ear.
+//! Sound that the application's own media stack received and played, as browsers do over WebRTC: only its counters are known here, and
+//! occasionally which moment of the world was being heard.
 
 use nearlight_events::{Samples, SoundCounts};
-use nearlight_units::{Span, Time};
+use nearlight_units::{RemoteTime, Span, Time};
 
 use super::SoundStatistics;
 use crate::ClockEstimate;
 
-/// Machinery is asked a few times a second; what it said longer ago says nothing of the present.
+/// The media stack is polled a few times a second; older values are out of date.
 const CURRENT: Span = Span::from_secs(1);
 
-/// What the machinery has counted since the session began.
+/// What the media stack has counted since the session began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RtpSound {
     pub packets: u64,
     pub lost: u64,
-    /// Blocks of 10 ms that were made up.
+    /// Blocks of 10 ms that were concealed.
     pub concealed: u64,
-    /// The world's moment that was at the ear, on the server's clock, where the machinery says so.
-    pub heard: Option<Time>,
+    /// The world's moment that was being heard, on the server's clock, where the media stack reports it.
+    pub heard: Option<RemoteTime>,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct PlayedSound {
     counts: SoundCounts,
-    /// How late it was heard, and when that was.
+    /// The delay of the sound, and when it was measured.
     delay: Option<(Time, Span)>,
     apart: Samples,
 }
@@ -42,7 +42,7 @@ impl PlayedSound {
         self.delay.filter(|(at, _)| now.saturating_since(*at) < CURRENT).map(|(_, delay)| delay)
     }
 
-    /// The picture of `made_at`, on the client's clock, is on the display since `now`.
+    /// The picture of `made_at`, on the client's clock, has been on the display since `now`.
     pub(crate) fn on_displayed(&mut self, now: Time, made_at: Time) {
         if let Some(delay) = self.current(now) {
             self.apart.push((delay - (now - made_at)).abs());

@@ -1,9 +1,9 @@
-//! Samples in the order in which they are heard, read at any speed; and what is heard where a block is missing.
+//! Samples in playback order, read at any speed, with concealment of missing blocks.
 //!
-//! What is missing is replaced after ITU-T G.711 Appendix I: the period that repeats in what was heard last goes on, and dies away.
+//! Missing blocks are concealed after ITU-T G.711 Appendix I: the period that repeats in the most recent samples continues and fades out.
 //!
-//! Departures: the period is looked for in both channels together, over 2.5 to 10 ms at 48 kHz (the source: 5 to 15 ms at 8 kHz,
-//! speech); it does not grow longer with the gap; nothing is delayed to prepare the gap's beginning, where the period fits anyway.
+//! Departures: the period is searched in both channels together, over 2.5 to 10 ms at 48 kHz (the source: 5 to 15 ms at 8 kHz, speech); it
+//! does not grow longer with the gap; no delay is added to prepare the gap's beginning, where the period fits anyway.
 
 use std::collections::VecDeque;
 
@@ -13,25 +13,25 @@ use nearlight_wire::{BLOCK, SOUND_RATE};
 use super::SoundBlock;
 
 pub(super) const BLOCK_FRAMES: usize = (SOUND_RATE as i64 * BLOCK.as_nanos() / Span::from_secs(1).as_nanos()) as usize;
-/// Frames that are kept behind the reading position: two periods and what they are compared by.
+/// Frames kept behind the reading position: two periods and the frames used to compare them.
 const HISTORY: usize = 1_200;
-/// Frames by which two stretches are compared, and between which one fades into the other.
+/// Length in frames over which two stretches are compared, and of a cross-fade between them.
 const SEAM: usize = 120;
 const SHORTEST_PERIOD: usize = 120;
 const LONGEST_PERIOD: usize = 480;
-/// After the first ten milliseconds, a fifth less with each that follow (the source's I.2.7).
+/// After the first ten milliseconds, a fifth less with each block that follows (the source's I.2.7).
 const FADE: f32 = 0.2;
-/// What reading between two frames looks at after them.
+/// Frames after the reading position that interpolation needs.
 const AHEAD: usize = 3;
 
 type Frame = [f32; 2];
 
-/// What goes on where nothing came.
+/// The signal that fills a gap.
 #[derive(Debug)]
 struct Gap {
     period: Vec<Frame>,
     phase: usize,
-    /// Blocks made so far.
+    /// Blocks generated so far.
     blocks: u32,
 }
 
@@ -42,7 +42,7 @@ impl Gap {
         frame.map(|sample| sample * gain)
     }
 
-    /// Amplitude at a block's beginning.
+    /// Amplitude at the beginning of a block.
     fn gain(blocks: u32) -> f32 {
         (1.0 - FADE * blocks.saturating_sub(1) as f32).max(0.0)
     }
@@ -51,12 +51,12 @@ impl Gap {
 #[derive(Debug)]
 pub(super) struct PlayoutBuffer {
     frames: VecDeque<Frame>,
-    /// Where it is read, in frames from the front.
+    /// Reading position, in frames from the front.
     read: f64,
     /// The block that is appended next.
     pub(super) next: u32,
     gap: Option<Gap>,
-    /// What would have followed the last frame: the next block fades in from it.
+    /// The continuation of the last frame: the next block fades in from it.
     seam: Vec<Frame>,
 }
 
@@ -70,7 +70,7 @@ impl PlayoutBuffer {
         Self { frames, read: HISTORY as f64 + within, next: block + lead, gap: None, seam: vec![[0.0; 2]; SEAM] }
     }
 
-    /// Which frame is heard next, counted from block 0.
+    /// The next frame to be heard, counted from block 0.
     pub(super) fn position(&self) -> f64 {
         f64::from(self.next) * BLOCK_FRAMES as f64 - (self.frames.len() as f64 - self.read)
     }
@@ -80,7 +80,7 @@ impl PlayoutBuffer {
         self.read as usize + AHEAD >= self.frames.len()
     }
 
-    /// Reads a frame and goes on by `speed` frames. Not while it is short.
+    /// Reads a frame and advances by `speed` frames. Not while it is short.
     pub(super) fn next_frame(&mut self, speed: f64) -> Frame {
         let at = self.read as usize;
         let share = (self.read - at as f64) as f32;
@@ -96,7 +96,7 @@ impl PlayoutBuffer {
         frame
     }
 
-    /// The next block came.
+    /// The next block arrived.
     pub(super) fn append(&mut self, block: &SoundBlock) {
         let first = self.frames.len();
         self.frames.extend(block.as_chunks::<2>().0);
@@ -110,7 +110,7 @@ impl PlayoutBuffer {
         self.next = self.next.saturating_add(1);
     }
 
-    /// Ten milliseconds that stand in for the next block, or with `wait` come before it.
+    /// Ten milliseconds that replace the next block, or with `wait` are inserted before it.
     pub(super) fn conceal(&mut self, wait: bool) {
         if self.gap.is_none() {
             self.gap = Some(Gap { period: self.period(), phase: 0, blocks: 0 });
@@ -131,7 +131,7 @@ impl PlayoutBuffer {
         }
     }
 
-    /// Goes on with another block, after what lies ahead has faded into it.
+    /// Continues with another block, after what lies ahead has faded into it.
     pub(super) fn cut_to(&mut self, block: u32) {
         let at = (self.read as usize + AHEAD).min(self.frames.len());
         let ahead = self.frames.iter().skip(at).take(SEAM).copied();
@@ -143,7 +143,7 @@ impl PlayoutBuffer {
         (self.next, self.gap) = (block, None);
     }
 
-    /// The newest stretch that repeats best.
+    /// The most recent stretch that repeats best.
     fn period(&self) -> Vec<Frame> {
         let end = self.frames.len();
         let newest: Vec<f32> = self.mono(end - SEAM..end);
@@ -172,7 +172,7 @@ impl PlayoutBuffer {
     }
 }
 
-/// A value between the second and the third of four (Catmull and Rom's spline).
+/// A value between the second and the third of four (Catmull-Rom spline).
 fn between([before, first, second, after]: [f32; 4], share: f32) -> f32 {
     let slope = (second - before) * 0.5;
     let slope_after = (after - first) * 0.5;

@@ -5,7 +5,7 @@ use rand_pcg::Pcg64Mcg;
 
 use super::*;
 
-/// A tone whose phase tells its moment: left is its sine, right its cosine.
+/// A tone whose phase reveals its moment: left is its sine, right its cosine.
 const HERTZ: f64 = 100.0;
 /// The server's clock is ahead by this.
 const AHEAD: Span = Span::from_secs(77);
@@ -30,9 +30,9 @@ struct Story {
     /// Parts per million by which the server's and the output's clocks run fast.
     server_ppm: f64,
     output_ppm: f64,
-    /// From asking for samples until they are heard.
+    /// From requesting samples until they are heard.
     latency: Span,
-    /// What the decoder takes, and what is in it.
+    /// The decoder's latency, and the blocks in it.
     decoding: Span,
     in_decoder: Vec<(Time, BlockId)>,
     random: Pcg64Mcg,
@@ -72,7 +72,7 @@ impl Story {
         Time::from_nanos((1e9 + (server - 1e9) / (1.0 + self.server_ppm / 1e6)) as u64)
     }
 
-    /// What clock synchronisation says, without error.
+    /// The clock synchronization's estimate, without error.
     fn clock(&self) -> ClockEstimate {
         let server = 1e9 + (self.now.as_nanos() as f64 - 1e9) * (1.0 + self.server_ppm / 1e6);
         let offset = AHEAD + Span::from_nanos(server as i64 - self.now.as_nanos() as i64);
@@ -120,7 +120,7 @@ impl Story {
             return;
         }
         let (packet, before) = (block.to_be_bytes(), (block - 1).to_be_bytes());
-        let made_at = Time::from_millis(10 * u64::from(block));
+        let made_at = RemoteTime::from_millis(10 * u64::from(block));
         let due_after_us = self.due_after.as_micros() as u32;
         let sound = Sound { block: BlockId(block), made_at, due_after_us, packet: &packet, before: &before };
         let jitter = self.path.jitter.mul_f64(self.random.random_range(0.0..1.0));
@@ -163,7 +163,7 @@ impl Story {
         self.player.statistics(self.now).delay.expect("somebody listens")
     }
 
-    /// Mean delay of the last second in seconds, read from the samples alone: the one between minus half a period and half a period.
+    /// Mean delay of the last second in seconds, computed from the samples alone: the one between minus half a period and half a period.
     fn delay_by_phase(&self) -> f64 {
         let period = 1.0 / HERTZ;
         let recent = &self.heard[self.heard.len() - 48_000..];
@@ -175,14 +175,14 @@ impl Story {
         delays.sum::<f64>() / 48_000.0
     }
 
-    /// The largest step from one sample to the next after `from` seconds: the tone's own is 0.0131.
+    /// The largest difference between successive samples after `from` seconds: the tone's own is 0.0131.
     fn largest_step(&self, from: f64) -> f32 {
         let heard = self.since(from);
         let steps = heard.windows(2).map(|pair| (pair[0][0] - pair[1][0]).abs().max((pair[0][1] - pair[1][1]).abs()));
         steps.fold(0.0, f32::max)
     }
 
-    /// The softest ten milliseconds after `from` seconds: the tone's loudness is 1.
+    /// The quietest ten milliseconds after `from` seconds: the tone's amplitude is 1.
     fn softest(&self, from: f64) -> f32 {
         let heard = self.since(from);
         let loudness = |block: &[[f32; 2]]| {
@@ -271,7 +271,7 @@ fn uneven_paths_are_waited_for() {
         story.run(20.0);
         let concealed = story.counts().concealed - settled.concealed;
         assert!(concealed < 40, "seed {seed}: {concealed} of 2000 blocks");
-        // The path has become even: sound comes back to its picture.
+        // The path's delay has become even: sound is in sync with its picture again.
         story.path.jitter = Span::ZERO;
         story.run(25.0);
         assert!((story.delay() - ms(40.0)).abs() < ms(4.0), "seed {seed}: {:?}", story.delay());
@@ -297,7 +297,7 @@ fn a_decoder_that_is_slow_is_waited_for() {
     story.due_after = Span::ZERO;
     story.run(2.0);
     let before = story.player.counts.concealed;
-    // A machine that is too busy.
+    // An overloaded machine.
     story.decoding = Span::from_millis(40);
     story.run(3.0);
     let settled = story.player.counts;
@@ -358,7 +358,7 @@ fn hostile_numbers_hold_no_memory() {
     for _ in 0..20_000 {
         now += Span::from_micros(random.random_range(0..20_000));
         let block = if random.random_bool(0.5) { random.random() } else { random.random_range(0..400) };
-        let made_at = Time::from_micros(random.random_range(0..1 << 53));
+        let made_at = RemoteTime::from_micros(random.random_range(0..1 << 53));
         let sound = Sound { block: BlockId(block), made_at, due_after_us: random.random(), packet: &[1], before: &[] };
         player.on_sound(now, &sound, random.random_bool(0.9).then_some(clock));
         player.play(now, now + Span::from_micros(random.random_range(0..1 << 20)), Some(clock), &mut out);

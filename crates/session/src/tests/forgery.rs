@@ -1,4 +1,4 @@
-//! Symbols and repairs that are not the sender's: a frame comes out right or not at all.
+//! Forged symbols and repairs: a frame comes out correct or not at all.
 
 use nearlight_events::Event;
 use nearlight_pace::Mode;
@@ -37,7 +37,7 @@ impl Path {
         }
     }
 
-    /// A first frame has come, so long ago that a key frame may follow when it is asked for.
+    /// A first frame has arrived, so long ago that a key frame may follow when it is requested.
     fn begun() -> Self {
         let mut path = Self::new();
         let (symbols, _) = path.frame();
@@ -72,9 +72,10 @@ impl Path {
         }
     }
 
-    /// What the receiver asks for reaches the sender after `wait`; what that sends comes back.
+    /// The receiver's requests reach the sender after `wait`; its answers are returned.
     fn ask(&mut self, wait: Span) -> (Vec<Vec<u8>>, Vec<Vec<u8>>) {
         self.now += wait;
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.sender.on_datagram(self.now, &datagram);
         }
@@ -155,7 +156,7 @@ fn a_frame_that_is_forged_once_more_is_given_up_for_a_key_frame() {
     forge(&mut again[4]);
     path.arrive(&again);
     assert_eq!((path.delivered(), path.corrupt()), (vec![], 2));
-    // Nothing of it counts any more, not even what is right.
+    // Nothing of it is accepted any more, not even genuine symbols.
     let (none, _) = path.ask(Span::from_millis(1));
     path.arrive(&none);
     path.arrive(&repairs);
@@ -207,7 +208,7 @@ fn a_header_that_lies_about_one_frame_is_believed_about_none() {
     let (second, _) = path.frame();
     path.arrive(&first[1..]);
     path.arrive(&second[1..]);
-    // It covers the second frame with a wrong digest, and the first with another number of symbols than its symbols say.
+    // It covers the second frame with a wrong digest, and the first with a number of symbols that its symbols contradict.
     let liar = with_header(&repairs[0], |header| {
         header.frame = FrameId(1);
         let truth = header.covered[0];

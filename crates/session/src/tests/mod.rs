@@ -1,4 +1,4 @@
-//! Sender and receiver joined by a virtual path: stories of a frame's way.
+//! Sender and receiver connected by a virtual path: scenarios of a frame's transfer.
 
 mod forgery;
 mod openuvr;

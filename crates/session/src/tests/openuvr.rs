@@ -1,4 +1,4 @@
-//! OpenUVR's feedback: a key frame is asked for after each frame until one comes, and the sender ignores repeats for a while.
+//! OpenUVR's feedback: a key frame is requested after each frame until one arrives, and the sender ignores repeats for a while.
 
 use nearlight_events::Event;
 use nearlight_units::{FrameId, Span};
@@ -14,7 +14,7 @@ fn far(ignored_frames: u16) -> Story {
     Story::new(1).with(FAR).recovering(RecoveryPolicy::OpenUvr { ignored_frames })
 }
 
-/// Lets `span` pass, and tells what the receiver said meanwhile.
+/// Lets `span` pass, and returns the receiver's events in that time.
 fn run(story: &mut Story, span: Span) -> Vec<Event> {
     let mut events = Vec::new();
     let end = story.now + span;
@@ -29,10 +29,10 @@ fn requests(events: &[Event]) -> u64 {
     events.iter().filter(|event| matches!(event, Event::KeyFrameRequested { .. })).count() as u64
 }
 
-/// After a second, a frame that has not been sent yet is to be left out.
+/// After a second, selects a frame that has not been sent yet to be lost.
 fn leave_out_one(story: &mut Story) -> FrameId {
     run(story, Span::from_secs(1));
-    // Those before are on their way.
+    // The frames before it are on their way.
     let left_out = FrameId(story.displayed.last().expect("frames").timeline.frame.0 + 5);
     story.left_out.insert(left_out);
     left_out
@@ -49,7 +49,7 @@ fn after_each_frame_a_key_frame_is_asked_for_until_it_comes() {
     assert_eq!(requests(&events), 1 + damaged, "{received:?}");
     assert!((3..=5).contains(&damaged), "a round trip of three frames: {received:?}");
     assert_eq!((sent.key_frames, sent.retransmissions, received.frames.lost), (2, 0, 1), "{sent:?} {received:?}");
-    // The damage is shown, and it ends with the key frame.
+    // The damage is visible, and it ends with the key frame.
     let shown: Vec<u32> = story.displayed.iter().map(|displayed| displayed.timeline.frame.0).collect();
     let after: Vec<u32> = shown.iter().copied().filter(|frame| *frame > left_out.0).collect();
     assert!(after.windows(2).all(|pair| pair[1] == pair[0] + 1) && after[0] == left_out.0 + 1, "{after:?}");
@@ -93,7 +93,7 @@ fn a_request_is_repeated_where_no_frame_follows() {
     leave_out_one(&mut story);
     run(&mut story, Span::from_millis(200));
     story.pause_server(Span::from_secs(2));
-    // What had left comes, and the key frame that is made then does not leave.
+    // What had left arrives, and the key frame that is generated then does not leave.
     run(&mut story, Span::from_millis(100));
     let events = run(&mut story, Span::from_millis(1_500));
     assert!(requests(&events) >= 5, "a round trip and 53 ms apart: {}", requests(&events));
@@ -129,7 +129,7 @@ fn frames_that_overtake_one_another_are_no_losses() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Damage is what the chain of references says (the story checks each frame), and however much is lost, the picture comes back whole.
+    /// Damage is determined by the chain of references (the story checks each frame), and however much is lost, the picture recovers.
     #[test]
     fn whatever_is_lost_the_picture_comes_back_whole(
         seed in any::<u64>(),

@@ -19,14 +19,14 @@ use crate::{
 #[derive(Clone, Copy)]
 pub(super) struct Conditions {
     pub(super) delay: Span,
-    /// Each datagram is delayed by up to this much more: more than the spacing of packets means reordering.
+    /// Each datagram is delayed by up to this much more: values above the spacing of packets cause reordering.
     pub(super) jitter: Span,
     pub(super) loss: f64,
     /// Mean length of a run of lost datagrams on the way to the client; 1 for independent losses.
     pub(super) burst: f64,
     pub(super) duplicates: f64,
     pub(super) outage: bool,
-    /// The path serves others meanwhile: datagrams arrive only at whole multiples of this; zero for a path of its own.
+    /// The path is shared: datagrams arrive only at whole multiples of this; zero for a dedicated path.
     pub(super) turn: Span,
 }
 
@@ -44,7 +44,7 @@ impl Conditions {
 
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct InFlight {
-    // Reversed, for the heap hands out its largest.
+    // Reversed, for the heap returns its largest.
     arrives_at: std::cmp::Reverse<(Time, u64)>,
     to_client: bool,
     datagram: Vec<u8>,
@@ -59,7 +59,7 @@ pub(super) struct Story {
     pub(super) receiver: Receiver,
     pub(super) displayed: Vec<Displayed>,
     pub(super) frame_bytes: usize,
-    /// What is known of each frame.
+    /// Reported with each frame.
     pub(super) distortion: Distortion,
     random: Pcg64Mcg,
     in_burst: bool,
@@ -74,12 +74,12 @@ pub(super) struct Story {
     references: Vec<Option<FrameId>>,
     decoded: BTreeSet<FrameId>,
     takes_damaged: bool,
-    /// Of these, frames that something is missing of that they were predicted from.
+    /// Of these, frames with something missing among the frames that they depend on.
     damaged: BTreeSet<FrameId>,
     /// A datagram of each of these frames is lost whenever it is sent.
     pub(super) left_out: BTreeSet<FrameId>,
     decoding: Vec<(Time, FrameId, Marker, bool)>,
-    /// The decoder takes so long for a frame, one at a time.
+    /// The decoder takes this long for a frame, one at a time.
     pub(super) decode_time: Span,
 }
 
@@ -137,14 +137,14 @@ impl Story {
         self.begin_anew()
     }
 
-    /// The encoder predicts from acknowledged frames where it is asked to.
+    /// The encoder predicts from acknowledged frames on request.
     pub(super) fn referring(mut self) -> Self {
         self.config.references = true;
         self.receiver.set_loss_recovery(LossRecovery::References);
         self.begin_anew()
     }
 
-    /// Both ends do about losses what a policy says; the encoder keeps references.
+    /// Both ends handle losses according to a policy; the encoder keeps references.
     pub(super) fn recovering(mut self, policy: RecoveryPolicy) -> Self {
         self.config = self.config.recovering(policy, true);
         self.receiver.set_loss_recovery(policy.into());
@@ -152,7 +152,7 @@ impl Story {
         self.begin_anew()
     }
 
-    /// A sender for what has been configured, before the first frame.
+    /// Creates a sender for the configuration so far, before the first frame.
     fn begin_anew(mut self) -> Self {
         let controller = controller();
         let algorithms = match &self.policy {
@@ -163,7 +163,7 @@ impl Story {
         self
     }
 
-    /// No frame is made for so long.
+    /// No frame is generated for this long.
     pub(super) fn pause_server(&mut self, span: Span) {
         self.next_frame_at = self.next_frame_at.max(self.now + span);
     }
@@ -172,7 +172,7 @@ impl Story {
         self.now + self.clock_offset
     }
 
-    /// Nothing passes for `length`, then everything for two seconds; how long after the path's return a picture is displayed.
+    /// Nothing passes for `length`, then everything for two seconds; returns how long after the path's recovery a picture is displayed.
     pub(super) fn outage(&mut self, length: Span) -> Span {
         self.conditions.outage = true;
         self.run(length);
@@ -224,6 +224,7 @@ impl Story {
         while let Some(datagram) = self.sender.poll_transmit(self.server_now()) {
             self.put(&datagram, true);
         }
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             self.put(&datagram, false);
         }
@@ -316,7 +317,7 @@ impl Story {
     }
 }
 
-/// 20 Mb/s, whatever is heard.
+/// 20 Mb/s, whatever the feedback.
 fn controller() -> Box<dyn RateController> {
     let rate = Bitrate::from_mbps(20);
     new_controller("fixed", Bounds { minimum: rate, start: rate, maximum: rate }).expect("a preset")

@@ -1,4 +1,4 @@
-//! A receiver whose pictures come decoded, as in browsers over WebRTC.
+//! A receiver whose pictures arrive decoded, as in browsers over WebRTC.
 
 use nearlight_events::{Event, STAGES};
 use nearlight_units::{Bytes, FrameId, InputSeq, Span, Time};
@@ -60,7 +60,8 @@ fn facts(frame: u32) -> PictureFacts {
 fn receiver() -> Receiver {
     let mut receiver = Receiver::new(ReceiverConfig { events: true });
     let asked = at(0) - Span::from_millis(100);
-    let pong = Pong { client_sent_at: asked, server_received_at: asked + OFFSET, server_sent_at: asked + OFFSET };
+    let there = (asked + OFFSET).for_peer();
+    let pong = Pong { client_sent_at: asked.for_peer(), server_received_at: there, server_sent_at: there };
     receiver.on_datagram(asked, &pong.to_bytes());
     let presence = Presence::of_views(Pose::default(), vec![view()]);
     receiver.on_input(at(0) - Span::from_millis(10), presence);
@@ -75,7 +76,7 @@ fn lengths(displayed: &Displayed) -> Vec<i64> {
     STAGES.map(|stage| displayed.timeline.stage(stage).as_micros() / 1_000).to_vec()
 }
 
-/// What may come of one frame, in any order.
+/// What may arrive for one frame, in any order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Came {
     First,
@@ -86,14 +87,14 @@ enum Came {
 #[test]
 fn note_and_picture_are_joined_whichever_comes_first() {
     use Came::{First, Last, Picture};
-    // Stages from `pace` on, in milliseconds: the first note comes 1 ms after it left, the last after 2 ms, the picture 10 ms after
-    // the encoder; each turn in another order takes another millisecond.
+    // Stages from `pace` on, in milliseconds: the first note arrives 1 ms after it left, the last after 2 ms, the picture 10 ms after the
+    // encoder; each step in another order takes another millisecond.
     let cases: [(&[Came], [i64; 4]); 6] = [
         (&[First, Last, Picture], [5, 6, 0, 1]),
         (&[Last, First, Picture], [5, 5, 0, 2]),
         (&[First, Picture], [2, 8, 0, 1]),
         (&[Last, Picture], [5, 5, 0, 1]),
-        // A note behind its picture cannot say when the frame came.
+        // A note behind its picture cannot say when the frame arrived.
         (&[Picture, Last], [5, 5, 0, 0]),
         (&[First, Picture, Last], [2, 8, 0, 1]),
     ];
@@ -120,7 +121,7 @@ fn note_and_picture_are_joined_whichever_comes_first() {
 
 #[test]
 fn where_the_machinery_tells_when_a_frame_was_whole_it_is_believed_within_reason() {
-    // Received at, network, reassemble, decode, in milliseconds: the note came at 7, the picture at 12.
+    // Received at, network, reassemble, decode, in milliseconds: the note arrived at 7, the picture at 12.
     for (received, expected) in [(9, [2, 2, 3]), (6, [1, 0, 6]), (40, [2, 5, 0])] {
         let mut receiver = receiver();
         on_note(&mut receiver, 7, &note(FIRST + 1, 0, true));
@@ -133,7 +134,7 @@ fn where_the_machinery_tells_when_a_frame_was_whole_it_is_believed_within_reason
 #[test]
 fn a_frame_without_any_note_is_shown_and_not_lost() {
     let mut receiver = receiver();
-    // The channel opens after the first pictures: of these nothing is known.
+    // The channel opens after the first pictures: nothing is known of these.
     receiver.on_picture(at(0), facts(FIRST));
     assert_eq!(show(&mut receiver, 1, FIRST), None);
     assert_eq!(receiver.statistics(at(1)).frames.displayed, 0);
@@ -147,7 +148,7 @@ fn a_frame_without_any_note_is_shown_and_not_lost() {
         let displayed = show(&mut receiver, millis + 8, FIRST + frame);
         assert_eq!(displayed.is_some(), frame != 2);
     }
-    // A note that comes after all changes nothing.
+    // A note that still arrives later changes nothing.
     on_note(&mut receiver, 120, &note(FIRST + 2, 66, true));
     let frames = receiver.statistics(at(121)).frames;
     assert_eq!((frames.sent, frames.decoded, frames.displayed, frames.lost, frames.late), (3, 3, 3, 0, 0));
@@ -161,7 +162,7 @@ fn frames_of_which_no_picture_comes_are_lost_and_named() {
         on_note(&mut receiver, millis, &note(FIRST + frame, millis, true));
         if ![2, 3].contains(&frame) {
             receiver.on_picture(at(millis + 5), facts(FIRST + frame));
-            // A machinery that hands a picture out twice hides no loss by it.
+            // A media stack that hands out a picture twice does not thereby hide a loss.
             receiver.on_picture(at(millis + 6), facts(FIRST + frame));
             show(&mut receiver, millis + 9, FIRST + frame);
         }
@@ -219,6 +220,7 @@ fn only_what_the_server_takes_over_webrtc_is_sent() {
             receiver.on_picture(at(millis + 5), facts(FIRST + frame));
             show(&mut receiver, millis + 9, FIRST + frame);
         }
+        receiver.on_timeout(at(millis + 10));
         while let Some(datagram) = receiver.poll_transmit(at(millis + 10)) {
             let message = ToServer::parse(&datagram).expect("well-formed");
             let taken = matches!(message, ToServer::Input(_) | ToServer::Ping(_) | ToServer::Report(_));
@@ -228,8 +230,8 @@ fn only_what_the_server_takes_over_webrtc_is_sent() {
 }
 
 proptest! {
-    /// Each frame's two notes and its picture come or not: every picture after the first note counts once, and lost are exactly the
-    /// frames without a picture between the first and the newest picture that could be named.
+    /// Each frame's two notes and its picture arrive or not: every picture after the first note counts once, and exactly the frames without
+    /// a picture between the first and the newest identifiable picture are lost.
     #[test]
     fn nothing_is_counted_twice_or_forgotten(fates in proptest::collection::vec(any::<[bool; 4]>(), 1..80)) {
         let mut receiver = receiver();

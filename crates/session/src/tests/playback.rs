@@ -1,4 +1,4 @@
-//! A client that plays from a buffer, and the controller that follows how full it is.
+//! A client that plays from a buffer, and the controller that follows its fill level.
 
 use nearlight_events::Stage;
 use nearlight_pace::Mode;
@@ -10,7 +10,7 @@ use crate::{Displayed, Sender, SenderConfig};
 
 const INTERVAL: Span = Span::from_millis(33);
 
-/// A session whose rate follows the client's buffer; the client holds what the controller asks for.
+/// A session whose rate follows the client's buffer; the client holds what the controller requests.
 fn buffered(seed: u64) -> Story {
     let mut story = Story::new(seed);
     let highest = Bitrate::from_kbps(6_500);
@@ -62,7 +62,7 @@ fn the_rate_rises_as_the_buffer_fills_and_falls_as_frames_are_held_up_on_the_way
     assert_eq!(rung(&story), 8, "the buffer is full");
     let longest = ages(&story.displayed[10..]).into_iter().max();
     assert!(longest.is_some_and(|age| age < INTERVAL * 13), "{longest:?}");
-    // A queue that grows: frames are nine intervals on their way, and two are left to the buffer.
+    // A queue that grows: frames take nine intervals to arrive, which leaves two for the buffer.
     for step in 1..=9 {
         story.conditions.delay = INTERVAL * step;
         story.run(Span::from_millis(500));
@@ -78,7 +78,7 @@ fn the_rate_rises_as_the_buffer_fills_and_falls_as_frames_are_held_up_on_the_way
 fn a_picture_that_has_stood_goes_on_and_its_delay_ends_with_its_cause() {
     let mut story = buffered(3);
     story.run(Span::from_secs(3));
-    // Frames are a second on their way: far more than the buffer holds.
+    // Frames take a second to arrive: far more than the buffer holds.
     story.conditions.delay = Span::from_secs(1);
     story.run(Span::from_secs(4));
     let during = *ages(&story.displayed).last().expect("pictures");

@@ -1,4 +1,4 @@
-//! Redundancy on the way: what it saves on lossy paths, what it costs on clean ones, and that it never delivers anything else.
+//! Redundancy in transit: what it saves on lossy paths, what it costs on clean ones, and that it never delivers wrong bytes.
 
 use nearlight_events::{Event, RecoveryKind};
 use nearlight_pace::Mode;
@@ -15,7 +15,7 @@ fn some<T: Copy>(cases: &[T]) -> Vec<T> {
     cases[..if cfg!(debug_assertions) { 1 } else { cases.len() }].to_vec()
 }
 
-/// What became of a run of 20 s.
+/// The outcome of a run of 20 s.
 #[derive(Debug)]
 struct Outcome {
     shown: f64,
@@ -83,7 +83,7 @@ fn redundancy_follows_what_the_pictures_would_lose() {
     let moving_again = share(&mut story, 5.0, 500.0);
     assert!(still < moving * 0.9 && coarse < moving * 0.95, "moving {moving}, still {still}, coarse {coarse}");
     assert!((moving_again / moving - 1.0).abs() < 0.1, "moving {moving}, again {moving_again}");
-    // Nobody waits in vain for what stands still.
+    // No request is left waiting while the picture is frozen.
     let received = story.received();
     assert!(received.frames.displayed * 100 >= received.frames.sent * 97, "{:?}", received.frames);
 }
@@ -107,7 +107,7 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
         let run = |story: &mut Story, frames: u32| {
             let before = story.sent().sent;
             for _ in 0..frames {
-                // An encoder that does as it is told.
+                // An encoder that follows its target rate.
                 story.frame_bytes = story.sender.target().encoder.rate.bytes_in(interval).get() as usize;
                 story.run(interval);
             }
@@ -116,7 +116,7 @@ fn all_that_is_sent_stays_within_the_highest_rate() {
         };
         run(&mut story, 150);
         let used = run(&mut story, 150);
-        // Key frames, four times as large, are not asked for.
+        // Key frames, four times as large, are not requested.
         assert!((0.5..1.15).contains(&used), "{policy}: {used} of the highest rate");
     }
 }
@@ -153,7 +153,7 @@ fn plans_and_recoveries_are_told() {
     assert!((0.01..0.06).contains(&losses.random.loss), "{losses:?}");
 }
 
-/// A sender and a receiver without a way back: what is lost stays lost but for planned repairs.
+/// A sender and a receiver without a return path: what is lost stays lost except for planned repairs.
 struct OneWay {
     now: Time,
     sender: Sender,
@@ -180,7 +180,7 @@ impl OneWay {
         }
     }
 
-    /// Sends a frame of `bytes`; those of its datagrams that `keeps` names arrive, in that order.
+    /// Sends a frame of `bytes`; those of its datagrams that `keeps` selects arrive, in that order.
     fn frame(&mut self, bytes: usize, keeps: impl FnOnce(usize, usize) -> Vec<usize>) {
         self.now += Span::from_millis(16);
         let id = self.sender.target().encoder.next;
@@ -214,8 +214,8 @@ impl OneWay {
 }
 
 proptest! {
-    /// Whatever is lost and in whatever order the rest comes: as long as as many datagrams of a frame arrive as it has
-    /// symbols, it is delivered at once.
+    /// Whatever is lost and in whatever order the rest arrives: if as many datagrams of a frame arrive as it has symbols, it is delivered
+    /// at once.
     #[test]
     fn losses_within_the_capacity_of_the_code_lose_no_frame(
         percent in 5_u16..60,
@@ -235,12 +235,13 @@ proptest! {
     }
 }
 
-/// A third of everything is lost: repairs behind a group complete frames that came long before them.
+/// A third of everything is lost: repairs behind a group complete frames that arrived long before them.
 #[test]
 fn repairs_of_later_frames_complete_earlier_ones() {
     let mut path = OneWay::new("escot-gop");
     for number in 0..30 {
         path.frame(9_000, |_, all| (0..all).filter(|index| index % 3 != number % 3).collect());
+        path.receiver.on_timeout(path.now);
         while let Some(datagram) = path.receiver.poll_transmit(path.now) {
             path.sender.on_datagram(path.now, &datagram);
         }

@@ -1,4 +1,5 @@
-//! Losses that asking again does not mend in time: the encoder predicts from a frame that the receiver has, and no key frame is made.
+//! Losses that retransmissions do not repair in time: the encoder predicts from a frame that the receiver has, and no key frame is
+//! generated.
 
 use nearlight_events::{Event, RecoveryKind};
 use nearlight_units::{Span, Time};
@@ -56,7 +57,7 @@ fn an_outage_ends_without_a_key_frame() {
 fn a_key_frame_comes_where_the_encoder_cannot_go_back() {
     let mut story = Story::new(8).referring();
     story.run(Span::from_secs(1));
-    // No frame that the receiver has is within reach of a byte, although few leave while nothing is heard.
+    // No frame that the receiver has is within reach of a one-byte distance, although few leave while nothing is heard.
     story.conditions.outage = true;
     story.run(Span::from_secs(30));
     story.conditions.outage = false;
@@ -94,7 +95,7 @@ fn each_healing_says_what_and_how_long() {
     let counts = story.received().recovery;
     assert_eq!((healings, longest), (counts.healings, counts.longest_healing));
     let referred = kinds.iter().filter(|kind| **kind == RecoveryKind::Reference).count() as u64;
-    // Some answers come when asking again has helped after all.
+    // Some answers arrive after a retransmission has succeeded after all.
     assert!(referred > 0 && referred == counts.by_reference && referred <= story.sent().recovery_frames, "{counts:?}");
     assert!(kinds.contains(&RecoveryKind::Retransmission) || kinds.contains(&RecoveryKind::LateRepair));
     assert_eq!(counts.by_key_frame, 0);
@@ -119,8 +120,8 @@ fn a_server_that_knows_no_references_gets_no_acknowledgement() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(24))]
 
-    /// Whatever the path does, acknowledgements lost and late included: no frame reaches the decoder before what it was predicted
-    /// from or after a newer one (the story asserts both), and the picture comes back.
+    /// Whatever the path does, including lost and late acknowledgements: no frame reaches the decoder before its reference or after a newer
+    /// one (the story asserts both), and the picture recovers.
     #[test]
     fn the_decoder_never_gets_what_it_cannot_decode(
         seed in any::<u64>(),
@@ -139,7 +140,7 @@ proptest! {
         story.run(Span::from_secs(2));
         let (before, lost) = (story.displayed.len(), story.received().frames.lost);
         story.run(Span::from_secs(1));
-        // The sender may still spare a decoder that it takes for slow, down to every eighth frame.
+        // The sender may still skip frames for a decoder that it considers slow, down to every eighth frame.
         prop_assert!(story.displayed.len() - before >= 3, "{:?}", story.received());
         prop_assert_eq!(story.received().frames.lost, lost);
     }

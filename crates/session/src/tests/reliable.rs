@@ -1,15 +1,16 @@
-//! Over a transport that delivers everything in its order, such as TCP.
+//! Over a transport that delivers everything in order, such as TCP.
 
 use nearlight_pace::Mode;
-use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, FrameId, Span, Time};
+use nearlight_rate::{Bounds, Limit, TcpInfo, new_controller};
+use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
 use nearlight_wire::ToServer;
 
 use super::path::frame_header;
 use crate::{Distortion, EncodedFrame, LossRecovery, Receiver, ReceiverConfig, Sender, SenderConfig};
 
-/// What the receiver asks for until it has nothing more to say.
+/// The receiver's requests until it has nothing more to send.
 fn requests(receiver: &mut Receiver, now: Time) -> Vec<ToServer> {
+    receiver.on_timeout(now);
     let said = std::iter::from_fn(|| receiver.poll_transmit(now));
     let read = said.map(|datagram| ToServer::parse(&datagram).expect("a datagram of ours"));
     read.filter(|said| matches!(said, ToServer::Nack(_) | ToServer::KeyFrameRequest(_) | ToServer::Acknowledgement(_)))
@@ -48,7 +49,7 @@ fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame(
         std::iter::from_fn(|| sender.poll_transmit(now)).collect::<Vec<_>>()
     };
 
-    // The path stands for five seconds in the middle of a frame, while the next ones wait behind it.
+    // The path stalls for five seconds in the middle of a frame, while the next ones wait behind it.
     let mut queue: Vec<_> = (0..10).flat_map(|id| send(start, id)).collect();
     for datagram in queue.drain(..15) {
         receiver.on_datagram(start, &datagram);
@@ -68,4 +69,37 @@ fn what_is_late_is_waited_for_and_only_a_decoder_s_refusal_asks_for_a_key_frame(
     receiver.on_decode_failed(resumed, FrameId(9));
     let asked = requests(&mut receiver, resumed);
     assert!(matches!(asked[..], [ToServer::KeyFrameRequest(_)]), "{asked:?}");
+}
+
+/// TCP that delivers 2 Mb/s.
+const NARROW: TcpInfo = TcpInfo {
+    round_trip: Span::from_millis(40),
+    congestion_window: Bytes::new(10_000),
+    app_limited: true,
+    ..TcpInfo::UNKNOWN
+};
+
+#[test]
+fn what_tcp_lets_go_bounds_the_encoder_whatever_the_controller() {
+    let now = Time::from_secs(1);
+    for preset in nearlight_rate::PRESETS {
+        let controller = new_controller(preset.name, Bounds::up_to(Bitrate::from_mbps(8))).expect("a preset");
+        let mut sender = Sender::new(now, SenderConfig { events: false, ..SenderConfig::default() }, controller);
+        let before = sender.decision().clone();
+        sender.on_tcp_info(now, &NARROW);
+        let bounded = sender.decision();
+        assert!(bounded.limits.contains(&(Limit::Transport, Bitrate::from_mbps(2))), "{}: {bounded:?}", preset.name);
+        if before.binding == Limit::Fixed {
+            assert_eq!(bounded.target, before.target, "a constant is what the user wants");
+        } else if before.target > Bitrate::from_mbps(2) {
+            assert_eq!((bounded.target, bounded.binding), (Bitrate::from_mbps(2), Limit::Transport), "{}", preset.name);
+            assert!(bounded.pacing < before.pacing && bounded.pacing >= bounded.target, "{}", preset.name);
+        }
+        sender.on_tcp_info(now, &TcpInfo { congestion_window: Bytes::new(1_000_000), ..NARROW });
+        assert_eq!(sender.decision().target, before.target, "{}: nothing remains of it", preset.name);
+        let now = now + Span::from_millis(101);
+        sender.on_tcp_info(now, &TcpInfo { congestion_window: Bytes::new(100), ..NARROW });
+        let lowest = before.target.min(Bounds::MINIMUM);
+        assert!(sender.decision().target >= lowest, "{}: {:?}", preset.name, sender.decision());
+    }
 }

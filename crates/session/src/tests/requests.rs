@@ -1,4 +1,4 @@
-//! Requests never cease: while packets arrive and the picture stands, something that can move it is asked for.
+//! Requests never cease: while packets arrive and the picture is frozen, something that can unfreeze it is requested.
 
 use nearlight_units::{FrameId, PacketSeq, Span, Time};
 use nearlight_wire::{KeyFrameRequest, SymbolFlags, SymbolHeader, ToServer};
@@ -21,7 +21,7 @@ impl Listener {
         Self { receiver: Receiver::new(ReceiverConfig { events: false }), now: Time::from_secs(1), seq: 0 }
     }
 
-    /// Symbol 0 of a frame that has so many; none of the others comes.
+    /// Symbol 0 of a frame of this many; none of the others arrives.
     fn gets(&mut self, frame: u32, distance: u8, symbols: u16) {
         let mut bytes = Vec::new();
         frame_header(self.now).write(&mut bytes);
@@ -31,7 +31,7 @@ impl Listener {
             flags: SymbolFlags { key: distance == 0, retransmission: false, probe: false },
             reference_distance: distance,
             seq: PacketSeq(self.seq),
-            sent_at: self.now,
+            sent_at: self.now.for_peer(),
             frame: FrameId(frame),
             index: 0,
             symbols,
@@ -48,9 +48,10 @@ impl Listener {
         }
     }
 
-    /// The newest frame that requests for a key frame name, all others left out.
+    /// The newest frame that each request for a key frame names; all other messages are ignored.
     fn asks(&mut self) -> Vec<u32> {
         let mut asked = Vec::new();
+        self.receiver.on_timeout(self.now);
         while let Some(datagram) = self.receiver.poll_transmit(self.now) {
             if let Ok(ToServer::KeyFrameRequest(KeyFrameRequest { newest })) = ToServer::parse(&datagram) {
                 asked.push(newest.0);
@@ -74,7 +75,7 @@ fn a_one_packet_frame_behind_a_long_gap_asks_for_a_key_frame() {
 fn frames_that_fill_the_memory_behind_a_missing_one_ask_for_a_key_frame() {
     let mut listener = Listener::new();
     listener.gets(0, 0, 1);
-    // A millisecond apart: all that may wait is there long before patience ends.
+    // A millisecond apart: all that may wait is there long before patience runs out.
     let mut asked = Vec::new();
     for frame in 2..90 {
         listener.now += Span::from_millis(1);
@@ -113,7 +114,7 @@ fn a_lost_request_is_repeated_as_long_as_nothing_answers() {
     }
     // 1.4 s, a round trip that is not known and 53 ms apart.
     assert!((8..=10).contains(&asked.len()), "{asked:?}");
-    // What answers in part is waited for, and no longer than its repair may take.
+    // A partial answer is awaited, but no longer than its repair may take.
     listener.gets(140, 0, 2);
     assert!(listener.asks().is_empty());
     let before = listener.now;
@@ -125,12 +126,12 @@ fn a_lost_request_is_repeated_as_long_as_nothing_answers() {
     assert!((150..=320).contains(&waited), "{waited} ms");
 }
 
-/// How long a picture stands at most while packets come.
+/// How long a picture may be frozen at most while packets arrive.
 fn bound(delay: Span) -> Span {
     delay * 8 + Span::from_millis(250)
 }
 
-/// The longest time without a new picture, the time of outages left out.
+/// The longest time without a new picture, excluding outages.
 fn longest_standstill(story: &Story, outages: &[(Time, Time)]) -> Span {
     let shown = story.displayed.iter().map(|displayed| displayed.timeline.displayed_at());
     let times: Vec<Time> = shown.collect();
@@ -154,15 +155,15 @@ fn after_outages_of_any_length_small_frames_come_back_as_soon_as_large_ones() {
     }
 }
 
-/// Over paths of any length that lose packets and fail now and then. What mends a picture may be lost itself, several times over: that
-/// happens to one path in hundreds, and none of them stands for twice as long.
+/// Over paths of any length that lose packets and fail now and then. What repairs a picture may be lost itself, several times over: that
+/// happens on one path in hundreds, and none of them is frozen for twice as long.
 #[test]
 fn no_picture_stands_while_packets_come() {
     let mut longer = Vec::new();
     for seed in 0..200 {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let delay = Span::from_millis(random.random_range(1..60));
-        // Bursts of a few packets: in longer ones nothing comes for so long.
+        // Bursts of a few packets: during longer ones nothing arrives for that long.
         let (loss, burst) = (random.random_range(0.0..0.05), random.random_range(1.0..3.0));
         let mut story = Story::new(seed).with(Conditions { delay, loss, burst, ..Conditions::CLEAN });
         story.frame_bytes = *[2_000, 5_000, 20_000].choose(&mut random).expect("three sizes");
@@ -174,7 +175,7 @@ fn no_picture_stands_while_packets_come() {
             let begins = story.now;
             story.run(outage);
             story.conditions.outage = false;
-            // What left before the path came back is lost, and so nothing comes for a while longer.
+            // What left before the path recovered is lost, so nothing arrives for a while longer.
             outages.push((begins, story.now + delay));
         }
         story.run(Span::from_secs(2));
@@ -185,4 +186,19 @@ fn no_picture_stands_while_packets_come() {
         }
     }
     assert!(longer.len() <= 2, "seeds and how long the picture stood: {longer:?}");
+}
+
+#[test]
+fn draining_asks_for_nothing_and_a_timeout_does() {
+    let mut listener = Listener::new();
+    listener.gets(0, 0, 1);
+    while listener.receiver.poll_transmit(listener.now).is_some() {}
+    listener.gets(40, 1, 1);
+    let due = listener.receiver.poll_timeout().expect("a request is due");
+    assert_eq!(due, (Time::ZERO, crate::Wake::KeyFrame));
+    let said = std::iter::from_fn(|| listener.receiver.poll_transmit(listener.now));
+    let said: Vec<_> = said.map(|datagram| ToServer::parse(&datagram).expect("its own writing")).collect();
+    assert!(!said.iter().any(|message| matches!(message, ToServer::KeyFrameRequest(_))), "{said:?}");
+    assert_eq!(listener.asks(), [40]);
+    assert!(listener.receiver.poll_timeout().is_none_or(|(at, _)| at > listener.now), "it is served");
 }

@@ -1,8 +1,8 @@
-//! Key frames that do not get through: each is smaller than the one before, and nothing stands in its way.
+//! Key frames that do not get through: each is smaller than the previous one, and nothing delays it.
 
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, FrameReport, KeyFrameRequest, Missing, Nack, Report, ToClient, ToServer};
 
 use super::path::frame_header;
@@ -12,7 +12,7 @@ const INTERVAL: Span = Span::from_millis(20);
 const RATE: Bitrate = Bitrate::from_mbps(20);
 const ROUND_TRIP: Span = Span::from_millis(10);
 
-/// A server whose client answers as it is told to.
+/// A server whose client answers as instructed.
 struct Server {
     now: Time,
     sender: Sender,
@@ -20,7 +20,7 @@ struct Server {
 }
 
 impl Server {
-    /// A key frame was asked for and left a moment ago.
+    /// A key frame was requested and left a moment ago.
     fn answered() -> Self {
         let now = Time::from_secs(1);
         let config = SenderConfig {
@@ -40,7 +40,7 @@ impl Server {
         server
     }
 
-    /// Encodes and sends the next frame; the frames whose symbols leave.
+    /// Encodes and sends the next frame; returns the frames whose symbols leave.
     fn frame(&mut self) -> Vec<u32> {
         let id = self.sender.target().encoder.next;
         let reference = id.0.checked_sub(1).map(FrameId).filter(|_| !self.sender.target().encoder.key);
@@ -78,10 +78,10 @@ impl Server {
         self.leaving()
     }
 
-    /// All that has left arrived, so far apart.
+    /// Everything that has left arrived, spaced this far apart.
     fn arrive(&mut self, apart: Span) {
         let count = self.sent.min(100);
-        let first = Time::from_secs(70) + (self.now - Time::ZERO);
+        let first = RemoteTime::from_secs(70) + (self.now - Time::ZERO);
         let arrivals: Vec<_> = (0..i64::from(count)).map(|place| Some(first + apart * place)).collect();
         let sent_at = first + apart * i64::from(count);
         let first = PacketSeq(self.sent - count);
@@ -89,7 +89,7 @@ impl Server {
         self.sender.on_datagram(self.now, &ToServer::Feedback(feedback).to_bytes());
     }
 
-    /// A frame leaves, and feedback tells of it after this.
+    /// A frame leaves, and feedback on it arrives after this.
     fn hear(&mut self, round_trip: Span) {
         self.frame();
         self.now += round_trip;
@@ -156,7 +156,7 @@ fn what_is_held_goes_on_where_nothing_is_heard_of_the_key_frame() {
     assert!(!server.is_held());
 }
 
-/// Where packets wait in a queue, repairs of the key frame are waited for.
+/// Where packets queue, repairs of the key frame are awaited.
 #[test]
 fn what_is_held_waits_longer_where_packets_queue() {
     let mut server = Server::answered();

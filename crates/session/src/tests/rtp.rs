@@ -1,9 +1,9 @@
-//! Frames that another protocol cuts and carries: the same decisions, other packets.
+//! Frames that another protocol splits and carries: the same decisions, different packets.
 
 use nearlight_fec::policy::new_policy;
 use nearlight_pace::Mode;
 use nearlight_rate::{Bounds, new_controller};
-use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, Span, Time};
+use nearlight_units::{Bitrate, Bytes, FrameId, PacketSeq, RemoteTime, Span, Time};
 use nearlight_wire::{Feedback, Missing, Nack};
 
 use super::path::frame_header;
@@ -69,7 +69,7 @@ fn cut(ends: &[u32], repair_overhead: Option<u16>) -> Cut {
 
 /// Of packets from the first on, on a clock of the receiver's own.
 fn arrivals(first: u32, arrived: &[bool]) -> Feedback {
-    let at = Time::from_secs(77);
+    let at = RemoteTime::from_secs(77);
     let arrivals = arrived.iter().map(|came| came.then_some(at)).collect();
     Feedback { sent_at: at, first: PacketSeq(first), arrivals, marked: Vec::new() }
 }
@@ -144,8 +144,8 @@ fn what_goes_beside_shares_the_count_and_feedback_brings_its_own_round_trip() {
     sender.on_cut_frame(later, frame(later, 1, &[7; 10]), cut(&[10], None));
     leaving(&mut sender, later);
     sender.on_receiver_feedback(later, ReceiverFeedback::RoundTrip(Span::from_millis(20)));
-    // Its way took 5 ms longer than that of the packets before.
-    let arrived_at = Time::from_secs(77) + Span::from_millis(65);
+    // Its transit took 5 ms longer than that of the packets before.
+    let arrived_at = RemoteTime::from_secs(77) + Span::from_millis(65);
     let feedback = Feedback { arrivals: vec![Some(arrived_at)], ..arrivals(2, &[]) };
     sender.on_receiver_feedback(later, ReceiverFeedback::Arrivals(&feedback));
     assert_eq!(sender.statistics(later).round_trip, Some(Span::from_millis(25)));

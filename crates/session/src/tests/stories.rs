@@ -33,7 +33,7 @@ fn a_key_frame_in_mid_stream_leaves_no_gap() {
         story.sender.set_key_wanted(Time::from_secs(1_005), "the picture's size changed");
     }
     story.run(Span::from_secs(1));
-    // What left last is still on its way.
+    // What left last is still in flight.
     let (sent, received) = (story.sent(), story.received());
     assert!(sent.key_frames == 9 && received.frames.displayed + 2 >= sent.frames, "{sent:?} {received:?}");
     assert_eq!((received.frames.lost, received.recovery.healings), (0, 0), "{received:?}");
@@ -50,7 +50,7 @@ fn clocks_that_started_at_different_times_are_brought_together() {
 }
 
 #[test]
-fn two_percent_loss_is_repaired_without_a_key_frame() {
+fn two_percent_loss_is_recovered_without_a_key_frame() {
     for seed in 0..5 {
         let mut story = Story::new(seed).with(Conditions { loss: 0.02, ..Conditions::CLEAN });
         story.run(Span::from_secs(20));
@@ -107,7 +107,7 @@ fn a_two_second_outage_ends_with_one_key_frame() {
 fn a_sender_that_pauses_in_the_middle_of_a_frame_is_waited_for() {
     let mut story = Story::new(9);
     story.run(Span::from_secs(2));
-    // Half a frame arrives, then nothing for 400 ms: longer than a repair may take, but nobody refused one.
+    // Half a frame arrives, then nothing for 400 ms: longer than a repair may take, but there was no refusal.
     story.conditions.loss = 0.5;
     story.run(Span::from_millis(10));
     story.conditions = Conditions { outage: true, ..Conditions::CLEAN };
@@ -206,6 +206,7 @@ fn an_event_that_is_not_acknowledged_is_a_reason_of_its_own_to_wake() {
     receiver.on_device(now, DeviceInput::Key { key: Key(0x7_0009), pressed: true }).expect("an input was made");
     let repeated_at = now + Span::from_millis(33);
     loop {
+        receiver.on_timeout(now);
         while receiver.poll_transmit(now).is_some() {}
         let (at, wake) = receiver.poll_timeout().expect("the clock is asked again and again");
         if wake == Wake::Input {

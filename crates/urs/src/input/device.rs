@@ -1,4 +1,4 @@
-//! What a client says of a device before it uses it.
+//! A client's description of a device, sent before it is used.
 
 use serde::Deserialize;
 
@@ -34,7 +34,7 @@ impl Device {
     /// The web client writes one byte for each letter into a buffer of two, so as many zeros follow.
     pub(super) fn parse(data: &[u8]) -> Result<Self, InputError> {
         let end = data.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
-        // A letter beyond ASCII comes as its lowest byte, which is no UTF-8: a name may suffer, the rest does not.
+        // A non-ASCII letter arrives as its lowest byte, which is not UTF-8: a name may be garbled, the rest is intact.
         let text = String::from_utf8_lossy(&data[..end]);
         serde_json::from_str(&text).map_err(|_| InputError::DeviceSyntax)
     }

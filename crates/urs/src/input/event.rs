@@ -1,4 +1,4 @@
-//! Events of devices: a state as a whole, or a typed letter.
+//! Events of devices: a complete state, or a typed letter.
 
 use super::bytes::Reader;
 use super::{InputError, State, four_letters};
@@ -23,11 +23,11 @@ pub struct Event {
 /// What happened to the device.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
-    /// Everything that the device is at this moment.
+    /// The complete state of the device.
     State(State),
     /// A letter as UTF-16 code unit or code point, as the browser's key name begins.
     Text(i32),
-    /// A type that nothing here needs, such as a part of a state.
+    /// A type that is not needed here, such as a partial state.
     Other(u32),
 }
 

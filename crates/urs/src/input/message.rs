@@ -3,7 +3,7 @@
 use super::bytes::Reader;
 use super::{Device, Events, InputError};
 
-/// A longer message is refused before it is looked at. Unity's own client sends generated layouts as text of some ten kilobytes.
+/// A longer message is refused before it is parsed. Unity's own client sends generated layouts as text of some ten kilobytes.
 pub const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 
 /// One message of the data channel.
@@ -19,7 +19,7 @@ pub struct Packet<'a> {
 pub enum Message<'a> {
     Connect,
     Disconnect,
-    /// A layout that the client generated, as text; nothing here needs it.
+    /// A layout that the client generated, as text; not needed here.
     NewLayout(&'a [u8]),
     NewDevice(Device),
     /// At least one event is announced; each is checked when it is read.

@@ -145,6 +145,11 @@ pub mod key {
         "F11",
         "F12",
     ];
+
+    /// The number of the key with this W3C code.
+    pub fn number(code: &str) -> Option<u8> {
+        CODES.iter().position(|known| *known == code).map(|place| place as u8 + 1)
+    }
 }
 
 /// Bits of [`GamepadState::buttons`], as Unity's `GamepadButton` counts them.
@@ -166,7 +171,7 @@ pub enum State {
     Keyboard(KeyboardState),
     Touch(TouchState),
     Gamepad(GamepadState),
-    /// A format that nothing here needs.
+    /// A format that is not needed here.
     Other(u32),
 }
 
@@ -208,7 +213,7 @@ pub struct TouchState {
     pub started_position: [f32; 2],
 }
 
-/// Where a finger is in its life.
+/// The phase of a touch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TouchPhase {
     None,

@@ -231,7 +231,7 @@ fn what_is_not_as_documented_is_refused_with_the_reason() {
     }
 }
 
-/// Packets that are nearly right: most bytes of a random one would fail at the type.
+/// Nearly valid packets: most random bytes would already fail at the type.
 pub(crate) fn nearly_a_packet() -> impl Strategy<Value = Vec<u8>> {
     let body = prop::collection::vec(any::<u8>(), 0..80);
     let letters = prop::sample::select(vec![*b"SUOM", *b"SYEK", *b"CUOT", *b"DAPG", *b"RCST"]);

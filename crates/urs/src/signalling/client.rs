@@ -26,7 +26,7 @@ impl Client {
         Self { guest, kind, heard_at: now, faults: 0, connections: BTreeMap::new() }
     }
 
-    /// When it is forgotten unless it says something. A WebSocket with a connection lives as long as its socket.
+    /// When it is dropped unless it sends something. A WebSocket with a connection lives as long as its socket.
     pub(super) fn dies_at(&self) -> Option<Time> {
         match self.kind {
             Kind::Polling(_) => Some(self.heard_at + SILENCE),

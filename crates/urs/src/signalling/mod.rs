@@ -1,7 +1,7 @@
-//! Who is connected to the world, over WebSocket and over HTTP polling, and what each connection has agreed on.
+//! The clients connected to the world, over WebSocket and over HTTP polling, and the negotiation state of each connection.
 //!
-//! In Unity's set-up a relay stands between the browser and the application; here the application is the relay, so a client's only
-//! partner is the world. It never gives way when both offer at once, and every client is told to.
+//! In Unity's set-up a relay connects the browser and the application; here the application is the relay, so a client's only peer is the
+//! world. The world is the impolite peer when both offer at once, and every client is told to be polite.
 
 mod client;
 mod negotiation;
@@ -23,23 +23,23 @@ pub use text::{Candidate, MAX_TEXT_BYTES, TextError};
 
 /// Clients that signal at the same time, by socket and by polling together. Guess: eight for each place of a usual server.
 const MAX_CLIENTS: usize = 64;
-/// Of those, without the token; the others are kept for who has it.
+/// Of those, without the token; the rest are reserved for clients with it.
 const MAX_STRANGERS: usize = 48;
 /// Of those, from one address: a household or a test behind one. Clients with and without the token are counted apart.
 const MAX_CLIENTS_OF_ADDRESS: usize = 16;
 /// Connections of one client; the web client has one.
 const MAX_CONNECTIONS: usize = 4;
-/// A connection's candidates beyond this are left out: a browser has one for each of its addresses and protocols.
+/// A connection's candidates beyond this are ignored: a browser has one for each of its addresses and protocols.
 const MAX_CANDIDATES: usize = 64;
-/// A client that sent so many messages that are none is cut off.
+/// A client that sent this many invalid messages is disconnected.
 const MAX_FAULTS: u32 = 16;
-/// A WebSocket without a connection that says nothing for this long wastes a place.
+/// A WebSocket without a connection that is silent for this long is closed.
 const IDLE: Span = Span::from_secs(30);
 
 /// Whether several clients may use the same name for a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mode {
-    /// Every client has its own connection to the world, whatever it calls it.
+    /// Every client has its own connection to the world, whatever its name.
     #[default]
     Public,
     /// A name is a rendezvous of two, and the world is one of them: the second client that uses it is refused.
@@ -77,24 +77,24 @@ pub struct ClientId(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct PeerId(pub u64);
 
-/// Who signals.
+/// The client that signals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guest {
     pub address: IpAddr,
-    /// He showed the pairing token.
+    /// It showed the pairing token.
     pub trusted: bool,
 }
 
-/// What a client brings for the world to read.
+/// What a client submits to the world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Brought<'a> {
-    /// Not one that is sent again.
+    /// Not a repeated one.
     Offer(&'a str),
     Answer(&'a str),
     Candidate(&'a str),
 }
 
-/// Why it is not read, in words.
+/// Why it is refused, in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refused {
     Bad(String),
@@ -102,7 +102,7 @@ pub enum Refused {
     TooMany(String, Span),
 }
 
-/// Looks at what clients bring before anything is made of it.
+/// Checks what clients submit before it is processed.
 pub type Gate = Box<dyn FnMut(Time, Guest, Brought<'_>) -> Result<(), Refused> + Send>;
 
 /// What the driver has to do.
@@ -110,20 +110,20 @@ pub type Gate = Box<dyn FnMut(Time, Guest, Brought<'_>) -> Result<(), Refused> +
 pub enum Order {
     /// Send this text over the client's WebSocket.
     Send(ClientId, String),
-    /// Close the client's WebSocket; it is forgotten already.
+    /// Close the client's WebSocket; its state has been dropped already.
     Close(ClientId),
     /// Answer this offer; a peer of this name is made if there is none.
     Answer(PeerId, String),
-    /// Make an offer with everything that the world has.
+    /// Make an offer with all media of the world.
     Offer(PeerId),
     /// The client's answer to that offer.
     Accept(PeerId, String),
     Candidate(PeerId, Candidate),
-    /// The connection is over; the peer is forgotten already.
+    /// The connection is over; the peer's state has been dropped already.
     End(PeerId),
 }
 
-/// Why a client is not let in.
+/// Why a client is not admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many clients are signalling; try again in a moment")]
 pub struct Full;
@@ -140,11 +140,11 @@ struct Connection {
     has_peer: bool,
 }
 
-/// Everybody who signals.
+/// All clients that signal.
 pub struct Signalling {
     mode: Mode,
     gate: Gate,
-    /// Milliseconds since 1970 at time zero, for the clients' clocks are set to that.
+    /// Milliseconds since 1970 at time zero, because clients use that time base.
     origin: u64,
     clients: BTreeMap<ClientId, Client>,
     sessions: BTreeMap<String, ClientId>,
@@ -192,7 +192,7 @@ impl Signalling {
         Ok(id)
     }
 
-    /// A client said something over its WebSocket.
+    /// A client sent a text message over its WebSocket.
     pub fn on_text(&mut self, now: Time, id: ClientId, text: &str) {
         let Some(client) = self.clients.get_mut(&id) else { return };
         client.heard_at = now;
@@ -203,7 +203,7 @@ impl Signalling {
         }
     }
 
-    /// A WebSocket message came that is no text or too long: its bytes were not looked at.
+    /// A WebSocket message arrived that is not text or is too long: its bytes were not parsed.
     pub fn on_unreadable(&mut self, id: ClientId) {
         self.on_fault(id, "a message is text of at most 64 kB");
     }
@@ -224,7 +224,7 @@ impl Signalling {
         self.forget(id);
     }
 
-    /// The peer has made the answer that [`Order::Answer`] asked for, or cannot.
+    /// The peer has made the answer that [`Order::Answer`] requested, or has failed to.
     pub fn on_answer(&mut self, now: Time, peer: PeerId, answer: Result<String, String>) {
         match answer {
             Ok(answer) => self.negotiate(now, peer, |negotiation| negotiation.on_answer_made(answer)),
@@ -232,7 +232,7 @@ impl Signalling {
         }
     }
 
-    /// The peer has made the offer that [`Order::Offer`] asked for, or cannot.
+    /// The peer has made the offer that [`Order::Offer`] requested, or has failed to.
     pub fn on_offer(&mut self, now: Time, peer: PeerId, offer: Result<String, String>) {
         match offer {
             Ok(offer) => self.negotiate(now, peer, |negotiation| negotiation.on_offer_made(now, offer)),
@@ -247,16 +247,16 @@ impl Signalling {
         self.on_peer_gone(now, peer);
     }
 
-    /// The peer has ended by itself: its client is told.
+    /// The peer has ended by itself: informs its client.
     pub fn on_peer_gone(&mut self, now: Time, peer: PeerId) {
         self.end(now, peer);
     }
 
-    /// What a client may say of one of its connections, by either way.
+    /// Handles a client's message about one of its connections, over either transport.
     fn on_said(&mut self, now: Time, id: ClientId, name: &str, said: Said) -> Result<(), Refused> {
         match said {
             Said::Connect => {
-                // A client that connects once more begins anew.
+                // A client that connects again starts over.
                 if let Some(peer) = self.peer_of(id, name) {
                     self.drop_peer(peer);
                 }
@@ -312,7 +312,7 @@ impl Signalling {
         self.clients.get(&id)?.connections.get(name).copied()
     }
 
-    /// The client's connection of this name; an older client offers without having connected.
+    /// The client's connection with this name; older clients offer without having connected.
     fn connect(&mut self, id: ClientId, name: &str) -> Result<PeerId, Refused> {
         if let Some(peer) = self.peer_of(id, name) {
             return Ok(peer);
@@ -340,7 +340,7 @@ impl Signalling {
         Ok(peer)
     }
 
-    /// Gives a connection a fact and does what follows.
+    /// Passes an event to a connection and executes the resulting steps.
     fn negotiate(&mut self, now: Time, peer: PeerId, fact: impl FnOnce(&mut Negotiation)) {
         let Some(connection) = self.connections.get_mut(&peer) else { return };
         fact(&mut connection.negotiation);
@@ -386,7 +386,7 @@ impl Signalling {
         self.origin.saturating_add(now.as_micros() / 1_000)
     }
 
-    /// Ends a connection and tells its client.
+    /// Ends a connection and informs its client.
     fn end(&mut self, now: Time, peer: PeerId) {
         if let Some((client, name)) = self.drop_peer(peer) {
             self.tell(now, client, &name, Tell::Disconnect);
@@ -412,7 +412,7 @@ impl Signalling {
         self.sessions.retain(|_, session| *session != id);
     }
 
-    /// Repeats offers, and forgets who has been silent for too long.
+    /// Repeats offers, and drops clients that have been silent for too long.
     pub fn on_timeout(&mut self, now: Time) {
         let peers: Vec<PeerId> = self.connections.keys().copied().collect();
         for peer in peers {
@@ -433,13 +433,13 @@ impl Signalling {
         }
     }
 
-    /// Whose peer it is.
+    /// The client that the peer belongs to.
     #[must_use]
     pub fn guest_of(&self, peer: PeerId) -> Option<Guest> {
         Some(self.clients.get(&self.connections.get(&peer)?.client)?.guest)
     }
 
-    /// When to call [`Signalling::on_timeout`]; earlier costs nothing, later keeps the silent longer.
+    /// When to call [`Signalling::on_timeout`]; calling it earlier is harmless, later keeps silent clients longer.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         let offers = self.connections.values().filter_map(|connection| connection.negotiation.poll_timeout());

@@ -1,23 +1,23 @@
-//! One connection's offers and answers, "perfect negotiation" from the side that does not give way.
+//! One connection's offers and answers: "perfect negotiation" from the impolite side.
 //!
-//! The web client opens its data channel first, so its first offer asks for nothing else: it is answered, and then the world offers
-//! its picture. A browser chooses the codec when it answers that.
+//! The web client opens its data channel first, so its first offer contains nothing else: it is answered, and then the world offers its
+//! picture. The browser chooses the codec in its answer.
 
 use std::collections::VecDeque;
 
 use nearlight_units::{Span, Time};
 
-/// An offer of the world that nobody has answered is sent again after this, as Unity does it.
+/// An unanswered offer of the world is repeated after this, as in Unity.
 const RESEND: Span = Span::from_secs(5);
-/// After so many times the client is gone.
+/// After this many repetitions the client is considered gone.
 const RESENDS: u32 = 6;
 
 /// What follows from what happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// Ask the peer for an answer to this offer.
+    /// Request an answer to this offer from the peer.
     MakeAnswer(String),
-    /// Ask the peer for an offer with everything that the world has.
+    /// Request an offer with all media of the world from the peer.
     MakeOffer,
     /// The client has answered the peer's offer.
     Accept(String),
@@ -47,7 +47,7 @@ pub(super) struct Negotiation {
     state: State,
     /// The newest offer that was answered, and its answer.
     answered: Option<(String, String)>,
-    /// An offer that came while the peer was at another.
+    /// An offer that arrived while the peer was processing another.
     waiting: Option<String>,
     /// Both sides have agreed on a picture, or are about to.
     picture: bool,
@@ -59,7 +59,7 @@ impl Negotiation {
         Self { state: State::Stable, answered: None, waiting: None, picture: false, steps: VecDeque::new() }
     }
 
-    /// Whether an offer would cost the peer work: one that is sent again does not.
+    /// Whether an offer would cost the peer work: a repeated one does not.
     pub(super) fn is_new(&self, offer: &str) -> bool {
         let answered = self.answered.as_ref().is_some_and(|(answered, _)| answered == offer);
         let answering = matches!(&self.state, State::Answering(answering) if answering == offer);
@@ -87,12 +87,12 @@ impl Negotiation {
                     self.waiting = Some(offer);
                 }
             }
-            // Both offer at once: the client takes its offer back, and makes it again when it has answered.
+            // Both offer at once: the client rolls its offer back, and repeats it after its answer.
             State::Making | State::Offered { .. } => {}
         }
     }
 
-    /// The client answers; what answers nothing is left alone.
+    /// The client answers; an answer without an offer is ignored.
     pub(super) fn on_answer(&mut self, answer: String) {
         if matches!(self.state, State::Offered { .. }) {
             self.picture = true;
@@ -101,7 +101,7 @@ impl Negotiation {
         }
     }
 
-    /// The peer has made the answer that it was asked for.
+    /// The peer has made the requested answer.
     pub(super) fn on_answer_made(&mut self, answer: String) {
         let State::Answering(offer) = std::mem::replace(&mut self.state, State::Stable) else { return };
         self.picture |= asks_for_picture(&offer);
@@ -115,7 +115,7 @@ impl Negotiation {
         }
     }
 
-    /// The peer has made the offer that it was asked for.
+    /// The peer has made the requested offer.
     pub(super) fn on_offer_made(&mut self, now: Time, offer: String) {
         if matches!(self.state, State::Making) {
             self.steps.push_back(Step::SendOffer(offer.clone()));
@@ -149,7 +149,7 @@ impl Negotiation {
     }
 }
 
-/// Whether an offer has a place for a picture that is not rejected already.
+/// Whether an offer has a video section that is not already rejected.
 fn asks_for_picture(sdp: &str) -> bool {
     sdp.lines().any(|line| line.strip_prefix("m=video ").is_some_and(|rest| !rest.starts_with("0 ")))
 }
@@ -183,7 +183,7 @@ mod tests {
         negotiation.on_answer("theirs".into());
         assert_eq!(steps(&mut negotiation), [Step::Accept("theirs".into())]);
         assert_eq!(negotiation.poll_timeout(), None);
-        // A later offer of the client, such as with a microphone, is answered and nothing more.
+        // A later offer of the client, such as one with a microphone, is only answered.
         negotiation.on_offer(BOTH.into());
         negotiation.on_answer_made("second".into());
         assert_eq!(steps(&mut negotiation), [Step::MakeAnswer(BOTH.into()), Step::SendAnswer("second".into())]);

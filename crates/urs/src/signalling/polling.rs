@@ -1,4 +1,4 @@
-//! The polling variant: a session for each client, requests that ask for what has happened since.
+//! The polling variant: a session for each client, requests poll for what has happened since.
 
 use nearlight_units::{Span, Time};
 use serde_json::{Value, json};
@@ -7,7 +7,7 @@ use super::client::{Client, Kind};
 use super::text::{self, Tell};
 use super::{ClientId, Guest, Refused, Signalling};
 
-/// A session whose client asks for nothing for this long is over, as in Unity's web server.
+/// A session whose client makes no request for this long is over, as in Unity's web server.
 pub(super) const SILENCE: Span = Span::from_secs(10);
 /// Entries that a session keeps, oldest dropped: an answer and an offer for each connection, and what ended.
 const MAX_ENTRIES: usize = 32;
@@ -33,7 +33,7 @@ pub struct Request<'a> {
     pub from_time: u64,
     pub body: &'a str,
     pub from: Guest,
-    /// A name for a new session that nobody can guess.
+    /// An unguessable name for a new session.
     pub new_session: &'a str,
 }
 
@@ -42,30 +42,30 @@ pub struct Request<'a> {
 pub enum Reply {
     /// Done, with this body.
     Json(Value),
-    /// Done, nothing to say.
+    /// Done, without a body.
     Done,
     /// There is no such session (any more), or no such path.
     NotFound,
     /// The client's fault, in words.
     Bad(String),
-    /// The client asks for too much, in words; it may try again after this.
+    /// The client requests too much, in words; it may try again after this.
     TooMany(String, Span),
 }
 
-/// What a session's client has not necessarily read.
+/// Entries that a session's client may not have read.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     entries: Vec<(u64, &'static str, String, Value)>,
-    /// The newest time that a reply has named.
+    /// The newest time in any reply.
     named: u64,
 }
 
 impl Log {
-    /// Each entry is later than every reply before it, so that asking for what came after a reply misses and repeats nothing.
+    /// Each entry is later than every previous reply, so that polling for what came after a reply neither misses nor repeats anything.
     pub(super) fn add(&mut self, name: &str, tell: Tell<'_>, datetime: u64) {
         let kind = tell.kind();
         if kind == "connect" {
-            // The request's own answer said it, and every list of messages does.
+            // The request's own reply contained it, and every list of messages does.
             return;
         }
         let datetime = datetime.max(self.named + 1);
@@ -79,13 +79,13 @@ impl Log {
         self.entries.push((datetime, kind, name.to_owned(), tell.entry(name, datetime)));
     }
 
-    /// What came after `from_time`. A client begins with its own clock, which may go before ours: no time counts that we never named.
+    /// What came after `from_time`. A client begins with its own clock, which may be ahead of ours: times that we never sent are ignored.
     fn since(&mut self, from_time: u64) -> impl Iterator<Item = (&'static str, &Value)> {
         let from_time = from_time.min(self.named);
         self.entries.iter().filter(move |(at, ..)| *at > from_time).map(|(_, kind, _, value)| (*kind, value))
     }
 
-    /// A reply names this time; not before an entry that it holds.
+    /// The time for a reply; not before any entry that it contains.
     fn name(&mut self, datetime: u64) -> u64 {
         let newest = self.entries.last().map_or(0, |(at, ..)| *at);
         self.named = self.named.max(datetime).max(newest);
@@ -94,7 +94,7 @@ impl Log {
 }
 
 impl Signalling {
-    /// A request came; everything follows at once.
+    /// Handles a request; the reply is returned at once.
     pub fn on_request(&mut self, now: Time, request: &Request<'_>) -> Reply {
         self.on_timeout(now);
         let is_new = request.what.is_empty() && request.method == Method::Put;
@@ -126,7 +126,7 @@ impl Signalling {
                 self.sessions.insert(request.new_session.to_owned(), id);
                 Reply::Json(json!({ "sessionId": request.new_session }))
             }
-            // By then a session that nobody uses has ended.
+            // By then an unused session has ended.
             Err(full) => Reply::TooMany(full.to_string(), SILENCE),
         }
     }
@@ -148,7 +148,7 @@ impl Signalling {
         }
     }
 
-    /// Everything since then, or one kind of it as older clients ask.
+    /// Everything since then, or only one kind, as older clients request it.
     fn list(&mut self, now: Time, id: ClientId, what: &str, from_time: u64) -> Reply {
         let datetime = self.datetime(now);
         let Some(client) = self.clients.get_mut(&id) else { return Reply::NotFound };
@@ -168,7 +168,7 @@ impl Signalling {
             "connection" => Reply::Json(json!({ "connections": connections })),
             "offer" => Reply::Json(json!({ "offers": of("offer") })),
             "answer" => Reply::Json(json!({ "answers": of("answer") })),
-            // The world names all its addresses in its descriptions.
+            // The world lists all its addresses in its session descriptions.
             "candidate" => Reply::Json(json!({ "candidates": [] })),
             _ => Reply::NotFound,
         }

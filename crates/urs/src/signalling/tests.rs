@@ -102,7 +102,7 @@ fn a_client_that_connects_again_begins_anew_and_one_that_never_connected_may_off
     say(&mut signalling, 3, id, &description("offer", "a", CHANNEL));
     let second = asked_to_answer(&mut signalling);
     assert_ne!(first, second);
-    // What the old peer still says concerns nobody.
+    // Late answers of the old peer are ignored.
     signalling.on_answer(Time::from_millis(4), first, Ok("v=0 late".into()));
     signalling.on_peer_gone(Time::from_millis(4), first);
     assert_eq!(orders(&mut signalling), []);
@@ -165,7 +165,7 @@ fn what_is_let_in_is_read_and_the_rest_leaves_no_trace() {
     say(&mut signalling, 1, id, &description("offer", "a", "v=0 bad"));
     assert_eq!(sent(&mut signalling), [json!({ "type": "error", "message": "it says bad" })]);
     assert!(signalling.connections.is_empty());
-    // One that is sent again is not looked at again.
+    // A repeated offer is not checked again.
     for at in 0..100 {
         say(&mut signalling, at, id, &description("offer", "a", CHANNEL));
     }
@@ -300,7 +300,7 @@ fn a_polling_client_goes_the_same_way() {
         (offers["offers"][0]["sdp"].as_str(), offers["offers"][0]["connectionId"].as_str()),
         (Some("v=0 own"), Some("a"))
     );
-    // A lost answer is had by offering again.
+    // A lost answer is obtained by repeating the offer.
     poller.ask(903, Method::Post, "offer", 0, &json!({ "connectionId": "a", "sdp": CHANNEL }));
     assert_eq!(poller.messages(904, ORIGIN + 901).0, ["connect", "answer", "offer"]);
     assert_eq!(

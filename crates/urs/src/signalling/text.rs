@@ -1,9 +1,9 @@
-//! The signalling's JSON: tolerant in, as documented out.
+//! The signalling's JSON: tolerant when parsing, as documented when writing.
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-/// A longer message or body is refused before it is looked at. A browser's offer with everything it has takes 10 kB.
+/// A longer message or body is refused before it is parsed. A browser's complete offer takes 10 kB.
 pub const MAX_TEXT_BYTES: usize = 64 * 1024;
 /// Of a connection's name; the web client makes it of 36 letters.
 const MAX_NAME: usize = 128;
@@ -19,7 +19,7 @@ pub enum TextError {
     Syntax(&'static str),
 }
 
-/// A way on which the client can be reached.
+/// An ICE candidate of the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     /// The line after `a=`; empty says that there are no more.
@@ -40,7 +40,7 @@ pub(super) enum Said {
     Candidate(Candidate),
 }
 
-/// Numbers and texts are taken for each other: clients differ.
+/// A number or a text: clients differ.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 enum Label {
@@ -78,7 +78,7 @@ struct Message {
     data: Option<Body>,
 }
 
-/// A WebSocket message: the connection that it speaks of and what it says.
+/// A WebSocket message: the connection that it refers to and its contents.
 pub(super) fn read_message(text: &str) -> Result<(String, Said), TextError> {
     let message: Message = read(text)?;
     let body = message.data.unwrap_or_default();
@@ -87,7 +87,7 @@ pub(super) fn read_message(text: &str) -> Result<(String, Said), TextError> {
     Ok((name, body.said(&message.kind)?))
 }
 
-/// A body of the polling variant, where the path says the kind.
+/// A body of the polling variant, where the path determines the kind.
 pub(super) fn read_body(kind: &str, text: &str) -> Result<(String, Said), TextError> {
     let body: Body = read(text)?;
     let name = read_name(body.connection_id.as_ref())?;
@@ -129,7 +129,7 @@ impl Body {
         if candidate.len() > MAX_CANDIDATE || candidate.chars().any(char::is_control) {
             return Err(TextError::Syntax("candidate is too long or not printable"));
         }
-        // Over WebSocket the web client mixes both up: the number stands where the name should.
+        // Over WebSocket the web client swaps both: the number is where the name should be.
         let (mid, line) = match (self.sdp_mid, self.sdp_m_line_index) {
             (Some(Label::Number(line)), Some(Label::Text(mid))) => (Some(Label::Text(mid)), Some(Label::Number(line))),
             (mid, line) => (mid, line),
@@ -139,7 +139,7 @@ impl Body {
     }
 }
 
-/// What the server tells a client of one connection.
+/// What the server sends to a client about one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tell<'a> {
     Connect,
@@ -150,7 +150,7 @@ pub(super) enum Tell<'a> {
     Error(&'a str),
 }
 
-/// Whether a client gives way when both offer at once: always, for the world does not.
+/// Whether a client is the polite peer when both offer at once: always, because the world is not.
 const POLITE: bool = true;
 
 impl Tell<'_> {
@@ -198,7 +198,7 @@ impl Tell<'_> {
     }
 }
 
-/// A fault told over WebSocket.
+/// An error reported over WebSocket.
 pub(super) fn error_message(text: &str) -> String {
     json!({ "type": "error", "message": text }).to_string()
 }
@@ -224,7 +224,7 @@ mod tests {
                 "a",
                 candidate(Some("0"), Some(0)),
             ),
-            // Mixed up, and other mixtures of numbers and texts.
+            // Swapped, and other mixtures of numbers and texts.
             (
                 r#"{"type":"candidate","from":"a","data":{"candidate":"candidate:1","sdpMLineIndex":"video","sdpMid":1}}"#,
                 "a",

@@ -1,11 +1,11 @@
-//! Where the user of a screen stands and looks: the rules of the project's page (`web/src/input/camera.ts`), so that both feel alike.
+//! Position and view direction of a screen's user: the rules of the project's page (`web/src/input/camera.ts`), so that both feel alike.
 
 use nearlight_wire::Pose;
 
 /// Metres a second; a calm walk and a run.
 const WALK: f32 = 1.8;
 const RUN: f32 = 3.6;
-/// Speed follows what is asked for with this time constant in seconds, so that steps start and end softly.
+/// Speed follows the input with this time constant in seconds, so that movement starts and ends softly.
 const EASE: f32 = 0.08;
 /// Slower than this in metres a second is standing.
 const STANDING: f32 = 0.001;
@@ -13,7 +13,7 @@ const STANDING: f32 = 0.001;
 const REACH: f32 = 20.0;
 const LOWEST: f32 = 0.4;
 const HIGHEST: f32 = 8.0;
-/// Straight up and down are left out: there yaw would lose its meaning.
+/// Straight up and down are excluded: there yaw would be undefined.
 const PITCH_LIMIT: f32 = 1.5;
 
 /// How strongly the user wants to move, each from -1 to 1; devices add up.
@@ -80,7 +80,7 @@ impl Camera {
         moved
     }
 
-    /// Whether it would move on with nothing asked for.
+    /// Whether it would keep moving without input.
     pub(super) fn moves(&self) -> bool {
         self.velocity.iter().any(|velocity| velocity.abs() >= STANDING)
     }

@@ -25,7 +25,7 @@ impl Gamepad {
         self.state = *state;
     }
 
-    /// As the wire tells of it.
+    /// In the form used on the wire.
     pub(super) fn told(&self) -> Told {
         let GamepadState { buttons, left_stick, right_stick, left_trigger, right_trigger } = self.state;
         let mut told = Told { values: vec![0; BUTTONS], ..Told::default() };

@@ -1,13 +1,14 @@
-//! The user of a stock client: joins mouse, keys, fingers and gamepad into one camera and says where it is and what it does.
+//! The user of a stock client: combines mouse, keys, fingers and gamepad into one camera, and reports its pose and the user's actions.
 //!
-//! The client sends whole states, so what happened is what differs from the state before. Walking and held sticks go on between
-//! messages: [`User::poll_timeout`] says when the next step is due. Views move as on the project's own page: movement looks, WASD and
-//! arrows walk. What else keys, buttons and fingers mean is the application's to say: it gets them as from any other client.
+//! The client sends complete states, so events are the differences from the previous state. Walking and held sticks continue between
+//! messages: [`User::poll_timeout`] says when the next step is due. Views move as on the project's own page: mouse movement looks, WASD and
+//! arrows walk. What other keys, buttons and fingers mean is up to the application: it receives them as from any other client.
 
 mod camera;
 mod gamepad;
 mod mouse;
 mod touch;
+mod typing;
 
 use nearlight_units::{InputSeq, Span, Time};
 use nearlight_wire::{Devices, Fov, InputEvent, InputSample, MAX_INPUT_EVENTS, MAX_KEYS, Pointer, Pose, View};
@@ -16,10 +17,11 @@ use crate::input::{Event, InputError, KeyboardState, Message, Packet, State, Wha
 use camera::{Camera, Motion};
 use gamepad::Gamepad;
 use touch::Touch;
+use typing::Typing;
 
 /// While something moves, a sample is due this often: twice for each frame at 60 frames a second.
 const STEP: Span = Span::from_millis(8);
-/// A longer pause is not walked through: a server that was held up must not make its users jump.
+/// A longer pause is not made up for: a server that was delayed must not make its users jump.
 const LONGEST_STEP: Span = Span::from_millis(100);
 /// Height of the view in radians, as on the project's page.
 const VIEW_HEIGHT: f32 = 65.0 / 180.0 * std::f32::consts::PI;
@@ -47,33 +49,35 @@ const WALK_KEYS: [(u8, [f32; 3]); 12] = [
 pub struct User {
     camera: Camera,
     keys: KeyboardState,
-    /// None before the client has told of a mouse.
+    typing: Typing,
+    /// None before the client has reported a mouse.
     pointer: Option<Pointer>,
     touch: Touch,
-    /// None before the client has told of one.
+    /// None before the client has reported one.
     gamepad: Option<Gamepad>,
-    /// Number and layout of what the client said it has.
+    /// Number and layout of the devices that the client announced.
     devices: Vec<(i32, String)>,
     /// Size of the picture in pixels.
     picture: (u16, u16),
     newest: InputSeq,
-    /// As the newest event has left them, and what led there, in order.
+    /// Their state after the newest event, and the events that led there, in order.
     told: Devices,
     happened: Vec<InputEvent>,
     events: u32,
-    /// The moment of the newest change that no sample tells of.
+    /// The time of the newest change that no sample contains yet.
     unsent: Option<Time>,
     stepped_to: Time,
     refused: u64,
 }
 
 impl User {
-    /// A user at `start`, who looks at a picture of so many pixels.
+    /// A user at `start`, who looks at a picture of this many pixels.
     #[must_use]
     pub fn new(now: Time, start: Pose, picture: (u16, u16)) -> Self {
         Self {
             camera: Camera::at(start),
             keys: KeyboardState::default(),
+            typing: Typing::default(),
             pointer: None,
             touch: Touch::default(),
             gamepad: None,
@@ -130,7 +134,7 @@ impl User {
         Ok(())
     }
 
-    /// Nothing more will come: keys, buttons, fingers and sticks are let go of.
+    /// The input has ended: keys, buttons, fingers and sticks are released.
     pub fn let_go(&mut self, now: Time) {
         self.keys = KeyboardState::default();
         if let Some(pointer) = &mut self.pointer {
@@ -153,7 +157,7 @@ impl User {
         self.refused
     }
 
-    /// Walks on to `now`; where anything changed, the user as it is. Each event is handed out once.
+    /// Advances the walk to `now`; returns the user's state if anything changed. Each event is handed out once.
     pub fn poll_sample(&mut self, now: Time) -> Option<InputSample> {
         self.step(now);
         let sampled_at = self.unsent.take()?;
@@ -165,11 +169,12 @@ impl User {
         let events = std::mem::take(&mut self.happened);
         let first_event = self.events;
         self.events = self.events.wrapping_add(events.len() as u32);
-        let devices = self.told.clone();
-        Some(InputSample { devices, first_event, events, ..InputSample::of_views(seq, sampled_at, head, views) })
+        // These clients send no time: the arrival of their message is used instead.
+        let sample = InputSample::of_views(seq, sampled_at.for_peer(), head, views);
+        Some(InputSample { devices: self.told.clone(), first_event, events, ..sample })
     }
 
-    /// What the newest event has changed.
+    /// Records what the newest event has changed.
     fn note(&mut self) {
         let devices = Devices {
             keys: self.keys.down().take(MAX_KEYS).collect(),
@@ -178,12 +183,16 @@ impl User {
             gamepads: self.gamepad.iter().map(Gamepad::told).collect(),
             ..Devices::default()
         };
-        let room = MAX_INPUT_EVENTS - self.happened.len();
-        self.happened.extend(devices.changes_from(&self.told).into_iter().take(room));
+        self.happen(devices.changes_from(&self.told));
         self.told = devices;
     }
 
-    /// When to poll again though no message comes; earlier costs nothing, later makes a walking user jerk.
+    fn happen(&mut self, events: impl IntoIterator<Item = InputEvent>) {
+        let room = MAX_INPUT_EVENTS - self.happened.len();
+        self.happened.extend(events.into_iter().take(room));
+    }
+
+    /// When to poll again even if no message arrives; earlier is harmless, later makes a walking user jerk.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Time> {
         if self.unsent.is_some() {
@@ -209,7 +218,7 @@ impl User {
         motion
     }
 
-    /// Everything that goes on without a message.
+    /// Advances everything that continues without a message.
     fn step(&mut self, now: Time) {
         let step = now.saturating_since(self.stepped_to).min(LONGEST_STEP);
         self.stepped_to = self.stepped_to.max(now);
@@ -224,14 +233,27 @@ impl User {
     }
 
     fn on_event(&mut self, now: Time, event: &Event) {
-        let What::State(state) = &event.what else { return };
+        let state = match &event.what {
+            What::State(state) => state,
+            What::Text(code) => {
+                if let Some(letter) = self.typing.letter(&self.keys, *code) {
+                    self.happen(InputEvent::typed(letter.encode_utf8(&mut [0; 4])));
+                    self.unsent = Some(now);
+                }
+                return;
+            }
+            What::Other(_) => return,
+        };
         match state {
-            // A browser tells of a finger once more as a mouse.
+            // A browser reports a finger again as a mouse.
             State::Mouse(_) if self.touch.was_touched(now) => return,
             State::Mouse(state) => {
                 mouse::on_state(self.pointer.get_or_insert_default(), state, self.picture, &mut self.camera);
             }
-            State::Keyboard(state) => self.keys = *state,
+            State::Keyboard(state) => {
+                self.typing.on_state(&self.keys, state);
+                self.keys = *state;
+            }
             State::Touch(state) => self.touch.on_state(now, state, self.picture, &mut self.camera),
             State::Gamepad(state) => self.gamepad.get_or_insert_default().on_state(state),
             State::Other(_) => return,

@@ -1,4 +1,4 @@
-//! The mouse: every movement looks, whether the pointer is locked or not, for the client does not say.
+//! The mouse: every movement looks, whether the pointer is locked or not, because the client does not report that.
 
 use nearlight_wire::{Pointer, PointerButton, ScreenPoint, WHEEL_UNITS_PER_PIXEL};
 
@@ -15,11 +15,11 @@ const BUTTONS: [(u16, PointerButton); 3] = [
     (button::RIGHT, PointerButton::Secondary),
 ];
 
-/// Takes the state over, which has its origin below on the left; `picture` is in pixels.
+/// Applies the state, which has its origin at the lower left; `picture` is in pixels.
 pub(super) fn on_state(pointer: &mut Pointer, state: &MouseState, picture: (u16, u16), camera: &mut Camera) {
     let [right, up] = state.delta.map(|pixels| pixels.clamp(-LONGEST, LONGEST));
     camera.turn(-right * RADIANS, up * RADIANS);
-    // The client hands on the browser's `deltaY`, which grows towards the user. What is not a number casts to 0.
+    // The client passes on the browser's `deltaY`, which grows towards the user. NaN casts to 0.
     let scrolled = state.scroll.map(|pixels| (pixels * WHEEL_UNITS_PER_PIXEL as f32) as i32);
     pointer.captured = true;
     pointer.at = place(state.position, picture);

@@ -57,6 +57,16 @@ fn keys(down: &[u8]) -> Vec<u8> {
     state(*b"KEYS", &body)
 }
 
+/// A letter as the client sends it: the first UTF-16 code unit of the key's name.
+fn letter(name: &str) -> Vec<u8> {
+    let mut data = crate::input::four_letters(*b"TEXT").to_le_bytes().to_vec();
+    data.extend(24_u16.to_le_bytes());
+    data.extend(2_u16.to_le_bytes());
+    data.extend([0; 12]);
+    data.extend(i32::from(name.encode_utf16().next().expect("a name")).to_le_bytes());
+    packet(4, &data)
+}
+
 fn finger(id: i32, place: [f32; 2], phase: u8) -> Vec<u8> {
     let mut body = id.to_le_bytes().to_vec();
     body.extend(floats(&[place[0], place[1], 0.0, 0.0, 0.0, 0.0, 0.0]));
@@ -81,6 +91,40 @@ fn after(user: &mut User, millis: u64, messages: &[Vec<u8>]) -> (Vec<InputEvent>
 
 fn w3c_key(code: &str, pressed: bool) -> InputEvent {
     InputEvent::Key { key: Key::from_code(code).expect("a key"), pressed }
+}
+
+#[test]
+fn what_keys_type_is_text_and_their_names_are_not() {
+    let typed = |strokes: &[(&[&str], &str)]| {
+        let mut user = user();
+        let mut texts = String::new();
+        for (step, (codes, name)) in strokes.iter().enumerate() {
+            let down: Vec<u8> = codes.iter().map(|code| key::number(code).expect("a key")).collect();
+            let (events, _) = after(&mut user, step as u64 + 1, &[keys(&down), letter(name)]);
+            texts.extend(events.into_iter().filter_map(|event| match event {
+                InputEvent::Text(text) => Some(text),
+                _ => None,
+            }));
+        }
+        texts
+    };
+    let capital: [(&[&str], &str); 4] =
+        [(&["ShiftLeft"], "Shift"), (&["ShiftLeft", "KeyS"], "S"), (&["ShiftLeft", "KeyS"], "S"), (&["KeyA"], "ä")];
+    assert_eq!(typed(&capital), "SSä", "a held key repeats");
+    for (code, name, text) in [
+        ("Space", " ", " "),
+        ("Digit1", "1", "1"),
+        ("Numpad7", "7", "7"),
+        ("Numpad7", "Home", ""),
+        ("Enter", "Enter", ""),
+        ("ArrowUp", "ArrowUp", ""),
+        ("F1", "F1", ""),
+        ("KeyE", "\u{1f600}", ""),
+    ] {
+        assert_eq!(typed(&[(&[code], name)]), text, "{code}: {name}");
+    }
+    assert_eq!(typed(&[(&["ControlLeft"], "Control"), (&["ControlLeft", "KeyC"], "c")]), "", "a command");
+    assert_eq!(typed(&[(&["ControlLeft", "AltRight", "KeyQ"], "@")]), "@", "AltGr");
 }
 
 /// Where a rotation takes (0, 0, -1).
@@ -208,7 +252,7 @@ fn fingers_walk_look_and_tap() {
         &[finger(2, [1_000.0, 300.0], 1), finger(2, [900.0, 300.0], 2), finger(2, [900.0, 300.0], 3)],
     );
     assert!(ahead(looked)[0] > 0.1 && acts.len() == 2, "{looked:?} {acts:?}");
-    // A tap, told once more by the browser as a click and as a mouse.
+    // A tap, reported again by the browser as a click and as a mouse.
     let tap = [
         finger(3, [1_000.0, 300.0], 1),
         finger(3, [1_000.0, 300.0], 3),
@@ -232,7 +276,7 @@ fn a_refused_message_changes_nothing() {
     for bytes in &damaged {
         user.on_message(Time::from_millis(1), bytes).expect_err("damaged");
     }
-    // A whole event before a broken one does not count either.
+    // A complete event before a broken one does not count either.
     let data = [&mouse([9.0, 9.0], 1)[12..], &[0; 2], b"TXET"].concat();
     user.on_message(Time::from_millis(1), &packet(4, &data)).expect_err("damaged");
     assert_eq!((user.refused(), user.poll_sample(Time::from_millis(2))), (4, None));

@@ -1,5 +1,5 @@
-//! Fingers: a stick wherever the left thumb lands, looking with the right one; as on the project's page, but in pixels of the picture, for
-//! those of the screen are not known here.
+//! Fingers: a stick wherever the left thumb lands, looking with the right one; as on the project's page, but in pixels of the picture,
+//! because those of the screen are not known here.
 
 use std::collections::BTreeMap;
 
@@ -77,12 +77,12 @@ impl Touch {
         }
     }
 
-    /// As the wire tells of them.
+    /// In the form used on the wire.
     pub(super) fn told(&self) -> Vec<Told> {
         self.fingers.values().map(|finger| finger.told).collect()
     }
 
-    /// Whether a mouse that moves now is only the browser's second telling of a finger.
+    /// Whether a mouse movement now is only the browser's emulation of a finger.
     pub(super) fn was_touched(&self, now: Time) -> bool {
         self.touched_at.is_some_and(|at| now.saturating_since(at) < MOUSE_ECHO)
     }

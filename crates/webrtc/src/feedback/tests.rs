@@ -4,7 +4,7 @@ use super::*;
 
 const NEWEST: PacketSeq = PacketSeq(70_000);
 
-/// A report of these arrivals, in quarters of a millisecond since the arrival before; none for what is missing.
+/// A report of these arrivals, in quarters of a millisecond since the previous arrival; None for missing packets.
 fn report(base: u32, reference_time: u32, steps: &[Option<i64>]) -> TransportLayerCc {
     let status = |step: &Option<i64>| match step {
         Some(step) if (0..256).contains(step) => SymbolTypeTcc::PacketReceivedSmallDelta,
@@ -34,7 +34,7 @@ fn report(base: u32, reference_time: u32, steps: &[Option<i64>]) -> TransportLay
 /// Microseconds after the first reference time.
 fn told(feedback: &Feedback) -> Vec<(u32, Option<i64>)> {
     let numbers = feedback.first.0..;
-    let since = |at: Time| (at - Time::ZERO - ORIGIN).as_micros();
+    let since = |at: RemoteTime| (at - RemoteTime::ZERO - ORIGIN).as_micros();
     numbers.zip(feedback.arrivals.iter().map(|at| at.map(since))).collect()
 }
 
@@ -47,7 +47,7 @@ fn arrivals_stand_on_the_reference_time_and_numbers_are_unwrapped() {
         told(&feedback),
         [(65_534, Some(65_000)), (65_535, None), (65_536, Some(67_000)), (65_537, Some(66_500))]
     );
-    assert_eq!((feedback.sent_at - Time::ZERO - ORIGIN).as_micros(), 67_000, "the newest arrival");
+    assert_eq!((feedback.sent_at - RemoteTime::ZERO - ORIGIN).as_micros(), 67_000, "the newest arrival");
 }
 
 #[test]
@@ -61,7 +61,7 @@ fn what_is_missing_at_the_end_is_told_again_with_what_follows() {
         told.iter().map(|(number, at)| (*number, at.is_some())).collect::<Vec<_>>(),
         [(100, true), (101, false), (102, true), (103, false), (104, true)]
     );
-    // It came late: libwebrtc reports from there again.
+    // It arrived late: libwebrtc reports from there again.
     let feedback = reports.on_report(&report(103, 1, &[Some(5), Some(1)]), newest).expect("arrivals");
     assert!(feedback.arrivals[3].is_some());
 }

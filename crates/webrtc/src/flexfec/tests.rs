@@ -40,7 +40,7 @@ fn repairs(packets: &[Packet], repairs: u16) -> (ParityGroups, Vec<Vec<u8>>) {
     (groups, (0..repairs).map(|repair| block.payload(repair).expect("one of them")).collect())
 }
 
-/// What the draft says a receiver does: numbers that are covered, and the exclusive or of all.
+/// A repair as the draft's receiver reads it: numbers that are covered, and the exclusive or of all.
 struct Read {
     base: u16,
     offsets: Vec<u16>,
@@ -103,7 +103,7 @@ fn the_header_is_as_the_draft_draws_it() {
     // Eight bytes of extensions before 3, 1 and 2 of payload.
     let rest = |payload: &[u8]| [&[0xBE, 0xDE, 0, 1, 0x62, 0, 1, 2][..], payload].concat();
     assert_eq!(bytes_of(&packets[0])[12..], rest(&[1, 2, 3]));
-    // Version gone, extension bit of three; the marker of one, three times 109 (0x6D); 11 ^ 9 ^ 10.
+    // Version removed, extension bit of three; the marker of one, three times 109 (0x6D); 11 ^ 9 ^ 10.
     let fields = [0x10, 0x80 | 0x6D, 0, 8, 0xB2, 0xD0, 0x5E, 0x07];
     assert_eq!(made[0][..8], fields);
     assert_eq!(made[0][8..20], [1, 0, 0, 0, 0x12, 0x34, 0x56, 0x78, 0xFF, 0xFF, 0x80 | 0x70, 0]);

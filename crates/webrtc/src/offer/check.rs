@@ -1,4 +1,4 @@
-//! What the library takes for granted of a description. What does not hold here would cost a place and never connect.
+//! Checks of what the library assumes about a description. A violation would occupy a slot and never connect.
 
 use std::ops::RangeInclusive;
 
@@ -7,7 +7,7 @@ use super::{OfferError, Section, attribute};
 /// RFC 8839 section 5.4.
 const NAME_LENGTH: RangeInclusive<usize> = 4..=256;
 const PASSWORD_LENGTH: RangeInclusive<usize> = 22..=256;
-/// The one hash that the library compares certificates by, and its length in bytes.
+/// The only hash by which the library compares certificates, and its length in bytes.
 pub(super) const HASH: &str = "sha-256";
 const HASH_BYTES: usize = 32;
 
@@ -30,7 +30,7 @@ pub(super) fn session(lines: &[(char, &str)]) -> Result<(), OfferError> {
     if lines.iter().any(|(kind, _)| *kind == 's') { Ok(()) } else { Err(OfferError::Missing("its session name")) }
 }
 
-/// ICE credentials and certificate, of the session or of sections: bundled ones leave them to one of them.
+/// ICE credentials and certificate, of the session or of sections: among bundled sections one of them suffices.
 pub(super) fn transport(lines: &[(char, &str)], half: Half) -> Result<(), OfferError> {
     for (name, length) in [("ice-ufrag", NAME_LENGTH), ("ice-pwd", PASSWORD_LENGTH)] {
         let is_ice = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'+' || byte == b'/';
@@ -59,7 +59,7 @@ pub(super) fn transport(lines: &[(char, &str)], half: Half) -> Result<(), OfferE
     Err(OfferError::Unusable("the client must be ready to begin DTLS: a=setup:actpass or active"))
 }
 
-/// All values of an attribute that has to be there.
+/// All values of a mandatory attribute.
 fn each(
     lines: &[(char, &str)],
     name: &str,
@@ -80,7 +80,7 @@ fn is_hash(text: &str) -> bool {
 }
 
 impl Section<'_> {
-    /// What the library takes for granted.
+    /// The library's assumptions about a section.
     pub(super) fn check(&self, half: Half) -> Result<(), OfferError> {
         let words: Vec<&str> = self.head.split(' ').collect();
         if words.len() < 4 || words[1].parse::<u16>().is_err() {
@@ -99,7 +99,8 @@ impl Section<'_> {
             return Err(OfferError::Missing("a usable a=mid in each section"));
         }
         if self.is_closed() {
-            // An answer turns a section down so; to an offer of nothing the library would answer with something.
+            // This is how an answer declines a section; an offer with a declined section would still be answered by the library with
+            // something.
             let offered = half == Half::Offer;
             return if offered {
                 Err(OfferError::Unusable("a section has port 0 and asks for nothing"))
@@ -121,18 +122,18 @@ impl Section<'_> {
         attribute(self.lines, "mid").next().unwrap_or_default()
     }
 
-    /// Not meant to be used (RFC 3264 section 5.1); a port that is left to the bundle is no such sign (RFC 8843 section 6).
+    /// Declined (RFC 3264 section 5.1); a port that is left to the bundle does not count (RFC 8843 section 6).
     pub(super) fn is_closed(&self) -> bool {
         self.head.split(' ').nth(1) == Some("0") && attribute(self.lines, "bundle-only").next().is_none()
     }
 
-    /// Whether the client takes what is sent to it here.
+    /// Whether the client receives on this section.
     pub(super) fn receives(&self) -> bool {
         !self.is_closed() && ["sendonly", "inactive"].iter().all(|name| attribute(self.lines, name).next().is_none())
     }
 }
 
-/// The answer's protocol is always the encrypted one, which is none to an offer without encryption.
+/// An answer always names the encrypted protocol, which would be wrong for an unencrypted offer.
 fn is_encrypted(protocol: &str, media: bool) -> bool {
     if media {
         let profile = ["UDP/TLS/", "TCP/TLS/", "TCP/DTLS/"].iter().find_map(|prefix| protocol.strip_prefix(prefix));

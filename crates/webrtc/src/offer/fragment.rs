@@ -1,8 +1,8 @@
-//! What a client adds after its offer: candidates, which an ICE-lite server has no use for but reads all the same.
+//! What a client adds after its offer: candidates, which an ICE-lite server does not need but still parses.
 
 use super::{MAX_LINES, OfferError, attribute, line_of};
 
-/// What comes as `application/trickle-ice-sdpfrag` (RFC 8840 section 9).
+/// The body of `application/trickle-ice-sdpfrag` (RFC 8840 section 9).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fragment<'a> {
     names: Vec<&'a str>,
@@ -25,14 +25,14 @@ impl<'a> Fragment<'a> {
         Ok(Self { names: attribute(&lines, "ice-ufrag").map(str::trim_end).collect() })
     }
 
-    /// Whether it speaks of another connection than the one that was offered with this ICE name.
+    /// Whether it belongs to another connection than the one offered with this ICE name.
     #[must_use]
     pub fn restarts(&self, name: &str) -> bool {
         self.names.iter().any(|other| *other != name)
     }
 }
 
-/// Whether this names a way to a client (RFC 8839 section 5.1), or is the empty text that says that there are no more.
+/// Whether this is a candidate attribute (RFC 8839 section 5.1), or the empty text that marks the end of candidates.
 #[must_use]
 pub fn is_candidate(text: &str) -> bool {
     let Some(rest) = text.strip_prefix("candidate:") else { return text.is_empty() };

@@ -1,6 +1,6 @@
 use super::*;
 
-/// What Chromium offers to receive, shortened to what matters.
+/// Chromium's offer to receive, shortened to what matters.
 const CHROMIUM: &str = "v=0\r\no=- 4611731400430051336 2 IN IP4 127.0.0.1\r\ns=-\r\nt=0 0\r\na=group:BUNDLE 0 1\r\n\
 a=extmap-allow-mixed\r\na=msid-semantic: WMS\r\n\
 m=video 9 UDP/TLS/RTP/SAVPF 96 97 103 104 107 108 109 114 115\r\nc=IN IP4 0.0.0.0\r\na=rtcp:9 IN IP4 0.0.0.0\r\n\

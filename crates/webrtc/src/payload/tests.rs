@@ -26,7 +26,7 @@ fn small_units_travel_together_and_large_ones_in_equal_parts() {
     let bits = annex_b(&[parameters.clone(), vec![slice.clone()]].concat());
     let payloads = Payloads::cut(CodecKind::H264, 0, &bits, 1_000);
     let sizes: Vec<usize> = parts(&payloads).iter().map(|part| part.len()).collect();
-    // One aggregate, then three fragments whose two bytes of header say what they are.
+    // One aggregate, then three fragments whose two header bytes identify them.
     assert_eq!(sizes, [1 + 2 + 3 + 2 + 2, 835, 835, 835]);
     let heads: Vec<[u8; 2]> = parts(&payloads).iter().map(|part| [part[0], part[1]]).collect();
     assert_eq!(heads, [[0x78, 0], [0x7c, 0x85], [0x7c, 0x05], [0x7c, 0x45]]);
@@ -62,7 +62,7 @@ proptest! {
         units in proptest::collection::vec((1_u8..24, proptest::collection::vec(1_u8.., 2..3_000)), 1..6),
         most in 200_usize..1_400,
     ) {
-        // Without zeros there is no start code inside, and delimiters and filler would be left out.
+        // Without zeros there is no start code inside, and delimiters and filler would be skipped.
         let units: Vec<Vec<u8>> = units
             .into_iter()
             .filter(|(kind, _)| !matches!(*kind, ACCESS_UNIT_DELIMITER | FILLER))

@@ -16,7 +16,7 @@ use crate::stun::Verifier;
 use crate::{IceCredentials, Offer};
 
 impl Peer {
-    /// Answers an offer with what the peer was made for.
+    /// Answers an offer with the codecs that the peer was created for.
     pub fn on_offer(&mut self, now: Time, offer: &Offer) -> Result<String, PeerError> {
         let at = self.instant(now);
         let wanted = [(RtpCodecKind::Video, !offer.video().is_empty()), (RtpCodecKind::Audio, offer.wants_sound())];
@@ -38,7 +38,7 @@ impl Peer {
         Ok(sdp)
     }
 
-    /// An offer of pictures, and of sound where `sound`, on a connection that is there already or about to be.
+    /// An offer of pictures, and of sound where `sound`, on an existing connection or one about to exist.
     pub fn offer(&mut self, now: Time, sound: bool) -> Result<String, PeerError> {
         let at = self.instant(now);
         let wanted = [(RtpCodecKind::Video, true), (RtpCodecKind::Audio, sound)];
@@ -54,7 +54,7 @@ impl Peer {
         )
     }
 
-    /// The client's answer to [`Peer::offer`], in the form of an offer: it is read by the same rules.
+    /// The client's answer to [`Peer::offer`], in the form of an offer: the same rules apply.
     pub fn on_answer(&mut self, now: Time, answer: &Offer) -> Result<(), PeerError> {
         let at = self.instant(now);
         let taken = self.connection.run(|connection| {
@@ -64,7 +64,7 @@ impl Peer {
         self.settle()
     }
 
-    /// Reads the client's description, adds the tracks that are wanted and writes the peer's own.
+    /// Reads the client's description, adds the requested tracks and writes the peer's own.
     fn negotiate(
         &mut self,
         wanted: [(RtpCodecKind, bool); 2],

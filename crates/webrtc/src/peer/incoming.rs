@@ -1,4 +1,4 @@
-//! What came in: events, messages and feedback of the library's, as facts for the sender and for who serves the peer.
+//! Incoming: the library's events, messages and feedback, as facts for the sender and for the driver of the peer.
 
 use nearlight_rate::ReceiverReport::Estimate;
 use nearlight_session::ReceiverFeedback;
@@ -21,7 +21,7 @@ use super::{
 };
 use crate::stream;
 
-/// Events that wait to be looked at; a client that makes more between two looks is cut off.
+/// Unread events; a client that causes more between two reads is disconnected.
 const MAX_EVENTS: usize = 1_024;
 
 impl Peer {
@@ -54,7 +54,7 @@ impl Peer {
         }
     }
 
-    /// The client has said goodbye in DTLS' own way, of which the library makes no event.
+    /// The client has closed the DTLS connection, for which the library emits no event.
     fn has_closed(&mut self) -> bool {
         let track = self.tracks.into_iter().flatten().next();
         let state = self.connection.run(|connection| {
@@ -65,7 +65,7 @@ impl Peer {
         state == Some(Some(RTCDtlsTransportState::Closed))
     }
 
-    /// The client has gone.
+    /// The client is gone.
     pub(super) fn end(&mut self) {
         if !self.ended {
             self.ended = true;

@@ -1,4 +1,4 @@
-//! What goes out: what the sender lets go, reports and notes, handed to the library's protocols.
+//! Outgoing: the sender's releases, reports and notes, passed to the library's protocols.
 
 use nearlight_session::Payload;
 use nearlight_units::{FrameId, Time};
@@ -10,7 +10,7 @@ use rtc::sansio::Protocol as _;
 use super::{Message, Peer};
 
 impl Peer {
-    /// Hands what the sender lets go to the protocols; false where nothing is due.
+    /// Passes the sender's releases to the protocols; false where nothing is due.
     pub(super) fn write_media(&mut self, now: Time) -> bool {
         if !self.has_media() {
             return false;
@@ -26,7 +26,7 @@ impl Peer {
         let Some(packet) = video.stream.packet(&release) else { return true };
         video.stream.on_sent(now, &packet);
         if let Some(reports) = &mut self.stream_reports {
-            reports.on_sent(seq, packet.header.ssrc, packet.header.sequence_number);
+            reports.on_sent(now, seq, packet.header.ssrc, packet.header.sequence_number);
         }
         if let Some((frame, index)) = piece {
             self.announce(now, frame, index);
@@ -35,12 +35,12 @@ impl Peer {
         true
     }
 
-    /// A frame's packet leaves for the first time: notes go ahead of its first and its last.
+    /// A frame's packet leaves for the first time: notes are sent ahead of its first and its last.
     fn announce(&mut self, now: Time, frame: FrameId, index: u16) {
         let Some(video) = &mut self.video else { return };
         let last = video.stream.is_last(frame, index);
         if index == 0 {
-            // Frames leave in order: those before it will not.
+            // Frames leave in order: notes of earlier ones are obsolete.
             while video.notes.front().is_some_and(|note| note.frame != frame) {
                 video.notes.pop_front();
             }
@@ -69,7 +69,7 @@ impl Peer {
     pub(super) fn write(&mut self, now: Time, packet: Packet) {
         let message = RTCMessage::RtpPacket(String::new(), packet);
         let now = self.instant(now);
-        // Only a closed connection refuses.
+        // Only a closed connection rejects it.
         let _ = self.connection.run(|connection| connection.handle_write(TaggedRTCMessage { now, message }));
     }
 }

@@ -1,4 +1,4 @@
-//! A peer and a player that shares nothing with it, on a path in virtual time.
+//! A peer and a player that shares no code with it, on a path in virtual time.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use nearlight_pace::Mode;
 use nearlight_rate::gcc::Remb;
 use nearlight_rate::{Bounds, RateController, new_controller};
 use nearlight_session::{Algorithms, Distortion, Framing, SenderConfig};
-use nearlight_units::{Bitrate, InputSeq, Span};
+use nearlight_units::{Bitrate, InputSeq, RemoteTime, Span, Time};
 use nearlight_wire::{FrameHeader, Ping, ToClient, ToServer};
 
 use super::*;
@@ -36,7 +36,7 @@ fn a_player_sees_every_frame_as_it_was_coded() {
         // 33,333 us are 2,999.97 ticks.
         assert!(steps.iter().all(|step| (2_999..=3_000).contains(step)), "{steps:?}");
         assert!(world.largest <= 1_200, "{} bytes in a datagram", world.largest);
-        // Reports tell the round trip, feedback every packet's arrival.
+        // Reports yield the round trip, feedback every packet's arrival.
         let statistics = world.peer.sender().statistics(world.now);
         let round_trip = statistics.round_trip.expect("measured");
         assert!((round_trip - Span::from_millis(20)).abs() < Span::from_millis(2), "{round_trip}");
@@ -54,7 +54,7 @@ fn losses_are_healed_by_retransmissions() {
         assert_eq!(world.frames.len(), 300, "seed {seed}: {statistics:?}, {} gaps", world.player.given_up());
         assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
         assert!(statistics.retransmissions > 0, "seed {seed}: nothing was repaired");
-        // What feedback says is lost is what the path has lost: 2 % of the media's packets.
+        // The losses that feedback reports are the path's: 2 % of the media's packets.
         let lost = statistics.packets_lost as f64 / statistics.packets as f64;
         assert!((0.012..0.028).contains(&lost), "seed {seed}: {lost} of {} packets", statistics.packets);
         let longest = world.frames.windows(2).map(|pair| pair[1].arrived_at - pair[0].arrived_at).max();
@@ -84,7 +84,7 @@ fn a_lost_picture_makes_one_key_frame_and_one_that_is_under_way_answers() {
     world.player.request_key_frame(world.now);
     world.play(2);
     assert_eq!(key_frames(&world), 2);
-    // Asked before that one can have arrived.
+    // Requested before that one can have arrived.
     world.player.request_key_frame(world.now);
     world.play(1);
     world.player.request_key_frame(world.now);
@@ -142,7 +142,7 @@ fn a_client_that_tells_of_no_arrivals_is_served_by_its_reports() {
     let mut world = World::reporting_as_a_whole(Path { rate, ..CLEAN }, 16);
     world.play(900);
     assert!((2.0..5.0).contains(&target(&world)), "{} on a path of 4 Mb/s", target(&world));
-    // And the reports stay away.
+    // Then the reports stop.
     world.path.loss = 1.0;
     world.play(900);
     assert!(target(&world) <= 1.0, "{} into the void", target(&world));
@@ -161,7 +161,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
     let control = opened("control", &world.events).expect("open after a second");
     let session = opened("session", &world.events).expect("open after a second");
     assert!(world.player.send(world.now, "control", Message::Text("hello".into())));
-    let ping = ToServer::Ping(Ping { client_sent_at: Time::from_micros(5) }).to_bytes();
+    let ping = ToServer::Ping(Ping { client_sent_at: RemoteTime::from_micros(5) }).to_bytes();
     assert!(world.player.send(world.now, "session", Message::Binary(ping.clone())));
     world.run(Span::from_millis(50));
     for (channel, message) in [(control, Message::Text("hello".into())), (session, Message::Binary(ping))] {
@@ -172,7 +172,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
     world.play(10);
     world.run(Span::from_millis(50));
     assert!(world.messages.contains(&("control".into(), Message::Text("welcome".into()))));
-    let notes: Vec<FrameNote> = world
+    let notes: Vec<FrameNote<RemoteTime>> = world
         .messages
         .iter()
         .filter_map(|(label, message)| match message {
@@ -185,7 +185,7 @@ fn channels_carry_messages_both_ways_and_notes_announce_frames() {
         })
         .collect();
     for (frame, id) in world.frames.iter().zip(0..) {
-        let of_frame: Vec<&FrameNote> = notes.iter().filter(|note| note.frame == FrameId(id)).collect();
+        let of_frame: Vec<&FrameNote<RemoteTime>> = notes.iter().filter(|note| note.frame == FrameId(id)).collect();
         let last: Vec<bool> = of_frame.iter().map(|note| note.last).collect();
         assert_eq!(last, if frame.packets == 1 { vec![true] } else { vec![false, true] }, "frame {id}");
         assert!(of_frame.iter().all(|note| note.rtp_timestamp == frame.rtp_timestamp && note.key == (id == 0)));
@@ -211,7 +211,7 @@ fn a_lost_note_holds_no_other_back() {
     for ((label, message), heard_at) in world.messages.iter().zip(&world.heard_at) {
         let Message::Binary(bytes) = message else { continue };
         let Ok(ToClient::Note(note)) = ToClient::parse(bytes) else { panic!("{bytes:?} is no note") };
-        let taken = *heard_at - note.sent_at;
+        let taken = *heard_at - note.sent_at.on_shared_clock();
         assert!(label == "notes" && taken <= CLEAN.delay + Span::from_millis(1), "frame {} after {taken}", note.frame);
         noted.insert(note.frame);
     }
@@ -231,7 +231,7 @@ fn what_feedback_says_is_lost_is_sent_again_unasked() {
     world.run(Span::from_secs(1));
     let statistics = world.peer.sender().statistics(world.now);
     assert!(statistics.packets_lost > 50 && statistics.retransmissions > 50, "{statistics:?}");
-    // Reports get lost as well, and what they would have told is then only known to the player.
+    // Reports get lost as well, and what they would have reported is then known only to the player.
     let (gaps, frames) = (world.player.given_up(), world.frames.len());
     assert!(gaps <= 10 && frames >= 290, "{gaps} gaps, {frames} frames, {statistics:?}");
 }
@@ -291,7 +291,7 @@ fn a_client_that_leaves_is_noticed_and_one_that_is_closed_notices() {
     world.run(Span::from_secs(1));
     assert!(world.player.has_ended());
 
-    // Without a word: nothing comes back any more.
+    // Without a goodbye: nothing arrives any more.
     let mut world = World::connected(CodecKind::Vp8, CLEAN, "fixed", 11);
     world.path.loss = 1.0;
     world.run(Span::from_secs(60));

@@ -1,4 +1,4 @@
-//! Frames from RTP packets: in order, asked for where packets are missing, given up where those do not come.
+//! Frames from RTP packets: in order, with requests for missing packets, given up where those do not arrive.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -9,26 +9,26 @@ use super::PlayedFrame;
 use crate::CodecKind;
 use crate::payload::depacketizer;
 
-/// A gap is given up after this, and a key frame asked for.
+/// A gap is given up after this, and a key frame requested.
 const PATIENCE: Span = Span::from_millis(500);
-/// What is missing is asked for at once, and again after this: libwebrtc's round trip as long as it knows none (`NackRequester`).
+/// Missing packets are requested at once, and again after this: libwebrtc's round trip as long as it knows none (`NackRequester`).
 const NACK_RETRY: Span = Span::from_millis(100);
-/// And so often in all.
+/// The total number of requests per packet.
 const NACK_TRIES: u32 = 10;
 /// More than this is an outage, which a key frame ends.
 const MAX_MISSING: usize = 1_000;
-/// More key frames are never on their way at once.
+/// There are never more key frames in flight at once.
 const MAX_KEY_FRAMES: usize = 64;
 
 pub(super) struct Assembly {
     pub(super) codec: CodecKind,
-    /// The header extension by which pictures are told not to wait.
+    /// The header extension that signals pictures not to wait.
     pub(super) playout_delay: Option<u8>,
     packets: BTreeMap<u64, Packet>,
-    /// The next number that a frame begins with, unwrapped.
+    /// The number with which the next frame begins, unwrapped.
     next: Option<u64>,
     newest: Option<u64>,
-    /// Numbers that did not come: when to ask for them next, and how often they were asked for.
+    /// Missing numbers: when to request them next, and how often they were requested.
     missing: BTreeMap<u64, (Time, u32)>,
     waits_since: Option<Time>,
     /// RTP timestamps of key frames.
@@ -79,7 +79,7 @@ impl Assembly {
         self.key_frames.push_back(rtp_timestamp);
     }
 
-    /// Sequence numbers to ask for now.
+    /// Sequence numbers to request now.
     pub(super) fn poll_missing(&mut self, now: Time, asks: bool) -> Vec<u16> {
         let next = self.next.unwrap_or(0);
         self.missing.retain(|number, (_, tries)| *number >= next && *tries < NACK_TRIES);
@@ -100,7 +100,7 @@ impl Assembly {
         numbers
     }
 
-    /// Takes whole frames out, in order.
+    /// Extracts complete frames, in order.
     pub(super) fn assemble(&mut self, now: Time) {
         while let Some(next) = self.next {
             let run: Vec<&Packet> = (next..).map_while(|number| self.packets.get(&number)).collect();
@@ -138,7 +138,7 @@ impl Assembly {
         }
     }
 
-    /// A whole key frame behind a gap needs nothing of what is missing.
+    /// A complete key frame behind a gap needs none of the missing packets.
     fn skip_to_key_frame(&mut self) -> bool {
         let begins = |packet: &Packet| depacketizer(self.codec).is_partition_head(&packet.payload);
         let is_whole = |first: u64, timestamp: u32| {
@@ -159,7 +159,7 @@ impl Assembly {
         true
     }
 
-    /// Whether a gap has lasted for too long. If so it goes on behind it, at the next frame, which lacks what it was predicted from.
+    /// Whether a gap has lasted too long. If so the player continues behind it, at the next frame, which lacks its reference.
     pub(super) fn give_up(&mut self, now: Time) -> bool {
         if self.waits_since.is_none_or(|since| now.saturating_since(since) <= PATIENCE) {
             return false;

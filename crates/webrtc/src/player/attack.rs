@@ -1,4 +1,5 @@
-//! What a hostile client can do with the keys of its own connection: send any content in DTLS records that the server takes for genuine.
+//! What a hostile client can do with the keys of its own connection: send arbitrary content in DTLS records that the server accepts as
+//! genuine.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -13,7 +14,7 @@ const SALT: usize = 4;
 const EXPLICIT: usize = 8;
 const TAG: usize = 16;
 
-/// What seals the client's records.
+/// The key that seals the client's records.
 #[derive(Clone, Debug)]
 struct Key {
     algorithm: AeadAlgorithm,
@@ -51,7 +52,7 @@ impl Watch for Recorder {
 }
 
 impl Keys {
-    /// A provider that tells what it seals with.
+    /// A provider that captures the keys that it seals with.
     pub(super) fn provider(&self) -> Result<Arc<dyn RTCCryptoProvider>, Error> {
         let keys = self.clone();
         let recorder = move |algorithm, key: &[u8]| {

@@ -1,8 +1,7 @@
-//! Makes lost packets from FlexFEC repairs by the library's own decoder, as libwebrtc would: what is written into a packet only when it
-//! leaves counts as zeros, and packets that were sent again are not looked at.
+//! Recovers lost packets from FlexFEC repairs with the library's own decoder, as libwebrtc would: fields written into a packet only at
+//! departure count as zeros, and retransmitted packets are ignored.
 //!
-//! The library's own interceptor stands before the ones that report arrivals, so that no repair is ever reported. This one stands behind
-//! them.
+//! The library's own interceptor comes before the ones that report arrivals, so that no repair is ever reported. This one comes after them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use rtc::shared::error::Error;
 
 use crate::filter::Filter;
 
-/// Where it stands: behind all that reports, before what waits.
+/// Its position in the chain: after everything that reports, before what buffers.
 pub(super) const SLOT: usize = 12_500;
 
 struct Protected {
@@ -30,7 +29,7 @@ pub(super) struct FecRecovery {
 }
 
 impl FecRecovery {
-    /// Counts in `mended` what it made.
+    /// Counts the recovered packets in `mended`.
     pub(super) const fn new(mended: Arc<AtomicU64>) -> Self {
         Self { stream: None, mended }
     }

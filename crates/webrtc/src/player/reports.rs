@@ -1,5 +1,5 @@
 //! The library's receiver reports in the order of their streams. It keeps streams in a hash map, and sends a packet for each in the map's
-//! order, which differs from run to run: on a path that loses or delays packets a run would not be the same twice.
+//! order, which differs from run to run: on a path that loses or delays packets runs would not be reproducible.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -20,7 +20,7 @@ impl Ordered {
     }
 }
 
-/// Whose stream a report is of; none for other packets.
+/// The stream that a report is about; none for other packets.
 fn stream(message: &TaggedPacket) -> Option<u32> {
     let Packet::Rtcp(packets) = &message.message.packet else { return None };
     let report = packets.iter().find_map(|packet| packet.as_any().downcast_ref::<ReceiverReport>())?;

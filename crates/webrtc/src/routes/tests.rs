@@ -14,7 +14,7 @@ fn request(name: &str) -> Vec<u8> {
     signed_request(&credentials(name), 7)
 }
 
-/// Names a peer, and is signed by somebody who does not know its password.
+/// Names a peer, and is signed without knowledge of its password.
 fn forged(name: &str) -> Vec<u8> {
     signed_request(&IceCredentials { password: "a guess".into(), ..credentials(name) }, 7)
 }
@@ -38,7 +38,7 @@ fn a_signed_request_names_its_peer_and_makes_the_address_known() {
     assert_eq!(routes.on_datagram(NOW, address(2), &request("other")), Some(PeerId(2)));
     assert_eq!(routes.on_datagram(NOW, address(1), &MEDIA), Some(PeerId(1)));
     assert_eq!(routes.on_datagram(NOW, address(2), &MEDIA), Some(PeerId(2)));
-    // The same address belongs to who uses it once the first client has left it.
+    // The address belongs to its new user once the first client has left it.
     let later = NOW + HELD;
     assert_eq!(routes.on_datagram(later, address(1), &request("other")), Some(PeerId(2)));
     assert_eq!(routes.on_datagram(later, address(1), &MEDIA), Some(PeerId(2)));

@@ -107,7 +107,7 @@ fn a_leap_of_sequence_numbers_is_discarded() {
         assert!(screen.admits(&packet(&[(chunk::FORWARD_TSN, longs(&[FIRST - 1 + step * MAX_AHEAD]))])));
     }
     assert!(screen.admits(&packet(&[data(FIRST, 0)])), "an old one is harmless");
-    // Behind an association of other numbers there is none.
+    // After an INIT, one with other numbers is rejected.
     assert!(!screen.admits(&packet(&[init(FIRST + 5)])));
     assert!(!Screen::default().admits(&packet(&[data(FIRST, 0)])), "before there is an association");
 }

@@ -71,7 +71,7 @@ fn repairs_have_a_source_of_their_own_and_the_frame_s_time() {
     let Header { sequence_number, timestamp, ssrc, payload_type, marker, .. } = repair.header;
     assert_eq!((sequence_number, timestamp, ssrc, payload_type, marker), (0xFFFF, 77, 9, 49, false));
     assert_eq!(repair.header.get_extension(4).as_deref(), Some(&[0, 44][..]));
-    // Both ends take the transport-wide number for zero: it is not known yet when a repair is made, nor when it is used.
+    // Both ends take the transport-wide number for zero: it is not known yet when a repair is generated, nor when it is used.
     let mut decoder = rtc::interceptor::FlexFec03Decoder::new(9, 7);
     let unnumbered = |packet: &Packet| {
         let mut packet = packet.clone();
@@ -140,7 +140,7 @@ fn missing_numbers_are_pieces_of_frames() {
     let missing = stream.missing(numbers.into_iter()).missing;
     let expected = [(0, 0, 2), (1, 0, 2)].map(|(frame, first, count)| Missing { frame: FrameId(frame), first, count });
     assert_eq!(missing, expected);
-    // Far more than a message holds, and all the same: bounded.
+    // Far more than a message holds, and still bounded.
     let many = std::iter::repeat_n([0x7fff, 0x8001], 1_000).flatten();
     assert_eq!(stream.missing(many).missing.len(), MAX_NACK_ENTRIES);
 }
@@ -169,7 +169,7 @@ fn reports_leave_twice_a_second_and_tell_the_round_trip_when_they_come_back() {
     assert_eq!(report.rtp_time, 1_234 + 900, "10 ms after the newest packet");
     assert_eq!(stream.poll_report(Time::from_millis(600)), None);
     assert!(stream.poll_report(Time::from_millis(610)).is_some());
-    // The client had it for 40 ms of the 65.
+    // The client held it for 40 ms of the 65.
     let last = (report.ntp_time >> 16) as u32;
     let trip = round_trip(Time::from_millis(175), last, 65_536 * 40 / 1_000).expect("plausible");
     assert!((trip - Span::from_millis(25)).abs() < Span::from_micros(50), "{trip}");

@@ -1,9 +1,9 @@
-//! What must have happened between two states of the devices.
+//! Derives what must have happened between two states of the devices.
 
 use super::{Devices, InputEvent, MAX_TEXT_BYTES, PointerButton, ScreenPoint, Touch};
 
 impl Devices {
-    /// The events that lead from `before` to this state: what was let go of comes first, for its place may have been taken since.
+    /// The events that lead from `before` to this state: releases come first, because their slots may have been taken since.
     #[must_use]
     pub fn changes_from(&self, before: &Self) -> Vec<InputEvent> {
         let mut events = Vec::new();
@@ -12,12 +12,12 @@ impl Devices {
         events
     }
 
-    /// What is down here and not in `other`, as events that say `pressed` of it.
+    /// What is down here and not in `other`, as events with the given value of `pressed`.
     fn pressed_beyond(&self, other: &Self, pressed: bool, events: &mut Vec<InputEvent>) {
         let keys = self.keys.iter().filter(|key| !other.keys.contains(key));
         events.extend(keys.map(|key| InputEvent::Key { key: *key, pressed }));
         let buttons = |devices: &Self| devices.pointer.map_or(0, |pointer| pointer.buttons);
-        // Where it happened is the newer place.
+        // The event happened at the newer position.
         let newer = if pressed { self } else { other };
         let at = newer.pointer.or(self.pointer).map_or(ScreenPoint::default(), |pointer| pointer.at);
         for button in PointerButton::ALL {

@@ -1,16 +1,17 @@
-//! Devices as they are at one moment.
+//! The state of all devices at one moment.
 //!
-//! Numbers stand here as they travel: fractions of the picture, of an axis' or a button's way, so that nothing is rounded twice.
+//! Numbers are kept as they are on the wire, as fractions of the picture or of the travel of an axis or a button, so that nothing is
+//! rounded twice.
 
 use super::{Hand, Key};
 use crate::cursor::Reader;
 use crate::{Pose, WireError};
 
-/// Keys that are down at a time; no hand has more fingers.
+/// Keys that are down at the same time: more than a user has fingers.
 pub const MAX_KEYS: usize = 16;
 /// Fingers on a touch screen.
 pub const MAX_TOUCHES: usize = 10;
-/// Gamepads, numbered from 0: as many as browsers tell of.
+/// Gamepads, numbered from 0: as many as browsers report.
 pub const MAX_GAMEPADS: usize = 4;
 /// Buttons of a gamepad; the standard mapping has 17.
 pub const MAX_GAMEPAD_BUTTONS: usize = 20;
@@ -22,7 +23,7 @@ pub const MAX_CONTROLLER_AXES: usize = 4;
 /// The wheel counts these parts of a CSS pixel.
 pub const WHEEL_UNITS_PER_PIXEL: i32 = 16;
 
-/// Which parts a sample has: one bit each, in the order of the parts.
+/// The parts that a sample has: one bit each, in the order of the parts.
 const GAZE: u16 = 1 << 0;
 const CONTROLLERS: u16 = 1 << 1;
 const KEYS: u16 = 1 << 2;
@@ -30,7 +31,7 @@ const POINTER: u16 = 1 << 3;
 const TOUCHES: u16 = 1 << 4;
 const GAMEPADS: u16 = 1 << 5;
 pub(super) const EVENTS: u16 = 1 << 6;
-/// No parts: the joints of these hands are tracked, and come in datagrams of their own.
+/// Not parts: these flags say that the joints of a hand are tracked; they are sent in separate datagrams.
 const HANDS: [(u16, Hand); 2] = [(1 << 7, Hand::Left), (1 << 8, Hand::Right)];
 const KNOWN: u16 = (1 << 9) - 1;
 
@@ -42,7 +43,7 @@ pub struct ScreenPoint {
 }
 
 impl ScreenPoint {
-    /// The place at these fractions of width and height; what is outside counts as the edge.
+    /// The place at these fractions of width and height, clamped to the edges.
     #[must_use]
     pub fn new(x: f32, y: f32) -> Self {
         let part = |value: f32| (value.clamp(0.0, 1.0) * f32::from(u16::MAX)).round() as u16;
@@ -68,7 +69,7 @@ impl ScreenPoint {
 /// Buttons of a mouse or pen, numbered as in W3C's `MouseEvent.button`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PointerButton {
-    /// The left one of a mouse for the right hand.
+    /// The left button of a right-handed mouse.
     Primary = 0,
     /// The wheel.
     Auxiliary = 1,
@@ -95,11 +96,11 @@ impl PointerButton {
 
 /// A mouse or a pen.
 ///
-/// Movement and wheel are totals since the session began that wrap around, so that a lost sample loses no way: see [`Pointer::since`].
+/// Movement and wheel are wrapping totals since the session began, so that a lost sample loses no movement: see [`Pointer::since`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pointer {
     pub at: ScreenPoint,
-    /// The client has captured the pointer: only movement counts, not where it is.
+    /// The client has captured the pointer: only its movement counts, not its position.
     pub captured: bool,
     /// Right and down, in CSS pixels.
     pub moved: [i32; 2],
@@ -110,7 +111,7 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Movement in pixels and scrolled way in pixels from `before` to this one.
+    /// Movement and scrolling in pixels from `before` to this one.
     #[must_use]
     pub fn since(&self, before: &Self) -> ([i32; 2], [f32; 2]) {
         let way = |now: [i32; 2], then: [i32; 2]| [now[0].wrapping_sub(then[0]), now[1].wrapping_sub(then[1])];
@@ -143,7 +144,7 @@ pub struct Touch {
     /// The client's name for it, not used again in the session.
     pub id: u32,
     pub at: ScreenPoint,
-    /// 0 to 255; 255 where the device does not tell.
+    /// 0 to 255; 255 if the device does not report it.
     pub pressure: u8,
 }
 
@@ -160,13 +161,13 @@ pub struct Gamepad {
     pub axes: Vec<i16>,
 }
 
-/// An XR controller, or another thing that points in space.
+/// An XR controller, or another device that points in space.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Controller {
     pub hand: Hand,
     /// Where it points from, along -z: WebXR's target ray, OpenXR's aim pose.
     pub aim: Pose,
-    /// How it is held; none for what is not held.
+    /// How it is held; none for a device that is not held.
     pub grip: Option<Pose>,
     /// A bit for each button of WebXR's `xr-standard` mapping: 0 trigger, 1 squeeze, 2 touchpad, 3 thumbstick, then the profile's own.
     pub pressed: u16,
@@ -178,21 +179,21 @@ pub struct Controller {
 }
 
 impl Controller {
-    /// One that only points.
+    /// A controller that only points.
     #[must_use]
     pub const fn pointing(hand: Hand, aim: Pose) -> Self {
         Self { hand, aim, grip: None, pressed: 0, touched: 0, values: Vec::new(), axes: Vec::new() }
     }
 }
 
-/// All devices as they are; what is not there is at rest.
+/// The state of all devices; absent devices are at rest.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Devices {
-    /// Where the eyes look from, along -z; only where the user allows it.
+    /// The gaze: origin, and direction along -z; only if the user allows it.
     pub gaze: Option<Pose>,
-    /// At most one for each hand, and without equal hands.
+    /// At most one for each hand.
     pub controllers: Vec<Controller>,
-    /// Keys that are down, without equal ones.
+    /// Keys that are down, without duplicates.
     pub keys: Vec<Key>,
     pub pointer: Option<Pointer>,
     pub touches: Vec<Touch>,
@@ -361,7 +362,7 @@ fn read_axes(reader: &mut Reader<'_>, most: usize) -> Result<Vec<i16>, WireError
     (0..count).map(|_| reader.fraction()).collect()
 }
 
-/// A count and the items; nothing for none, which the parts tell.
+/// A count and the items; nothing for an empty list, which the parts' bits show.
 fn write_list<T>(items: &[T], most: usize, bytes: &mut Vec<u8>, write: impl Fn(&T, &mut Vec<u8>)) {
     debug_assert!(items.len() <= most);
     if !items.is_empty() {

@@ -1,4 +1,4 @@
-//! What happened at one moment and must not be lost: pressed and released, begun and ended, typed.
+//! Events that must not be lost: presses and releases, begins and ends, typed text.
 
 use super::device::{PointerButton, ScreenPoint};
 use super::{Hand, Key};
@@ -7,7 +7,7 @@ use crate::cursor::Reader;
 
 /// A sample carries at most this many events.
 pub const MAX_INPUT_EVENTS: usize = 32;
-/// They take at most this many bytes, so that the largest sample fits a datagram.
+/// The events of a sample take at most this many bytes, so that the largest sample fits a datagram.
 pub const MAX_EVENT_BYTES: usize = 320;
 /// Bytes of UTF-8 in one event; a longer text is several events.
 pub const MAX_TEXT_BYTES: usize = 32;
@@ -19,7 +19,7 @@ pub enum InputEvent {
         key: Key,
         pressed: bool,
     },
-    /// What keys or an input method have typed, at most [`MAX_TEXT_BYTES`] and not empty; it comes beside the keys' own events.
+    /// Text typed by keys or an input method, at most [`MAX_TEXT_BYTES`] and not empty; it is sent in addition to the keys' own events.
     Text(String),
     Button {
         button: PointerButton,
@@ -34,7 +34,7 @@ pub enum InputEvent {
     TouchEnded {
         id: u32,
         at: ScreenPoint,
-        /// The system took the finger away; it was not lifted.
+        /// The system cancelled the touch; the finger was not lifted.
         cancelled: bool,
     },
     GamepadButton {

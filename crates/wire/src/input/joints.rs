@@ -14,7 +14,7 @@ const UNITS: f32 = 32_767.0;
 /// Radii in quarters of a millimetre.
 const RADIUS_UNITS_PER_METRE: f32 = 4_000.0;
 
-/// One joint. What is read from the wire is rounded as `docs/wire.md` says.
+/// One joint. Values read from the wire are rounded as `docs/wire.md` says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Joint {
     /// From the wrist, in metres, along the axes of the world: at most 1 along each.

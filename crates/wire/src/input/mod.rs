@@ -1,4 +1,4 @@
-//! The uplink: where the user is, and what the user's devices say.
+//! The uplink: the user's pose and the state of the user's devices.
 
 mod changes;
 mod device;
@@ -6,7 +6,7 @@ mod event;
 mod joints;
 mod key;
 
-use nearlight_units::{InputSeq, Time};
+use nearlight_units::{InputSeq, RemoteTime};
 
 use crate::cursor::Reader;
 use crate::{Further, Kind, Pose, View, WireError};
@@ -50,12 +50,12 @@ impl Hand {
     }
 }
 
-/// Everything the server must know of the user at one moment: the newest sample makes all older ones worthless.
+/// Everything that the server must know about the user at one moment: the newest sample supersedes all older ones.
 #[derive(Clone, Debug, PartialEq)]
 pub struct InputSample {
     pub seq: InputSeq,
     /// When the user moved, on the client's clock.
-    pub sampled_at: Time,
+    pub sampled_at: RemoteTime,
     pub head: Pose,
     /// One view for a screen, two for a headset, left first.
     pub views: Vec<View>,
@@ -70,7 +70,7 @@ pub struct InputSample {
 impl InputSample {
     /// A user without any device.
     #[must_use]
-    pub fn of_views(seq: InputSeq, sampled_at: Time, head: Pose, views: Vec<View>) -> Self {
+    pub fn of_views(seq: InputSeq, sampled_at: RemoteTime, head: Pose, views: Vec<View>) -> Self {
         Self { seq, sampled_at, head, views, devices: Devices::default(), first_event: 0, events: Vec::new() }
     }
 
@@ -138,7 +138,7 @@ impl InputAcknowledgement {
 /// The joints of one hand.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HandSample {
-    /// The newest sample of the client when the hand was there: the newest joints of each hand win.
+    /// The client's newest sample when the joints were captured: the newest joints of each hand win.
     pub seq: InputSeq,
     pub joints: HandJoints,
 }

@@ -1,7 +1,7 @@
-//! Frames over one TCP connection of the kernel's, for `nearlight lab run --live`: what `lab::world::Reliable` is in virtual time.
+//! Frames over one kernel TCP connection, for `nearlight lab run --live`: the counterpart of `lab::world::Reliable` in virtual time.
 //!
-//! The coded rate never changes, a frame that finds one waiting for too long is left out before it is coded, and what is lost is the
-//! kernel's to repair. Both ends are processes of their own, share the machine's clock and write the events that every end writes.
+//! The encoding rate never changes, a frame is skipped before it is encoded if an earlier one has waited too long, and the kernel repairs
+//! losses. Both ends are separate processes, share the machine's clock and write the same events as every end.
 
 mod serve;
 mod view;
@@ -23,12 +23,12 @@ pub(super) use serve::TcpServeArguments;
 pub(super) use view::TcpViewArguments;
 pub(super) use {serve::serve, view::view};
 
-/// Both ends tell what passed the connection so often.
+/// Both ends report the traffic on the connection this often.
 const TRAFFIC_EVERY: Span = Span::from_millis(100);
-/// A frame is shorter; what says otherwise is not ours.
+/// Frames are shorter; a longer length means that the stream is not ours.
 const LONGEST_FRAME: u32 = 4 << 20;
 
-/// What goes ahead of a frame's bits.
+/// The header in front of a frame's bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Head {
     number: u32,
@@ -100,7 +100,7 @@ impl Journal {
 }
 
 fn locked<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Only assignments happen under these locks, so a panic elsewhere leaves nothing half done.
+    // Only assignments happen under these locks, so a panic elsewhere leaves no inconsistent state.
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

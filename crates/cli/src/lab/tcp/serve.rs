@@ -12,11 +12,12 @@ use std::thread;
 use anyhow::Context as _;
 use clap::Args;
 use nearlight_codec::{CodecKind, Encoder, EncoderConfig, Picture, Reference, Size};
-use nearlight_emulate::{TcpCounts, set_congestion_law, tcp_counts};
 use nearlight_events::{Event, Origin};
 use nearlight_lab::LONGEST_WAIT_OVER_TCP;
 use nearlight_net::Clock;
-use nearlight_units::{Bitrate, Bytes, FrameId, Span, Time};
+use nearlight_rate::TcpInfo;
+use nearlight_tcp::{set_congestion_control, tcp_info};
+use nearlight_units::{Bitrate, FrameId, Span, Time};
 
 use super::{Head, Journal, TRAFFIC_EVERY, locked, sleep_until};
 use crate::parse;
@@ -52,13 +53,13 @@ pub(in crate::lab) struct TcpServeArguments {
 /// What the threads share.
 #[derive(Default)]
 struct Shared {
-    /// The newest input that came.
+    /// The newest input that arrived.
     known_input: AtomicU32,
     queue: Mutex<Queue>,
     changed: Condvar,
 }
 
-/// Coded frames that the socket has not taken.
+/// Encoded frames that the socket has not accepted.
 #[derive(Default)]
 struct Queue {
     frames: VecDeque<Waiting>,
@@ -82,7 +83,7 @@ pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<Exi
     println!("{}", serde_json::json!({ "port": listener.local_addr()?.port() }));
     let (stream, _) = listener.accept().context("no client came")?;
     stream.set_nodelay(true)?;
-    set_congestion_law(&stream, &arguments.law).with_context(|| {
+    set_congestion_control(&stream, &arguments.law).with_context(|| {
         let law = &arguments.law;
         format!("this kernel has no TCP with {law}; `modprobe tcp_{law}` may load it")
     })?;
@@ -92,7 +93,7 @@ pub(in crate::lab) fn serve(arguments: &TcpServeArguments) -> anyhow::Result<Exi
         scope.spawn(|| write_frames(&stream, &shared));
         let captured = Studio { clock, shared: &shared, journal: &journal, stream: &stream }.run(arguments, encoder);
         shared.end();
-        // Wakes both out of the kernel.
+        // Unblocks both threads from their system calls.
         let _ = stream.shutdown(std::net::Shutdown::Both);
         captured
     })?;
@@ -190,8 +191,9 @@ impl Studio<'_> {
     }
 
     fn tell_traffic(&self, now: Time) -> anyhow::Result<()> {
-        let TcpCounts { segments, bytes, retransmissions, .. } = tcp_counts(self.stream).context("TCP_INFO")?;
-        let event = Event::Traffic { packets: segments, bytes: Bytes::new(bytes), retransmissions, repairs: 0 };
+        let TcpInfo { segments_sent: segments, bytes_sent: bytes, retransmissions, .. } =
+            tcp_info(self.stream).context("TCP_INFO")?;
+        let event = Event::Traffic { packets: segments, bytes, retransmissions, repairs: 0 };
         self.journal.write(now, &event)
     }
 }

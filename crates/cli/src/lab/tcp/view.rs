@@ -39,14 +39,14 @@ pub(in crate::lab) struct TcpViewArguments {
     events: PathBuf,
 }
 
-/// A frame and when it was whole.
+/// A frame and when it was complete.
 struct Whole {
     head: Head,
     at: Time,
     bits: Vec<u8>,
 }
 
-/// For the display, and when it was decoded.
+/// A frame for the display, and when it was decoded.
 #[derive(Clone, Copy)]
 struct Decoded {
     head: Head,
@@ -60,7 +60,7 @@ struct Shared {
     received: AtomicU64,
     /// The newest picture that has not been shown.
     newest: Mutex<Option<Decoded>>,
-    /// The server has gone, or sent what cannot be read.
+    /// The server is gone, or has sent data that cannot be parsed.
     ended: AtomicBool,
 }
 
@@ -79,7 +79,7 @@ pub(in crate::lab) fn view(arguments: &TcpViewArguments) -> anyhow::Result<ExitC
     thread::scope(|scope| {
         let (frames, waiting) = channel();
         let (stream, shared, journal) = (&stream, &shared, &journal);
-        // With `frames` the receiver takes the decoder's end with it.
+        // The receiver drops `frames` when it ends, which ends the decoder.
         let receiving = scope.spawn(move || {
             let received = receive(stream, clock, shared, journal, &frames);
             shared.ended.store(true, Ordering::Relaxed);
@@ -87,7 +87,7 @@ pub(in crate::lab) fn view(arguments: &TcpViewArguments) -> anyhow::Result<ExitC
         });
         let decoding = scope.spawn(move || decode(decoder, clock, shared, waiting));
         let shown = Display { clock, shared, journal, stream }.run(arguments);
-        // Wakes the receiver out of the kernel, and with it the decoder.
+        // Unblocks the receiver from its system call, which ends the decoder too.
         let _ = stream.shutdown(Shutdown::Both);
         let received = receiving.join().unwrap_or_else(|_| bail!("the receiver panicked"));
         let decoded = decoding.join().unwrap_or_else(|_| bail!("the decoder panicked"));
@@ -160,7 +160,10 @@ impl Display<'_> {
                 let frame = FrameId(shown.head.number);
                 for (number, made_at) in (1..).zip(&inputs).take(newest).skip(shown_input) {
                     let (input, span) = (InputSeq(number), now - *made_at);
-                    self.journal.write(now, &Event::MotionToPhoton { input, frame, span })?;
+                    self.journal.write(now, &Event::InputToPhoton { input, frame, span })?;
+                    if number as usize == newest {
+                        self.journal.write(now, &Event::MotionToPhoton { input, frame, span })?;
+                    }
                 }
                 shown_input = shown_input.max(newest);
             }
@@ -174,7 +177,7 @@ impl Display<'_> {
         Ok(())
     }
 
-    /// Nobody here knows when the kernel sent a frame's last segment: what it waited in the socket counts as its way.
+    /// It is not known when the kernel sent a frame's last segment, so the time in the socket's buffer counts as network time.
     fn show(&self, now: Time, shown: &Decoded, input_at: Option<Time>) -> anyhow::Result<()> {
         let Decoded { head: Head { number, input, captured_at, encoded_at, .. }, whole_at, at } = *shown;
         let timeline = Timeline {

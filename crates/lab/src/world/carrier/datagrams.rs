@@ -1,7 +1,7 @@
 //! Datagrams of our own: the session's sender and receiver are the ends.
 
 use nearlight_events::RecoveryCounts;
-use nearlight_session::{Displayed, EncodedFrame, Receiver, Sender};
+use nearlight_session::{Displayed, EncodedFrame, Receiver, Sender, Wake};
 use nearlight_units::{FrameId, Time};
 use nearlight_wire::ToClient;
 use nearlight_wire::marker::Marker;
@@ -57,8 +57,8 @@ impl Carrier for Datagrams {
         self.sender.take_back(datagram);
     }
 
-    fn poll_server_timeout(&mut self) -> Option<Time> {
-        self.sender.poll_timeout().map(|(at, _)| at - CLOCKS_APART)
+    fn poll_server_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.sender.poll_timeout().map(|(at, wake)| (at - CLOCKS_APART, wake))
     }
 
     fn on_client_datagram(&mut self, now: Time, bytes: &[u8], marked: bool) {
@@ -69,15 +69,16 @@ impl Carrier for Datagrams {
         }
     }
 
-    /// The receiver runs its timers as its datagrams are taken.
-    fn on_client_timeout(&mut self, _now: Time) {}
+    fn on_client_timeout(&mut self, now: Time) {
+        self.receiver.on_timeout(now);
+    }
 
     fn poll_client_transmit(&mut self, now: Time) -> Option<Vec<u8>> {
         self.receiver.poll_transmit(now)
     }
 
-    fn poll_client_timeout(&mut self) -> Option<Time> {
-        self.receiver.poll_timeout().map(|(at, _)| at)
+    fn poll_client_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.receiver.poll_timeout()
     }
 
     fn poll_frame(&mut self, now: Time) -> Option<Whole> {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use nearlight_events::RecoveryCounts;
-use nearlight_session::{Displayed, EncodedFrame, PictureFacts, Receiver, Sender};
+use nearlight_session::{Displayed, EncodedFrame, PictureFacts, Receiver, Sender, Wake};
 use nearlight_units::{FrameId, Span, Time};
 use nearlight_webrtc::player::{PlayedFrame, Player, PlayerConfig, Reporting};
 use nearlight_webrtc::{Certificate, ChannelId, CodecKind, Event, Message, Offer, Peer, PeerConfig, Remote};
@@ -59,7 +59,7 @@ pub(in crate::world) struct WebRtc {
     named: VecDeque<Named>,
     whole: VecDeque<PlayedFrame>,
     given_up: u64,
-    /// Nothing but a key frame can be decoded.
+    /// Only a key frame can be decoded.
     broken: bool,
     key_frame_asked_at: Option<Time>,
 }
@@ -216,11 +216,11 @@ impl Carrier for WebRtc {
         self.peer.poll_transmit(server_clock(now)).map(|transmit| transmit.datagram)
     }
 
-    fn poll_server_timeout(&mut self) -> Option<Time> {
-        self.peer.poll_timeout().map(|(at, _)| at - CLOCKS_APART)
+    fn poll_server_timeout(&mut self) -> Option<(Time, Wake)> {
+        self.peer.poll_timeout().map(|(at, wake)| (at - CLOCKS_APART, wake))
     }
 
-    /// The library tells nothing of marks.
+    /// The library does not report marks.
     fn on_client_datagram(&mut self, now: Time, bytes: &[u8], _marked: bool) {
         self.player.on_datagram(player_clock(now), address(SERVER), bytes);
         self.take_played();
@@ -234,6 +234,7 @@ impl Carrier for WebRtc {
     fn on_client_timeout(&mut self, now: Time) {
         self.player.on_timeout(player_clock(now));
         self.take_played();
+        self.receiver.on_timeout(now);
         while let Some(bytes) = self.receiver.poll_transmit(now) {
             self.player.send(player_clock(now), CHANNEL, Message::Binary(bytes));
         }
@@ -243,11 +244,11 @@ impl Carrier for WebRtc {
         self.player.poll_transmit().map(|transmit| transmit.datagram)
     }
 
-    fn poll_client_timeout(&mut self) -> Option<Time> {
-        let receiver = self.receiver.poll_timeout().map(|(at, _)| at);
+    fn poll_client_timeout(&mut self) -> Option<(Time, Wake)> {
+        let receiver = self.receiver.poll_timeout();
         let player = self.player.poll_timeout();
-        let player = player.map(|at| at.max(Time::ZERO + PLAYER_AHEAD) - PLAYER_AHEAD);
-        [receiver, player].into_iter().flatten().min()
+        let player = player.map(|at| (at.max(Time::ZERO + PLAYER_AHEAD) - PLAYER_AHEAD, Wake::Transport));
+        [receiver, player].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     fn poll_frame(&mut self, now: Time) -> Option<Whole> {

@@ -1,4 +1,4 @@
-//! Requests against the routes, the signalling task and a peer that says what it was asked.
+//! Requests to the routes, the signalling task and a peer that echoes its orders.
 
 use axum::body::Body;
 use nearlight_net::Clock;
@@ -12,7 +12,7 @@ use super::*;
 
 const CHANNEL: &str = "v=0\r\nm=application 9 UDP/DTLS/SCTP webrtc-datachannel\r\n";
 
-/// Answers with its orders' words, and ends when it is accepted.
+/// Answers with the text of its orders, and ends when its offer is accepted.
 struct Echo;
 
 impl Peers for Echo {

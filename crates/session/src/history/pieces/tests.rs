@@ -1,5 +1,5 @@
 use nearlight_rate::SentPacket;
-use nearlight_units::Bytes;
+use nearlight_units::{Bytes, Time};
 
 use super::*;
 
@@ -11,8 +11,8 @@ fn at(millis: u64) -> Time {
 }
 
 fn feedback(first: u32, arrived: &[u8]) -> Feedback {
-    let arrivals = arrived.iter().map(|came| (*came == 1).then(|| at(5))).collect();
-    Feedback { sent_at: at(9), first: PacketSeq(first), arrivals, marked: Vec::new() }
+    let arrivals = arrived.iter().map(|came| (*came == 1).then(|| at(5).for_peer())).collect();
+    Feedback { sent_at: at(9).for_peer(), first: PacketSeq(first), arrivals, marked: Vec::new() }
 }
 
 fn named(nack: &Nack) -> Vec<(u32, u16)> {
@@ -46,7 +46,7 @@ fn protected(frame: u32) -> PacketHistory {
     history
 }
 
-/// What is to be sent again after feedback about packets from `first` on.
+/// What is to be retransmitted after feedback about packets from `first` on.
 fn lost(
     history: &mut PacketHistory,
     first: u32,
@@ -74,9 +74,9 @@ fn what_a_repair_brings_is_not_sent_again() {
     assert!(asked(&mut history, at(5), &[1]).is_empty(), "its repair left 2 ms ago");
     assert!(told(&mut history, &[1, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
     assert!(told(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]).is_empty(), "nothing waits: its repair came");
-    // Nobody asked: feedback alone tells the same.
+    // Without a request, feedback alone reveals the same.
     assert!(told(&mut protected(1), &[1, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
-    // One loss of each group.
+    // One loss in each group.
     assert!(told(&mut protected(1), &[0, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
 }
 
@@ -121,7 +121,7 @@ fn a_lost_piece_is_named_once_and_not_while_its_retransmission_is_under_way() {
     // Number 4 may only be late, 1 is lost.
     assert_eq!(lost(&mut history, 0, &[1, 0, 1, 1, 0, 1], |_| None), [(1, 1)]);
     assert!(lost(&mut history, 0, &[1, 0, 1, 1, 0, 1], |_| None).is_empty());
-    // The receiver has asked for 4 meanwhile; its retransmission is number 6.
+    // The receiver has requested 4 meanwhile; its retransmission is number 6.
     send(&mut history, Time::ZERO, 6, Content::Retransmission((FrameId(1), 4)));
     send_others(&mut history, 7..11);
     assert!(lost(&mut history, 3, &[1, 0, 1, 0, 1], |_| None).is_empty());

@@ -1,4 +1,4 @@
-//! Bytes that nobody means well with.
+//! Hostile input.
 
 use proptest::prelude::*;
 
@@ -87,7 +87,7 @@ fn random_and_changed_datagrams_never_panic_nor_end_a_session() {
                     *byte = random.random();
                 }
             }
-            // What is whole but comes from elsewhere may be answered there, and changes nothing.
+            // A valid datagram from elsewhere may be answered there, and changes nothing.
             let from = if random.random_bool(0.5) { player_address() } else { server_address() };
             world.peer.on_datagram(world.now, Remote::udp(from), server_address(), &datagram);
         }
@@ -125,7 +125,7 @@ fn a_chunk_whose_error_cause_claims_more_than_it_holds_ends_no_session() {
     world.play(30);
     world.run(Span::from_secs(1));
     assert_eq!(world.frames.len(), 33);
-    // One that is as it should be is taken: what was sealed before it came that far too.
+    // A valid one is accepted: so what was sealed before got that far too.
     let abort = world.player.seal_chunks(&[6, 0, 0, 8, 0, 12, 0, 4]).expect("the player has keys");
     world.peer.on_datagram(world.now, from_player(), server_address(), &abort);
     world.drain();
@@ -136,7 +136,7 @@ fn a_chunk_whose_error_cause_claims_more_than_it_holds_ends_no_session() {
 #[test]
 fn a_leap_of_two_thousand_million_sequence_numbers_is_not_walked() {
     let mut world = talking(32);
-    // A walk takes seconds each; the test would last for minutes.
+    // A run takes seconds each; the test would last for minutes.
     for step in 0..100_u32 {
         let tsn = step.wrapping_mul(0x7fff_0000).to_be_bytes();
         let chunk = [&[192, 0, 0, 8][..], &tsn].concat();
@@ -152,7 +152,7 @@ fn a_leap_of_two_thousand_million_sequence_numbers_is_not_walked() {
 fn a_handshake_message_in_thousands_of_parts_is_not_put_together() {
     let mut world = World::new(CodecKind::Vp8, CLEAN, "fixed", 33);
     let deadline = world.now + Span::from_secs(5);
-    // Checks have made the way known, and the handshake has begun.
+    // Checks have established the path, and the handshake has begun.
     world.run_until(deadline, |world| world.flying.values().any(|datagram| matches!(datagram[..], [22, ..])));
     for offset in 0..100_000_u32 {
         let three = |number: u32| number.to_be_bytes()[1..].to_vec();
@@ -161,7 +161,7 @@ fn a_handshake_message_in_thousands_of_parts_is_not_put_together() {
         let record = [&[22, 254, 253][..], &number, &[0, part.len() as u8], &part].concat();
         world.peer.on_datagram(world.now, from_player(), server_address(), &record);
     }
-    // The recursion would have left no stack.
+    // The recursion would have overflowed the stack.
     world.drain();
     assert!(!world.events.contains(&Event::Failed));
 }
@@ -183,7 +183,7 @@ fn a_request_that_is_not_signed_with_the_peer_s_password_changes_nothing() {
     world.play(10);
     world.run(Span::from_secs(1));
     assert_eq!(world.frames.len(), 13);
-    // Nor does it keep a session alive whose client has gone.
+    // Nor does it keep a session alive whose client is gone.
     world.path.loss = 1.0;
     for _ in 0..60 {
         world.peer.on_datagram(world.now, from_player(), server_address(), &forged(9));

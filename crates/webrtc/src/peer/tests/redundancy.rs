@@ -1,4 +1,4 @@
-//! Repairs: what they mend, what is then not sent again, and clients that take none.
+//! Repairs: what they recover, what is then not retransmitted, and clients that do not accept them.
 
 use super::*;
 
@@ -8,7 +8,7 @@ fn protected(now: Time, policy: &str) -> Sender {
     protected_sender(now, "fixed", Bounds::up_to(Bitrate::from_mbps(8)), policy)
 }
 
-/// A client, mending or not, of a server with a policy; and the server's answer.
+/// A client, with or without repair, of a server with a policy; and the server's answer.
 fn world(codec: CodecKind, path: Path, policy: &str, mends: bool, seed: u64) -> (World, String) {
     let (now, origin) = (Time::from_secs(1), origin());
     let player = if mends { Player::mending } else { Player::mute };
@@ -46,7 +46,7 @@ fn losses_are_mended_and_not_sent_again() {
         let (mended, plain) = (with.peer.sender().statistics(with.now), without.peer.sender().statistics(without.now));
         assert!(with.player.requests() > 200, "a client asks at once, for {}", with.player.requests());
         assert!(plain.retransmissions > 200 && without.player.mended() == 0, "{plain:?}");
-        // Two losses of about six packets are beyond one repair: every tenth loss has another beside it.
+        // Two losses of about six packets are beyond one repair: every tenth loss has another next to it.
         assert!(
             mended.retransmissions * 5 < plain.retransmissions,
             "{} were sent again, else {}",
@@ -55,7 +55,7 @@ fn losses_are_mended_and_not_sent_again() {
         );
         assert!(with.player.mended() > 200, "{} mended", with.player.mended());
         assert!(mended.repairs > 3_000 && mended.key_frames == 1, "{mended:?}");
-        // What is mended did not come: the rate controller must know of it.
+        // A recovered packet did not arrive: the rate controller must know of it.
         assert!(mended.packets_lost > 250, "{mended:?}");
         assert!(with.frames.iter().all(|frame| frame.undelayed));
         let late = |world: &World| {
@@ -70,7 +70,7 @@ fn losses_are_mended_and_not_sent_again() {
 fn a_client_that_never_asks_is_helped_as_well() {
     let with = played(CodecKind::Vp8, LOSSY, "fixed:20", 22);
     assert_eq!(with.player.given_up(), 0);
-    // On a path without losses nobody needs them, and they are sent all the same.
+    // On a path without losses repairs are useless, and still sent.
     let clean = played(CodecKind::Vp8, CLEAN, "fixed:20", 23);
     let statistics = clean.peer.sender().statistics(clean.now);
     assert_eq!((statistics.packets_lost, statistics.retransmissions, clean.player.mended()), (0, 0, 0));

@@ -1,9 +1,9 @@
-//! Clients that go on to another of their networks.
+//! Clients that roam to another of their networks.
 
 use super::*;
 
-/// A second network of the player's, which it nominates while the first still works, and where everything comes from afterwards. The
-/// library's player knows of one network only, so its nomination is said again from there; no signature covers where it comes from.
+/// A second network of the player's, which it nominates while the first still works, and from which everything arrives afterwards. The
+/// library's player knows only one network, so its nomination is replayed from there; no signature covers the source address.
 fn roam(world: &mut World) {
     world.at = "203.0.113.9:50000".parse().expect("an address");
     let from = Remote::udp(world.at);
@@ -20,7 +20,7 @@ fn media_follow_a_client_to_the_network_that_it_nominates() {
     roam(&mut world);
     world.play(60);
     world.run(Span::from_secs(1));
-    // What was under way to the first network is lost, and healed.
+    // What was in flight to the first network is lost, and recovered.
     assert!(world.frames.len() >= 85, "{} of 90 frames came", world.frames.len());
     // Long after the library would have given up the first network.
     world.run(Span::from_secs(60));
@@ -41,7 +41,7 @@ fn who_repeats_a_client_s_datagrams_from_elsewhere_gets_nothing() {
     for datagram in [&nomination[..], &[0x80; 40]] {
         world.peer.on_datagram(world.now, elsewhere, server_address(), datagram);
     }
-    // The server's check is sent there, and nobody answers it.
+    // The server's check is sent there, and goes unanswered.
     world.play(10);
     world.run(Span::from_secs(1));
     assert_eq!(world.frames.len(), 20);

@@ -8,7 +8,7 @@ pub(super) fn server_address() -> SocketAddr {
     "192.0.2.1:8091".parse().expect("an address")
 }
 
-/// The server's for TCP connections.
+/// The server's address for TCP connections.
 pub(super) fn tcp_address() -> SocketAddr {
     "192.0.2.1:8090".parse().expect("an address")
 }
@@ -17,11 +17,11 @@ pub(super) fn player_address() -> SocketAddr {
     "198.51.100.7:40000".parse().expect("an address")
 }
 
-/// What the path does, each way.
+/// The path's behaviour, in each direction.
 #[derive(Clone, Copy)]
 pub(super) struct Path {
     pub(super) delay: Span,
-    /// Of datagrams once both are connected.
+    /// Loss rate of datagrams once both are connected.
     pub(super) loss: f64,
     /// Towards the player.
     pub(super) rate: Bitrate,
@@ -35,7 +35,7 @@ pub(super) struct World {
     pub(super) peer: Peer,
     pub(super) player: Player,
     pub(super) random: Pcg64Mcg,
-    /// Datagrams under way, to the player and to the peer.
+    /// Datagrams in flight, to the player and to the peer.
     pub(super) flying: BTreeMap<(Time, u64, bool), Vec<u8>>,
     pub(super) flown: u64,
     pub(super) free_at: Time,
@@ -43,14 +43,14 @@ pub(super) struct World {
     pub(super) next_frame: FrameId,
     pub(super) frames: Vec<PlayedFrame>,
     pub(super) messages: Vec<(String, Message)>,
-    /// When each of the messages came.
+    /// When each of the messages arrived.
     pub(super) heard_at: Vec<Time>,
     pub(super) events: Vec<Event>,
     /// Largest datagram towards the player.
     pub(super) largest: usize,
     /// Where the player is.
     pub(super) at: SocketAddr,
-    /// How it last said that media are to take a way.
+    /// Its last nomination.
     pub(super) nomination: Vec<u8>,
 }
 
@@ -100,7 +100,7 @@ impl World {
         Self::negotiated(codec, path, controller, (now, origin), (player, seed)).0
     }
 
-    /// The same with a player of its own, and the answer that it got.
+    /// The same with a given player, and the answer that it got.
     pub(super) fn negotiated(
         codec: CodecKind,
         path: Path,
@@ -167,7 +167,7 @@ impl World {
         world
     }
 
-    /// With a client that tells of no packet's arrival.
+    /// With a client that does not report packets' arrivals.
     pub(super) fn reporting_as_a_whole(path: Path, seed: u64) -> Self {
         let (now, origin) = (Time::from_secs(1), origin());
         let config = PlayerConfig { reporting: Reporting::AsAWhole, ..PlayerConfig::default() };
@@ -262,13 +262,13 @@ impl World {
         self.run_until(self.now + span, |_| false);
     }
 
-    /// A frame as an encoder would make it now: as large as the sender's target, a key frame where it asks for one.
+    /// A frame as an encoder would produce it now: as large as the sender's target, a key frame where requested.
     pub(super) fn encode(&mut self) {
         let target = self.peer.sender().target().encoder;
         let size = (target.rate.bytes_in(INTERVAL).get() as usize * if target.key { 3 } else { 1 }).max(50);
         let id = self.next_frame;
         self.next_frame = id.next();
-        // No byte is 0, so no start code is in it.
+        // No byte is 0, so it contains no start code.
         let mut body = vec![0; size];
         self.random.fill(&mut body[..]);
         for byte in &mut body {
@@ -320,7 +320,7 @@ impl World {
         );
     }
 
-    /// Frames at the session's rate; a frame that the sender refuses is left out.
+    /// Frames at the session's rate; a frame that the sender refuses is skipped.
     pub(super) fn play(&mut self, frames: usize) {
         for _ in 0..frames {
             if self.peer.sender().target().refusal.is_none() {

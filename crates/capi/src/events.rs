@@ -1,0 +1,179 @@
+//! Events on their way out.
+
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::time::Duration;
+
+use nearlight_embed::{DevicesDescription, Event, Hand, InputEvent, What};
+
+use crate::fault::{Fault, guard};
+use crate::hosts;
+use crate::memory::{self, check};
+use crate::types::{nl_event, nl_event_callback, nl_event_kind, nl_host, nl_status};
+
+thread_local! {
+    /// What the event of this thread's last call points to.
+    static DATA: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Writes the oldest event that was not taken; waits for one up to `wait_ms` milliseconds, 0 not at all. NL_STATUS_NOTHING: none came.
+///
+/// # Safety
+/// `event` is null or as large as its `size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nl_poll_event(host: *mut nl_host, event: *mut nl_event, wait_ms: u32) -> nl_status {
+    guard(|| {
+        let entry = hosts::get(host)?;
+        // Before an event is taken that could not be handed out.
+        // SAFETY: this function's contract.
+        unsafe { check(event) }?;
+        let host = &entry.host;
+        let taken = match wait_ms {
+            0 => host.poll_event(),
+            wait => host.wait_event(Duration::from_millis(wait.into())),
+        };
+        let (answer, data) = of(taken.ok_or_else(Fault::nothing)?);
+        DATA.with(|kept| {
+            let mut kept = kept.borrow_mut();
+            *kept = data;
+            // SAFETY: this function's contract.
+            unsafe { memory::write(event, pointing(answer, &kept)) }
+        })
+    })
+}
+
+/// Has `on_event` called with each event and with `user`, in a thread of the library's own, in place of polling, until nl_close has
+/// returned. It may call everything but nl_close.
+///
+/// # Safety
+/// `on_event` can be called from another thread with `user` until nl_close has returned.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nl_set_callback(
+    host: *mut nl_host,
+    on_event: nl_event_callback,
+    user: *mut c_void,
+) -> nl_status {
+    guard(|| {
+        let entry = hosts::get(host)?;
+        let on_event = on_event.ok_or_else(|| Fault::argument("the callback is NULL: pass a function"))?;
+        let user = User(user);
+        entry.host.set_callback(move |event| {
+            let user = &user;
+            let (answer, data) = of(event);
+            let mut answer = pointing(answer, &data);
+            answer.size = size_of::<nl_event>();
+            // SAFETY: the contract of nl_set_callback; the event and its data live until the call returns.
+            unsafe { on_event(user.0, &raw const answer) };
+        })?;
+        Ok(())
+    })
+}
+
+/// What the program wants to be called with.
+struct User(*mut c_void);
+
+// SAFETY: the library never reads what it points to, and the program has promised that its callback may have it in another thread.
+unsafe impl Send for User {}
+
+fn pointing(event: nl_event, data: &[u8]) -> nl_event {
+    // A zero byte that does not count.
+    nl_event { data: data.as_ptr(), data_size: data.len().saturating_sub(1), ..event }
+}
+
+/// The event, and what it is to point to, with a zero byte at its end.
+fn of(event: Event) -> (nl_event, Vec<u8>) {
+    let Event { at, viewer, what } = event;
+    let mut answer = nl_event {
+        size: 0,
+        kind: 0,
+        viewer: viewer.map_or(0, |viewer| viewer.0),
+        at: at.as_nanos(),
+        code: 0,
+        device: 0,
+        pressed: 0,
+        reliable: 0,
+        x: 0.0,
+        y: 0.0,
+        data: std::ptr::null(),
+        data_size: 0,
+    };
+    let mut data = Vec::new();
+    let kind = match what {
+        What::ViewerJoined => nl_event_kind::ViewerJoined,
+        What::ViewerLeft => nl_event_kind::ViewerLeft,
+        What::Moved => nl_event_kind::Moved,
+        What::Input(input) => input_of(input, &mut answer, &mut data),
+        What::Devices(devices) => {
+            data = lines(&devices).into_bytes();
+            nl_event_kind::Devices
+        }
+        What::Message(message) => {
+            (data, answer.reliable) = (message.data, message.reliable.into());
+            nl_event_kind::Message
+        }
+        What::Clipboard(text) => {
+            data = text.into_bytes();
+            nl_event_kind::Clipboard
+        }
+        What::LinksChanged => nl_event_kind::LinksChanged,
+        What::Failed(reason) => {
+            data = reason.into_bytes();
+            nl_event_kind::Failed
+        }
+    };
+    answer.kind = kind as u32;
+    data.push(0);
+    (answer, data)
+}
+
+fn input_of(input: InputEvent, answer: &mut nl_event, data: &mut Vec<u8>) -> nl_event_kind {
+    match input {
+        InputEvent::Key { key, pressed } => {
+            (answer.code, answer.pressed) = (key.0, pressed.into());
+            nl_event_kind::Key
+        }
+        InputEvent::Text(text) => {
+            *data = text.into_bytes();
+            nl_event_kind::Text
+        }
+        InputEvent::Button { button, pressed, at } => {
+            (answer.code, answer.pressed) = (button as u32, pressed.into());
+            [answer.x, answer.y] = at.fractions();
+            nl_event_kind::PointerButton
+        }
+        InputEvent::TouchBegan { id, at } => {
+            answer.code = id;
+            [answer.x, answer.y] = at.fractions();
+            nl_event_kind::TouchBegan
+        }
+        InputEvent::TouchEnded { id, at, cancelled } => {
+            (answer.code, answer.pressed) = (id, cancelled.into());
+            [answer.x, answer.y] = at.fractions();
+            nl_event_kind::TouchEnded
+        }
+        InputEvent::GamepadButton { gamepad, button, pressed } => {
+            (answer.device, answer.code, answer.pressed) = (gamepad.into(), button.into(), pressed.into());
+            nl_event_kind::GamepadButton
+        }
+        InputEvent::ControllerButton { hand, button, pressed } => {
+            (answer.device, answer.code, answer.pressed) = (hand as u32, button.into(), pressed.into());
+            nl_event_kind::ControllerButton
+        }
+    }
+}
+
+fn lines(devices: &DevicesDescription) -> String {
+    let hand = |hand: Hand| match hand {
+        Hand::None => "none",
+        Hand::Left => "left",
+        Hand::Right => "right",
+    };
+    let gamepads = devices.gamepads.iter().map(|gamepad| format!("gamepad {} {}", gamepad.index, gamepad.name));
+    let controllers = devices.controllers.iter().map(|controller| {
+        let profile = controller.profiles.first().map_or("", String::as_str);
+        format!("controller {} {profile}", hand(controller.hand))
+    });
+    // Names come from the viewer.
+    let lines = gamepads.chain(controllers).map(|line| line.replace(['\n', '\r', '\0'], " "));
+    lines.collect::<Vec<_>>().join("\n")
+}

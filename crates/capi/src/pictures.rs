@@ -1,0 +1,198 @@
+//! Pictures on their way in.
+
+use nearlight_embed::{Content, Fov, Image, Layout, Picture, PixelOrder, Plane, Pose, Rows, Size, Time, View};
+
+use crate::fault::{Fault, guard};
+use crate::hosts;
+use crate::memory::{self, bytes, check};
+use crate::types::{
+    nl_host, nl_layout, nl_lent, nl_picture, nl_picture_flags, nl_pixel_format, nl_plane, nl_status, nl_view,
+};
+
+/// Takes a picture: converts it, in this thread, into the memory that encoders read, and returns while it is encoded beside: a
+/// millisecond or two. Memory is allocated only for the first pictures of a size. Of two pictures that wait the newer one is sent. Where
+/// nobody watches it is checked and dropped.
+///
+/// # Safety
+/// `picture` is null or as large as its `size` says, and its planes have the rows that size, format and strides promise.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nl_submit(host: *mut nl_host, picture: *const nl_picture) -> nl_status {
+    guard(|| {
+        let entry = hosts::get(host)?;
+        // SAFETY: this function's contract.
+        let given = unsafe { memory::read(picture) }?;
+        let content = Given::new(&given)?;
+        // SAFETY: this function's contract.
+        let image = unsafe { image(&given, &given.planes) }?;
+        let right = if given.layout == nl_layout::Layers as u32 {
+            // SAFETY: this function's contract.
+            Some(unsafe { self::image(&given, &given.right) }?)
+        } else {
+            None
+        };
+        Ok(entry.host.submit(&Picture { image, right, content: content.content() })?)
+    })
+}
+
+/// Lends memory for the planes of a picture, with an old one in it. What the program draws there is not copied when it is submitted.
+/// At most 16 at a time.
+///
+/// # Safety
+/// `lent` is null or as large as its `size` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nl_lend(host: *mut nl_host, width: u32, height: u32, lent: *mut nl_lent) -> nl_status {
+    guard(|| {
+        let entry = hosts::get(host)?;
+        // SAFETY: this function's contract.
+        unsafe { check(lent) }?;
+        let size = size_of(width, height)?;
+        let (id, planes) = entry.lend(entry.host.lend(size)?).map_err(|planes| {
+            entry.host.put_back(planes);
+            Fault::new(nl_status::Full, "16 pictures' planes are lent already: submit them or put them back")
+        })?;
+        let columns = usize::from(size.width);
+        let strides = [columns, columns / 2, columns / 2];
+        // SAFETY: this function's contract.
+        unsafe { memory::write(lent, nl_lent { size: 0, id, width, height, planes, strides }) }
+    })
+}
+
+/// Takes lent planes as a picture; their memory is not the program's any more. Of `content` the layout (NL_LAYOUT_MONO or
+/// NL_LAYOUT_SIDE_BY_SIDE), `captured_at` and the views count; NULL stands for a picture of now for both eyes.
+///
+/// # Safety
+/// `lent` and `content` are null or as large as their `size` says, and nobody writes to the planes any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nl_submit_lent(
+    host: *mut nl_host,
+    lent: *const nl_lent,
+    content: *const nl_picture,
+) -> nl_status {
+    guard(|| {
+        let entry = hosts::get(host)?;
+        // SAFETY: this function's contract.
+        let lent = unsafe { memory::read(lent) }?;
+        let given = if content.is_null() {
+            None
+        } else {
+            // SAFETY: this function's contract.
+            let content = unsafe { memory::read(content) }?;
+            if content.layout == nl_layout::Layers as u32 {
+                return Err(Fault::argument("lent planes have no second layer: draw both eyes side by side"));
+            }
+            Some(Given::new(&content)?)
+        };
+        let content = given.as_ref().map_or(Content::default(), Given::content);
+        Ok(entry.host.submit_planes(entry.take_lent(lent.id)?, &content)?)
+    })
+}
+
+/// Gives lent planes back that are not to be shown.
+///
+/// # Safety
+/// `lent` is null or as large as its `size` says, and nobody writes to the planes any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nl_put_back(host: *mut nl_host, lent: *const nl_lent) -> nl_status {
+    guard(|| {
+        let entry = hosts::get(host)?;
+        // SAFETY: this function's contract.
+        let lent = unsafe { memory::read(lent) }?;
+        entry.host.put_back(entry.take_lent(lent.id)?);
+        Ok(())
+    })
+}
+
+/// What a picture says of itself.
+struct Given {
+    views: [View; 2],
+    count: usize,
+    captured_at: Option<Time>,
+    side_by_side: bool,
+}
+
+impl Given {
+    fn new(picture: &nl_picture) -> Result<Self, Fault> {
+        let count = picture.view_count as usize;
+        if count > picture.views.len() {
+            return Err(Fault::new(nl_status::Picture, format!("a picture has at most 2 views, not {count}")));
+        }
+        let layouts = [nl_layout::Mono, nl_layout::SideBySide, nl_layout::Layers];
+        if layouts.iter().all(|layout| *layout as u32 != picture.layout) {
+            return Err(Fault::new(
+                nl_status::Picture,
+                format!("{} is no nl_layout: set it to one of NL_LAYOUT_...", picture.layout),
+            ));
+        }
+        Ok(Self {
+            views: picture.views.map(view_of),
+            count,
+            captured_at: (picture.captured_at != 0).then(|| Time::from_nanos(picture.captured_at)),
+            side_by_side: picture.layout == nl_layout::SideBySide as u32,
+        })
+    }
+
+    fn content(&self) -> Content<'_> {
+        let Self { captured_at, side_by_side, .. } = *self;
+        Content { captured_at, views: &self.views[..self.count], side_by_side }
+    }
+}
+
+fn view_of(nl_view { pose, fov }: nl_view) -> View {
+    View {
+        pose: Pose { position: pose.position, orientation: pose.orientation },
+        fov: Fov { left: fov.left, right: fov.right, down: fov.down, up: fov.up },
+    }
+}
+
+fn size_of(width: u32, height: u32) -> Result<Size, Fault> {
+    let side = |side: u32| u16::try_from(side).unwrap_or(u16::MAX);
+    let size = Size { width: side(width), height: side(height) };
+    // Before anything is read: lengths follow from it.
+    size.check().map_err(|error| Fault::new(nl_status::Picture, error.to_string()))?;
+    Ok(size)
+}
+
+/// # Safety
+/// The planes have the rows that size, format and strides promise.
+unsafe fn image<'a>(picture: &nl_picture, planes: &'a [nl_plane; 3]) -> Result<Image<'a>, Fault> {
+    let size = size_of(picture.width, picture.height)?;
+    if picture.flags & !(nl_picture_flags::BottomUp as u32) != 0 {
+        return Err(Fault::new(nl_status::Picture, format!("flags {:#x} has bits without a meaning", picture.flags)));
+    }
+    let rows = if picture.flags & nl_picture_flags::BottomUp as u32 == 0 { Rows::TopDown } else { Rows::BottomUp };
+    let (width, height) = (usize::from(size.width), usize::from(size.height));
+    let plane = |index: usize, columns: usize, rows: usize| {
+        let nl_plane { bytes: place, stride } = planes[index];
+        let stride = if stride == 0 { columns } else { stride };
+        if stride < columns {
+            let words =
+                format!("plane {index} has rows of {columns} bytes, so that they cannot begin {stride} bytes apart");
+            return Err(Fault::new(nl_status::Picture, words));
+        }
+        let Some(count) = stride.checked_mul(rows - 1).and_then(|bytes| bytes.checked_add(columns)) else {
+            return Err(Fault::new(nl_status::Picture, format!("plane {index} has a stride of {stride} bytes")));
+        };
+        let what = format!("plane {index}");
+        // SAFETY: the caller's promise.
+        Ok(Plane { bytes: unsafe { bytes(&what, place, count) }?, stride })
+    };
+    let packed = |order: PixelOrder| Ok::<_, Fault>(Layout::Packed(order, plane(0, width * order.bytes(), height)?));
+    let layout = match picture.format {
+        format if format == nl_pixel_format::Rgba as u32 => packed(PixelOrder::Rgba)?,
+        format if format == nl_pixel_format::Bgra as u32 => packed(PixelOrder::Bgra)?,
+        format if format == nl_pixel_format::Rgb as u32 => packed(PixelOrder::Rgb)?,
+        format if format == nl_pixel_format::Nv12 as u32 => {
+            Layout::Nv12([plane(0, width, height)?, plane(1, width, height / 2)?])
+        }
+        format if format == nl_pixel_format::I420 as u32 => {
+            Layout::I420([plane(0, width, height)?, plane(1, width / 2, height / 2)?, plane(2, width / 2, height / 2)?])
+        }
+        format => {
+            return Err(Fault::new(
+                nl_status::Picture,
+                format!("{format} is no nl_pixel_format: set it to one of NL_PIXEL_FORMAT_..."),
+            ));
+        }
+    };
+    Ok(Image { size, layout, rows })
+}

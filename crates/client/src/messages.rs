@@ -1,0 +1,159 @@
+//! Messages between a program that embeds a viewer and the application that it watches.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use nearlight_wire::ApplicationMessage;
+use tokio::sync::Notify;
+
+/// Messages queued for either side. Guess: several seconds of a busy application; as many are queued at the server.
+const CAPACITY: usize = 256;
+
+/// The program's end: give a clone to the viewer in [`ViewOptions::messages`](crate::ViewOptions::messages) and keep one.
+///
+/// Messages are opaque bytes. What is sent before a server has welcomed the viewer, or between two connections, waits for the next one.
+#[derive(Clone, Debug, Default)]
+pub struct Messages(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    queues: Mutex<Queues>,
+    outgoing: Notify,
+    incoming: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Queues {
+    outgoing: VecDeque<ApplicationMessage>,
+    incoming: VecDeque<ApplicationMessage>,
+    missed: u64,
+    ended: bool,
+}
+
+/// Why a message was not accepted; for the caller to correct.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MessageError {
+    #[error("a message of {bytes} bytes exceeds the limit of {limit}: split it")]
+    TooLong { bytes: usize, limit: usize },
+    #[error("{CAPACITY} messages wait for the server already: send fewer, or wait until it is connected again")]
+    Full,
+    #[error("the viewer has ended, and nobody sends the message")]
+    Ended,
+}
+
+impl Messages {
+    /// For the application that is watched.
+    pub fn send(&self, message: ApplicationMessage) -> Result<(), MessageError> {
+        let (bytes, limit) = (message.data.len(), message.limit());
+        if bytes > limit {
+            return Err(MessageError::TooLong { bytes, limit });
+        }
+        let mut queues = self.queues();
+        if queues.ended {
+            return Err(MessageError::Ended);
+        }
+        if queues.outgoing.len() == CAPACITY {
+            return Err(MessageError::Full);
+        }
+        queues.outgoing.push_back(message);
+        drop(queues);
+        self.0.outgoing.notify_one();
+        Ok(())
+    }
+
+    /// The application's next message; none once the viewer has ended and everything was taken.
+    pub async fn recv(&self) -> Option<ApplicationMessage> {
+        loop {
+            {
+                let mut queues = self.queues();
+                let message = queues.incoming.pop_front();
+                if message.is_some() || queues.ended {
+                    return message;
+                }
+            }
+            self.0.incoming.notified().await;
+        }
+    }
+
+    /// The application's next message, if one has arrived.
+    #[must_use]
+    pub fn try_recv(&self) -> Option<ApplicationMessage> {
+        self.queues().incoming.pop_front()
+    }
+
+    /// How many messages of the application were dropped, oldest first, because the program did not fetch them.
+    #[must_use]
+    pub fn missed(&self) -> u64 {
+        self.queues().missed
+    }
+
+    /// The program's next message. No message is lost if the caller is cancelled while it waits.
+    pub(crate) async fn next_outgoing(&self) -> ApplicationMessage {
+        loop {
+            if let Some(message) = self.queues().outgoing.pop_front() {
+                return message;
+            }
+            self.0.outgoing.notified().await;
+        }
+    }
+
+    pub(crate) fn on_incoming(&self, message: ApplicationMessage) {
+        let mut queues = self.queues();
+        if queues.incoming.len() == CAPACITY {
+            queues.incoming.pop_front();
+            queues.missed += 1;
+        }
+        queues.incoming.push_back(message);
+        drop(queues);
+        self.0.incoming.notify_one();
+    }
+
+    /// Called when the viewer ends.
+    pub(crate) fn end(&self) {
+        self.queues().ended = true;
+        self.0.incoming.notify_waiters();
+        self.0.incoming.notify_one();
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Queues> {
+        self.0.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn message(bytes: usize, reliable: bool) -> ApplicationMessage {
+        ApplicationMessage { data: vec![7; bytes], reliable }
+    }
+
+    #[tokio::test]
+    async fn messages_are_bounded_in_length_and_number() {
+        let messages = Messages::default();
+        let long = MessageError::TooLong { bytes: 1_101, limit: 1_100 };
+        assert_eq!(messages.send(message(1_101, false)), Err(long));
+        assert_eq!(messages.send(message(1_101, true)), Ok(()));
+        while messages.send(message(1, true)).is_ok() {}
+        assert_eq!(messages.send(message(1, true)), Err(MessageError::Full));
+        assert_eq!(messages.next_outgoing().await.data.len(), 1_101);
+        assert_eq!(messages.send(message(1, true)), Ok(()));
+        for bytes in 0..CAPACITY + 2 {
+            messages.on_incoming(message(bytes, true));
+        }
+        assert_eq!((messages.missed(), messages.try_recv().map(|message| message.data.len())), (2, Some(2)));
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_messages_hears_of_the_end() {
+        let messages = Messages::default();
+        let waiting = messages.clone();
+        let waiting = tokio::spawn(async move { (waiting.recv().await, waiting.recv().await) });
+        tokio::task::yield_now().await;
+        messages.on_incoming(message(3, false));
+        tokio::task::yield_now().await;
+        messages.end();
+        assert_eq!(waiting.await.expect("no panic"), (Some(message(3, false)), None));
+        assert_eq!(messages.send(message(1, true)), Err(MessageError::Ended));
+    }
+}

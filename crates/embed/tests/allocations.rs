@@ -1,0 +1,101 @@
+//! What a submitted picture costs the thread that submits it: no memory is allocated once a few pictures of its size have been.
+
+use std::alloc::{GlobalAlloc, Layout as Memory, System};
+use std::cell::Cell;
+use std::time::Duration;
+
+use nearlight_client::headless::watch_until;
+use nearlight_client::{HeadlessOptions, ViewOptions};
+use nearlight_embed::{Content, Host, Image, Layout, Options, Picture, PixelOrder, Plane, Rows, Size, View, What};
+use nearlight_embed::{Fov, Pose};
+use nearlight_net::Clock;
+use tokio::sync::watch;
+
+/// Counts a thread's allocations.
+struct Counting;
+
+thread_local! {
+    static COUNT: Cell<u64> = const { Cell::new(0) };
+}
+
+fn count() {
+    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
+}
+
+// SAFETY: everything is left to the system's allocator; counting allocates nothing.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, memory: Memory) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.alloc(memory) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, memory: Memory) {
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.dealloc(place, memory) }
+    }
+
+    unsafe fn realloc(&self, place: *mut u8, memory: Memory, size: usize) -> *mut u8 {
+        count();
+        // SAFETY: the caller's promise, handed on.
+        unsafe { System.realloc(place, memory, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+const SIZE: Size = Size { width: 320, height: 192 };
+
+fn allocations(work: impl FnOnce()) -> u64 {
+    let before = COUNT.with(Cell::get);
+    work();
+    COUNT.with(Cell::get) - before
+}
+
+#[test]
+fn a_picture_costs_its_thread_no_allocation() {
+    let options = Options { address: Some([127, 0, 0, 1].into()), width: 320, height: 192, ..Options::default() };
+    let host = Host::open(&options).expect("a server");
+    let link = host.links().remove(0);
+    let (stop, stopped) = watch::channel(false);
+    let viewer = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("an event loop");
+        let options = HeadlessOptions::new(ViewOptions::new(link));
+        runtime.block_on(watch_until(options, Clock::start(), stopped))
+    });
+    let mut waits = 0;
+    while !host.wait_event(Duration::from_secs(1)).is_some_and(|event| event.what == What::ViewerJoined) {
+        waits += 1;
+        assert!(waits < 60, "nobody comes");
+    }
+    let bytes = vec![100; SIZE.pixels() * 4];
+    let view = View { pose: Pose::default(), fov: Fov::symmetric(1.0, 1.6) };
+    let layout = Layout::Packed(PixelOrder::Rgba, Plane { bytes: &bytes, stride: 1_280 });
+    let submit = |rows| {
+        let content = Content { views: std::slice::from_ref(&view), ..Content::default() };
+        let picture = Picture { content, ..Picture::new(Image { size: SIZE, layout, rows }) };
+        host.submit(&picture).expect("a picture");
+    };
+    let lend = || {
+        let mut planes = host.lend(SIZE).expect("planes");
+        planes.luma[0] ^= 1;
+        host.submit_planes(planes, &Content::default()).expect("a picture");
+    };
+    let counts: Vec<u64> = (0..200)
+        .map(|number| {
+            std::thread::park_timeout(Duration::from_millis(5));
+            allocations(|| match number % 3 {
+                0 => submit(Rows::TopDown),
+                1 => submit(Rows::BottomUp),
+                _ => lend(),
+            })
+        })
+        .collect();
+    assert!(host.is_watched(), "somebody watched all the time");
+    assert_eq!(counts[50..].iter().sum::<u64>(), 0, "{counts:?}");
+    host.close().expect("an end");
+    stop.send(true).expect("a viewer");
+    let summary = viewer.join().expect("no panic").expect("a run");
+    assert!(summary.frames.displayed > 0, "{:?}", summary.frames);
+}

@@ -1,0 +1,287 @@
+//! Hera (Asim et al., "Towards Next Generation Immersive Applications in 5G Environments", algorithm 1): the bucket that the mean
+//! round trip falls into moves the window, weighed by how often round trips were that low.
+//!
+//! The last round trips (`backlog`) have a mean; it falls into one of X buckets of 15 ms. A histogram counts the buckets. The weight α is
+//! the share of counts in this bucket and those below. Below X/2 the window grows by α · (X/2 − b) · Δmax packets, above it shrinks.
+//!
+//! All arithmetic is on integers, so that an implementation in a kernel can be compared with this one: round trips in whole
+//! microseconds, the window in 1/1024 of a packet.
+//!
+//! # Departures
+//! The paper leaves open, or prints in a way that contradicts its text:
+//! * As printed the window shrinks by b − X/2 − 1, which is growth at b = X/2 and nothing at X/2 + 1. The text wants the target "at the
+//!   centre". [`Reading::Symmetric`] shrinks by b − X/2 + 1; [`Reading::AsPrinted`] keeps the printed sign.
+//! * The algorithm steps with each measurement, the text with each round trip. [`Step::RoundTrip`] feeds the histogram with every
+//!   measurement and moves the window once a round trip; [`Step::Sample`] moves it with every measurement.
+//! * X is never given. Six buckets put the target at 45 ms: for paths of 20 ms, one bucket above the path's own.
+//! * Sums run over N and X elements, and round trips beyond the last bucket count as in it.
+//! * The histogram's limit is taken for a first-in, first-out list of buckets.
+//! * The "empirically validated bounds" of the window are guesses here.
+//! * Nothing is said of losses: they change nothing, except that a time-out leaves the lowest window. Nothing is said of pacing: there
+//!   is none.
+//! * The window does not grow while something else limits the sender (RFC 7661's reason), or it would grow without end.
+
+use std::collections::VecDeque;
+
+use nearlight_units::{Bytes, Span, Time};
+
+use super::rounds::Rounds;
+use super::{AckSample, Congestion, CongestionLaw, INITIAL_WINDOW};
+
+/// The window's unit: so many in a packet.
+pub(super) const PARTS: u64 = 1 << 10;
+/// More buckets than anybody needs: 15 ms each make four seconds.
+const MOST_BUCKETS: u16 = 256;
+/// Bounds the memory of the histogram's list.
+const LONGEST_LIST: u32 = 1 << 16;
+/// Bounds what a window may be told to hold, in packets.
+const LARGEST_WINDOW: u32 = 1 << 20;
+
+/// How far the window shrinks in each bucket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Reading {
+    /// The same steps on both sides of the target.
+    #[default]
+    Symmetric,
+    /// The printed algorithm: the bucket above the centre still grows, the next is neutral.
+    AsPrinted,
+}
+
+/// When the window moves.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Step {
+    #[default]
+    RoundTrip,
+    Sample,
+}
+
+/// Hera's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HeraOptions {
+    pub reading: Reading,
+    pub step: Step,
+    /// X: an even number from 2 to 256. Half of them times the bucket's size is the target.
+    pub buckets: u16,
+    /// Whole microseconds, at least one.
+    pub bucket_size: Span,
+    /// N: round trips in the mean, from 1 to 256.
+    pub backlog: u16,
+    /// Δmax: packets by which the window moves for each bucket of distance, from 1 to 1000.
+    pub max_delta: u16,
+    /// Entries in the histogram, at most 65,536; None keeps all counts for ever.
+    pub limit: Option<u32>,
+    /// Bounds of the window in packets.
+    pub least: u32,
+    pub most: u32,
+}
+
+impl Default for HeraOptions {
+    /// Section 4.3 for bucket size, backlog and Δmax. The rest are guesses: six buckets for a path of 20 ms, a list of 1000 entries (one
+    /// second at 12 Mb/s), and 20,000 packets (240 Mb/s over one second).
+    fn default() -> Self {
+        Self {
+            reading: Reading::Symmetric,
+            step: Step::RoundTrip,
+            buckets: 6,
+            bucket_size: Span::from_millis(15),
+            backlog: 10,
+            max_delta: 10,
+            limit: Some(1_000),
+            least: 4,
+            most: 20_000,
+        }
+    }
+}
+
+impl HeraOptions {
+    /// The nearest that works.
+    #[must_use]
+    pub fn in_order(self) -> Self {
+        let least = self.least.clamp(1, LARGEST_WINDOW);
+        Self {
+            buckets: (self.buckets.clamp(2, MOST_BUCKETS) / 2) * 2,
+            bucket_size: Span::from_micros(self.bucket_size.as_micros().clamp(1, 1_000_000)),
+            backlog: self.backlog.clamp(1, 256),
+            max_delta: self.max_delta.clamp(1, 1_000),
+            limit: self.limit.map(|limit| limit.clamp(1, LONGEST_LIST)),
+            least,
+            most: self.most.clamp(least, LARGEST_WINDOW),
+            ..self
+        }
+    }
+
+    /// How many times Δmax the window moves in a bucket, before it is weighed: positive grows.
+    #[must_use]
+    pub fn distance(&self, bucket: u16) -> i32 {
+        let (bucket, centre) = (i32::from(bucket), i32::from(self.buckets / 2));
+        if bucket < centre {
+            return centre - bucket;
+        }
+        match self.reading {
+            Reading::Symmetric => -(bucket - centre + 1),
+            Reading::AsPrinted => -(bucket - centre - 1),
+        }
+    }
+}
+
+/// How often the mean round trip fell into each bucket.
+#[derive(Clone, Debug)]
+struct Histogram {
+    counts: Vec<u64>,
+    total: u64,
+    /// What the counts are of, the oldest first; empty where there is no limit.
+    list: VecDeque<u16>,
+    limit: Option<u32>,
+}
+
+impl Histogram {
+    fn new(options: &HeraOptions) -> Self {
+        let (counts, list) = (vec![0; usize::from(options.buckets)], VecDeque::new());
+        Self { counts, total: 0, list, limit: options.limit }
+    }
+
+    fn add(&mut self, bucket: u16) {
+        if let Some(limit) = self.limit {
+            while self.list.len() >= limit as usize
+                && let Some(oldest) = self.list.pop_front()
+            {
+                self.counts[usize::from(oldest)] -= 1;
+                self.total -= 1;
+            }
+            self.list.push_back(bucket);
+        }
+        self.counts[usize::from(bucket)] += 1;
+        self.total += 1;
+    }
+
+    /// Counts in this bucket and below.
+    fn up_to(&self, bucket: u16) -> u64 {
+        self.counts[..=usize::from(bucket)].iter().sum()
+    }
+}
+
+/// The mean of the last round trips, in whole microseconds.
+#[derive(Clone, Debug)]
+pub(super) struct Backlog {
+    /// The oldest first.
+    values: VecDeque<u64>,
+    sum: u64,
+    limit: usize,
+}
+
+impl Backlog {
+    pub(super) fn new(limit: u16) -> Self {
+        Self { values: VecDeque::new(), sum: 0, limit: usize::from(limit.max(1)) }
+    }
+
+    /// Answers the mean, this one included.
+    pub(super) fn on_round_trip(&mut self, round_trip: Span) -> u64 {
+        let micros = round_trip.as_micros().max(0).cast_unsigned();
+        if self.values.len() >= self.limit
+            && let Some(oldest) = self.values.pop_front()
+        {
+            self.sum -= oldest;
+        }
+        self.values.push_back(micros);
+        self.sum += micros;
+        self.sum / self.values.len() as u64
+    }
+}
+
+/// Histogram-based control of the round trip.
+#[derive(Clone, Debug)]
+pub struct Hera {
+    packet: u64,
+    options: HeraOptions,
+    backlog: Backlog,
+    histogram: Histogram,
+    bucket: u16,
+    rounds: Rounds,
+    /// In [`PARTS`] of a packet.
+    window: u64,
+}
+
+impl Hera {
+    #[must_use]
+    pub fn new(packet: Bytes, options: HeraOptions) -> Self {
+        let options = options.in_order();
+        let window = INITIAL_WINDOW.clamp(u64::from(options.least), u64::from(options.most)) * PARTS;
+        Self {
+            packet: packet.get().max(1),
+            options,
+            backlog: Backlog::new(options.backlog),
+            histogram: Histogram::new(&options),
+            bucket: 0,
+            rounds: Rounds::default(),
+            window,
+        }
+    }
+
+    /// The bucket that the mean of the last round trips fell into.
+    #[must_use]
+    pub fn bucket(&self) -> u16 {
+        self.bucket
+    }
+
+    fn on_round_trip(&mut self, round_trip: Span) {
+        let mean = self.backlog.on_round_trip(round_trip);
+        let bucket = mean / self.options.bucket_size.as_micros().cast_unsigned();
+        self.bucket = bucket.min(u64::from(self.options.buckets - 1)) as u16;
+        self.histogram.add(self.bucket);
+    }
+
+    fn step(&mut self, may_grow: bool) {
+        let distance = self.options.distance(self.bucket);
+        let weight = self.histogram.up_to(self.bucket);
+        let most = u64::from(distance.unsigned_abs()) * u64::from(self.options.max_delta) * PARTS;
+        // Below 2^50: at most 2^17 counts with a limit, and without one as many as there were measurements.
+        let delta = (u128::from(weight) * u128::from(most) / u128::from(self.histogram.total.max(1))) as u64;
+        if distance > 0 && may_grow {
+            self.window += delta;
+        } else if distance < 0 {
+            self.window = self.window.saturating_sub(delta);
+        }
+        let (least, most) = (u64::from(self.options.least) * PARTS, u64::from(self.options.most) * PARTS);
+        self.window = self.window.clamp(least, most);
+    }
+}
+
+impl CongestionLaw for Hera {
+    fn name(&self) -> &'static str {
+        match self.options.reading {
+            Reading::Symmetric => "hera",
+            Reading::AsPrinted => "hera-as-printed",
+        }
+    }
+
+    fn on_ack(&mut self, _now: Time, sample: &AckSample) {
+        let round_began = self.rounds.on_ack(sample.delivered, sample.delivered_when_sent);
+        if let Some(round_trip) = sample.round_trip {
+            self.on_round_trip(round_trip);
+        }
+        let due = match self.options.step {
+            Step::RoundTrip => round_began && self.histogram.total > 0,
+            Step::Sample => sample.round_trip.is_some(),
+        };
+        if due {
+            self.step(sample.window_limited);
+        }
+    }
+
+    fn on_loss(&mut self, _now: Time, _congestion: &Congestion) {}
+
+    fn on_recovered(&mut self, _now: Time) {}
+
+    fn on_timeout(&mut self, _now: Time, _flight: Bytes) {
+        self.window = u64::from(self.options.least) * PARTS;
+    }
+
+    fn window(&self) -> Bytes {
+        // Whole packets, as a kernel counts.
+        Bytes::new(self.window / PARTS * self.packet)
+    }
+}
+
+#[cfg(test)]
+#[path = "hera_tests.rs"]
+mod tests;

@@ -1,0 +1,165 @@
+//! Vivace: the gradient of the utility between two trials says how far to go.
+
+use nearlight_units::Bitrate;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg32;
+
+use super::{Chooser, Observed, bounded};
+
+/// Exponent of the rate, weight of the round trip's growth, and weight of losses (section 4.2).
+const EXPONENT: f64 = 0.9;
+const GRADIENT_WEIGHT: f64 = 900.0;
+const LOSS_WEIGHT: f64 = 11.35;
+/// Growth of the round trip that counts as none (section 5: tolerated for noise).
+const DEAD_ZONE: f64 = 0.01;
+/// Difference between the rates of a pair and the base, as a share (section 4.3).
+const STEP: f64 = 0.05;
+/// Mb/s for each unit of the gradient (section 5, theta).
+const CONVERSION: f64 = 1.0;
+/// The largest change of the rate, as a share, and by how much it grows with each change that it cuts (section 5, omega and delta).
+const BOUNDARY: f64 = 0.05;
+const BOUNDARY_STEP: f64 = 0.1;
+/// Guess: nobody wants more than to double.
+const MOST_BOUNDARY: f64 = 1.0;
+
+const SINGLE: u32 = 0;
+/// A pair's lower rate, and its higher one.
+const LOWER: u32 = 1;
+const HIGHER: u32 = 2;
+
+/// Gradient ascent on a utility of rate, loss and the round trip's growth.
+#[derive(Debug)]
+pub struct Vivace {
+    random: Pcg32,
+    base: Bitrate,
+    /// Doubles until the utility falls; the last one's utility.
+    starting: Option<Option<f64>>,
+    waiting: Vec<(Bitrate, u32)>,
+    /// Utility and rate of the pair's trials.
+    lower: Option<(f64, f64)>,
+    higher: Option<(f64, f64)>,
+    /// Changes in one direction, and which.
+    streak: u32,
+    up: bool,
+    boundary: f64,
+}
+
+impl Vivace {
+    pub(super) fn new(base: Bitrate, seed: u64) -> Self {
+        let base = bounded(base);
+        Self {
+            random: Pcg32::seed_from_u64(seed),
+            base,
+            starting: Some(None),
+            waiting: vec![(base, SINGLE)],
+            lower: None,
+            higher: None,
+            streak: 0,
+            up: true,
+            boundary: BOUNDARY,
+        }
+    }
+
+    fn rate_of(&self, mark: u32) -> Bitrate {
+        bounded(match mark {
+            LOWER => self.base.mul_f64(1.0 - STEP),
+            HIGHER => self.base.mul_f64(1.0 + STEP),
+            _ => self.base,
+        })
+    }
+
+    fn try_pair(&mut self) {
+        (self.starting, self.lower, self.higher) = (None, None, None);
+        let marks = if self.random.random::<bool>() { [LOWER, HIGHER] } else { [HIGHER, LOWER] };
+        self.waiting.clear();
+        for mark in marks {
+            self.waiting.push((self.rate_of(mark), mark));
+        }
+    }
+
+    fn on_start(&mut self, before: Option<f64>, utility: f64) {
+        let next = bounded(self.base.mul_f64(2.0));
+        if before.is_none_or(|before| utility > before) && next > self.base {
+            (self.starting, self.base) = (Some(Some(utility)), next);
+            self.waiting.clear();
+            self.waiting.push((next, SINGLE));
+        } else {
+            self.base = bounded(self.base.mul_f64(0.5));
+            self.try_pair();
+        }
+    }
+
+    /// Confidence grows with changes in the same direction (section 5: m).
+    fn amplifier(&self) -> f64 {
+        f64::from(if self.streak <= 3 { self.streak.max(1) } else { 2 * self.streak - 3 })
+    }
+
+    fn on_pair(&mut self) {
+        let (Some(lower), Some(higher)) = (self.lower, self.higher) else { return };
+        let apart = higher.1 - lower.1;
+        if apart <= 0.0 {
+            self.try_pair();
+            return;
+        }
+        let gradient = (higher.0 - lower.0) / apart;
+        let up = gradient > 0.0;
+        self.streak = if up == self.up { (self.streak + 1).min(100) } else { 1 };
+        if up != self.up {
+            self.boundary = BOUNDARY;
+        }
+        self.up = up;
+        let rate = self.base.as_mbps_f64();
+        let wanted = self.amplifier() * CONVERSION * gradient;
+        let most = self.boundary * rate;
+        if wanted.abs() > most {
+            self.boundary = (self.boundary + BOUNDARY_STEP).min(MOST_BOUNDARY);
+        } else {
+            self.boundary = BOUNDARY;
+        }
+        let next = rate + wanted.clamp(-most, most);
+        self.base = bounded(Bitrate::from_bps((next.max(0.0) * 1e6) as u64));
+        self.try_pair();
+    }
+}
+
+impl Chooser for Vivace {
+    fn name(&self) -> &'static str {
+        "pcc-vivace"
+    }
+
+    fn poll_trial(&mut self) -> Option<(Bitrate, u32)> {
+        self.waiting.pop()
+    }
+
+    fn base(&self) -> Bitrate {
+        self.base
+    }
+
+    /// Section 4.2, equation 1.
+    fn utility(&self, observed: &Observed) -> f64 {
+        let growth = if observed.gradient > DEAD_ZONE { observed.gradient } else { 0.0 };
+        let rate = observed.mbps();
+        libm::pow(rate, EXPONENT) - GRADIENT_WEIGHT * rate * growth - LOSS_WEIGHT * rate * observed.loss
+    }
+
+    fn on_result(&mut self, mark: u32, observed: &Observed) {
+        let utility = self.utility(observed);
+        match (mark, self.starting) {
+            (LOWER, None) => self.lower = Some((utility, observed.mbps())),
+            (HIGHER, None) => self.higher = Some((utility, observed.mbps())),
+            (SINGLE, Some(before)) => return self.on_start(before, utility),
+            _ => return,
+        }
+        self.on_pair();
+    }
+
+    fn on_void(&mut self, mark: u32) {
+        self.waiting.push((self.rate_of(mark), mark));
+    }
+
+    fn on_timeout(&mut self) {
+        self.base = bounded(self.base.mul_f64(0.5));
+        (self.streak, self.boundary) = (0, BOUNDARY);
+        self.try_pair();
+    }
+}
