@@ -22,7 +22,7 @@ pub use self::metrics::can_show;
 type Labels = BTreeMap<String, String>;
 
 /// Figures that are compared across controllers by analysis of variance.
-const COMPARED: [&str; 3] = ["utility", "in_time_ratio", "frame_network_latency_ms"];
+const COMPARED: [&str; 4] = ["utility", "in_time_ratio", "frame_network_latency_ms", "flows_delay_ms"];
 
 /// The runs of one cell, by the name of what its section compares.
 struct Entry<'a> {

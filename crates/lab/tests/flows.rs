@@ -82,7 +82,7 @@ fn what_is_wrong_with_flows_alone_is_said() {
         let error = plan(&TEXT.replace(from, to)).expect_err(words).to_string();
         assert!(error.contains(words), "{error}");
     }
-    let no_flows = "question = \"?\"\n[all]\nmedia = []\n[[all.path]]\nname = \"a\"\nforward = \"rate=1mbit\"\n";
+    let no_flows = "question = \"?\"\n[all]\nduration = \"9s\"\nmedia = []\n[[all.path]]\nname = \"a\"\nforward = \"rate=1mbit\"\n";
     let error = plan(no_flows).expect_err("nothing to run").to_string();
     assert!(error.contains("add flows for `media = []`"), "{error}");
 }

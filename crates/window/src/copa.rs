@@ -8,7 +8,7 @@
 //! # Departures
 //! From the paper, section 2, with constants from the authors' code (venkatarun95/genericCC, `markoviancc.cc`) where it gives none:
 //! * losses do not change the window in default mode, as in the paper; the code's cut above 30 % of losses is left out;
-//! * the velocity is at most what doubles the window in a round trip;
+//! * the velocity is at most what doubles the window in a round trip, and ends at once where growth has to turn;
 //! * the queue counts as emptied where the lowest of the last four round trips is within a tenth of the range above `RTTmin` (the
 //!   code's four, the paper has five);
 //! * a time-out leaves two packets and begins slow start anew; the paper says nothing of it;
@@ -166,9 +166,8 @@ impl Copa {
             }
             self.slow_start = false;
         }
-        // A direction that turns has no velocity.
-        let turned = if below { Direction::Down } else { Direction::Up };
-        if self.direction == Some(turned) && self.velocity > 1.0 {
+        // Growth that has to turn does not wait for the round's end.
+        if !below && self.direction == Some(Direction::Up) && self.velocity > 1.0 {
             (self.velocity, self.steady) = (1.0, 0);
         }
         let step = self.velocity * acked / (self.delta * self.window);
@@ -229,54 +228,70 @@ mod tests {
     const PATH: Span = Span::from_millis(40);
 
     /// A path of 1000 packets a second and 40 ms: each packet waits for those that were in flight when it left, and for a queue of others.
-    fn run(copa: &mut Copa, packets: u64, others: f64) -> Vec<f64> {
-        let (mut now, mut delivered, mut queues) = (Time::from_secs(1), 0_u64, Vec::new());
-        let mut flight: std::collections::VecDeque<(u64, u64)> = std::collections::VecDeque::new();
-        for _ in 0..packets {
-            while flight.len() < copa.window as usize {
-                flight.push_back((delivered, flight.len() as u64 + 1));
-            }
-            let Some((delivered_when_sent, in_flight)) = flight.pop_front() else { break };
-            let queue = (in_flight as f64 - 40.0).max(0.0);
-            queues.push(queue);
-            now += Span::from_millis(if in_flight >= 40 { 1 } else { 40 / in_flight as i64 });
-            delivered += 1_500;
-            let sample = AckSample {
-                acked: PACKET,
-                delivered: Bytes::new(delivered),
-                delivered_when_sent: Bytes::new(delivered_when_sent),
-                round_trip: Some(PATH + Span::from_secs_f64((queue + others) / 1_000.0)),
-                window_limited: true,
-                ..AckSample::default()
-            };
-            copa.on_ack(now, &sample);
+    struct Path {
+        copa: Copa,
+        now: Time,
+        delivered: u64,
+        /// What was delivered when each packet left, and its place in the flight.
+        flight: std::collections::VecDeque<(u64, u64)>,
+    }
+
+    impl Path {
+        fn new(mode: CopaMode) -> Self {
+            let (copa, flight) = (Copa::new(PACKET, mode), std::collections::VecDeque::new());
+            Self { copa, now: Time::from_secs(1), delivered: 0, flight }
         }
-        queues
+
+        /// Answers how many packets each of them found in the queue.
+        fn run(&mut self, packets: u64, others: f64) -> Vec<f64> {
+            let mut queues = Vec::new();
+            for _ in 0..packets {
+                while self.flight.len() < self.copa.window as usize {
+                    self.flight.push_back((self.delivered, self.flight.len() as u64 + 1));
+                }
+                let Some((delivered_when_sent, in_flight)) = self.flight.pop_front() else { break };
+                let queue = (in_flight as f64 - 40.0).max(0.0);
+                queues.push(queue);
+                self.now += Span::from_millis(if in_flight >= 40 { 1 } else { 40 / in_flight as i64 });
+                self.delivered += 1_500;
+                let sample = AckSample {
+                    acked: PACKET,
+                    delivered: Bytes::new(self.delivered),
+                    delivered_when_sent: Bytes::new(delivered_when_sent),
+                    round_trip: Some(PATH + Span::from_secs_f64((queue + others) / 1_000.0)),
+                    window_limited: true,
+                    ..AckSample::default()
+                };
+                self.copa.on_ack(self.now, &sample);
+            }
+            queues
+        }
     }
 
     #[test]
     fn about_one_over_delta_packets_are_queued_in_equilibrium() {
-        let mut copa = Copa::new(PACKET, CopaMode::Default);
-        run(&mut copa, 2_000, 0.0);
-        let queues = run(&mut copa, 8_000, 0.0);
+        let mut path = Path::new(CopaMode::Default);
+        path.run(2_000, 0.0);
+        let queues = path.run(8_000, 0.0);
         let mean = queues.iter().sum::<f64>() / queues.len() as f64;
         assert!((1.0..4.0).contains(&mean), "{mean} packets");
     }
 
     #[test]
     fn it_competes_only_where_the_queue_never_empties() {
-        let mut copa = Copa::new(PACKET, CopaMode::Switching);
-        run(&mut copa, 4_000, 0.0);
-        assert!(!copa.is_competing());
-        run(&mut copa, 1_500, 30.0);
-        assert!(copa.is_competing() && copa.delta < DEFAULT_DELTA / 2.0, "{}", copa.delta);
-        copa.lost_in_round = true;
-        let before = copa.delta;
-        copa.on_round();
-        assert!(copa.delta > before, "a loss halves 1/delta");
-        let mut never = Copa::new(PACKET, CopaMode::Default);
-        run(&mut never, 4_000, 0.0);
-        run(&mut never, 1_500, 30.0);
-        assert!(!never.is_competing());
+        let mut path = Path::new(CopaMode::Switching);
+        path.run(4_000, 0.0);
+        assert!(!path.copa.is_competing());
+        // Less than the ten seconds for which the path's own round trip counts.
+        path.run(600, 30.0);
+        assert!(path.copa.is_competing() && path.copa.delta < DEFAULT_DELTA / 2.0, "{:?}", path.copa);
+        path.copa.lost_in_round = true;
+        let before = path.copa.delta;
+        path.copa.on_round();
+        assert!(path.copa.delta > before, "a loss halves 1/delta");
+        let mut never = Path::new(CopaMode::Default);
+        never.run(4_000, 0.0);
+        never.run(600, 30.0);
+        assert!(!never.copa.is_competing());
     }
 }

@@ -33,9 +33,9 @@ const LOWEST_LIFE: Span = Span::from_secs(10);
 const MEMORY: Span = Span::from_secs(1);
 /// Moments in that time at most: bounds the memory.
 const MOST_MOMENTS: usize = 1_000;
-/// What jitter needs: this many of its mean deviations (RFC 6298 takes four for its time-out), within bounds. Guess: two buckets let the
+/// What jitter needs: this many of its mean deviations, as RFC 6298 has it for the time-out, within bounds. Guess: two buckets let the
 /// window see that it is below, and Hera's own target of 25 ms above a path of 20 ms is the most.
-const DEVIATIONS: u64 = 2;
+const DEVIATIONS: u64 = 4;
 const LEAST_NEED_MICROS: u64 = 10_000;
 const MOST_NEED_MICROS: u64 = 25_000;
 /// Each bucket of distance moves the window by so many quarters of what the round trip would take to change by a bucket. Guess: all of

@@ -61,7 +61,9 @@ fn single_and_burst_losses_are_repaired_without_a_timeout_and_nothing_else_is_se
                 "{law}, {lost:?}: {statistics:?}"
             );
             // A cut costs some round trips; one in the first window leaves little to grow from.
-            let limit = if lost[0] > 0 { ms(500) } else { ms(2_500) };
+            // LEDBAT++ goes down to two packets besides, and grows by a third of a packet in a round trip of 40 ms.
+            let slack = if law == "ledbat++" { 3 } else { 1 };
+            let limit = if lost[0] > 0 { ms(500 * slack) } else { ms(2_500 * slack) };
             assert!(at - without < limit, "{law}, {lost:?}: {} later", at - without);
         }
     }
