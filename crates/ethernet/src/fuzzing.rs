@@ -146,7 +146,9 @@ impl Pair {
             Operation::Replay { to, back } => {
                 let past = &self.side(to).past;
                 let frame = past.len().checked_sub(1 + usize::from(back)).map(|place| past[place].clone());
-                frame.map(|frame| self.arrive(to, &frame));
+                if let Some(frame) = frame {
+                    self.arrive(to, &frame);
+                }
             }
             Operation::Corrupt { to, place, bits } => {
                 if let Some(first) = self.side(to).arriving.first_mut() {

@@ -111,7 +111,7 @@ fn traces_of_a_folder_stand_in_for_made_up_capacities() {
     let error = plan(TEXT).and_then(|plan| plan.over_traces(&folder.0)).expect_err("no traces").to_string();
     assert!(error.contains("no files that end with .csv or .mahi"), "{error}");
     for (name, rate) in [("slow", 4), ("fast", 40)] {
-        let lines: String = (0..20).map(|second| format!("{second},{rate}\n")).collect();
+        let lines = (0..20).map(|second| format!("{second},{rate}\n")).collect::<Vec<_>>().concat();
         std::fs::write(folder.0.join(format!("{name}.csv")), format!("t_s,mbps\n{lines}")).expect("a file");
     }
     let made_up = plan(TEXT).unwrap_or_else(|error| panic!("{error}"));

@@ -48,6 +48,7 @@ struct Inner {
 
 /// What carries the session.
 #[derive(Clone)]
+#[expect(clippy::large_enum_variant, reason = "one for each session, never moved in a hot path")]
 enum Transport {
     Quic(Session),
     Ethernet(Arc<EthernetSession>),

@@ -93,7 +93,7 @@ mod tests {
     #[test]
     fn what_is_no_interface_for_frames_is_refused_in_words() {
         for (name, words) in [("no-such-one-here-and-too-long", "ip link"), ("nosuch0", "ip link")] {
-            let error = PacketSocket::open(name).err().expect(name).to_string();
+            let error = PacketSocket::open(name).map(drop).expect_err(name).to_string();
             assert!(error.contains(words) || !cfg!(target_os = "linux"), "{error}");
         }
     }

@@ -135,7 +135,7 @@ pub struct SenderStatistics {
 ///   [`Sender::take_back`] returns the memory of a datagram that was sent; a driver that keeps it costs an allocation for each packet.
 /// - settings, `set_*`, which hold until the next call.
 /// - outputs, `poll_*`: call each until none. A driver of our own protocol sends [`Sender::poll_transmit`]'s datagrams, which are all;
-/// another one writes packets from [`Sender::poll_release`] and sends [`Sender::poll_beside`]'s datagrams on a channel of its own.
+///   another one writes packets from [`Sender::poll_release`] and sends [`Sender::poll_beside`]'s datagrams on a channel of its own.
 /// - the next wake-up time, [`Sender::poll_timeout`], or [`Sender::poll_timeout_while_blocked`] as long as the transport accepts nothing.
 /// - queries, which change nothing: [`Sender::target`], [`Sender::decision`], [`Sender::statistics`], [`Sender::names`].
 ///

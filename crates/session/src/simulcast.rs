@@ -446,11 +446,14 @@ pub fn share_layers(now: Time, kinds: &mut [&mut Simulcast]) {
     let all = MOST_LAYERS.max(kinds.len());
     let shared: usize = kinds.iter().map(|kind| kind.share).sum();
     if shared != all || kinds.iter().any(|kind| kind.is_layout_due(now)) {
-        kinds.iter_mut().for_each(|kind| kind.share = 1);
+        for kind in kinds.iter_mut() {
+            kind.share = 1;
+        }
         for _ in kinds.len()..all {
-            let gain = |kind: &&mut &mut Simulcast| kind.gain(kind.share);
             // Of equal ones the first.
-            if let Some(kind) = kinds.iter_mut().rev().max_by(|one, other| gain(one).total_cmp(&gain(other))) {
+            if let Some(kind) =
+                kinds.iter_mut().rev().max_by(|one, other| one.gain(one.share).total_cmp(&other.gain(other.share)))
+            {
                 kind.share += 1;
             }
         }

@@ -140,7 +140,7 @@ proptest! {
             for operation in &operations {
                 driver.apply(operation);
                 let window = driver.law.window().get();
-                prop_assert!(window >= 1 && window <= LARGEST, "{}: {} after {:?}", name, window, operation);
+                prop_assert!((1..=LARGEST).contains(&window), "{}: {} after {:?}", name, window, operation);
                 if let Some(pacing) = driver.law.pacing() {
                     prop_assert!(pacing > Bitrate::ZERO, "{}: {:?}", name, operation);
                 }

@@ -34,9 +34,8 @@ fn every_law_fills_a_clean_link() {
             let least = match law {
                 "reno" | "cubic" | "bbr" => 0.93,
                 // It goes down to two packets one time in ten.
-                "ledbat++" => 0.6,
                 // Trials of other rates, and 1 Mb/s for each of Vivace's first steps.
-                "pcc-allegro" | "pcc-vivace" => 0.6,
+                "ledbat++" | "pcc-allegro" | "pcc-vivace" => 0.6,
                 _ => 0.85,
             };
             // Data that waited for a repair counts when it comes: nothing is lost here to those that leave the queue room.

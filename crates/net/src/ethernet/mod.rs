@@ -374,21 +374,19 @@ pub async fn connect_ethernet(
         !opening && hub.sessions().is_empty()
     };
     tokio::spawn(Arc::clone(&hub).run(ended));
-    match tokio::time::timeout(duration(OPENING_LIMIT), opened).await {
-        Ok(Ok(session)) => Ok(Connection::over_ethernet(session, clock)),
-        _ => {
-            let version = match &*hub.greeter() {
-                Greeter::Client { connecting: Some(connecting), .. } => connecting.other_version(),
-                _ => None,
-            };
-            hub.changed.notify_one();
-            let interface = interface.name().to_owned();
-            Err(match version {
-                Some(version) => NetError::OtherEthernetVersion { server, version },
-                None => NetError::NoEthernetAnswer { server, client, interface },
-            })
-        }
+    if let Ok(Ok(session)) = tokio::time::timeout(duration(OPENING_LIMIT), opened).await {
+        return Ok(Connection::over_ethernet(session, clock));
     }
+    let version = match &*hub.greeter() {
+        Greeter::Client { connecting: Some(connecting), .. } => connecting.other_version(),
+        _ => None,
+    };
+    hub.changed.notify_one();
+    let interface = interface.name().to_owned();
+    Err(match version {
+        Some(version) => NetError::OtherEthernetVersion { server, version },
+        None => NetError::NoEthernetAnswer { server, client, interface },
+    })
 }
 
 /// Fills `bytes` from the system's random source.

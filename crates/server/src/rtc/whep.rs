@@ -269,7 +269,7 @@ fn wants_marker(query: &str) -> Result<bool, Refused> {
     let values = query.split('&').filter_map(|pair| pair.strip_prefix(MARKER));
     let unknown =
         || Refused::new(StatusCode::BAD_REQUEST, "the latency marker comes as marker=strip or, left out, not at all");
-    values.map(|value| (value == "strip").then_some(true).ok_or_else(unknown)).last().unwrap_or(Ok(false))
+    values.map(|value| (value == "strip").then_some(true).ok_or_else(unknown)).next_back().unwrap_or(Ok(false))
 }
 
 /// The token in a header, whose scheme may be written in any case (RFC 9110 section 11.1).

@@ -502,7 +502,9 @@ proptest! {
         // A kind that has left may leave others with too many encoders until their viewers have joined another layer.
         let (mut most_kinds, mut since) = (0, now);
         let mut picture = |kinds: &mut BTreeMap<usize, Audience>, now: &mut Time| {
-            kinds.values_mut().for_each(|kind| kind.now = *now);
+            for kind in kinds.values_mut() {
+                kind.now = *now;
+            }
             share_layers(*now, &mut kinds.values_mut().map(|kind| &mut kind.simulcast).collect::<Vec<_>>());
             let plans = kinds.values_mut().map(|kind| kind.picture(PictureNews::New));
             let encodes: usize = plans.map(|plan| plan.frames.len() + usize::from(plan.alone.is_some())).sum();

@@ -32,6 +32,7 @@ enum Told {
     Arrived(RemoteTime),
 }
 
+#[expect(clippy::struct_field_names, reason = "when it was sent is called so everywhere")]
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     /// Stream and number; none for packets that never left.

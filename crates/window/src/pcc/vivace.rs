@@ -33,6 +33,7 @@ pub struct Vivace {
     random: Pcg32,
     base: Bitrate,
     /// Doubles until the utility falls; the last one's utility.
+    #[expect(clippy::option_option, reason = "starting or not; while it is, the last utility may not be known yet")]
     starting: Option<Option<f64>>,
     waiting: Vec<(Bitrate, u32)>,
     /// Utility and rate of the pair's trials.
