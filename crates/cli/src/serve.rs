@@ -45,8 +45,8 @@ pub(crate) struct ServeArguments {
     /// WebRTC candidate; repeatable
     #[arg(long = "announce", value_name = "ADDRESS")]
     announced: Vec<IpAddr>,
-    /// Also serve clients of `nearlight view` over Ethernet frames on this interface, without IP (Linux; needs CAP_NET_RAW at the
-    /// start); repeatable
+    /// Also serve clients of `nearlight view` over Ethernet frames on this interface, without IP (Linux; needs `CAP_NET_RAW` at
+    /// the start); repeatable
     #[arg(long, value_name = "INTERFACE")]
     ethernet: Vec<String>,
     /// Over Ethernet, answer only these MAC addresses [default: all that know the token]

@@ -2,6 +2,7 @@
 //!
 //! Counts and invariants; no timing is asserted. If namespaces cannot be created, a test says why and passes.
 #![cfg(target_os = "linux")]
+#![expect(clippy::disallowed_methods, reason = "a test that waits for a real network")]
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Output, Stdio};
@@ -95,7 +96,7 @@ impl Network {
         BufReader::new(child.stdout.as_mut().expect("piped")).read_line(&mut line).expect("a first line");
         let first: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("`{line}` is no JSON: {error}"));
         let link = first["ethernet"][0].as_str().expect("a link over Ethernet").to_owned();
-        assert_eq!(link, format!("ether:{SERVER}#token={}", TOKEN));
+        assert_eq!(link, format!("ether:{SERVER}#token={TOKEN}"));
         (child, link)
     }
 
