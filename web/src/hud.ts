@@ -177,11 +177,11 @@ export class Hud {
     const share = (value: number | undefined, digits: number): string => (value === undefined ? "–" : `${(100 * value).toFixed(digits)} %`);
     list("counters", [
       ["packets lost", shown(counts?.packetsLost)],
-      ["retransmitted", shown(counts?.repaired)],
+      ["retransmitted", shown(counts?.retransmitted)],
       ["redundancy", share(counts?.redundancy, 1)],
       ["repairs", shown(counts?.repairs)],
       ["residual loss", share(counts?.residualLoss, 2)],
-      ["healed by", healing(counts)],
+      ["recovered by", lastRecovery(counts)],
       ["by reference", shown(counts?.byReference)],
       ["frames lost", shown(counts?.lost)],
       ["late", shown(counts?.late)],
@@ -226,11 +226,11 @@ function timelineOf(row: Float64Array): Timeline {
   return Object.fromEntries(TIMELINE_COLUMNS.map((name, index) => [name, row[index]])) as Timeline;
 }
 
-/** What repaired the picture last, and after how many newer frames if there were any. */
-function healing(counts: Statistics | null): string {
-  if (!counts?.healedBy) return "–";
-  const { healedAfter: frames } = counts;
-  const kind = counts.healedBy.replaceAll("_", " ");
+/** How the picture last recovered from a loss, and after how many newer frames if there were any. */
+function lastRecovery(counts: Statistics | null): string {
+  if (!counts?.recoveredBy) return "–";
+  const { framesToRecover: frames } = counts;
+  const kind = counts.recoveredBy.replaceAll("_", " ");
   return frames > 0 ? `${kind}, ${frames} ${frames === 1 ? "frame" : "frames"}` : kind;
 }
 
@@ -265,7 +265,7 @@ function list(id: string, entries: readonly (readonly [string, string])[]): void
       term.textContent = name;
       if (grouped) {
         const group = document.createElement("div");
-        group.classList.toggle("wide", name === "healed by");
+        group.classList.toggle("wide", name === "recovered by");
         group.append(term, value);
         target.append(group);
       } else target.append(term, value);

@@ -112,12 +112,12 @@ class ProcessorPainter implements Painter {
     const { displayWidth: width, displayHeight: height, visibleRect } = picture;
     if (visibleRect?.width !== width || visibleRect.height !== height) return null;
     if (!this.#converts) return null;
-    const wish = { format: "RGBA", colorSpace: "srgb" } as const;
+    const options = { format: "RGBA", colorSpace: "srgb" } as const;
     try {
-      // Browsers that do not know the wish leave it out, and would hand over the planes as they are; those that cannot fulfil it throw.
-      if (picture.allocationSize(wish) !== width * height * 4) return null;
+      // Browsers that do not know these options ignore them and would return the planes as they are; those that cannot convert throw.
+      if (picture.allocationSize(options) !== width * height * 4) return null;
       if (this.#image?.width !== width || this.#image.height !== height) this.#image = new ImageData(width, height);
-      await picture.copyTo(this.#image.data, wish);
+      await picture.copyTo(this.#image.data, options);
     } catch {
       this.#converts = false;
       return null;

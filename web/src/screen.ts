@@ -70,7 +70,7 @@ class RefreshRate {
 }
 
 /**
- * Paints a picture as soon as it is there, so that the display need not wait for the brush. The newest picture first; but where the
+ * Paints a picture as soon as it is there, so that the display does not wait for drawing. The newest picture first; but where the
  * display changes about twice for each picture, one that came late is shown before the one that caught up with it: a picture left out
  * is seen as a jerk, one chance of delay is not.
  */

@@ -58,7 +58,7 @@ const REFUSALS: Record<RefusalReason, { title: string; advice: string; retry: bo
     advice: "It does not know the link's token. If another server runs there now, open the link that it prints; if not, somebody may stand between you and it.",
     retry: false,
   },
-  internal: { title: "The server could not start a session", advice: "Its log says why. Try again once that is mended.", retry: true },
+  internal: { title: "The server could not start a session", advice: "Its log says why. Try again once that is fixed.", retry: true },
 };
 
 export class Shell {

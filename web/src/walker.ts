@@ -1,6 +1,6 @@
 // The user of a screen: combines mouse, keys, touch and gamepad into one camera and reports its pose.
 
-import { Camera, type Wish } from "./input/camera.ts";
+import { Camera, type Walk } from "./input/camera.ts";
 import type { DeviceInput, InputOut } from "./input/devices.ts";
 import { GamepadInput } from "./input/gamepad.ts";
 import { MouseKeyboard } from "./input/mouse-keyboard.ts";
@@ -103,11 +103,11 @@ export class Walker {
     this.#stepAt = now;
     if (this.#paused) return;
     const at = performance.now();
-    const wish: Wish = { right: 0, up: 0, forward: 0, run: false };
-    this.#mouse.addTo(wish);
-    this.#touch.addTo(wish);
-    this.#gamepad.poll(at, seconds, wish);
-    if (this.#camera.walk(wish, seconds)) this.#unsentAt = at;
+    const walk: Walk = { right: 0, up: 0, forward: 0, run: false };
+    this.#mouse.addTo(walk);
+    this.#touch.addTo(walk);
+    this.#gamepad.poll(at, seconds, walk);
+    if (this.#camera.walk(walk, seconds)) this.#unsentAt = at;
     if (this.#unsentAt !== null || at - this.#sentAt >= LONGEST_GAP_MS) this.#send(this.#unsentAt ?? at);
   }
 

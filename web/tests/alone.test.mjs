@@ -150,32 +150,32 @@ for (const [name, viewport] of [
   });
 }
 
-test("the panel says what healed the picture in words, and nothing that is not known", async () => {
+test("the panel says what recovered the picture in words, and nothing that is not known", async () => {
   const { context, page } = await openAlone();
   await page.evaluate(() => window.fake.play(4));
   await page.locator("#toggle-hud").click();
-  for (const [healed, words] of [
-    [{ healedBy: null, healedAfter: 0 }, "–"],
-    [{ healedBy: "late_repair", healedAfter: 3 }, "late repair, 3 frames"],
-    [{ healedBy: "key_frame", healedAfter: 1 }, "key frame, 1 frame"],
-    [{ healedBy: "retransmission", healedAfter: 0 }, "retransmission"],
-    [{ healedBy: "reference", healedAfter: undefined }, "reference"],
-    [{ healedBy: "retransmission", healedAfter: 12 }, "retransmission, 12 frames"],
+  for (const [recovered, words] of [
+    [{ recoveredBy: null, framesToRecover: 0 }, "–"],
+    [{ recoveredBy: "late_repair", framesToRecover: 3 }, "late repair, 3 frames"],
+    [{ recoveredBy: "key_frame", framesToRecover: 1 }, "key frame, 1 frame"],
+    [{ recoveredBy: "retransmission", framesToRecover: 0 }, "retransmission"],
+    [{ recoveredBy: "reference", framesToRecover: undefined }, "reference"],
+    [{ recoveredBy: "retransmission", framesToRecover: 12 }, "retransmission, 12 frames"],
   ]) {
-    await page.evaluate((healed) => window.fake.count(healed), healed);
+    await page.evaluate((recovered) => window.fake.count(recovered), recovered);
     // The panel's text follows the counters that come, not faster than can be read.
     const says = (words) => {
       window.fake.count({});
       const lines = [...document.querySelectorAll("#counters div")].map(({ innerText }) => innerText.replace(/\s+/g, " ").toLowerCase());
-      return lines.includes(`healed by ${words}`);
+      return lines.includes(`recovered by ${words}`);
     };
-    await until(page, says, `healed by ${words}`, { argument: words });
+    await until(page, says, `recovered by ${words}`, { argument: words });
     assert.doesNotMatch(await page.locator("#hud").innerText(), /undefined|NaN|null/);
     const sizes = ({ scrollHeight, clientHeight, scrollWidth, clientWidth }) => [scrollWidth, clientWidth, scrollHeight, clientHeight];
     const [neededWidth, width, neededHeight, height] = await page.locator("#hud").evaluate(sizes);
     assert.ok(neededWidth <= width && neededHeight <= height, `${neededWidth}x${neededHeight} in ${width}x${height} beside ${words}`);
   }
-  await screenshot(page, "panel-healed");
+  await screenshot(page, "panel-recovered");
   await context.close();
 });
 

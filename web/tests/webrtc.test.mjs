@@ -204,11 +204,11 @@ test("VP8 is played where the server has nothing else", async () => {
   await own.stop();
 });
 
-test("losses are repaired and the picture goes on", async () => {
+test("losses are retransmitted and the picture goes on", async () => {
   const own = await startServer({ more: [...SMALL, "--impair", "loss=2%"] });
   const { context, page } = await openLive(overWebRtc(own.url));
   await until(page, shown(80), "80 frames are displayed", { timeout: 60_000 });
-  await until(page, () => window.nearlight.statistics.repaired > 0, "losses are repaired");
+  await until(page, () => window.nearlight.statistics.retransmitted > 0, "losses are retransmitted");
   const { statistics } = await page.evaluate(() => ({ statistics: window.nearlight.statistics }));
   assert.ok(statistics.lost * 4 <= statistics.displayed, JSON.stringify(statistics));
   await context.close();

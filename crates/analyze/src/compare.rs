@@ -45,8 +45,8 @@ pub struct Comparison {
     /// `None` where no line joins the clocks: then whatever needs both of them is absent.
     pub clock: Option<Clock>,
     pub clock_refused: Option<ClockRefused>,
-    pub downlink: Way,
-    pub uplink: Way,
+    pub downlink: DirectionComparison,
+    pub uplink: DirectionComparison,
     /// The receiver's view of the same conversation.
     pub receiver: Study,
 }
@@ -66,7 +66,7 @@ pub struct Clock {
 
 /// Packets of one direction on their way.
 #[derive(Clone, Debug, Serialize)]
-pub struct Way {
+pub struct DirectionComparison {
     /// Packets that left while both captures ran.
     pub sent: u64,
     /// Of them, those that never arrived.
@@ -134,10 +134,13 @@ impl Comparison {
             Crossed { packets: ups.iter().map(back).collect(), lost: up.lost_at.iter().map(there).collect() }
         });
         let in_order = clock_refused != Some(ClockRefused::SetDuringCapture);
-        let way = |way: Way| Way { reordered: way.reordered.filter(|_| in_order), ..way };
+        let direction = |direction: DirectionComparison| DirectionComparison {
+            reordered: direction.reordered.filter(|_| in_order),
+            ..direction
+        };
         Ok(Self {
-            downlink: way(down.way(&down_here, &down_there, downs.as_ref())),
-            uplink: way(up.way(&up_there, &up_here, ups.as_ref())),
+            downlink: direction(down.direction(&down_here, &down_there, downs.as_ref())),
+            uplink: direction(up.direction(&up_there, &up_here, ups.as_ref())),
             clock: fit.map(|fit| Clock {
                 offset_ms: fit.offset(0.0) * 1e3,
                 drift_ppm: fit.drift * 1e6,
@@ -150,7 +153,7 @@ impl Comparison {
     }
 }
 
-impl Way {
+impl DirectionComparison {
     /// Whether the captures share no packet of this direction.
     pub fn is_empty(&self) -> bool {
         self.sent == 0
@@ -274,7 +277,7 @@ impl Matched {
     }
 
     /// `crossed` are those of `times` and `lost_at`.
-    fn way(&self, sent: &Index, received: &Index, crossed: Option<&Crossed>) -> Way {
+    fn direction(&self, sent: &Index, received: &Index, crossed: Option<&Crossed>) -> DirectionComparison {
         /// Points that a chart shows.
         const MOST: usize = 4_000;
         let lost = self.lost_at.len() as u64;
@@ -289,7 +292,7 @@ impl Matched {
         let lost_in_a_row = disruption::runs(self.times.iter().map(|times| times.0), &self.lost_at);
         let crossings = crossed.map_or(&[][..], |crossed| &crossed.packets);
         let every = crossings.len().div_ceil(MOST).max(1);
-        Way {
+        DirectionComparison {
             sent: total,
             lost,
             loss_ratio: lost as f64 / total.max(1) as f64,

@@ -222,8 +222,8 @@ impl Found {
     pub fn figures(&self) -> Option<Frames> {
         let (first, last) = (self.frames.first()?, self.frames.last()?);
         let steps = (self.frames.len() - 1) as f64;
-        let told = self.frames.len() >= FEWEST_FOR_RATE;
-        let rate = |span: f64| (told && span > 0.0).then(|| steps / span);
+        let reported = self.frames.len() >= FEWEST_FOR_RATE;
+        let rate = |span: f64| (reported && span > 0.0).then(|| steps / span);
         let by_timestamps = self.by == FoundBy::Timestamps;
         let assembly = |frame: &Frame| frame.last.saturating_since(frame.first);
         let intervals = self.frames.windows(2).map(|pair| pair[1].first - pair[0].first);

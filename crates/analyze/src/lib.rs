@@ -21,7 +21,7 @@ mod warnings;
 mod words;
 
 pub use batches::{Batches, TOGETHER, Together};
-pub use compare::{Clock, ClockRefused, CompareError, Comparison, Disruption, Stalls, Way};
+pub use compare::{Clock, ClockRefused, CompareError, Comparison, DirectionComparison, Disruption, Stalls};
 pub use distribution::Distribution;
 pub use frames::{FoundBy, Frames};
 pub use kind::Kind;

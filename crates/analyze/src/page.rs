@@ -7,7 +7,7 @@ use std::fmt::Write as _;
 use nearlight_report::{Cell, Chart, Column, Document, Row, Section, Table, Tile};
 
 use crate::study::{DirectionSummary, StreamRow, Study, Video};
-use crate::{CaptureSummary, Comparison, Disruption, Distribution, Stalls, Together, Way};
+use crate::{CaptureSummary, Comparison, DirectionComparison, Disruption, Distribution, Stalls, Together};
 
 const DOWN: &str = "downlink";
 const UP: &str = "uplink";
@@ -250,17 +250,17 @@ fn arrivals(video: &Video) -> Section {
 }
 
 fn between(comparison: &Comparison) -> Section {
-    let row = |name: &str, way: &Way| {
-        let delay = way.delay_ms.as_ref();
+    let row = |name: &str, direction: &DirectionComparison| {
+        let delay = direction.delay_ms.as_ref();
         Row::new(
             name,
             vec![
-                Cell::figure(way.sent as f64),
-                Cell::figure(way.loss_ratio * 100.0),
-                Cell::figure(way.duplicated as f64),
-                Cell::figure(way.repeated as f64),
-                Cell::figure_if(way.reordered.map(|count| count as f64)),
-                Cell::figure(way.unseen as f64),
+                Cell::figure(direction.sent as f64),
+                Cell::figure(direction.loss_ratio * 100.0),
+                Cell::figure(direction.duplicated as f64),
+                Cell::figure(direction.repeated as f64),
+                Cell::figure_if(direction.reordered.map(|count| count as f64)),
+                Cell::figure(direction.unseen as f64),
                 Cell::figure_if(delay.map(|delay| delay.p50)),
                 Cell::figure_if(delay.map(|delay| delay.p99)),
                 Cell::figure_if(delay.map(|delay| delay.p9999)),
@@ -282,7 +282,7 @@ fn between(comparison: &Comparison) -> Section {
             Column::new("Delay, 99 %", "ms").decimals(3),
             Column::new("Delay, 99.99 %", "ms").decimals(3),
         ],
-        rows: ways(comparison).map(|(name, way)| row(name, way)).collect(),
+        rows: directions(comparison).map(|(name, direction)| row(name, direction)).collect(),
     };
     let mut section = Section::new("What did the network do?")
         .question("How long did packets take, how many were lost, and how was their timing changed?")
@@ -296,28 +296,29 @@ fn between(comparison: &Comparison) -> Section {
 }
 
 /// Directions that both captures have packets of.
-fn ways(comparison: &Comparison) -> impl Iterator<Item = (&'static str, &Way)> {
-    [(DOWN, &comparison.downlink), (UP, &comparison.uplink)].into_iter().filter(|way| !way.1.is_empty())
+fn directions(comparison: &Comparison) -> impl Iterator<Item = (&'static str, &DirectionComparison)> {
+    [(DOWN, &comparison.downlink), (UP, &comparison.uplink)].into_iter().filter(|direction| !direction.1.is_empty())
 }
 
 /// As far as it is known: a direction may be missing, and without a common clock there are no delays.
 fn what_became(comparison: &Comparison) -> String {
-    let sentence = |(name, way): (&str, &Way)| {
-        let mut words = format!("On the {name} {} of the packets were lost", percent(way.loss_ratio));
-        if let Some(delay) = &way.delay_ms {
+    let sentence = |(name, direction): (&str, &DirectionComparison)| {
+        let mut words = format!("On the {name} {} of the packets were lost", percent(direction.loss_ratio));
+        if let Some(delay) = &direction.delay_ms {
             let _ = write!(words, ", half of the others took up to {:.2} ms", delay.p50);
         }
-        if let Some(Stalls { count, over_ms, .. }) = &way.disruption.stalls {
+        if let Some(Stalls { count, over_ms, .. }) = &direction.disruption.stalls {
             let _ = write!(words, ", and {count} times packets were due and none came for over {over_ms:.0} ms");
         }
         words + ". "
     };
-    ways(comparison).map(sentence).collect::<String>() + &comparison.clock_in_words()
+    directions(comparison).map(sentence).collect::<String>() + &comparison.clock_in_words()
 }
 
 fn disruption(comparison: &Comparison) -> Table {
-    let row = |name: &str, way: &Way| {
-        let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } = &way.disruption;
+    let row = |name: &str, direction: &DirectionComparison| {
+        let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } =
+            &direction.disruption;
         let share = |of: &Option<Together>| Cell::figure_if(of.as_ref().map(|of| of.simultaneous_ratio * 100.0));
         Row::new(
             name,
@@ -348,7 +349,7 @@ fn disruption(comparison: &Comparison) -> Table {
             Column::new("Lost in a row, mean", "").decimals(2),
             Column::new("Lost in a row, most", "").decimals(0),
         ],
-        rows: ways(comparison).map(|(name, way)| row(name, way)).collect(),
+        rows: directions(comparison).map(|(name, direction)| row(name, direction)).collect(),
     }
 }
 

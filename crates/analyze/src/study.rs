@@ -13,7 +13,7 @@ use crate::distribution::Distribution;
 use crate::frames::{self, Found, Frames};
 use crate::kind::Kind;
 use crate::packet::Endpoint;
-use crate::traffic::{CaptureSummary, Direction, Packet, Stream, ToldBy, Traffic, mark_repairs, may_be_video};
+use crate::traffic::{CaptureSummary, Direction, MeasuredBy, Packet, Stream, Traffic, mark_repairs, may_be_video};
 pub use beside::Beside;
 pub use sequence::Sequence;
 
@@ -263,7 +263,7 @@ impl Study {
             }
         };
         let rows = rows(traffic, scope, duration);
-        let round_trips = |by: ToldBy, asked: Direction| {
+        let round_trips = |by: MeasuredBy, asked: Direction| {
             let own = traffic.round_trips.iter().filter(|trip| trip.conversation == scope.conversation);
             Distribution::of_spans(own.filter(|trip| (trip.by, trip.asked) == (by, asked)).map(|trip| trip.span))
         };
@@ -284,10 +284,10 @@ impl Study {
             streams: rows.into_iter().map(|row| row.0).collect(),
             beside: beside::beside(traffic, scope, duration),
             video: video.map(|video| video.0),
-            stun_sender_ms: round_trips(ToldBy::Stun, scope.down),
-            stun_receiver_ms: round_trips(ToldBy::Stun, scope.down.other()),
-            rtcp_sender_ms: round_trips(ToldBy::Rtcp, scope.down),
-            rtcp_receiver_ms: round_trips(ToldBy::Rtcp, scope.down.other()),
+            stun_sender_ms: round_trips(MeasuredBy::Stun, scope.down),
+            stun_receiver_ms: round_trips(MeasuredBy::Stun, scope.down.other()),
+            rtcp_sender_ms: round_trips(MeasuredBy::Rtcp, scope.down),
+            rtcp_receiver_ms: round_trips(MeasuredBy::Rtcp, scope.down.other()),
             excerpts,
         }
     }

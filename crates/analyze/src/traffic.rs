@@ -116,7 +116,7 @@ pub(crate) struct Packet {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RoundTrip {
     pub conversation: u16,
-    pub by: ToldBy,
+    pub by: MeasuredBy,
     /// The requester.
     pub asked: Direction,
     pub span: Span,
@@ -124,7 +124,7 @@ pub(crate) struct RoundTrip {
 
 /// The source of a round-trip measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum ToldBy {
+pub(crate) enum MeasuredBy {
     Stun,
     /// A sender's report and the block that answers it, less the time that the other end held it.
     Rtcp,
@@ -315,7 +315,7 @@ impl Intake {
 }
 
 /// Bytes of a payload that tell it from others: behind RTP's or QUIC's header encrypted ones, so no two are the same.
-const TOLD_APART_BY: usize = 24;
+const COMPARED_BYTES: usize = 24;
 
 /// The hash is FNV-1a's step over words of eight bytes, then mixed once more.
 fn fingerprint(datagram: &Datagram<'_>, rtp: Option<Rtp>) -> u64 {
@@ -330,8 +330,8 @@ fn fingerprint(datagram: &Datagram<'_>, rtp: Option<Rtp>) -> u64 {
         add(u64::from(rtp.ssrc) << 32 | u64::from(rtp.timestamp));
         add(u64::from(rtp.sequence));
     } else {
-        let told = &datagram.payload[..datagram.payload.len().min(TOLD_APART_BY)];
-        for chunk in told.chunks(8) {
+        let reported = &datagram.payload[..datagram.payload.len().min(COMPARED_BYTES)];
+        for chunk in reported.chunks(8) {
             let mut word = [0; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             add(u64::from_le_bytes(word));

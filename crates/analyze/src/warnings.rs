@@ -65,7 +65,7 @@ impl CaptureSummary {
     fn no_packets(&self) -> String {
         match self {
             Self { untimed: 1.., .. } => format!(
-                "its {} packets are stored without times (pcapng's simple packet blocks), which nothing can be told \
+                "its {} packets are stored without times (pcapng's simple packet blocks), which nothing can be concluded \
                  from; capture with a tool that stores times, as tcpdump and dumpcap do",
                 self.untimed
             ),

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::{Comparison, Disruption, Distribution, Stalls, StreamRow, Study, Way};
+use crate::{Comparison, DirectionComparison, Disruption, Distribution, Stalls, StreamRow, Study};
 
 /// Terminal output for one capture, or for two.
 pub fn words(study: &Study, comparison: Option<&Comparison>) -> String {
@@ -43,7 +43,7 @@ pub fn words(study: &Study, comparison: Option<&Comparison>) -> String {
         let _ = writeln!(text, "\n{}", comparison.clock_in_words());
         for (name, of) in [("downlink", &comparison.downlink), ("uplink", &comparison.uplink)] {
             if !of.is_empty() {
-                way(&mut text, name, of);
+                direction(&mut text, name, of);
             }
         }
     }
@@ -68,15 +68,15 @@ fn streams(text: &mut String, rows: &[StreamRow]) {
     }
 }
 
-fn way(text: &mut String, name: &str, way: &Way) {
-    let order = way.reordered.map_or_else(String::new, |count| format!(", {count} out of order"));
+fn direction(text: &mut String, name: &str, direction: &DirectionComparison) {
+    let order = direction.reordered.map_or_else(String::new, |count| format!(", {count} out of order"));
     let _ = writeln!(
         text,
         "{name}: {} of {} lost, {} doubled, {} sent again{order}",
-        way.lost, way.sent, way.duplicated, way.repeated
+        direction.lost, direction.sent, direction.duplicated, direction.repeated
     );
-    line(text, "delay", "ms", way.delay_ms.as_ref());
-    let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } = &way.disruption;
+    line(text, "delay", "ms", direction.delay_ms.as_ref());
+    let Disruption { gap_change_ms, sent_together, received_together, stalls, lost_in_a_row } = &direction.disruption;
     line(text, "gaps changed by", "ms", gap_change_ms.as_ref());
     line(text, "lost in a row", "", lost_in_a_row.as_ref());
     if let (Some(sent), Some(received)) = (sent_together, received_together) {

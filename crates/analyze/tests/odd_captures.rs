@@ -40,7 +40,7 @@ fn frames(change: impl Fn(usize, &mut Vec<u8>)) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_is_odd_is_told() {
+fn what_is_odd_is_reported() {
     let plain = small();
     let late = |from: usize, by: i64| -> Vec<Datagram> {
         let moved = |(number, of): (usize, &Datagram)| {

@@ -58,7 +58,7 @@ fn intervals_and_frame_rates() {
 }
 
 #[test]
-fn a_timer_is_told_from_frames_that_begin_anew() {
+fn a_timer_is_distinguished_from_frames_that_begin_anew() {
     let on_grid = |pacing| {
         let stream = Stream { pacing, jitter_ms: 0.2, ..Stream::default() };
         check(&stream, &stream.make()).batches.on_grid.unwrap()

@@ -83,7 +83,7 @@ fn change_packets(file: &mut [u8], mut change: impl FnMut(&mut [u8])) {
 }
 
 #[test]
-fn other_ports_of_the_same_two_machines_are_told_beside_the_main_one() {
+fn other_ports_of_the_same_two_machines_are_reported_beside_the_main_one() {
     let made = Stream { seconds: 4.0, ..Stream::default() }.make();
     let form = Form::default();
     let whole = study(&pcap(&form, &made.datagrams));

@@ -158,7 +158,7 @@ fn on_clock(datagrams: &[Datagram], ahead: impl Fn(i64) -> i64) -> Traffic {
 }
 
 #[test]
-fn clocks_that_no_line_joins_are_refused_and_losses_are_still_told() {
+fn clocks_that_no_line_joins_are_refused_and_losses_are_still_reported() {
     let (here, there, lost) = ends(&Network { loss: 0.02, duplicates: 0.0, late: 0.0 }, 3);
     let (sender, receiver) = (on_clock(&here, |_| 0), on_clock(&there, |_| 0));
     let step = |by: i64| on_clock(&there, move |at| if at < 3_000_000_000 { 0 } else { by });
@@ -204,10 +204,10 @@ fn only_what_is_known_is_said() {
         let found = Comparison::new(&sender, &receiver, None).unwrap();
         let study = Study::new(&sender, None).unwrap();
         let text = nearlight_analyze::words(&study, Some(&found));
-        let told = &text[text.find("The receiver's clock").unwrap()..];
-        assert_eq!(told.contains("uplink:"), both_ways, "{name}: {told}");
-        assert_eq!(told.contains("may be wrong by 3.0"), both_ways, "{name}: {told}");
-        assert_eq!(told.contains("one way only"), !both_ways, "{name}: {told}");
+        let reported = &text[text.find("The receiver's clock").unwrap()..];
+        assert_eq!(reported.contains("uplink:"), both_ways, "{name}: {reported}");
+        assert_eq!(reported.contains("may be wrong by 3.0"), both_ways, "{name}: {reported}");
+        assert_eq!(reported.contains("one way only"), !both_ways, "{name}: {reported}");
         let page = nearlight_analyze::document(&study, Some(&found)).to_html();
         assert_eq!(page.contains("On the uplink"), both_ways, "{name}");
         assert!(

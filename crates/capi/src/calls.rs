@@ -191,9 +191,9 @@ pub unsafe extern "C" fn nl_set_clipboard(host: *mut nl_host, viewer: u32, text:
     guard(|| {
         let entry = hosts::get(host)?;
         // SAFETY: this function's contract.
-        let told = unsafe { memory::text("the text", text) }?;
-        let told = told.ok_or_else(|| Fault::argument("the text is NULL: pass its address"))?;
-        Ok(entry.host.set_clipboard(receiver(viewer), told)?)
+        let text = unsafe { memory::text("the text", text) }?;
+        let text = text.ok_or_else(|| Fault::argument("the text is NULL: pass its address"))?;
+        Ok(entry.host.set_clipboard(receiver(viewer), text)?)
     })
 }
 

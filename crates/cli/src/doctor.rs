@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_told_and_do_not_fail_the_command() {
+    fn limits_are_reported_and_do_not_fail_the_command() {
         let mut findings = Findings::default();
         assert_eq!(findings.summary(), ("Everything is in order.".into(), ExitCode::SUCCESS));
         findings.tell(Verdict::Limited, "vp8", "30 ms to encode", "advice");

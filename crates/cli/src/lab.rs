@@ -174,15 +174,15 @@ fn run_one(arguments: &RunArguments) -> anyhow::Result<ExitCode> {
     let clock = Clock::start();
     let before = processor_time();
     let terminal = std::io::stderr().is_terminal();
-    let mut told_at = Time::ZERO;
+    let mut reported_at = Time::ZERO;
     let mut report = |progress: Progress| {
         let Progress { done, all, left } = progress;
         // A line for people at a terminal; a log gets one every ten seconds.
         let line = format!("{done} of {all} runs, {} left", minutes(left));
         if terminal {
             eprint!("\r{line}   {}", if done == all { "\n" } else { "" });
-        } else if done == all || clock.now() - told_at >= Span::from_secs(10) {
-            told_at = clock.now();
+        } else if done == all || clock.now() - reported_at >= Span::from_secs(10) {
+            reported_at = clock.now();
             eprintln!("{line}");
         }
     };

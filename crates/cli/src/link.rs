@@ -220,7 +220,7 @@ fn reasons(way: &DirectionReport) -> String {
         (way.duplicates, "delivered twice"),
         (way.marked, "marked"),
     ];
-    let told: Vec<String> =
+    let facts: Vec<String> =
         lost.chain(others).filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")).collect();
-    if told.is_empty() { String::new() } else { format!(" ({})", told.join(", ")) }
+    if facts.is_empty() { String::new() } else { format!(" ({})", facts.join(", ")) }
 }

@@ -161,14 +161,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn wrong_arguments_are_told_in_one_line() {
+    fn wrong_arguments_are_reported_in_one_line() {
         for line in
             ["nearlight serve --drop 3", "nearlight view", "nearlight nothing", "nearlight analyze a --packets x"]
         {
             let words = Arguments::try_parse_from(line.split(' ')).expect_err(line).to_string();
-            let told = one_line(&words);
-            assert!(words.lines().count() > 1 && !told.contains('\n'), "{told}");
-            assert!(!told.starts_with("error") && !told.contains("try '--help'"), "{told}");
+            let reported = one_line(&words);
+            assert!(words.lines().count() > 1 && !reported.contains('\n'), "{reported}");
+            assert!(!reported.starts_with("error") && !reported.contains("try '--help'"), "{reported}");
         }
     }
 }

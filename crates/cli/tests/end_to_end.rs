@@ -95,7 +95,7 @@ fn the_world_is_seen_and_every_field_is_there() {
         ("motion_to_photon_ms", &["p50", "p95", "p99", "n"]),
         ("input_to_photon_ms", &["p50", "p95", "p99", "n"]),
         ("rate_mbps", &["target", "sent", "received"]),
-        ("loss", &["packets", "repaired", "key_frames"]),
+        ("loss", &["packets", "retransmitted", "key_frames"]),
     ] {
         for field in fields {
             assert!(summary[group][field].is_number(), "{group}.{field} is missing in {summary}");
@@ -132,7 +132,7 @@ fn two_percent_loss_is_recovered() {
     let server = Server::start(&["--drop", "2%", "--seed", "7"]);
     let summary = server.summary("8", &[]);
     let (sent, decoded) = (count(&summary, "frames", "sent"), count(&summary, "frames", "decoded"));
-    assert!(count(&summary, "loss", "packets") > 0 && count(&summary, "loss", "repaired") > 0, "{summary}");
+    assert!(count(&summary, "loss", "packets") > 0 && count(&summary, "loss", "retransmitted") > 0, "{summary}");
     // Whether a key frame is needed depends on timing, so tests in virtual time assert that none is (session's stories).
     assert!(decoded * 10 >= sent * 8, "{summary}");
 }

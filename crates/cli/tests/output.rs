@@ -156,7 +156,7 @@ fn the_link_comes_before_the_log() {
 }
 
 #[test]
-fn a_failure_to_start_is_told_with_what_was_logged_before() {
+fn a_failure_to_start_is_reported_with_what_was_logged_before() {
     let output =
         nearlight().args(["serve", "--test-card", "--port", "0", "--cert", "nowhere", "--key", "nowhere"]).output();
     let output = output.expect("runs");
@@ -190,7 +190,7 @@ fn a_server_goes_on_when_nobody_reads_its_links() {
 }
 
 #[test]
-fn a_full_disk_is_told_in_a_line() {
+fn a_full_disk_is_reported_in_a_line() {
     let full = File::options().write(true).open("/dev/full").expect("a device that is full");
     let output = nearlight().args(["wifi", "--single-packet", "1000"]).stdout(full).stderr(Stdio::piped()).output();
     let output = output.expect("runs");

@@ -57,7 +57,7 @@ impl From<Link> for Target {
 
 /// Common to a window and a headless run.
 #[derive(Clone, Debug)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a wish of its own")]
+#[expect(clippy::struct_excessive_bools, reason = "each is an option of its own")]
 pub struct ViewOptions {
     pub target: Target,
     /// Accepts any certificate where the link names none, and relies on the token's proof for the server's identity. Otherwise the

@@ -61,18 +61,18 @@ pub fn summary_table(summary: &Summary) -> String {
         format!("{:.2} Mb/s target, {:.2} Mb/s sent, {:.2} Mb/s received", rate.target, rate.sent, rate.received)
     });
     line("loss", {
-        let counts = format!("{} packets lost, {} symbols retransmitted, ", loss.packets, loss.repaired);
+        let counts = format!("{} packets lost, {} symbols retransmitted, ", loss.packets, loss.retransmitted);
         format!("{counts}{} further key frames", loss.key_frames)
     });
     line("redundancy", {
-        let healed = [recovery.frames_by_repair, recovery.frames_by_late_repair, recovery.frames_by_retransmission];
-        let [repair, late, again] = healed;
+        let counts = [recovery.frames_by_repair, recovery.frames_by_late_repair, recovery.frames_by_retransmission];
+        let [repair, late, again] = counts;
         let share = 100.0 * recovery.redundancy_ratio;
         format!("{share:.1} %, frames recovered by FEC {repair}, by late FEC {late}, by retransmission {again}")
     });
     line("recovery", {
-        let (reference, key) = (recovery.healed_by_reference, recovery.healed_by_key_frame);
-        let (mean, most) = (recovery.frames_to_heal_mean, recovery.frames_to_heal_max);
+        let (reference, key) = (recovery.recovered_by_reference, recovery.recovered_by_key_frame);
+        let (mean, most) = (recovery.frames_to_recover_mean, recovery.frames_to_recover_max);
         format!(
             "past lost frames by reference {reference}, by key frame {key}; {mean:.1} newer frames by then, at most {most}"
         )
@@ -143,7 +143,7 @@ mod tests {
             "/rate_mbps/sent",
             "/rate_mbps/received",
             "/loss/packets",
-            "/loss/repaired",
+            "/loss/retransmitted",
             "/loss/key_frames",
             "/recovery/redundancy_ratio",
             "/recovery/repairs",
@@ -151,10 +151,10 @@ mod tests {
             "/recovery/frames_by_repair",
             "/recovery/frames_by_late_repair",
             "/recovery/frames_by_retransmission",
-            "/recovery/healed_by_reference",
-            "/recovery/healed_by_key_frame",
-            "/recovery/frames_to_heal_mean",
-            "/recovery/frames_to_heal_max",
+            "/recovery/recovered_by_reference",
+            "/recovery/recovered_by_key_frame",
+            "/recovery/frames_to_recover_mean",
+            "/recovery/frames_to_recover_max",
             "/recovery/residual_frame_loss",
             "/codec",
             "/encoder",

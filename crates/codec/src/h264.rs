@@ -163,7 +163,7 @@ impl H264Encoder {
         };
         if let Some(place) = self.kept.get_mut(usize::from(slot)) {
             *place = Some(kept);
-            self.references.candidate = Some(Kept { frame: kept.0, told_by: frame, slot });
+            self.references.candidate = Some(Kept { frame: kept.0, announced_by: frame, slot });
         }
     }
 }

@@ -16,7 +16,7 @@ pub(crate) struct Kept {
     /// The frame whose picture is kept.
     pub(crate) frame: FrameId,
     /// The frame that instructs the decoder to keep it, at the earliest itself.
-    pub(crate) told_by: FrameId,
+    pub(crate) announced_by: FrameId,
     /// The slot in which encoder and decoder keep it.
     pub(crate) slot: u8,
 }
@@ -57,19 +57,19 @@ impl References {
 
     /// The receiver has decoded a frame, and so everything that it depends on.
     pub(crate) fn on_decoded(&mut self, frame: FrameId) -> Option<Verdict> {
-        let candidate = self.candidate.filter(|candidate| frame >= candidate.told_by)?;
+        let candidate = self.candidate.filter(|candidate| frame >= candidate.announced_by)?;
         let mut at = frame;
         for (coded, reference) in self.coded.iter().rev() {
             if *coded != at {
                 continue;
             }
-            if at == candidate.told_by {
+            if at == candidate.announced_by {
                 self.candidate = None;
                 self.acknowledged = Some(candidate);
                 return Some(Verdict::Acknowledged(candidate));
             }
             match reference {
-                Some(reference) if *reference >= candidate.told_by => at = *reference,
+                Some(reference) if *reference >= candidate.announced_by => at = *reference,
                 _ => {
                     self.candidate = None;
                     return Some(Verdict::PassedOver(candidate));
@@ -85,8 +85,8 @@ impl References {
 mod tests {
     use super::*;
 
-    fn kept(frame: u32, told_by: u32) -> Kept {
-        Kept { frame: FrameId(frame), told_by: FrameId(told_by), slot: 1 }
+    fn kept(frame: u32, announced_by: u32) -> Kept {
+        Kept { frame: FrameId(frame), announced_by: FrameId(announced_by), slot: 1 }
     }
 
     /// Key frame 0, a chain to 5, then 6 from 2 and a chain to 9.

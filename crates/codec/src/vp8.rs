@@ -110,7 +110,7 @@ impl Encoder for Vp8Encoder {
         if keeps || key {
             // A key frame fills all buffers.
             let slot = if key { 0 } else { slot };
-            self.references.candidate = Some(Kept { frame, told_by: frame, slot });
+            self.references.candidate = Some(Kept { frame, announced_by: frame, slot });
         }
         Ok(coded)
     }

@@ -52,10 +52,10 @@ fn an_encoder_knows_how_good_its_pictures_are() {
             let picture = sample::moving_picture(SMALL, moment);
             let coded = encoder.encode(&picture, Reference::Newest).unwrap();
             let decoded = decode(&mut *decoder, &coded);
-            let told = coded.distortion.unwrap();
+            let reported = coded.distortion.unwrap();
             let wanted = quality::mean_squared_error(picture.view(), decoded.view()).unwrap();
             // OpenH264 also counts the rows that pad the last macroblocks.
-            assert!((told / wanted - 1.0).abs() < 0.03, "{kind}: frame {moment} has {wanted}, told {told}");
+            assert!((reported / wanted - 1.0).abs() < 0.03, "{kind}: frame {moment} has {wanted}, reported {reported}");
         }
     }
 }

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn movements_of_one_viewer_are_told_once_and_the_rest_in_order() {
+    fn movements_of_one_viewer_are_reported_once_and_the_rest_in_order() {
         let events = Events::default();
         for (millis, viewer, what) in [
             (1, 1, What::ViewerJoined),

@@ -96,7 +96,7 @@ fn a_headset_gets_both_eyes_rendered_for_predicted_views() {
 }
 
 #[test]
-fn mistakes_are_told_though_nobody_watches() {
+fn mistakes_are_reported_though_nobody_watches() {
     let host = Host::open(&options()).expect("a server");
     let bytes = vec![0; SIZE.pixels() * 4];
     let short = Picture::new(rgba(&bytes[1..]));

@@ -49,7 +49,7 @@ pub(crate) struct Pump {
 impl Pump {
     pub(crate) fn start<N: Port + 'static, F: Port + 'static>(near: N, far: F, paths: Paths) -> io::Result<Self> {
         let (requests, inbox) = channel();
-        let (told, started) = channel();
+        let (reported, started) = channel();
         let wake = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let woken = Arc::clone(&wake);
         let run = move || {
@@ -57,7 +57,7 @@ impl Pump {
             let (up, down) = (Lane::new(paths.up), Lane::new(paths.down));
             let moving = Moving { clock: Clock::start(), near, far, up, down, requests: inbox, wake: woken };
             // The receiver expects exactly this.
-            let _ = told.send(real_time);
+            let _ = reported.send(real_time);
             moving.run();
         };
         let thread = thread::Builder::new().name("link".into()).spawn(run)?;

@@ -65,7 +65,7 @@ pub fn supervise(mut child: Child) -> io::Result<Ended> {
         let mut ended = tokio::task::spawn_blocking(move || child.wait());
         let mut killed = false;
         loop {
-            let (told, patience) = tokio::select! {
+            let (forwarded, patience) = tokio::select! {
                 status = &mut ended => return status.map_err(io::Error::other)?,
                 _ = interrupt.recv() => (Signal::INT, None),
                 _ = quit.recv() => (Signal::QUIT, None),
@@ -74,7 +74,7 @@ pub fn supervise(mut child: Child) -> io::Result<Ended> {
             };
             if patience.is_some() || !shares_terminal() {
                 // It may have exited in the meantime.
-                let _ = kill_process(process, told);
+                let _ = kill_process(process, forwarded);
             }
             if let Some(patience) = patience.filter(|_| !killed) {
                 tokio::select! {

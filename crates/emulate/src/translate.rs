@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_refused_and_the_rest_left_alone() {
+    fn what_cannot_be_distinguished_is_refused_and_the_rest_left_alone() {
         let mut fragment = samples::packet(UDP, INSIDE, (HOST.octets(), 53), b"first");
         fragment[6] = 0x20;
         assert!(!towards_gateway(&mut fragment, HOST));

@@ -112,9 +112,9 @@ impl StreamSender {
         }
         for place in 0..self.under_way.len() {
             let after = place.checked_sub(before + 1);
-            let told = place < before || after.is_some_and(|bit| bit < 32 && further >> bit & 1 == 1);
+            let acknowledged = place < before || after.is_some_and(|bit| bit < 32 && further >> bit & 1 == 1);
             let segment = &mut self.under_way[place];
-            if !told || segment.acknowledged {
+            if !acknowledged || segment.acknowledged {
                 continue;
             }
             segment.acknowledged = true;

@@ -59,7 +59,7 @@ pub enum Event {
     /// where there were none, by retransmitted symbols.
     FrameRecovered { frame: FrameId, by: RecoveryKind, symbols: u32, behind: u32 },
     /// The decoder continues after a frame was not available in time: with `frame`, when `frames` newer ones had begun to arrive.
-    PictureHealed { frame: FrameId, by: RecoveryKind, frames: u32 },
+    PictureRecovered { frame: FrameId, by: RecoveryKind, frames: u32 },
     /// Repairs were generated for a frame and those before it, `covers` in all; the probability that it is not complete in time, where the
     /// policy computes it; and every candidate.
     FrameProtected {
@@ -179,7 +179,7 @@ mod tests {
             Event::FrameLost { frame, reason: reason.clone() },
             Event::FrameCorrupt { frame },
             Event::FrameRecovered { frame, by: RecoveryKind::LateRepair, symbols, behind: 1 },
-            Event::PictureHealed { frame, by: RecoveryKind::KeyFrame, frames: 2 },
+            Event::PictureRecovered { frame, by: RecoveryKind::KeyFrame, frames: 2 },
             Event::FrameProtected {
                 frame,
                 basis: "block".into(),
@@ -226,7 +226,7 @@ mod tests {
             Event::FrameLost { .. } => 4,
             Event::FrameCorrupt { .. } => 5,
             Event::FrameRecovered { .. } => 6,
-            Event::PictureHealed { .. } => 7,
+            Event::PictureRecovered { .. } => 7,
             Event::FrameProtected { .. } => 8,
             Event::SymbolsRequested { .. } => 9,
             Event::ReferenceRequested { .. } => 10,
@@ -261,13 +261,13 @@ mod tests {
         let fault =
             |text: &str| read_lines(text).find_map(Result::err).map(|unknown| (unknown.line, unknown.to_string()));
         assert_eq!(fault(&format!("{whole}{}", &whole[..30])), None);
-        for (from, to, told) in [
+        for (from, to, reported) in [
             ("\"traffic\"", "\"transport\"", "unknown variant `transport`"),
             ("\"retransmissions\"", "\"repeats\"", "missing field `retransmissions`"),
             ("{", "", "line 2"),
         ] {
             let (line, words) = fault(&format!("{whole}{}{whole}", whole.replace(from, to))).expect("an error");
-            assert!(line == 2 && words.contains(told), "{words}");
+            assert!(line == 2 && words.contains(reported), "{words}");
         }
     }
 }

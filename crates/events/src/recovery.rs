@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::FrameCounts;
 
-/// What repaired the picture.
+/// What completed a frame after a loss, or let decoding resume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(ts_rs::TS))]
 #[serde(rename_all = "snake_case")]
@@ -56,10 +56,14 @@ pub struct RecoveryCounts {
     /// Times that the decoder had to wait and continued with a frame predicted from an acknowledged one, or with a key frame.
     pub by_reference: u64,
     pub by_key_frame: u64,
-    /// Newer frames that had begun to arrive each time that the decoder continued after a loss: sum, number of times and largest.
-    pub frames_to_heal: u64,
-    pub healings: u64,
-    pub longest_healing: u32,
+    /// Newer frames that had begun to arrive each time that the decoder continued after a loss: sum, number of times and largest. Recorded
+    /// runs of earlier versions have other names for them.
+    #[serde(alias = "frames_to_heal")]
+    pub frames_to_recover: u64,
+    #[serde(alias = "healings")]
+    pub recoveries: u64,
+    #[serde(alias = "longest_healing")]
+    pub longest_recovery: u32,
 }
 
 impl RecoveryCounts {
@@ -76,9 +80,9 @@ impl RecoveryCounts {
             by_retransmission: self.by_retransmission - before.by_retransmission,
             by_reference: self.by_reference - before.by_reference,
             by_key_frame: self.by_key_frame - before.by_key_frame,
-            frames_to_heal: self.frames_to_heal - before.frames_to_heal,
-            healings: self.healings - before.healings,
-            longest_healing: self.longest_healing,
+            frames_to_recover: self.frames_to_recover - before.frames_to_recover,
+            recoveries: self.recoveries - before.recoveries,
+            longest_recovery: self.longest_recovery,
         }
     }
 }
@@ -94,9 +98,9 @@ impl AddAssign for RecoveryCounts {
         self.by_retransmission += other.by_retransmission;
         self.by_reference += other.by_reference;
         self.by_key_frame += other.by_key_frame;
-        self.frames_to_heal += other.frames_to_heal;
-        self.healings += other.healings;
-        self.longest_healing = self.longest_healing.max(other.longest_healing);
+        self.frames_to_recover += other.frames_to_recover;
+        self.recoveries += other.recoveries;
+        self.longest_recovery = self.longest_recovery.max(other.longest_recovery);
     }
 }
 
@@ -110,11 +114,11 @@ pub struct Recovery {
     pub frames_by_repair: u64,
     pub frames_by_late_repair: u64,
     pub frames_by_retransmission: u64,
-    pub healed_by_reference: u64,
-    pub healed_by_key_frame: u64,
+    pub recovered_by_reference: u64,
+    pub recovered_by_key_frame: u64,
     /// Newer frames that had begun to arrive when the decoder continued after a loss.
-    pub frames_to_heal_mean: f64,
-    pub frames_to_heal_max: u32,
+    pub frames_to_recover_mean: f64,
+    pub frames_to_recover_max: u32,
     /// Frames that were never recovered.
     pub residual_frame_loss: f64,
 }
@@ -130,10 +134,10 @@ impl Recovery {
             frames_by_repair: counts.by_repair,
             frames_by_late_repair: counts.by_late_repair,
             frames_by_retransmission: counts.by_retransmission,
-            healed_by_reference: counts.by_reference,
-            healed_by_key_frame: counts.by_key_frame,
-            frames_to_heal_mean: share(counts.frames_to_heal, counts.healings),
-            frames_to_heal_max: counts.longest_healing,
+            recovered_by_reference: counts.by_reference,
+            recovered_by_key_frame: counts.by_key_frame,
+            frames_to_recover_mean: share(counts.frames_to_recover, counts.recoveries),
+            frames_to_recover_max: counts.longest_recovery,
             residual_frame_loss: share(frames.lost, frames.sent),
         }
     }

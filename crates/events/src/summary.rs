@@ -108,8 +108,8 @@ pub struct Rates {
 pub struct LossCounts {
     /// Media datagrams that never arrived.
     pub packets: u64,
-    /// Symbols that arrived in a later datagram after theirs was lost.
-    pub repaired: u64,
+    /// Symbols that arrived in a later datagram than their first.
+    pub retransmitted: u64,
     /// Key frames after the first.
     pub key_frames: u64,
 }

@@ -116,31 +116,31 @@ fn compare(
 /// Every kernel makes the plain one's repairs of a random frame, and the frame again from what is left of it and these.
 fn decode(random: &mut Pcg32, (sources, repairs): (u16, u16)) -> Result<(), String> {
     let shape = shape_name((sources, repairs));
-    let told = |reason: &dyn std::fmt::Display| format!("{shape}: {reason}");
+    let reported = |reason: &dyn std::fmt::Display| format!("{shape}: {reason}");
     // The last symbol is shorter than the others.
     let frame = bytes(random, usize::from(sources) * 301 - 7);
-    let code = Code::new(FrameId(random.next_u32()), frame.len() as u32, sources).map_err(|error| told(&error))?;
+    let code = Code::new(FrameId(random.next_u32()), frame.len() as u32, sources).map_err(|error| reported(&error))?;
     let numbers = 0..repairs + SPARE_REPAIRS;
     let encode = |kernel: Kernel| {
         let mut symbols = vec![0; numbers.len() * code.symbol_bytes()];
-        Encoder::new(kernel).repairs(&code, &frame, numbers.clone(), &mut symbols).map_err(|error| told(&error))?;
+        Encoder::new(kernel).repairs(&code, &frame, numbers.clone(), &mut symbols).map_err(|error| reported(&error))?;
         Ok::<_, String>(symbols)
     };
     let expected = encode(Kernel::named("plain").ok_or("no plain kernel")?)?;
     let first_lost = random.next_u32() as u16 % (sources - repairs + 1);
     for kernel in Kernel::available() {
         if encode(kernel)? != expected {
-            return Err(told(&format_args!("{} makes other repairs", kernel.name())));
+            return Err(reported(&format_args!("{} makes other repairs", kernel.name())));
         }
-        let mut decoder = Decoder::new(kernel, code, MEMORY).map_err(|error| told(&error))?;
+        let mut decoder = Decoder::new(kernel, code, MEMORY).map_err(|error| reported(&error))?;
         for index in (0..sources).filter(|index| !(first_lost..first_lost + repairs).contains(index)) {
-            decoder.on_source(index, &frame[code.range(index)]).map_err(|error| told(&error))?;
+            decoder.on_source(index, &frame[code.range(index)]).map_err(|error| reported(&error))?;
         }
         for (number, symbol) in numbers.clone().zip(expected.chunks(code.symbol_bytes())) {
-            decoder.on_repair(number, symbol).map_err(|error| told(&error))?;
+            decoder.on_repair(number, symbol).map_err(|error| reported(&error))?;
         }
         if decoder.frame() != Some(frame.as_slice()) {
-            return Err(told(&format_args!("{} does not give the frame back", kernel.name())));
+            return Err(reported(&format_args!("{} does not give the frame back", kernel.name())));
         }
     }
     Ok(())

@@ -7,7 +7,7 @@ const MAX_SPAN: u16 = 109;
 /// Which packets of a frame each of its repairs covers.
 ///
 /// Every packet is covered once, and the neighbours of a packet by other repairs: a burst of as many losses as there are repairs is
-/// mended, also one at the frame's end, because the repairs go on in the packets' order: the first covers the packet that is farthest
+/// recovered, also one at the frame's end, because the repairs go on in the packets' order: the first covers the packet that is farthest
 /// back, and each is as far from its last packet as those from each other. A frame beyond what a mask reaches is cut into runs, each
 /// with its share of the repairs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

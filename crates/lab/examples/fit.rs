@@ -6,7 +6,7 @@ use nearlight_codec::{CodecError, CodecKind, Size};
 use nearlight_lab::{Camera, Capture, Content, Film, FrameEncoder};
 use nearlight_units::{Bitrate, Span, Time};
 
-/// OpenH264 reckons with at most 60 frames a second (`MAX_FRAME_RATE`): above, it exceeds its rate in proportion.
+/// OpenH264 assumes at most 60 frames a second (`MAX_FRAME_RATE`): above, it exceeds its rate in proportion.
 const FPS: u16 = 60;
 const FRAMES: u32 = 432;
 /// Interval of key frame requests, in frames. The rate halves in the middle of the run.

@@ -237,7 +237,10 @@ pub fn record(live: &LiveRun<'_>) -> Result<RunRecord, UnknownLine> {
     }
     if let Some(media) = record.media.first_mut() {
         // Events do not tell which bytes were redundant, nor which pictures were whole.
-        tally.write(media, &Sums { retransmissions, redundant: 0, other: 0, fates: None, healed: None, in_time });
+        tally.write(
+            media,
+            &Sums { retransmissions, redundant: 0, other: 0, frame_losses: None, recovery: None, in_time },
+        );
     }
     for link in &mut record.links {
         link.sides[0].delivered = live.link.delivered.over(to - from).as_bps() / 1_000;

@@ -59,7 +59,7 @@ pub struct WifiRecord {
     pub record: CellRecord,
 }
 
-/// The fates of the frames of the measured time.
+/// How many frames of the measured time did not serve the user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FrameLossCounts {
     /// Not whole by their deadline, or never.
@@ -118,11 +118,12 @@ pub struct MediaRecord {
     /// Of what was sent in the measured time: what another datagram could have stood in for, and all else.
     pub redundant_bytes: u64,
     pub other_bytes: u64,
-    /// Where each frame's fate is known.
-    pub fates: Option<FrameLossCounts>,
+    /// Where it is known what became of each frame. Earlier versions wrote it under another name, like the next field.
+    #[serde(alias = "fates")]
+    pub frame_losses: Option<FrameLossCounts>,
     /// Where the session's own receiver tells.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub healed: Option<RecoveryCounts>,
+    #[serde(default, alias = "healed", skip_serializing_if = "Option::is_none")]
+    pub recovery: Option<RecoveryCounts>,
     /// Not known of runs that earlier versions made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceRecord>,

@@ -59,9 +59,9 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
     let mut groups: Vec<(Labels, BTreeMap<String, Vec<&RunRecord>>)> = groups.into_iter().collect();
     groups.sort_by_cached_key(|(labels, _)| labels.values().map(|value| naturally(value)).collect::<Vec<_>>());
     // What never changes is a fact of the plan, and no part of titles.
-    let told = |name: &String| name == "path" || varies(runs.iter().map(|run| &run.labels), name);
+    let reported = |name: &String| name == "path" || varies(runs.iter().map(|run| &run.labels), name);
     let fixed: BTreeMap<&String, &String> =
-        runs.iter().flat_map(|run| &run.labels).filter(|label| !told(label.0)).collect();
+        runs.iter().flat_map(|run| &run.labels).filter(|label| !reported(label.0)).collect();
     for (name, value) in fixed {
         document = document.fact(name.clone(), value.clone());
     }
@@ -78,9 +78,9 @@ pub fn document(head: &Head, runs: &[RunRecord]) -> Document {
             .collect();
         entries.sort_by_cached_key(|entry| naturally(&entry.name));
         summaries.extend(entries.iter().map(|entry| entry.summary.clone()));
-        let told: Labels = labels.into_iter().filter(|(name, _)| told(name)).collect();
+        let reported: Labels = labels.into_iter().filter(|(name, _)| reported(name)).collect();
         let contest = &compared[&entries[0].runs[0].labels.get("case")];
-        sections.push(section(head, &told, contest.title, &entries));
+        sections.push(section(head, &reported, contest.title, &entries));
     }
     for section in wifi::overview(&summaries).into_iter().chain(sections) {
         document = document.section(section);

@@ -320,22 +320,22 @@ fn of_media(run: &RunRecord, media: &MediaRecord, take: Take<'_>) {
     take("packet_loss_ratio", Samples::Values(share(media.packets_lost, media.packets_sent)));
     take("retransmission_ratio", Samples::Values(share(media.retransmissions, media.packets_sent)));
     take("redundancy_ratio", Samples::Values(share(media.redundant_bytes, media.other_bytes)));
-    if let Some(FrameLossCounts { residual, bad, runs }) = media.fates {
+    if let Some(FrameLossCounts { residual, bad, runs }) = media.frame_losses {
         take("residual_frame_loss", Samples::Values(share(residual, media.sent_frames)));
         take("bad_frame_ratio", Samples::Values(share(bad, media.sent_frames)));
         take("recovery_frames", Samples::Values(share(bad, runs)));
     }
-    if let Some(healed) = media.healed {
+    if let Some(recovery) = media.recovery {
         for (name, times) in [
-            ("healed_by_repair", healed.by_repair),
-            ("healed_by_late_repair", healed.by_late_repair),
-            ("healed_by_retransmission", healed.by_retransmission),
-            ("healed_by_reference", healed.by_reference),
-            ("healed_by_key_frame", healed.by_key_frame),
+            ("recovered_by_repair", recovery.by_repair),
+            ("recovered_by_late_repair", recovery.by_late_repair),
+            ("recovered_by_retransmission", recovery.by_retransmission),
+            ("recovered_by_reference", recovery.by_reference),
+            ("recovered_by_key_frame", recovery.by_key_frame),
         ] {
             take(name, Samples::Values(vec![times as f64]));
         }
-        take("frames_to_heal", Samples::Values(share(healed.frames_to_heal, healed.healings)));
+        take("frames_to_recover", Samples::Values(share(recovery.frames_to_recover, recovery.recoveries)));
     }
     if let Some((longest, overlong)) = media.longest_standstill.zip(media.overlong_standstills) {
         take("longest_standstill_ms", Samples::Values(vec![longest as f64 / 1e3]));

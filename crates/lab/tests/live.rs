@@ -155,13 +155,13 @@ fn a_seed_means_the_same_capacity_live_as_in_virtual_time() {
         let (note, origin) = (LiveNote::default(), Time::ZERO);
         let live = LiveRun { cell, seed, origin, server_events: "", client_events: "", link, note };
         let capacities = |record: &RunRecord| record.links[0].sides[0].capacity.clone();
-        let told = capacities(&record(&live).expect("no events"));
-        assert_eq!(told, capacities(&run(cell, seed).expect("a run")), "seed {seed}");
+        let reported = capacities(&record(&live).expect("no events"));
+        assert_eq!(reported, capacities(&run(cell, seed).expect("a run")), "seed {seed}");
         let [there, _] = paths(cell, seed).expect("paths");
         let path = there.path(path_seeds(seed)[0]);
         let kept: Vec<_> = (1..=10).filter_map(|second| path.capacity(Time::from_secs(second))).collect();
         let kept: Vec<_> = kept.iter().map(|rate| (rate.as_bps() / 1_000) as u32).collect();
-        assert_eq!(told, kept, "seed {seed}: the link's own");
+        assert_eq!(reported, kept, "seed {seed}: the link's own");
     }
 }
 

@@ -1,4 +1,4 @@
-//! While media arrive the picture moves: with any controller and any queue, losses are repaired or a key frame is requested.
+//! While media arrive the picture moves: with any controller and any queue, losses are recovered or a key frame is requested.
 
 use std::path::Path;
 

@@ -53,8 +53,10 @@ fn every_way_of_recovery_does_what_it_says() {
     assert!((0.05..0.25).contains(&lost) && bad > 2.0 * lost, "{lost} {bad}");
     assert!(none.media[0].redundant_bytes == 0 && none.media[0].retransmissions == 0, "nobody asks");
     assert!((55..=60).contains(&none.media[0].key_frames), "{}", none.media[0].key_frames);
-    assert!(figure(&protected, "bad_frame_ratio") < 0.6 * bad && figure(&protected, "healed_by_retransmission") == 0.0);
-    assert!(figure(&protected, "healed_by_repair") > 20.0);
+    assert!(
+        figure(&protected, "bad_frame_ratio") < 0.6 * bad && figure(&protected, "recovered_by_retransmission") == 0.0
+    );
+    assert!(figure(&protected, "recovered_by_repair") > 20.0);
     // A picture waits for nine others, 300 ms, and for the group's 67 ms on the wire.
     let waits = figure(&group, "motion_to_photon_ms") - figure(&none, "motion_to_photon_ms");
     assert!((300.0..450.0).contains(&waits), "{waits} ms");
@@ -77,20 +79,21 @@ fn openuvr_shows_damage_until_its_key_frame_comes() {
     assert!(usual.media[0].key_frames > 2 * long.media[0].key_frames, "{}", long.media[0].key_frames);
     let [short, longer] = [&usual, &long].map(|run| figure(run, "longest_damage_ms"));
     assert!(longer > 1_000.0 && short < longer, "{short} {longer}");
-    assert!(figure(&usual, "healed_by_key_frame") > 10.0);
+    assert!(figure(&usual, "recovered_by_key_frame") > 10.0);
     let reference = run_system("controller = 'fixed'\nrecovery = 'reference'");
     assert_eq!((reference.media[0].damaged, figure(&reference, "longest_damage_ms")), (0, 0.0));
 }
 
 /// An outage of half a second: what was sent during it cannot be repaired.
 #[test]
-fn an_outage_is_healed_by_a_frame_that_the_receiver_has_seen() {
+fn an_outage_is_recovered_by_a_frame_that_the_receiver_has_seen() {
     let figures = |recovery: &str| {
         let plan =
             text(&format!("controller = 'fixed'\nrecovery = '{recovery}'")).replace(",loss=1%,25%", ",outage=8s+700ms");
         let plan = Plan::parse(Path::new("test.toml"), &plan).unwrap_or_else(|error| panic!("{error}"));
         let run = run(&plan.cells[0], 1).unwrap_or_else(|error| panic!("{error}"));
-        ["key_frames", "healed_by_reference", "healed_by_key_frame", "bad_frame_ratio"].map(|name| figure(&run, name))
+        ["key_frames", "recovered_by_reference", "recovered_by_key_frame", "bad_frame_ratio"]
+            .map(|name| figure(&run, name))
     };
     let [reference, repair] = ["reference", "retransmission"].map(figures);
     assert_eq!((reference[..3].to_vec(), repair[..3].to_vec()), (vec![1.0, 1.0, 0.0], vec![2.0, 0.0, 1.0]));
@@ -223,7 +226,7 @@ fn damage_lasts_as_long_as_it_does_where_there_is_any() {
     let record = run_system("controller = 'fixed'");
     let with = |bad, runs| {
         let mut record = record.clone();
-        record.media[0].fates = Some(FrameLossCounts { residual: 0, bad, runs });
+        record.media[0].frame_losses = Some(FrameLossCounts { residual: 0, bad, runs });
         record
     };
     let frames = |records: &[&RunRecord]| {

@@ -73,7 +73,7 @@ fn every_frame_arrives_and_inputs_come_back_as_pictures() {
 }
 
 #[test]
-fn losses_are_mended() {
+fn losses_are_recovered() {
     let record = run_over("fixed", "webrtc", "62.5ms", "rate=20mbit,queue=100ms,delay=10ms,loss=1%");
     let media = &record.media[0];
     assert_eq!(media.sent_frames, 840);

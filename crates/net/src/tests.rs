@@ -195,11 +195,11 @@ async fn a_message_that_does_not_parse_ends_the_stream_not_the_server() {
 }
 
 #[tokio::test]
-async fn the_end_of_a_session_is_told_with_its_reason() {
+async fn the_end_of_a_session_is_reported_with_its_reason() {
     let server = Server::start();
     let (client, accepted) = server.pair().await;
-    let (told, ()) = within(async { tokio::join!(client.closed(), accepted.finish(3, "the show is over")) }).await;
-    assert_eq!(told, CloseReason::Peer { code: 3, reason: "the show is over".into() });
+    let (reported, ()) = within(async { tokio::join!(client.closed(), accepted.finish(3, "the show is over")) }).await;
+    assert_eq!(reported, CloseReason::Peer { code: 3, reason: "the show is over".into() });
     assert_eq!(accepted.closed().await, CloseReason::Here);
 
     let (client, accepted) = server.pair().await;

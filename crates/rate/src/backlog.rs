@@ -63,7 +63,7 @@ mod tests {
     const GROWN: Span = Span::from_millis(8);
 
     /// Feedback for frames of 10,000 bytes every 16 ms that wait for this many milliseconds.
-    fn told(waits: &[i64]) -> Vec<Option<f64>> {
+    fn reported(waits: &[i64]) -> Vec<Option<f64>> {
         let mut backlog = Backlog::default();
         let frame = |(index, wait): (u64, &i64)| {
             let wait = Span::from_millis(*wait);
@@ -77,7 +77,7 @@ mod tests {
     #[test]
     fn a_queue_that_builds_up_tells_the_rate_behind_it() {
         // 40,000 bytes in 4 * 16 + 16 ms.
-        assert_eq!(told(&[0, 0, 4, 8, 12, 16, 20, 24]), [None, None, None, None, None, None, Some(4e6), None]);
+        assert_eq!(reported(&[0, 0, 4, 8, 12, 16, 20, 24]), [None, None, None, None, None, None, Some(4e6), None]);
     }
 
     #[test]
@@ -85,7 +85,7 @@ mod tests {
         let cases: [&[i64]; 4] =
             [&[0, 0, 40, 0, 0, 0], &[0, 4, 60, 1, 5, 9, 13, 2], &[9; 20], &[5, 6, 7, 8, 9, 8, 7, 6, 5, 6, 7, 8]];
         for waits in cases {
-            assert!(told(waits).iter().all(Option::is_none), "{waits:?}");
+            assert!(reported(waits).iter().all(Option::is_none), "{waits:?}");
         }
     }
 }

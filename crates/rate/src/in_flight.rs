@@ -25,7 +25,7 @@ impl InFlight {
     }
 
     /// Handles feedback on packets up to this one. Returns the number of bytes that left with it.
-    pub fn on_told(&mut self, highest: PacketSeq) -> Bytes {
+    pub fn on_reported(&mut self, highest: PacketSeq) -> Bytes {
         let before = self.sum;
         while let Some((seq, size)) = self.packets.front().copied()
             && seq <= highest
@@ -94,8 +94,8 @@ mod tests {
         };
         let mut in_flight = InFlight::default();
         (0..10).for_each(|seq| in_flight.on_packet_sent(&packet(seq)));
-        assert_eq!((in_flight.on_told(PacketSeq(3)), in_flight.bytes()), (Bytes::new(4_000), Bytes::new(6_000)));
-        assert_eq!(in_flight.on_told(PacketSeq(2)), Bytes::ZERO);
+        assert_eq!((in_flight.on_reported(PacketSeq(3)), in_flight.bytes()), (Bytes::new(4_000), Bytes::new(6_000)));
+        assert_eq!(in_flight.on_reported(PacketSeq(2)), Bytes::ZERO);
         (10..100_000).for_each(|seq| in_flight.on_packet_sent(&packet(seq)));
         assert_eq!((in_flight.held(), in_flight.bytes()), (MAX_PACKETS, Bytes::new(65_536_000)));
         in_flight.forget();

@@ -203,7 +203,7 @@ pub struct Decision {
     pub window: Option<Bytes>,
     /// The picture's size and frame rate, where the controller chooses them.
     pub step: Option<Step>,
-    /// What is added against losses, where the controller reckons with it.
+    /// What is added against losses, where the controller accounts for it.
     pub redundancy: Option<Redundancy>,
     /// The limit that decided the target.
     pub binding: Limit,

@@ -327,12 +327,12 @@ impl EncoderMailbox {
         let SharedFrame { bits, distortion, .. } = *frame;
         let coded =
             EncodedFrame { id, reference, header, bits: Cow::Owned(bits.to_vec()), distortion, group_index: None };
-        let told =
+        let accepted =
             shared.stream == Some(stream) || self.deliveries.try_send(Delivery::Size(stream.0, stream.1)).is_ok();
-        if told {
+        if accepted {
             shared.stream = Some(stream);
         }
-        let delivered = told && self.deliveries.try_send(Delivery::Frame(coded)).is_ok();
+        let delivered = accepted && self.deliveries.try_send(Delivery::Frame(coded)).is_ok();
         (shared.chain.is_whole, shared.chain.is_broken) = (delivered, !delivered);
         if delivered {
             shared.next_frame = id.next();

@@ -63,11 +63,11 @@ impl Observer {
     /// Figures of each open session, in the order of their viewers' numbers.
     #[must_use]
     pub fn sessions(&self) -> Vec<(Viewer, SessionStatistics)> {
-        let told = |(session, figures): (&u32, &SessionFigures)| {
+        let reported = |(session, figures): (&u32, &SessionFigures)| {
             let SessionFigures { sender, target } = *figures;
             (Viewer(*session), SessionStatistics { sender, target })
         };
-        self.0.live().iter().map(told).collect()
+        self.0.live().iter().map(reported).collect()
     }
 }
 

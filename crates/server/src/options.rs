@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ice_servers_are_told_in_whep_s_own_words() {
+    fn ice_servers_are_reported_in_whep_s_own_words() {
         for (text, link) in [
             ("stun:stun.example:3478", "<stun:stun.example:3478>; rel=\"ice-server\""),
             (

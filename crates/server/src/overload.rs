@@ -38,13 +38,13 @@ pub(crate) struct OverloadMonitor {
     made: u32,
     left_out: u32,
     poor_windows: u32,
-    told: bool,
+    warned: bool,
 }
 
 impl OverloadMonitor {
     /// For this many pictures a second.
     pub(crate) fn new(wanted: u16) -> Self {
-        Self { wanted: f64::from(wanted), began: None, made: 0, left_out: 0, poor_windows: 0, told: false }
+        Self { wanted: f64::from(wanted), began: None, made: 0, left_out: 0, poor_windows: 0, warned: false }
     }
 
     /// There are no viewers any more.
@@ -69,9 +69,9 @@ impl OverloadMonitor {
         let (made, wanted) = (rate(self.made), self.wanted - rate(self.left_out));
         self.begin(now);
         self.poor_windows = if made < ENOUGH * wanted { self.poor_windows + 1 } else { 0 };
-        let tells = self.poor_windows == WINDOWS && !self.told;
-        self.told |= tells;
-        tells.then_some(made)
+        let warns = self.poor_windows == WINDOWS && !self.warned;
+        self.warned |= warns;
+        warns.then_some(made)
     }
 
     const fn begin(&mut self, now: Time) {
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     /// What is reported in this many seconds of `rate` frame slots each, of which every n-th is `other`.
-    fn told(
+    fn warned(
         overload: &mut OverloadMonitor,
         now: &mut Time,
         seconds: i64,
@@ -93,40 +93,40 @@ mod tests {
     ) -> Vec<f64> {
         let end = *now + Span::from_secs(seconds);
         let mut count = 0;
-        let mut told = Vec::new();
+        let mut warned = Vec::new();
         while *now < end {
             *now += Span::from_secs(1) / rate;
             count += 1;
-            told.extend(overload.on_moment(*now, if count % every == 0 { other } else { Moment::Taken }));
+            warned.extend(overload.on_moment(*now, if count % every == 0 { other } else { Moment::Taken }));
         }
-        told
+        warned
     }
 
     const ALL: (i64, Moment) = (i64::MAX, Moment::Taken);
 
     #[test]
-    fn too_few_pictures_are_told_once() {
+    fn too_few_pictures_are_reported_once() {
         let (mut overload, mut now) = (OverloadMonitor::new(90), Time::ZERO);
-        let told = told(&mut overload, &mut now, 60, 5, ALL);
-        assert_eq!(told.len(), 1, "{told:?}");
-        assert!((told[0] - 5.0).abs() < 0.01, "{told:?}");
+        let warned = warned(&mut overload, &mut now, 60, 5, ALL);
+        assert_eq!(warned.len(), 1, "{warned:?}");
+        assert!((warned[0] - 5.0).abs() < 0.01, "{warned:?}");
     }
 
     #[test]
     fn an_encoder_that_is_behind_is_noticed_and_a_path_is_not() {
         let (mut overload, mut now) = (OverloadMonitor::new(30), Time::ZERO);
-        assert!(told(&mut overload, &mut now, 60, 30, (20, Moment::Behind)).is_empty());
-        assert!(told(&mut overload, &mut now, 60, 30, (3, Moment::LeftOut)).is_empty());
-        let told = told(&mut overload, &mut now, 60, 30, (3, Moment::Behind));
-        assert!(told.len() == 1 && (told[0] - 20.0).abs() < 1.0, "{told:?}");
+        assert!(warned(&mut overload, &mut now, 60, 30, (20, Moment::Behind)).is_empty());
+        assert!(warned(&mut overload, &mut now, 60, 30, (3, Moment::LeftOut)).is_empty());
+        let warned = warned(&mut overload, &mut now, 60, 30, (3, Moment::Behind));
+        assert!(warned.len() == 1 && (warned[0] - 20.0).abs() < 1.0, "{warned:?}");
     }
 
     #[test]
     fn a_slow_beginning_and_pauses_are_not() {
         let (mut overload, mut now) = (OverloadMonitor::new(30), Time::ZERO);
         for _ in 0..5 {
-            assert!(told(&mut overload, &mut now, 4, 10, ALL).is_empty());
-            assert!(told(&mut overload, &mut now, 20, 30, ALL).is_empty());
+            assert!(warned(&mut overload, &mut now, 4, 10, ALL).is_empty());
+            assert!(warned(&mut overload, &mut now, 20, 30, ALL).is_empty());
             overload.on_idle();
             now += Span::from_secs(100);
         }

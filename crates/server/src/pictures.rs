@@ -69,7 +69,7 @@ pub(crate) struct Pictures {
     clock: Clock,
     news: SyncSender<News>,
     /// The studio has been notified of a picture and has not taken it yet.
-    told: AtomicBool,
+    news_pending: AtomicBool,
     watched: AtomicBool,
     kept: Mutex<Kept>,
 }
@@ -78,8 +78,8 @@ impl Pictures {
     pub(crate) fn new(clock: Clock, news: SyncSender<News>) -> Self {
         let kept =
             Kept { newest: None, spares: Vec::with_capacity(SPARES), planes: Vec::with_capacity(SPARES), submitted: 0 };
-        let (told, watched) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { clock, news, told, watched, kept: Mutex::new(kept) }
+        let (news_pending, watched) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { clock, news, news_pending, watched, kept: Mutex::new(kept) }
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
@@ -93,7 +93,7 @@ impl Pictures {
 
     pub(crate) fn newest(&self) -> Option<Arc<SharedPicture>> {
         // Cleared before it looks: pictures from now on trigger a new notification.
-        self.told.store(false, Ordering::SeqCst);
+        self.news_pending.store(false, Ordering::SeqCst);
         self.kept().newest.clone()
     }
 }
@@ -188,7 +188,7 @@ impl PictureSink for Pictures {
         let replaced = kept.newest.replace(shared);
         kept.keep(replaced);
         drop(kept);
-        if !self.told.swap(true, Ordering::SeqCst) {
+        if !self.news_pending.swap(true, Ordering::SeqCst) {
             // A studio whose queue is full looks for pictures at once anyway.
             let _ = self.news.try_send(News::Picture);
         }

@@ -14,7 +14,7 @@ use nearlight_net::{
 };
 use nearlight_rate::{Bounds, PRESETS, UnknownController, new_controller};
 use nearlight_scene::{
-    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeWish, PushSource, SceneError, SourceKind, Sustained,
+    OpenOptions, Opened, PacedTestCard, PictureRequest as SizeRequest, PushSource, SceneError, SourceKind, Sustained,
     choose_size, of_coding, open,
 };
 use nearlight_session::Captures;
@@ -555,7 +555,7 @@ fn choose_format(
             Some((width, height))
         }
     };
-    let wanted = SizeWish { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
+    let wanted = SizeRequest { size, fps: options.fps, views: if options.stereo { 2 } else { 1 } };
     let sustained = match source {
         Opened::OnDemand(source) => choose_size(source.as_mut(), &wanted, now)?,
         Opened::SelfPaced(_) => of_coding(wanted.size.unwrap_or(VIDEO_SIZE), wanted.fps.unwrap_or(VIDEO_FPS)),

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_wish_is_answered_once_and_a_new_one_again() {
+    fn a_request_is_answered_once_and_a_new_one_again() {
         let mut answered = AnsweredTargets::default();
         let cases = [
             (0, (true, false, 0), (true, false)),

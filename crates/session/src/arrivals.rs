@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_told_with_their_packets() {
+    fn marks_are_reported_with_their_packets() {
         let mut log = ArrivalLog::default();
         let now = Time::from_secs(1);
         for (seq, ce) in [(0, false), (1, true), (3, true)] {

@@ -44,7 +44,7 @@ pub(crate) struct Whole {
     pub(crate) id: FrameId,
     pub(crate) key: bool,
     /// What completed it, or what it repairs.
-    pub(crate) healed_by: Option<RecoveryKind>,
+    pub(crate) recovered_by: Option<RecoveryKind>,
     /// How many frames before it were given up in its favour.
     pub(crate) skipped: u32,
     /// A frame that it depends on, directly or indirectly, was skipped.
@@ -60,8 +60,6 @@ pub(crate) struct Transfer {
     pub(crate) last_sent_at: RemoteTime,
     pub(crate) last_arrived_at: Time,
     pub(crate) completed_at: Time,
-    /// Symbols that arrived in a later datagram than their first, or were computed from repairs.
-    pub(crate) repaired: u32,
 }
 
 /// A frame that is now complete.
@@ -70,7 +68,7 @@ pub(crate) struct Completed {
     pub(crate) frame: FrameId,
     pub(crate) key: bool,
     /// Symbols that arrived in a later datagram than their first.
-    pub(crate) repaired: u32,
+    pub(crate) retransmitted: u32,
     /// Symbols that were computed from repairs.
     pub(crate) recovered: u32,
 }
@@ -262,19 +260,19 @@ impl Assembler {
         // A frame that was assembled from repairs alone has no first transmission to time.
         let (last_sent_at, last_arrived_at) = assembly.last_first_transmission.unwrap_or((sent_at, now));
         self.bytes -= assembly.cost() - assembly.frame_bytes();
-        let repaired = assembly.repaired;
-        let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now, repaired: repaired + recovered };
+        let retransmitted = assembly.retransmitted;
+        let transfer = Transfer { last_sent_at, last_arrived_at, completed_at: now };
         let behind = self.newest.map_or(0, |newest| newest.saturating_sub(id));
-        let healed_by = match (recovered, repaired, behind) {
+        let recovered_by = match (recovered, retransmitted, behind) {
             (0, 0, _) => None,
             (0, _, _) => Some(RecoveryKind::Retransmission),
             (_, _, 0) => Some(RecoveryKind::Repair),
             _ => Some(RecoveryKind::LateRepair),
         };
         let whole =
-            Whole { id: FrameId(id), key, healed_by, skipped: 0, damaged: false, bytes: assembly.bytes, transfer };
+            Whole { id: FrameId(id), key, recovered_by, skipped: 0, damaged: false, bytes: assembly.bytes, transfer };
         self.whole.insert(id, Waiting { whole, shape, digest: assembly.digest });
-        self.completed.push_back(Completed { frame: FrameId(id), key, repaired, recovered });
+        self.completed.push_back(Completed { frame: FrameId(id), key, retransmitted, recovered });
     }
 
     /// Creates placeholders for frames of which nothing has arrived. A gap that is too long to be repaired breaks the chain.
@@ -348,7 +346,7 @@ impl Assembler {
         if self.takes_damaged {
             self.note_damage(&mut whole, first);
         } else if whole.skipped > 0 || self.broken {
-            whole.healed_by = Some(if whole.key { RecoveryKind::KeyFrame } else { RecoveryKind::Reference });
+            whole.recovered_by = Some(if whole.key { RecoveryKind::KeyFrame } else { RecoveryKind::Reference });
         }
         self.bytes -= whole.bytes.len();
         self.done_to = Some(id);
@@ -367,7 +365,7 @@ impl Assembler {
             let from = self.damaged_from.take();
             if from.is_some() || self.broken || whole.skipped > 0 {
                 whole.skipped = whole.id.0 - from.unwrap_or(first).min(whole.id.0);
-                whole.healed_by = Some(RecoveryKind::KeyFrame);
+                whole.recovered_by = Some(RecoveryKind::KeyFrame);
             }
         } else if whole.skipped > 0 {
             self.damaged_from.get_or_insert(first);

@@ -37,12 +37,12 @@ pub(crate) struct PlaybackBuffer {
     /// From a frame's rendering, on the server's clock, to its play time on the client's. None before the first frame.
     delay: Option<Span>,
     /// The number of frames that the server was told last, and when.
-    told: Option<(u8, Time)>,
+    reported: Option<(u8, Time)>,
 }
 
 impl PlaybackBuffer {
     pub(crate) const fn new(frames: u8, interval: Span) -> Self {
-        Self { frames, interval, held: VecDeque::new(), bytes: 0, delay: None, told: None }
+        Self { frames, interval, held: VecDeque::new(), bytes: 0, delay: None, reported: None }
     }
 
     /// A complete frame arrived.
@@ -94,8 +94,8 @@ impl PlaybackBuffer {
 
     /// When a changed fill level is to be reported to the server: at most once per frame.
     fn report_due(&self) -> Option<Time> {
-        match self.told {
-            Some((told, _)) if told == self.count() => None,
+        match self.reported {
+            Some((reported, _)) if reported == self.count() => None,
             Some((_, at)) => Some(at + self.interval),
             None => (!self.held.is_empty()).then_some(Time::ZERO),
         }
@@ -108,7 +108,7 @@ impl PlaybackBuffer {
     /// The number of frames held, which is being reported to the server now.
     pub(crate) fn report(&mut self, now: Time) -> u8 {
         let count = self.count();
-        self.told = Some((count, now));
+        self.reported = Some((count, now));
         count
     }
 

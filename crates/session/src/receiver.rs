@@ -75,8 +75,8 @@ pub struct ReceiverStatistics {
     pub frames: FrameCounts,
     pub loss: LossCounts,
     pub recovery: RecoveryCounts,
-    /// What repaired the picture last, and how many newer frames had begun to arrive by then.
-    pub healed_by: Option<(RecoveryKind, u32)>,
+    /// How the picture last recovered from a loss, and how many newer frames had begun to arrive by then.
+    pub recovered_by: Option<(RecoveryKind, u32)>,
     pub received: Bytes,
     /// Over the last second.
     pub received_rate: Bitrate,
@@ -154,8 +154,8 @@ pub struct Receiver {
     first_frame: Option<FrameId>,
     counts: FrameCounts,
     recovery: RecoveryCounts,
-    healed_by: Option<(RecoveryKind, u32)>,
-    repaired: u64,
+    recovered_by: Option<(RecoveryKind, u32)>,
+    retransmitted: u64,
     key_frames: u64,
     malformed: u64,
     corrupt: u64,
@@ -195,8 +195,8 @@ impl Receiver {
             first_frame: None,
             counts: FrameCounts::default(),
             recovery: RecoveryCounts::default(),
-            healed_by: None,
-            repaired: 0,
+            recovered_by: None,
+            retransmitted: 0,
             key_frames: 0,
             malformed: 0,
             corrupt: 0,
@@ -274,7 +274,7 @@ impl Receiver {
         if self.config.events && self.recent.is_due(now) {
             let (packets, bytes) = (self.packets, self.received);
             let (retransmissions, repairs) =
-                (self.repaired + self.pictures.counts.repeated_packets, self.recovery.repairs);
+                (self.retransmitted + self.pictures.counts.repeated_packets, self.recovery.repairs);
             self.emit(now, || Event::Traffic { packets, bytes, retransmissions, repairs });
         }
     }
@@ -307,10 +307,10 @@ impl Receiver {
     }
 
     fn on_completed(&mut self, now: Time, completed: Completed) {
-        let Completed { frame, key, repaired, recovered } = completed;
+        let Completed { frame, key, retransmitted, recovered } = completed;
         self.counts.completed += 1;
         self.key_frames += u64::from(key);
-        self.repaired += u64::from(repaired);
+        self.retransmitted += u64::from(retransmitted);
         self.arrivals.set_flush();
         let behind = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
         if recovered > 0 {
@@ -320,15 +320,15 @@ impl Receiver {
             self.recovery.by_repair += 1 - late;
             let by = if late == 0 { RecoveryKind::Repair } else { RecoveryKind::LateRepair };
             self.emit(now, || Event::FrameRecovered { frame, by, symbols: recovered, behind });
-        } else if repaired > 0 {
+        } else if retransmitted > 0 {
             self.recovery.by_retransmission += 1;
             let by = RecoveryKind::Retransmission;
-            self.emit(now, || Event::FrameRecovered { frame, by, symbols: repaired, behind });
+            self.emit(now, || Event::FrameRecovered { frame, by, symbols: retransmitted, behind });
         }
     }
 
     /// The decoder gets a frame that was late or repairs the chain.
-    fn on_healed(&mut self, now: Time, frame: FrameId, skipped: u32, by: RecoveryKind) {
+    fn on_recovered(&mut self, now: Time, frame: FrameId, skipped: u32, by: RecoveryKind) {
         let newest = self.assembler.newest().map_or(0, |newest| newest.0.saturating_sub(frame.0));
         let frames = newest.saturating_add(skipped);
         match by {
@@ -336,11 +336,11 @@ impl Receiver {
             RecoveryKind::KeyFrame => self.recovery.by_key_frame += 1,
             _ => {}
         }
-        self.recovery.healings += 1;
-        self.recovery.frames_to_heal += u64::from(frames);
-        self.recovery.longest_healing = self.recovery.longest_healing.max(frames);
-        self.healed_by = Some((by, frames));
-        self.emit(now, || Event::PictureHealed { frame, by, frames });
+        self.recovery.recoveries += 1;
+        self.recovery.frames_to_recover += u64::from(frames);
+        self.recovery.longest_recovery = self.recovery.longest_recovery.max(frames);
+        self.recovered_by = Some((by, frames));
+        self.emit(now, || Event::PictureRecovered { frame, by, frames });
     }
 
     /// The user moved at `now`; the sample is sent at once and replaces any that has not left.
@@ -543,11 +543,11 @@ impl Receiver {
             },
             loss: self.pictures.losses(LossCounts {
                 packets: expected.saturating_sub(self.arrivals.arrived),
-                repaired: self.repaired,
+                retransmitted: self.retransmitted,
                 key_frames: self.key_frames.saturating_sub(1),
             }),
             recovery: self.recovery,
-            healed_by: self.healed_by,
+            recovered_by: self.recovered_by,
             received: self.received,
             received_rate: self.recent.rate(now),
             malformed: self.malformed,

@@ -13,7 +13,7 @@ const TELL_INTERVAL: Span = Span::from_millis(100);
 #[derive(Debug, Default)]
 pub(crate) struct RecentRate {
     bins: VecDeque<(Time, Bytes)>,
-    told_at: Option<Time>,
+    reported_at: Option<Time>,
 }
 
 impl RecentRate {
@@ -29,9 +29,9 @@ impl RecentRate {
 
     /// Whether the sum is due to be reported; called with each datagram.
     pub(crate) fn is_due(&mut self, now: Time) -> bool {
-        let due = self.told_at.is_none_or(|at| now - at >= TELL_INTERVAL);
+        let due = self.reported_at.is_none_or(|at| now - at >= TELL_INTERVAL);
         if due {
-            self.told_at = Some(now);
+            self.reported_at = Some(now);
         }
         due
     }

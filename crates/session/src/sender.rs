@@ -393,7 +393,7 @@ impl Sender {
 
     /// After any event: updates whether frames are skipped, and whether the controller wants to probe.
     fn settle(&mut self, now: Time) {
-        self.restraint.update(now, self.packets.oldest_untold());
+        self.restraint.update(now, self.packets.oldest_unreported());
         self.follow_probe(now);
     }
 

@@ -28,7 +28,7 @@ impl WindowGate {
 
     /// Feedback covers packets up to this one.
     pub(crate) fn on_feedback(&mut self, now: Time, newest: PacketSeq) {
-        self.in_flight.on_told(newest);
+        self.in_flight.on_reported(newest);
         self.heard_at = now;
     }
 

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn joints_are_told_from_the_wrist() {
+    fn joints_are_distinguished_from_the_wrist() {
         let values: Vec<f32> =
             (0..JOINTS).flat_map(|at| [1.0 + at as f32 / 100.0, 2.0, 3.0, 0.0, 0.0, 0.0, 1.0, 0.01]).collect();
         let Some(DeviceInput::Joints(hand)) = joints(2, &values) else { panic!("a hand") };

@@ -75,18 +75,18 @@ pub(crate) struct Statistics {
     late: u64,
     lost: u64,
     packets_lost: u64,
-    repaired: u64,
+    retransmitted: u64,
     key_frames: u64,
     /// Share of repairs and retransmitted symbols in all that arrived.
     redundancy: f64,
     repairs: u64,
     /// Share of frames that were never recovered.
     residual_loss: f64,
-    /// What repaired the picture last, and how many newer frames had begun to arrive by then.
+    /// How the picture last recovered from a loss, and how many newer frames had begun to arrive by then.
     #[cfg_attr(test, ts(type = "RecoveryKind | null"))]
-    healed_by: Option<RecoveryKind>,
-    healed_after: u32,
-    /// Times that a frame predicted from an acknowledged one repaired it.
+    recovered_by: Option<RecoveryKind>,
+    frames_to_recover: u32,
+    /// Times that it recovered with a frame predicted from an acknowledged one.
     by_reference: u64,
     malformed: u64,
     corrupt: u64,
@@ -208,14 +208,14 @@ impl Tally {
             late: frames.late,
             lost: frames.lost,
             packets_lost: loss.packets,
-            repaired: loss.repaired,
+            retransmitted: loss.retransmitted,
             key_frames: loss.key_frames,
             redundancy: recovery.redundancy_ratio,
             repairs: recovery.repairs,
             residual_loss: recovery.residual_frame_loss,
-            healed_by: statistics.healed_by.map(|(kind, _)| kind),
-            healed_after: statistics.healed_by.map_or(0, |(_, frames)| frames),
-            by_reference: recovery.healed_by_reference,
+            recovered_by: statistics.recovered_by.map(|(kind, _)| kind),
+            frames_to_recover: statistics.recovered_by.map_or(0, |(_, frames)| frames),
+            by_reference: recovery.recovered_by_reference,
             malformed: statistics.malformed,
             corrupt: statistics.corrupt,
             refused: statistics.refused,

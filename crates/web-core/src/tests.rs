@@ -109,7 +109,7 @@ fn a_picture_of_the_browsers_own_receiver_is_timed_and_counted() {
     assert_eq!(row[6..], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 0.0, 2.0, 11.0].map(|millis| millis * 1e3));
     let statistics: serde_json::Value = serde_json::from_str(&core.statistics(at(22.0))).expect("JSON");
     for (name, value) in
-        [("displayed", 1), ("decoded", 1), ("packetsLost", 0), ("repaired", 1), ("repairs", 2), ("keyFrames", 0)]
+        [("displayed", 1), ("decoded", 1), ("packetsLost", 0), ("retransmitted", 1), ("repairs", 2), ("keyFrames", 0)]
     {
         assert_eq!(statistics[name], value, "{name}");
     }

@@ -86,13 +86,13 @@ pub struct PlayerConfig {
     /// Requests what it misses.
     pub asks: bool,
     /// Accepts repairs.
-    pub mends: bool,
+    pub flexfec: bool,
     pub carriage: Carriage,
 }
 
 impl Default for PlayerConfig {
     fn default() -> Self {
-        Self { reporting: Reporting::USUAL, asks: true, mends: false, carriage: Carriage::Udp }
+        Self { reporting: Reporting::USUAL, asks: true, flexfec: false, carriage: Carriage::Udp }
     }
 }
 
@@ -109,7 +109,7 @@ pub struct Player {
     sound: Vec<(u32, Vec<u8>)>,
     messages: VecDeque<(String, Message)>,
     open: BTreeMap<String, ChannelId>,
-    mended: Arc<AtomicU64>,
+    recovered: Arc<AtomicU64>,
     keys: Keys,
     connected: bool,
     ended: bool,
@@ -140,8 +140,8 @@ impl Player {
     }
 
     /// A player that accepts repairs, and requests what it misses like any other.
-    pub fn mending(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
-        let config = PlayerConfig { mends: true, ..PlayerConfig::default() };
+    pub fn with_flexfec(now: Time, origin: Instant, local: SocketAddr) -> Result<(Self, String), Error> {
+        let config = PlayerConfig { flexfec: true, ..PlayerConfig::default() };
         Self::open(now, origin, local, &[RtpCodecKind::Video], config)
     }
 
@@ -164,9 +164,9 @@ impl Player {
         config: PlayerConfig,
     ) -> Result<(Self, String), Error> {
         let at = origin + Duration::from_nanos(now.as_nanos());
-        let mended = Arc::new(AtomicU64::new(0));
+        let recovered = Arc::new(AtomicU64::new(0));
         let keys = Keys::default();
-        let mut connection = connection(at, config, &mended, &keys)?;
+        let mut connection = connection(at, config, &recovered, &keys)?;
         for kind in kinds {
             connection.add_transceiver_from_kind(*kind, None)?;
         }
@@ -195,7 +195,7 @@ impl Player {
             sound: Vec::new(),
             messages: VecDeque::new(),
             open: BTreeMap::new(),
-            mended,
+            recovered,
             keys,
             connected: false,
             ended: false,
@@ -365,8 +365,8 @@ impl Player {
 
     /// Packets that it recovered from repairs.
     #[must_use]
-    pub fn mended(&self) -> u64 {
-        self.mended.load(Ordering::Relaxed)
+    pub fn recovered(&self) -> u64 {
+        self.recovered.load(Ordering::Relaxed)
     }
 
     /// A datagram with arbitrary content under the keys of the player's own connection, as a hostile client would create it; none before
@@ -454,12 +454,12 @@ impl Player {
 fn connection(
     at: Instant,
     config: PlayerConfig,
-    mended: &Arc<AtomicU64>,
+    recovered: &Arc<AtomicU64>,
     keys: &Keys,
 ) -> Result<RTCPeerConnection, Error> {
     let mut engine = MediaEngine::default();
     engine.register_default_codecs()?;
-    if config.mends {
+    if config.flexfec {
         let rtp_codec = RTCRtpCodec {
             mime_type: MIME_TYPE_FLEX_FEC03.into(),
             clock_rate: 90_000,
@@ -501,7 +501,7 @@ fn connection(
     let registry = registry
         .with(Slot::ReceiverReport, Ordered::new(ReceiverReportBuilder::new().build()))
         .with(Slot::SenderReport, SenderReportBuilder::new().build())
-        .with(fec_recovery::SLOT.into(), FilterSlot::new(FecRecovery::new(Arc::clone(mended))));
+        .with(fec_recovery::SLOT.into(), FilterSlot::new(FecRecovery::new(Arc::clone(recovered))));
     let networks = match config.carriage {
         Carriage::Udp => vec![NetworkType::Udp4, NetworkType::Udp6],
         Carriage::Tcp => vec![NetworkType::Tcp4, NetworkType::Tcp6],

@@ -44,7 +44,7 @@ export type Statistics = { transport: TransportName, completed: number, decoded:
 /**
  * Of these, pictures that were predicted from a skipped frame.
  */
-damaged: number, late: number, lost: number, packetsLost: number, repaired: number, keyFrames: number, 
+damaged: number, late: number, lost: number, packetsLost: number, retransmitted: number, keyFrames: number, 
 /**
  * Share of repairs and retransmitted symbols in all that arrived.
  */
@@ -54,11 +54,11 @@ redundancy: number, repairs: number,
  */
 residualLoss: number, 
 /**
- * What repaired the picture last, and how many newer frames had begun to arrive by then.
+ * How the picture last recovered from a loss, and how many newer frames had begun to arrive by then.
  */
-healedBy: RecoveryKind | null, healedAfter: number, 
+recoveredBy: RecoveryKind | null, framesToRecover: number, 
 /**
- * Times that a frame predicted from an acknowledged one repaired it.
+ * Times that it recovered with a frame predicted from an acknowledged one.
  */
 byReference: number, malformed: number, corrupt: number, 
 /**

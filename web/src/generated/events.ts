@@ -9,6 +9,6 @@ export const STAGES = ["input","wait","render","convert","encode","pace","networ
 export type Stage = "input" | "wait" | "render" | "convert" | "encode" | "pace" | "network" | "reassemble" | "decode" | "present";
 
 /**
- * What repaired the picture.
+ * What completed a frame after a loss, or let decoding resume.
  */
 export type RecoveryKind = "repair" | "late_repair" | "retransmission" | "reference" | "key_frame";

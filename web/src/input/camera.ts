@@ -15,7 +15,7 @@ const HIGHEST = 8;
 const PITCH_LIMIT = 1.5;
 
 /** How strongly the user wants to move: right, up and forward, each from -1 to 1. */
-export interface Wish {
+export interface Walk {
   right: number;
   up: number;
   forward: number;
@@ -35,12 +35,12 @@ export class Camera {
   }
 
   /** Walks for `seconds` (at most a tenth: a suspended page must not jump). True where the pose changed. */
-  walk(wish: Wish, seconds: number): boolean {
+  walk(walk: Walk, seconds: number): boolean {
     const step = Math.min(seconds, 0.1);
-    const length = Math.max(1, Math.hypot(wish.right, wish.forward));
-    const speed = wish.run ? RUN : WALK;
-    const [x, , z] = rotate(fromYawPitch(this.#yaw, 0), [wish.right / length, 0, -wish.forward / length]);
-    const wanted = [x * speed, wish.up * speed, z * speed] as const;
+    const length = Math.max(1, Math.hypot(walk.right, walk.forward));
+    const speed = walk.run ? RUN : WALK;
+    const [x, , z] = rotate(fromYawPitch(this.#yaw, 0), [walk.right / length, 0, -walk.forward / length]);
+    const wanted = [x * speed, walk.up * speed, z * speed] as const;
     const share = 1 - Math.exp(-step / EASE);
     let moved = false;
     for (const axis of [0, 1, 2] as const) {

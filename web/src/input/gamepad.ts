@@ -4,7 +4,7 @@ import { GAMEPAD_LAYOUT } from "../generated/core.ts";
 import { MAX_GAMEPADS } from "../generated/wire.ts";
 import type { Haptics } from "../messages.ts";
 import { pack, values as rows } from "../packing.ts";
-import type { Wish } from "./camera.ts";
+import type { Walk } from "./camera.ts";
 import type { InputOut } from "./devices.ts";
 
 /** Sticks rest within this range. */
@@ -26,16 +26,16 @@ export class GamepadInput {
   }
 
   /** Reads the gamepads; call once per animation frame of `seconds`. */
-  poll(now: number, seconds: number, wish: Wish): void {
+  poll(now: number, seconds: number, walk: Walk): void {
     const pads = connected();
     this.#tell(now, pads);
     const pad = pads.find(({ mapping }) => mapping === "standard");
     if (!pad) return;
     const axis = (index: number): number => bent(pad.axes[index] ?? 0);
-    wish.right += axis(0);
-    wish.forward -= axis(1);
-    wish.up += (pad.buttons[UP_TRIGGER]?.value ?? 0) - (pad.buttons[DOWN_TRIGGER]?.value ?? 0);
-    wish.run ||= pad.buttons[RUN_BUTTON]?.pressed ?? false;
+    walk.right += axis(0);
+    walk.forward -= axis(1);
+    walk.up += (pad.buttons[UP_TRIGGER]?.value ?? 0) - (pad.buttons[DOWN_TRIGGER]?.value ?? 0);
+    walk.run ||= pad.buttons[RUN_BUTTON]?.pressed ?? false;
     const [left, up] = [-axis(2) * TURN_SPEED * seconds, -axis(3) * TURN_SPEED * seconds];
     // The pad's own time stamp says when its state changed last; a stick that is held keeps turning after that.
     if (left !== 0 || up !== 0) this.#out.onLook(now, left, up);

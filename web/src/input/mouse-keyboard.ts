@@ -1,10 +1,10 @@
 // Mouse, pen and keyboard: their input goes to the application; the mouse also looks, and keys walk.
 
 import { type InputOut, MOUSE_RADIANS, fractions } from "./devices.ts";
-import type { Wish } from "./camera.ts";
+import type { Walk } from "./camera.ts";
 
 /** By physical position, so that they are under the same fingers in every layout. */
-const WALK_KEYS: Record<string, keyof Omit<Wish, "run">> = {
+const WALK_KEYS: Record<string, keyof Omit<Walk, "run">> = {
   KeyW: "forward",
   ArrowUp: "forward",
   KeyS: "forward",
@@ -75,11 +75,11 @@ export class MouseKeyboard {
     if (this.locked) document.exitPointerLock();
   }
 
-  addTo(wish: Wish): void {
+  addTo(walk: Walk): void {
     for (const code of this.#held) {
       const axis = WALK_KEYS[code];
-      if (axis) wish[axis] += BACKWARD.has(code) ? -1 : 1;
-      if (code.startsWith("Shift")) wish.run = true;
+      if (axis) walk[axis] += BACKWARD.has(code) ? -1 : 1;
+      if (code.startsWith("Shift")) walk.run = true;
     }
   }
 

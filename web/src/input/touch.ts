@@ -1,6 +1,6 @@
 // Touch: all fingers are reported to the application; a stick wherever the left thumb lands, looking with the right one.
 
-import type { Wish } from "./camera.ts";
+import type { Walk } from "./camera.ts";
 import { MAX_TOUCHES } from "../generated/wire.ts";
 import { type InputOut, fractions } from "./devices.ts";
 import { clamp } from "../math.ts";
@@ -51,11 +51,11 @@ export class Touch {
     on("pointercancel", (event) => this.#onUp(event));
   }
 
-  addTo(wish: Wish): void {
+  addTo(walk: Walk): void {
     for (const finger of this.#fingers.values()) {
       if (finger.role !== "stick") continue;
-      wish.right += clamp((finger.x - finger.startX) / STICK_REACH, -1, 1);
-      wish.forward -= clamp((finger.y - finger.startY) / STICK_REACH, -1, 1);
+      walk.right += clamp((finger.x - finger.startX) / STICK_REACH, -1, 1);
+      walk.forward -= clamp((finger.y - finger.startY) / STICK_REACH, -1, 1);
     }
   }
 

@@ -3,10 +3,10 @@
 use nearlight_report::statistics::Ecdf;
 use nearlight_report::{Axis, Bar, Bars, Chart, Ecdfs, Lines, Plot, Series};
 
-use super::{DOWN, UP, VIDEO, ways};
+use super::{DOWN, UP, VIDEO, directions};
 use crate::batches::Batches;
 use crate::study::{Dot, Study};
-use crate::{Comparison, Distribution, Way};
+use crate::{Comparison, DirectionComparison, Distribution};
 
 fn ecdf(x: Axis, curves: Vec<(String, Distribution)>) -> Plot {
     let curves = curves.into_iter().filter_map(|(name, of)| Some((name, Ecdf::new(of.curve)?)));
@@ -149,8 +149,8 @@ pub(super) fn instants(batches: &Batches) -> Chart {
 /// None where there is no common clock.
 pub(super) fn delays_over_time(comparison: &Comparison) -> Option<Chart> {
     comparison.clock.as_ref()?;
-    let series = |name: &str, way: &Way| Series::dots(name, way.delays.clone());
-    let mut series: Vec<Series> = ways(comparison).map(|(name, way)| series(name, way)).collect();
+    let series = |name: &str, direction: &DirectionComparison| Series::dots(name, direction.delays.clone());
+    let mut series: Vec<Series> = directions(comparison).map(|(name, direction)| series(name, direction)).collect();
     for one in &mut series {
         one.points.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
@@ -162,14 +162,14 @@ pub(super) fn delays_over_time(comparison: &Comparison) -> Option<Chart> {
 }
 
 pub(super) fn changed_gaps(comparison: &Comparison) -> Vec<Chart> {
-    let chart = |title: &str, way: &Way| {
+    let chart = |title: &str, direction: &DirectionComparison| {
         let named = |name: &str, of: &Option<Distribution>| of.clone().map(|of| (name.to_owned(), of));
-        let curves = [named("where sent", &way.sent_gap_ms), named("where received", &way.received_gap_ms)];
+        let curves = [named("where sent", &direction.sent_gap_ms), named("where received", &direction.received_gap_ms)];
         times(
             title,
             "Figure 16. The further apart the curves, the more the network changed.",
             curves.into_iter().flatten().collect(),
         )
     };
-    ways(comparison).map(|(name, way)| chart(&format!("Time between packets, {name}"), way)).collect()
+    directions(comparison).map(|(name, direction)| chart(&format!("Time between packets, {name}"), direction)).collect()
 }

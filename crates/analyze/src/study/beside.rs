@@ -40,12 +40,12 @@ pub(super) fn beside(traffic: &Traffic, scope: &Scope, duration: Span) -> Vec<Be
         })
         .collect();
     others.sort_by_key(|(_, other, _)| std::cmp::Reverse(other.bytes[0].saturating_add(other.bytes[1])));
-    let told = others.into_iter().take(MOST).map(|(place, other, down)| {
+    let reported = others.into_iter().take(MOST).map(|(place, other, down)| {
         let [sender, receiver] = in_order(other, down).map(name);
         let rows = rows(traffic, &Scope::of(traffic, place, down), duration);
         Beside { sender, receiver, streams: rows.into_iter().map(|row| row.0).collect() }
     });
-    told.collect()
+    reported.collect()
 }
 
 /// Sender and receiver.

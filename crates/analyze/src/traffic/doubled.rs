@@ -57,7 +57,7 @@ mod tests {
     }
 
     #[test]
-    fn copies_are_told_from_repetitions() {
+    fn copies_are_distinguished_from_repetitions() {
         let each = |number: u64| number as i64 * 100;
         for (name, packets, expected) in [
             ("none", packets(0, |_| 0, each), 0),

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use nearlight_units::{Bytes, Span, Time};
 use serde::Serialize;
 
-use super::{Packet, RoundTrip, ToldBy, asks};
+use super::{MeasuredBy, Packet, RoundTrip, asks};
 use crate::kind::{Face, Heard, Kind, Reports, Rtp, Stun, StunClass};
 use crate::packet::{Datagram, Endpoint};
 
@@ -268,7 +268,7 @@ impl Streams {
         let answered = waiting.iter().position(|request| request.0 == asked && request.1 == stun.transaction)?;
         let (_, _, since) = waiting.remove(answered)?;
         let span = at.saturating_since(since);
-        (since != Time::FAR_FUTURE).then_some(RoundTrip { conversation: place, by: ToldBy::Stun, asked, span })
+        (since != Time::FAR_FUTURE).then_some(RoundTrip { conversation: place, by: MeasuredBy::Stun, asked, span })
     }
 
     /// The round trip that a report ends; one report may be answered several times.
@@ -284,7 +284,7 @@ impl Streams {
         let held = Span::from_nanos(i64::from(held) * 1_000_000_000 / 65_536);
         let span = at.saturating_since(*since) - held;
         // Held longer than it took: a clock that runs fast, or chance.
-        (span >= Span::ZERO).then_some(RoundTrip { conversation: place, by: ToldBy::Rtcp, asked, span })
+        (span >= Span::ZERO).then_some(RoundTrip { conversation: place, by: MeasuredBy::Rtcp, asked, span })
     }
 
     /// Streams with their final kinds.

@@ -76,9 +76,9 @@ fn strangers_keep_nobody_with_the_token_out() {
     assert_eq!(say(&sessions[0], "v=0\r\ngarbage").status, 400);
     let statuses: Vec<u16> = sessions.iter().chain(&sessions).map(|session| say(session, &offer).status).collect();
     assert!(statuses.iter().all(|status| matches!(status, 200 | 429)), "{statuses:?}");
-    let told = |session: &String| server.ask("GET", "/signaling", &[("Session-Id", session)], "").body;
+    let reported = |session: &String| server.ask("GET", "/signaling", &[("Session-Id", session)], "").body;
     let mut waits = 0;
-    while !sessions.iter().map(told).any(|body| body.contains("have not connected")) {
+    while !sessions.iter().map(reported).any(|body| body.contains("have not connected")) {
         assert!(waits < 50, "a client hears why it has no place");
         waits += 1;
         pause(Duration::from_millis(20));

@@ -238,7 +238,7 @@ fn a_client_without_udp_is_served_on_the_page_s_port() {
 }
 
 #[test]
-fn losses_are_healed() {
+fn losses_are_recovered() {
     let server = Server::start(&["--drop", "2%", "--seed", "5"]);
     let (mut client, _) = Client::connect(&server);
     client.run(|client| client.frames.len() >= 100);

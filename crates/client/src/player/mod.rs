@@ -100,11 +100,11 @@ pub(crate) struct Losses {
     /// Share of redundancy in all media, 0 to 1.
     pub(crate) redundancy: f64,
     /// Frames completed by repairs or retransmitted symbols.
-    pub(crate) repaired: u64,
+    pub(crate) recovered: u64,
     /// Frames that were never completed.
     pub(crate) lost: u64,
-    /// What repaired the picture last.
-    pub(crate) healed_by: Option<RecoveryKind>,
+    /// How the picture last recovered from a loss.
+    pub(crate) recovered_by: Option<RecoveryKind>,
 }
 
 impl Losses {
@@ -112,9 +112,9 @@ impl Losses {
         let counts = statistics.recovery;
         Self {
             redundancy: counts.redundant_bytes as f64 / counts.media_bytes.max(1) as f64,
-            repaired: counts.by_repair + counts.by_late_repair + counts.by_retransmission,
+            recovered: counts.by_repair + counts.by_late_repair + counts.by_retransmission,
             lost: statistics.frames.lost,
-            healed_by: statistics.healed_by.map(|(kind, _)| kind),
+            recovered_by: statistics.recovered_by.map(|(kind, _)| kind),
         }
     }
 }
@@ -128,20 +128,20 @@ pub(crate) struct Handles {
     /// The user's initial pose as set by the server; none before the first welcome.
     pub start: watch::Receiver<Option<Pose>>,
     /// The pointer mode requested by the application.
-    pub pointer: watch::Receiver<PointerWish>,
+    pub pointer: watch::Receiver<PointerRequest>,
     /// The gamepads that the user has.
     pub gamepads: watch::Sender<Vec<GamepadDescription>>,
 }
 
 /// The pointer mode requested by the application.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct PointerWish {
+pub(crate) struct PointerRequest {
     pub cursor: CursorShape,
     /// A click captures it.
     pub captured: bool,
 }
 
-impl Default for PointerWish {
+impl Default for PointerRequest {
     fn default() -> Self {
         Self { cursor: CursorShape::Named("default".into()), captured: true }
     }
@@ -166,7 +166,7 @@ pub(crate) struct Ports {
     reports: mpsc::UnboundedSender<Happening>,
     stop: Stop,
     start: watch::Sender<Option<Pose>>,
-    pointer: watch::Sender<PointerWish>,
+    pointer: watch::Sender<PointerRequest>,
     gamepads: watch::Receiver<Vec<GamepadDescription>>,
 }
 
@@ -177,7 +177,7 @@ pub(crate) fn channels() -> (Handles, Ports) {
     let (happenings, happening_port) = mpsc::unbounded_channel();
     let (stop, stop_port) = watch::channel(false);
     let (start_port, start) = watch::channel(None);
-    let (pointer_port, pointer) = watch::channel(PointerWish::default());
+    let (pointer_port, pointer) = watch::channel(PointerRequest::default());
     let (gamepads, gamepads_port) = watch::channel(Vec::new());
     let reports = happenings.clone();
     let ports = Ports {

@@ -18,7 +18,7 @@ use super::sound::SoundOutput;
 use super::view::views;
 use super::writer::ControlWriter;
 use super::{
-    Ended, Happening, Losses, Player, PointerWish, Ports, Run, STATUS_INTERVAL, Status, UserInput, UserOutput,
+    Ended, Happening, Losses, Player, PointerRequest, Ports, Run, STATUS_INTERVAL, Status, UserInput, UserOutput,
 };
 use crate::ClientError;
 
@@ -289,7 +289,7 @@ impl<'a> Session<'a> {
             ServerMessage::Goodbye { .. } if self.drain.is_some() => return Ok(Some(Ended::Finished)),
             ServerMessage::Goodbye { message } => return Ok(Some(Ended::Lost { reason: message, watched: true })),
             ServerMessage::Pointer { cursor, captured } => {
-                self.run.player.ports.pointer.send_replace(PointerWish { cursor, captured });
+                self.run.player.ports.pointer.send_replace(PointerRequest { cursor, captured });
             }
             ServerMessage::Haptics(haptics) => (self.run.player.on_output)(UserOutput::Haptics(haptics)),
             ServerMessage::Clipboard { text } if self.clipboard && text.len() <= MAX_CLIPBOARD_BYTES => {

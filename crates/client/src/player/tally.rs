@@ -131,7 +131,7 @@ fn add_frames(one: FrameCounts, other: FrameCounts) -> FrameCounts {
 fn add_loss(one: LossCounts, other: LossCounts) -> LossCounts {
     LossCounts {
         packets: one.packets + other.packets,
-        repaired: one.repaired + other.repaired,
+        retransmitted: one.retransmitted + other.retransmitted,
         key_frames: one.key_frames + other.key_frames,
     }
 }

@@ -60,7 +60,7 @@ pub struct Controls {
     /// Fractions of a unit of movement and wheel.
     rest: [f64; 4],
     stepped_at: Time,
-    told_at: Time,
+    reported_at: Time,
 }
 
 impl Controls {
@@ -73,7 +73,7 @@ impl Controls {
             gamepad: None,
             rest: [0.0; 4],
             stepped_at: now,
-            told_at: Time::ZERO,
+            reported_at: Time::ZERO,
         }
     }
 
@@ -163,7 +163,7 @@ impl Controls {
         if let Some([left, up]) = turned {
             self.camera.turn(left, up);
         }
-        Answer { moved: turned.is_some(), ..Answer::of(DeviceInput::Touches(self.fingers.told())) }
+        Answer { moved: turned.is_some(), ..Answer::of(DeviceInput::Touches(self.fingers.touches())) }
     }
 
     /// The gamepads' current state.
@@ -188,7 +188,7 @@ impl Controls {
             add_whole(total, rest, way);
         }
         // What this sample does not report is reported by the next step.
-        if now - self.told_at < SHORTEST_GAP { Answer::default() } else { self.tell(now) }
+        if now - self.reported_at < SHORTEST_GAP { Answer::default() } else { self.tell(now) }
     }
 
     /// The window has captured the mouse, or no longer: then its buttons count as released.
@@ -222,7 +222,7 @@ impl Controls {
     }
 
     fn tell(&mut self, now: Time) -> Answer {
-        self.told_at = now;
+        self.reported_at = now;
         Answer { moved: true, ..self.point() }
     }
 
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn a_held_key_is_told_once_and_walks_on() {
+    fn a_held_key_is_reported_once_and_walks_on() {
         let mut controls = controls();
         let key = |pressed| DeviceInput::Key { key: Key(0x7_0009), pressed };
         let typed = DeviceInput::Text("f".into());
@@ -350,8 +350,8 @@ mod tests {
     fn a_fast_mouse_does_not_flood_the_server() {
         let mut controls = controls();
         controls.set_caught(true);
-        let told = (1..=1_000).filter(|at| controls.on_motion(Time::from_millis(*at), 1.0, 0.0).moved).count();
-        assert!((190..=241).contains(&told), "{told} samples in a second");
+        let reported = (1..=1_000).filter(|at| controls.on_motion(Time::from_millis(*at), 1.0, 0.0).moved).count();
+        assert!((190..=241).contains(&reported), "{reported} samples in a second");
     }
 
     #[test]
@@ -359,8 +359,8 @@ mod tests {
         let mut controls = controls();
         let axes = vec![0, -i16::MAX, i16::MAX / 2, 3_000];
         let gamepad = Gamepad { index: 0, pressed: 0, values: vec![0; 17], axes };
-        let told = controls.on_gamepads(std::slice::from_ref(&gamepad)).inputs;
-        assert_eq!(told, [DeviceInput::Gamepads(vec![gamepad])]);
+        let reported = controls.on_gamepads(std::slice::from_ref(&gamepad)).inputs;
+        assert_eq!(reported, [DeviceInput::Gamepads(vec![gamepad])]);
         let before = controls.pose();
         for step in 1..=60 {
             assert!(controls.on_step(Time::from_millis(step * 16)).moved);

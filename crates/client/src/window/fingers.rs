@@ -75,7 +75,7 @@ impl Fingers {
     }
 
     /// In the form that the application gets them.
-    pub fn told(&self) -> Vec<Touch> {
+    pub fn touches(&self) -> Vec<Touch> {
         let touches = self.down.values().map(|finger| Touch {
             id: finger.name,
             at: ScreenPoint::new(finger.at[0], finger.at[1]),
@@ -111,10 +111,10 @@ mod tests {
         let mut motion = Motion::default();
         fingers.add_to(&mut motion);
         assert!((motion.forward - 1.0).abs() < 1e-4 && motion.right.abs() < 1e-6, "{motion:?}");
-        let told = fingers.told();
-        assert_eq!(told.iter().map(|touch| (touch.id, touch.pressure)).collect::<Vec<_>>(), [(1, 128), (2, 128)]);
+        let reported = fingers.touches();
+        assert_eq!(reported.iter().map(|touch| (touch.id, touch.pressure)).collect::<Vec<_>>(), [(1, 128), (2, 128)]);
         fingers.on_event(event(7, TouchPhase::Ended, [0.25, 0.38]));
-        assert_eq!(fingers.told().len(), 1);
+        assert_eq!(fingers.touches().len(), 1);
     }
 
     #[test]
@@ -123,6 +123,6 @@ mod tests {
         for id in 0..40 {
             fingers.on_event(event(id, TouchPhase::Started, [0.9, 0.9]));
         }
-        assert_eq!(fingers.told().len(), MAX_TOUCHES);
+        assert_eq!(fingers.touches().len(), MAX_TOUCHES);
     }
 }

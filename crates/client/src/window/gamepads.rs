@@ -76,7 +76,7 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
         take(&mut held, id);
     }
     let mut described = Vec::new();
-    let mut told = Vec::new();
+    let mut reported = Vec::new();
     loop {
         let now = descriptions(&gilrs, &held);
         if now != described {
@@ -84,8 +84,8 @@ fn follow(pulses: &Receiver<Haptics>, tell: &dyn Fn(GamepadNews)) {
             tell(GamepadNews::Described(now));
         }
         let states = states(&gilrs, &held);
-        if states != told {
-            told.clone_from(&states);
+        if states != reported {
+            reported.clone_from(&states);
             tell(GamepadNews::States(states));
         }
         let wait = if described.iter().any(|gamepad| gamepad.haptics) { RUMBLE_WAIT } else { IDLE_WAIT };
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gamepad_is_told_in_the_standard_mapping() {
+    fn a_gamepad_is_reported_in_the_standard_mapping() {
         let button = |button| match button {
             Button::South | Button::Mode => (1.0, true),
             Button::RightTrigger2 => (0.5, false),

@@ -28,7 +28,7 @@ use winit::event_loop::{ActiveEventLoop, ControlFlow, EventLoop, EventLoopProxy}
 use winit::keyboard::PhysicalKey;
 use winit::window::{CursorGrabMode, Window, WindowId};
 
-use crate::player::{Player, PointerWish, Status, UserInput, UserOutput, channels};
+use crate::player::{Player, PointerRequest, Status, UserInput, UserOutput, channels};
 use crate::{ClientError, WindowOptions, screenshot};
 use clipboard::ClipboardThread;
 use controls::{Answer, Controls};
@@ -102,7 +102,7 @@ struct Stage {
     inputs: mpsc::Sender<UserInput>,
     stop: watch::Sender<bool>,
     start: watch::Receiver<Option<Pose>>,
-    pointer: watch::Receiver<PointerWish>,
+    pointer: watch::Receiver<PointerRequest>,
     /// The application wants the pointer hidden.
     pointer_hidden: bool,
     described: watch::Sender<Vec<GamepadDescription>>,
@@ -137,18 +137,18 @@ impl App {
         tracing::info!(adapter = painter.adapter(), "the window is open");
         let (handles, ports) = channels();
         let keep = self.options.view.record.screenshot.is_some();
-        let (orders, desk) = paint::desk();
+        let (orders, order_queue) = paint::order_queue();
         let waker = orders.clone();
         let pictures = Arc::new(Pictures::new(keep, Box::new(move || waker.show_newest())));
         let failure = self.proxy.clone();
         let work = Work { painter, pictures: Arc::clone(&pictures), happenings: handles.happenings, clock: self.clock };
-        let paint = PaintThread::start(work, (orders, desk), move |error| {
+        let paint = PaintThread::start(work, (orders, order_queue), move |error| {
             drop(failure.send_event(UserEvent::Ended(Box::new(Err(error)))));
         })?;
         let clipboard =
             self.options.view.clipboard.then(|| ClipboardThread::start(handles.inputs.clone())).transpose()?;
         let news = self.proxy.clone();
-        let haptics = gamepads::start(move |told| drop(news.send_event(UserEvent::Gamepads(told))))?;
+        let haptics = gamepads::start(move |reported| drop(news.send_event(UserEvent::Gamepads(reported))))?;
         let texts = clipboard.clone();
         let status = self.proxy.clone();
         let player = Player {
@@ -322,7 +322,7 @@ impl Stage {
             let start: Option<Pose> = *self.start.borrow();
             self.controls = start.map(|start| Controls::new(now, &start));
         }
-        self.follow_pointer_wish(event_loop);
+        self.follow_pointer_request(event_loop);
         self.steer(Controls::on_step);
     }
 
@@ -391,18 +391,18 @@ impl Stage {
     }
 
     /// The pointer looks as the application requests, and is released where it does not use the pointer's movement.
-    fn follow_pointer_wish(&mut self, event_loop: &ActiveEventLoop) {
+    fn follow_pointer_request(&mut self, event_loop: &ActiveEventLoop) {
         if !self.pointer.has_changed().unwrap_or(false) {
             return;
         }
-        let wish = self.pointer.borrow_and_update().clone();
-        let cursor = cursor::cursor(&wish.cursor, |image| event_loop.create_custom_cursor(image));
+        let request = self.pointer.borrow_and_update().clone();
+        let cursor = cursor::cursor(&request.cursor, |image| event_loop.create_custom_cursor(image));
         self.pointer_hidden = cursor.is_none();
         if let Some(cursor) = cursor {
             self.window.set_cursor(cursor);
         }
         let caught = self.controls.as_ref().is_some_and(Controls::has_mouse);
-        if caught && !wish.captured {
+        if caught && !request.captured {
             self.catch_mouse(false);
         } else {
             self.window.set_cursor_visible(!caught && !self.pointer_hidden);
@@ -435,9 +435,12 @@ fn title(status: &Status) -> String {
             motion_to_photon.map_or_else(|| "unknown".to_owned(), |span| format!("{:.0} ms", span.as_millis_f64())),
             received.as_mbps_f64(),
             losses.redundancy * 100.0,
-            losses.repaired,
+            losses.recovered,
             losses.lost,
-            losses.healed_by.map(|kind| format!(", healed by {}", kind.name().replace('_', " "))).unwrap_or_default(),
+            losses
+                .recovered_by
+                .map(|kind| format!(", recovered by {}", kind.name().replace('_', " ")))
+                .unwrap_or_default(),
         ),
     }
 }
@@ -452,7 +455,7 @@ mod tests {
 
     #[test]
     fn the_title_tells_what_losses_cost() {
-        let mut losses = Losses { redundancy: 0.024, repaired: 12, lost: 0, healed_by: None };
+        let mut losses = Losses { redundancy: 0.024, recovered: 12, lost: 0, recovered_by: None };
         let watching = |losses| Status::Watching {
             fps: 29.97,
             motion_to_photon: Some(Span::from_micros(43_400)),
@@ -465,8 +468,8 @@ mod tests {
             clean.ends_with("43 ms motion to photon, 8.0 Mb/s, 2 % redundant, 12 frames recovered, 0 lost"),
             "{clean}"
         );
-        losses.healed_by = Some(RecoveryKind::LateRepair);
-        let healed = title(&watching(losses));
-        assert!(healed.ends_with("0 lost, healed by late repair"), "{healed}");
+        losses.recovered_by = Some(RecoveryKind::LateRepair);
+        let recovered = title(&watching(losses));
+        assert!(recovered.ends_with("0 lost, recovered by late repair"), "{recovered}");
     }
 }

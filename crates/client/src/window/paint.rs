@@ -44,11 +44,11 @@ impl Orders {
 }
 
 /// Orders whose thread has not started yet.
-pub struct Desk(Receiver<Order>);
+pub struct OrderQueue(Receiver<Order>);
 
-pub fn desk() -> (Orders, Desk) {
-    let (orders, desk) = channel();
-    (Orders(orders), Desk(desk))
+pub fn order_queue() -> (Orders, OrderQueue) {
+    let (orders, order_queue) = channel();
+    (Orders(orders), OrderQueue(order_queue))
 }
 
 /// Ends, and waits for the end, when dropped.
@@ -69,11 +69,11 @@ impl PaintThread {
     /// `on_failure` hears why nothing can be painted any more.
     pub fn start(
         work: Work,
-        (orders, desk): (Orders, Desk),
+        (orders, order_queue): (Orders, OrderQueue),
         on_failure: impl FnOnce(ClientError) + Send + 'static,
     ) -> Result<Self, ClientError> {
         let paint = move || {
-            if let Err(error) = work.run(&desk) {
+            if let Err(error) = work.run(&order_queue) {
                 on_failure(error);
             }
         };
@@ -99,7 +99,7 @@ impl Drop for PaintThread {
 }
 
 impl Work {
-    fn run(mut self, Desk(orders): &Desk) -> Result<(), ClientError> {
+    fn run(mut self, OrderQueue(orders): &OrderQueue) -> Result<(), ClientError> {
         while let Ok(first) = orders.recv() {
             let mut size = None;
             for order in std::iter::once(first).chain(orders.try_iter()) {

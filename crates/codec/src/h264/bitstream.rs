@@ -225,7 +225,7 @@ mod tests {
     type Case<'a> = (&'a str, &'a [u8], Option<(bool, bool)>);
 
     #[test]
-    fn units_are_told_apart() {
+    fn units_are_distinguished() {
         let cases: [Case<'_>; 8] = [
             ("nothing", &[], Some((false, false))),
             ("no start code", &[1, 2, 3, 4], Some((false, false))),

@@ -14,9 +14,9 @@ fn every_packet_is_covered_once_and_neighbours_by_different_repairs() {
         covered.sort_unstable();
         assert_eq!(covered, (0..packets).collect::<Vec<_>>(), "{packets}, {repairs}");
         let burst = (0..repairs.min(packets)).take(usize::from(repairs / packets.div_ceil(MAX_SPAN)));
-        let mut mended: Vec<_> = burst.map(|index| groups.repair_of(index)).collect();
-        mended.dedup();
-        assert_eq!(mended.len(), usize::from(repairs / packets.div_ceil(MAX_SPAN)).min(usize::from(packets)));
+        let mut recovered: Vec<_> = burst.map(|index| groups.repair_of(index)).collect();
+        recovered.dedup();
+        assert_eq!(recovered.len(), usize::from(repairs / packets.div_ceil(MAX_SPAN)).min(usize::from(packets)));
     }
     let scarce = ParityGroups::new(500, 3);
     assert!((0..3).all(|repair| scarce.covered(repair).count() == 100), "two of five runs have none");

@@ -8,7 +8,7 @@
 //! its weight is neutral, and is at least one packet. With it the mean redundancy at 1 % loss lies around the 9 % of the paper.
 //! ESCOT is that paper's version of it (one block for each group of pictures), not the original, which sits on top of TCP; that the
 //! receiver shows a group only when it is whole is the lab's `recovery = "group"`, the product shows every frame that it has. Both
-//! reckon with losses that have nothing to do with a full queue: the paper's loss ratio counts all, so that on a path that is too
+//! assume losses that have nothing to do with a full queue: the paper's loss ratio counts all, so that on a path that is too
 //! narrow redundancy feeds the losses that it is for.
 
 use super::{Basis, FrameFacts, Plan, RedundancyPolicy};

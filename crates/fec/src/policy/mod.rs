@@ -154,7 +154,7 @@ pub struct Plan {
     /// Requests are answered with repairs; after the deadline too, for the sake of the frames that follow.
     pub on_demand: bool,
     /// Probability that the frame is not whole in time, by this plan and the loss process,
-    /// where the policy reckons with it.
+    /// where the policy accounts for it.
     pub expected_loss: Option<f64>,
     /// All candidates that were weighed, the winner included; the rest is empty.
     pub candidates: [Option<Candidate>; 3],

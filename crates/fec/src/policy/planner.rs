@@ -1,7 +1,7 @@
 //! Redundancy as an investment: weighs a repair's cost against its benefit, by exact dynamic programming.
 //!
 //! All costs are in packets. A packet's price is the quality that the encoder loses by its bits ([`RateDistortion::price`]); the
-//! damage of a frame that is not whole in time is the error it leaves on this frame and the following ones until it is healed,
+//! damage of a frame that is not whole in time is the error it leaves on this frame and the following ones until the picture has recovered,
 //! divided by that price. Probabilities are exact for the loss process ([`Losses`]).
 //!
 //! - *Block*: R repairs go with the frame. Cost R + P(more than R of K + R lost) times the damage until a late answer repairs it.
@@ -350,7 +350,7 @@ fn expected(losses: &mut Losses, sent: usize, spare: usize, mut worth: impl FnMu
     sum
 }
 
-/// Frames from a loss until a late answer to it has healed the picture.
+/// Frames from a loss until a late answer to it has restored the picture.
 fn late_answer(facts: &FrameFacts) -> u32 {
     let interval = facts.interval.as_nanos().max(1);
     let frames = (facts.round_trip + DETECT).as_nanos() / interval + 1;

@@ -27,7 +27,7 @@ fn total(repairs: impl Iterator<Item = u16>) -> f64 {
 }
 
 #[test]
-fn sums_of_some_packets_are_planned_as_what_they_mend() {
+fn sums_of_some_packets_are_planned_as_what_they_recover() {
     // No round trip fits, and nothing but this frame can be covered.
     let facts = FrameFacts { round_trip: Span::from_millis(100), window: 1, sources: 12, ..facts() };
     for (loss, burst) in [(0.01, 1.0), (0.02, 1.33), (0.05, 2.0)] {

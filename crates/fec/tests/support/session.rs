@@ -235,10 +235,10 @@ impl Session<'_> {
     fn outcomes(&self) -> Outcomes {
         let Cell { deadline, round_trip, frames, group, .. } = self.cell;
         // Without an answer, the encoder learns of the loss and predicts from an older frame.
-        let heals = ((round_trip + DETECT).as_nanos() / INTERVAL.as_nanos() + 2) as u32;
+        let recovery = ((round_trip + DETECT).as_nanos() / INTERVAL.as_nanos() + 2) as u32;
         let in_time = |frame: u32, by: u32| self.whole_at.get(&frame).is_some_and(|at| *at <= sent_at(by) + deadline);
         let is_bad = |frame: &u32| {
-            let oldest = frame.saturating_sub(heals - 1).max(if group > 0 { frame - frame % group } else { 0 });
+            let oldest = frame.saturating_sub(recovery - 1).max(if group > 0 { frame - frame % group } else { 0 });
             (oldest..=*frame).any(|other| !in_time(other, *frame))
         };
         let share = |count: usize| count as f64 / f64::from(frames);

@@ -37,7 +37,10 @@ pub(super) fn system(part: &SystemPart) -> Result<(System, Vec<(String, String)>
     let recovery = part.recovery.unwrap_or(Recovery::RETRANSMISSION);
     match (recovery, reliable) {
         (Recovery::None, None) if group == 0 => {
-            return Err("without recovery a loss is never healed: add key_every, such as key_every = 10".to_owned());
+            return Err(
+                "without recovery the picture never recovers from a loss: add key_every, such as key_every = 10"
+                    .to_owned(),
+            );
         }
         (Recovery::Group, _) if !(1..=LONGEST_GROUP).contains(&group) => {
             return Err(format!("recovery by group needs key_every from 1 to {LONGEST_GROUP}"));

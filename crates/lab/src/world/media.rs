@@ -142,7 +142,7 @@ pub(crate) struct MediaActor {
     newest_input: (InputSeq, Time),
     /// When each frame was captured and handed to the sender, by its id.
     frames: Vec<Sent>,
-    fates: SentFrames,
+    sent_frames: SentFrames,
     /// Frames since the last key frame, which it counts.
     since_key: u32,
     /// A group that leaves as one, and one that is shown as one.
@@ -152,7 +152,7 @@ pub(crate) struct MediaActor {
     newest_decoded: Option<(FrameId, bool)>,
     /// Redundant and all bytes sent, and recoveries, when the measured time began.
     sent_before: Option<(u64, u64)>,
-    healed_before: RecoveryCounts,
+    recovered_before: RecoveryCounts,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
     next_refresh: Time,
@@ -205,13 +205,13 @@ impl MediaActor {
             coded: FrameId(0),
             newest_input: (InputSeq(0), Time::ZERO),
             frames: Vec::new(),
-            fates: SentFrames::new(config.quality),
+            sent_frames: SentFrames::new(config.quality),
             since_key: 0,
             leaving: Vec::new(),
             forming: Vec::new(),
             newest_decoded: None,
             sent_before: None,
-            healed_before: RecoveryCounts::default(),
+            recovered_before: RecoveryCounts::default(),
             decoding: VecDeque::new(),
             decoded: None,
             next_refresh,
@@ -244,8 +244,8 @@ impl MediaActor {
     }
 
     /// What recovered the picture, if the session's own receiver assembles it.
-    pub(crate) fn healed(&self, now: Time) -> Option<RecoveryCounts> {
-        Some(self.carrier.recovery(now)?.since(&self.healed_before))
+    pub(crate) fn recovery(&self, now: Time) -> Option<RecoveryCounts> {
+        Some(self.carrier.recovery(now)?.since(&self.recovered_before))
     }
 
     fn sent_bytes(&self, now: Time) -> (u64, u64) {
@@ -253,12 +253,12 @@ impl MediaActor {
         (statistics.redundant.get(), statistics.sent.get())
     }
 
-    pub(crate) fn fates(&self) -> FrameLossCounts {
-        self.fates.counts(&self.tally, self.config.client.deadline)
+    pub(crate) fn frame_losses(&self) -> FrameLossCounts {
+        self.sent_frames.counts(&self.tally, self.config.client.deadline)
     }
 
     pub(crate) fn in_time(&self) -> (u64, f64) {
-        self.fates.in_time(&self.tally)
+        self.sent_frames.in_time(&self.tally)
     }
 
     pub(crate) fn is_active(&self, now: Time) -> bool {
@@ -299,7 +299,7 @@ impl MediaActor {
         if now >= self.next_capture {
             if self.sent_before.is_none() && now >= self.tally.from() {
                 self.sent_before = Some(self.sent_bytes(now));
-                self.healed_before = self.carrier.recovery(now).unwrap_or_default();
+                self.recovered_before = self.carrier.recovery(now).unwrap_or_default();
             }
             self.capture(now);
         }
@@ -446,7 +446,7 @@ impl MediaActor {
             views: vec![VIEW],
         };
         self.frames.push(Sent { captured, at: now, index, came: None });
-        self.fates.on_sent(captured.at, coded.bits.len(), coded.is_key());
+        self.sent_frames.on_sent(captured.at, coded.bits.len(), coded.is_key());
         self.tally.on_frame_sent(captured.at, coded.is_key());
         // A receiver that decodes whatever comes treats each frame as independent.
         let stands_alone = self.config.recovery == Recovery::None;
@@ -471,7 +471,7 @@ impl MediaActor {
             if let Some((first, last)) = came {
                 self.tally.on_frame_assembled(captured.at, last - first);
             }
-            self.fates.on_whole(now, id.0 as usize);
+            self.sent_frames.on_whole(now, id.0 as usize);
             let intact = !damaged && self.is_intact(id, index);
             self.newest_decoded = Some((id, intact));
             let decoding = Decoding {
@@ -536,7 +536,7 @@ impl MediaActor {
             self.tally.on_timeline(shown.captured_at, &displayed.timeline);
         }
         if shown.intact && !late {
-            self.fates.on_good(shown.id.0 as usize);
+            self.sent_frames.on_good(shown.id.0 as usize);
         }
         let inputs = displayed.iter().flat_map(|displayed| &displayed.inputs);
         self.tally.on_inputs_displayed(now, inputs.map(|(_, span)| *span));

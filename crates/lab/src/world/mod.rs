@@ -264,17 +264,17 @@ impl<'a> World<'a> {
                 }
                 Actor::Media(media) => {
                     let (redundant, other) = media.redundancy(self.now);
-                    let (retransmissions, fates) = (media.retransmissions(self.now), Some(media.fates()));
-                    let (healed, in_time) = (media.healed(self.now), media.in_time());
-                    let end = Sums { retransmissions, redundant, other, fates, healed, in_time };
+                    let (retransmissions, frame_losses) = (media.retransmissions(self.now), Some(media.frame_losses()));
+                    let (recovery, in_time) = (media.recovery(self.now), media.in_time());
+                    let end = Sums { retransmissions, redundant, other, frame_losses, recovery, in_time };
                     let mut tally = media.tally;
                     tally.on_end();
                     (media.failed, tally, end)
                 }
                 Actor::Reliable(media) => {
                     let (retransmissions, redundant, other) = media.retransmissions();
-                    let (fates, in_time) = (Some(media.fates()), media.in_time());
-                    let end = Sums { retransmissions, redundant, other, fates, healed: None, in_time };
+                    let (frame_losses, in_time) = (Some(media.frame_losses()), media.in_time());
+                    let end = Sums { retransmissions, redundant, other, frame_losses, recovery: None, in_time };
                     (media.failed, media.tally, end)
                 }
             };
@@ -368,7 +368,7 @@ fn new_carrier(cell: &Cell, config: &MediaConfig, sender: Sender, seed: u64) -> 
                 codec,
                 datagram: setting.datagram,
                 feedback_every: setting.feedback_every.unwrap_or(CHROMIUM_FEEDBACK),
-                mends: cell.system.fec != plan::NO_FEC,
+                flexfec: cell.system.fec != plan::NO_FEC,
                 seed: seed.wrapping_add(u64::from(config.flow) << 32),
             };
             Ok(Box::new(WebRtc::connected(&webrtc, sender, receiver)?))

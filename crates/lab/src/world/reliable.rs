@@ -69,7 +69,7 @@ pub(crate) struct Reliable {
     /// Written to the socket, not yet arrived.
     written: VecDeque<(Frame, Coded)>,
     frames: Vec<Frame>,
-    fates: SentFrames,
+    sent_frames: SentFrames,
     decoding: VecDeque<Decoding>,
     decoded: Option<Decoding>,
     /// When each input was made; the newest that the server knows, and the newest that was shown.
@@ -108,7 +108,7 @@ impl Reliable {
             waiting: VecDeque::new(),
             written: VecDeque::new(),
             frames: Vec::new(),
-            fates: SentFrames::new(config.quality),
+            sent_frames: SentFrames::new(config.quality),
             decoding: VecDeque::new(),
             decoded: None,
             inputs: Vec::new(),
@@ -129,12 +129,12 @@ impl Reliable {
         self.config.start <= now && now < self.config.stop
     }
 
-    pub(crate) fn fates(&self) -> FrameLossCounts {
-        self.fates.counts(&self.tally, self.config.client.deadline)
+    pub(crate) fn frame_losses(&self) -> FrameLossCounts {
+        self.sent_frames.counts(&self.tally, self.config.client.deadline)
     }
 
     pub(crate) fn in_time(&self) -> (u64, f64) {
-        self.fates.in_time(&self.tally)
+        self.sent_frames.in_time(&self.tally)
     }
 
     /// Segments that were sent again, their bytes, and all other bytes.
@@ -176,7 +176,7 @@ impl Reliable {
         while let Some(encoding) = self.encoding.pop_front_if(|encoding| encoding.ready_at <= now) {
             let Encoding { frame, coded, .. } = encoding;
             self.tally.on_frame_sent(frame.captured_at, coded.is_key());
-            self.fates.on_sent(frame.captured_at, coded.bits.len(), coded.is_key());
+            self.sent_frames.on_sent(frame.captured_at, coded.bits.len(), coded.is_key());
             self.waiting.push_back((Frame { sent_at: now, ..frame }, coded));
         }
         while let Some(done) = self.decoding.pop_front_if(|decoding| decoding.done_at <= now) {
@@ -222,7 +222,7 @@ impl Reliable {
         let Some((frame, coded)) = self.written.pop_front() else { return };
         self.tally.on_frame_received(now, frame.captured_at, frame.sent_at);
         let index = self.frames.len() - self.written.len() - 1;
-        self.fates.on_whole(now, index);
+        self.sent_frames.on_whole(now, index);
         let quality = self.screen.as_mut().and_then(|screen| screen.decode(&coded.bits, frame.number));
         let free_at = self.decoding.back().map_or(now, |last| last.done_at.max(now));
         self.decoding.push_back(Decoding { done_at: free_at + self.config.client.decode, frame: index, quality });
@@ -240,7 +240,7 @@ impl Reliable {
         let late = latency > self.config.client.deadline;
         self.tally.on_displayed(now, frame.captured_at, latency, late, shown.quality);
         if !late {
-            self.fates.on_good(shown.frame);
+            self.sent_frames.on_good(shown.frame);
         }
         let new = (self.shown_input..frame.input).map(|input| now - self.inputs[input as usize]);
         self.tally.on_inputs_displayed(now, new);

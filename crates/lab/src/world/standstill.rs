@@ -10,7 +10,7 @@ use nearlight_units::{Span, Time};
 /// distance of frames at the lowest frame rate.
 const PAUSE: Span = Span::from_millis(100);
 /// The allowed freeze: this many of the longest round trips that a packet met meanwhile, plus this time. Reasons: a loss shows, repairs are
-/// requested but not answered, a key frame is requested, and it arrives or is repaired once, each a round trip; the rest is coding, the key
+/// requested but not answered, a key frame is requested, and it arrives or is retransmitted once, each a round trip; the rest is coding, the key
 /// frame's own length and the display.
 const ROUND_TRIPS: i64 = 4;
 const ALLOWANCE: Span = Span::from_millis(250);

@@ -66,8 +66,8 @@ pub(crate) struct Sums {
     pub(crate) retransmissions: u64,
     pub(crate) redundant: u64,
     pub(crate) other: u64,
-    pub(crate) fates: Option<FrameLossCounts>,
-    pub(crate) healed: Option<RecoveryCounts>,
+    pub(crate) frame_losses: Option<FrameLossCounts>,
+    pub(crate) recovery: Option<RecoveryCounts>,
     /// Frames of the measured time that were shown undamaged and in time, and the sum of their qualities.
     pub(crate) in_time: (u64, f64),
 }
@@ -315,7 +315,7 @@ impl Tally {
 
     /// Everything that was counted, with the session's own sums, as the record keeps it.
     pub(crate) fn write(&self, record: &mut MediaRecord, sums: &Sums) {
-        let Sums { retransmissions, redundant, other, fates, healed, in_time: (in_time, quality) } = *sums;
+        let Sums { retransmissions, redundant, other, frame_losses, recovery, in_time: (in_time, quality) } = *sums;
         let StallCounts { stalls, stalled, watched, .. } = self.stalls();
         let service = (self.captured > 0).then_some(ServiceRecord { in_time, quality, stalls, stalled, watched });
         *record = MediaRecord {
@@ -336,8 +336,8 @@ impl Tally {
             retransmissions,
             redundant_bytes: redundant,
             other_bytes: other,
-            fates,
-            healed,
+            frame_losses,
+            recovery,
             service,
             longest_standstill: self.standstill.map(|standstill| standstill.longest().as_micros() as u64),
             overlong_standstills: self.standstill.map(|standstill| standstill.overlong()),

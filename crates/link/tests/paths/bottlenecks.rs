@@ -34,7 +34,7 @@ fn an_idle_wire_only_adds_the_packets_own_time() {
 }
 
 #[test]
-fn waiting_is_told_apart_from_sending() {
+fn waiting_is_distinguished_from_sending() {
     let mut path = path("rate=8mbit,queue=unlimited", 1);
     let exits = run(&mut path, (0..4).map(|id| (Time::ZERO, packet(id, 1_000))));
     let queued: Vec<i64> = exits.iter().map(|exit| exit.packet.queued.as_micros()).collect();

@@ -97,7 +97,7 @@ enum Greeter {
     Server {
         responder: Box<Responder>,
         accepted: mpsc::Sender<Arc<EthernetSession>>,
-        told: Told,
+        logged: LoggedStatistics,
     },
     Client {
         connecting: Option<Box<Connecting>>,
@@ -108,7 +108,7 @@ enum Greeter {
 
 /// What has been logged about strangers.
 #[derive(Default)]
-struct Told {
+struct LoggedStatistics {
     at: Option<Time>,
     counts: ResponderStatistics,
 }
@@ -265,7 +265,7 @@ impl Hub {
 
     fn on_stranger(self: &Arc<Self>, now: Time, source: HardwareAddress, payload: &[u8]) {
         match &mut *self.greeter() {
-            Greeter::Server { responder, accepted, told } => {
+            Greeter::Server { responder, accepted, logged } => {
                 match responder.on_frame(now, source, payload) {
                     Accepted::Dropped => {}
                     Accepted::Reply(reply) => drop(self.send(source, &[reply])),
@@ -278,7 +278,7 @@ impl Hub {
                         }
                     }
                 }
-                told.tell(now, source, responder.statistics());
+                logged.log(now, source, responder.statistics());
             }
             Greeter::Client { connecting, server, opened } if source == *server => {
                 let channel = connecting.as_mut().and_then(|connecting| connecting.on_frame(now, payload));
@@ -300,9 +300,9 @@ impl Hub {
     }
 }
 
-impl Told {
+impl LoggedStatistics {
     /// Logs at intervals what strangers do, however much of it there is.
-    fn tell(&mut self, now: Time, source: HardwareAddress, counts: ResponderStatistics) {
+    fn log(&mut self, now: Time, source: HardwareAddress, counts: ResponderStatistics) {
         let unchanged = counts.wrong_token == self.counts.wrong_token
             && counts.not_allowed == self.counts.not_allowed
             && counts.malformed == self.counts.malformed;
@@ -337,7 +337,7 @@ impl EthernetListener {
         let config =
             ResponderConfig { token: token.to_string(), address: interface.address(), allowed, mtu: interface.mtu()? };
         let responder = Box::new(Responder::new(config, random));
-        let greeter = Greeter::Server { responder, accepted: taken, told: Told::default() };
+        let greeter = Greeter::Server { responder, accepted: taken, logged: LoggedStatistics::default() };
         let hub = Hub::new(interface, greeter, clock)?;
         let running = tokio::spawn(Arc::clone(&hub).run(|_| false));
         Ok(Self { hub, accepted: accepted.into(), running })

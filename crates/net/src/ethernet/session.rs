@@ -31,13 +31,13 @@ struct State {
     /// Frames that the socket did not accept.
     unsent: Vec<Vec<u8>>,
     /// The end has been logged.
-    told: bool,
+    reported: bool,
 }
 
 impl EthernetSession {
     pub(super) fn new(hub: Arc<Hub>, peer: HardwareAddress, channel: Channel) -> Arc<Self> {
         let (index, hash) = (channel.index(), channel.hash());
-        let state = State { channel, datagrams: VecDeque::new(), unsent: Vec::new(), told: false };
+        let state = State { channel, datagrams: VecDeque::new(), unsent: Vec::new(), reported: false };
         Arc::new(Self { hub, peer, index, hash, state: state.into(), arrived: Notify::new() })
     }
 
@@ -176,7 +176,7 @@ impl EthernetSession {
     /// Logs once the totals of the session's frames.
     fn tell_end(&self) {
         let mut state = self.state();
-        if std::mem::replace(&mut state.told, true) {
+        if std::mem::replace(&mut state.reported, true) {
             return;
         }
         let ChannelStatistics { frames_sent, frames_received, replayed, forged, unread, retransmissions, .. } =

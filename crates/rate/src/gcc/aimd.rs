@@ -12,7 +12,7 @@ const GROWTH: f64 = 1.08;
 const LEAST_GROWTH: Bitrate = Bitrate::from_kbps(1);
 /// Near the capacity, growth in a second is at least this (`kMinIncreaseRateBpsPerSecond`).
 const LEAST_SLOPE: f64 = 4_000.0;
-/// The frames and packets that near-capacity growth is reckoned in.
+/// The frames and packets that near-capacity growth is counted in.
 const FRAMES_PER_SECOND: f64 = 30.0;
 const PACKET: Bytes = Bytes::new(1_200);
 /// Added to the round trip for the time until a change shows in feedback.

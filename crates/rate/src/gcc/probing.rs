@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stagnant_rate_is_probed_for_if_wished() {
+    fn a_stagnant_rate_is_probed_for_if_configured() {
         let mut probing = Probing::new(Some(Span::from_secs(15)));
         rates(&mut probing, Time::ZERO, &at_rate(8));
         probing.on_time(Time::from_secs(1), &at_rate(8));

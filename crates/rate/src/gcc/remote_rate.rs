@@ -11,7 +11,7 @@ const KEPT: f64 = 0.85;
 /// Near convergence, half a packet per response time, and at least this much in a step.
 const SHARE_OF_PACKET: f64 = 0.5;
 const LEAST_STEP: Bitrate = Bitrate::from_bps(1_000);
-/// The frames and packets that it is reckoned in, and what is added to the round trip.
+/// The frames and packets that it is counted in, and what is added to the round trip.
 const FRAMES_PER_SECOND: f64 = 30.0;
 const PACKET: Bytes = Bytes::new(1_200);
 const REACTION: Span = Span::from_millis(100);

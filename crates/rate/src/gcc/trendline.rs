@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn growth_shrinkage_and_neither_are_told_apart() {
+    fn growth_shrinkage_and_neither_are_distinguished() {
         // The metric is 60 * slope * 4: 5.2 % of growth is at the starting threshold of 12.5.
         for (growth, usage) in [(1_000, Usage::Over), (0, Usage::Normal), (-1_000, Usage::Under)] {
             let mut trendline = Trendline::default();

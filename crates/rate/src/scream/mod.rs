@@ -339,7 +339,7 @@ impl RateController for ScreamV2 {
             self.on_round_trip(sample);
         }
         let highest = feedback.packets.iter().map(|report| report.packet.seq).max();
-        let acked = highest.map_or(Bytes::ZERO, |highest| self.in_flight.on_told(highest));
+        let acked = highest.map_or(Bytes::ZERO, |highest| self.in_flight.on_reported(highest));
         let seen = self.on_reports(now, feedback);
         let Some(round_trip) = self.round_trip else { return };
         self.delay.on_feedback(now, round_trip);

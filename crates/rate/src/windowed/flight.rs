@@ -21,7 +21,7 @@ struct Record {
     /// Missing by then, in all.
     lost: u64,
     app_limited: bool,
-    told: bool,
+    reported: bool,
 }
 
 impl Record {
@@ -38,7 +38,7 @@ impl Record {
 }
 
 /// What left so long before a packet that has arrived, and was not told of, never will be. Guess: ten intervals of slow feedback.
-const UNTOLD: Span = Span::from_secs(1);
+const LONGEST_UNREPORTED: Span = Span::from_secs(1);
 
 /// What one arrival teaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,7 +87,7 @@ impl Flight {
             in_flight: self.under_way,
             lost: self.lost,
             app_limited: self.app_limited_until > 0,
-            told: false,
+            reported: false,
         });
         if app_limited {
             self.app_limited_until = (self.delivered + self.under_way).max(1);
@@ -99,7 +99,8 @@ impl Flight {
     pub fn on_arrived(&mut self, seq: PacketSeq, back_at: Time) -> Option<Acked> {
         let in_flight_before = Bytes::new(self.under_way);
         let record = self.take(seq)?;
-        while let Some(oldest) = self.records.front().filter(|oldest| record.sent_at - oldest.sent_at > UNTOLD).copied()
+        while let Some(oldest) =
+            self.records.front().filter(|oldest| record.sent_at - oldest.sent_at > LONGEST_UNREPORTED).copied()
         {
             self.records.pop_front();
             self.leave(&oldest);
@@ -166,19 +167,19 @@ impl Flight {
             _ => self.records.binary_search_by_key(&seq, |record| record.seq).ok()?,
         };
         let record = &mut self.records[index];
-        if std::mem::replace(&mut record.told, true) {
+        if std::mem::replace(&mut record.reported, true) {
             return None;
         }
         let taken = *record;
         self.under_way = self.under_way.saturating_sub(taken.size.get());
-        while self.records.front().is_some_and(|first| first.told) {
+        while self.records.front().is_some_and(|first| first.reported) {
             self.records.pop_front();
         }
         Some(taken)
     }
 
     fn leave(&mut self, record: &Record) {
-        if !record.told {
+        if !record.reported {
             self.under_way = self.under_way.saturating_sub(record.size.get());
         }
     }
@@ -206,16 +207,16 @@ mod tests {
         // From packet to packet in microseconds, as sent and through the bottleneck; packets of 10,000 bits, a way of 20 ms and back.
         for (sent, service, mbps) in [(500, 100, 20.0), (500, 500, 20.0), (100, 500, 20.0), (200, 1_000, 10.0)] {
             let mut flight = Flight::default();
-            let (mut back_at, mut told, mut last) = (0, 0_u32, None);
+            let (mut back_at, mut reported, mut last) = (0, 0_u32, None);
             for seq in 0..2_000_u32 {
                 let now = u64::from(seq) * sent;
                 loop {
-                    let next = (back_at + service).max(u64::from(told) * sent + 20_000);
+                    let next = (back_at + service).max(u64::from(reported) * sent + 20_000);
                     if next > now {
                         break;
                     }
-                    last = flight.on_arrived(PacketSeq(told), Time::from_micros(next)).expect("sent").delivery;
-                    (back_at, told) = (next, told + 1);
+                    last = flight.on_arrived(PacketSeq(reported), Time::from_micros(next)).expect("sent").delivery;
+                    (back_at, reported) = (next, reported + 1);
                 }
                 flight.on_packet_sent(&packet(seq, now), false);
             }
@@ -238,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_are_told_of_once_in_any_order_and_memory_is_bounded() {
+    fn packets_are_reported_once_in_any_order_and_memory_is_bounded() {
         let mut flight = Flight::default();
         (0..10).for_each(|seq| flight.on_packet_sent(&packet(seq, 0), false));
         let at = Time::from_millis(20);

@@ -125,7 +125,7 @@ impl<L: CongestionLaw> Windowed<L> {
         }
         self.answered = self.flight.newest().map_or(Some(seq), |newest| Some(newest.max(seq)));
         let flight = self.most_in_flight.most().min(self.law.window());
-        self.law.on_loss(now, &Congestion { cause, flight, in_flight: self.told_in_flight() });
+        self.law.on_loss(now, &Congestion { cause, flight, in_flight: self.in_flight_for_law() });
         self.law.on_recovered(now);
         self.limit = if cause == Cause::Mark { Limit::Marks } else { Limit::Loss };
     }
@@ -142,7 +142,7 @@ impl<L: CongestionLaw> Windowed<L> {
             acked: acked.packet.size,
             lost: std::mem::take(&mut self.lost),
             in_flight_before: acked.in_flight_before,
-            in_flight: self.told_in_flight(),
+            in_flight: self.in_flight_for_law(),
             delivered: self.flight.delivered(),
             delivered_when_sent: acked.delivered_when_sent,
             round_trip: sampled,
@@ -154,7 +154,7 @@ impl<L: CongestionLaw> Windowed<L> {
     }
 
     /// What is under way, for the law.
-    fn told_in_flight(&self) -> Bytes {
+    fn in_flight_for_law(&self) -> Bytes {
         let in_flight = self.flight.bytes();
         if self.at_minimum { in_flight.min(self.law.window()) } else { in_flight }
     }

@@ -139,5 +139,5 @@ fn at_the_lowest_rate_bbr_sees_no_more_under_way_than_its_window() {
             app_limited: false,
         });
     }
-    assert_eq!((controller.told_in_flight(), controller.flight.bytes()), (Bytes::new(12_000), Bytes::new(36_000)));
+    assert_eq!((controller.in_flight_for_law(), controller.flight.bytes()), (Bytes::new(12_000), Bytes::new(36_000)));
 }

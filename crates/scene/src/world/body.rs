@@ -25,7 +25,7 @@ const STEPS_TO_SLEEP: u32 = 50;
 /// A body strikes again after this many steps at the earliest: its corners and a contact that lasts are one impact. Guess: 75 ms.
 const STEPS_OF_SILENCE: u32 = 9;
 /// Slower impacts (metres a second) are not reported: a resting body meets the floor with 0.08 in each step.
-const TOLD_SPEED: f32 = 0.25;
+const SLOWEST_REPORTED_IMPACT: f32 = 0.25;
 /// Speed limit in metres a second: what is faster would pass through a wall within a step.
 pub const MAX_SPEED: f32 = 18.0;
 
@@ -203,7 +203,7 @@ fn impacts(bodies: &mut [Body], contacts: &[Contact]) -> Vec<Impact> {
         body.silent = body.silent.saturating_add(1);
         let own = contacts.iter().filter(|contact| contact.first == index || contact.second == Some(index));
         let fastest = own.max_by(|one, other| one.approach.total_cmp(&other.approach));
-        if let Some(contact) = fastest.filter(|contact| contact.approach > TOLD_SPEED) {
+        if let Some(contact) = fastest.filter(|contact| contact.approach > SLOWEST_REPORTED_IMPACT) {
             if body.silent > STEPS_OF_SILENCE {
                 impacts.push(Impact { body: index, point: contact.point, speed: contact.approach });
             }

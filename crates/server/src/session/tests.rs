@@ -441,7 +441,7 @@ async fn the_buffer_rule_goes_up_with_a_client_that_holds_what_it_is_told_to_hol
 }
 
 #[tokio::test]
-async fn every_end_is_told_in_words() {
+async fn every_end_is_reported_in_words() {
     type Does = fn(&Server, &Client);
     let cases: [(&str, Does); 3] = [
         ("the client's network is gone", |_, client| {

@@ -46,7 +46,7 @@ pub(super) struct Assembly {
     pub(super) last_arrival_at: Time,
     pub(super) tail_wait: Span,
     pub(super) last_first_transmission: Option<(RemoteTime, Time)>,
-    pub(super) repaired: u32,
+    pub(super) retransmitted: u32,
     /// When a newer frame was seen: everything missing from this one is suspect soon after.
     pub(super) overtaken_at: Option<Time>,
     pub(super) suspect_since: Option<Time>,
@@ -84,7 +84,7 @@ impl Assembly {
             last_arrival_at: now,
             tail_wait: TAIL_WAIT,
             last_first_transmission: None,
-            repaired: 0,
+            retransmitted: 0,
             overtaken_at: None,
             suspect_since: None,
             asked_at: None,
@@ -145,7 +145,7 @@ impl Assembly {
         self.have_count += 1;
         self.last_arrival_at = now;
         if header.flags.retransmission {
-            self.repaired += 1;
+            self.retransmitted += 1;
             return;
         }
         if index > self.highest.map_or(0, |highest| highest + 1) {

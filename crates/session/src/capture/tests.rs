@@ -28,7 +28,7 @@ const STEADY: Story =
 
 /// Means over the last ten of thirty seconds.
 #[derive(Clone, Copy, Debug)]
-struct Told {
+struct Reported {
     /// From the newest input that a picture shows to the display.
     total: f64,
     /// From decoded to displayed.
@@ -41,7 +41,7 @@ struct Told {
 
 impl Story {
     /// `follows`: captures move to the best moment.
-    fn run(self, seed: u64, follows: bool) -> Told {
+    fn run(self, seed: u64, follows: bool) -> Reported {
         let mut random = Pcg64Mcg::seed_from_u64(seed);
         let frame_interval = Span::from_secs(1) / self.fps;
         let interval = frame_interval.as_millis_f64();
@@ -65,7 +65,7 @@ impl Story {
             });
             unreported.push_back((shown + self.up, time(at), Span::from_secs_f64((shown - decoded) / 1e3)));
             if number % 3 == 0 {
-                while unreported.front().is_some_and(|(told_at, ..)| *told_at <= at) {
+                while unreported.front().is_some_and(|(reported_at, ..)| *reported_at <= at) {
                     let Some((_, captured_at, waited)) = unreported.pop_front() else { break };
                     timing.on_displayed(captured_at, waited);
                 }
@@ -82,7 +82,7 @@ impl Story {
             at += interval + step.as_millis_f64();
         }
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len() as f64;
-        Told {
+        Reported {
             total: mean(&totals),
             wait: mean(&waits),
             step: steps.into_iter().fold(0.0, f64::max),
@@ -91,18 +91,18 @@ impl Story {
     }
 
     /// Means over many phases, without and with following, and the worst loss at any phase.
-    fn compare(self) -> (Told, Told, f64) {
+    fn compare(self) -> (Reported, Reported, f64) {
         const SEEDS: u64 = 40;
-        let zero = Told { total: 0.0, wait: 0.0, step: 0.0, moved: 0.0 };
+        let zero = Reported { total: 0.0, wait: 0.0, step: 0.0, moved: 0.0 };
         let (mut before, mut after, mut worst) = (zero, zero, 0.0);
         for seed in 0..SEEDS {
             let (left, led) = (self.run(seed, false), self.run(seed, true));
             worst = f64::max(worst, led.total - left.total);
-            for (sum, told) in [(&mut before, left), (&mut after, led)] {
-                sum.total += told.total / SEEDS as f64;
-                sum.wait += told.wait / SEEDS as f64;
-                sum.step = sum.step.max(told.step);
-                sum.moved += told.moved / SEEDS as f64;
+            for (sum, reported) in [(&mut before, left), (&mut after, led)] {
+                sum.total += reported.total / SEEDS as f64;
+                sum.wait += reported.wait / SEEDS as f64;
+                sum.step = sum.step.max(reported.step);
+                sum.moved += reported.moved / SEEDS as f64;
             }
         }
         (before, after, worst)

@@ -165,7 +165,7 @@ impl PacketHistory {
     }
 
     /// When the oldest packet left that is newer than everything feedback has covered.
-    pub(crate) fn oldest_untold(&self) -> Option<Time> {
+    pub(crate) fn oldest_unreported(&self) -> Option<Time> {
         let next = (self.newest_covered + 1).saturating_sub(self.first()?);
         self.packets.get(next as usize).map(|kept| kept.packet.sent_at)
     }

@@ -90,9 +90,9 @@ impl PieceHistory {
         feedback: &Feedback,
         groups: impl Fn(FrameId) -> Option<ParityGroups>,
     ) -> Nack {
-        let told = feedback.first.0.saturating_add(feedback.arrivals.len() as u32);
+        let reported = feedback.first.0.saturating_add(feedback.arrivals.len() as u32);
         let mut lacking = std::mem::take(&mut self.awaited);
-        for number in feedback.first.0.max(self.judged)..told.saturating_sub(REORDER_PACKETS) {
+        for number in feedback.first.0.max(self.judged)..reported.saturating_sub(REORDER_PACKETS) {
             self.judged = number + 1;
             lacking.extend(self.lost(packets, number));
         }

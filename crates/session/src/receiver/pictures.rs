@@ -88,7 +88,7 @@ impl Pictures {
     pub(super) const fn losses(&self, loss: LossCounts) -> LossCounts {
         LossCounts {
             packets: loss.packets + self.counts.packets_lost,
-            repaired: loss.repaired + self.counts.repeated_packets,
+            retransmitted: loss.retransmitted + self.counts.repeated_packets,
             key_frames: loss.key_frames + self.counts.key_frames.saturating_sub(1),
         }
     }
@@ -163,7 +163,7 @@ impl Pictures {
         let decoded_at = picture.decoded_at;
         let last_arrived_at = arrived_at.min(decoded_at).min(picture.facts.received_at.unwrap_or(arrived_at));
         let completed_at = picture.facts.received_at.map_or(last_arrived_at, |at| at.min(decoded_at));
-        let transfer = Transfer { last_sent_at: note.sent_at, last_arrived_at, completed_at, repaired: 0 };
+        let transfer = Transfer { last_sent_at: note.sent_at, last_arrived_at, completed_at };
         Joined { note, transfer, decoded_at, missing }
     }
 

@@ -39,8 +39,8 @@ impl Receiver {
             let whole = self.assembler.poll_whole()?;
             // The picture moves: what is requested next concerns another loss.
             (self.key_frame_asked_at, self.reference_asked) = (None, None);
-            if let Some(by) = whole.healed_by {
-                self.on_healed(now, whole.id, whole.skipped, by);
+            if let Some(by) = whole.recovered_by {
+                self.on_recovered(now, whole.id, whole.skipped, by);
             }
             let Ok((header, bits)) = FrameHeader::parse(&whole.bytes) else {
                 self.malformed += 1;

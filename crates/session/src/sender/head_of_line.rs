@@ -121,7 +121,7 @@ mod tests {
     }
 
     /// Each packet's reported transit time in milliseconds.
-    fn told(line: &mut HeadOfLine, packets: &[(u64, u64)]) -> Vec<i64> {
+    fn reported(line: &mut HeadOfLine, packets: &[(u64, u64)]) -> Vec<i64> {
         let mut reports: Vec<_> = packets.iter().map(|(sent, arrived)| report(*sent, *arrived)).collect();
         line.correct(&mut reports);
         let transit = |report: &PacketReport| report.arrived_at.map(|at| at.ahead_of(report.packet.sent_at) - OFFSET);
@@ -132,12 +132,12 @@ mod tests {
     fn what_a_lost_segment_holds_back_is_no_queue() {
         let mut line = HeadOfLine::default();
         line.on_tcp_info(Time::from_millis(80), &info(3, TcpRecovery::Open, 20));
-        assert_eq!(told(&mut line, &[(60, 70), (70, 81)]), [10, 11]);
+        assert_eq!(reported(&mut line, &[(60, 70), (70, 81)]), [10, 11]);
         // What left at 120 was lost; TCP has noticed by 150 and is done when it is asked again.
         line.on_tcp_info(Time::from_millis(140), &info(3, TcpRecovery::Open, 20));
         line.on_tcp_info(Time::from_millis(151), &info(4, TcpRecovery::Open, 20));
-        assert_eq!(told(&mut line, &[(120, 155), (130, 155), (140, 155), (146, 155)]), [11, 11, 11, 9]);
-        assert_eq!(told(&mut line, &[(160, 185)]), [25], "TCP knows of nothing missing: that is a queue");
+        assert_eq!(reported(&mut line, &[(120, 155), (130, 155), (140, 155), (146, 155)]), [11, 11, 11, 9]);
+        assert_eq!(reported(&mut line, &[(160, 185)]), [25], "TCP knows of nothing missing: that is a queue");
     }
 
     #[test]
@@ -149,34 +149,34 @@ mod tests {
             ..info(retransmissions, TcpRecovery::Open, 20)
         };
         line.on_tcp_info(Time::from_millis(1_000), &at(50_000, 50_000, 0));
-        assert_eq!(told(&mut line, &[(990, 1_000)]), [10]);
+        assert_eq!(reported(&mut line, &[(990, 1_000)]), [10]);
         // A frame leaves after 1,000, and its last packet is lost; nothing follows that would show it until 1,100.
         line.on_tcp_info(Time::from_millis(1_010), &at(60_000, 50_000, 0));
         line.on_tcp_info(Time::from_millis(1_030), &at(60_000, 59_000, 0));
         line.on_tcp_info(Time::from_millis(1_100), &at(60_000, 59_000, 0));
         line.on_tcp_info(Time::from_millis(1_130), &at(70_000, 59_000, 1));
-        assert_eq!(told(&mut line, &[(1_005, 1_140), (1_101, 1_140)]), [10, 10]);
+        assert_eq!(reported(&mut line, &[(1_005, 1_140), (1_101, 1_140)]), [10, 10]);
     }
 
     #[test]
     fn a_queue_that_grows_meanwhile_shows_in_tcp_s_own_round_trip() {
         let mut line = HeadOfLine::default();
         line.on_tcp_info(Time::from_millis(100), &info(0, TcpRecovery::Open, 20));
-        assert_eq!(told(&mut line, &[(60, 70)]), [10]);
+        assert_eq!(reported(&mut line, &[(60, 70)]), [10]);
         line.on_tcp_info(Time::from_millis(110), &info(0, TcpRecovery::Disorder, 25));
-        assert_eq!(told(&mut line, &[(100, 140)]), [15]);
+        assert_eq!(reported(&mut line, &[(100, 140)]), [15]);
         line.on_tcp_info(Time::from_millis(120), &info(1, TcpRecovery::Recovery, 40));
-        assert_eq!(told(&mut line, &[(110, 150), (115, 130)]), [30, 15]);
+        assert_eq!(reported(&mut line, &[(110, 150), (115, 130)]), [30, 15]);
     }
 
     #[test]
-    fn nothing_is_told_later_and_memory_is_bounded() {
+    fn nothing_is_reported_later_and_memory_is_bounded() {
         let mut line = HeadOfLine::default();
         for step in 0..10_000_u64 {
             line.on_tcp_info(Time::from_millis(step * 100), &info(step / 2, TcpRecovery::Open, (step % 90) as i64));
             let way = step * 7_919 % 50;
-            let told = told(&mut line, &[(step * 100, step * 100 + way)]);
-            assert!(told[0] <= way as i64, "{told:?} of {way}");
+            let reported = reported(&mut line, &[(step * 100, step * 100 + way)]);
+            assert!(reported[0] <= way as i64, "{reported:?} of {way}");
             assert!(line.holes.len() <= MOST_HOLES && line.written.len() <= MOST_WRITTEN);
         }
     }

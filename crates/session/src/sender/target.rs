@@ -78,11 +78,12 @@ impl Sender {
         // The target counts datagrams, the encoder only their payload.
         let payload = self.payload() as f64 / (self.payload() + SYMBOL_HEADER_BYTES) as f64;
         // Some controllers have already subtracted redundancy from their target.
-        let reckoned = self.decision.redundancy.is_some();
+        let includes_redundancy = self.decision.redundancy.is_some();
         let share = self.redundant.get();
         let left = |rate: Bitrate| self.sound.beside(rate).mul_f64(1.0 - share);
         let target = self.decision.target;
-        let media = if self.protection.is_some() && !reckoned { left(target) } else { self.sound.beside(target) };
+        let media =
+            if self.protection.is_some() && !includes_redundancy { left(target) } else { self.sound.beside(target) };
         let rate = self.config.maximum.map_or(media, |maximum| media.min(left(maximum))).mul_f64(payload);
         let Recovery { key_wanted, reference_wanted, .. } = self.recovery;
         let rate = if self.recovery.is_receiver_waiting() {

@@ -184,11 +184,11 @@ fn a_viewer_with_a_bad_path_goes_down_alone_and_comes_back() {
     }
     assert!(audience.of_member(2, fell).iter().all(|frame| frame.rate == facts(0.4).rate), "from the next picture on");
     assert_eq!(audience.keys(2, fell), 1);
-    let healed = audience.now;
+    let repaired_at = audience.now;
     audience.set_rate(2, 4.0);
     audience.run(5.0);
     assert_eq!(audience.layer(2), audience.layer(0));
-    assert!(audience.keys(0, healed) <= 1);
+    assert!(audience.keys(0, repaired_at) <= 1);
     assert_eq!(audience.encodes.last(), Some(&1));
 }
 

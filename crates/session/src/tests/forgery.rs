@@ -112,7 +112,7 @@ fn with_header(datagram: &[u8], change: impl FnOnce(&mut RepairHeader)) -> Vec<u
 }
 
 #[test]
-fn a_forged_symbol_is_told_by_a_repair_and_the_frame_asked_for_again() {
+fn a_forged_symbol_is_reported_by_a_repair_and_the_frame_asked_for_again() {
     let mut path = Path::new();
     let (mut symbols, repairs) = path.frame();
     assert_eq!((symbols.len(), repairs.len()), (5, 3));
@@ -120,8 +120,8 @@ fn a_forged_symbol_is_told_by_a_repair_and_the_frame_asked_for_again() {
     path.arrive(&repairs[..1]);
     path.arrive(&symbols);
     assert_eq!((path.delivered(), path.corrupt()), (vec![], 1));
-    let told = std::iter::from_fn(|| path.receiver.poll_event());
-    assert_eq!(told.filter(|(_, event)| matches!(event, Event::FrameCorrupt { frame: FrameId(0) })).count(), 1);
+    let reported = std::iter::from_fn(|| path.receiver.poll_event());
+    assert_eq!(reported.filter(|(_, event)| matches!(event, Event::FrameCorrupt { frame: FrameId(0) })).count(), 1);
 
     let (again, _) = path.ask(Span::from_millis(1));
     assert_eq!(again.len(), 5, "any of them may be the wrong one");

@@ -53,11 +53,11 @@ fn after_each_frame_a_key_frame_is_asked_for_until_it_comes() {
     let shown: Vec<u32> = story.displayed.iter().map(|displayed| displayed.timeline.frame.0).collect();
     let after: Vec<u32> = shown.iter().copied().filter(|frame| *frame > left_out.0).collect();
     assert!(after.windows(2).all(|pair| pair[1] == pair[0] + 1) && after[0] == left_out.0 + 1, "{after:?}");
-    let healed = events.iter().find_map(|event| match event {
-        Event::PictureHealed { frames, .. } => Some(u64::from(*frames)),
+    let recovered = events.iter().find_map(|event| match event {
+        Event::PictureRecovered { frames, .. } => Some(u64::from(*frames)),
         _ => None,
     });
-    assert_eq!(healed, Some(1 + damaged), "the frame that was dropped and those that were damaged");
+    assert_eq!(recovered, Some(1 + damaged), "the frame that was dropped and those that were damaged");
 }
 
 #[test]

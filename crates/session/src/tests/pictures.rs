@@ -203,7 +203,7 @@ fn the_machinerys_counts_become_the_sessions() {
     receiver.on_rtp_counts(at(0), counts(1));
     receiver.on_rtp_counts(at(500), counts(2));
     let statistics = receiver.statistics(at(600));
-    assert_eq!((statistics.loss.packets, statistics.loss.repaired, statistics.loss.key_frames), (2, 6, 1));
+    assert_eq!((statistics.loss.packets, statistics.loss.retransmitted, statistics.loss.key_frames), (2, 6, 1));
     assert_eq!(statistics.received, Bytes::new(200_000));
     assert_eq!(statistics.received_rate.as_bps(), 1_600_000);
     assert_eq!((statistics.recovery.media_bytes, statistics.recovery.redundant_bytes), (200_000, 6_000));

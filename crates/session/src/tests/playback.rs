@@ -92,7 +92,7 @@ fn a_picture_that_has_stood_goes_on_and_its_delay_ends_with_its_cause() {
 }
 
 #[test]
-fn without_a_buffer_nothing_is_told_and_the_rate_stays_down() {
+fn without_a_buffer_nothing_is_reported_and_the_rate_stays_down() {
     let mut story = buffered(4);
     story.receiver.set_playback_buffer(0, INTERVAL);
     story.run(Span::from_secs(3));

@@ -134,7 +134,7 @@ fn without_redundancy_nothing_on_the_wire_changes() {
 }
 
 #[test]
-fn plans_and_recoveries_are_told() {
+fn plans_and_recoveries_are_reported() {
     let conditions = Conditions { delay: Span::from_millis(50), loss: 0.03, burst: 2.0, ..Conditions::CLEAN };
     let mut story = Story::new(12).with(conditions).protected("planner");
     story.run(Span::from_secs(5));
@@ -148,7 +148,7 @@ fn plans_and_recoveries_are_told() {
         .count();
     let counts = story.received().recovery;
     assert!(recovered > 0 && counts.by_repair > 0 && counts.symbols >= counts.by_repair, "{counts:?}");
-    assert!(counts.redundant_bytes < counts.media_bytes && story.received().healed_by.is_some());
+    assert!(counts.redundant_bytes < counts.media_bytes && story.received().recovered_by.is_some());
     let losses = story.sender.losses().expect("a policy");
     assert!((0.01..0.06).contains(&losses.random.loss), "{losses:?}");
 }

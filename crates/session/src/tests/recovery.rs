@@ -11,7 +11,7 @@ use super::path::{Conditions, Story};
 const BURSTS: Conditions = Conditions { delay: Span::from_millis(10), loss: 0.05, burst: 8.0, ..Conditions::CLEAN };
 
 #[test]
-fn bursts_on_every_path_are_mended_without_a_key_frame() {
+fn bursts_on_every_path_are_recovered_without_a_key_frame() {
     for (seed, delay, loss, burst) in
         [(1, 10, 0.01, 1.33), (2, 10, 0.05, 8.0), (3, 25, 0.05, 3.0), (4, 50, 0.05, 8.0), (5, 5, 0.10, 20.0)]
     {
@@ -63,7 +63,7 @@ fn a_key_frame_comes_where_the_encoder_cannot_go_back() {
     story.conditions.outage = false;
     story.run(Span::from_secs(1));
     assert_eq!(story.sent().key_frames, 2, "{:?}", story.sent());
-    assert!(matches!(story.received().healed_by, Some((RecoveryKind::KeyFrame, _))), "{:?}", story.received());
+    assert!(matches!(story.received().recovered_by, Some((RecoveryKind::KeyFrame, _))), "{:?}", story.received());
 }
 
 #[test]
@@ -78,22 +78,22 @@ fn a_decoder_that_refused_a_frame_gets_a_key_frame() {
 }
 
 #[test]
-fn each_healing_says_what_and_how_long() {
+fn each_recovery_says_what_and_how_long() {
     let mut story =
         Story::new(10).with(Conditions { loss: 0.1, burst: 20.0, ..BURSTS }).referring().protected("planner");
-    let (mut healings, mut kinds, mut longest) = (0, Vec::new(), 0);
+    let (mut recoveries, mut kinds, mut longest) = (0, Vec::new(), 0);
     for _ in 0..100 {
         story.run(Span::from_millis(300));
         while let Some((_, event)) = story.receiver.poll_event() {
-            if let Event::PictureHealed { by, frames, .. } = event {
-                healings += 1;
+            if let Event::PictureRecovered { by, frames, .. } = event {
+                recoveries += 1;
                 kinds.push(by);
                 longest = longest.max(frames);
             }
         }
     }
     let counts = story.received().recovery;
-    assert_eq!((healings, longest), (counts.healings, counts.longest_healing));
+    assert_eq!((recoveries, longest), (counts.recoveries, counts.longest_recovery));
     let referred = kinds.iter().filter(|kind| **kind == RecoveryKind::Reference).count() as u64;
     // Some answers arrive after a retransmission has succeeded after all.
     assert!(referred > 0 && referred == counts.by_reference && referred <= story.sent().recovery_frames, "{counts:?}");
@@ -106,7 +106,7 @@ fn a_clean_path_is_told_of_no_loss() {
     let mut story = Story::new(11).with(Conditions { jitter: Span::from_millis(2), ..Conditions::CLEAN }).referring();
     story.run(Span::from_secs(10));
     let (sent, received) = (story.sent(), story.received());
-    assert_eq!((sent.recovery_frames, sent.key_frames, received.recovery.healings), (0, 1, 0), "{received:?}");
+    assert_eq!((sent.recovery_frames, sent.key_frames, received.recovery.recoveries), (0, 1, 0), "{received:?}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_key_frame_in_mid_stream_leaves_no_gap() {
     // What left last is still in flight.
     let (sent, received) = (story.sent(), story.received());
     assert!(sent.key_frames == 9 && received.frames.displayed + 2 >= sent.frames, "{sent:?} {received:?}");
-    assert_eq!((received.frames.lost, received.recovery.healings), (0, 0), "{received:?}");
+    assert_eq!((received.frames.lost, received.recovery.recoveries), (0, 0), "{received:?}");
 }
 
 #[test]
@@ -58,7 +58,7 @@ fn two_percent_loss_is_recovered_without_a_key_frame() {
         let shown = received.frames.displayed as f64 / received.frames.sent as f64;
         assert!(shown >= 0.99, "seed {seed}: {received:?}");
         assert_eq!(story.sent().key_frames, 1, "seed {seed}: {received:?}");
-        assert!(received.loss.repaired > 100, "seed {seed}: {received:?}");
+        assert!(received.loss.retransmitted > 100, "seed {seed}: {received:?}");
     }
 }
 

@@ -168,7 +168,7 @@ fn fingers_and_gamepads_are_read() {
 }
 
 #[test]
-fn letters_other_formats_and_other_events_are_told_apart() {
+fn letters_other_formats_and_other_events_are_distinguished() {
     assert_eq!(only_event(&packet(4, &event(*b"TXET", 2, &[119, 0, 0, 0]))).what, What::Text(119));
     let other = u32::from_be_bytes(*b"TSCR");
     assert_eq!(only_event(&packet(4, &state(*b"RCST", 4, &[9; 40]))).what, What::State(State::Other(other)));

@@ -142,7 +142,7 @@ fn a_name_belongs_to_one_client_in_private_mode_only() {
 }
 
 #[test]
-fn faults_are_told_and_then_cut_off() {
+fn faults_are_reported_and_then_cut_off() {
     let (mut signalling, id) = websocket(Mode::Public);
     for number in 1..=MAX_FAULTS {
         if number % 2 == 0 {
@@ -173,8 +173,8 @@ fn what_is_let_in_is_read_and_the_rest_leaves_no_trace() {
     for (kind, sdp) in [("answer", "v=0 bad"), ("offer", "v=0 3"), ("offer", "v=0 4")] {
         say(&mut signalling, 200, id, &description(kind, "a", sdp));
     }
-    let told: Vec<Value> = sent(&mut signalling).iter().map(|message| message["message"].clone()).collect();
-    assert_eq!(told, ["it says bad", "too many"]);
+    let reported: Vec<Value> = sent(&mut signalling).iter().map(|message| message["message"].clone()).collect();
+    assert_eq!(reported, ["it says bad", "too many"]);
 }
 
 #[test]
@@ -227,9 +227,9 @@ fn a_polling_client_is_told_the_reason_too() {
     let peer = asked_to_answer(&mut poller.signalling);
     poller.signalling.on_answer(Time::from_millis(2), peer, Err("the server is full".into()));
     let Reply::Json(list) = poller.ask(3, Method::Get, "", 0, &Value::Null) else { panic!("a list") };
-    let told = |at: usize| (&list["messages"][at]["type"], &list["messages"][at]["message"]);
-    assert_eq!(told(0), (&json!("error"), &json!("the server is full")));
-    assert_eq!(told(1), (&json!("disconnect"), &Value::Null));
+    let reported = |at: usize| (&list["messages"][at]["type"], &list["messages"][at]["message"]);
+    assert_eq!(reported(0), (&json!("error"), &json!("the server is full")));
+    assert_eq!(reported(1), (&json!("disconnect"), &Value::Null));
 }
 
 /// A polling client as a driver sees it.

@@ -1,6 +1,6 @@
 //! The gamepad: sticks walk and look, triggers go down and up, as on the project's page.
 
-use nearlight_wire::Gamepad as Told;
+use nearlight_wire::Gamepad as WireGamepad;
 
 use super::camera::{Camera, Motion};
 use crate::input::{GamepadState, pad};
@@ -26,23 +26,23 @@ impl Gamepad {
     }
 
     /// In the form used on the wire.
-    pub(super) fn told(&self) -> Told {
+    pub(super) fn state(&self) -> WireGamepad {
         let GamepadState { buttons, left_stick, right_stick, left_trigger, right_trigger } = self.state;
-        let mut told = Told { values: vec![0; BUTTONS], ..Told::default() };
+        let mut gamepad = WireGamepad { values: vec![0; BUTTONS], ..WireGamepad::default() };
         for (bit, number) in pad::STANDARD.into_iter().enumerate() {
             if buttons >> bit & 1 == 1 {
-                told.values[usize::from(number)] = u8::MAX;
+                gamepad.values[usize::from(number)] = u8::MAX;
             }
         }
         for (number, way) in TRIGGERS.into_iter().zip([left_trigger, right_trigger]) {
-            told.values[number] = if way > PRESSED { (way.min(1.0) * f32::from(u8::MAX)) as u8 } else { 0 };
+            gamepad.values[number] = if way > PRESSED { (way.min(1.0) * f32::from(u8::MAX)) as u8 } else { 0 };
         }
-        let down = told.values.iter().enumerate().filter(|(_, value)| **value > 0);
-        told.pressed = down.fold(0, |pressed, (number, _)| pressed | 1 << number);
+        let down = gamepad.values.iter().enumerate().filter(|(_, value)| **value > 0);
+        gamepad.pressed = down.fold(0, |pressed, (number, _)| pressed | 1 << number);
         // Down is positive in the standard mapping.
         let axes = [left_stick[0], -left_stick[1], right_stick[0], -right_stick[1]];
-        told.axes = axes.map(|axis| (axis.clamp(-1.0, 1.0) * f32::from(i16::MAX)) as i16).to_vec();
-        told
+        gamepad.axes = axes.map(|axis| (axis.clamp(-1.0, 1.0) * f32::from(i16::MAX)) as i16).to_vec();
+        gamepad
     }
 
     pub(super) fn add_to(&self, motion: &mut Motion) {

@@ -61,7 +61,7 @@ pub struct User {
     picture: (u16, u16),
     newest: InputSeq,
     /// Their state after the newest event, and the events that led there, in order.
-    told: Devices,
+    reported: Devices,
     happened: Vec<InputEvent>,
     events: u32,
     /// The time of the newest change that no sample contains yet.
@@ -84,7 +84,7 @@ impl User {
             devices: Vec::new(),
             picture,
             newest: InputSeq(0),
-            told: Devices::default(),
+            reported: Devices::default(),
             happened: Vec::new(),
             events: 0,
             unsent: Some(now),
@@ -171,7 +171,7 @@ impl User {
         self.events = self.events.wrapping_add(events.len() as u32);
         // These clients send no time: the arrival of their message is used instead.
         let sample = InputSample::of_views(seq, sampled_at.for_peer(), head, views);
-        Some(InputSample { devices: self.told.clone(), first_event, events, ..sample })
+        Some(InputSample { devices: self.reported.clone(), first_event, events, ..sample })
     }
 
     /// Records what the newest event has changed.
@@ -179,12 +179,12 @@ impl User {
         let devices = Devices {
             keys: self.keys.down().take(MAX_KEYS).collect(),
             pointer: self.pointer,
-            touches: self.touch.told(),
-            gamepads: self.gamepad.iter().map(Gamepad::told).collect(),
+            touches: self.touch.touches(),
+            gamepads: self.gamepad.iter().map(Gamepad::state).collect(),
             ..Devices::default()
         };
-        self.happen(devices.changes_from(&self.told));
-        self.told = devices;
+        self.happen(devices.changes_from(&self.reported));
+        self.reported = devices;
     }
 
     fn happen(&mut self, events: impl IntoIterator<Item = InputEvent>) {

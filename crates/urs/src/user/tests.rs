@@ -147,7 +147,7 @@ fn a_mouse_that_moves_turns_the_view_the_way_it_moves() {
 }
 
 #[test]
-fn buttons_and_keys_are_told_once_when_they_go_down_and_up() {
+fn buttons_and_keys_are_reported_once_when_they_go_down_and_up() {
     use crate::input::{button, pad};
     let still = [0.0; 2];
     let at = ScreenPoint::new(0.0, 1.0);
@@ -261,8 +261,8 @@ fn fingers_walk_look_and_tap() {
         finger(3, [1_000.0, 300.0], 3),
     ];
     let at = ScreenPoint::new(1_000.0 / 1_280.0, 1.0 - 300.0 / 720.0);
-    let told = [InputEvent::TouchBegan { id: 3, at }, InputEvent::TouchEnded { id: 3, at, cancelled: false }];
-    assert_eq!(after(&mut user, 2_000, &tap).0, told);
+    let reported = [InputEvent::TouchBegan { id: 3, at }, InputEvent::TouchEnded { id: 3, at, cancelled: false }];
+    assert_eq!(after(&mut user, 2_000, &tap).0, reported);
 }
 
 #[test]

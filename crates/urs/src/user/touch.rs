@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use nearlight_units::{Span, Time};
-use nearlight_wire::{ScreenPoint, Touch as Told};
+use nearlight_wire::{ScreenPoint, Touch as WireTouch};
 
 use super::camera::{Camera, Motion};
 use super::mouse;
@@ -31,7 +31,7 @@ struct Finger {
     /// In widths of the picture, y up.
     start: [f32; 2],
     place: [f32; 2],
-    told: Told,
+    reported: WireTouch,
 }
 
 #[derive(Debug, Default)]
@@ -62,15 +62,15 @@ impl Touch {
         let walking = self.fingers.values().any(|finger| finger.role == Role::Stick);
         let role = if place[0] < 0.5 && !walking { Role::Stick } else { Role::Look };
         self.begun = self.begun.wrapping_add(1);
-        let told = Told { id: self.begun, at, pressure: u8::MAX };
-        self.fingers.insert(id, Finger { role, start: place, place, told });
+        let reported = WireTouch { id: self.begun, at, pressure: u8::MAX };
+        self.fingers.insert(id, Finger { role, start: place, place, reported });
     }
 
     fn on_moved(&mut self, id: i32, place: [f32; 2], at: ScreenPoint, camera: &mut Camera) {
         let Some(finger) = self.fingers.get_mut(&id) else { return };
         let [right, up] = [place[0] - finger.place[0], place[1] - finger.place[1]];
         finger.place = place;
-        finger.told.at = at;
+        finger.reported.at = at;
         if finger.role == Role::Look {
             // The picture follows the finger, so the view turns against it.
             camera.turn(right * SWIPE_RADIANS, -up * SWIPE_RADIANS);
@@ -78,8 +78,8 @@ impl Touch {
     }
 
     /// In the form used on the wire.
-    pub(super) fn told(&self) -> Vec<Told> {
-        self.fingers.values().map(|finger| finger.told).collect()
+    pub(super) fn touches(&self) -> Vec<WireTouch> {
+        self.fingers.values().map(|finger| finger.reported).collect()
     }
 
     /// Whether a mouse movement now is only the browser's emulation of a finger.

@@ -24,7 +24,7 @@ const NO_OFFSET: u16 = 0x1FFF;
 
 /// What reports have shown of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Told {
+enum Reported {
     Nothing,
     /// Its stream's part of the report ends before it: missing where a later packet of any stream has arrived.
     Awaited,
@@ -37,7 +37,7 @@ enum Told {
 struct Sent {
     /// Stream and number; none for packets that never left.
     name: Option<(u32, u16)>,
-    told: Told,
+    reported: Reported,
     sent_at: Time,
 }
 
@@ -64,10 +64,10 @@ impl StreamReports {
             self.names.clear();
             self.first = seq.0;
         } else {
-            let never_left = Sent { name: None, told: Told::Nothing, sent_at: now };
+            let never_left = Sent { name: None, reported: Reported::Nothing, sent_at: now };
             self.sent.extend(std::iter::repeat_n(never_left, skipped));
         }
-        self.sent.push_back(Sent { name: Some((ssrc, number)), told: Told::Nothing, sent_at: now });
+        self.sent.push_back(Sent { name: Some((ssrc, number)), reported: Reported::Nothing, sent_at: now });
         self.names.insert((ssrc, number), seq.0);
         while let Some(oldest) = self.sent.front() {
             if self.sent.len() <= MOST_PACKETS_KEPT && now - oldest.sent_at <= PACKETS_KEPT_FOR {
@@ -100,20 +100,20 @@ impl StreamReports {
                 let Some(sent) = self.sent.get_mut(place) else { continue };
                 if metric.received {
                     newest = newest.max(Some(place));
-                    let at = arrival(reported_at, *metric).filter(|_| !matches!(sent.told, Told::Arrived(_)));
+                    let at = arrival(reported_at, *metric).filter(|_| !matches!(sent.reported, Reported::Arrived(_)));
                     if let Some(at) = at {
-                        sent.told = Told::Arrived(at);
+                        sent.reported = Reported::Arrived(at);
                         oldest = Some(oldest.map_or(place, |oldest| oldest.min(place)));
                     }
-                } else if matches!(sent.told, Told::Nothing | Told::Awaited) {
-                    sent.told = Told::Missing;
+                } else if matches!(sent.reported, Reported::Nothing | Reported::Awaited) {
+                    sent.reported = Reported::Missing;
                 }
             }
             let behind = end.map_or(self.sent.len(), |end| end + 1);
             let of_stream = |sent: &&mut Sent| sent.name.is_some_and(|(of, _)| of == *ssrc);
             for sent in self.sent.range_mut(behind..).filter(of_stream) {
-                if sent.told == Told::Nothing {
-                    sent.told = Told::Awaited;
+                if sent.reported == Reported::Nothing {
+                    sent.reported = Reported::Awaited;
                 }
             }
         }
@@ -128,13 +128,13 @@ impl StreamReports {
         let mut runs: Vec<Feedback> = Vec::new();
         let mut goes_on = false;
         for (place, sent) in places.clone().zip(self.sent.range(places)) {
-            let arrived = match sent.told {
-                Told::Nothing => {
+            let arrived = match sent.reported {
+                Reported::Nothing => {
                     goes_on = false;
                     continue;
                 }
-                Told::Awaited | Told::Missing => None,
-                Told::Arrived(at) => Some(at),
+                Reported::Awaited | Reported::Missing => None,
+                Reported::Arrived(at) => Some(at),
             };
             if let Some(run) = runs.last_mut().filter(|_| goes_on) {
                 run.arrivals.push(arrived);

@@ -32,7 +32,7 @@ fn report(base: u32, reference_time: u32, steps: &[Option<i64>]) -> TransportLay
 }
 
 /// Microseconds after the first reference time.
-fn told(feedback: &Feedback) -> Vec<(u32, Option<i64>)> {
+fn reported(feedback: &Feedback) -> Vec<(u32, Option<i64>)> {
     let numbers = feedback.first.0..;
     let since = |at: RemoteTime| (at - RemoteTime::ZERO - ORIGIN).as_micros();
     numbers.zip(feedback.arrivals.iter().map(|at| at.map(since))).collect()
@@ -44,21 +44,21 @@ fn arrivals_stand_on_the_reference_time_and_numbers_are_unwrapped() {
     let feedback =
         reports.on_report(&report(65_534, 1, &[Some(4), None, Some(8), Some(-2)]), NEWEST).expect("arrivals");
     assert_eq!(
-        told(&feedback),
+        reported(&feedback),
         [(65_534, Some(65_000)), (65_535, None), (65_536, Some(67_000)), (65_537, Some(66_500))]
     );
     assert_eq!((feedback.sent_at - RemoteTime::ZERO - ORIGIN).as_micros(), 67_000, "the newest arrival");
 }
 
 #[test]
-fn what_is_missing_at_the_end_is_told_again_with_what_follows() {
+fn what_is_missing_at_the_end_is_reported_again_with_what_follows() {
     let mut reports = Reports::default();
     let newest = PacketSeq(1_000);
     reports.on_report(&report(100, 0, &[Some(1), None, Some(1), None]), newest);
     let feedback = reports.on_report(&report(104, 1, &[Some(0)]), newest).expect("an arrival");
-    let told = told(&feedback);
+    let reported = reported(&feedback);
     assert_eq!(
-        told.iter().map(|(number, at)| (*number, at.is_some())).collect::<Vec<_>>(),
+        reported.iter().map(|(number, at)| (*number, at.is_some())).collect::<Vec<_>>(),
         [(100, true), (101, false), (102, true), (103, false), (104, true)]
     );
     // It arrived late: libwebrtc reports from there again.
@@ -72,7 +72,7 @@ fn a_report_that_got_lost_is_no_loss_of_packets() {
     let newest = PacketSeq(1_000);
     reports.on_report(&report(100, 0, &[Some(1), Some(1)]), newest);
     let feedback = reports.on_report(&report(110, 1, &[Some(1), Some(1)]), newest).expect("arrivals");
-    assert_eq!(told(&feedback).first().map(|(number, _)| *number), Some(110));
+    assert_eq!(reported(&feedback).first().map(|(number, _)| *number), Some(110));
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn a_reference_time_that_wraps_goes_on() {
     let mut reports = Reports::default();
     let at = |reports: &mut Reports, base, reference| {
         let feedback = reports.on_report(&report(base, reference, &[Some(0)]), NEWEST).expect("an arrival");
-        told(&feedback).last().and_then(|(_, at)| *at).expect("it arrived")
+        reported(&feedback).last().and_then(|(_, at)| *at).expect("it arrived")
     };
     let before = at(&mut reports, 1, 0x00FF_FFFF);
     let after = at(&mut reports, 2, 0);

@@ -13,7 +13,7 @@ const REPAIR: u32 = 0x9ABC_DEF0;
 /// A frame's packets: the same time, the marker on the last, an extension in each.
 fn frame(first: u16, payloads: &[Vec<u8>]) -> Vec<Packet> {
     let number = |index: usize| first.wrapping_add(index as u16);
-    let dress = |(index, payload): (usize, &Vec<u8>)| {
+    let packetize = |(index, payload): (usize, &Vec<u8>)| {
         let mut header = Header {
             version: 2,
             payload_type: 109,
@@ -26,7 +26,7 @@ fn frame(first: u16, payloads: &[Vec<u8>]) -> Vec<Packet> {
         header.set_extension(6, Bytes::from_static(&[0, 1, 2])).expect("a small identifier");
         Packet { header, payload: Bytes::copy_from_slice(payload) }
     };
-    payloads.iter().enumerate().map(dress).collect()
+    payloads.iter().enumerate().map(packetize).collect()
 }
 
 fn bytes_of(packet: &Packet) -> Vec<u8> {
@@ -91,7 +91,7 @@ fn recover(repair: &[u8], packets: &[Packet], lost: usize) -> Vec<u8> {
 }
 
 /// A repair in a packet of its own.
-fn dressed(number: u16, payload: &[u8]) -> Packet {
+fn packet(number: u16, payload: &[u8]) -> Packet {
     let header = Header { version: 2, payload_type: 49, sequence_number: number, ssrc: REPAIR, ..Header::default() };
     Packet { header, payload: Bytes::copy_from_slice(payload) }
 }
@@ -179,7 +179,7 @@ proptest! {
             prop_assert!(decoder.decode(packet.clone()).is_empty());
         }
         for (repair, payload) in made.iter().enumerate() {
-            let found = decoder.decode(dressed(repair as u16, payload));
+            let found = decoder.decode(packet(repair as u16, payload));
             prop_assert_eq!(found.len(), 1);
             prop_assert_eq!(&found[0], &packets[lost[repair]]);
         }

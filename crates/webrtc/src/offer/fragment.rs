@@ -49,7 +49,7 @@ mod tests {
         "candidate:842163049 1 udp 1677729535 192.0.2.7 46154 typ srflx raddr 0.0.0.0 rport 0 generation 0";
 
     #[test]
-    fn candidates_are_told_from_other_texts() {
+    fn candidates_are_distinguished_from_other_texts() {
         for text in [CANDIDATE, "", "candidate:1 1 TCP 2105458943 host.local 9 typ host tcptype active"] {
             assert!(is_candidate(text), "{text}");
         }

@@ -45,7 +45,7 @@ fn a_player_sees_every_frame_as_it_was_coded() {
 }
 
 #[test]
-fn losses_are_healed_by_retransmissions() {
+fn losses_are_recovered_by_retransmissions() {
     for (codec, seed) in [(CodecKind::H264, 2), (CodecKind::Vp8, 3), (CodecKind::H264, 4)] {
         let mut world = World::connected(codec, Path { loss: 0.02, ..CLEAN }, "fixed", seed);
         world.play(300);
@@ -53,7 +53,7 @@ fn losses_are_healed_by_retransmissions() {
         let statistics = world.peer.sender().statistics(world.now);
         assert_eq!(world.frames.len(), 300, "seed {seed}: {statistics:?}, {} gaps", world.player.given_up());
         assert!(world.frames.iter().map(|frame| &frame.bits).eq(world.sent.iter().map(|(_, bits)| bits)));
-        assert!(statistics.retransmissions > 0, "seed {seed}: nothing was repaired");
+        assert!(statistics.retransmissions > 0, "seed {seed}: nothing was retransmitted");
         // The losses that feedback reports are the path's: 2 % of the media's packets.
         let lost = statistics.packets_lost as f64 / statistics.packets as f64;
         assert!((0.012..0.028).contains(&lost), "seed {seed}: {lost} of {} packets", statistics.packets);

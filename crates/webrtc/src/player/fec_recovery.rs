@@ -25,13 +25,13 @@ struct Protected {
 
 pub(super) struct FecRecovery {
     stream: Option<Protected>,
-    mended: Arc<AtomicU64>,
+    recovered: Arc<AtomicU64>,
 }
 
 impl FecRecovery {
-    /// Counts the recovered packets in `mended`.
-    pub(super) const fn new(mended: Arc<AtomicU64>) -> Self {
-        Self { stream: None, mended }
+    /// Counts the recovered packets in `recovered`.
+    pub(super) const fn new(recovered: Arc<AtomicU64>) -> Self {
+        Self { stream: None, recovered }
     }
 }
 
@@ -51,7 +51,7 @@ impl Filter for FecRecovery {
         if !is_repair {
             onward.push_back(message);
         }
-        self.mended.fetch_add(made.len() as u64, Ordering::Relaxed);
+        self.recovered.fetch_add(made.len() as u64, Ordering::Relaxed);
         let message = |packet| TaggedPacket { now, transport, message: Packet::Rtp(packet).into() };
         onward.extend(made.into_iter().map(message));
         Ok(())

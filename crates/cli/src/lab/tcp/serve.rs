@@ -150,15 +150,15 @@ impl Studio<'_> {
         let nothing = Picture::new(Size { width: arguments.width, height: arguments.height });
         let (mut number, mut since_key) = (0, 0);
         let begin = self.clock.now();
-        let (mut due, mut told_at) = (begin, begin);
+        let (mut due, mut reported_at) = (begin, begin);
         let rate = arguments.rate;
         let event = Event::RateDecision { target: rate, pacing: rate, binding: "fixed".into(), candidates: Vec::new() };
         self.journal.write(begin, &event)?;
         loop {
             sleep_until(self.clock, due);
             let now = self.clock.now();
-            if now - told_at >= TRAFFIC_EVERY {
-                told_at = now;
+            if now - reported_at >= TRAFFIC_EVERY {
+                reported_at = now;
                 self.tell_traffic(now)?;
             }
             let queue = locked(&self.shared.queue);

@@ -141,7 +141,7 @@ impl Display<'_> {
     fn run(&self, arguments: &TcpViewArguments) -> anyhow::Result<()> {
         let interval = Span::from_secs(1) / i64::from(arguments.display_hz);
         let begin = self.clock.now();
-        let (mut due, mut told_at) = (begin, begin);
+        let (mut due, mut reported_at) = (begin, begin);
         let (mut inputs, mut shown_input) = (Vec::new(), 0);
         let mut stream = self.stream;
         while due - begin < arguments.seconds {
@@ -167,8 +167,8 @@ impl Display<'_> {
                 }
                 shown_input = shown_input.max(newest);
             }
-            if now - told_at >= TRAFFIC_EVERY {
-                told_at = now;
+            if now - reported_at >= TRAFFIC_EVERY {
+                reported_at = now;
                 let bytes = Bytes::new(self.shared.received.load(Ordering::Relaxed));
                 self.journal.write(now, &Event::Traffic { packets: 0, bytes, retransmissions: 0, repairs: 0 })?;
             }

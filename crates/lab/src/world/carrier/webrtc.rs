@@ -38,7 +38,7 @@ pub(in crate::world) struct WebRtcConfig {
     /// From one report of arrivals to the next.
     pub(in crate::world) feedback_every: Span,
     /// The client takes repairs, as FlexFEC.
-    pub(in crate::world) mends: bool,
+    pub(in crate::world) flexfec: bool,
     pub(in crate::world) seed: u64,
 }
 
@@ -83,7 +83,7 @@ impl WebRtc {
         let origin = origin();
         let (server, client) = (server_clock(config.start) - CONNECTING, player_clock(config.start) - CONNECTING);
         let reporting = Reporting::TransportWide(config.feedback_every);
-        let player_config = PlayerConfig { reporting, mends: config.mends, ..PlayerConfig::default() };
+        let player_config = PlayerConfig { reporting, flexfec: config.flexfec, ..PlayerConfig::default() };
         let (mut player, offer) =
             Player::with_config(player_config, client, origin, address(CLIENT)).map_err(|error| refused(&error))?;
         let offer = Offer::parse(&offer).map_err(|error| refused(&error))?;

@@ -58,7 +58,7 @@ fn lost(
     named(&history.poll_lost(&feedback, groups))
 }
 
-fn told(history: &mut PacketHistory, arrived: &[u8]) -> Vec<(u32, u16)> {
+fn reported(history: &mut PacketHistory, arrived: &[u8]) -> Vec<(u32, u16)> {
     lost(history, 0, arrived, GROUPS)
 }
 
@@ -72,22 +72,22 @@ fn asked(history: &mut PacketHistory, now: Time, pieces: &[u16]) -> Vec<(u32, u1
 fn what_a_repair_brings_is_not_sent_again() {
     let mut history = protected(1);
     assert!(asked(&mut history, at(5), &[1]).is_empty(), "its repair left 2 ms ago");
-    assert!(told(&mut history, &[1, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
-    assert!(told(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]).is_empty(), "nothing waits: its repair came");
+    assert!(reported(&mut history, &[1, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
+    assert!(reported(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]).is_empty(), "nothing waits: its repair came");
     // Without a request, feedback alone reveals the same.
-    assert!(told(&mut protected(1), &[1, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
+    assert!(reported(&mut protected(1), &[1, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
     // One loss in each group.
-    assert!(told(&mut protected(1), &[0, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
+    assert!(reported(&mut protected(1), &[0, 0, 1, 1, 1, 1, 1, 1, 1, 1]).is_empty());
 }
 
 #[test]
 fn what_no_repair_brings_is_sent_again_as_soon_as_that_is_known() {
-    assert_eq!(told(&mut protected(1), &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]), [(1, 1)], "the repair is lost as well");
-    assert_eq!(told(&mut protected(1), &[1, 0, 1, 0, 1, 1, 1, 1, 1, 1]), [(1, 1), (1, 3)], "two of one group");
+    assert_eq!(reported(&mut protected(1), &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]), [(1, 1)], "the repair is lost as well");
+    assert_eq!(reported(&mut protected(1), &[1, 0, 1, 0, 1, 1, 1, 1, 1, 1]), [(1, 1), (1, 3)], "two of one group");
     let mut history = protected(1);
-    assert!(told(&mut history, &[1, 0, 1, 1, 1]).is_empty(), "of the repair nothing is known");
-    assert_eq!(told(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]), [(1, 1)]);
-    assert!(told(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]).is_empty(), "once");
+    assert!(reported(&mut history, &[1, 0, 1, 1, 1]).is_empty(), "of the repair nothing is known");
+    assert_eq!(reported(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]), [(1, 1)]);
+    assert!(reported(&mut history, &[1, 0, 1, 1, 1, 0, 1, 1, 1, 1]).is_empty(), "once");
 }
 
 #[test]

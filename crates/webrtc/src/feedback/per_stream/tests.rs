@@ -29,7 +29,7 @@ fn report(at: u32, blocks: Vec<CcFeedbackReportBlock>) -> CcFeedbackReport {
 }
 
 /// Milliseconds before the report.
-fn told(feedback: &Feedback) -> (u32, Vec<Option<i64>>) {
+fn reported(feedback: &Feedback) -> (u32, Vec<Option<i64>>) {
     (
         feedback.first.0,
         feedback.arrivals.iter().map(|at| at.map(|at| (feedback.sent_at - at).as_micros() / 1_000)).collect(),
@@ -47,7 +47,7 @@ fn streams_numbers_become_the_sender_s_own() {
     let feedback = reports.on_report(&report(50, vec![video, block(SOUND, 10, &[Some(768), Some(256)])]));
     let [feedback] = &feedback[..] else { panic!("{feedback:?}") };
     // The last video packet had not arrived when the report left.
-    assert_eq!(told(feedback), (100, vec![Some(1_000), Some(750), None, Some(500), Some(250)]));
+    assert_eq!(reported(feedback), (100, vec![Some(1_000), Some(750), None, Some(500), Some(250)]));
     assert_eq!(feedback.sent_at, RemoteTime::ZERO + ORIGIN + Span::from_secs(50));
 }
 
@@ -59,7 +59,7 @@ fn what_is_awaited_is_missing_once_a_later_packet_has_come() {
     }
     let both = vec![block(VIDEO, 0, &[Some(9)]), block(SOUND, 3, &[Some(1)])];
     let feedback = reports.on_report(&report(1, both));
-    assert_eq!(feedback.iter().map(|run| told(run).1.len()).collect::<Vec<_>>(), [4]);
+    assert_eq!(feedback.iter().map(|run| reported(run).1.len()).collect::<Vec<_>>(), [4]);
     assert_eq!(feedback[0].arrivals.iter().filter(|at| at.is_none()).count(), 2);
     // One of them arrives late.
     let feedback = reports.on_report(&report(2, vec![block(VIDEO, 1, &[Some(3), None])]));
@@ -90,7 +90,7 @@ fn arrivals_without_a_time_and_a_timestamp_that_wraps_are_understood() {
     };
     let before = reports.on_report(&at(u32::MAX - 0x7FFF, 0));
     let after = reports.on_report(&at(0x8000, 1));
-    assert_eq!(told(&before[0]), (0, vec![Some(0)]));
+    assert_eq!(reported(&before[0]), (0, vec![Some(0)]));
     assert_eq!((after[0].sent_at - before[0].sent_at).as_micros() / 1_000, 1_000);
     assert!(reports.on_report(&at(0x9000, 1)).is_empty(), "told before");
 }

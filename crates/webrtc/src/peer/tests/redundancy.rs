@@ -9,9 +9,9 @@ fn protected(now: Time, policy: &str) -> Sender {
 }
 
 /// A client, with or without repair, of a server with a policy; and the server's answer.
-fn world(codec: CodecKind, path: Path, policy: &str, mends: bool, seed: u64) -> (World, String) {
+fn world(codec: CodecKind, path: Path, policy: &str, flexfec: bool, seed: u64) -> (World, String) {
     let (now, origin) = (Time::from_secs(1), origin());
-    let player = if mends { Player::mending } else { Player::mute };
+    let player = if flexfec { Player::with_flexfec } else { Player::mute };
     let (mut player, offer) = player(now, origin, player_address()).expect("an offer");
     let offer = Offer::parse(&offer).expect("the library's offer is one");
     let chosen = offer.video().iter().find(|offered| offered.codec == codec);
@@ -39,24 +39,25 @@ fn played(codec: CodecKind, path: Path, policy: &str, seed: u64) -> World {
 }
 
 #[test]
-fn losses_are_mended_and_not_sent_again() {
+fn losses_are_recovered_and_not_sent_again() {
     for codec in [CodecKind::H264, CodecKind::Vp8] {
         let with = played(codec, LOSSY, "fixed:20", 21);
         let without = played(codec, LOSSY, "none", 21);
-        let (mended, plain) = (with.peer.sender().statistics(with.now), without.peer.sender().statistics(without.now));
+        let (recovered, plain) =
+            (with.peer.sender().statistics(with.now), without.peer.sender().statistics(without.now));
         assert!(with.player.requests() > 200, "a client asks at once, for {}", with.player.requests());
-        assert!(plain.retransmissions > 200 && without.player.mended() == 0, "{plain:?}");
+        assert!(plain.retransmissions > 200 && without.player.recovered() == 0, "{plain:?}");
         // Two losses of about six packets are beyond one repair: every tenth loss has another next to it.
         assert!(
-            mended.retransmissions * 5 < plain.retransmissions,
+            recovered.retransmissions * 5 < plain.retransmissions,
             "{} were sent again, else {}",
-            mended.retransmissions,
+            recovered.retransmissions,
             plain.retransmissions
         );
-        assert!(with.player.mended() > 200, "{} mended", with.player.mended());
-        assert!(mended.repairs > 3_000 && mended.key_frames == 1, "{mended:?}");
+        assert!(with.player.recovered() > 200, "{} recovered", with.player.recovered());
+        assert!(recovered.repairs > 3_000 && recovered.key_frames == 1, "{recovered:?}");
         // A recovered packet did not arrive: the rate controller must know of it.
-        assert!(mended.packets_lost > 250, "{mended:?}");
+        assert!(recovered.packets_lost > 250, "{recovered:?}");
         assert!(with.frames.iter().all(|frame| frame.undelayed));
         let late = |world: &World| {
             let waits = world.frames.windows(2).map(|two| two[1].arrived_at - two[0].arrived_at);
@@ -73,7 +74,7 @@ fn a_client_that_never_asks_is_helped_as_well() {
     // On a path without losses repairs are useless, and still sent.
     let clean = played(CodecKind::Vp8, CLEAN, "fixed:20", 23);
     let statistics = clean.peer.sender().statistics(clean.now);
-    assert_eq!((statistics.packets_lost, statistics.retransmissions, clean.player.mended()), (0, 0, 0));
+    assert_eq!((statistics.packets_lost, statistics.retransmissions, clean.player.recovered()), (0, 0, 0));
     let share = statistics.redundant.get() as f64 / statistics.sent.get() as f64;
     assert!((0.15..0.2).contains(&share), "{share}");
 }
@@ -83,7 +84,7 @@ fn every_policy_s_repairs_are_of_use() {
     for policy in ["planner", "nebula", "webrtc", "escot-gop", "fixed:200"] {
         let world = played(CodecKind::Vp8, Path { delay: Span::from_millis(60), ..LOSSY }, policy, 24);
         assert_eq!(world.peer.sender().names().redundancy.as_deref(), Some(policy));
-        assert!(world.player.mended() > 20, "{policy} mended {}", world.player.mended());
+        assert!(world.player.recovered() > 20, "{policy} recovered {}", world.player.recovered());
     }
 }
 
